@@ -1,0 +1,140 @@
+// Package abi is the contract between the host and the wasm guest: the names
+// and signatures of the functions that cross the boundary, their codes, their
+// messages and their limits. It is the reference page for both sides and
+// imports only the standard library.
+//
+// # Memory and ownership
+//
+// The guest owns all of its linear memory. A host function that hands bytes
+// over is given a buffer (ptr, cap) by the guest, answers with the true length,
+// and writes only when that length fits in cap; the guest then calls again with
+// a larger buffer. A host function that takes bytes is given (ptr, len), copies
+// them before it does anything else, and never keeps a pointer. Every ptr, cap
+// and len is an unsigned 32-bit number; a range outside the guest's memory ends
+// the instance (the guest is at fault and is not asked again).
+//
+// # Results
+//
+// Every host function but FuncFuelOut returns one i64: a [Code] in the upper 32
+// bits and a length or count in the lower 32 bits. Worked numbers:
+//
+//	0x0000_0000_0000_0005  code OK (0), length 5
+//	0x0000_0001_0000_012c  code ToolError (1), 300 bytes of [CallError] JSON
+//	0x0000_0003_0000_0000  code Limit (3), nothing to read
+//
+// # Concurrency
+//
+// One instance runs one script on one thread; host functions are never entered
+// concurrently for the same instance.
+package abi
+
+// Version is the version of this contract. The guest exports it through
+// [ExportVersion]; a host refuses a guest of any other version.
+const Version = 1
+
+// HostModule is the import module name of all host functions.
+const HostModule = "metatool"
+
+const (
+	// FuncRequestRead (ptr, cap i32) -> i64 hands over the run's [Request] as
+	// JSON. Code OK with the true length, always; the bytes are written only if
+	// they fit in cap, so (0, 0) asks for the length.
+	FuncRequestRead = "request_read"
+
+	// FuncCallTools (ptr, len i32) -> i64 takes a JSON array of one or more
+	// [ToolCall], runs them concurrently and returns once all are answered.
+	// Code OK with the number of answers, which equals the number of calls and
+	// keeps their order; each waits to be fetched with FuncAnswerRead. Answers
+	// of an earlier batch that were not fetched are dropped.
+	// Code Invalid: the bytes are not such an array, or the response was
+	// written already. Code Limit: the run has reached a limit (number of
+	// calls, bytes in a batch, or one met before); none of the batch was made.
+	FuncCallTools = "call_tools"
+
+	// FuncAnswerRead (index, ptr, cap i32) -> i64 fetches the answer to call
+	// number index of the last batch. Code OK: the bytes are the JSON value the
+	// call returned. Code ToolError: they are a [CallError]. The length is the
+	// true one; the bytes are written only if they fit in cap, and the host
+	// then lets go of the answer: it can be fetched once.
+	// Code Invalid: there is no such answer (any more).
+	FuncAnswerRead = "answer_read"
+
+	// FuncProgress (ptr, len i32) -> i64 takes a [Progress] as JSON and reports
+	// it to whoever called the tool. Code OK; Invalid when the bytes are no
+	// such message, or more than [MaxProgress].
+	FuncProgress = "progress"
+
+	// FuncLog (level, ptr, len i32) -> i64 takes one entry of the script's log,
+	// UTF-8 text of [LogLevel] level. Code OK; Code Limit when the log is full
+	// (that entry and all later ones are not kept; the run goes on).
+	FuncLog = "log"
+
+	// FuncResponseWrite (kind, ptr, len i32) -> i64 ends the run's business:
+	// kind [ResponseResult] with the JSON of the result, or kind
+	// [ResponseError] with an [Error] as JSON. Code OK; Invalid when a response
+	// was written before or the bytes are not what kind says; Limit when the
+	// result is larger than it may be.
+	FuncResponseWrite = "response_write"
+
+	// FuncFuelOut () is called by metered code when the fuel slice is used up.
+	// It refills the slice or ends the instance. Not imported by an unmetered
+	// guest.
+	FuncFuelOut = "fuel_out"
+)
+
+const (
+	// ExportVersion () -> i32 returns Version.
+	ExportVersion = "abi_version"
+	// ExportInitialize () starts the guest's runtime; called once per instance
+	// (or once per snapshot), before ExportRun.
+	ExportInitialize = "_initialize"
+	// ExportRun () serves one request: reads it, runs it, writes the response.
+	ExportRun = "run"
+	// ExportMemory is the guest's linear memory.
+	ExportMemory = "memory"
+)
+
+// Code is the upper half of a host function's result.
+type Code uint32
+
+// The codes. They never change their number within a Version.
+const (
+	OK        Code = 0 // done; the lower half is a length or a count
+	ToolError Code = 1 // the answer is a CallError
+	Invalid   Code = 2 // the guest broke the contract; see the function
+	Limit     Code = 3 // a limit of the run is reached; see the function
+)
+
+// Kinds of response for FuncResponseWrite.
+const (
+	ResponseResult uint32 = 0
+	ResponseError  uint32 = 1
+)
+
+// Pack joins a code and a length into a host function's result.
+func Pack(c Code, n uint32) uint64 { return uint64(c)<<32 | uint64(n) }
+
+// Unpack splits a host function's result.
+func Unpack(r uint64) (Code, uint32) { return Code(r >> 32), uint32(r) }
+
+// LogLevel is the severity of a log entry.
+type LogLevel uint32
+
+// The log levels; print() writes LogInfo.
+const (
+	LogInfo  LogLevel = 0
+	LogWarn  LogLevel = 1
+	LogError LogLevel = 2
+)
+
+// Hard bounds of version 1. A run's own limits are at or below them.
+const (
+	// MaxMessage is the largest number of bytes in one message either way.
+	MaxMessage = 256 << 20
+	// MaxDepth is the deepest nesting of JSON either side accepts.
+	MaxDepth = 1000
+	// MaxBatch is the largest number of calls in one batch.
+	MaxBatch = 1000
+	// MaxProgress is the largest number of bytes in one Progress message.
+	MaxProgress = 64 << 10
+)

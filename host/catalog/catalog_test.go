@@ -1,0 +1,237 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func definitions(names ...string) (raw [][]byte) {
+	for _, n := range names {
+		raw = append(raw, fmt.Appendf(nil, `{"x-unknown":9007199254740993,"name":%q,"inputSchema":{"$ref":"#/definitions/a"}}`, n))
+	}
+	return raw
+}
+
+func testCatalog(t *testing.T) (*Catalog, *atomic.Int64) {
+	var changes atomic.Int64
+	c := New([]Source{
+		{Server: "git-hub", Prefix: "git-hub__",
+			Exposes: func(tool string) bool { return strings.HasPrefix(tool, "get_") || strings.HasPrefix(tool, "list-") },
+			Hides:   func(tool string) bool { return strings.HasSuffix(tool, "_secret") }},
+		{Server: "files", Prefix: "",
+			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }},
+	}, slog.New(slog.DiscardHandler), func() { changes.Add(1) })
+	c.SetBuiltins([]Entry{{Name: "save_tool", Definition: []byte(`{"name":"save_tool"}`)}})
+	c.SetComposites([]Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
+	c.SetUpstream("git-hub", definitions("get_issue", "create_issue", "get_secret", "list-repos", "list_repos"))
+	c.SetUpstream("files", definitions("write", "save_tool", "read"))
+	return c, &changes
+}
+
+func TestListOrderAndDefinitions(t *testing.T) {
+	c, _ := testCatalog(t)
+	want := []string{"save_tool", "mine", "git-hub__get_issue", "git-hub__list-repos", "read", "write"}
+	if got := c.Names(); !slices.Equal(got, want) {
+		t.Fatalf("names = %q\nwant %q", got, want)
+	}
+	e, ok := c.Lookup("git-hub__get_issue")
+	if !ok || e.Kind != Proxied || e.Server != "git-hub" || e.Tool != "get_issue" {
+		t.Errorf("entry = %+v", e)
+	}
+	if got := string(e.Definition); got != `{"x-unknown":9007199254740993,"name":"git-hub__get_issue","inputSchema":{"$ref":"#/definitions/a"}}` {
+		t.Errorf("definition = %s", got)
+	}
+	for _, hidden := range []string{"git-hub__create_issue", "git-hub__get_secret", "nope"} {
+		if _, ok := c.Lookup(hidden); ok {
+			t.Errorf("agents see %s", hidden)
+		}
+	}
+	if owner, ok := c.Owner("git-hub__create_issue"); !ok || owner.Describe() != `tool "create_issue" of upstream "git-hub"` {
+		t.Errorf("owner = %+v", owner)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	c, _ := testCatalog(t)
+	all := strings.Join(c.Problems(), "\n")
+	for _, want := range []string{
+		`tool name "save_tool": the built-in tool hides tool "save_tool" of upstream "files"`,
+		`tools of server "git-hub" share the script name "list_repos": write git_hub["list-repos"] or git_hub["list_repos"]`,
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("problems lack %q:\n%s", want, all)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	c, _ := testCatalog(t)
+	all := c.Names()
+	for limit := 1; limit <= len(all)+1; limit++ {
+		var got []string
+		cursor := ""
+		for range all {
+			page, next, err := c.Page(cursor, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page {
+				got = append(got, e.Name)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("limit %d: %q", limit, got)
+		}
+	}
+	_, next, _ := c.Page("", 3)
+	c.SetUpstream("git-hub", definitions("get_a", "get_z")) // the page's last tool is gone
+	page, _, err := c.Page(next, 10)
+	if err != nil || len(page) != 3 || page[0].Name != "git-hub__get_z" {
+		t.Errorf("after a change: %+v, %v", page, err)
+	}
+	for _, bad := range []string{"x", "!!", encodeCursor(-1, "a"), "MTIz"} {
+		if _, _, err := c.Page(bad, 1); !errors.Is(err, ErrCursor) {
+			t.Errorf("Page(%q): %v", bad, err)
+		}
+	}
+}
+
+func TestOnChangeOnlyWhenAgentsSeeIt(t *testing.T) {
+	c, changes := testCatalog(t)
+	before := changes.Load()
+	c.SetUpstream("files", definitions("read", "save_tool", "write")) // another order
+	c.SetUpstream("git-hub", definitions("get_issue", "list-repos", "list_repos", "unseen"))
+	if n := changes.Load(); n != before {
+		t.Errorf("%d changes announced, want none", n-before)
+	}
+	c.SetUpstream("files", definitions("read"))
+	if n := changes.Load(); n != before+1 {
+		t.Errorf("%d changes announced, want one", n-before)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	c, _ := testCatalog(t)
+	for _, tt := range []struct {
+		server, tool string
+		exact        bool
+		want         string
+	}{
+		{"git_hub", "get_issue", false, "git-hub/get_issue"},
+		{"git_hub", "create_issue", false, "git-hub/create_issue"}, // not exposed, yet callable
+		{"git_hub", "list-repos", true, "git-hub/list-repos"},
+		{"git_hub", "list_repos", true, "git-hub/list_repos"},
+		{"files", "read", true, "files/read"},
+	} {
+		s, tool, err := c.Resolve(tt.server, tt.tool, tt.exact)
+		if s+"/"+tool != tt.want || err != nil {
+			t.Errorf("Resolve(%q, %q, %v) = %s/%s, %v", tt.server, tt.tool, tt.exact, s, tool, err)
+		}
+	}
+	var notFound *NotFoundError
+	if _, _, err := c.Resolve("git_hub", "get_isue", false); !errors.As(err, &notFound) ||
+		err.Error() != `server "git-hub" has no tool "get_isue" (did you mean get_issue?)` {
+		t.Errorf("misspelt tool: %v", err)
+	}
+	if _, _, err := c.Resolve("github", "x", false); !errors.As(err, &notFound) || notFound.Kind != "server" {
+		t.Errorf("misspelt server: %v", err)
+	}
+	var ambiguous *AmbiguousError
+	if _, _, err := c.Resolve("git_hub", "list_repos", false); !errors.As(err, &ambiguous) {
+		t.Errorf("ambiguous: %v", err)
+	}
+	var hidden *HiddenError
+	for _, exact := range []bool{true, false} {
+		if _, _, err := c.Resolve("git_hub", "get_secret", exact); !errors.As(err, &hidden) {
+			t.Errorf("hidden: %v", err)
+		}
+	}
+	if got := c.Servers(); !slices.Equal(got, []string{"git_hub", "files"}) {
+		t.Errorf("servers = %q", got)
+	}
+}
+
+func TestPublicName(t *testing.T) {
+	long := strings.Repeat("x", 80)
+	for _, tt := range []struct{ prefix, tool, want string }{
+		{"a__", "get-sum", "a__get-sum"},
+		{"", "a.b/c", "a_b_c_" + hash("a.b/c")},
+		{"", strings.Repeat("y", 64), strings.Repeat("y", 64)},
+		{"p__", long, "p__" + strings.Repeat("x", 52) + "_" + hash("p__"+long)},
+		{"", "", "_" + hash("")},
+	} {
+		if got := PublicName(tt.prefix, tt.tool); got != tt.want || len(got) > maxName {
+			t.Errorf("PublicName(%q, %q) = %q, want %q", tt.prefix, tt.tool, got, tt.want)
+		}
+	}
+	if PublicName("", "a.b") == PublicName("", "a/b") {
+		t.Error("two tools, one name")
+	}
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"search_issues", "search_code", "get_issue", "x"}
+	for _, tt := range []struct {
+		name string
+		want []string
+	}{
+		{"search_isues", []string{"search_issues", "search_code"}},
+		{"getIssue", []string{"get_issue"}},
+		{"search", []string{"search_code", "search_issues"}},
+		{"zzzzzz", nil},
+	} {
+		if got := Nearest(tt.name, known); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("Nearest(%q) = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	c, _ := testCatalog(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for n := range 50 {
+				c.SetUpstream("files", definitions(fmt.Sprint("t", i, "_", n)))
+				page, _, err := c.Page("", 100)
+				if err != nil || len(page) != 5 {
+					t.Errorf("page of %d, %v", len(page), err)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func FuzzPage(f *testing.F) {
+	f.Add("MTp4", 3)
+	f.Fuzz(func(t *testing.T, cursor string, limit int) {
+		if limit < 1 || limit > 100 {
+			return
+		}
+		c, _ := testCatalog(t)
+		page, _, err := c.Page(cursor, limit)
+		if err != nil && !errors.Is(err, ErrCursor) || len(page) > limit {
+			t.Fatalf("%d tools, %v", len(page), err)
+		}
+	})
+}

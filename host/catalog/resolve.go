@@ -1,0 +1,112 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// scriptServer is one upstream as scripts see it.
+type scriptServer struct {
+	server string
+	hidden map[string]bool     // the upstream's own tool names; true: nobody may call it
+	idents map[string][]string // script name -> own names
+	order  []string            // script names as first seen
+}
+
+func (s *scriptServer) add(tool string, hidden bool) {
+	s.hidden[tool] = hidden
+	id := abi.Ident(tool)
+	if len(s.idents[id]) == 0 {
+		s.order = append(s.order, id)
+	}
+	s.idents[id] = append(s.idents[id], tool)
+}
+
+func (s *scriptServer) collisions() []string {
+	var lines []string
+	for _, id := range s.order {
+		if names := s.idents[id]; len(names) > 1 {
+			lines = append(lines, (&AmbiguousError{Server: s.server, Name: id, Tools: names}).Error())
+		}
+	}
+	return lines
+}
+
+// NotFoundError says that a script named a server or tool that does not exist.
+type NotFoundError struct {
+	Kind    string // "server" or "tool"
+	Server  string // of a tool: its server
+	Name    string
+	Nearest []string // best first, perhaps none
+}
+
+func (e *NotFoundError) Error() string {
+	msg := fmt.Sprintf("unknown %s %q", e.Kind, e.Name)
+	if e.Server != "" {
+		msg = fmt.Sprintf("server %q has no tool %q", e.Server, e.Name)
+	}
+	if len(e.Nearest) > 0 {
+		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(e.Nearest, ", "))
+	}
+	return msg
+}
+
+// AmbiguousError says that two tools of a server have one script name.
+type AmbiguousError struct {
+	Server, Name string
+	Tools        []string
+}
+
+func (e *AmbiguousError) Error() string {
+	quoted := make([]string, len(e.Tools))
+	for i, t := range e.Tools {
+		quoted[i] = fmt.Sprintf("%s[%q]", abi.Ident(e.Server), t)
+	}
+	return fmt.Sprintf("tools of server %q share the script name %q: write %s", e.Server, e.Name, strings.Join(quoted, " or "))
+}
+
+// HiddenError says that the configuration forbids a tool.
+type HiddenError struct{ Server, Tool string }
+
+func (e *HiddenError) Error() string {
+	return fmt.Sprintf("tool %q of server %q may not be called (the configuration hides it)", e.Tool, e.Server)
+}
+
+// Servers are the script names of all upstreams, in the order of the
+// configuration, whether they are up or not.
+func (c *Catalog) Servers() []string { return c.view.Load().servers }
+
+// Resolve finds the tool that a script means by its server's script name and a
+// tool name: with exact the upstream's own name first, then, as without it,
+// the script name. The error is a *NotFoundError, *AmbiguousError or
+// *HiddenError.
+func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
+	v := c.view.Load()
+	s, ok := v.scripts[server]
+	if !ok {
+		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: Nearest(server, v.servers)}
+	}
+	realTool, err = s.resolve(tool, exact)
+	return s.server, realTool, err
+}
+
+func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
+	if _, own := s.hidden[tool]; !exact || !own {
+		names := s.idents[tool]
+		switch {
+		case len(names) == 0:
+			known := slices.Sorted(slices.Values(s.order))
+			return tool, &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: Nearest(tool, known)}
+		case len(names) > 1:
+			return tool, &AmbiguousError{Server: s.server, Name: tool, Tools: names}
+		}
+		tool = names[0]
+	}
+	if s.hidden[tool] {
+		return tool, &HiddenError{Server: s.server, Tool: tool}
+	}
+	return tool, nil
+}

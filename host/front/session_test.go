@@ -1,0 +1,373 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// toyBackend has three tools: echo returns its params, count reports progress
+// as often as its argument says (2 by default), wait waits.
+type toyBackend struct {
+	release   chan struct{}
+	cancelled chan error
+}
+
+func newToyBackend() *toyBackend {
+	return &toyBackend{release: make(chan struct{}, 100), cancelled: make(chan error, 1000)}
+}
+
+func (b *toyBackend) ListTools(_ context.Context, cursor string) ([][]byte, string, error) {
+	switch cursor {
+	case "":
+		return [][]byte{[]byte(`{"name":"echo","x":9007199254740993}`), []byte(`{"name":"wait"}`)}, "2", nil
+	case "2":
+		return [][]byte{[]byte(`{"name":"count"}`)}, "", nil
+	}
+	return nil, "", wire.Errorf(wire.CodeInvalidParams, "tools/list: invalid cursor")
+}
+
+func (b *toyBackend) CallTool(ctx context.Context, call route.Call) wire.Reply {
+	switch call.Name {
+	case "echo":
+		return wire.Reply{Result: fmt.Appendf(nil, `{"params":%s}`, call.Params)}
+	case "count":
+		times := 2
+		if n, ok := wire.Get(call.Params, "arguments", "times"); ok {
+			times, _ = strconv.Atoi(string(n))
+		}
+		for i := range times {
+			if call.Progress != nil {
+				call.Progress(fmt.Appendf(nil, `{"progressToken":"ours","progress":%d,"x":{"y":1.0}}`, i+1))
+			}
+		}
+		return wire.Reply{Result: []byte(`{}`)}
+	case "wait":
+		select {
+		case <-b.release:
+			return wire.Reply{Result: []byte(`{"waited":true}`)}
+		case <-ctx.Done():
+			b.cancelled <- context.Cause(ctx)
+			return wire.Reply{Result: []byte(`{"never":"seen"}`)}
+		}
+	}
+	return fail(wire.CodeInvalidParams, "unknown tool: %s", call.Name)
+}
+
+// talk is a session over pipes, with the client's end in the test's hands.
+type talk struct {
+	t       *testing.T
+	backend *toyBackend
+	session *Session
+	in      *io.PipeWriter
+	out     *wire.Reader
+	outPipe *io.PipeReader
+	served  chan error
+}
+
+func newTalk(t *testing.T) *talk {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	b := newToyBackend()
+	s := NewSession(t.Context(), outW, Options{
+		Backend: b, Name: "test", Version: "1.2.3", Instructions: "Be nice.", MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler),
+	})
+	k := &talk{t: t, backend: b, session: s, in: inW, out: wire.NewReader(outR, 0), outPipe: outR, served: make(chan error, 1)}
+	go func() {
+		err := s.Serve(inR)
+		outW.Close()
+		k.served <- err
+	}()
+	return k
+}
+
+func (k *talk) send(line string) {
+	k.t.Helper()
+	if _, err := io.WriteString(k.in, line+"\n"); err != nil {
+		k.t.Fatalf("send: %v", err)
+	}
+}
+
+func (k *talk) receive() string {
+	k.t.Helper()
+	msg, err := k.out.Read()
+	if err != nil {
+		k.t.Fatalf("receive: %v", err)
+	}
+	return string(msg)
+}
+
+// hangUp ends the input and checks that nothing but the given lines follows.
+func (k *talk) hangUp(want ...string) {
+	k.t.Helper()
+	k.in.Close()
+	for _, w := range want {
+		if got := k.receive(); got != w {
+			k.t.Errorf("got  %s\nwant %s", got, w)
+		}
+	}
+	if msg, err := k.out.Read(); !errors.Is(err, io.EOF) {
+		k.t.Errorf("after the end: %s, %v", msg, err)
+	}
+	if err := <-k.served; err != nil {
+		k.t.Errorf("Serve: %v", err)
+	}
+}
+
+func (k *talk) initialize(revision string) {
+	k.t.Helper()
+	k.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q}}`, revision))
+	if got := k.receive(); !strings.Contains(got, `"protocolVersion":"`+revision+`"`) {
+		k.t.Fatalf("initialize: %s", got)
+	}
+	k.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+// command runs a "!" line of a conversation.
+func (k *talk) command(line string) {
+	k.t.Helper()
+	name, arg, _ := strings.Cut(line, " ")
+	switch name {
+	case "initialize":
+		k.initialize(arg)
+	case "release":
+		k.backend.release <- struct{}{}
+	case "cancelled":
+		if err := <-k.backend.cancelled; err.Error() != arg {
+			k.t.Errorf("cancelled with %q, want %q", err, arg)
+		}
+	case "changed":
+		k.session.ToolsChanged()
+	case "large":
+		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)
+	default:
+		k.t.Fatalf("unknown command %q", line)
+	}
+}
+
+// TestConversations plays testdata/*.txtar: "> " the client says, "< " it must
+// hear, byte for byte, "! " a command of this test.
+func TestConversations(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no conversations", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
+				k := newTalk(t)
+				for line := range strings.Lines(string(f.Data)) {
+					line = strings.TrimSuffix(line, "\n")
+					switch {
+					case strings.HasPrefix(line, "> "):
+						k.send(line[2:])
+					case strings.HasPrefix(line, "< "):
+						if got := k.receive(); got != line[2:] {
+							t.Fatalf("got  %s\nwant %s", got, line[2:])
+						}
+					case strings.HasPrefix(line, "! "):
+						k.command(line[2:])
+					}
+				}
+				k.hangUp()
+			})
+		}
+	}
+}
+
+func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
+	k.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"2"}}`)
+	k.hangUp(`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"count"}]}}`)
+	if err := <-k.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+		t.Errorf("cancelled with %v", err)
+	}
+}
+
+func TestEndOfContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	inR, inW := io.Pipe()
+	defer inW.Close()
+	s := NewSession(ctx, io.Discard, Options{Backend: newToyBackend(), Log: slog.New(slog.DiscardHandler)})
+	served := make(chan error)
+	go func() { served <- s.Serve(inR) }()
+	why := errors.New("told to stop")
+	cancel(why)
+	if err := <-served; !errors.Is(err, why) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestClientThatStopsReading(t *testing.T) {
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
+	k.outPipe.CloseWithError(io.ErrClosedPipe)
+	k.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	if err := <-k.served; !errors.Is(err, wire.ErrClosed) || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := <-k.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+		t.Errorf("the call in flight ended with %v", err)
+	}
+}
+
+// TestProgressOrder has many calls at once report progress: each one's comes
+// in order and before its result, and none is lost.
+func TestProgressOrder(t *testing.T) {
+	const calls, times = 50, 100
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	go func() {
+		for i := range calls {
+			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"count","arguments":{"times":%d},"_meta":{"progressToken":%d}}}`+"\n", i, times, i)
+		}
+	}()
+	seen := make([]int, calls)
+	for done := 0; done < calls; {
+		raw, err := k.out.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, ok := wire.Get(raw, "id"); ok {
+			i, _ := strconv.Atoi(string(id))
+			if done++; seen[i] != times {
+				t.Errorf("call %d answered after %d notifications of %d", i, seen[i], times)
+			}
+			continue
+		}
+		token, _ := wire.Get(raw, "params", "progressToken")
+		i, _ := strconv.Atoi(string(token))
+		seen[i]++
+		if n, _ := wire.Get(raw, "params", "progress"); string(n) != strconv.Itoa(seen[i]) {
+			t.Fatalf("call %d: progress %s, want %d", i, n, seen[i])
+		}
+	}
+	k.hangUp()
+}
+
+// TestCancelStorm cancels right behind each call: none is ever answered.
+func TestCancelStorm(t *testing.T) {
+	const calls = 500
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := range calls {
+			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`+"\n", i)
+			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`+"\n", i)
+		}
+		fmt.Fprintln(k.in, `{"jsonrpc":"2.0","id":"end","method":"ping"}`)
+	})
+	if got := k.receive(); got != `{"jsonrpc":"2.0","id":"end","result":{}}` {
+		t.Errorf("got %s", got)
+	}
+	writer.Wait()
+	for range calls {
+		var cancelled *wire.CancelledError
+		if err := <-k.backend.cancelled; !errors.As(err, &cancelled) {
+			t.Fatalf("cancelled with %v", err)
+		}
+	}
+	k.hangUp()
+}
+
+func TestTooManyInFlight(t *testing.T) {
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := range maxInFlight + 1 {
+			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`+"\n", i)
+		}
+	})
+	if got := k.receive(); !strings.Contains(got, fmt.Sprintf("request %d refused: %d requests are in flight", maxInFlight, maxInFlight)) {
+		t.Errorf("got %s", got)
+	}
+	writer.Wait()
+	go func() {
+		for range maxInFlight {
+			<-k.backend.cancelled
+		}
+	}()
+	k.hangUp()
+}
+
+func FuzzReceive(f *testing.F) {
+	for _, file := range []string{"initialize", "malformed", "tools", "batch"} {
+		archive, err := txtar.ParseFile("testdata/" + file + ".txtar")
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, a := range archive.Files {
+			var said []byte
+			for line := range strings.Lines(string(a.Data)) {
+				if rest, ok := strings.CutPrefix(line, "> "); ok {
+					said = append(said, rest...)
+				}
+			}
+			f.Add(said)
+		}
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		var heard bytes.Buffer
+		b := newToyBackend()
+		close(b.release)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s := NewSession(ctx, &heard, Options{Backend: b, MaxMessage: 1 << 16, Log: slog.New(slog.DiscardHandler)})
+		if err := s.Serve(bytes.NewReader(said)); err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(heard.Bytes()) {
+			if _, err := wire.Parse(bytes.TrimSpace(line)); err != nil && line[0] != '[' {
+				t.Fatalf("wrote %q: %v", line, err)
+			}
+		}
+	})
+}
+
+func BenchmarkCall(b *testing.B) {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	s := NewSession(b.Context(), outW, Options{Backend: newToyBackend(), Log: slog.New(slog.DiscardHandler)})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(inR); outW.Close() }()
+	out := wire.NewReader(outR, 0)
+	say := func(line string) {
+		io.WriteString(inW, line+"\n")
+		if _, err := out.Read(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`)
+	}
+	inW.Close()
+	<-served
+}

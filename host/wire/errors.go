@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// JSON-RPC 2.0 section 5.1.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+)
+
+// RPCError is a JSON-RPC error object that we make ourselves. An error that an
+// upstream made is kept as raw bytes instead (see Reply).
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+
+// Errorf makes an RPCError.
+func Errorf(code int, format string, args ...any) *RPCError {
+	return &RPCError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Raw is the error object's JSON.
+func (e *RPCError) Raw() []byte { return Marshal(e) }
+
+// ParseError is the error object in raw, as far as it can be read: an object
+// that lacks a code or message gives those fields zero.
+func ParseError(raw []byte) *RPCError {
+	var e RPCError
+	if code, ok := Get(raw, "code"); ok {
+		_ = json.Unmarshal(code, &e.Code)
+	}
+	if msg, ok := Get(raw, "message"); ok {
+		_ = json.Unmarshal(msg, &e.Message)
+	}
+	if data, ok := Get(raw, "data"); ok {
+		e.Data = data
+	}
+	return &e
+}
+
+// CancelledError is the cause of a request's context when its sender took it
+// back with notifications/cancelled.
+type CancelledError struct {
+	// Params of the notification, raw; its requestId is the sender's.
+	Params []byte
+}
+
+func (e *CancelledError) Error() string {
+	if reason, ok := GetString(e.Params, "reason"); ok && reason != "" {
+		return "cancelled by the client: " + reason
+	}
+	return "cancelled by the client"
+}
+
+// ErrClosed says that a connection was closed on our side.
+var ErrClosed = errors.New("connection closed")

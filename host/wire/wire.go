@@ -1,0 +1,13 @@
+// Package wire handles JSON-RPC 2.0 messages as raw bytes. A message is parsed
+// only as far as routing needs; everything else stays the bytes that came in,
+// so that unknown fields, integers of any size and future protocol revisions
+// pass unharmed.
+//
+//	message.go  one message: parse it, build one
+//	edit.go     order-preserving reads and edits of members of an object
+//	frame.go    newline-delimited framing (MCP stdio transport)
+//	errors.go   error codes and the error object
+//
+// Slices returned by this package alias their input unless stated otherwise,
+// and must not be written to.
+package wire
