@@ -1,0 +1,102 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// span is a part of a text, from one byte offset up to another.
+type span struct{ from, to int }
+
+// expansion is a string of the file after its variables were put in.
+type expansion struct {
+	text string
+	// vars are the parts of text that came out of the environment. Defaults
+	// are not among them: they are in the file.
+	vars []varSpan
+}
+
+// varSpan is the value of a variable within a text.
+type varSpan struct {
+	span
+	name string
+}
+
+var (
+	errExpression = errors.New("a ${ in it does not begin ${NAME} or ${NAME:-default} (for the two characters as they are: $${)")
+	errNUL        = errors.New("has a NUL character in it")
+)
+
+// expand puts the values of variables into s:
+//
+//	${NAME}           the value of NAME, which has to be set
+//	${NAME:-default}  default if NAME is not set or empty; it cannot hold a }
+//	$${               the two characters ${
+//
+// Every other $ stands for itself. What a variable holds is not expanded again.
+// There is an error for each variable that is not set, and one, the last, for
+// what is no expression; the expansion is then what could be made of s.
+func expand(s string, getenv func(string) (string, bool)) (e expansion, errs []error) {
+	var b strings.Builder
+	defer func() { e.text = b.String() }()
+	for {
+		at := strings.Index(s, "${")
+		if at < 0 {
+			b.WriteString(s)
+			return e, errs
+		}
+		if at > 0 && s[at-1] == '$' {
+			b.WriteString(s[:at-1] + "${")
+			s = s[at+2:]
+			continue
+		}
+		b.WriteString(s[:at])
+		expression, rest, closed := strings.Cut(s[at+2:], "}")
+		name, def, hasDefault := strings.Cut(expression, ":-")
+		if !closed || !isVarName(name) || strings.Contains(def, "${") {
+			return e, append(errs, errExpression)
+		}
+		s = rest
+		value, ok := getenv(name)
+		switch {
+		case hasDefault && value == "":
+			b.WriteString(def)
+		case !ok:
+			errs = append(errs, &UnsetError{Var: name})
+		default:
+			from := b.Len()
+			b.WriteString(value)
+			e.vars = append(e.vars, varSpan{span{from, b.Len()}, name})
+		}
+	}
+}
+
+// isVarName says whether s is a name as shells have them.
+func isVarName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// expandHome replaces a leading ~ by the home directory.
+func expandHome(path string, home func() (string, error)) (string, error) {
+	if !strings.HasPrefix(path, "~") {
+		return path, nil
+	}
+	rest := path[1:]
+	if rest != "" && rest[0] != '/' && rest[0] != filepath.Separator {
+		return "", errors.New("the home directory of another user (~name) is not looked up: write the path out")
+	}
+	dir, err := home()
+	if err != nil {
+		return "", fmt.Errorf("the home directory is not known: %w", err)
+	}
+	return filepath.Join(dir, rest), nil
+}

@@ -1,0 +1,232 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The environment variables [Load] reads. One that is empty counts as not set.
+const (
+	EnvConfig  = "MCP_METATOOL_CONFIG"  // the configuration file
+	EnvDir     = "MCP_METATOOL_DIR"     // saved tools, and where the configuration is looked for
+	EnvTimeout = "MCP_METATOOL_TIMEOUT" // execution timeout in milliseconds
+	EnvDebug   = "MCP_METATOOL_DEBUG"   // true, false, 1 or 0
+)
+
+// maxFile is the largest configuration file that is read, in bytes. Files
+// people write have a thousandth of it.
+const maxFile = 1 << 20
+
+// LoadOptions says where to take a configuration from. The zero value looks it
+// up in the environment of the process.
+type LoadOptions struct {
+	// Flag is the file named on the command line, "" for none.
+	Flag string
+	// Getenv reads an environment variable; nil means [os.LookupEnv].
+	Getenv func(string) (string, bool)
+	// Home finds the user's home directory; nil means [os.UserHomeDir].
+	Home func() (string, error)
+}
+
+// Load finds, reads and checks the configuration.
+//
+// The file is the first of: Flag; $MCP_METATOOL_CONFIG; config.toml in DIR;
+// config.json in DIR, where DIR is $MCP_METATOOL_DIR or else ~/.mcp-metatool.
+// The first two have to exist. Having none of the others is no error: the
+// configuration is then empty but for its defaults and the environment. The
+// environment wins over the file (MCP_METATOOL_DIR over [store] dir too), and
+// [store] dir has no influence on where the file is looked for.
+//
+// A name that ends in .json is read as JSON, every other one as TOML. All
+// problems are reported at once, joined, each a *[Problem].
+func Load(opts LoadOptions) (*Config, error) {
+	l := &loader{getenv: opts.Getenv, home: opts.Home}
+	if l.getenv == nil {
+		l.getenv = os.LookupEnv
+	}
+	if l.home == nil {
+		l.home = os.UserHomeDir
+	}
+	c := newConfig()
+	if err := l.readFile(c, opts.Flag); err != nil {
+		l.problems = append(l.problems, err)
+	}
+	l.environment(c)
+	if len(l.problems) > 0 {
+		return nil, join(l.problems)
+	}
+	return c, nil
+}
+
+// newConfig is a configuration in which nothing is set.
+func newConfig() *Config {
+	return &Config{
+		StartupWait: DefaultStartupWait,
+		MaxMessage:  DefaultMaxMessage,
+		Execution:   Execution{Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory},
+		shown:       map[string]string{},
+	}
+}
+
+// loader is one call of Load.
+type loader struct {
+	getenv   func(string) (string, bool)
+	home     func() (string, error)
+	problems []*Problem
+}
+
+// readFile finds the file and fills c from it. What it returns is about the
+// file as a whole; problems with what is in it are added to l.
+func (l *loader) readFile(c *Config, flag string) *Problem {
+	name, source := flag, "--config"
+	if name == "" {
+		name, source = l.env(EnvConfig), EnvConfig
+	}
+	if name != "" {
+		data, err := readCapped(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return &Problem{File: name, Text: fmt.Sprintf("%v (named by %s)", ErrNotFound, source), Err: ErrNotFound}
+		}
+		return l.parse(c, name, data, err)
+	}
+
+	dir, err := l.dir()
+	if err != nil {
+		// Without a home there is no file to be found; that the store needs
+		// one too is reported when its turn comes.
+		return nil
+	}
+	candidates := []string{filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json")}
+	for i, name := range candidates {
+		data, err := readCapped(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		for _, other := range candidates[i+1:] {
+			if _, err := os.Stat(other); err == nil {
+				c.warnings = append(c.warnings, fmt.Sprintf("%s is not read: %s comes first", other, name))
+			}
+		}
+		return l.parse(c, name, data, err)
+	}
+	c.Searched = candidates
+	return nil
+}
+
+// readCapped reads a file of at most maxFile bytes.
+func readCapped(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("has more than the %s a configuration may have", formatSize(maxFile))
+	}
+	return data, nil
+}
+
+// parse fills c from the bytes of a file, or reports why they could not be
+// read.
+func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem {
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			return &Problem{File: name, Text: fmt.Sprintf("cannot be read: %v", pe.Err), Err: err}
+		}
+		return &Problem{File: name, Text: err.Error(), Err: err}
+	}
+	base, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be told: %v", err), Err: err}
+	}
+	c.Path = name
+	var root *node
+	var problem *Problem
+	isJSON := strings.EqualFold(filepath.Ext(name), ".json")
+	if isJSON {
+		root, problem = parseJSON(data)
+	} else {
+		root, problem = parseTOML(data)
+	}
+	if problem != nil {
+		problem.File = name
+		return problem
+	}
+	r := &reader{file: name, json: isJSON, base: base, getenv: l.getenv, home: l.home, shown: c.shown}
+	decode(r, root, c)
+	c.Secrets = sortSecrets(r.secrets)
+	c.warnings = append(c.warnings, r.warnings...)
+	l.problems = append(l.problems, r.problems...)
+	return nil
+}
+
+// environment lets the variables override what the file said, and fills in the
+// store.
+func (l *loader) environment(c *Config) {
+	bad := func(key, format string, args ...any) {
+		l.problems = append(l.problems, &Problem{Key: "env " + key, Text: fmt.Sprintf(format, args...)})
+	}
+	if s := l.env(EnvTimeout); s != "" {
+		ms, err := strconv.ParseInt(s, 10, 64)
+		switch {
+		case err != nil:
+			bad(EnvTimeout, "%q is not a number of milliseconds (for thirty seconds: 30000)", s)
+		case ms < 1 || ms > maxTimeout.Milliseconds():
+			bad(EnvTimeout, "%d is out of bounds: at least 1, at most %d (milliseconds)", ms, maxTimeout.Milliseconds())
+		default:
+			c.Execution.Timeout = time.Duration(ms) * time.Millisecond
+		}
+	}
+	if s := l.env(EnvDebug); s != "" {
+		switch strings.ToLower(s) {
+		case "true", "1":
+			c.Debug = true
+		case "false", "0":
+			c.Debug = false
+		default:
+			bad(EnvDebug, "%q is neither true nor false", s)
+		}
+	}
+	if c.Store.Dir == "" || l.env(EnvDir) != "" {
+		dir, err := l.dir()
+		switch {
+		case err != nil && l.env(EnvDir) == "":
+			bad(EnvDir, "is not set, nor is dir of [store], and %v (set one of them)", err)
+		case err != nil:
+			bad(EnvDir, "%v", err)
+		}
+		c.Store.Dir = dir
+		delete(c.shown, "store.dir")
+	}
+}
+
+// env is a variable's value, "" when it is not set.
+func (l *loader) env(key string) string {
+	s, _ := l.getenv(key)
+	return s
+}
+
+// dir is DIR of the look-up order, absolute.
+func (l *loader) dir() (string, error) {
+	dir := l.env(EnvDir)
+	if dir == "" {
+		dir = "~/.mcp-metatool"
+	}
+	dir, err := expandHome(dir, l.home)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"context"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+)
+
+// maskingHandler is what NewMaskingHandler returns.
+type maskingHandler struct {
+	next slog.Handler
+	m    *Masker
+}
+
+// NewMaskingHandler puts m in front of a handler: no secret m knows gets into
+// its records, be it in the message, in a key or group, or in a value, however
+// deep in groups, errors, structs or what a [slog.LogValuer] returns. Values
+// without a secret pass as they are; one with a secret becomes the text of it,
+// masked. Secrets added to m later are masked in records logged later; values
+// given to Logger.With are masked when they are given.
+func NewMaskingHandler(next slog.Handler, m *Masker) slog.Handler {
+	return &maskingHandler{next: next, m: m}
+}
+
+// Enabled asks the handler behind.
+func (h *maskingHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// Handle masks the record and hands it on.
+func (h *maskingHandler) Handle(ctx context.Context, record slog.Record) error {
+	masked := slog.NewRecord(record.Time, record.Level, h.m.Mask(record.Message), record.PC)
+	record.Attrs(func(a slog.Attr) bool {
+		masked.AddAttrs(h.attr(a))
+		return true
+	})
+	return h.next.Handle(ctx, masked)
+}
+
+// WithAttrs masks the attributes and hands them on.
+func (h *maskingHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &maskingHandler{next: h.next.WithAttrs(h.attrs(attrs)), m: h.m}
+}
+
+// WithGroup masks the name and hands it on.
+func (h *maskingHandler) WithGroup(name string) slog.Handler {
+	return &maskingHandler{next: h.next.WithGroup(h.m.Mask(name)), m: h.m}
+}
+
+func (h *maskingHandler) attrs(attrs []slog.Attr) []slog.Attr {
+	masked := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		masked[i] = h.attr(a)
+	}
+	return masked
+}
+
+func (h *maskingHandler) attr(a slog.Attr) slog.Attr {
+	return slog.Attr{Key: h.m.Mask(a.Key), Value: h.value(a.Value)}
+}
+
+func (h *maskingHandler) value(v slog.Value) slog.Value {
+	v = v.Resolve()
+	switch v.Kind() {
+	case slog.KindGroup:
+		return slog.GroupValue(h.attrs(v.Group())...)
+	case slog.KindString:
+		return slog.StringValue(h.m.Mask(v.String()))
+	case slog.KindAny:
+		return h.any(v)
+	default:
+		// Numbers can be secrets too.
+		if text := v.String(); h.m.Mask(text) != text {
+			return slog.StringValue(h.m.Mask(text))
+		}
+		return v
+	}
+}
+
+// any masks a value of any type. It looks at each form in which a handler may
+// write the value.
+func (h *maskingHandler) any(v slog.Value) slog.Value {
+	for _, form := range forms {
+		text := written(form, v.Any())
+		if masked := h.m.Mask(text); masked != text {
+			return slog.StringValue(masked)
+		}
+	}
+	return v
+}
+
+// forms are the ways in which handlers write values; "" is for a value that has
+// no such form. JSON follows pointers, which fmt does not.
+var forms = []func(v any) string{
+	func(v any) string {
+		if err, ok := v.(error); ok {
+			return err.Error()
+		}
+		return ""
+	},
+	func(v any) string {
+		if m, ok := v.(encoding.TextMarshaler); ok {
+			if text, err := m.MarshalText(); err == nil {
+				return string(text)
+			}
+		}
+		return ""
+	},
+	func(v any) string {
+		if b, ok := v.([]byte); ok {
+			return string(b)
+		}
+		return fmt.Sprintf("%+v", v)
+	},
+	func(v any) string {
+		if text, err := json.Marshal(v); err == nil {
+			return string(text)
+		}
+		return ""
+	},
+}
+
+// written is form(v), or "" when a method of v panics: the handler behind will
+// meet that panic too and write something in its place.
+func written(form func(v any) string, v any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = ""
+		}
+	}()
+	return form(v)
+}

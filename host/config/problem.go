@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a configuration. [Load] returns all
+// it found in one error (see [errors.Join]), one line each; [errors.As] finds
+// the first.
+type Problem struct {
+	// File is the file as it was named, "" for an environment variable.
+	File string
+	// Line and Column count from 1; 0 when the place is not known. Columns
+	// count code points.
+	Line, Column int
+	// Key says which setting, e.g. `upstream "github": args[1]`; "" for the
+	// file as a whole.
+	Key string
+	// Text is what is wrong and what to do. It quotes a value as the file has
+	// it, before ${VAR} is expanded, and nothing out of args or env.
+	Text string
+	// Err is the cause, if there is one: [UnsetError], or an error from
+	// reading the file.
+	Err error
+}
+
+// Error is a line such as
+//
+//	config.toml:7:3: upstream "github": unknown key "comand" (did you mean "command"?)
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
+		}
+	}
+	for _, s := range []string{p.Key, p.Text} {
+		if s == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(": ")
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause, or nil.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// UnsetError is the cause of a [Problem] with a ${VAR} that is not set and has
+// no default.
+type UnsetError struct{ Var string }
+
+func (e *UnsetError) Error() string {
+	return fmt.Sprintf("env %s is not set (set it, or give a default: ${%s:-})", e.Var, e.Var)
+}
+
+// ErrNotFound is the cause of a [Problem] with a configuration file that was
+// named by flag or environment and does not exist.
+var ErrNotFound = errors.New("there is no such file")
+
+// join makes one error out of problems, nil out of none.
+func join(problems []*Problem) error {
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,292 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// reader collects what is found while a tree is read: problems, secrets and
+// warnings.
+type reader struct {
+	file   string
+	json   bool   // the file's format, for names of types and units of numbers
+	base   string // the file's directory, absolute
+	getenv func(string) (string, bool)
+	home   func() (string, error)
+	shown  map[string]string // masked values by key path; see Config
+
+	problems []*Problem
+	secrets  []string
+	warnings []string
+}
+
+// table is one table of the tree on its way into a Config. Keys that are asked
+// for are known; close reports the others.
+type table struct {
+	r    *reader
+	node *node
+	// prefix goes in front of a key in a message: "", "execution." or
+	// `upstream "github": `.
+	prefix string
+	known  []string
+	// lenient leaves variables that are not set alone: for what is disabled.
+	lenient bool
+}
+
+// problem reports what is wrong with a key ("" for the table itself).
+func (t *table) problem(key, format string, args ...any) *Problem {
+	p := &Problem{File: t.r.file, Key: t.path(key), Text: fmt.Sprintf(format, args...)}
+	t.r.problems = append(t.r.problems, p)
+	return p
+}
+
+// path is what messages call a key of this table.
+func (t *table) path(key string) string {
+	if key == "" {
+		return strings.TrimRight(t.prefix, ".: ")
+	}
+	return t.prefix + key
+}
+
+// get finds a key and makes it known. A value that is not of one of the kinds
+// is a problem, and the same as none.
+func (t *table) get(key, want string, kinds ...kind) *node {
+	if !slices.Contains(t.known, key) {
+		t.known = append(t.known, key)
+	}
+	n := t.node.fields[key]
+	if n == nil || !t.check(key, n, want, kinds...) {
+		return nil
+	}
+	return n
+}
+
+// check reports a node that is not of one of the kinds.
+func (t *table) check(key string, n *node, want string, kinds ...kind) bool {
+	if slices.Contains(kinds, n.kind) {
+		return true
+	}
+	hint := ""
+	if want == "a string" && (n.kind == kindInteger || n.kind == kindFloat || n.kind == kindBool) {
+		hint = " (put it in quotes)"
+	}
+	t.problem(key, "is %s, want %s%s", n.typeName(t.r.json), want, hint)
+	return false
+}
+
+// key is a setting's name in the file's format: max_memory in TOML is maxMemory
+// in JSON.
+func (t *table) key(name string) string {
+	if !t.r.json {
+		return name
+	}
+	words := strings.Split(name, "_")
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// sub is the table under a key, or nil.
+func (t *table) sub(key string) *table {
+	n := t.get(key, t.tableType(), kindTable)
+	if n == nil {
+		return nil
+	}
+	return &table{r: t.r, node: n, prefix: t.prefix + key + "."}
+}
+
+func (t *table) tableType() string { return (&node{kind: kindTable}).typeName(t.r.json) }
+
+// str is the string under a key, expanded, and whether there is a good one. For
+// values that are public: a variable in it is secret only if its name says so.
+func (t *table) str(key string) (string, bool) {
+	n := t.get(key, "a string", kindString)
+	if n == nil {
+		return "", false
+	}
+	return t.public(key, n)
+}
+
+// public expands a string that is not secret unless its variables' names say
+// so.
+func (t *table) public(key string, n *node) (string, bool) {
+	e, ok := t.expand(key, n)
+	t.keep(key, e.text, secretVars(e, false))
+	return e.text, ok
+}
+
+// private expands a string in which every variable is secret, and so is all
+// that looks like it. name is what the value is called where it is used: an
+// environment variable or an option, "" for none.
+func (t *table) private(key, name string, n *node) (string, bool) {
+	e, ok := t.expand(key, n)
+	t.keep(key, e.text, append(secretVars(e, true), secretParts(name, e.text)...))
+	return e.text, ok
+}
+
+// expand expands a string and reports what is wrong with it.
+func (t *table) expand(key string, n *node) (expansion, bool) {
+	e, errs := expand(n.text, t.r.getenv)
+	if strings.ContainsRune(e.text, 0) {
+		errs = append(errs, errNUL)
+	}
+	for _, err := range errs {
+		if _, unset := err.(*UnsetError); !unset || !t.lenient {
+			t.problem(key, "%v", err).Err = err
+		}
+	}
+	return e, len(errs) == 0
+}
+
+// keep notes the secret parts of a value.
+func (t *table) keep(key, text string, secret []span) {
+	if len(secret) == 0 {
+		return
+	}
+	t.r.shown[t.path(key)] = maskSpans(text, secret)
+	short := false
+	for _, s := range secret {
+		t.r.secrets = append(t.r.secrets, text[s.from:s.to])
+		short = short || s.to-s.from < MinSecret
+	}
+	if short {
+		t.r.warnings = append(t.r.warnings, fmt.Sprintf(
+			"%s: a secret of less than %d characters is not masked in logs", t.path(key), MinSecret))
+	}
+}
+
+// strs is the list of strings under a key: nil when there is none. each makes
+// the string of an item.
+func (t *table) strs(key string, each func(key string, n *node) (string, bool)) []string {
+	n := t.get(key, "an array of strings", kindArray)
+	if n == nil {
+		return nil
+	}
+	list := make([]string, 0, len(n.items))
+	for i, item := range n.items {
+		itemKey := fmt.Sprintf("%s[%d]", key, i)
+		if !t.check(itemKey, item, "a string", kindString) {
+			continue
+		}
+		if s, ok := each(itemKey, item); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// boolean sets *v to the boolean under a key.
+func (t *table) boolean(key string, v *bool) {
+	if n := t.get(key, "true or false", kindBool); n != nil {
+		*v = n.text == "true"
+	}
+}
+
+// duration sets *v to the duration under a key: a string, in JSON also a whole
+// number of milliseconds.
+func (t *table) duration(key string, v *time.Duration, least, most time.Duration) {
+	want, kinds := `a string such as "30s"`, []kind{kindString}
+	if t.r.json {
+		want, kinds = `a whole number of milliseconds or a string such as "30s"`, append(kinds, kindInteger)
+	}
+	n := t.get(key, want, kinds...)
+	if n == nil {
+		return
+	}
+	var d time.Duration
+	if n.kind == kindInteger {
+		ms, err := strconv.ParseInt(n.text, 10, 64)
+		if err != nil || ms > most.Milliseconds() || ms < -most.Milliseconds() {
+			t.problem(key, "is out of bounds: at least %s, at most %s", formatDuration(least), formatDuration(most))
+			return
+		}
+		d = time.Duration(ms) * time.Millisecond
+	} else {
+		text, ok := t.public(key, n)
+		if !ok {
+			return
+		}
+		var err error
+		if d, err = parseDuration(text); err != nil {
+			t.problem(key, "%q %v", n.text, err)
+			return
+		}
+	}
+	if d < least || d > most {
+		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), formatDuration(least), formatDuration(most))
+		return
+	}
+	*v = d
+}
+
+// size sets *v to the size under a key: a string or a number of bytes.
+func (t *table) size(key string, v *uint64, least, most uint64) {
+	n := t.get(key, `a string such as "128MB" or a whole number of bytes`, kindString, kindInteger)
+	if n == nil {
+		return
+	}
+	text := n.text
+	if n.kind == kindString {
+		var ok bool
+		if text, ok = t.public(key, n); !ok {
+			return
+		}
+	}
+	size, err := parseSize(text)
+	if err != nil {
+		t.problem(key, "%s %v", quoteWritten(n), err)
+		return
+	}
+	if size < least || size > most {
+		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), formatSize(least), formatSize(most))
+		return
+	}
+	*v = size
+}
+
+// quoteWritten is a value as the file has it: a variable in it stays a name.
+func quoteWritten(n *node) string {
+	if n.kind == kindString {
+		return strconv.Quote(n.text)
+	}
+	return n.text
+}
+
+// close reports the keys that nobody has asked for. aliases are names that
+// other programs have for known ones.
+func (t *table) close(aliases map[string]string) {
+	for _, key := range t.node.keys {
+		if slices.Contains(t.known, key) {
+			continue
+		}
+		hint := "known here: " + strings.Join(slices.Sorted(slices.Values(t.known)), ", ")
+		if near := nearest(key, t.known, aliases); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		p := t.problem("", "unknown key %q (%s)", key, hint)
+		p.Line, p.Column = t.node.fields[key].position()
+	}
+}
+
+// nearest is the known key that was most likely meant, "" if none is near.
+func nearest(key string, known []string, aliases map[string]string) string {
+	plain := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
+	}
+	if name := aliases[plain(key)]; name != "" {
+		return name
+	}
+	best, bestDistance := "", 1+max(1, len(key)/3)
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(plain(key), plain(k)); d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}

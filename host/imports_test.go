@@ -1,0 +1,296 @@
+package host_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module   = "github.com/mcp-metatool/mcp-metatool"
+	maxLines = 500
+)
+
+// librariesOf says which packages of ours may import a library. The rules are
+// about what is built: a test may use any library to hold ours against.
+var librariesOf = []struct {
+	library string
+	allowed []string
+}{
+	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
+	{"go.starlark.net", []string{"guest/interp"}},
+	{"github.com/mark3labs/mcp-go", []string{"host/upstream", "host/front", "host/manage"}},
+}
+
+// neverImport says which packages of ours must not depend on which others of
+// ours, however indirectly, tests included.
+var neverImport = []struct {
+	from, what string // folders, with all below them; "" is every package
+}{
+	{"abi", "host"},
+	{"tools", "host"},
+	{"", "cmd"},
+}
+
+// bannedNames say nothing about what is in a package.
+var bannedNames = []string{"util", "utils", "common", "types", "manager", "managers", "helpers"}
+
+// goPackage is what go list tells of a package; what is Elsewhere is out of
+// files for other systems than the one it was asked about.
+type goPackage struct {
+	ImportPath, Dir, Name, Doc             string
+	GoFiles, IgnoredGoFiles                []string
+	Imports, TestImports, XTestImports     []string
+	CgoFiles                               []string
+	ImportsElsewhere, TestImportsElsewhere []string `json:"-"`
+}
+
+func TestPackages(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkgs := listPackages(t, root)
+	if len(pkgs) < 3 {
+		t.Fatalf("go list found only %d packages in %s", len(pkgs), root)
+	}
+	for _, complaint := range slices.Concat(checkImports(pkgs), checkNames(pkgs)) {
+		t.Error(complaint)
+	}
+}
+
+func TestFileLength(t *testing.T) {
+	complaints, files, err := checkLength(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files == 0 {
+		t.Fatal("no Go files found")
+	}
+	for _, c := range complaints {
+		t.Error(c)
+	}
+}
+
+// listPackages asks go list for all packages of the module. It leaves out those
+// that have no file for the system it is asked about, so it is asked about the
+// guest's too; files for still others are read by addIgnored.
+func listPackages(t *testing.T, root string) []*goPackage {
+	t.Helper()
+	pkgs := goList(t, root)
+	for _, p := range goList(t, root, "GOOS=wasip1", "GOARCH=wasm") {
+		native := func(q *goPackage) bool { return q.ImportPath == p.ImportPath }
+		if !slices.ContainsFunc(pkgs, native) {
+			pkgs = append(pkgs, p)
+		}
+	}
+	for _, p := range pkgs {
+		if err := p.addIgnored(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pkgs
+}
+
+// goList runs go list once.
+func goList(t *testing.T, root string, env ...string) []*goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e",
+		"-json=ImportPath,Dir,Name,Doc,GoFiles,IgnoredGoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var pkgs []*goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		p := new(goPackage)
+		if err := dec.Decode(p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// addIgnored reads the files that the system the test runs on leaves out, such
+// as the guest's main.
+func (p *goPackage) addIgnored() error {
+	for _, name := range p.IgnoredGoFiles {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		var imports []string
+		for _, spec := range f.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports = append(imports, imported)
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			p.TestImportsElsewhere = append(p.TestImportsElsewhere, imports...)
+			continue
+		}
+		p.ImportsElsewhere = append(p.ImportsElsewhere, imports...)
+		p.GoFiles = append(p.GoFiles, name)
+		if p.Name == "" {
+			p.Name = f.Name.Name
+		}
+		if p.Doc == "" {
+			p.Doc = f.Doc.Text()
+		}
+	}
+	return nil
+}
+
+// built are the imports of what is built, tested those of the tests too.
+func (p *goPackage) built() []string { return slices.Concat(p.Imports, p.ImportsElsewhere) }
+func (p *goPackage) tested() []string {
+	return slices.Concat(p.built(), p.TestImports, p.XTestImports, p.TestImportsElsewhere)
+}
+
+// folder is the package's place in the module, "" for its root.
+func (p *goPackage) folder() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+// within says whether a package path is that of a folder or below it.
+func within(importPath, folder string) bool {
+	return importPath == folder || strings.HasPrefix(importPath, folder+"/")
+}
+
+// checkImports returns what breaks a rule about imports, one line each.
+func checkImports(pkgs []*goPackage) []string {
+	var complaints []string
+	byPath := map[string]*goPackage{}
+	for _, p := range pkgs {
+		byPath[p.ImportPath] = p
+	}
+	for _, p := range pkgs {
+		complaints = append(complaints, checkLibraries(p)...)
+		for _, rule := range neverImport {
+			if rule.from != "" && !within(p.folder(), rule.from) {
+				continue
+			}
+			if chain := findImport(byPath, p, path.Join(module, rule.what)); chain != nil && !within(p.folder(), rule.what) {
+				complaints = append(complaints, fmt.Sprintf("%s must not import %s: %s",
+					p.folder(), rule.what, strings.Join(chain, " -> ")))
+			}
+		}
+	}
+	return complaints
+}
+
+// checkLibraries holds one package against librariesOf, and abi against having
+// nothing but the standard library.
+func checkLibraries(p *goPackage) []string {
+	var complaints []string
+	for _, imported := range p.built() {
+		for _, rule := range librariesOf {
+			// What may use a library shares that with no package below it.
+			if within(imported, rule.library) && !slices.Contains(rule.allowed, p.folder()) {
+				complaints = append(complaints, fmt.Sprintf("%s imports %s, which is only for %s",
+					p.folder(), imported, strings.Join(rule.allowed, ", ")))
+			}
+		}
+		first, _, _ := strings.Cut(imported, "/")
+		if p.folder() == "abi" && strings.Contains(first, ".") {
+			complaints = append(complaints, fmt.Sprintf("abi imports %s, and may import only the standard library", imported))
+		}
+	}
+	return complaints
+}
+
+// findImport is the shortest chain of imports of ours that leads from p to a
+// package of folder, nil if none does. Only the tests of p itself count.
+func findImport(byPath map[string]*goPackage, p *goPackage, folder string) []string {
+	type step struct {
+		imports []string
+		chain   []string
+	}
+	seen := map[string]bool{p.ImportPath: true}
+	for queue := []step{{p.tested(), []string{p.ImportPath}}}; len(queue) > 0; queue = queue[1:] {
+		for _, imported := range queue[0].imports {
+			next := byPath[imported]
+			if next == nil || seen[imported] {
+				continue
+			}
+			seen[imported] = true
+			chain := append(slices.Clone(queue[0].chain), imported)
+			if within(imported, folder) {
+				return chain
+			}
+			queue = append(queue, step{next.built(), chain})
+		}
+	}
+	return nil
+}
+
+// checkNames returns what is wrong with names and comments of packages.
+func checkNames(pkgs []*goPackage) []string {
+	var complaints []string
+	for _, p := range pkgs {
+		for _, name := range []string{p.Name, path.Base(p.ImportPath)} {
+			if slices.Contains(bannedNames, name) {
+				complaints = append(complaints, fmt.Sprintf("%s: a package named %s says nothing about what is in it", p.folder(), name))
+				break
+			}
+		}
+		if len(p.CgoFiles) > 0 {
+			complaints = append(complaints, fmt.Sprintf("%s: cgo in %s", p.folder(), strings.Join(p.CgoFiles, ", ")))
+		}
+		if len(p.GoFiles) > 0 && strings.TrimSpace(p.Doc) == "" {
+			complaints = append(complaints, fmt.Sprintf("%s: package %s has no doc comment", p.folder(), p.Name))
+		}
+	}
+	return complaints
+}
+
+// checkLength returns which Go files are too long, and how many it looked at.
+func checkLength(root fs.FS) (complaints []string, files int, err error) {
+	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if d.IsDir() {
+			hidden := name != "." && strings.HasPrefix(base, ".")
+			if hidden || base == "testdata" || base == "node_modules" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		files++
+		data, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		if lines := bytes.Count(data, []byte("\n")); lines > maxLines {
+			complaints = append(complaints, fmt.Sprintf("%s has %d lines, more than %d", name, lines, maxLines))
+		}
+		return nil
+	})
+	return complaints, files, err
+}
