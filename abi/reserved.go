@@ -1,0 +1,27 @@
+package abi
+
+// Reserved says whether a name has a meaning in scripts already, or will have
+// in later versions, so that no server can be called that: words of the
+// grammar, functions that are always there, and what scripts are given.
+func Reserved(name string) bool { return reserved[name] }
+
+var reserved = func() map[string]bool {
+	set := make(map[string]bool)
+	for _, names := range [][]string{
+		// Starlark's keywords and the words it reserves (its specification,
+		// "Lexical elements").
+		{"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while"},
+		{"as", "assert", "async", "await", "class", "del", "except", "finally", "from", "global", "import", "is", "nonlocal", "raise", "try", "with", "yield"},
+		// Its built-in constants and functions.
+		{"None", "True", "False"},
+		{"abs", "all", "any", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int", "len", "list", "max", "min", "ord", "print", "range", "repr", "reversed", "set", "sorted", "str", "tuple", "type", "zip"},
+		// What this dialect adds, now or later.
+		{"json", "math", "params"},
+		{"Error", "ToolError", "commit", "content", "log", "parallel", "parallel_map", "progress", "tools", "undo"},
+	} {
+		for _, n := range names {
+			set[n] = true
+		}
+	}
+	return set
+}()

@@ -1,0 +1,151 @@
+package interp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/lib/math"
+	"go.starlark.net/starlark"
+)
+
+// predeclared is what a script can name, params aside, which is there once the
+// script runs.
+func predeclared(servers []string) starlark.StringDict {
+	env := make(starlark.StringDict, len(servers)+16)
+	for _, name := range servers {
+		// The host lets no server have a name that means something else; what
+		// a script means by that name must not change if it did.
+		if !abi.Reserved(name) {
+			env[name] = server{name}
+		}
+	}
+	env["params"] = starlark.None
+	env["json"] = jsonModule
+	env["math"] = mathModule
+	for _, b := range []*starlark.Builtin{
+		starlark.NewBuiltin("dict", dictBuiltin),
+		starlark.NewBuiltin("fail", failBuiltin),
+		starlark.NewBuiltin("print", printBuiltin),
+		starlark.NewBuiltin("repr", reprBuiltin),
+		starlark.NewBuiltin("str", strBuiltin),
+	} {
+		env[b.Name()] = b
+	}
+	env[wrapDictName] = wrapDict{}
+	env[markInPlaceName] = markInPlace{}
+	return env
+}
+
+// Names lists what a script can name without declaring it, and the words the
+// grammar keeps for itself, sorted. No server can have one of these names.
+func Names() []string {
+	var names []string
+	for name := range predeclared(nil) {
+		if isIdentifier(name) {
+			names = append(names, name)
+		}
+	}
+	for name := range starlark.Universe {
+		names = append(names, name)
+	}
+	names = append(names, keywords...)
+	for name := range reservedWords {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// dictBuiltin is dict(...) whose result is an Object.
+func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	v, err := starlark.Universe["dict"].(*starlark.Builtin).CallInternal(thread, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return Object{v.(*starlark.Dict)}, nil
+}
+
+// failBuiltin is fail(...): its message is the run's, with nothing in front.
+func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	sep := " "
+	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep?", &sep); err != nil {
+		return nil, err
+	}
+	message := joinText(args, sep)
+	if message == "" {
+		message = "fail"
+	}
+	return nil, errors.New(message)
+}
+
+// printBuiltin is print(...): one entry of the log.
+func printBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	sep := " "
+	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep?", &sep); err != nil {
+		return nil, err
+	}
+	runOf(thread).host.Log(abi.LogInfo, strings.ToValidUTF8(joinText(args, sep), "\uFFFD"))
+	return starlark.None, nil
+}
+
+func strBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	v, err := onlyArgument(b, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := v.(starlark.String); ok {
+		return s, nil
+	}
+	return starlark.String(text(v)), nil
+}
+
+func reprBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	v, err := onlyArgument(b, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.String(repr(v)), nil
+}
+
+func onlyArgument(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(kwargs) > 0 {
+		return nil, fmt.Errorf("%s does not accept keyword arguments", b.Name())
+	}
+	if len(args) != 1 {
+		return nil, fmt.Errorf("%s: got %d arguments, want exactly 1", b.Name(), len(args))
+	}
+	return args[0], nil
+}
+
+// module is a namespace whose errors say what was probably meant.
+type module struct {
+	name    string
+	members starlark.StringDict
+	// meant maps names other languages have to what does the same here.
+	meant map[string]string
+}
+
+var mathModule = &module{name: "math", members: math.Module.Members, meant: map[string]string{
+	"trunc": "int(x)", "inf": `float("inf")`, "nan": `float("nan")`, "abs": "abs(x)", "min": "min(...)", "max": "max(...)",
+}}
+
+func (m *module) String() string        { return fmt.Sprintf("<module %s>", m.name) }
+func (m *module) Type() string          { return "module" }
+func (m *module) Freeze()               {}
+func (m *module) Truth() starlark.Bool  { return true }
+func (m *module) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable type: module") }
+func (m *module) AttrNames() []string   { return m.members.Keys() }
+
+func (m *module) Attr(name string) (starlark.Value, error) {
+	if v, ok := m.members[name]; ok {
+		return v, nil
+	}
+	if meant, ok := m.meant[name]; ok {
+		return nil, fmt.Errorf("%s has no .%s (write %s)", m.name, name, meant)
+	}
+	names := m.members.Keys()
+	return nil, fmt.Errorf("%s has no .%s%s", m.name, name, suggest(name, names, names))
+}

@@ -1,0 +1,437 @@
+package interp
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+// decodeJSON makes a value of one JSON text (RFC 8259), which must not be
+// changed afterwards. Integers are exact whatever their size; a number with a
+// fraction or an exponent is a float. Keys keep their order, and of equal keys
+// the last one's value counts. Bytes that are not UTF-8 and lone surrogates
+// become U+FFFD. Nesting deeper than abi.MaxDepth is an error.
+func decodeJSON(data []byte) (starlark.Value, error) {
+	return decodeJSONString(unsafe.String(unsafe.SliceData(data), len(data)))
+}
+
+func decodeJSONString(text string) (starlark.Value, error) {
+	d := decoder{text: text}
+	v, err := d.value()
+	if err != nil {
+		return nil, err
+	}
+	d.space()
+	if d.pos < len(d.text) {
+		return nil, d.unexpected("after the value")
+	}
+	return v, nil
+}
+
+// A decoder reads one JSON text in a single pass. All answers of tools come
+// through it, so its cost is a good part of a run's.
+type decoder struct {
+	text  string
+	pos   int
+	depth int
+	// pending holds the members of the containers that are open, so that each
+	// can be made with its exact size.
+	pending []starlark.Value
+	// keys holds keys seen before: objects of a list share theirs, and a key
+	// that is reused costs no allocation.
+	keys [64]starlark.Value
+}
+
+func (d *decoder) errorf(format string, args ...any) error {
+	return fmt.Errorf("invalid JSON at offset %d: %s", d.pos, fmt.Sprintf(format, args...))
+}
+
+func (d *decoder) unexpected(where string) error {
+	if d.pos >= len(d.text) {
+		return d.errorf("unexpected end %s", where)
+	}
+	r, _ := utf8.DecodeRuneInString(d.text[d.pos:])
+	return d.errorf("unexpected %q %s", r, where)
+}
+
+func (d *decoder) space() {
+	for d.pos < len(d.text) {
+		switch d.text[d.pos] {
+		case ' ', '\t', '\n', '\r':
+			d.pos++
+		default:
+			return
+		}
+	}
+}
+
+// next skips space and returns the byte there, 0 at the end.
+func (d *decoder) next() byte {
+	d.space()
+	if d.pos >= len(d.text) {
+		return 0
+	}
+	return d.text[d.pos]
+}
+
+func (d *decoder) value() (starlark.Value, error) {
+	switch c := d.next(); c {
+	case '"':
+		s, err := d.str()
+		if err != nil {
+			return nil, err
+		}
+		return starlark.String(s), nil
+	case '{':
+		return d.object()
+	case '[':
+		return d.array()
+	case 't':
+		return d.word("true", starlark.True)
+	case 'f':
+		return d.word("false", starlark.False)
+	case 'n':
+		return d.word("null", starlark.None)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return d.number()
+	}
+	return nil, d.unexpected("where a value should be")
+}
+
+func (d *decoder) word(word string, v starlark.Value) (starlark.Value, error) {
+	if !strings.HasPrefix(d.text[d.pos:], word) {
+		return nil, d.unexpected("where a value should be")
+	}
+	d.pos += len(word)
+	return v, nil
+}
+
+// enter counts a level of nesting; d.pos is at the bracket.
+func (d *decoder) enter() error {
+	if d.depth++; d.depth > abi.MaxDepth {
+		return d.errorf("nested deeper than %d levels", abi.MaxDepth)
+	}
+	d.pos++
+	return nil
+}
+
+func (d *decoder) array() (starlark.Value, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	start := len(d.pending)
+	if d.next() == ']' {
+		d.pos++
+		d.depth--
+		return starlark.NewList(nil), nil
+	}
+	for {
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		d.pending = append(d.pending, v)
+		switch d.next() {
+		case ',':
+			d.pos++
+			continue
+		case ']':
+			d.pos++
+			d.depth--
+			elems := make([]starlark.Value, len(d.pending)-start)
+			copy(elems, d.pending[start:])
+			d.pending = d.pending[:start]
+			return starlark.NewList(elems), nil
+		}
+		return nil, d.unexpected("in an array")
+	}
+}
+
+func (d *decoder) object() (starlark.Value, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	start := len(d.pending)
+	if d.next() == '}' {
+		d.pos++
+		d.depth--
+		return newObject(0), nil
+	}
+	for {
+		if d.next() != '"' {
+			return nil, d.unexpected("where a key should be")
+		}
+		key, err := d.key()
+		if err != nil {
+			return nil, err
+		}
+		if d.next() != ':' {
+			return nil, d.unexpected("after a key")
+		}
+		d.pos++
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		d.pending = append(d.pending, key, v)
+		switch d.next() {
+		case ',':
+			d.pos++
+			continue
+		case '}':
+			d.pos++
+			d.depth--
+			return d.closeObject(start)
+		}
+		return nil, d.unexpected("in an object")
+	}
+}
+
+func (d *decoder) closeObject(start int) (starlark.Value, error) {
+	members := d.pending[start:]
+	o := newObject(len(members) / 2)
+	for i := 0; i < len(members); i += 2 {
+		if err := o.Dict.SetKey(members[i], members[i+1]); err != nil {
+			return nil, err
+		}
+	}
+	d.pending = d.pending[:start]
+	return o, nil
+}
+
+// key reads a string, and gives back an equal one seen before if it can.
+func (d *decoder) key() (starlark.Value, error) {
+	raw, plain, err := d.scanString()
+	if err != nil {
+		return nil, err
+	}
+	if !plain {
+		s, err := d.unescape(raw)
+		return starlark.String(s), err
+	}
+	if len(raw) == 0 {
+		return starlark.String(""), nil
+	}
+	slot := &d.keys[(uint(len(raw))*7+uint(raw[0])*3+uint(raw[len(raw)-1]))%uint(len(d.keys))]
+	if seen, ok := (*slot).(starlark.String); ok && string(seen) == raw {
+		return *slot, nil
+	}
+	*slot = starlark.String(strings.Clone(raw))
+	return *slot, nil
+}
+
+// str reads a string. It is a copy, so that a script that keeps one field does
+// not keep the whole answer.
+func (d *decoder) str() (string, error) {
+	raw, plain, err := d.scanString()
+	if err != nil {
+		return "", err
+	}
+	if plain {
+		return strings.Clone(raw), nil
+	}
+	return d.unescape(raw)
+}
+
+// scanString passes over a string and returns what is between its quotes, and
+// whether that is already its value.
+func (d *decoder) scanString() (raw string, plain bool, err error) {
+	d.pos++
+	start := d.pos
+	text := d.text
+	plain = true
+	ascii := true
+	for i := start; ; i++ {
+		for i < len(text) && plainByte[text[i]] {
+			i++
+		}
+		if i >= len(text) {
+			d.pos = len(text)
+			return "", false, d.errorf("a string is not closed")
+		}
+		switch c := text[i]; {
+		case c == '"':
+			d.pos = i + 1
+			raw = text[start:i]
+			if !ascii && plain {
+				plain = utf8.ValidString(raw)
+			}
+			return raw, plain, nil
+		case c == '\\':
+			plain = false
+			i++
+		case c >= utf8.RuneSelf:
+			ascii = false
+		default:
+			d.pos = i
+			return "", false, d.errorf("control character %q in a string", c)
+		}
+	}
+}
+
+// unescape makes the value of a string's raw text; d.pos is after the string.
+func (d *decoder) unescape(raw string) (string, error) {
+	out := make([]byte, 0, len(raw)+2*utf8.UTFMax)
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		switch {
+		case c == '\\':
+			n, ok := appendEscape(&out, raw[i:])
+			if !ok {
+				d.pos -= len(raw) - i + 1
+				return "", d.errorf("bad escape in a string")
+			}
+			i += n
+		case c < utf8.RuneSelf:
+			out = append(out, c)
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(raw[i:])
+			out = utf8.AppendRune(out, r) // U+FFFD for what is not UTF-8
+			i += n
+		}
+	}
+	return string(out), nil
+}
+
+// appendEscape appends what the escape sequence at the start of s stands for
+// and returns its length.
+func appendEscape(out *[]byte, s string) (n int, ok bool) {
+	if len(s) < 2 {
+		return 0, false
+	}
+	c := s[1]
+	switch c {
+	case '"', '\\', '/':
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'u':
+		r, ok := hex4(s[2:])
+		if !ok {
+			return 0, false
+		}
+		n = 6
+		if utf16.IsSurrogate(r) {
+			low, ok := rune(0), false
+			if strings.HasPrefix(s[6:], `\u`) {
+				low, ok = hex4(s[8:])
+			}
+			// DecodeRune gives U+FFFD for what is no pair.
+			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
+				n = 12
+			}
+		}
+		*out = utf8.AppendRune(*out, r)
+		return n, true
+	default:
+		return 0, false
+	}
+	*out = append(*out, c)
+	return 2, true
+}
+
+func hex4(s string) (rune, bool) {
+	if len(s) < 4 {
+		return 0, false
+	}
+	var r rune
+	for i := range 4 {
+		c := s[i]
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// number reads a number by the grammar of RFC 8259 section 6.
+func (d *decoder) number() (starlark.Value, error) {
+	start := d.pos
+	if d.text[d.pos] == '-' {
+		d.pos++
+	}
+	digits := d.pos
+	if !d.digits() {
+		return nil, d.unexpected("in a number")
+	}
+	if d.text[digits] == '0' && d.pos > digits+1 {
+		d.pos = digits
+		return nil, d.errorf("a number has a leading zero")
+	}
+	whole := true
+	if d.pos < len(d.text) && d.text[d.pos] == '.' {
+		whole = false
+		d.pos++
+		if !d.digits() {
+			return nil, d.unexpected("in a number")
+		}
+	}
+	if d.pos < len(d.text) && d.text[d.pos]|0x20 == 'e' {
+		whole = false
+		d.pos++
+		if d.pos < len(d.text) && (d.text[d.pos] == '+' || d.text[d.pos] == '-') {
+			d.pos++
+		}
+		if !d.digits() {
+			return nil, d.unexpected("in a number")
+		}
+	}
+	literal := d.text[start:d.pos]
+	if whole {
+		return integer(literal), nil
+	}
+	f, err := strconv.ParseFloat(literal, 64)
+	if err != nil {
+		d.pos = start
+		return nil, d.errorf("a number is too large for a float")
+	}
+	return starlark.Float(f), nil
+}
+
+func (d *decoder) digits() bool {
+	start := d.pos
+	for d.pos < len(d.text) && '0' <= d.text[d.pos] && d.text[d.pos] <= '9' {
+		d.pos++
+	}
+	return d.pos > start
+}
+
+// integer makes an int of a checked literal.
+func integer(literal string) starlark.Value {
+	if len(literal) <= 18 { // always fits
+		digits := strings.TrimPrefix(literal, "-")
+		var n int64
+		for i := range len(digits) {
+			n = n*10 + int64(digits[i]-'0')
+		}
+		if len(digits) < len(literal) {
+			n = -n
+		}
+		return starlark.MakeInt64(n)
+	}
+	n, _ := new(big.Int).SetString(literal, 10)
+	return starlark.MakeBigInt(n)
+}

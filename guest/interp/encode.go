@@ -1,0 +1,316 @@
+package interp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+// errTooLarge is what an encoding that passes abi.MaxMessage fails with.
+var errTooLarge = errors.New("larger than a message may be")
+
+// encodeJSON writes a value as JSON (RFC 8259): dicts with string keys in their
+// order, lists, tuples, sets and other sequences as arrays, integers with all
+// their digits, floats so that they read back as the same float. What has no
+// JSON form is an error that names its path; root is the path of v itself.
+//
+// An encoding larger than abi.MaxMessage is errTooLarge.
+func encodeJSON(root string, v starlark.Value) ([]byte, error) {
+	return encodeWithin(abi.MaxMessage, root, v)
+}
+
+// encodeWithin is encodeJSON with a limit, in bytes, that is looked at before
+// each container and element of a sequence.
+func encodeWithin(limit int, root string, v starlark.Value) ([]byte, error) {
+	e := &encoder{buf: make([]byte, 0, 256), limit: limit}
+	e.yield = e.member
+	if err := e.value(v); err != nil {
+		return nil, err.under(root)
+	}
+	return e.buf, nil
+}
+
+// An encoder writes one JSON text in a single pass.
+type encoder struct {
+	buf   []byte
+	limit int
+	open  []starlark.Value // the containers being written
+	// yield is member, bound once instead of for each object.
+	yield func(k, v starlark.Value) bool
+	err   *encodeError // what member failed with
+}
+
+// encodeError collects the path while the encoder backs out, innermost first.
+type encodeError struct {
+	steps []string
+	err   error
+	keep  int // if not 0, only that many of the outermost steps count
+}
+
+func unencodable(format string, args ...any) *encodeError {
+	return &encodeError{err: fmt.Errorf(format, args...)}
+}
+
+func (e *encodeError) at(step string) *encodeError {
+	e.steps = append(e.steps, step)
+	return e
+}
+
+// atKey adds a dict's key to the path.
+func (e *encodeError) atKey(key string) *encodeError {
+	if isIdentifier(key) {
+		return e.at("." + key)
+	}
+	return e.at(fmt.Sprintf("[%q]", key))
+}
+
+func (e *encodeError) atIndex(i int) *encodeError {
+	return e.at("[" + strconv.Itoa(i) + "]")
+}
+
+// under is the final error. A path that goes very deep is cut in the middle.
+func (e *encodeError) under(root string) error {
+	const shown = 6
+	if e.keep > 0 {
+		e.steps = e.steps[len(e.steps)-e.keep:]
+	}
+	path := root
+	for i := len(e.steps) - 1; i >= 0; i-- {
+		if n := len(e.steps); n > 2*shown && i == n-1-shown {
+			path += "..."
+			i = shown
+			continue
+		}
+		path += e.steps[i]
+	}
+	return fmt.Errorf("%s: %w", path, e.err)
+}
+
+func (e *encoder) value(v starlark.Value) *encodeError {
+	switch v := v.(type) {
+	case starlark.String:
+		e.buf = appendString(e.buf, string(v))
+	case Object:
+		return e.object(v)
+	case *starlark.List:
+		return e.list(v)
+	case starlark.Int:
+		e.buf = appendInt(e.buf, v)
+	case starlark.Bool:
+		e.buf = strconv.AppendBool(e.buf, bool(v))
+	case starlark.NoneType:
+		e.buf = append(e.buf, "null"...)
+	case starlark.Float:
+		return e.float(float64(v))
+	case starlark.Bytes:
+		return unencodable("bytes have no JSON form (make a string of them with str)")
+	case starlark.Iterable:
+		return e.iterable(v)
+	case starlark.Callable:
+		return unencodable("a %s has no JSON form (was the call, with its parentheses, meant?)", v.Type())
+	default:
+		return unencodable("a %s has no JSON form", v.Type())
+	}
+	return nil
+}
+
+// enter opens a container.
+func (e *encoder) enter(v starlark.Value) *encodeError {
+	switch {
+	case len(e.buf) > e.limit:
+		return e.tooLarge()
+	case len(e.open) >= abi.MaxDepth:
+		if n := e.repeats(); n > 0 {
+			return &encodeError{err: errors.New("it is part of itself"), keep: n}
+		}
+		return unencodable("nested deeper than %d levels", abi.MaxDepth)
+	}
+	e.open = append(e.open, v)
+	return nil
+}
+
+func (e *encoder) tooLarge() *encodeError {
+	return &encodeError{err: fmt.Errorf("%w (%d bytes)", errTooLarge, e.limit)}
+}
+
+func (e *encoder) leave() { e.open = e.open[:len(e.open)-1] }
+
+// repeats is the number of steps to the first container that is open twice, 0
+// if none is. It is asked only when the depth is used up, as every cycle does.
+func (e *encoder) repeats() int {
+	seen := make(map[starlark.Value]bool)
+	for i, v := range e.open {
+		switch v.(type) {
+		case Object, *starlark.List:
+			if seen[v] {
+				return i
+			}
+			seen[v] = true
+		}
+	}
+	return 0
+}
+
+func (e *encoder) object(o Object) *encodeError {
+	if err := e.enter(o); err != nil {
+		return err
+	}
+	e.buf = append(e.buf, '{')
+	o.Dict.Entries()(e.yield)
+	if e.err != nil {
+		return e.err
+	}
+	e.buf = append(e.buf, '}')
+	e.leave()
+	return nil
+}
+
+// member writes one member of an object and says whether to go on.
+func (e *encoder) member(k, v starlark.Value) bool {
+	key, ok := k.(starlark.String)
+	if !ok {
+		e.err = unencodable("a key is %s, of type %s; JSON has only string keys (use str)", repr(k), k.Type())
+		return false
+	}
+	if e.buf[len(e.buf)-1] != '{' { // no value ends like this
+		e.buf = append(e.buf, ',')
+	}
+	e.buf = appendString(e.buf, string(key))
+	e.buf = append(e.buf, ':')
+	if err := e.value(v); err != nil {
+		e.err = err.atKey(string(key))
+		return false
+	}
+	return true
+}
+
+func (e *encoder) list(l *starlark.List) *encodeError {
+	if err := e.enter(l); err != nil {
+		return err
+	}
+	e.buf = append(e.buf, '[')
+	for i := range l.Len() {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		if err := e.value(l.Index(i)); err != nil {
+			return err.atIndex(i)
+		}
+	}
+	e.buf = append(e.buf, ']')
+	e.leave()
+	return nil
+}
+
+// iterable writes tuples, sets, ranges and the like.
+func (e *encoder) iterable(v starlark.Iterable) *encodeError {
+	if err := e.enter(v); err != nil {
+		return err
+	}
+	e.buf = append(e.buf, '[')
+	i := 0
+	for x := range starlark.Elements(v) {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		if len(e.buf) > e.limit { // a range can be long, and has no containers in it
+			return e.tooLarge()
+		}
+		if err := e.value(x); err != nil {
+			return err.atIndex(i)
+		}
+		i++
+	}
+	e.buf = append(e.buf, ']')
+	e.leave()
+	return nil
+}
+
+// float writes a float in the shortest form that reads back as the same one,
+// and always so that it is seen to be a float.
+func (e *encoder) float(f float64) *encodeError {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return unencodable("%s has no JSON form", starlark.Float(f))
+	}
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	start := len(e.buf)
+	e.buf = strconv.AppendFloat(e.buf, f, format, -1, 64)
+	n := len(e.buf)
+	switch {
+	case format == 'f' && bytes.IndexByte(e.buf[start:], '.') < 0:
+		e.buf = append(e.buf, ".0"...)
+	case format == 'e' && e.buf[n-2] == '0' && e.buf[n-3] == '-': // 1e-07
+		e.buf[n-2] = e.buf[n-1]
+		e.buf = e.buf[:n-1]
+	}
+	return nil
+}
+
+func appendInt(buf []byte, v starlark.Int) []byte {
+	if n, ok := v.Int64(); ok {
+		return strconv.AppendInt(buf, n, 10)
+	}
+	return v.BigInt().Append(buf, 10)
+}
+
+// plainByte marks the bytes that stand for themselves in a JSON string and need
+// no look at their neighbours.
+var plainByte = func() (table [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		table[c] = c != '"' && c != '\\'
+	}
+	return table
+}()
+
+// appendString writes a JSON string. Only what must be escaped is.
+func appendString(buf []byte, s string) []byte {
+	buf = append(buf, '"')
+	start, i := 0, 0
+	for {
+		for i < len(s) && plainByte[s[i]] {
+			i++
+		}
+		if i == len(s) {
+			buf = append(buf, s[start:]...)
+			return append(buf, '"')
+		}
+		if s[i] >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || n != 1 {
+				i += n
+				continue
+			}
+		}
+		buf = append(buf, s[start:i]...)
+		buf = appendEscaped(buf, s[i])
+		i++
+		start = i
+	}
+}
+
+// appendEscaped writes what stands for a byte that cannot stand for itself.
+func appendEscaped(buf []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch {
+	case c >= utf8.RuneSelf: // not UTF-8
+		return append(buf, "\uFFFD"...)
+	case c == '"', c == '\\':
+		return append(buf, '\\', c)
+	case c == '\n':
+		return append(buf, '\\', 'n')
+	case c == '\r':
+		return append(buf, '\\', 'r')
+	case c == '\t':
+		return append(buf, '\\', 't')
+	}
+	return append(buf, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}

@@ -1,0 +1,227 @@
+package interp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/syntax"
+)
+
+// keywords of the grammar.
+var keywords = []string{
+	"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while",
+}
+
+// reservedWords are words of Python that the grammar keeps for itself, and what
+// to write instead.
+var reservedWords = map[string]string{
+	"as":       "there is nothing to rename: name what you need by assigning it",
+	"async":    "calls of tools are ordinary calls",
+	"await":    "calls of tools are ordinary calls, without await",
+	"class":    `use a dict: item = {"name": value}, then item.name`,
+	"del":      "write d.pop(key) for a dict, l.pop(index) for a list",
+	"except":   "try/except is not supported in this version",
+	"finally":  "try/finally is not supported in this version",
+	"from":     "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
+	"global":   "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
+	"import":   "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
+	"is":       "compare with ==, as in x == None",
+	"nonlocal": "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
+	"raise":    `raise is not supported in this version: end the script with fail("message")`,
+	"try":      `try/except is not supported in this version: check values first, or let the error end the script`,
+	"with":     "a script opens nothing that must be closed",
+	"yield":    "collect the values in a list and return it",
+}
+
+// undefinedHints are names that scripts in other languages would have.
+var undefinedHints = func() map[string]string {
+	const (
+		noErrors  = `errors have no classes: end the script with fail("message")`
+		noModules = "there are no modules but json and math"
+		noClock   = "a script has no clock: pass the time in as a parameter, or ask a tool for it"
+		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
+		noFiles   = "a script reaches nothing but tools"
+	)
+	hints := map[string]string{
+		"true": "write True", "false": "write False",
+		"null": "write None", "none": "write None", "nil": "write None", "undefined": "write None",
+		"sum":        "add up in a loop: total = 0, then total += x",
+		"map":        "use a comprehension: [f(x) for x in xs]",
+		"filter":     "use a comprehension: [x for x in xs if f(x)]",
+		"round":      "use math.round(x), or int(x)",
+		"pow":        "use math.pow(x, y)",
+		"divmod":     "write x // y and x % y",
+		"isinstance": `compare type(x) with a name: type(x) == "list"`,
+		"callable":   `compare type(x) with a name: type(x) == "function"`,
+		"format":     `use "{}".format(x) or "%d" % x`,
+		"next":       "take the first of a list: xs[0] if xs else None",
+		"iter":       "loop over the value itself",
+		"frozenset":  "use set, or a tuple as a key",
+		"object":     "use a dict",
+		"super":      "there are no classes",
+		"self":       "there are no classes",
+		"exit":       "write return, or fail(\"message\")",
+		"quit":       "write return, or fail(\"message\")",
+		"input":      "the arguments of the tool are in params",
+		"arguments":  "the arguments of the tool are in params",
+		"args":       "the arguments of the tool are in params",
+		"__name__":   "the script is run as it stands: call the function, or return",
+		"console":    "use print(...)",
+		"logger":     "use print(...)",
+		"logging":    "use print(...)",
+		"JSON":       "use json.encode and json.decode",
+		"Math":       "use math",
+	}
+	for hint, names := range map[string]string{
+		noErrors:  "Exception ValueError KeyError TypeError IndexError RuntimeError AttributeError Error",
+		noModules: "re os sys itertools functools collections copy string defaultdict Counter namedtuple",
+		noClock:   "time datetime date timedelta sleep now",
+		noRandom:  "random uuid secrets",
+		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
+	} {
+		for _, name := range strings.Fields(names) {
+			hints[name] = hint
+		}
+	}
+	return hints
+}()
+
+// syntaxError words an error of the parser: at the token that is wrong, with
+// what to write instead where that can be told.
+func (s *source) syntaxError(err error) *abi.Error {
+	var e syntax.Error
+	if !errors.As(err, &e) {
+		return s.invalid(nil, err.Error())
+	}
+	tokens := lex(s.code)
+	// The parser's position is that of the token for this message, and the end
+	// of the token for nearly all others.
+	atStart := strings.HasSuffix(e.Msg, "want primary expression")
+	i := findToken(tokens, int(e.Pos.Line), int(e.Pos.Col), atStart)
+	pos := s.at(tokens[i].line, tokens[i].col)
+	t := tokens[i]
+	if hint := wordHint(tokens, i); hint != "" {
+		return s.invalid(pos, fmt.Sprintf("syntax error: %s is a reserved word: %s", t.text, hint))
+	}
+	message := e.Msg
+	switch {
+	case strings.HasSuffix(message, ", want indent"):
+		message = "expected an indented block"
+	case strings.HasPrefix(message, "got indent"):
+		message = "unexpected indentation"
+	}
+	if hint := syntaxHint(tokens, i); hint != "" {
+		message += ": " + hint
+	}
+	return s.invalid(pos, "syntax error: "+message)
+}
+
+// wordHint says what to do about a reserved word or keyword at token i, where
+// it stands for a name or for a statement that there is not.
+func wordHint(tokens []token, i int) string {
+	t := tokens[i]
+	hint, reserved := reservedWords[t.text]
+	if t.kind != wordToken || !reserved && !slices.Contains(keywords, t.text) {
+		return ""
+	}
+	switch {
+	case i > 0 && tokens[i-1].is("."):
+		return fmt.Sprintf("write [%q] instead of .%s", t.text, t.text)
+	case i > 0 && tokens[i-1].is("def"):
+		return "give the function another name"
+	case i+1 < len(tokens) && tokens[i+1].is("=") && t.innermostBracket == '(':
+		return fmt.Sprintf("as the name of an argument it must stand in a dict: tool({%q: ...})", t.text)
+	}
+	return hint
+}
+
+// findToken is the index of the token that starts or ends at a position, or
+// else of the last one that starts before it.
+func findToken(tokens []token, line, col int, atStart bool) int {
+	found := -1
+	last := 0
+	for i, t := range tokens {
+		starts := t.line == line && t.col == col
+		ends := t.endLine == line && t.endCol == col
+		switch {
+		case starts && (atStart || found < 0), ends && !atStart && t.kind != endToken:
+			if found < 0 || starts == atStart {
+				found = i
+			}
+		}
+		if t.line < line || t.line == line && t.col <= col {
+			last = i
+		}
+	}
+	if found >= 0 {
+		return found
+	}
+	return last
+}
+
+// syntaxHint guesses from the tokens around the wrong one what was meant.
+func syntaxHint(tokens []token, i int) string {
+	at := func(j int) token {
+		if j < 0 || j >= len(tokens) {
+			return token{kind: endToken}
+		}
+		return tokens[j]
+	}
+	t, before, after := at(i), at(i-1), at(i+1)
+	switch {
+	case t.kind == stringToken && before.kind == wordToken && !t.spaceBefore && strings.Trim(strings.ToLower(before.text), "fru") == "":
+		return `there are no f-strings: use "{}".format(x) or "%s" % x`
+	case t.kind == stringToken && before.kind == stringToken:
+		return "join strings with +"
+	case before.is("print") && before.startsStatement:
+		return "print is a function: print(...)"
+	case before.is("match") && before.startsStatement:
+		return "there is no match statement: use if and elif"
+	case before.is("assert") && before.startsStatement:
+		return `there is no assert: if not x: fail("message")`
+	case t.is("**") && (t.innermostBracket == '{' || before.is("(") || before.is(",")):
+		return "merge dicts with a | b"
+	case t.is("**"):
+		return "there is no ** operator: use math.pow(x, y), or multiply"
+	case t.is("*") && (before.is("[") || before.is(",")):
+		return "join lists with a + b"
+	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
+		return "there is no := operator: assign in a statement of its own"
+	case t.is(":") && before.kind == wordToken, t.is(">") && before.is("-"), t.is("-") && after.is(">"):
+		return "there are no type annotations; leave them out"
+	case t.is("&") && (before.is("&") || after.is("&")):
+		return "write and instead of &&"
+	case t.is("|") && (before.is("|") || after.is("|")):
+		return "write or instead of ||"
+	case t.is("!"):
+		return "write not instead of !"
+	case t.is("?"):
+		return "write a if condition else b"
+	case t.is("@"):
+		return "there are no decorators"
+	case t.is("for") && t.innermostBracket == '(':
+		return "there are no generators: put the comprehension in brackets, [x for x in xs]"
+	case (t.is(",") || t.is("}") || t.is("for")) && t.innermostBracket == '{':
+		return "for a set write set([a, b])"
+	case t.is("if") && before.is("else"):
+		return "write elif"
+	case (before.is("+") && at(i-2).is("+")) || (before.is("-") && at(i-2).is("-")):
+		return "write x += 1 or x -= 1"
+	case isComparison(t) || isComparison(before) && isComparison(at(i-2)):
+		return "join comparisons with and: a < b and b < c"
+	}
+	return ""
+}
+
+func isComparison(t token) bool {
+	switch {
+	case t.kind == stringToken:
+		return false
+	case t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
+		return true
+	}
+	return false
+}

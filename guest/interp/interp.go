@@ -1,0 +1,184 @@
+// Package interp is the language of composite tools: Starlark as
+// go.starlark.net has it (with sets, while, recursion and control flow at top
+// level), plus what scripts that glue tools together need. It is plain Go, so
+// that it can be tested natively; package guest compiles it to wasm.
+//
+// What is added to Starlark:
+//
+//   - The script is the body of a function: it may return. If it ends without
+//     return, and its last statement is an expression, the value of that
+//     expression is the result; otherwise the result is None.
+//   - params holds the arguments, read-only; json and math are modules; every
+//     server is a value by its own name: server.tool({...}), server.tool(a=1),
+//     server["odd-name"]({...}), and server.tool.raw({...}) for the whole
+//     result of the call instead of the value in it.
+//   - Dicts answer to x.name like to x["name"], for reading and assigning.
+//     Methods win over keys.
+//   - Integers have any size, in JSON too, and dicts keep their order there.
+//
+// There is no load, no clock, no random. Nothing a script can see depends on
+// Go's map order, addresses or time.
+//
+// The files: compile.go and rewrite.go turn source into a program (the syntax
+// tree is rewritten, never the text, so that positions stay true); hints.go,
+// lex.go and nearest.go word what is wrong with it; errors.go turns failures
+// into abi.Error; object.go is the dict, repr.go prints values, server.go calls
+// tools, builtins.go and jsonmodule.go are the rest of what a script can name;
+// decode.go and encode.go carry values across as JSON, each behind one type.
+package interp
+
+import (
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+const (
+	// MaxFrames is how deep calls may nest, built-in functions included. It is
+	// looked at every stepSlice steps, so a run ends at most stepSlice/2 frames
+	// later (a call takes two steps at least), and always at the same one.
+	MaxFrames = 1000
+	stepSlice = 256
+)
+
+// compareDepth is how deep == and < look into values before they fail. The
+// library's default of 10 is less than what answers of tools have.
+const compareDepth = 200
+
+func init() { starlark.CompareLimit = compareDepth }
+
+// Host is what a script can reach. It is called from the goroutine that called
+// Run, one call at a time.
+type Host interface {
+	// CallTools makes a batch of calls and returns one answer per call, in
+	// order. An error means that the run has reached a limit: no script can
+	// catch it. The values of the answers belong to the caller afterwards.
+	CallTools(calls []abi.ToolCall) ([]abi.Answer, error)
+	// Log takes one entry of the script's log, valid UTF-8.
+	Log(level abi.LogLevel, text string)
+	// Progress reports the script's own advance.
+	Progress(p abi.Progress)
+}
+
+// Run serves one request: exactly one of result (JSON) and err is non-nil. The
+// result of abi.OpCheck is null. It does not panic whatever the request holds,
+// and keeps nothing between calls, so concurrent ones are independent.
+//
+// The error's type is abi.ErrValidation for source that does not parse or
+// resolve, the type of the call's error for a tool that failed, abi.ErrResource
+// for limits, and abi.ErrRuntime for all else a script can do wrong.
+func Run(req abi.Request, h Host) (result []byte, err *abi.Error) {
+	return serve(req, h, 0)
+}
+
+// serve is Run with a limit on the steps a script may take, for tests that run
+// arbitrary scripts; 0 is none.
+func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			result, err = nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("internal error: %v", p)}
+		}
+	}()
+	src := newSource(req.Name, req.Code)
+	env := predeclared(req.Servers)
+	switch req.Op {
+	case abi.OpCheck:
+		if _, err := compile(src, env); err != nil {
+			return nil, err
+		}
+		return []byte("null"), nil
+	case abi.OpRun:
+		prog, err := compile(src, env)
+		if err != nil {
+			return nil, err
+		}
+		params, err := readParams(req.Params)
+		if err != nil {
+			return nil, err
+		}
+		setParams(env, params)
+		r := &run{host: h, src: src, maxSteps: maxSteps}
+		return r.exec(prog, env)
+	}
+	return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: unknown op %q", req.Op)}
+}
+
+// readParams makes the read-only params dict; no JSON at all is an empty one.
+func readParams(text []byte) (starlark.Value, *abi.Error) {
+	if len(text) == 0 {
+		text = []byte("{}")
+	}
+	v, err := decodeJSON(text)
+	if err == nil {
+		if _, ok := v.(Object); !ok {
+			err = fmt.Errorf("got %s, want an object", v.Type())
+		}
+	}
+	if err != nil {
+		return nil, &abi.Error{Type: abi.ErrValidation, Message: "params: " + err.Error()}
+	}
+	v.Freeze()
+	return v, nil
+}
+
+// A run is one execution of one script.
+type run struct {
+	host     Host
+	src      *source
+	maxSteps uint64
+	// fatal is set once, by what no script may catch; it decides what the run's
+	// error is, whatever happened to the Go error on its way out.
+	fatal *fatalError
+}
+
+// runKey finds the run from a built-in function's thread.
+const runKey = "run"
+
+func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
+
+// exec runs a compiled script and encodes what it returns.
+func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *abi.Error) {
+	thread := &starlark.Thread{Name: r.src.name, OnMaxSteps: r.onSteps}
+	thread.SetLocal(runKey, r)
+	thread.SetMaxExecutionSteps(stepSlice)
+	globals, err := prog.Init(thread, env)
+	if err != nil {
+		return nil, r.scriptError(err)
+	}
+	value, err := starlark.Call(thread, globals[toplevel], nil, nil)
+	if err != nil {
+		return nil, r.scriptError(err)
+	}
+	result, err := encodeJSON("result", value)
+	if err != nil {
+		return nil, r.resultError(err)
+	}
+	return result, nil
+}
+
+// onSteps is called by the interpreter every stepSlice steps. To look at the
+// depth of the stack here costs nothing per call, and is enough because every
+// frame takes steps.
+func (r *run) onSteps(thread *starlark.Thread) {
+	switch {
+	case thread.CallStackDepth() > MaxFrames:
+		r.stop(thread, fmt.Sprintf("call stack deeper than %d frames (does a function call itself without end?)", MaxFrames))
+	case r.maxSteps > 0 && thread.Steps >= r.maxSteps:
+		r.stop(thread, fmt.Sprintf("more than %d steps", r.maxSteps))
+	default:
+		thread.SetMaxExecutionSteps(thread.Steps + stepSlice)
+	}
+}
+
+// stop ends the run with a resource error.
+func (r *run) stop(thread *starlark.Thread, message string) {
+	r.setFatal(&fatalError{message: message})
+	thread.Cancel(message)
+}
+
+func (r *run) setFatal(err *fatalError) {
+	if r.fatal == nil {
+		r.fatal = err
+	}
+}

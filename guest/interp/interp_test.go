@@ -1,0 +1,135 @@
+package interp
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var update = flag.Bool("update", false, "write the outputs of testdata/*.txtar anew")
+
+// fakeHost has one server, demo, whose tools do what their names say, and
+// another, other, that answers every call with what it was asked.
+type fakeHost struct {
+	log   strings.Builder
+	calls []abi.ToolCall
+}
+
+func (h *fakeHost) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
+	h.calls = append(h.calls, calls...)
+	answers := make([]abi.Answer, len(calls))
+	for i, c := range calls {
+		if c.Tool == "limit" {
+			return nil, errors.New("the run has made 100 calls, which is as many as it may")
+		}
+		answers[i] = h.answer(c)
+	}
+	return answers, nil
+}
+
+func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
+	refuse := func(class abi.ErrorType, message string) abi.Answer {
+		return abi.Answer{Err: &abi.CallError{Type: class, Server: c.Server, Tool: c.Tool, Message: message}}
+	}
+	if c.Server == "other" {
+		return abi.Answer{Value: fmt.Appendf(nil, `{"server":%q,"tool":%q,"exact":%t,"raw":%t,"arguments":%s}`, c.Server, c.Tool, c.Exact, c.Raw, c.Arguments)}
+	}
+	switch c.Tool {
+	case "echo":
+		return abi.Answer{Value: c.Arguments}
+	case "search":
+		return abi.Answer{Value: []byte(`{"items": [{"id": 9007199254740993, "title": "first", "user": {"login": "ann"}}, {"id": 2, "title": "second", "user": {"login": "bob"}}], "total_count": 2}`)}
+	case "broken":
+		return refuse(abi.ErrTool, "not found: no such issue")
+	case "forbidden":
+		return refuse(abi.ErrPermission, "this tool may not call it")
+	case "garbage":
+		return abi.Answer{Value: []byte(`{"a": `)}
+	}
+	return refuse(abi.ErrValidation, "no such tool")
+}
+
+func (h *fakeHost) Log(level abi.LogLevel, text string) { fmt.Fprintf(&h.log, "%d %s\n", level, text) }
+func (h *fakeHost) Progress(abi.Progress)               {}
+
+var testServers = []string{"demo", "other"}
+
+// outcome is what a test case expects, as text.
+func outcome(result []byte, err *abi.Error) string {
+	if err == nil {
+		return string(result) + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "error: %s\nmessage: %s\n", err.Type, err.Message)
+	if p := err.Position; p != nil {
+		fmt.Fprintf(&b, "at: %s:%d:%d\n", p.File, p.Line, p.Column)
+		fmt.Fprintf(&b, "  | %s\n  | %s^\n", p.Source, strings.Repeat(" ", p.Column-1))
+	}
+	if err.Call != nil {
+		fmt.Fprintf(&b, "call: %s %s\n", err.Call.Server, err.Call.Tool)
+	}
+	if err.Stack != "" {
+		b.WriteString(err.Stack + "\n")
+	}
+	return b.String()
+}
+
+// TestScripts runs the cases of testdata/*.txtar: NAME.star with the arguments
+// in NAME.params must give NAME.out, and log NAME.log if that is there.
+func TestScripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no test data", err)
+	}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := make(map[string]string)
+		for _, f := range archive.Files {
+			files[f.Name] = string(f.Data)
+		}
+		var fresh []txtar.File
+		for _, f := range archive.Files {
+			name, isScript := strings.CutSuffix(f.Name, ".star")
+			if !isScript {
+				continue
+			}
+			out, log := files[name+".out"], files[name+".log"]
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
+				host := &fakeHost{}
+				result, failure := Run(abi.Request{
+					Op: abi.OpRun, Name: name, Code: string(f.Data),
+					Params: []byte(files[name+".params"]), Servers: testServers,
+				}, host)
+				out, log = outcome(result, failure), host.log.String()
+				if !*update && out != files[name+".out"] {
+					t.Errorf("got:\n%s\nwant:\n%s", out, files[name+".out"])
+				}
+				if !*update && log != files[name+".log"] {
+					t.Errorf("log:\n%s\nwant:\n%s", log, files[name+".log"])
+				}
+			})
+			fresh = append(fresh, f)
+			for _, part := range [][2]string{{".params", files[name+".params"]}, {".log", log}, {".out", out}} {
+				if part[1] != "" {
+					fresh = append(fresh, txtar.File{Name: name + part[0], Data: []byte(part[1])})
+				}
+			}
+		}
+		if *update {
+			archive.Files = fresh
+			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package interp
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// tokenKind is what a token is, as far as hints have to know.
+type tokenKind int
+
+const (
+	wordToken tokenKind = iota
+	numberToken
+	stringToken
+	punctToken
+	newlineToken
+	endToken
+)
+
+// A token is a piece of source. Lines and columns count from 1, columns in code
+// points; the end is the position after it.
+type token struct {
+	kind             tokenKind
+	text             string
+	line, col        int
+	endLine, endCol  int
+	spaceBefore      bool
+	insideBrackets   bool
+	startsStatement  bool
+	innermostBracket byte // '(', '[', '{', or 0
+}
+
+func (t token) is(text string) bool { return t.kind != stringToken && t.text == text }
+
+// lex splits any text into tokens, the last being the end. It is for wording
+// errors only: the library's own scanner decides what is valid.
+func lex(code string) []token {
+	l := lexer{code: code, line: 1, col: 1, fresh: true}
+	for l.pos < len(l.code) {
+		l.scan()
+	}
+	return append(l.tokens, token{kind: endToken, line: l.line, col: l.col, endLine: l.line, endCol: l.col})
+}
+
+type lexer struct {
+	code      string
+	pos       int
+	line, col int
+	brackets  []byte
+	fresh     bool // nothing of the statement has been seen
+	space     bool // there was space before
+	tokens    []token
+}
+
+var punctuation = []string{
+	"**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
+}
+
+func (l *lexer) scan() {
+	c := l.code[l.pos]
+	rest := l.code[l.pos:]
+	switch {
+	case c == ' ' || c == '\t' || strings.HasPrefix(rest, "\\\n") || strings.HasPrefix(rest, "\\\r"):
+		l.space = true
+		l.advance(1)
+		if c == '\\' {
+			l.advance(1)
+		}
+	case c == '\n' || c == '\r':
+		if len(l.brackets) > 0 {
+			l.advance(1)
+			l.space = true
+			return
+		}
+		l.emit(newlineToken, 1)
+		l.fresh = true
+	case c == '#':
+		n := strings.IndexAny(rest, "\r\n")
+		if n < 0 {
+			n = len(rest)
+		}
+		l.advance(n)
+	case c == '"' || c == '\'':
+		l.emit(stringToken, stringLength(rest))
+	case '0' <= c && c <= '9':
+		l.emit(numberToken, runLength(rest))
+	case isWordStart(rest):
+		n := runLength(rest)
+		if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && (rest[:n] == "r" || rest[:n] == "b" || rest[:n] == "rb") {
+			l.emit(stringToken, n+stringLength(rest[n:]))
+			return
+		}
+		l.emit(wordToken, n)
+	default:
+		l.punct(rest)
+	}
+}
+
+func (l *lexer) punct(rest string) {
+	for _, p := range punctuation {
+		if strings.HasPrefix(rest, p) {
+			l.emit(punctToken, len(p))
+			return
+		}
+	}
+	_, n := utf8.DecodeRuneInString(rest)
+	l.emit(punctToken, n)
+	switch rest[0] {
+	case '(', '[', '{':
+		l.brackets = append(l.brackets, rest[0])
+	case ')', ']', '}':
+		if n := len(l.brackets); n > 0 {
+			l.brackets = l.brackets[:n-1]
+		}
+	}
+}
+
+// emit appends a token of n bytes and passes over it.
+func (l *lexer) emit(kind tokenKind, n int) {
+	t := token{
+		kind: kind, text: l.code[l.pos : l.pos+n], line: l.line, col: l.col,
+		spaceBefore: l.space, insideBrackets: len(l.brackets) > 0, startsStatement: l.fresh,
+	}
+	if b := len(l.brackets); b > 0 {
+		t.innermostBracket = l.brackets[b-1]
+	}
+	l.advance(n)
+	l.space, l.fresh = false, kind != newlineToken && t.text == ";"
+	t.endLine, t.endCol = l.line, l.col
+	l.tokens = append(l.tokens, t)
+}
+
+// advance passes over n bytes; \n, \r and \r\n each end a line, and a \r\n is
+// passed over as a whole.
+func (l *lexer) advance(n int) {
+	for end := l.pos + n; l.pos < end && l.pos < len(l.code); {
+		r, size := utf8.DecodeRuneInString(l.code[l.pos:])
+		l.pos += size
+		l.col++
+		if r == '\r' && l.pos < len(l.code) && l.code[l.pos] == '\n' {
+			l.pos++
+			r = '\n'
+		}
+		if r == '\n' || r == '\r' {
+			l.line++
+			l.col = 1
+		}
+	}
+}
+
+// stringLength is the length of the string literal at the start of s, up to its
+// end of line if it is not closed.
+func stringLength(s string) int {
+	quote := s[:1]
+	if strings.HasPrefix(s, strings.Repeat(quote, 3)) {
+		quote = strings.Repeat(quote, 3)
+	}
+	for i := len(quote); i < len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], quote):
+			return i + len(quote)
+		case s[i] == '\\':
+			i++
+		case len(quote) == 1 && (s[i] == '\n' || s[i] == '\r'):
+			return i
+		}
+	}
+	return len(s)
+}
+
+func isWordStart(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r == '_' || unicode.IsLetter(r)
+}
+
+// runLength is the length of the letters, digits and underscores s starts with.
+func runLength(s string) int {
+	for i, r := range s {
+		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// isIdentifier says whether s can stand as a name; words that are reserved can
+// not, but are taken for names here.
+func isIdentifier(s string) bool {
+	return s != "" && isWordStart(s) && runLength(s) == len(s)
+}

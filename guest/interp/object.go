@@ -1,0 +1,215 @@
+package interp
+
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// Object is the dict of scripts: a Starlark dict whose string keys are also
+// attributes. Every dict a script meets is one, because the library compares
+// values of the same type name by asserting its own type: a bare *starlark.Dict
+// beside an Object would make it panic. Dicts come into being in dict displays,
+// comprehensions and **kwargs (rewrite.go wraps these), the dict function, and
+// decoded JSON.
+//
+// It is a struct of one pointer, so that it fits in an interface as it is.
+type Object struct{ *starlark.Dict }
+
+var (
+	_ starlark.IterableMapping = Object{}
+	_ starlark.HasSetKey       = Object{}
+	_ starlark.HasSetField     = Object{}
+	_ starlark.HasBinary       = Object{}
+	_ starlark.Comparable      = Object{}
+	_ starlark.Container       = Object{}
+	_ starlark.Sequence        = Object{}
+)
+
+func newObject(size int) Object { return Object{starlark.NewDict(size)} }
+
+func (o Object) String() string { return repr(o) }
+
+// isDictMethod says whether name is a method of dicts. It is a switch because
+// it is asked at every attribute access.
+func isDictMethod(name string) bool {
+	switch name {
+	case "clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values":
+		return true
+	}
+	return false
+}
+
+// Attr gives the method or else the key of that name.
+func (o Object) Attr(name string) (starlark.Value, error) {
+	v, found, err := o.Dict.Get(starlark.String(name))
+	switch {
+	case err != nil:
+		return nil, err
+	case isDictMethod(name):
+		method, err := o.Dict.Attr(name)
+		if err != nil || !found {
+			return method, err
+		}
+		return hidingMethod{method.(*starlark.Builtin)}, nil
+	case !found:
+		return nil, &missingKey{o, starlark.String(name), true}
+	}
+	return v, nil
+}
+
+func (o Object) AttrNames() []string {
+	names := o.Dict.AttrNames()
+	for k := range o.Entries() {
+		if s, ok := k.(starlark.String); ok && isIdentifier(string(s)) && !isDictMethod(string(s)) {
+			names = append(names, string(s))
+		}
+	}
+	return names
+}
+
+// SetField is x.name = v.
+func (o Object) SetField(name string, v starlark.Value) error {
+	if isDictMethod(name) {
+		return fmt.Errorf("cannot assign to .%s, a method of dicts (write x[%q] = ... for the key of that name)", name, name)
+	}
+	return o.SetKey(starlark.String(name), v)
+}
+
+// SetKey is x[k] = v.
+func (o Object) SetKey(k, v starlark.Value) error {
+	err := o.Dict.SetKey(k, v)
+	if err == nil {
+		return nil
+	}
+	if _, unhashable := k.Hash(); unhashable != nil {
+		return err
+	}
+	return fmt.Errorf("%w (params cannot change, and no dict can while it is looped over: change a copy, dict(x))", err)
+}
+
+// Get is x[k]. Other than the interface asks, a missing key is an error: the
+// interpreter passes it on, and so the script's author learns the nearest key.
+func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
+	v, found, err := o.Dict.Get(k)
+	if err == nil && !found {
+		return nil, false, &missingKey{o, k, false}
+	}
+	return v, found, err
+}
+
+// Has is k in x. A key that no dict can hold is not in it.
+func (o Object) Has(k starlark.Value) (bool, error) {
+	_, found, _ := o.Dict.Get(k)
+	return found, nil
+}
+
+// CompareSameType also takes a bare dict, for values that never meet scripts.
+func (o Object) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
+	switch y := y.(type) {
+	case Object:
+		return o.Dict.CompareSameType(op, y.Dict, depth)
+	case *starlark.Dict:
+		return o.Dict.CompareSameType(op, y, depth)
+	}
+	return false, fmt.Errorf("%s %s %s not implemented", o.Type(), op, y.Type())
+}
+
+// Binary is x | y, and x |= y where rewrite.go marked y.
+func (o Object) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	if op != syntax.PIPE || side != starlark.Left {
+		return nil, nil
+	}
+	switch y := y.(type) {
+	case Object:
+		return Object{o.Dict.Union(y.Dict)}, nil
+	case inPlace:
+		other, ok := y.operand.(Object)
+		if !ok {
+			return nil, nil
+		}
+		for k, v := range other.Entries() {
+			if err := o.SetKey(k, v); err != nil {
+				return nil, err
+			}
+		}
+		return o, nil
+	}
+	return nil, nil
+}
+
+// missingKey words itself only when asked: most misses are looked at by no one.
+type missingKey struct {
+	dict      Object
+	key       starlark.Value
+	attribute bool
+}
+
+func (e *missingKey) Error() string {
+	var keys []string
+	for k := range e.dict.Entries() {
+		if s, ok := k.(starlark.String); ok {
+			keys = append(keys, string(s))
+		}
+	}
+	name, ok := starlark.AsString(e.key)
+	switch {
+	case e.attribute:
+		methods := e.dict.Dict.AttrNames()
+		return fmt.Sprintf("dict has no key or method .%s%s", name, suggest(name, append(methods, keys...), keys))
+	case ok:
+		return fmt.Sprintf("dict has no key %s%s", e.key, suggest(name, keys, keys))
+	}
+	return "dict has no key " + repr(e.key)
+}
+
+// hidingMethod is a method of a dict that has a key of the same name. It can
+// be called like any other; its type's name shows up in the interpreter's error
+// if the script meant the key (for x in answer.items: ...).
+type hidingMethod struct{ *starlark.Builtin }
+
+func (m hidingMethod) Type() string {
+	return fmt.Sprintf(`builtin_function_or_method (a dict's .%s is a method; write ["%s"] for the key)`, m.Name(), m.Name())
+}
+
+// The operand kinds below exist only inside expressions that rewrite.go makes.
+// An operator on a value of our own is the cheapest way to run Go code from a
+// script: a call of a built-in function would push a frame.
+
+// wrapDict makes (wrapDict | d) the Object of a bare dict d.
+type wrapDict struct{ operandOnly }
+
+func (wrapDict) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	if d, ok := y.(*starlark.Dict); ok {
+		return Object{d}, nil
+	}
+	return y, nil // a **kwargs parameter that was wrapped before
+}
+
+// markInPlace makes (markInPlace | y) the right operand of x |= y.
+type markInPlace struct{ operandOnly }
+
+func (markInPlace) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	return inPlace{operand: y}, nil
+}
+
+// inPlace is the right operand of x |= y: dicts change in place, as x |= y
+// means, and all else sees y itself.
+type inPlace struct {
+	operandOnly
+	operand starlark.Value
+}
+
+func (p inPlace) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (starlark.Value, error) {
+	return starlark.Binary(op, x, p.operand)
+}
+
+// operandOnly is the part of starlark.Value that no script gets to see.
+type operandOnly struct{}
+
+func (operandOnly) String() string        { return "operand" }
+func (operandOnly) Type() string          { return "operand" }
+func (operandOnly) Freeze()               {}
+func (operandOnly) Truth() starlark.Bool  { return true }
+func (operandOnly) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable type: operand") }

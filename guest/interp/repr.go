@@ -1,0 +1,130 @@
+package interp
+
+import (
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+// repr is the text of a value as a script would write it. What contains itself,
+// or is nested deeper than abi.MaxDepth, is cut short with "...".
+func repr(v starlark.Value) string {
+	var w reprWriter
+	w.write(v)
+	return w.out.String()
+}
+
+// text is what str and print make of a value: strings stand for themselves.
+func text(v starlark.Value) string {
+	switch v := v.(type) {
+	case starlark.String:
+		return string(v)
+	case starlark.Bytes:
+		return strings.ToValidUTF8(string(v), "\uFFFD")
+	}
+	return repr(v)
+}
+
+// joinText is the text of several values in a row.
+func joinText(values []starlark.Value, sep string) string {
+	var b strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			b.WriteString(sep)
+		}
+		b.WriteString(text(v))
+	}
+	return b.String()
+}
+
+// A reprWriter writes values. The library's own writer cannot see a cycle that
+// goes through an Object, and has no limit of depth.
+type reprWriter struct {
+	out  strings.Builder
+	path []starlark.Value // the lists and dicts being written
+}
+
+func (w *reprWriter) write(v starlark.Value) {
+	switch v := v.(type) {
+	case *starlark.List:
+		w.container(v, "[", "]", func() {
+			for i := range v.Len() {
+				w.element(i, v.Index(i))
+			}
+		})
+	case starlark.Tuple:
+		w.container(v, "(", ")", func() {
+			for i, e := range v {
+				w.element(i, e)
+			}
+			if len(v) == 1 {
+				w.out.WriteByte(',')
+			}
+		})
+	case Object:
+		w.container(v, "{", "}", func() {
+			i := 0
+			for k, e := range v.Entries() {
+				w.element(i, k)
+				w.out.WriteString(": ")
+				w.write(e)
+				i++
+			}
+		})
+	case *starlark.Set:
+		w.container(v, "set([", "])", func() {
+			i := 0
+			for e := range v.Elements() {
+				w.element(i, e)
+				i++
+			}
+		})
+	default:
+		w.out.WriteString(v.String())
+	}
+}
+
+func (w *reprWriter) element(i int, v starlark.Value) {
+	if i > 0 {
+		w.out.WriteString(", ")
+	}
+	w.write(v)
+}
+
+func (w *reprWriter) container(v starlark.Value, open, end string, elements func()) {
+	w.out.WriteString(open)
+	if w.within(v) {
+		w.out.WriteString("...")
+	} else {
+		w.path = append(w.path, v)
+		elements()
+		w.path = w.path[:len(w.path)-1]
+	}
+	w.out.WriteString(end)
+}
+
+// within says whether to stop at v.
+func (w *reprWriter) within(v starlark.Value) bool {
+	if len(w.path) >= abi.MaxDepth {
+		return true
+	}
+	for _, p := range w.path {
+		if sameContainer(p, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameContainer says whether two containers are one and the same. Tuples never
+// are: their cycles go through a list or dict.
+func sameContainer(x, y starlark.Value) bool {
+	switch x := x.(type) {
+	case *starlark.List:
+		return starlark.Value(x) == y
+	case Object:
+		return starlark.Value(x) == y
+	}
+	return false
+}

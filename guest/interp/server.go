@@ -1,0 +1,169 @@
+package interp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+// server is a server as scripts see it: every attribute and index is a tool.
+// Which tools there are is known to the host alone.
+type server struct{ name string }
+
+var (
+	_ starlark.HasAttrs = server{}
+	_ starlark.Mapping  = server{}
+)
+
+func (s server) String() string        { return fmt.Sprintf("<server %s>", s.name) }
+func (server) Type() string            { return "server" }
+func (server) Freeze()                 {}
+func (server) Truth() starlark.Bool    { return true }
+func (s server) Hash() (uint32, error) { return starlark.String(s.name).Hash() }
+func (server) AttrNames() []string     { return nil }
+
+// Attr is server.tool: the tool by its script name.
+func (s server) Attr(name string) (starlark.Value, error) {
+	return tool{server: s.name, name: name}, nil
+}
+
+// Get is server["tool"]: the tool by the server's own name for it.
+func (s server) Get(k starlark.Value) (starlark.Value, bool, error) {
+	name, ok := starlark.AsString(k)
+	if !ok {
+		return nil, false, fmt.Errorf("server %s: the name of a tool is a string, got %s", s.name, k.Type())
+	}
+	return tool{server: s.name, name: name, exact: true}, true, nil
+}
+
+// tool is a tool that can be called.
+type tool struct {
+	server, name string
+	exact, raw   bool
+}
+
+var (
+	_ starlark.Callable = tool{}
+	_ starlark.HasAttrs = tool{}
+)
+
+// Name stands in backtraces.
+func (t tool) Name() string {
+	name := t.server + "." + t.name
+	if t.exact {
+		name = fmt.Sprintf("%s[%q]", t.server, t.name)
+	}
+	if t.raw {
+		name += ".raw"
+	}
+	return name
+}
+
+func (t tool) String() string        { return fmt.Sprintf("<tool %s>", t.Name()) }
+func (tool) Type() string            { return "tool" }
+func (tool) Freeze()                 {}
+func (tool) Truth() starlark.Bool    { return true }
+func (t tool) Hash() (uint32, error) { return starlark.String(t.Name()).Hash() }
+func (tool) AttrNames() []string     { return []string{"raw"} }
+
+// Attr has only .raw, the same tool with the whole result of its calls.
+func (t tool) Attr(name string) (starlark.Value, error) {
+	if name != "raw" || t.raw {
+		return nil, fmt.Errorf("tool %s has no .%s (it must be called to get a value: %s({...}).%s)", t.Name(), name, t.Name(), name)
+	}
+	t.raw = true
+	return t, nil
+}
+
+// CallInternal makes the call and waits for its answer.
+func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	object, err := t.arguments(args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	r := runOf(thread)
+	arguments, err := encodeJSON("arguments", object)
+	if err != nil {
+		return nil, r.encodeFailed(t.Name(), err)
+	}
+	answers, err := r.host.CallTools([]abi.ToolCall{{
+		Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw, Arguments: arguments,
+	}})
+	if err != nil {
+		fatal := &fatalError{message: fmt.Sprintf("%s: %v", t.Name(), err)}
+		r.setFatal(fatal)
+		return nil, fatal
+	}
+	if len(answers) != 1 {
+		return nil, fmt.Errorf("%s: the host gave %d answers to one call", t.Name(), len(answers))
+	}
+	if answers[0].Err != nil {
+		return nil, &toolError{answers[0].Err}
+	}
+	v, err := decodeJSON(answers[0].Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: its answer cannot be read: %v", t.Name(), err)
+	}
+	return v, nil
+}
+
+// arguments makes one object of a call's positional dict and keywords.
+func (t tool) arguments(args starlark.Tuple, kwargs []starlark.Tuple) (Object, error) {
+	var given Object
+	switch {
+	case len(args) > 1:
+		return given, fmt.Errorf("%s: got %d positional arguments, want one dict or keywords: %s({\"name\": value}) or %s(name=value)",
+			t.Name(), len(args), t.Name(), t.Name())
+	case len(args) == 1:
+		var ok bool
+		if given, ok = args[0].(Object); !ok {
+			return given, fmt.Errorf("%s: the arguments must be a dict or keywords, got %s: write %s({\"name\": value}) or %s(name=value)",
+				t.Name(), args[0].Type(), t.Name(), t.Name())
+		}
+		if len(kwargs) == 0 {
+			return given, nil
+		}
+	}
+	all := newObject(len(kwargs))
+	if given.Dict != nil {
+		all = Object{given.Union(all.Dict)}
+	}
+	for _, kv := range kwargs {
+		if found, _ := all.Has(kv[0]); found {
+			return all, fmt.Errorf("%s: argument %s is given twice", t.Name(), kv[0])
+		}
+		if err := all.SetKey(kv[0], kv[1]); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// toolError is the failure of one call.
+type toolError struct{ call *abi.CallError }
+
+func (e *toolError) Error() string {
+	if e.call.Server == "" && e.call.Tool == "" {
+		return e.call.Message
+	}
+	return fmt.Sprintf("%s.%s: %s", e.call.Server, e.call.Tool, e.call.Message)
+}
+
+// fatalError ends the run; no script can catch it.
+type fatalError struct{ message string }
+
+func (e *fatalError) Error() string { return e.message }
+
+// encodeFailed is the error for a value that could not be encoded: fatal if it
+// was too large.
+func (r *run) encodeFailed(what string, err error) error {
+	err = fmt.Errorf("%s: %w", what, err)
+	if errors.Is(err, errTooLarge) {
+		fatal := &fatalError{message: err.Error()}
+		r.setFatal(fatal)
+		return fatal
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+//go:build wasip1
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"unsafe"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/interp"
+)
+
+// The imports. Their names are abi.HostModule and abi.Func...: directives
+// cannot name constants, so a test of host/sandbox compares the two.
+
+//go:wasmimport metatool request_read
+func requestRead(ptr unsafe.Pointer, capacity uint32) uint64
+
+//go:wasmimport metatool call_tools
+func callTools(ptr unsafe.Pointer, length uint32) uint64
+
+//go:wasmimport metatool answer_read
+func answerRead(index uint32, ptr unsafe.Pointer, capacity uint32) uint64
+
+//go:wasmimport metatool progress
+func progress(ptr unsafe.Pointer, length uint32) uint64
+
+//go:wasmimport metatool log
+func log(level uint32, ptr unsafe.Pointer, length uint32) uint64
+
+//go:wasmimport metatool response_write
+func responseWrite(kind uint32, ptr unsafe.Pointer, length uint32) uint64
+
+// maxStack bounds the Go stack of a script, in bytes. The host's native stack
+// grows several times faster than this one, so it is what keeps a deeply
+// recursive script from taking the host's memory.
+const maxStack = 4 << 20
+
+// The collector waits until memory is short: most scripts end before that and
+// never pay for a collection.
+func init() {
+	debug.SetGCPercent(-1)
+	debug.SetMaxStack(maxStack)
+}
+
+func main() {} // A reactor has no main; the linker wants one.
+
+//go:wasmexport abi_version
+func abiVersion() uint32 { return abi.Version }
+
+//go:wasmexport run
+func run() {
+	result, scriptErr := serve()
+	if scriptErr == nil {
+		switch code := writeResult(result); code {
+		case abi.OK:
+			return
+		case abi.Limit:
+			scriptErr = &abi.Error{Type: abi.ErrResource, Message: fmt.Sprintf("result of %d bytes is larger than a result may be", len(result))}
+		default:
+			scriptErr = &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("the host refused the result (code %d)", code)}
+		}
+	}
+	writeError(scriptErr)
+}
+
+// serve turns a panic of the interpreter into an error, so that it is reported
+// with its text instead of as a bare trap.
+func serve() (result []byte, scriptErr *abi.Error) {
+	defer func() {
+		if r := recover(); r != nil {
+			result, scriptErr = nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("the interpreter panicked: %v", r), Stack: string(debug.Stack())}
+		}
+	}()
+	var req abi.Request
+	message, _ := fetch(requestRead)
+	if err := json.Unmarshal(message, &req); err != nil {
+		return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: %v", err)}
+	}
+	if req.Memory > 0 {
+		// The rest is for what the collector does not count and for the last
+		// allocation before it gets to run.
+		debug.SetMemoryLimit(int64(req.Memory / 4 * 3))
+	}
+	return interp.Run(req, host{})
+}
+
+// host is the interpreter's view of the world, over the imports.
+type host struct{}
+
+var _ interp.Host = host{}
+
+func (host) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
+	message, err := encode(calls)
+	if err != nil {
+		return nil, fmt.Errorf("tool calls cannot be encoded: %w", err)
+	}
+	code, n := abi.Unpack(callTools(pointer(message), uint32(len(message))))
+	switch {
+	case code == abi.Limit:
+		return nil, errors.New("the run has reached its limit of tool calls or of their size")
+	case code != abi.OK || int(n) != len(calls):
+		return nil, fmt.Errorf("the host refused the tool calls (code %d)", code)
+	}
+	answers := make([]abi.Answer, n)
+	for i := range answers {
+		if answers[i], err = answer(uint32(i)); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+func answer(i uint32) (abi.Answer, error) {
+	value, code := fetch(func(ptr unsafe.Pointer, capacity uint32) uint64 { return answerRead(i, ptr, capacity) })
+	switch code {
+	case abi.OK:
+		return abi.Answer{Value: value}, nil
+	case abi.ToolError:
+		failure := new(abi.CallError)
+		if err := json.Unmarshal(value, failure); err != nil {
+			return abi.Answer{}, fmt.Errorf("tool error: %w", err)
+		}
+		return abi.Answer{Err: failure}, nil
+	default:
+		return abi.Answer{}, fmt.Errorf("the host has no answer %d (code %d)", i, code)
+	}
+}
+
+func (host) Log(level abi.LogLevel, text string) {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	log(uint32(level), unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
+}
+
+func (host) Progress(p abi.Progress) {
+	if len(p.Message) > abi.MaxProgress/8 { // an escaped byte takes up to six
+		p.Message = p.Message[:abi.MaxProgress/8]
+	}
+	p.Message = strings.ToValidUTF8(p.Message, "\uFFFD")
+	if message, err := encode(p); err == nil { // not when a number is not finite
+		progress(pointer(message), uint32(len(message)))
+	}
+}
+
+func writeResult(result []byte) abi.Code {
+	code, _ := abi.Unpack(responseWrite(abi.ResponseResult, pointer(result), uint32(len(result))))
+	return code
+}
+
+// writeError leaves out the bulky parts when the whole is too large.
+func writeError(e *abi.Error) {
+	for _, shorten := range []func(){
+		func() {},
+		func() {
+			if e.Call != nil {
+				e.Call.Details = nil
+			}
+		},
+		func() {
+			e.Message, e.Stack, e.Position, e.Call = clip(e.Message), clip(e.Stack), nil, nil
+		},
+	} {
+		shorten()
+		message, err := encode(e)
+		if err != nil {
+			continue
+		}
+		if code, _ := abi.Unpack(responseWrite(abi.ResponseError, pointer(message), uint32(len(message)))); code == abi.OK {
+			return
+		}
+	}
+}
+
+func clip(s string) string {
+	const most = 4096
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// firstFetch fits most messages, so that one crossing is enough for them.
+const firstFetch = 8 << 10
+
+// fetch reads one message from the host into memory of its own.
+func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.Code) {
+	buf := make([]byte, firstFetch)
+	code, n := abi.Unpack(read(pointer(buf), uint32(len(buf))))
+	if int(n) > len(buf) {
+		buf = make([]byte, n)
+		code, n = abi.Unpack(read(pointer(buf), uint32(len(buf))))
+	}
+	return buf[:n], code
+}
+
+// encode is JSON with tool arguments as they are: no HTML escapes.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

@@ -1,0 +1,14 @@
+//go:build !wasip1
+
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// main says what this program is to who built it for another system.
+func main() {
+	fmt.Fprintln(os.Stderr, "guest: runs inside the sandbox only (build it with scripts/build-guest)")
+	os.Exit(2)
+}

@@ -1,0 +1,107 @@
+package sandbox
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// encode is the JSON of a message to the guest. It keeps raw parts as they
+// are, HTML characters included.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := stdjson.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// checkValue wants one JSON value: valid UTF-8, no name twice in an object
+// (readers differ in which one they take), at most depth deep.
+func checkValue(b []byte, depth int) error {
+	if !jsontext.Value(b).IsValid() {
+		return errors.New("not one valid JSON value")
+	}
+	if d := nesting(b); d > depth {
+		return fmt.Errorf("nested %d deep, more than %d", d, depth)
+	}
+	return nil
+}
+
+// nesting is how deep valid JSON goes.
+func nesting(b []byte) (deepest int) {
+	depth, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString:
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// decode reads a message of the guest: names match exactly, unknown ones are
+// refused. extra is how much deeper than abi.MaxDepth the message itself goes.
+func decode(b []byte, v any, extra int) error {
+	if err := checkValue(b, abi.MaxDepth+extra); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v, json.RejectUnknownMembers(true))
+}
+
+// decodeCalls reads one batch.
+func decodeCalls(b []byte) ([]abi.ToolCall, error) {
+	var calls []abi.ToolCall
+	if err := decode(b, &calls, 2); err != nil {
+		return nil, err
+	}
+	if len(calls) == 0 || len(calls) > abi.MaxBatch {
+		return nil, fmt.Errorf("a batch of %d calls", len(calls))
+	}
+	for i := range calls {
+		c := &calls[i]
+		c.Arguments = bytes.TrimSpace(c.Arguments)
+		if c.Server == "" || c.Tool == "" {
+			return nil, fmt.Errorf("call %d: no server or tool", i)
+		}
+		if len(c.Arguments) == 0 || c.Arguments[0] != '{' {
+			return nil, fmt.Errorf("call %d: arguments are not an object", i)
+		}
+	}
+	return calls, nil
+}
+
+// decodeError reads a script's error. What only the host can know is not for
+// the guest to say.
+func decodeError(b []byte) (*abi.Error, error) {
+	e := new(abi.Error)
+	if err := decode(b, e, 2); err != nil {
+		return nil, err
+	}
+	switch e.Type {
+	case abi.ErrValidation, abi.ErrRuntime, abi.ErrTool, abi.ErrTimeout, abi.ErrResource, abi.ErrPermission, abi.ErrInternal:
+		return e, nil
+	default:
+		return nil, fmt.Errorf("error of type %q", e.Type)
+	}
+}

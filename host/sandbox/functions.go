@@ -1,0 +1,265 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// instanceKey is the context key of the *instance a host function is called
+// for.
+type instanceKey struct{}
+
+// errEnded is what a host function panics with to end the instance; why is in
+// instance.fault. wazero turns it into an error of the call into the guest.
+var errEnded = errors.New("ended by the host")
+
+// hostFunction is one function that guests can import.
+type hostFunction struct {
+	name            string
+	params, results []api.ValueType
+	// call gets the parameters in stack and leaves its result in stack[0].
+	call func(ctx context.Context, i *instance, stack []uint64)
+}
+
+const (
+	i32 = api.ValueTypeI32
+	i64 = api.ValueTypeI64
+)
+
+func types(t ...api.ValueType) []api.ValueType { return t }
+
+// guarded is the function as wazero calls it. A panic of ours, or of the
+// Caller, ends the run with an error and leaves its stack in the log.
+func (f hostFunction) guarded() api.GoModuleFunc {
+	return func(ctx context.Context, m api.Module, stack []uint64) {
+		i := ctx.Value(instanceKey{}).(*instance)
+		i.module = m // also when a start function calls
+		defer func() {
+			switch r := recover(); r {
+			case nil:
+			case errEnded:
+				panic(r)
+			default:
+				i.log.Error("sandbox: host function panicked", "function", f.name, "tool", i.name,
+					"panic", r, "stack", string(debug.Stack()))
+				i.end(&hostError{f.name, fmt.Sprintf("panic: %v", r)})
+			}
+		}()
+		f.call(ctx, i, stack)
+	}
+}
+
+// abiFunctions are the functions of package abi, which documents them.
+var abiFunctions = []hostFunction{
+	{abi.FuncRequestRead, types(i32, i32), types(i64), requestRead},
+	{abi.FuncCallTools, types(i32, i32), types(i64), callTools},
+	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), answerRead},
+	{abi.FuncProgress, types(i32, i32), types(i64), progress},
+	{abi.FuncLog, types(i32, i32, i32), types(i64), logWrite},
+	{abi.FuncResponseWrite, types(i32, i32, i32), types(i64), responseWrite},
+}
+
+func requestRead(_ context.Context, i *instance, stack []uint64) {
+	i.give(abi.FuncRequestRead, i.request, uint32(stack[0]), uint32(stack[1]))
+	stack[0] = abi.Pack(abi.OK, uint32(len(i.request)))
+}
+
+func callTools(ctx context.Context, i *instance, stack []uint64) {
+	stack[0] = i.callTools(ctx, uint32(stack[0]), uint32(stack[1]))
+}
+
+func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
+	message := i.view(abi.FuncCallTools, ptr, length)
+	i.answers = nil
+	switch {
+	case i.responded:
+		return abi.Pack(abi.Invalid, 0)
+	case i.limit != nil: // a limit is final: nothing more is done for this run
+		return abi.Pack(abi.Limit, 0)
+	case len(message) > i.limits.Arguments:
+		i.meet(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+			"arguments of %s in one batch of calls, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Arguments))))
+		return abi.Pack(abi.Limit, 0)
+	}
+	// The calls outlive this function's view of guest memory.
+	calls, err := decodeCalls(append([]byte(nil), message...))
+	if err != nil {
+		return abi.Pack(abi.Invalid, 0)
+	}
+	if len(calls) > i.limits.Calls-i.calls {
+		i.meet(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
+		return abi.Pack(abi.Limit, 0)
+	}
+	i.calls += len(calls)
+	answers := i.caller.CallTools(ctx, calls)
+	if ctx.Err() != nil {
+		i.end(stopped(ctx, i.name))
+	}
+	if len(answers) != len(calls) {
+		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("%d answers to %d calls", len(answers), len(calls))})
+	}
+	i.park(calls, answers)
+	return abi.Pack(abi.OK, uint32(len(answers)))
+}
+
+// park keeps the answers of a batch until they are fetched. One that is too
+// large, alone or together with those before it, becomes an error instead.
+func (i *instance) park(calls []abi.ToolCall, answers []abi.Answer) {
+	i.answers = make([]parked, len(answers))
+	var total uint64
+	for n, a := range answers {
+		p := parked{code: abi.OK, bytes: a.Value}
+		if a.Err != nil {
+			p = i.parkError(a.Err)
+		} else if len(a.Value) == 0 {
+			i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("neither value nor error from %s.%s", calls[n].Server, calls[n].Tool)})
+		}
+		total += uint64(len(p.bytes))
+		if len(p.bytes) > i.limits.Answer || total > i.limits.Memory {
+			message := fmt.Sprintf("answer of %s.%s: %s, more than %s", calls[n].Server, calls[n].Tool,
+				formatBytes(uint64(len(p.bytes))), formatBytes(uint64(i.limits.Answer)))
+			if len(p.bytes) <= i.limits.Answer {
+				message = fmt.Sprintf("answers of one batch: more than the %s of memory of the run", formatBytes(i.limits.Memory))
+			}
+			i.meet(LimitAnswer, i.limits.Answer, "execution.max_answer", message)
+			total -= uint64(len(p.bytes))
+			p = i.parkError(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
+		}
+		i.answers[n] = p
+	}
+}
+
+func (i *instance) parkError(e *abi.CallError) parked {
+	b, err := encode(e)
+	if err != nil {
+		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("error of %s.%s: %v", e.Server, e.Tool, err)})
+	}
+	return parked{code: abi.ToolError, bytes: b}
+}
+
+func answerRead(_ context.Context, i *instance, stack []uint64) {
+	index, ptr, capacity := uint32(stack[0]), uint32(stack[1]), uint32(stack[2])
+	if uint64(index) >= uint64(len(i.answers)) || i.answers[index].fetched {
+		i.view(abi.FuncAnswerRead, ptr, capacity)
+		stack[0] = abi.Pack(abi.Invalid, 0)
+		return
+	}
+	a := &i.answers[index]
+	n := uint32(len(a.bytes))
+	if i.give(abi.FuncAnswerRead, a.bytes, ptr, capacity) {
+		a.bytes, a.fetched = nil, true
+	}
+	stack[0] = abi.Pack(a.code, n)
+}
+
+func progress(_ context.Context, i *instance, stack []uint64) {
+	message := i.view(abi.FuncProgress, uint32(stack[0]), uint32(stack[1]))
+	var p abi.Progress
+	if i.responded || len(message) > abi.MaxProgress || decode(message, &p, 0) != nil {
+		stack[0] = abi.Pack(abi.Invalid, 0)
+		return
+	}
+	i.caller.Progress(p)
+	stack[0] = abi.Pack(abi.OK, 0)
+}
+
+// logEntryOverhead is what an entry costs beyond its text, so that a flood of
+// empty ones ends too.
+const logEntryOverhead = 32
+
+func logWrite(_ context.Context, i *instance, stack []uint64) {
+	level := uint32(stack[0])
+	text := i.view(abi.FuncLog, uint32(stack[1]), uint32(stack[2]))
+	cost := len(text) + logEntryOverhead
+	switch {
+	case i.responded || level > uint32(abi.LogError):
+		stack[0] = abi.Pack(abi.Invalid, 0)
+	case i.logFull:
+		stack[0] = abi.Pack(abi.Limit, 0)
+	case cost > i.limits.Logs-i.logged:
+		i.logFull = true
+		i.caller.Log(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept (raise execution.max_logs)",
+			formatBytes(uint64(i.limits.Logs))))
+		stack[0] = abi.Pack(abi.Limit, 0)
+	case !utf8.Valid(text):
+		stack[0] = abi.Pack(abi.Invalid, 0)
+	default:
+		i.logged += cost
+		i.caller.Log(abi.LogLevel(level), string(text))
+		stack[0] = abi.Pack(abi.OK, 0)
+	}
+}
+
+func responseWrite(_ context.Context, i *instance, stack []uint64) {
+	kind := uint32(stack[0])
+	message := i.view(abi.FuncResponseWrite, uint32(stack[1]), uint32(stack[2]))
+	stack[0] = abi.Pack(i.respond(kind, message), 0)
+}
+
+func (i *instance) respond(kind uint32, message []byte) abi.Code {
+	if i.responded || kind > abi.ResponseError {
+		return abi.Invalid
+	}
+	if len(message) > i.limits.Result {
+		if kind == abi.ResponseResult {
+			i.meet(LimitResult, i.limits.Result, "execution.max_result", fmt.Sprintf(
+				"result of %s, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Result))))
+		}
+		return abi.Limit
+	}
+	own := append([]byte(nil), message...)
+	if kind == abi.ResponseError {
+		e, err := decodeError(own)
+		if err != nil {
+			return abi.Invalid
+		}
+		i.scriptErr = e
+	} else {
+		if checkValue(own, abi.MaxDepth) != nil {
+			return abi.Invalid
+		}
+		i.result = own
+	}
+	i.responded = true
+	return abi.OK
+}
+
+// give writes a message into the guest's buffer if it fits, and tells whether
+// it did.
+func (i *instance) give(function string, message []byte, ptr, capacity uint32) bool {
+	buf := i.view(function, ptr, capacity)
+	return len(message) <= len(buf) && copy(buf, message) == len(message)
+}
+
+// view is a range of guest memory, good until the guest runs again. A wild
+// range ends the instance.
+func (i *instance) view(function string, ptr, length uint32) []byte {
+	mem := i.module.Memory()
+	b, ok := mem.Read(ptr, length)
+	if !ok {
+		i.end(i.trap(fmt.Sprintf("it passed %s the range of %d bytes at %#x; its memory has %d bytes", function, length, ptr, mem.Size())))
+	}
+	return b
+}
+
+// meet records the first limit that the run has reached; the guest still gets
+// to say where.
+func (i *instance) meet(limit Limit, value int, setting, message string) {
+	if i.limit == nil {
+		i.limit = &LimitError{Limit: limit, Value: uint64(value), Setting: setting,
+			Message: fmt.Sprintf("script %q: %s", i.name, message)}
+	}
+}
+
+// end ends the instance from within a host function. It does not return.
+func (i *instance) end(why error) {
+	i.fault = why
+	panic(errEnded)
+}

@@ -1,0 +1,188 @@
+// Package guestbuild builds the wasm guest of the sandbox and knows what a
+// built one was built from. It is a tool of scripts/build-guest,
+// scripts/verify-guest and the tests of host/sandbox; nothing of it is linked
+// into the product.
+//
+//	guestbuild.go  the build
+//	inputs.go      what goes into it, and the hash over that
+//	sum.go         the sum file beside the committed guest
+//
+// The build is reproducible bit for bit in any folder and on any system: the
+// toolchain is the one go.mod names, paths and version-control stamps are left
+// out, and the caller's Go settings are not looked at.
+package guestbuild
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Where things are, relative to the root of the module.
+const (
+	guestPackage = "./guest"
+	sandboxDir   = "host/sandbox"
+	GuestFile    = "guest.wasm"
+	SumFile      = "guest.sum"
+)
+
+// flags of go build. They are part of the source hash.
+var flags = []string{
+	"-buildmode=c-shared", // a reactor: exports to call, no main
+	"-trimpath",
+	"-buildvcs=false",
+	"-mod=readonly",
+	"-ldflags=-s -w -buildid=",
+}
+
+// Root is the folder of the module that contains dir.
+func Root(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod in this folder or above it (run this inside the repository)")
+		}
+		dir = parent
+	}
+}
+
+// Update builds the guest and puts it and its sum file into host/sandbox.
+func Update(ctx context.Context, root string) (Sum, error) {
+	tmp, err := os.MkdirTemp("", "guest-")
+	if err != nil {
+		return Sum{}, err
+	}
+	defer os.RemoveAll(tmp)
+	wasm, sum, err := build(ctx, root, tmp)
+	if err != nil {
+		return Sum{}, err
+	}
+	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
+	if err := os.WriteFile(filepath.Join(dir, GuestFile), wasm, 0o644); err != nil {
+		return Sum{}, err
+	}
+	return sum, os.WriteFile(filepath.Join(dir, SumFile), []byte(sum.String()), 0o644)
+}
+
+// ErrDiffers is wrapped by the errors of Verify and Sum.Compare that say that
+// the committed guest is not what its sources give.
+var ErrDiffers = errors.New("the committed guest differs from its sources (run scripts/build-guest)")
+
+// Verify builds the guest in a temporary folder and compares it bit for bit
+// with the committed one, and the sum file with what was built.
+func Verify(ctx context.Context, root string) (Sum, error) {
+	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
+	committed, err := os.ReadFile(filepath.Join(dir, GuestFile))
+	if err != nil {
+		return Sum{}, err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, SumFile))
+	if err != nil {
+		return Sum{}, err
+	}
+	tmp, err := os.MkdirTemp("", "guest-")
+	if err != nil {
+		return Sum{}, err
+	}
+	defer os.RemoveAll(tmp)
+	wasm, sum, err := build(ctx, root, tmp)
+	if err != nil {
+		return Sum{}, err
+	}
+	if at, same := firstDifference(committed, wasm); !same {
+		return sum, fmt.Errorf("%s/%s: %d bytes committed, %d bytes built, first difference at byte %d: %w",
+			sandboxDir, GuestFile, len(committed), len(wasm), at, ErrDiffers)
+	}
+	if string(text) != sum.String() {
+		return sum, fmt.Errorf("%s/%s is not the sum of what was built: %w", sandboxDir, SumFile, ErrDiffers)
+	}
+	return sum, nil
+}
+
+func firstDifference(a, b []byte) (at int, same bool) {
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	return at, at == len(a) && at == len(b)
+}
+
+func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
+	in, err := ReadInputs(ctx, root)
+	if err != nil {
+		return nil, Sum{}, err
+	}
+	env, err := buildEnv(ctx, root, in.Go)
+	if err != nil {
+		return nil, Sum{}, err
+	}
+	out := filepath.Join(tmp, GuestFile)
+	args := append([]string{"build", "-o", out}, flags...)
+	if _, err := goCommand(ctx, root, env, append(args, guestPackage)...); err != nil {
+		return nil, Sum{}, err
+	}
+	wasm, err := os.ReadFile(out)
+	if err != nil {
+		return nil, Sum{}, err
+	}
+	return wasm, Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm))}, nil
+}
+
+// fetchSettings say where modules and toolchains come from and are kept. They
+// cannot change what is built, and a user may have set them in Go's env file,
+// which the build does not read.
+var fetchSettings = []string{
+	"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH",
+	"GOPATH", "GOMODCACHE", "GOCACHE",
+}
+
+// buildEnv is the environment of the build: the caller's without any setting
+// of Go that could change the outcome.
+func buildEnv(ctx context.Context, root, toolchain string) ([]string, error) {
+	var env []string
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(name, "GO") && !strings.HasPrefix(name, "CGO_") {
+			env = append(env, kv)
+		}
+	}
+	out, err := goCommand(ctx, root, nil, append([]string{"env", "-json"}, fetchSettings...)...)
+	if err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	if err := json.Unmarshal(out, &settings); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	for _, name := range fetchSettings {
+		if v := settings[name]; v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return append(env, "GOENV=off", "GOWORK=off", "GOTOOLCHAIN="+toolchain, "CGO_ENABLED=0", "GOOS=wasip1", "GOARCH=wasm"), nil
+}
+
+// goCommand runs the go command in root; env nil is the caller's.
+func goCommand(ctx context.Context, root string, env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = root, env
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, exit.Stderr)
+	} else if err != nil {
+		return nil, fmt.Errorf("go %s: %w", args[0], err)
+	}
+	return out, nil
+}

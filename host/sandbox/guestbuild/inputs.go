@@ -1,0 +1,144 @@
+package guestbuild
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Inputs are all that decides what the guest is.
+type Inputs struct {
+	// Go is the toolchain go.mod names, such as "go1.26.8"; Language the
+	// version its go line names, which also selects runtime defaults.
+	Go, Language string
+	Flags        []string
+	Modules      []Module // sorted by path
+	Files        []File   // sorted by path
+}
+
+// Module is a module the guest links packages of.
+type Module struct{ Path, Version, Sum string }
+
+// File is a source file of this module, its path relative to the root with
+// forward slashes.
+type File struct {
+	Path   string
+	SHA256 [sha256.Size]byte
+}
+
+// Hash is one hash over all the inputs.
+func (in Inputs) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(in.lines())) }
+
+// lines is the canonical text of the inputs; the sum file shows it.
+func (in Inputs) lines() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "go %s (language %s)\n", in.Go, in.Language)
+	fmt.Fprintf(&b, "flags %s\n", strings.Join(in.Flags, " "))
+	for _, m := range in.Modules {
+		fmt.Fprintf(&b, "module %s %s %s\n", m.Path, m.Version, m.Sum)
+	}
+	for _, f := range in.Files {
+		fmt.Fprintf(&b, "file %s %s\n", f.Path, hex.EncodeToString(f.SHA256[:]))
+	}
+	return b.String()
+}
+
+// listed is what `go list -deps -json` says of a package, as far as it matters.
+type listed struct {
+	ImportPath, Dir string
+	Standard        bool
+	Module          *struct {
+		Path, Version, Sum, GoVersion string
+		Main                          bool
+		Replace                       *struct{ Path, Version, Sum string }
+	}
+	GoFiles, SFiles, EmbedFiles []string
+}
+
+// ReadInputs finds out what a build in root would use. It compiles nothing and
+// needs no network when the modules are in the cache.
+func ReadInputs(ctx context.Context, root string) (Inputs, error) {
+	in := Inputs{Flags: flags}
+	var err error
+	if in.Go, err = toolchain(ctx, root); err != nil {
+		return Inputs{}, err
+	}
+	// Any toolchain finds the same files; asking for the pinned one here could
+	// mean a download.
+	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	out, err := goCommand(ctx, root, env, "list", "-deps",
+		"-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", guestPackage)
+	if err != nil {
+		return Inputs{}, err
+	}
+	modules := map[string]Module{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return Inputs{}, fmt.Errorf("go list: %w", err)
+		}
+		switch {
+		case p.Standard || p.Module == nil:
+		case p.Module.Main:
+			in.Language = p.Module.GoVersion
+			if err := in.addFiles(root, p); err != nil {
+				return Inputs{}, err
+			}
+		case p.Module.Replace != nil:
+			return Inputs{}, fmt.Errorf("go.mod: %s is replaced: the guest must be built from published modules", p.Module.Path)
+		default:
+			modules[p.Module.Path] = Module{p.Module.Path, p.Module.Version, p.Module.Sum}
+		}
+	}
+	for _, m := range modules {
+		in.Modules = append(in.Modules, m)
+	}
+	sort.Slice(in.Modules, func(i, j int) bool { return in.Modules[i].Path < in.Modules[j].Path })
+	sort.Slice(in.Files, func(i, j int) bool { return in.Files[i].Path < in.Files[j].Path })
+	return in, nil
+}
+
+func (in *Inputs) addFiles(root string, p listed) error {
+	for _, names := range [][]string{p.GoFiles, p.SFiles, p.EmbedFiles} {
+		for _, name := range names {
+			full := filepath.Join(p.Dir, name)
+			content, err := os.ReadFile(full)
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, full)
+			if err != nil {
+				return err
+			}
+			in.Files = append(in.Files, File{filepath.ToSlash(rel), sha256.Sum256(content)})
+		}
+	}
+	return nil
+}
+
+// toolchain is what go.mod pins.
+func toolchain(ctx context.Context, root string) (string, error) {
+	out, err := goCommand(ctx, root, nil, "mod", "edit", "-json")
+	if err != nil {
+		return "", err
+	}
+	var mod struct{ Toolchain string }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		return "", fmt.Errorf("go mod edit: %w", err)
+	}
+	if mod.Toolchain == "" {
+		return "", errors.New("go.mod: no toolchain line (the guest is built with a pinned toolchain)")
+	}
+	return mod.Toolchain, nil
+}

@@ -1,0 +1,186 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// instance is one run: a module instance and what the host knows of it. It is
+// used by one goroutine.
+type instance struct {
+	name    string
+	limits  Limits
+	caller  Caller
+	log     *slog.Logger
+	request []byte // JSON
+
+	memory memory
+	module api.Module // nil until it is started
+
+	answers []parked // of the last batch
+	calls   int
+	logged  int // bytes charged against Limits.Logs
+	logFull bool
+
+	responded bool
+	result    []byte
+	scriptErr *abi.Error
+
+	limit *LimitError // the first limit met that lets the guest go on
+	fault error       // why the host ended the instance, if it did
+
+	wasi wasiState
+}
+
+// parked is an answer that waits to be fetched: one time, under its code.
+type parked struct {
+	code    abi.Code
+	bytes   []byte
+	fetched bool
+}
+
+func newInstance(r Run, log *slog.Logger) (*instance, error) {
+	limits := r.Limits.withDefaults()
+	r.Request.Memory = limits.Memory
+	request, err := encode(r.Request)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: request for %q: %w", r.Request.Name, err)
+	}
+	if len(request) > abi.MaxMessage {
+		return nil, fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", r.Request.Name, len(request), abi.MaxMessage)
+	}
+	return &instance{
+		name: r.Request.Name, limits: limits, caller: r.Caller, log: log, request: request,
+		memory: newMemory(limits.Memory),
+	}, nil
+}
+
+// run starts the instance, lets it serve its request and sorts out how that
+// ended.
+func (i *instance) run(ctx context.Context, p *program) (out Outcome, err error) {
+	defer i.close()
+	begin := time.Now()
+	err = i.start(ctx, p)
+	started := time.Now()
+	out.Instantiate = started.Sub(begin)
+	if err == nil {
+		_, err = i.call(ctx, abi.ExportRun)
+		out.Duration = time.Since(started)
+	}
+	out.Memory, out.Calls = i.memory.Peak(), i.calls
+	err = i.classify(ctx, err)
+	var limit *LimitError
+	switch {
+	case errors.As(err, &limit):
+		out.Err = i.scriptErr
+	case err != nil:
+	case !i.responded:
+		err = i.trap("it returned without a response")
+	default:
+		out.Result, out.Err = i.result, i.scriptErr
+	}
+	return out, err
+}
+
+// start makes the module instance and initialises the guest's runtime.
+func (i *instance) start(ctx context.Context, p *program) error {
+	if p.initial > i.limits.Memory {
+		i.fault = i.memoryLimit()
+		return i.fault
+	}
+	m, err := p.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
+	if err != nil {
+		return err
+	}
+	i.module = m
+	_, err = i.call(ctx, abi.ExportInitialize)
+	return err
+}
+
+// call calls one of the guest's exports, which have no parameters and at most
+// one result.
+func (i *instance) call(ctx context.Context, export string) (uint64, error) {
+	var stack [1]uint64
+	err := i.module.ExportedFunction(export).CallWithStack(context.WithValue(ctx, instanceKey{}, i), stack[:])
+	return stack[0], err
+}
+
+// close gives everything back, whatever state the instance is in.
+func (i *instance) close() {
+	if i.module != nil {
+		if err := i.module.Close(context.Background()); err != nil {
+			i.log.Warn("sandbox: closing an instance", "tool", i.name, "error", err)
+		}
+	}
+	i.memory.Release()
+}
+
+// classify says why a call into the guest ended the way it did; callErr is
+// wazero's word on it. The order is that of Sandbox.Run; nil means that the
+// guest came to an end by itself.
+func (i *instance) classify(ctx context.Context, callErr error) error {
+	var own *hostError
+	switch {
+	case ctx.Err() != nil:
+		return stopped(ctx, i.name)
+	case errors.As(i.fault, &own):
+		return i.fault
+	case callErr != nil && i.memory.Refused():
+		return i.memoryLimit()
+	case callErr != nil && i.isRecursion(callErr):
+		return i.recursionLimit()
+	case i.limit != nil:
+		return i.limit
+	case i.fault != nil:
+		return i.fault
+	case callErr != nil:
+		return i.trap(leaf(callErr).Error())
+	}
+	return nil
+}
+
+// isRecursion tells whether the guest ran out of call stack: its own, which
+// the Go runtime reports before it traps, or the native one.
+func (i *instance) isRecursion(callErr error) bool {
+	// wazero returns its stack overflow as it is, while it wraps every other
+	// error with a stack trace. The value is internal to it.
+	if errors.Unwrap(callErr) == nil && callErr.Error() == "stack overflow" {
+		return true
+	}
+	return i.wasi.fatal() == "stack overflow"
+}
+
+func (i *instance) trap(reason string) *TrapError {
+	return &TrapError{Reason: reason, Stderr: i.wasi.firstLine()}
+}
+
+func (i *instance) memoryLimit() *LimitError {
+	return &LimitError{
+		Limit: LimitMemory, Value: i.limits.Memory, Setting: "execution.max_memory",
+		Message: fmt.Sprintf("script %q: more than %s of memory needed", i.name, formatBytes(i.limits.Memory)),
+	}
+}
+
+func (i *instance) recursionLimit() *LimitError {
+	return &LimitError{Limit: LimitRecursion,
+		Message: fmt.Sprintf("script %q: functions call each other too deep (use a loop)", i.name)}
+}
+
+// leaf is the error at the bottom of a chain: what wazero wraps with a stack
+// trace of the guest, which means nothing to anyone.
+func leaf(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}

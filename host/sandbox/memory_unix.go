@@ -1,0 +1,50 @@
+//go:build unix
+
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+// mappedMemory is memory outside the host's heap. Addresses for its whole limit
+// are reserved, which costs nothing, and made usable as it grows: it is never
+// copied, holds no more than the guest has touched, and is gone when it is
+// released instead of when the collector gets to it.
+type mappedMemory struct {
+	gauge
+	reserved []byte // the whole range; inaccessible beyond size
+	size     uint64
+}
+
+// newMemory makes memory of no size yet that may grow to limit bytes.
+func newMemory(limit uint64) memory {
+	if limit == 0 {
+		return newHeapMemory(0)
+	}
+	reserved, err := unix.Mmap(-1, 0, int(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil { // a system that limits addresses
+		return newHeapMemory(limit)
+	}
+	return &mappedMemory{gauge: gauge{limit: limit}, reserved: reserved}
+}
+
+func (m *mappedMemory) Reallocate(size uint64) []byte {
+	if !m.allow(size) {
+		return nil
+	}
+	if size > m.size {
+		// The first page of memory is a multiple of every system's own pages.
+		if err := unix.Mprotect(m.reserved[m.size:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			m.refused = true // the system has no more: to the guest it is the same
+			return nil
+		}
+		m.size = size
+	}
+	return m.reserved[:size:size]
+}
+
+func (m *mappedMemory) Release() {
+	if m.reserved != nil {
+		// It can only fail for a range that is not a mapping.
+		_ = unix.Munmap(m.reserved)
+		m.reserved = nil
+	}
+}

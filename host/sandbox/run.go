@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// Options say how a Sandbox works. The zero value is usable.
+type Options struct {
+	// CacheDir keeps compiled guests between processes. It holds native code
+	// that is executed, so it must be a directory of mode 0700 that belongs to
+	// the user; it is created when absent. When it cannot be had, that is
+	// logged and the sandbox goes without. "" is no cache.
+	CacheDir string
+	// Log gets warnings; nil is slog.Default().
+	Log *slog.Logger
+	// Guest is the wasm module to run; nil is the embedded one. Tests pass
+	// hand-made ones.
+	Guest []byte
+}
+
+// Caller is the world of a script: everything it can reach. Methods of one
+// Caller are never called concurrently by one run.
+type Caller interface {
+	// CallTools makes the calls of one batch concurrently and returns one
+	// answer per call, in order. It must return promptly when ctx ends; what
+	// it returns then is not looked at. The calls are checked for form only
+	// (valid JSON, an object as arguments), not for permission.
+	CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer
+	// Log takes one entry of the script's log: valid UTF-8, within
+	// Limits.Logs in sum.
+	Log(level abi.LogLevel, text string)
+	// Progress takes what the script says of its own advance.
+	Progress(p abi.Progress)
+}
+
+// Run is one request and what it may use.
+type Run struct {
+	// Request is handed to the guest; its Memory is set from Limits.
+	Request abi.Request
+	Limits  Limits
+	Caller  Caller
+}
+
+// Limits of one run. A zero field is its default; the limit on wall-clock time
+// is the deadline of the run's context.
+type Limits struct {
+	// Memory is the most linear memory of the instance in bytes, the guest's
+	// own runtime included (about 5 MiB). Rounded down to wasm pages (64 KiB).
+	Memory uint64
+	// Calls is how many tool calls the run may make in all.
+	Calls int
+	// Arguments is the most bytes of JSON in one batch of calls.
+	Arguments int
+	// Answer is the most bytes of JSON in one answer of a tool.
+	Answer int
+	// Result is the most bytes of JSON in the result, or in the script's error.
+	Result int
+	// Logs is the most bytes of all log entries together; each entry counts
+	// for 32 bytes more than its text. What is over is not kept
+	// and does not fail the run; one last entry says so.
+	Logs int
+}
+
+// The defaults of Limits.
+const (
+	DefaultMemory    = 128 << 20
+	DefaultCalls     = 1000
+	DefaultArguments = 16 << 20
+	DefaultAnswer    = 16 << 20
+	DefaultResult    = 16 << 20
+	DefaultLogs      = 1 << 20
+)
+
+// withDefaults fills what is zero and cuts Memory to what can be addressed.
+func (l Limits) withDefaults() Limits {
+	if l.Memory == 0 {
+		l.Memory = DefaultMemory
+	}
+	l.Memory = min(l.Memory, maxMemory) / pageSize * pageSize
+	for _, f := range []struct {
+		field    *int
+		fallback int
+	}{
+		{&l.Calls, DefaultCalls}, {&l.Arguments, DefaultArguments}, {&l.Answer, DefaultAnswer},
+		{&l.Result, DefaultResult}, {&l.Logs, DefaultLogs},
+	} {
+		if *f.field == 0 {
+			*f.field = f.fallback
+		}
+	}
+	return l
+}
+
+// Outcome is how a run went. Its figures are filled on failure too.
+type Outcome struct {
+	// Result is the JSON of the script's result when it succeeded: one value,
+	// valid UTF-8, no duplicate names, at most abi.MaxDepth deep. The caller
+	// owns it.
+	Result []byte
+	// Err is the script's own error. It is also set beside a *LimitError when
+	// the guest still said where the limit was met.
+	Err *abi.Error
+	// Memory is the peak of linear memory in bytes.
+	Memory uint64
+	// Calls is how many tool calls were made.
+	Calls int
+	// CompileWait is the time spent waiting for the guest to be compiled,
+	// Instantiate that of making an initialised instance, Duration that of
+	// the script, its tool calls included.
+	CompileWait, Instantiate, Duration time.Duration
+}

@@ -1,0 +1,135 @@
+// Package sandbox runs composite tools: each run gets a WebAssembly instance
+// of its own, with hard limits, that can reach nothing but its [Caller]. It is
+// the only importer of wazero.
+//
+//	sandbox.go    Sandbox: compile in the background, run, close
+//	run.go        what goes into a run and what comes out
+//	errors.go     how a run can fail, and in which order that is decided
+//	program.go    a compiled guest that keeps the contract; makes instances
+//	instance.go   one run: its state, start, end and classification
+//	functions.go  the host's side of package abi
+//	wasi.go       the few WASI functions the Go runtime needs, without a world
+//	memory.go     linear memory with a limit (memory_unix.go: outside the heap)
+//	check.go      JSON from the guest
+//	cache.go      the folder of compiled guests
+//	guest.go      the embedded guest; guestbuild/ builds it
+//
+// Everything a guest hands over is taken to be hostile: its pointers and
+// lengths are checked, its messages bounded and validated, its calls counted.
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Sandbox holds the compiled guest. Its methods are safe for concurrent use.
+type Sandbox struct {
+	log   *slog.Logger
+	stop  context.CancelFunc
+	ready chan struct{}
+	// program and err are set before ready is closed.
+	program *program
+	err     error
+
+	mu     sync.Mutex
+	closed bool
+	runs   sync.WaitGroup // Add under mu while not closed
+}
+
+// New returns at once; the guest is compiled by a goroutine that Close waits
+// for.
+func New(opts Options) *Sandbox {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Sandbox{log: opts.Log, stop: stop, ready: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	guest := opts.Guest
+	if guest == nil {
+		guest = embedded
+	}
+	go func() {
+		defer close(s.ready)
+		s.program, s.err = load(ctx, guest, opts.CacheDir, s.log)
+	}()
+	return s
+}
+
+// Ready is closed once the guest is compiled or has failed to compile.
+func (s *Sandbox) Ready() <-chan struct{} { return s.ready }
+
+// Err waits for Ready and says why there is no usable guest, wrapping
+// [ErrGuest]; nil when there is one.
+func (s *Sandbox) Err() error {
+	<-s.ready
+	return s.err
+}
+
+// Run serves one request in an instance of its own, once the guest is
+// compiled. It works on the caller's goroutine, and so do the calls to
+// r.Caller.
+//
+// The error is nil when the script ended by itself, be it with a result or
+// with an error of its own (Outcome.Err). Otherwise it is, in this order: the
+// context's (wrapping ctx.Err and context.Cause), an error of the host's own,
+// a [*LimitError], or a [*TrapError]; or, when nothing was run, [ErrClosed] or
+// an error wrapping [ErrGuest]. The Outcome's figures are filled in any case.
+func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
+	if err := s.enter(); err != nil {
+		return Outcome{}, err
+	}
+	defer s.runs.Done()
+
+	start := time.Now()
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return Outcome{CompileWait: time.Since(start)}, stopped(ctx, r.Request.Name)
+	}
+	wait := time.Since(start)
+	if s.err != nil {
+		return Outcome{CompileWait: wait}, s.err
+	}
+	i, err := newInstance(r, s.log)
+	if err != nil {
+		return Outcome{CompileWait: wait}, err
+	}
+	out, err := i.run(ctx, s.program)
+	out.CompileWait = wait
+	return out, err
+}
+
+func (s *Sandbox) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.runs.Add(1)
+	return nil
+}
+
+// Close makes further runs fail with [ErrClosed], waits for those under way
+// (their contexts end them, not Close) and for the compile, which it stops, and
+// frees the guest. Closing again does nothing but wait.
+func (s *Sandbox) Close() error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+
+	s.stop()
+	<-s.ready
+	s.runs.Wait()
+	if !first || s.program == nil {
+		return nil
+	}
+	if err := s.program.close(); err != nil {
+		return fmt.Errorf("sandbox: closing the guest: %w", err)
+	}
+	return nil
+}

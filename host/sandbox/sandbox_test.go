@@ -1,0 +1,83 @@
+package sandbox
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// fakeCaller answers tool calls from a function and keeps what it is told.
+type fakeCaller struct {
+	tools func(ctx context.Context, c abi.ToolCall) abi.Answer
+
+	mu       sync.Mutex
+	calls    []abi.ToolCall
+	logs     []string
+	levels   []abi.LogLevel
+	progress []abi.Progress
+	// onLog and onProgress are told too, when set.
+	onLog      func(string)
+	onProgress func(abi.Progress)
+}
+
+func (f *fakeCaller) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
+	f.mu.Lock()
+	f.calls = append(f.calls, calls...)
+	f.mu.Unlock()
+	answers := make([]abi.Answer, len(calls))
+	for i, c := range calls {
+		answers[i] = f.tools(ctx, c)
+	}
+	return answers
+}
+
+func (f *fakeCaller) Log(level abi.LogLevel, text string) {
+	f.mu.Lock()
+	f.logs, f.levels = append(f.logs, text), append(f.levels, level)
+	f.mu.Unlock()
+	if f.onLog != nil {
+		f.onLog(text)
+	}
+}
+
+func (f *fakeCaller) Progress(p abi.Progress) {
+	f.mu.Lock()
+	f.progress = append(f.progress, p)
+	f.mu.Unlock()
+	if f.onProgress != nil {
+		f.onProgress(p)
+	}
+}
+
+// newSandbox is a sandbox that is closed with the test.
+func newSandbox(t testing.TB, opts Options) *Sandbox {
+	t.Helper()
+	s := New(opts)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// real is the one sandbox with the embedded guest that the tests share:
+// compiling it takes seconds.
+var real = sync.OnceValue(func() *Sandbox { return New(Options{}) })
+
+func realSandbox(t testing.TB) *Sandbox {
+	t.Helper()
+	s := real()
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
