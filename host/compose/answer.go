@@ -1,0 +1,205 @@
+package compose
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// maxCallMessage bounds the message of one failed call, in bytes; its details
+// have the rest.
+const maxCallMessage = 16 << 10
+
+// answer judges an upstream's reply. A script that asked for the raw result
+// gets it also when it says isError: it wants to look for itself.
+func (t *target) answer(reply wire.Reply) journal.Answer {
+	if reply.Error != nil {
+		return t.rpcError(reply.Error)
+	}
+	result, ok := clean(reply.Result)
+	a := journal.Answer{Result: result}
+	if !ok || !wire.Object(result) {
+		a.Err = t.fail(abi.ErrTool, "the server's answer is no JSON object, or is nested too deeply")
+		return a
+	}
+	a.Meta, _ = wire.Get(result, "_meta")
+	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" && !t.Raw {
+		a.Err = t.fail(abi.ErrTool, resultMessage(result))
+		a.Err.Details = strict(errorDetails(result))
+		return a
+	}
+	if a.Value = result; !t.Raw {
+		a.Value = resultValue(result)
+	}
+	return a
+}
+
+func (t *target) rpcError(raw []byte) journal.Answer {
+	raw, ok := clean(raw)
+	a := journal.Answer{RPCError: raw, Err: t.fail(abi.ErrTool, "the server answered with an error that cannot be read")}
+	if !ok || !wire.Object(raw) {
+		return a
+	}
+	details := object{}
+	for _, name := range []string{"code", "data"} {
+		if v, ok := wire.Get(raw, name); ok {
+			details.raw(name, v)
+		}
+	}
+	a.Err.Details = strict(details.bytes())
+	if msg, _ := wire.GetString(raw, "message"); msg != "" {
+		a.Err.Message = clip(msg, maxCallMessage)
+	}
+	return a
+}
+
+// resultValue is what a script sees of a CallToolResult: structuredContent if
+// there is one, else the JSON of a single text block, else its text, else the
+// content blocks.
+func resultValue(result []byte) []byte {
+	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
+		return v
+	}
+	content, ok := wire.Get(result, "content")
+	if !ok {
+		return []byte("null")
+	}
+	blocks, err := wire.Elements(content)
+	if err != nil || len(blocks) != 1 {
+		return content
+	}
+	if kind, _ := wire.GetString(blocks[0], "type"); kind != "text" {
+		return content
+	}
+	text, ok := wire.GetString(blocks[0], "text")
+	if !ok {
+		return content
+	}
+	if v := textValue(text); v != nil {
+		return v
+	}
+	return wire.Quote(text)
+}
+
+// textValue is the JSON value that text is, or nil. Objects, arrays and
+// strings are taken as they are; numbers, booleans and null only when the
+// value says exactly what the text said, so that str(value) gives the text
+// back: "5" and "0.5" are numbers, but "1.10", "1e5", "007" and "5\n" (a
+// version, an id, the content of a file) stay text.
+func textValue(text string) []byte {
+	trimmed := strings.Trim(text, " \t\r\n")
+	if trimmed == "" || !json.Valid([]byte(trimmed)) {
+		return nil
+	}
+	switch c := trimmed[0]; {
+	case c == '{' || c == '[' || c == '"':
+		if v, ok := clean([]byte(trimmed)); ok {
+			return v
+		}
+		return nil
+	case trimmed != text:
+		return nil
+	case c == '-' || c >= '0' && c <= '9':
+		if !plainNumber(text) {
+			return nil
+		}
+	}
+	return []byte(text)
+}
+
+// plainNumber tells whether the JSON number text is an integer of any size, or
+// a fraction in the shortest form of its float64.
+func plainNumber(text string) bool {
+	if !strings.ContainsAny(text, ".eE") {
+		return text != "-0"
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == text
+}
+
+// resultMessage is the text of an isError result.
+func resultMessage(result []byte) string {
+	content, _ := wire.Get(result, "content")
+	blocks, _ := wire.Elements(content)
+	var lines []string
+	for _, b := range blocks {
+		if text, ok := wire.GetString(b, "text"); ok && text != "" {
+			lines = append(lines, text)
+		}
+	}
+	if len(lines) == 0 {
+		return "the tool reported an error without saying which"
+	}
+	return clip(strings.Join(lines, "\n"), maxCallMessage)
+}
+
+func errorDetails(result []byte) []byte {
+	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
+		return v
+	}
+	v, _ := wire.Get(result, "content")
+	return v
+}
+
+// strict is raw if it can pass through a guest and back: names are not
+// repeated, and escapes say valid text. Otherwise it is nil; the journal has
+// the whole answer.
+func strict(raw []byte) []byte {
+	if !jsontext.Value(raw).IsValid() {
+		return nil
+	}
+	return raw
+}
+
+// clean makes raw JSON of an upstream fit for a guest and for our own results:
+// invalid UTF-8, which can only be inside strings, becomes U+FFFD. It is not
+// ok when raw is nested deeper than either side reads; then it is nil.
+func clean(raw []byte) (_ []byte, ok bool) {
+	if depth(raw) > abi.MaxDepth {
+		return nil, false
+	}
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+	}
+	return raw, true
+}
+
+// depth is how deeply the valid JSON raw is nested.
+func depth(raw []byte) int {
+	deepest, level, quoted := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			level++
+			deepest = max(deepest, level)
+		case c == '}' || c == ']':
+			level--
+		}
+	}
+	return deepest
+}
+
+// clip shortens text to about n bytes and says how long it was.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	cut := n
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "... (" + strconv.Itoa(len(text)) + " bytes in all)"
+}

@@ -1,0 +1,92 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// object builds a JSON object from raw values, which are trusted to be valid.
+// encoding/json would read each of them again, and refuse the deepest.
+type object struct{ b []byte }
+
+func (o *object) raw(name string, value []byte) {
+	sep := byte(',')
+	if o.b == nil {
+		sep = '{'
+	}
+	o.b = append(o.b, sep)
+	o.b = append(o.b, wire.Quote(name)...)
+	o.b = append(o.b, ':')
+	o.b = append(o.b, value...)
+}
+
+// text adds a string, unless it is empty.
+func (o *object) text(name, value string) {
+	if value != "" {
+		o.raw(name, wire.Quote(value))
+	}
+}
+
+// count adds a number, unless it is 0.
+func (o *object) count(name string, value uint64) {
+	if value != 0 {
+		o.raw(name, strconv.AppendUint(nil, value, 10))
+	}
+}
+
+func (o *object) empty() bool { return o.b == nil }
+
+func (o *object) bytes() []byte {
+	if o.b == nil {
+		return []byte("{}")
+	}
+	return append(o.b, '}')
+}
+
+// array joins raw values.
+func array(items [][]byte) []byte {
+	b := []byte{'['}
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	return append(b, ']')
+}
+
+func isEmptyObject(raw []byte) bool {
+	for _, c := range raw {
+		if c != '{' && c != '}' && c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	// maxInline is the largest piece of JSON a list of calls shows whole.
+	maxInline = 16 << 10
+	// maxInlineSum is the most that all pieces of one result take together.
+	maxInlineSum = 1 << 20
+)
+
+// inliner puts raw values into a result, and size and hash in place of those
+// that are too large; the journal has them whole.
+type inliner struct{ sum int }
+
+func (in *inliner) value(raw []byte) []byte {
+	if len(raw) <= maxInline && in.sum+len(raw) <= maxInlineSum {
+		in.sum += len(raw)
+		return raw
+	}
+	sum := sha256.Sum256(raw)
+	o := object{}
+	o.raw("truncated", []byte("true"))
+	o.count("size", uint64(len(raw)))
+	o.text("sha256", hex.EncodeToString(sum[:]))
+	return o.bytes()
+}

@@ -1,0 +1,75 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+)
+
+// SourceError says that a script is not acceptable, and where.
+type SourceError struct {
+	Message  string
+	Position *abi.Position // nil when unknown
+}
+
+func (e *SourceError) Error() string {
+	if e.Position == nil {
+		return e.Message
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.Position.File, e.Position.Line, e.Position.Column, e.Message)
+}
+
+// Check parses and resolves a script inside the sandbox, under the limits of a
+// run: source that is not trusted is never parsed in this process. The error
+// is a *SourceError when the script is at fault, otherwise a *Failure.
+func (c *Composer) Check(ctx context.Context, name, code string) error {
+	if f := c.ready(ctx); f != nil {
+		return f
+	}
+	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
+		Request: abi.Request{Op: abi.OpCheck, Name: name, Code: code, Servers: c.cfg.Catalog.Servers()},
+		Limits:  c.cfg.Limits,
+		Caller:  inert{},
+	})
+	var limit *sandbox.LimitError
+	switch {
+	case err == nil && out.Err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return contextFailure(ctx)
+	case limited.Err() != nil:
+		return &Failure{
+			Type: abi.ErrTimeout, Message: fmt.Sprintf("checking the script took longer than %v", c.cfg.Timeout),
+			Limit: "time", Value: c.cfg.Timeout.Seconds(), Setting: timeoutSetting,
+		}
+	case errors.As(err, &limit):
+		return &Failure{
+			Type: abi.ErrResource, Message: "checking the script: " + limit.Error(),
+			Limit: string(limit.Limit), Value: float64(limit.Value), Setting: limit.Setting,
+		}
+	case err != nil:
+		c.cfg.Log.Error("checking a script failed inside the sandbox", "tool", name, "err", err)
+		return &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
+	}
+	return &SourceError{Message: out.Err.Message, Position: out.Err.Position}
+}
+
+// inert is the world of a script that is only checked: it can reach nothing.
+type inert struct{}
+
+func (inert) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
+	answers := make([]abi.Answer, len(calls))
+	for i, c := range calls {
+		answers[i].Err = &abi.CallError{
+			Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: "a script that is checked makes no calls",
+		}
+	}
+	return answers
+}
+func (inert) Log(abi.LogLevel, string) {}
+func (inert) Progress(abi.Progress)    {}

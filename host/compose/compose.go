@@ -1,0 +1,217 @@
+// Package compose runs composite calls: a saved tool or a piece of code goes
+// in, an MCP CallToolResult comes out. It validates the arguments, runs the
+// script in the sandbox under a wall-clock limit, makes the calls the script
+// asks for, and builds the result from the run's journal.
+//
+//	compose.go   Composer: saved tools, code to try
+//	run.go       one run: limits, how it ended
+//	caller.go    the script's calls: resolve, route, record
+//	answer.go    from an upstream's reply to the value a script sees
+//	progress.go  one rising progress sequence out of many
+//	result.go    the CallToolResult of a run
+//	failure.go   Failure: an error as clients see it
+//	check.go     checking a script on save, in the sandbox too
+//	define.go    the tool definition that agents see; compiled schemas
+//	build.go     building JSON out of raw pieces
+//
+// JSON of upstreams and scripts stays raw bytes all the way: a number is never
+// read as a float64 and written again.
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Sandbox runs scripts; see sandbox.Sandbox.
+type Sandbox interface {
+	// Ready is closed once Run need not wait for the guest to be compiled.
+	Ready() <-chan struct{}
+	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
+}
+
+// Upstreams makes calls of upstream tools; see route.Router.CallUpstream.
+type Upstreams interface {
+	CallUpstream(ctx context.Context, server, tool string, params []byte, progress func(params []byte)) wire.Reply
+}
+
+// Catalog knows what scripts can call; see catalog.Catalog.
+type Catalog interface {
+	// Resolve finds the real names of what a script calls server and tool.
+	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
+	// Servers are the script names of all servers.
+	Servers() []string
+}
+
+// Options are what a Composer works with and under.
+type Options struct {
+	Sandbox   Sandbox
+	Catalog   Catalog
+	Upstreams Upstreams
+	// Log gets one line per run, without params or results. Nil is
+	// slog.Default().
+	Log *slog.Logger
+	// Timeout is the wall-clock limit of one run; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Limits of one run; what is zero is the sandbox's default.
+	Limits sandbox.Limits
+	// Parallel is how many calls of one run may be under way at once; 0 is
+	// DefaultParallel.
+	Parallel int
+	// Debug puts script backtraces into errors.
+	Debug bool
+	// Executed, when set, is told of each run of a saved tool once its script
+	// has ended. It must not block.
+	Executed func(tool string, at time.Time)
+}
+
+// The defaults of Options.
+const (
+	DefaultTimeout  = 30 * time.Second
+	DefaultParallel = 8
+)
+
+// EvalName is the name that code without a saved tool goes by.
+const EvalName = "eval_starlark"
+
+// Composer runs composite calls. It is safe for concurrent use.
+type Composer struct {
+	cfg     Options
+	schemas schemaCache
+}
+
+// New makes a Composer.
+func New(cfg Options) *Composer {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = DefaultParallel
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Composer{cfg: cfg}
+}
+
+// CallSaved answers a tools/call of the saved tool def. The reply is always a
+// CallToolResult; what went wrong is told in an isError result. It stops as
+// soon as ctx ends.
+func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply {
+	args, ok := wire.Get(call.Params, "arguments")
+	if !ok || string(args) == "null" {
+		args = []byte("{}")
+	}
+	if f := c.ready(ctx); f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r := c.newRun(def.Name, args, call)
+	params, f := c.arguments(def, args)
+	if f != nil {
+		return r.finish(sandbox.Outcome{}, f)
+	}
+	reply := r.execute(ctx, def.Code, params, func(result []byte) *Failure {
+		return c.checkResult(def, result)
+	})
+	if c.cfg.Executed != nil {
+		c.cfg.Executed(def.Name, time.Now())
+	}
+	return reply
+}
+
+// Eval runs code that is not saved. params is a raw JSON object, nil counts as
+// an empty one. The reply is like that of CallSaved.
+func (c *Composer) Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply {
+	if params == nil {
+		params = []byte("{}")
+	}
+	if f := c.ready(ctx); f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r := c.newRun(EvalName, params, call)
+	params, ok := clean(params)
+	if !ok || !wire.Object(params) {
+		return r.finish(sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"})
+	}
+	return r.execute(ctx, code, params, nil)
+}
+
+// ready waits for the guest, so that its compilation does not count against
+// the limit of whichever run comes first.
+func (c *Composer) ready(ctx context.Context) *Failure {
+	select {
+	case <-c.cfg.Sandbox.Ready():
+		return nil
+	case <-ctx.Done():
+		return contextFailure(ctx)
+	}
+}
+
+func (c *Composer) newRun(tool string, params []byte, call route.Call) *run {
+	r := &run{Composer: c, journal: journal.Open(tool, params), tool: tool, meta: forwardMeta(call.Params)}
+	if call.Progress != nil {
+		r.progress = &progress{send: call.Progress}
+	}
+	return r
+}
+
+// forwardMeta is the _meta that calls made on behalf of a request carry: that
+// of the request without its progress token. Nil when nothing is left.
+func forwardMeta(params []byte) []byte {
+	meta, ok := wire.Get(params, "_meta")
+	if !ok {
+		return nil
+	}
+	meta, err := wire.Delete(meta, "progressToken")
+	if err != nil || isEmptyObject(meta) {
+		return nil
+	}
+	return meta
+}
+
+// arguments validates the arguments of a call and gives them the types that
+// the schema wants, where that loses nothing.
+func (c *Composer) arguments(def tools.Definition, args []byte) ([]byte, *Failure) {
+	schema, err := c.schemas.input(def.InputSchema)
+	if err != nil {
+		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
+	}
+	params, err := schema.Coerce(args)
+	if err != nil {
+		return nil, violation(fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
+	}
+	return params, nil
+}
+
+func (c *Composer) checkResult(def tools.Definition, result []byte) *Failure {
+	if def.OutputSchema == nil {
+		return nil
+	}
+	schema, err := c.schemas.output(def.OutputSchema)
+	if err != nil {
+		return &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
+	}
+	if err := schema.Validate(result); err != nil {
+		return violation(fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
+	}
+	return nil
+}
+
+// violation is the failure for what a schema says of a value.
+func violation(what string, err error) *Failure {
+	var v *tools.ValidationError
+	if errors.As(err, &v) {
+		return &Failure{Type: abi.ErrValidation, Message: what, Violations: v.Violations}
+	}
+	return &Failure{Type: abi.ErrValidation, Message: what + ": " + err.Error()}
+}

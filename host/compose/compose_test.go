@@ -1,0 +1,169 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+// suite closes the guest that tests share before goroutines are counted.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	code := s.m.Run()
+	if guest != nil {
+		if err := guest.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+var (
+	guest     *sandbox.Sandbox
+	guestOnce sync.Once
+)
+
+// realSandbox is the real guest, compiled once for all tests.
+func realSandbox(t testing.TB) *sandbox.Sandbox {
+	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: quiet()}) })
+	if err := guest.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return guest
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// fakeSandbox runs a Go function in place of a script.
+type fakeSandbox func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
+
+func (f fakeSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+	return f(ctx, r)
+}
+
+func (f fakeSandbox) Ready() <-chan struct{} {
+	ready := make(chan struct{})
+	close(ready)
+	return ready
+}
+
+// upstreams answers calls by "server.tool" and keeps the params it was given.
+type upstreams struct {
+	tools map[string]func(ctx context.Context, params []byte, progress func([]byte)) wire.Reply
+
+	mu   sync.Mutex
+	seen []string
+}
+
+func (u *upstreams) CallUpstream(ctx context.Context, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+	u.mu.Lock()
+	u.seen = append(u.seen, server+" "+string(params))
+	u.mu.Unlock()
+	return u.tools[server+"."+tool](ctx, params, progress)
+}
+
+func (u *upstreams) calls() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.seen
+}
+
+func (u *upstreams) add(name string, f func(ctx context.Context, params []byte, progress func([]byte)) wire.Reply) {
+	if u.tools == nil {
+		u.tools = map[string]func(context.Context, []byte, func([]byte)) wire.Reply{}
+	}
+	u.tools[name] = f
+}
+
+func (u *upstreams) result(name, result string) {
+	u.add(name, func(context.Context, []byte, func([]byte)) wire.Reply { return wire.Reply{Result: []byte(result)} })
+}
+
+func (u *upstreams) failure(name, rpcError string) {
+	u.add(name, func(context.Context, []byte, func([]byte)) wire.Reply { return wire.Reply{Error: []byte(rpcError)} })
+}
+
+// block adds a tool that says when it is called and then waits for its
+// context.
+func (u *upstreams) block(name string) (called chan struct{}) {
+	called = make(chan struct{}, 100)
+	u.add(name, func(ctx context.Context, _ []byte, _ func([]byte)) wire.Reply {
+		called <- struct{}{}
+		<-ctx.Done()
+		return wire.Reply{Result: route.ErrorResult("stopped")}
+	})
+	return called
+}
+
+// catalog lists all tools of u, and the hidden tool "secret" of each server.
+func (u *upstreams) catalog() *catalog.Catalog {
+	names := map[string][][]byte{}
+	for full := range u.tools {
+		server, tool, _ := bytes.Cut([]byte(full), []byte("."))
+		names[string(server)] = append(names[string(server)], fmt.Appendf(nil, `{"name":%q}`, tool))
+	}
+	var sources []catalog.Source
+	for server := range names {
+		sources = append(sources, catalog.Source{Server: server, Prefix: server + "__",
+			Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "secret" }})
+	}
+	c := catalog.New(sources, quiet(), func() {})
+	for server, tools := range names {
+		c.SetUpstream(server, append(tools, []byte(`{"name":"secret"}`)))
+	}
+	return c
+}
+
+func composer(s Sandbox, u *upstreams, change ...func(*Options)) *Composer {
+	cfg := Options{Sandbox: s, Upstreams: u, Catalog: u.catalog(), Log: quiet(), Timeout: time.Minute}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return New(cfg)
+}
+
+func saved(code string) tools.Definition {
+	return tools.Definition{Name: "job", Description: "does a job", InputSchema: json.RawMessage(`{"type":"object"}`), Code: code}
+}
+
+func params(arguments string) []byte {
+	return fmt.Appendf(nil, `{"name":"job","arguments":%s}`, arguments)
+}
+
+// get is the raw value at path in a reply's result.
+func get(t testing.TB, r wire.Reply, path ...string) string {
+	t.Helper()
+	if r.Error != nil || !json.Valid(r.Result) {
+		t.Fatalf("no good result: %+s", r)
+	}
+	v, _ := wire.Get(r.Result, path...)
+	return string(v)
+}
+
+func ok(result string) (sandbox.Outcome, error) {
+	return sandbox.Outcome{Result: []byte(result), Memory: 9 << 20}, nil
+}
+
+func toolCall(server, tool, arguments string) abi.ToolCall {
+	return abi.ToolCall{Server: server, Tool: tool, Arguments: json.RawMessage(arguments)}
+}

@@ -1,0 +1,83 @@
+package compose
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func TestToolDefinition(t *testing.T) {
+	const wrapper = `"logs":{"type":"array","items":{"type":"string"}},"executionTime":{"type":"number","description":"milliseconds"},` +
+		`"toolCalls":{"type":"array","items":{"type":"object"}}},"required":["result","logs","executionTime","toolCalls"]}`
+	tests := []struct{ name, output, want string }{
+		{"none", ``, ``},
+		{"plain", `{"type":"integer","maximum":12345678901234567890}`,
+			`{"type":"object","properties":{"result":{"type":"integer","maximum":12345678901234567890},` + wrapper},
+		{"dialect moves to the root", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"integer"}`,
+			`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"result":{"type":"integer"},` + wrapper},
+		{"pointer", `{"$defs":{"x":{}},"properties":{"a":{"$ref":"#/$defs/x"}}}`, ``},
+		{"root", `{"properties":{"a":{"$ref":"#"}}}`, ``},
+		{"dynamic", `{"$dynamicRef":"#/$defs/x","$defs":{"x":{}}}`, ``},
+		{"recursive", `{"items":[{"$recursiveRef":"#"}]}`, ``},
+		{"anchor", `{"$defs":{"x":{"$anchor":"x"}},"$ref":"#x"}`,
+			`{"type":"object","properties":{"result":{"$defs":{"x":{"$anchor":"x"}},"$ref":"#x"},` + wrapper},
+		{"property of that name", `{"properties":{"$ref":{"type":"string"}},"enum":["$ref","#/a"]}`,
+			`{"type":"object","properties":{"result":{"properties":{"$ref":{"type":"string"}},"enum":["$ref","#/a"]},` + wrapper},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			def := tools.Definition{Name: "sum", Description: "adds <a> & \"b\"", InputSchema: json.RawMessage(`{"type":"object","z":1.0}`)}
+			want := `{"name":"sum","description":"adds <a> & \"b\"","inputSchema":{"type":"object","z":1.0}`
+			if tt.output != "" {
+				def.OutputSchema = json.RawMessage(tt.output)
+			}
+			if tt.want != "" {
+				want += `,"outputSchema":` + tt.want
+			}
+			if got := string(ToolDefinition(def)); got != want+"}" {
+				t.Errorf("got  %s\nwant %s}", got, want)
+			}
+		})
+	}
+}
+
+func TestSchemaCache(t *testing.T) {
+	var c schemaCache
+	first, err := c.input(json.RawMessage(`{"type":"object"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := c.input(json.RawMessage(`{"type":"object"}`)); again != first {
+		t.Error("compiled twice")
+	}
+	if out, _ := c.output(json.RawMessage(`{"type":"object"}`)); out == first {
+		t.Error("an input and an output schema share one entry: their rules differ")
+	}
+	if _, err := c.input(json.RawMessage(`{"type":"string"}`)); err == nil {
+		t.Error("accepted arguments that are no object")
+	}
+	for i := range 2 * maxSchemas {
+		if _, err := c.output(json.RawMessage(fmt.Sprintf(`{"const":%d}`, i))); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.compiled) > maxSchemas {
+			t.Fatalf("%d schemas are kept", len(c.compiled))
+		}
+	}
+}
+
+// TestBrokenSavedSchema is a definition that was not checked on save.
+func TestBrokenSavedSchema(t *testing.T) {
+	c := composer(never{}, &upstreams{})
+	def := saved("x")
+	def.InputSchema = json.RawMessage(`{"type":"object","properties":5}`)
+	if _, f := c.arguments(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+		t.Errorf("input: %+v", f)
+	}
+	def.OutputSchema = json.RawMessage(`{"type":"no such"}`)
+	if f := c.checkResult(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+		t.Errorf("output: %+v", f)
+	}
+}

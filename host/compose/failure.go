@@ -1,0 +1,139 @@
+package compose
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Failure is an error as clients see it: its class, a message, and details.
+type Failure struct {
+	Type    abi.ErrorType
+	Message string
+
+	// The details; what is zero is left out.
+
+	Position     *abi.Position     // in the script
+	Server, Tool string            // the call that failed
+	Upstream     []byte            // raw JSON: what the server said of it
+	Limit        string            // the limit that was reached ...
+	Value        float64           // ... its value (bytes, seconds or a number) ...
+	Setting      string            // ... and the setting that raises it
+	Violations   []tools.Violation // of a schema
+	Nearest      []string          // names that may have been meant
+	Run          string            // id of the run, where the log says more
+	Stack        string            // script backtrace; debug mode only
+}
+
+// Error is the message with its class.
+func (f *Failure) Error() string { return string(f.Type) + " error: " + f.Message }
+
+// locate adds what the guest said about the place of an error.
+func (f *Failure) locate(e *abi.Error, debug bool) {
+	if e == nil {
+		return
+	}
+	f.Position = e.Position
+	if e.Call != nil {
+		f.Server, f.Tool, f.Upstream = e.Call.Server, e.Call.Tool, e.Call.Details
+	}
+	if debug {
+		f.Stack = e.Stack
+	}
+}
+
+// Text is the failure for a reader: the message, the place with its source
+// line, each violation.
+func (f *Failure) Text() string {
+	var b strings.Builder
+	b.WriteString(f.Error())
+	if f.Position != nil {
+		writePosition(&b, f.Position)
+	}
+	for i, v := range f.Violations {
+		if i == maxShownViolations {
+			fmt.Fprintf(&b, "\n  and %d more", len(f.Violations)-i)
+			break
+		}
+		b.WriteString("\n  " + v.String())
+	}
+	if f.Stack != "" {
+		b.WriteString("\n" + f.Stack)
+	}
+	return b.String()
+}
+
+// maxShownViolations bounds a failure's text; its details have all.
+const maxShownViolations = 100
+
+// maxSourceLine bounds how much of a source line is shown, in code points.
+const maxSourceLine = 160
+
+func writePosition(b *strings.Builder, p *abi.Position) {
+	fmt.Fprintf(b, "\n  at %s:%d:%d", p.File, p.Line, p.Column)
+	if p.Source == "" {
+		return
+	}
+	line, column := []rune(p.Source), max(1, p.Column)
+	if start := column - maxSourceLine/2; len(line) > maxSourceLine && start > 0 {
+		start = min(start, len(line)-maxSourceLine)
+		line, column = line[start:], column-start
+	}
+	line = line[:min(len(line), maxSourceLine)]
+	fmt.Fprintf(b, "\n    %s\n    ", string(line))
+	for _, c := range line[:min(len(line), column-1)] {
+		if c != '\t' { // keeps the caret in place whatever a tab's width is
+			c = ' '
+		}
+		b.WriteRune(c)
+	}
+	b.WriteByte('^')
+}
+
+// body is {type, message, details, stack}.
+func (f *Failure) body() []byte {
+	details := object{}
+	if p := f.Position; p != nil {
+		details.text("file", p.File)
+		details.count("line", uint64(max(0, p.Line)))
+		details.count("column", uint64(max(0, p.Column)))
+		details.text("source", clip(p.Source, 4*maxSourceLine*utf8.UTFMax))
+	}
+	details.text("server", f.Server)
+	details.text("tool", f.Tool)
+	if f.Upstream != nil {
+		details.raw("upstream", new(inliner).value(f.Upstream))
+	}
+	details.text("limit", f.Limit)
+	if f.Value != 0 {
+		details.raw("value", wire.Marshal(f.Value))
+	}
+	details.text("setting", f.Setting)
+	if f.Violations != nil {
+		details.raw("violations", wire.Marshal(f.Violations))
+	}
+	if f.Nearest != nil {
+		details.raw("nearest", wire.Marshal(f.Nearest))
+	}
+	details.text("run", f.Run)
+
+	body := object{}
+	body.text("type", string(f.Type))
+	body.raw("message", wire.Quote(f.Message))
+	if !details.empty() {
+		body.raw("details", details.bytes())
+	}
+	body.text("stack", f.Stack)
+	return body.bytes()
+}
+
+// Result is the isError CallToolResult of a failure that belongs to no run.
+func (f *Failure) Result() []byte {
+	structured := object{}
+	structured.raw("error", f.body())
+	return toolResult(wire.Quote(f.Text()), structured.bytes(), true, nil)
+}

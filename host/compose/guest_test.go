@@ -1,0 +1,175 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// The tests of this file, like TestGolden, run scripts in the real guest.
+
+func TestLimitsOfRealRuns(t *testing.T) {
+	var u upstreams
+	u.result("s.t", `{"content":[]}`)
+	for _, tt := range []struct {
+		name, code, class, limit string
+	}{
+		{"time", "print('start')\nwhile True:\n    pass", "timeout", "time"},
+		{"memory", "print('start')\nx = ['x' * 1000000]\nwhile True:\n    x.append(x[-1] + 'y')", "resource", "memory"},
+		{"calls", "print('start')\nwhile True:\n    s.t()", "resource", "calls"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := composer(realSandbox(t), &u, func(o *Options) {
+				o.Limits.Memory = 64 << 20
+				if tt.name == "time" {
+					o.Timeout = 300 * time.Millisecond
+				}
+			})
+			reply := c.CallSaved(t.Context(), saved(tt.code), route.Call{Params: params(`{}`)})
+			e := get(t, reply, "structuredContent", "error")
+			if class, _ := wire.GetString([]byte(e), "type"); class != tt.class {
+				t.Fatalf("error = %s", e)
+			}
+			if limit, _ := wire.GetString([]byte(e), "details", "limit"); limit != tt.limit {
+				t.Errorf("error = %s", e)
+			}
+			if logs := get(t, reply, "structuredContent", "logs"); logs != `["start"]` {
+				t.Errorf("logs = %s", logs)
+			}
+		})
+	}
+}
+
+// TestCancelRealRun stops scripts that compute and scripts that wait.
+func TestCancelRealRun(t *testing.T) {
+	for name, code := range map[string]string{
+		"waiting":   "return s.wait()",
+		"computing": "s.start()\nwhile True:\n    pass",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var u upstreams
+			called := u.block("s.wait")
+			u.add("s.start", func(context.Context, []byte, func([]byte)) wire.Reply {
+				called <- struct{}{}
+				return wire.Reply{Result: []byte(`{}`)}
+			})
+			c := composer(realSandbox(t), &u)
+			done := make(chan wire.Reply, 1)
+			go func() { done <- c.CallSaved(ctx, saved(code), route.Call{Params: params(`{}`)}) }()
+			<-called
+			cancel(&wire.CancelledError{})
+			if got := get(t, <-done, "structuredContent", "error", "type"); got != `"cancelled"` {
+				t.Errorf("error of type %s", got)
+			}
+		})
+	}
+}
+
+func TestEval(t *testing.T) {
+	var u upstreams
+	u.result("s.t", `{"structuredContent":{"n":1}}`)
+	c := composer(realSandbox(t), &u)
+	call := route.Call{Params: []byte(`{"name":"eval_starlark","arguments":{},"_meta":{"traceparent":"00-1"}}`)}
+	reply := c.Eval(t.Context(), "print('hi')\nreturn s.t(a=params.a).n + 1", []byte(`{"a":1}`), call)
+	if got, want := normal(get(t, reply, "structuredContent")),
+		`{"result":2,"logs":["hi"],"executionTime":TIME,"toolCalls":[{"server":"s","tool":"t","params":{"a":1},"result":{"n":1}}]}`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := strings.Join(u.calls(), "\n"), `s {"name":"t","arguments":{"a":1},"_meta":{"traceparent":"00-1"}}`; got != want {
+		t.Errorf("the upstream got %s, want %s", got, want)
+	}
+	for params, want := range map[string]string{"": `{"result":{}`, "[]": `{"error":{"type":"validation"`, "\"\xff": `{"error":{"type":"validation"`} {
+		raw := []byte(params)
+		if params == "" {
+			raw = nil
+		}
+		reply := c.Eval(t.Context(), "return params", raw, call)
+		if got := get(t, reply, "structuredContent"); !strings.HasPrefix(got, want) {
+			t.Errorf("params %q: %s", params, got)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	var u upstreams
+	u.result("github.search", `{}`)
+	c := composer(realSandbox(t), &u)
+	for _, tt := range []struct{ code, want string }{
+		{"return github.search({})", ""},
+		{"while True:\n    github.search()", ""}, // is not run
+		{"x = 1\nif x\n    y", "my_tool:2:5: syntax error: got newline, want ':'"},
+		{"return githib.x()", "my_tool:1:8: "},
+	} {
+		err := c.Check(t.Context(), "my_tool", tt.code)
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", tt.code, err)
+			}
+			continue
+		}
+		var source *SourceError
+		if !errors.As(err, &source) || !strings.HasPrefix(err.Error(), tt.want) || source.Position.Source == "" {
+			t.Errorf("%q: %v, want %s", tt.code, err, tt.want)
+		}
+	}
+	if len(u.calls()) > 0 {
+		t.Error("a check made calls")
+	}
+	if a := (inert{}).CallTools(t.Context(), []abi.ToolCall{toolCall("s", "t", `{}`)}); a[0].Err == nil || a[0].Err.Type != abi.ErrPermission {
+		t.Errorf("a checked script called a tool: %+v", a)
+	}
+}
+
+// TestRunsAreIndependent makes many runs at once; each sees only its own.
+func TestRunsAreIndependent(t *testing.T) {
+	var u upstreams
+	u.add("s.echo", func(_ context.Context, p []byte, progress func([]byte)) wire.Reply {
+		progress([]byte(`{"progress":1,"total":2}`))
+		args, _ := wire.Get(p, "arguments")
+		return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, args)}
+	})
+	c := composer(realSandbox(t), &u)
+	def := saved("print(params.i)\nreturn [s.echo(i=params.i).i for _ in range(5)]")
+	done := make(chan string, 8)
+	for i := range cap(done) {
+		go func() {
+			var s sink
+			reply := c.CallSaved(t.Context(), def, route.Call{Params: params(fmt.Sprintf(`{"i":%d}`, i)), Progress: s.send})
+			want := fmt.Sprintf(`[%[1]d,%[1]d,%[1]d,%[1]d,%[1]d]`, i)
+			result, _ := wire.Get(reply.Result, "structuredContent", "result")
+			logs, _ := wire.Get(reply.Result, "structuredContent", "logs")
+			if string(result) != want || string(logs) != fmt.Sprintf(`["%d"]`, i) || len(s.params) != 10 {
+				done <- fmt.Sprintf("run %d: %s, %d notifications", i, reply.Result, len(s.params))
+				return
+			}
+			done <- ""
+		}()
+	}
+	for range cap(done) {
+		if problem := <-done; problem != "" {
+			t.Error(problem)
+		}
+	}
+}
+
+func BenchmarkCallSaved(b *testing.B) {
+	var u upstreams
+	u.result("s.t", `{"structuredContent":{"n":1}}`)
+	c := composer(realSandbox(b), &u)
+	def := saved("return s.t(a=params.a).n")
+	call := route.Call{Params: params(`{"a":1}`)}
+	for b.Loop() {
+		if r := c.CallSaved(b.Context(), def, call); len(r.Result) == 0 {
+			b.Fatal("no result")
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package compose
+
+import (
+	"math"
+	"strconv"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// progress turns the progress of all calls of a run into the one sequence that
+// the client asked for. Its value is the number of calls that are done plus a
+// fraction for each one under way. Once the script reports progress of its
+// own, that alone is sent.
+//
+// Each value is greater than the one before, as the protocol demands (MCP
+// 2025-11-25, basic/utilities/progress): one that would not be is raised to the
+// next greater float64, so no message is lost. A nil progress takes everything
+// and sends nothing.
+type progress struct {
+	send func(params []byte)
+
+	// mu is held while sending, because that is what puts the sequence in
+	// order; send only writes to the client and takes no lock of this package.
+	mu     sync.Mutex
+	parts  []*part // under way
+	done   int     // calls
+	last   float64 // value sent last, from the start on 0
+	owned  bool    // the script has reported progress
+	closed bool
+}
+
+// part is the share of one call.
+type part struct {
+	of       *progress
+	name     string // server.tool
+	count    int    // notifications
+	fraction float64
+	finished bool
+}
+
+// maxFraction is the most that a call under way counts.
+const maxFraction = 1 - 1.0/(1<<20)
+
+// begin adds a call that is about to be made.
+func (p *progress) begin(name string) *part {
+	if p == nil {
+		return nil
+	}
+	c := &part{of: p, name: name}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts = append(p.parts, c)
+	return c
+}
+
+// reporter is what the call's own progress goes to, nil when nobody asked.
+func (c *part) reporter(record *journal.Call) func(params []byte) {
+	if c == nil {
+		return nil
+	}
+	return func(params []byte) {
+		record.Progress()
+		c.advance(params)
+	}
+}
+
+// advance takes one progress notification of the call.
+func (c *part) advance(params []byte) {
+	p := c.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.finished || p.closed {
+		return
+	}
+	c.count++
+	c.fraction = max(c.fraction, fraction(params, c.count))
+	message := c.name
+	if text, _ := wire.GetString(params, "message"); text != "" {
+		message += ": " + text
+	}
+	p.report(message)
+}
+
+// fraction is how much of a call is done by its count-th notification. Without
+// a usable total each notification counts for less than the one before.
+func fraction(params []byte, count int) float64 {
+	value, ok1 := number(params, "progress")
+	total, ok2 := number(params, "total")
+	f := 1 - 1/float64(1+count)
+	if ok1 && ok2 && total > 0 {
+		f = value / total
+	}
+	return min(max(f, 0), maxFraction)
+}
+
+func number(params []byte, name string) (float64, bool) {
+	raw, ok := wire.Get(params, name)
+	if !ok {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return f, err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
+}
+
+// finish counts the call as done.
+func (c *part) finish() {
+	if c == nil {
+		return
+	}
+	p := c.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.finished {
+		return
+	}
+	c.finished = true
+	for i, x := range p.parts {
+		if x == c {
+			p.parts = append(p.parts[:i], p.parts[i+1:]...)
+			break
+		}
+	}
+	p.done++
+	p.report(c.name)
+}
+
+// report sends the present value. The caller holds mu.
+func (p *progress) report(message string) {
+	if p.owned {
+		return
+	}
+	value := float64(p.done)
+	for _, c := range p.parts {
+		value += c.fraction
+	}
+	p.write(value, nil, message)
+}
+
+// script takes the script's own progress.
+func (p *progress) script(s abi.Progress) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owned = true
+	p.write(s.Progress, s.Total, s.Message)
+}
+
+func (p *progress) write(value float64, total *float64, message string) {
+	if value <= p.last {
+		value = math.Nextafter(p.last, math.Inf(1))
+	}
+	if p.closed || math.IsInf(value, 0) || math.IsNaN(value) {
+		return
+	}
+	p.last = value
+	params := object{}
+	params.raw("progress", wire.Marshal(value))
+	if total != nil && !math.IsInf(*total, 0) && !math.IsNaN(*total) {
+		params.raw("total", wire.Marshal(*total))
+	}
+	if message != "" {
+		params.raw("message", wire.Quote(message))
+	}
+	p.send(params.bytes())
+}
+
+// close ends the sequence; it returns once what is being sent is written. What
+// comes later belongs to calls that were given up.
+func (p *progress) close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}

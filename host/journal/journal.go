@@ -1,0 +1,132 @@
+// Package journal keeps the record of composite runs: what was asked, every
+// call a script made with its whole answer, what it logged, and how it ended.
+// A run is a pure function of its code, params, limits and journal, so nothing
+// else may record what a run did: results, receipts and logs about a run are
+// built from its Record alone.
+//
+//	journal.go  Run and Call: the record while it is written
+//	record.go   Record: the finished (or unfinished) record to read
+//	id.go       run ids
+package journal
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// Run is the record of one run while it is being written. Its methods are safe
+// for concurrent use. Byte slices handed to it are kept, not copied, and must
+// not be changed afterwards.
+type Run struct {
+	id     string
+	tool   string
+	params []byte
+	start  time.Time
+
+	mu      sync.Mutex
+	calls   []*Call
+	logs    []Entry
+	end     time.Time
+	outcome Outcome
+}
+
+// Open begins the record of a run of tool with params, a raw JSON object.
+func Open(tool string, params []byte) *Run {
+	now := time.Now()
+	return &Run{id: NewID(now), tool: tool, params: params, start: now}
+}
+
+// ID is the run's id.
+func (r *Run) ID() string { return r.id }
+
+// Log adds an entry to the run's log. What comes after Close is not kept.
+func (r *Run) Log(level abi.LogLevel, text string) {
+	at := time.Since(r.start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.IsZero() {
+		r.logs = append(r.logs, Entry{At: at, Level: level, Text: text})
+	}
+}
+
+// Call is a call that is under way.
+type Call struct {
+	run *Run
+	rec CallRecord // guarded by run.mu
+}
+
+// OpenCall begins the record of a call of server's tool with arguments, a raw
+// JSON object. Calls are numbered in the order in which they are opened; so
+// whoever makes calls concurrently opens them in the script's order first.
+func (r *Run) OpenCall(server, tool string, arguments []byte) *Call {
+	c := &Call{run: r, rec: CallRecord{
+		Server: server, Tool: tool, Arguments: arguments, Start: time.Since(r.start),
+	}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.rec.Seq = len(r.calls) + 1
+	r.calls = append(r.calls, c)
+	return c
+}
+
+// Begin marks the moment at which the call really left, when that is later
+// than its opening.
+func (c *Call) Begin() {
+	at := time.Since(c.run.start)
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	c.rec.Start = at
+}
+
+// Progress counts one progress notification of the call; what comes after its
+// end is not counted.
+func (c *Call) Progress() {
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	if !c.rec.Done && c.run.end.IsZero() {
+		c.rec.Progress++
+	}
+}
+
+// Close ends the call with its answer. A second Close, or one after that of
+// the run, changes nothing: the script cannot have seen it.
+func (c *Call) Close(a Answer) {
+	at := time.Since(c.run.start)
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	if c.rec.Done || !c.run.end.IsZero() {
+		return
+	}
+	c.rec.Done, c.rec.Duration, c.rec.Answer = true, at-c.rec.Start, a
+}
+
+// Close ends the run. Only the first Close counts.
+func (r *Run) Close(o Outcome) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.IsZero() {
+		r.end, r.outcome = now, o
+	}
+}
+
+// Record is what has been recorded up to now. The caller owns the record but
+// not the bytes in it.
+func (r *Run) Record() Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := Record{
+		ID: r.id, Tool: r.tool, Params: r.params, Start: r.start,
+		Logs: slices.Clone(r.logs), Done: !r.end.IsZero(), Outcome: r.outcome,
+	}
+	if rec.Done {
+		rec.Duration = r.end.Sub(r.start)
+	}
+	for _, c := range r.calls {
+		rec.Calls = append(rec.Calls, c.rec)
+	}
+	return rec
+}

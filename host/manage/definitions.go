@@ -1,0 +1,168 @@
+package manage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// MaxCode is the largest script that can be saved, in bytes.
+const MaxCode = 256 << 10
+
+type definition struct {
+	tool mcp.Tool
+	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
+}
+
+func definitions(servers []string) []definition {
+	code := wire.Quote(codeDescription(servers))
+	return []definition{
+		{saveTool(code), (*Handler).save},
+		{listTools(), (*Handler).list},
+		{showTool(), (*Handler).show},
+		{deleteTool(), (*Handler).delete},
+		{evalTool(code), (*Handler).eval},
+	}
+}
+
+const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`
+
+func saveTool(code []byte) mcp.Tool {
+	return define("save_tool", "Save composite tool",
+		"Save a composite tool: a script that calls other tools and returns one result. It is listed and can be called like any other tool at once. Saving under the name of a saved tool replaces that tool. Try a script with eval_starlark first.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Name to call the tool by; no other tool may have it."},
+				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for whoever chooses tools."},
+				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
+				"code": {"type": "string", "minLength": 1, "description": %s},
+				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error."}
+			},
+			"required": ["name", "description", "inputSchema", "code"],
+			"additionalProperties": false
+		}`, code),
+		`{
+			"type": "object",
+			"properties": {
+				"status": {"enum": ["created", "updated"]},
+				"name": {"type": "string"},
+				"created": {"type": "string"},
+				"modified": {"type": "string"}
+			},
+			"required": ["status", "name", "created", "modified"]
+		}`,
+		hints{destructive: true, idempotent: true})
+}
+
+func listTools() mcp.Tool {
+	return define("list_saved_tools", "List saved tools",
+		"List all saved composite tools: name, description, when created and modified, inputSchema.",
+		`{"type": "object", "properties": {}, "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {
+				"tools": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"name": {"type": "string"},
+						"description": {"type": "string"},
+						"created": {"type": "string"},
+						"modified": {"type": "string"},
+						"inputSchema": {"type": "object"}
+					},
+					"required": ["name", "description", "created", "modified", "inputSchema"]
+				}},
+				"problems": {"type": "array", "description": "Files of saved tools that cannot be used.", "items": {
+					"type": "object",
+					"properties": {"name": {"type": "string"}, "path": {"type": "string"}, "message": {"type": "string"}},
+					"required": ["name", "path", "message"]
+				}}
+			},
+			"required": ["tools"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func showTool() mcp.Tool {
+	return define("show_saved_tool", "Show saved tool",
+		"Show the complete definition of a saved composite tool, with its code.",
+		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {
+				"version": {"type": "string"},
+				"name": {"type": "string"},
+				"description": {"type": "string"},
+				"inputSchema": {"type": "object"},
+				"outputSchema": {"type": "object"},
+				"code": {"type": "string"},
+				"metadata": {"type": "object", "properties": {
+					"created": {"type": "string"},
+					"modified": {"type": "string"},
+					"executionCount": {"type": "integer"},
+					"lastExecuted": {"type": "string"}
+				}}
+			},
+			"required": ["version", "name", "description", "inputSchema", "code", "metadata"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func deleteTool() mcp.Tool {
+	return define("delete_saved_tool", "Delete saved tool",
+		"Delete a saved composite tool for good.",
+		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {"status": {"const": "deleted"}, "name": {"type": "string"}},
+			"required": ["status", "name"]
+		}`,
+		hints{destructive: true, idempotent: true})
+}
+
+func evalTool(code []byte) mcp.Tool {
+	return define("eval_starlark", "Run a script",
+		"Run a script once without saving it: to try it before save_tool, or for work that needs several tool calls. The tool calls it makes are real.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"code": {"type": "string", "minLength": 1, "description": %s},
+				"params": {"type": "object", "description": "What the script finds in params.", "default": {}}
+			},
+			"required": ["code"],
+			"additionalProperties": false
+		}`, code),
+		`{
+			"type": "object",
+			"properties": {
+				"result": {"description": "What the script returned."},
+				"logs": {"type": "array", "items": {"type": "string"}},
+				"executionTime": {"type": "number", "description": "milliseconds"},
+				"toolCalls": {"type": "array", "items": {"type": "object"}}
+			},
+			"required": ["result", "logs", "executionTime", "toolCalls"]
+		}`,
+		hints{destructive: true, openWorld: true})
+}
+
+// hints are a tool's annotations (MCP 2025-11-25, schema.ts, ToolAnnotations).
+type hints struct{ readOnly, destructive, idempotent, openWorld bool }
+
+func define(name, title, description, input, output string, h hints) mcp.Tool {
+	t := mcp.NewToolWithRawSchema(name, description, json.RawMessage(input))
+	t.Title = title
+	t.RawOutputSchema = json.RawMessage(output)
+	t.Annotations = mcp.ToolAnnotation{
+		ReadOnlyHint:    mcp.ToBoolPtr(h.readOnly),
+		DestructiveHint: mcp.ToBoolPtr(h.destructive),
+		IdempotentHint:  mcp.ToBoolPtr(h.idempotent),
+		OpenWorldHint:   mcp.ToBoolPtr(h.openWorld),
+	}
+	return t
+}

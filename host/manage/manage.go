@@ -1,0 +1,160 @@
+// Package manage is the built-in tools: agents save, list, show, delete and
+// try composite tools with them.
+//
+//	manage.go       Handler: dispatch, arguments, answers
+//	definitions.go  the tool definitions that agents see
+//	dialect.go      what agents are told about the script language
+//	save.go         save_tool and its checks; eval_starlark
+//	read.go         list_saved_tools, show_saved_tool, delete_saved_tool
+//	encode.go       JSON of saved tools
+//
+// Arguments are taken as raw bytes, so schemas that agents save keep the order
+// of their members and every digit of their numbers. Answers are a
+// CallToolResult with structuredContent and the same JSON as text; failures
+// have the shape of failed composite calls.
+package manage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Store keeps saved tools; see tools.Store.
+type Store interface {
+	List() []tools.Definition
+	Get(name string) (tools.Definition, error)
+	Save(def tools.Definition) (saved tools.Definition, created bool, err error)
+	Delete(name string) error
+	Problems() []tools.Problem
+}
+
+// Composer checks and runs scripts; see compose.Composer.
+type Composer interface {
+	Check(ctx context.Context, name, code string) error
+	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
+}
+
+// Catalog knows who has which tool name; see catalog.Catalog.
+type Catalog interface {
+	Owner(name string) (catalog.Entry, bool)
+	Servers() []string
+}
+
+// Options are what a Handler works with.
+type Options struct {
+	Store    Store
+	Composer Composer
+	Catalog  Catalog
+	// OnChange is called after a tool was saved or deleted and before the
+	// agent is told so: when it returns, the catalog must show the change.
+	OnChange func()
+	// Log gets a line for each change; nil is slog.Default().
+	Log *slog.Logger
+}
+
+// Handler answers calls of the built-in tools. It is safe for concurrent use.
+type Handler struct {
+	cfg     Options
+	entries []catalog.Entry
+	tools   map[string]*builtin
+}
+
+type builtin struct {
+	schema *tools.Schema // of the arguments
+	// call gets arguments that match the schema. The error is a
+	// *compose.Failure, or a fault of ours.
+	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
+}
+
+// New makes a Handler. The script names of the servers are told to agents, so
+// the catalog must know all servers by now; their tools may come later.
+func New(cfg Options) *Handler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	h := &Handler{cfg: cfg, tools: map[string]*builtin{}}
+	for _, d := range definitions(cfg.Catalog.Servers()) {
+		schema, err := tools.CompileInputSchema(d.tool.RawInputSchema, "inputSchema")
+		if err != nil { // our own text
+			panic(fmt.Sprintf("built-in tool %q: %v", d.tool.Name, err))
+		}
+		h.tools[d.tool.Name] = &builtin{schema: schema, call: d.call}
+		h.entries = append(h.entries, catalog.Entry{Name: d.tool.Name, Kind: catalog.Builtin, Definition: wire.Marshal(d.tool)})
+	}
+	return h
+}
+
+// Entries are the built-in tools for the catalog.
+func (h *Handler) Entries() []catalog.Entry { return h.entries }
+
+// CallTool answers a call of a built-in tool.
+func (h *Handler) CallTool(ctx context.Context, call route.Call) wire.Reply {
+	b, ok := h.tools[call.Name]
+	if !ok { // the catalog and this handler disagree
+		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "built-in tool %q does not exist", call.Name).Raw()}
+	}
+	args, ok := wire.Get(call.Params, "arguments")
+	if !ok || string(args) == "null" {
+		args = []byte("{}")
+	}
+	args, err := b.schema.Coerce(args)
+	if err != nil {
+		return h.failed(call.Name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", call.Name), err))
+	}
+	reply, err := b.call(h, ctx, args, call)
+	if err != nil {
+		return h.failed(call.Name, err)
+	}
+	return reply
+}
+
+// invalid is the failure for arguments that a schema refuses.
+func invalid(message string, err error) *compose.Failure {
+	f := &compose.Failure{Type: abi.ErrValidation, Message: message}
+	var v *tools.ValidationError
+	if errors.As(err, &v) {
+		f.Violations = v.Violations
+	} else {
+		f.Message += ": " + err.Error()
+	}
+	return f
+}
+
+// failed is the answer to a call that failed. An error that is no Failure is
+// one of the store, worded for people: a disk that is full, a folder that may
+// not be written.
+func (h *Handler) failed(tool string, err error) wire.Reply {
+	var f *compose.Failure
+	if !errors.As(err, &f) {
+		h.cfg.Log.Error("built-in tool failed", "tool", tool, "err", err)
+		f = &compose.Failure{Type: abi.ErrInternal, Message: err.Error()}
+	}
+	return wire.Reply{Result: f.Result()}
+}
+
+// answer is a result with structured, a raw JSON object, also as text.
+func answer(structured []byte) (wire.Reply, error) {
+	var text bytes.Buffer
+	if err := json.Indent(&text, structured, "", "  "); err != nil {
+		return wire.Reply{}, fmt.Errorf("answer: %w", err)
+	}
+	return wire.Reply{Result: compose.TextResult(text.String(), structured)}, nil
+}
+
+// changed makes a change visible to agents.
+func (h *Handler) changed() {
+	if h.cfg.OnChange != nil {
+		h.cfg.OnChange()
+	}
+}

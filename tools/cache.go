@@ -1,0 +1,162 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+const extension = ".json"
+
+// settled is how old a file must have been when it was read for its
+// modification time to prove later that it is still the same: file systems
+// count time in steps of up to two seconds (FAT), and a file written twice
+// within one step can look the same.
+const settled = 2 * time.Second
+
+// entry is what is known of one file NAME.json.
+type entry struct {
+	info    fs.FileInfo
+	readAt  time.Time
+	sum     [sha256.Size]byte // of the content
+	def     Definition        // valid if problem is nil
+	problem error
+}
+
+// current reports whether info is certainly the file that was read.
+func (e *entry) current(info fs.FileInfo) bool {
+	return os.SameFile(e.info, info) && e.info.ModTime().Equal(info.ModTime()) && e.info.Size() == info.Size() &&
+		e.info.Mode() == info.Mode() && e.readAt.Sub(info.ModTime()) > settled
+}
+
+// refresh brings the cache up to the directory: one listing, one stat for
+// each file, one read for each that may have changed. files is held.
+//
+// The directory is opened anew each time, so that one that was deleted and
+// made again is seen.
+func (s *Store) refresh() error {
+	root, err := os.OpenRoot(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		clear(s.cache)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("tool store: %w", err)
+	}
+	defer root.Close()
+	_, err = s.scan(root)
+	return err
+}
+
+func (s *Store) refreshOrWarn() {
+	if err := s.refresh(); err != nil {
+		s.log.Warn("tools are shown as last known", "error", err)
+	}
+}
+
+// scan is refresh on an open directory. It returns the leftover temporary
+// files.
+func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
+	names, err := readNames(root)
+	if err != nil {
+		return nil, fmt.Errorf("tool store: %w", err)
+	}
+	present := make(map[string]bool, len(names))
+	for _, file := range names {
+		if strings.HasPrefix(file, tempPrefix) {
+			leftovers = append(leftovers, file)
+		}
+		name, ok := strings.CutSuffix(file, extension)
+		if !ok || strings.HasPrefix(file, ".") {
+			continue
+		}
+		if s.load(root, name) {
+			present[name] = true
+		}
+	}
+	for name := range s.cache {
+		if !present[name] {
+			delete(s.cache, name)
+		}
+	}
+	return leftovers, nil
+}
+
+// refreshOne is refresh for one tool only. A name that the cache does not have
+// needs the listing: on a file system that ignores case, a stat would find the
+// file of another tool.
+func (s *Store) refreshOne(name string) error {
+	if s.cache[name] == nil {
+		return s.refresh()
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return s.refresh()
+	}
+	defer root.Close()
+	if !s.load(root, name) {
+		delete(s.cache, name)
+	}
+	return nil
+}
+
+// load brings one entry up to its file, and reports whether there is one.
+func (s *Store) load(root *os.Root, name string) bool {
+	old := s.cache[name]
+	info, err := root.Lstat(name + extension)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false
+	case err == nil && old != nil && old.current(info):
+		return true
+	}
+	e := &entry{info: info, readAt: time.Now()}
+	var data []byte
+	if err == nil {
+		data, e.info, err = readTool(root, name+extension, info)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil {
+		e.problem = err
+	} else {
+		e.sum = sha256.Sum256(data)
+		s.parse(e, old, name, data)
+	}
+	if e.info == nil { // not even a stat: look again next time
+		e.info = noInfo{}
+	}
+	s.cache[name] = e
+	if e.problem != nil && (old == nil || old.problem == nil || old.problem.Error() != e.problem.Error()) {
+		s.log.Warn("saved tool is skipped", "tool", name, "file", s.problem(name, e).Path, "error", e.problem)
+	}
+	return true
+}
+
+// parse fills e from its file's content, with what old already knows of it.
+func (s *Store) parse(e, old *entry, name string, data []byte) {
+	if old != nil && old.sum == e.sum {
+		e.def, e.problem = old.def, old.problem
+		return
+	}
+	e.def, e.problem = decodeFile(data, name, e.info.ModTime())
+	if e.problem != nil {
+		return
+	}
+	if old != nil { // most writes only change counts
+		e.def.input, e.def.output = old.def.input, old.def.output
+	}
+	e.problem = e.def.compileSchemas()
+}
+
+// noInfo stands for a file that could not be looked at.
+type noInfo struct{ fs.FileInfo }
+
+func (noInfo) ModTime() time.Time { return time.Time{} }
+func (noInfo) Size() int64        { return -1 }
+func (noInfo) Mode() fs.FileMode  { return 0 }

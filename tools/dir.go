@@ -1,0 +1,176 @@
+package tools
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+const (
+	lockFile   = ".lock"
+	tempPrefix = ".tmp-"
+	// lockWait is how long a writer waits for others, which hold the lock for
+	// the milliseconds of a write.
+	lockWait  = 15 * time.Second
+	lockRetry = 5 * time.Millisecond
+)
+
+// exclusive runs f as the only writer of the directory among all processes,
+// with a cache that is up to date, and makes what f did durable. It waits for
+// other processes until wait is over. f holds the lock file, but not files: no
+// reader waits for the disk.
+func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	unlock, err := s.lock(wait)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return fmt.Errorf("tool store: %w", err)
+	}
+	defer root.Close()
+	s.files.Lock()
+	leftovers, err := s.scan(root)
+	s.files.Unlock()
+	if err != nil {
+		return err
+	}
+	// Whoever writes holds the lock, so these are of writers that crashed.
+	for _, file := range leftovers {
+		if err := root.Remove(file); err != nil {
+			s.log.Debug("leftover file is not removed", "file", file, "error", err)
+		}
+	}
+	if err := f(root); err != nil {
+		return err
+	}
+	return syncDir(root)
+}
+
+// lock takes the lock file. Its descriptor is new each time, so that a
+// directory that was made again gets its own lock.
+func (s *Store) lock(wait time.Duration) (unlock func(), err error) {
+	path := filepath.Join(s.dir, lockFile)
+	l := flock.New(path, flock.SetPermissions(0o600))
+	ok, err := acquire(l, wait)
+	if errors.Is(err, fs.ErrNotExist) { // the directory is gone
+		if err = os.MkdirAll(s.dir, 0o700); err == nil {
+			ok, err = acquire(l, wait)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tool store %s: cannot be written to: %w", s.dir, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("tool store %s: locked by another process for %v (end the process that holds %s)", s.dir, wait, path)
+	}
+	return func() {
+		if err := l.Close(); err != nil {
+			s.log.Warn("tool store: unlocking failed", "error", err)
+		}
+	}, nil
+}
+
+func acquire(l *flock.Flock, wait time.Duration) (bool, error) {
+	if wait == 0 {
+		return l.TryLock()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	ok, err := l.TryLockContext(ctx, lockRetry)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false, nil
+	}
+	return ok, err
+}
+
+// writeTool replaces or makes the tool's file and its cache entry, and takes
+// the executions that are now on disk off what is pending. It returns the tool
+// as Get would.
+func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (Definition, error) {
+	data, err := encodeFile(def)
+	if err != nil {
+		return Definition{}, fmt.Errorf("tool %q: %w", def.Name, err)
+	}
+	temp, err := writeTemp(root, data)
+	if err != nil {
+		return Definition{}, unwritten(def.Name, err)
+	}
+	// Under files, so that no reader sees the new count and the pending one.
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := rename(root, temp, def.Name+extension); err != nil {
+		return Definition{}, unwritten(def.Name, errors.Join(err, root.Remove(temp)))
+	}
+	s.deduct(def.Name, counted)
+	if !s.load(root, def.Name) || s.cache[def.Name].problem != nil {
+		return Definition{}, fmt.Errorf("tool %q: its file is not what was just written to it (is another program changing %s?)", def.Name, s.dir)
+	}
+	return s.withPending(s.cache[def.Name].def), nil
+}
+
+func unwritten(name string, err error) error {
+	return fmt.Errorf("tool %q: cannot be written: %w (what was saved before is unchanged)", name, err)
+}
+
+// writeTemp makes a file that is certainly on the disk, for renaming.
+func writeTemp(root *os.Root, data []byte) (temp string, err error) {
+	temp = tempPrefix + rand.Text()
+	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, root.Remove(temp))
+	}
+	return temp, nil
+}
+
+// readTool reads a tool file, given what a stat said of it. Only regular files
+// are opened: a symbolic link could lead anywhere, opening a pipe could block.
+func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo, error) {
+	switch mode := info.Mode(); {
+	case mode&fs.ModeSymlink != 0:
+		return nil, info, errors.New("it is a symbolic link, which is not followed")
+	case !mode.IsRegular():
+		return nil, info, errors.New("it is not a regular file")
+	}
+	f, err := root.Open(file)
+	if err != nil {
+		return nil, info, err
+	}
+	defer f.Close()
+	opened, err := f.Stat() // it may have been replaced since
+	if err != nil {
+		return nil, info, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	return data, opened, err
+}
+
+func readNames(root *os.Root) ([]string, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,285 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// FormatVersion is the "version" of the files that are read and written.
+	FormatVersion = "1.0"
+	// MaxFileBytes is the largest tool file in bytes.
+	MaxFileBytes = 4 << 20
+)
+
+// compact takes white space out of a JSON value and changes nothing else.
+func compact(raw []byte) (json.RawMessage, error) {
+	return jsontext.AppendFormat(nil, raw,
+		jsontext.PreserveRawStrings(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
+}
+
+// encodeFile writes a definition in the format of the specification ("Storage
+// Format"), indented by two spaces: version, name, description, inputSchema,
+// outputSchema if there is one, code, metadata, then the unknown members.
+func encodeFile(d *Definition) ([]byte, error) {
+	var b bytes.Buffer
+	w := fileWriter{enc: jsontext.NewEncoder(&b, jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))}
+	w.token(jsontext.BeginObject)
+	w.text("version", FormatVersion)
+	w.text("name", d.Name)
+	w.text("description", d.Description)
+	w.raw("inputSchema", d.InputSchema)
+	if d.OutputSchema != nil {
+		w.raw("outputSchema", d.OutputSchema)
+	}
+	w.text("code", d.Code)
+	w.token(jsontext.String("metadata"))
+	w.token(jsontext.BeginObject)
+	w.text("created", stamp(d.Metadata.Created))
+	w.text("modified", stamp(d.Metadata.Modified))
+	w.raw("executionCount", strconv.AppendInt(nil, d.Metadata.ExecutionCount, 10))
+	if !d.Metadata.LastExecuted.IsZero() {
+		w.text("lastExecuted", stamp(d.Metadata.LastExecuted))
+	}
+	w.members(d.Metadata.Extra)
+	w.token(jsontext.EndObject)
+	w.members(d.Extra)
+	w.token(jsontext.EndObject)
+	if w.err != nil {
+		return nil, w.err
+	}
+	if b.Len() > MaxFileBytes {
+		return nil, fmt.Errorf("its file would be %d bytes long (at most %d)", b.Len(), MaxFileBytes)
+	}
+	return b.Bytes(), nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+type fileWriter struct {
+	enc *jsontext.Encoder
+	err error
+}
+
+func (w *fileWriter) token(t jsontext.Token) {
+	if w.err == nil {
+		w.err = w.enc.WriteToken(t)
+	}
+}
+
+func (w *fileWriter) text(name, value string) {
+	w.token(jsontext.String(name))
+	w.token(jsontext.String(value))
+}
+
+func (w *fileWriter) raw(name string, value []byte) {
+	w.token(jsontext.String(name))
+	if w.err == nil {
+		w.err = w.enc.WriteValue(value)
+	}
+}
+
+func (w *fileWriter) members(list []Member) {
+	for _, m := range list {
+		w.raw(m.Name, m.Value)
+	}
+}
+
+// decodeFile reads a tool file called name+".json" that was last modified at
+// modified, and checks all but its schemas.
+func decodeFile(data []byte, name string, modified time.Time) (Definition, error) {
+	var d Definition
+	if len(data) > MaxFileBytes {
+		return d, fmt.Errorf("is %d bytes long (at most %d)", len(data), MaxFileBytes)
+	}
+	top, err := readObject(data)
+	if err != nil {
+		return d, err
+	}
+	r := fileReader{members: top}
+	version := r.text("version", true)
+	if r.err == nil && version != FormatVersion {
+		return d, fmt.Errorf(`its version %q is not known (this program reads %q)`, shorten(version, 20), FormatVersion)
+	}
+	d.Name = r.text("name", true)
+	d.Description = r.text("description", false)
+	d.InputSchema = r.raw("inputSchema")
+	d.OutputSchema = r.raw("outputSchema")
+	d.Code = r.text("code", true)
+	d.Metadata = r.metadata(modified)
+	d.Extra = r.rest()
+	if r.err != nil {
+		return d, r.err
+	}
+	if err := CheckName(name); err != nil {
+		return d, err
+	}
+	if d.Name != name {
+		return d, fmt.Errorf("it says its name is %q, which does not fit the file's (rename one of them)", shorten(d.Name, 80))
+	}
+	if d.Code == "" {
+		return d, errors.New(`"code" is empty`)
+	}
+	return d, nil
+}
+
+// checkDefinition checks what an agent gave and brings the schemas into the
+// form in which they are kept.
+func checkDefinition(d *Definition) error {
+	if err := CheckName(d.Name); err != nil {
+		return err
+	}
+	if d.Code == "" {
+		return fmt.Errorf("tool %q: code is empty", d.Name)
+	}
+	if !utf8.ValidString(d.Description) || !utf8.ValidString(d.Code) {
+		return fmt.Errorf("tool %q: description or code is not valid UTF-8", d.Name)
+	}
+	if err := d.compileSchemas(); err != nil {
+		return fmt.Errorf("tool %q: %w", d.Name, err)
+	}
+	var err error
+	if d.InputSchema, err = compact(d.InputSchema); err != nil {
+		return fmt.Errorf("tool %q: inputSchema: %w", d.Name, err)
+	}
+	if d.OutputSchema != nil {
+		if d.OutputSchema, err = compact(d.OutputSchema); err != nil {
+			return fmt.Errorf("tool %q: outputSchema: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
+// readObject splits a JSON object into its members, values compacted.
+func readObject(data []byte) ([]Member, error) {
+	flat, err := compact(data)
+	if err != nil {
+		var se *jsontext.SyntacticError
+		if errors.As(err, &se) {
+			err = fmt.Errorf("%w (at byte %d)", se.Err, se.ByteOffset)
+		}
+		return nil, fmt.Errorf("not valid JSON: %w", err)
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(flat))
+	if dec.PeekKind() != '{' {
+		return nil, errors.New("not a JSON object")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	var out []Member
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		m := Member{Name: name.String()}
+		v, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.Value = bytes.Clone(v)
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// fileReader takes members out of an object by their exact names and keeps the
+// first error.
+type fileReader struct {
+	members []Member // not taken yet
+	err     error
+}
+
+// raw takes a member; nil if it is absent or null.
+func (r *fileReader) raw(name string) json.RawMessage {
+	for i, m := range r.members {
+		if m.Name == name {
+			r.members = append(r.members[:i:i], r.members[i+1:]...)
+			if string(m.Value) == "null" {
+				return nil
+			}
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// rest is what was not taken; nil if nothing is left.
+func (r *fileReader) rest() []Member {
+	if len(r.members) == 0 {
+		return nil
+	}
+	return r.members
+}
+
+func (r *fileReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (r *fileReader) text(name string, required bool) string {
+	v := r.raw(name)
+	if v == nil {
+		if required {
+			r.fail("%q is missing", name)
+		}
+		return ""
+	}
+	text, err := jsontext.AppendUnquote(nil, v)
+	if v[0] != '"' || err != nil {
+		r.fail("%q is not a string", name)
+	}
+	return string(text)
+}
+
+// time takes a time of ISO 8601 in the profile of RFC 3339; absent, null and
+// "" give fallback.
+func (r *fileReader) time(name string, fallback time.Time) time.Time {
+	text := r.text(name, false)
+	if text == "" {
+		return fallback
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.UTC().Year() < 0 || t.UTC().Year() > 9999 {
+		r.fail("metadata.%s %q is not a time like 2026-01-31T12:00:00Z", name, shorten(text, 40))
+	}
+	return t.UTC()
+}
+
+func (r *fileReader) metadata(modified time.Time) Metadata {
+	m := Metadata{Created: modified.UTC(), Modified: modified.UTC()}
+	v := r.raw("metadata")
+	if v == nil {
+		return m
+	}
+	members, err := readObject(v)
+	if err != nil {
+		r.fail("metadata: %w", err)
+		return m
+	}
+	in := fileReader{members: members}
+	m.Created = in.time("created", m.Created)
+	m.Modified = in.time("modified", m.Modified)
+	m.LastExecuted = in.time("lastExecuted", time.Time{})
+	if n := in.raw("executionCount"); n != nil {
+		count, err := strconv.ParseInt(string(n), 10, 64)
+		if err != nil || count < 0 {
+			in.fail("metadata.executionCount %s is not a count", shorten(string(n), 40))
+		}
+		m.ExecutionCount = count
+	}
+	m.Extra = in.rest()
+	if in.err != nil {
+		r.fail("%w", in.err)
+	}
+	return m
+}

@@ -1,0 +1,73 @@
+package tools
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MaxNameLength is the longest tool name in bytes: the limit that model
+// providers put on the names of functions.
+const MaxNameLength = 64
+
+// NameError says why a string cannot name a composite tool.
+type NameError struct {
+	Name   string
+	Reason string // starts lower case, says what to do
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("tool name %q: %s", shorten(e.Name, 80), e.Reason)
+}
+
+// CheckName reports whether name can name a composite tool: 1 to 64 of the
+// characters A-Z, a-z, 0-9, "_" and "-". Device names of Windows (CON, NUL,
+// COM1, ...) are refused on every system, so that a tools directory can be
+// copied anywhere. The error is a [*NameError].
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return &NameError{name, "is empty (give 1 to 64 of A-Z a-z 0-9 _ -)"}
+	case len(name) > MaxNameLength:
+		return &NameError{name, fmt.Sprintf("is %d bytes long (at most %d)", len(name), MaxNameLength)}
+	}
+	for _, r := range name {
+		if !isNameRune(r) {
+			return &NameError{name, fmt.Sprintf("%q is not allowed (use A-Z a-z 0-9 _ -)", r)}
+		}
+	}
+	if isDeviceName(name) {
+		return &NameError{name, "is a device name on Windows, where no file can be called so (choose another)"}
+	}
+	return nil
+}
+
+func isNameRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
+
+// isDeviceName follows "Naming Files, Paths, and Namespaces" of the Windows
+// documentation: a device name stays one when an extension is added, so
+// "nul.json" would write to nowhere.
+func isDeviceName(name string) bool {
+	upper := strings.ToUpper(name)
+	switch upper {
+	case "CON", "PRN", "AUX", "NUL":
+		return true
+	}
+	if len(upper) != 4 || upper[3] < '0' || upper[3] > '9' {
+		return false
+	}
+	return upper[:3] == "COM" || upper[:3] == "LPT"
+}
+
+// shorten cuts s to about n bytes for a message, at a rune boundary.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	cut := n
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + "…"
+}

@@ -1,0 +1,202 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/message"
+)
+
+// baseURL is the made-up address of the document being compiled. Having one
+// keeps the library from deriving a file name from the working directory.
+const baseURL = "tool:///schema"
+
+// errNoLoad is what every attempt to load a document ends with.
+var errNoLoad = errors.New("schemas are never loaded from network or disk")
+
+// noLoader refuses every reference out of the document.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errNoLoad }
+
+func compilePattern(p string) (jsonschema.Regexp, error) {
+	if len(p) > MaxPatternBytes {
+		return nil, fmt.Errorf("it is %d bytes long (at most %d)", len(p), MaxPatternBytes)
+	}
+	return regexp.Compile(p)
+}
+
+// schemaError puts an error of the library into words that say what to do.
+func schemaError(err error, doc map[string]any, what string) error {
+	var (
+		load    *jsonschema.LoadURLError
+		invalid *jsonschema.SchemaValidationError
+		pattern *jsonschema.InvalidRegexError
+		ptr     *jsonschema.JSONPointerNotFoundError
+		anchor  *jsonschema.AnchorNotFoundError
+		draft   *jsonschema.UnsupportedDraftError
+	)
+	reason := local(err.Error())
+	switch {
+	case errors.As(err, &load):
+		reason = loadReason(load.URL, doc)
+	case errors.As(err, &draft):
+		reason = unknownDraft(draft.URL)
+	case errors.As(err, &invalid):
+		reason = invalidReason(invalid, doc)
+	case errors.As(err, &pattern):
+		reason = fmt.Sprintf("%s: pattern %s cannot be used: %v (patterns are RE2: no look-around, no back-references)",
+			local(pattern.URL), display(shorten(pattern.Regex, 80)), shorten(pattern.Err.Error(), 200))
+	case errors.As(err, &ptr):
+		reason = fmt.Sprintf(`"$ref" to %s: nothing is there`, local(ptr.URL))
+	case errors.As(err, &anchor):
+		reason = fmt.Sprintf(`"$ref" to %s: there is no such anchor`, local(anchor.Reference))
+	}
+	return &SchemaError{what, reason}
+}
+
+func loadReason(address string, doc map[string]any) string {
+	if declared, ok := doc["$schema"].(string); ok && strings.TrimSuffix(declared, "#") == address {
+		return unknownDraft(declared)
+	}
+	return fmt.Sprintf(`reference to %q: %v (copy what it refers to under "$defs" and refer to "#/$defs/NAME")`, local(address), errNoLoad)
+}
+
+func unknownDraft(address string) string {
+	return fmt.Sprintf(`"$schema" %q is not known (leave it out for 2020-12, or declare 2020-12, 2019-09, draft-07, draft-06 or draft-04)`, address)
+}
+
+// invalidReason lists what the meta-schema finds wrong.
+func invalidReason(e *jsonschema.SchemaValidationError, doc map[string]any) string {
+	var lib *jsonschema.ValidationError
+	if !errors.As(e.Err, &lib) {
+		return local(e.Error())
+	}
+	// The error speaks of the part of the document that was being compiled.
+	_, frag, _ := strings.Cut(e.URL, "#")
+	part := jsontext.Pointer(frag)
+	if plain, err := url.PathUnescape(frag); err == nil {
+		part = jsontext.Pointer(plain)
+	}
+	v, _ := lookup(doc, slices.Collect(part.Tokens()))
+	none := &Schema{byLocation: map[string]*jsonschema.Schema{}}
+	found := none.explain(lib, v)
+	for i := range found.Violations {
+		found.Violations[i].Pointer = string(part) + found.Violations[i].Pointer
+	}
+	return found.Error()
+}
+
+// local takes our made-up base off the addresses in a text.
+func local(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, baseURL, ""), "tool:///", "")
+}
+
+// index walks the compiled schemas once. It also moves "propertyNames" into an
+// extension of ours: the library reports it with a location that later
+// siblings overwrite.
+func (s *Schema) index(sch *jsonschema.Schema) {
+	if sch == nil || s.byLocation[sch.Location] != nil {
+		return
+	}
+	s.byLocation[sch.Location] = sch
+	e := edgesOf(sch)
+	for _, sub := range slices.Concat(e.same, e.names, e.children) {
+		s.index(sub)
+	}
+	if names := sch.PropertyNames; names != nil {
+		sch.PropertyNames = nil
+		sch.Extensions = append(sch.Extensions, propertyNames{names})
+	}
+}
+
+// edges are the subschemas of a schema, by what they are applied to.
+type edges struct {
+	same     []*jsonschema.Schema // to the same value
+	names    []*jsonschema.Schema // to the names of its properties
+	children []*jsonschema.Schema // to its properties or items
+}
+
+func edgesOf(s *jsonschema.Schema) edges {
+	var e edges
+	add := func(list *[]*jsonschema.Schema, subs ...*jsonschema.Schema) {
+		for _, sub := range subs {
+			if sub != nil {
+				*list = append(*list, sub)
+			}
+		}
+	}
+	anyOf := func(v any) []*jsonschema.Schema {
+		switch v := v.(type) {
+		case *jsonschema.Schema:
+			return []*jsonschema.Schema{v}
+		case []*jsonschema.Schema:
+			return v
+		}
+		return nil
+	}
+	add(&e.same, s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else)
+	if s.DynamicRef != nil {
+		add(&e.same, s.DynamicRef.Ref)
+	}
+	add(&e.same, s.AllOf...)
+	add(&e.same, s.AnyOf...)
+	add(&e.same, s.OneOf...)
+	for _, k := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		add(&e.same, anyOf(s.Dependencies[k])...)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.DependentSchemas)) {
+		add(&e.same, s.DependentSchemas[k])
+	}
+	add(&e.names, s.PropertyNames)
+	for _, ext := range s.Extensions {
+		if p, ok := ext.(propertyNames); ok {
+			add(&e.names, p.names)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Properties)) {
+		add(&e.children, s.Properties[k])
+	}
+	for _, sub := range s.PatternProperties {
+		add(&e.children, sub)
+	}
+	add(&e.children, anyOf(s.AdditionalProperties)...)
+	add(&e.children, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems)
+	add(&e.children, s.PrefixItems...)
+	add(&e.children, anyOf(s.Items)...)
+	add(&e.children, anyOf(s.AdditionalItems)...)
+	return e
+}
+
+// propertyNames is the "propertyNames" keyword, see index.
+type propertyNames struct{ names *jsonschema.Schema }
+
+func (p propertyNames) Validate(ctx *jsonschema.ValidatorContext, v any) {
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(obj)) {
+		var lib *jsonschema.ValidationError
+		if errors.As(p.names.Validate(name), &lib) {
+			ctx.AddError(&nameKind{name, lib})
+		}
+	}
+}
+
+// nameKind is a property whose name its schema does not allow.
+type nameKind struct {
+	name string
+	why  *jsonschema.ValidationError
+}
+
+func (*nameKind) KeywordPath() []string { return []string{"propertyNames"} }
+
+func (k *nameKind) LocalizedString(*message.Printer) string { return "property name not allowed" }

@@ -1,0 +1,324 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrNotFound is what errors.Is finds when no tool of that name is saved.
+var ErrNotFound = errors.New("no such saved tool")
+
+// ErrClosed is what errors.Is finds when a closed store is written to.
+var ErrClosed = errors.New("the tool store is closed")
+
+// StoreOptions are the optional parts of a Store.
+type StoreOptions struct {
+	// Log gets warnings about corrupt files and failed writes; nil discards.
+	Log *slog.Logger
+	// OnChange, when set, is called after something that agents can see has
+	// changed: a tool came or went, or its description, schemas or code are
+	// others, whichever process did it. Calls never overlap, come from a
+	// goroutine of the store and hold no lock; several changes may share one
+	// call. OnChange may call the store, except for Close.
+	OnChange func()
+}
+
+// Problem is a file in the tools directory that is not used.
+type Problem struct {
+	Name string // the file's name without ".json"
+	Path string // the file
+	Err  error  // why
+}
+
+// CorruptError refuses to touch a file that cannot be read as a tool: it may
+// be somebody's work.
+type CorruptError struct{ Problem }
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("tool %q: its file %s cannot be used: %v (repair or remove the file)", e.Name, e.Path, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// ClashError refuses a name that differs from a saved tool's in case alone:
+// on Windows and macOS both would be the same file.
+type ClashError struct{ Name, Existing string }
+
+func (e *ClashError) Error() string {
+	return fmt.Sprintf("tool name %q: differs from the saved tool %q only in upper and lower case (choose another name, or delete %[2]q first)", e.Name, e.Existing)
+}
+
+// Store is a directory of saved tools, one file each in the format of the
+// specification. All methods may be called concurrently, and by several
+// processes on one directory: reads see what others wrote, writes are
+// exclusive. Writes are atomic: whenever the process or the machine stops, each
+// tool is there in its old or its new form.
+//
+// Locks, in the order in which they are taken: writing, the lock file, files,
+// mu. None is held while OnChange or a caller's code runs.
+type Store struct {
+	dir      string
+	log      *slog.Logger
+	onChange func()
+
+	// writing admits one writer of this process to the lock file, which only
+	// keeps out other processes.
+	writing sync.Mutex
+	// files guards cache and orders it with the directory.
+	files sync.Mutex
+	cache map[string]*entry // by name, for every file NAME.json
+
+	// mu guards what a call's critical path touches: nothing slow is done
+	// under it.
+	mu      sync.Mutex
+	pending map[string]executions // recorded, not on disk yet
+
+	counted  chan struct{} // something is pending; capacity 1, the map has the rest
+	changed  chan struct{} // this process changed a file; capacity 1 likewise
+	done     chan struct{} // closed by Close
+	closing  sync.Once
+	closeErr error
+	routines sync.WaitGroup
+}
+
+// OpenStore opens the directory dir/tools and makes it if needed (directories
+// 0700, files 0600). A directory that cannot be written to can be read: only
+// writing is an error then. The caller must Close the store.
+func OpenStore(dir string, opts StoreOptions) (*Store, error) {
+	s := &Store{
+		dir:      filepath.Join(dir, "tools"),
+		log:      opts.Log,
+		onChange: opts.OnChange,
+		cache:    map[string]*entry{},
+		pending:  map[string]executions{},
+		counted:  make(chan struct{}, 1),
+		changed:  make(chan struct{}, 1),
+		done:     make(chan struct{}),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("tool store %s: %w", s.dir, err)
+	}
+	if err := s.clean(); err != nil {
+		return nil, err
+	}
+	s.routines.Go(s.writeCounts)
+	if s.onChange != nil {
+		w := s.newWatcher() // before Open returns: what changes later is seen
+		s.routines.Go(w.run)
+	}
+	return s, nil
+}
+
+// clean takes away what crashed writers left, if that is possible, and reads
+// the directory.
+func (s *Store) clean() error {
+	// No waiting: another writer that is at work now cleans up itself.
+	if err := s.exclusive(0, func(*os.Root) error { return nil }); err != nil {
+		s.log.Debug("tool store: leftover files of a crash are not cleaned up", "error", err)
+	}
+	s.files.Lock()
+	defer s.files.Unlock()
+	return s.refresh()
+}
+
+// Dir is the directory that holds the tool files.
+func (s *Store) Dir() string { return s.dir }
+
+// List returns all tools, sorted by name, as they are on disk now. If the
+// directory cannot be read, that is logged and the last known tools are
+// returned.
+func (s *Store) List() []Definition {
+	s.files.Lock()
+	defer s.files.Unlock()
+	s.refreshOrWarn()
+	var out []Definition
+	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+		if e := s.cache[name]; e.problem == nil {
+			out = append(out, s.withPending(e.def))
+		}
+	}
+	return out
+}
+
+// Get returns the tool called name; errors.Is(err, ErrNotFound) if there is
+// none, a [*CorruptError] if its file cannot be used.
+func (s *Store) Get(name string) (Definition, error) {
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := s.refreshOne(name); err != nil {
+		return Definition{}, err
+	}
+	e, err := s.known(name)
+	if err != nil {
+		return Definition{}, err
+	}
+	return s.withPending(e.def), nil
+}
+
+// known finds a tool in the cache. files is held.
+func (s *Store) known(name string) (*entry, error) {
+	e := s.cache[name]
+	switch {
+	case e == nil:
+		return nil, fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", shorten(name, 80), ErrNotFound)
+	case e.problem != nil:
+		return nil, &CorruptError{s.problem(name, e)}
+	}
+	return e, nil
+}
+
+// find is known for callers that do not hold files. Entries never change.
+func (s *Store) find(name string) (*entry, error) {
+	s.files.Lock()
+	defer s.files.Unlock()
+	return s.known(name)
+}
+
+// Save writes a tool: a new one, or the next form of an existing one, whose
+// creation time and counts it keeps whatever def.Metadata says. It returns
+// what is on disk now, and whether the tool is new. Errors: [*NameError],
+// [*SchemaError], [*ClashError], [*CorruptError], ErrClosed, or that writing
+// failed, in which case the old form is still there.
+func (s *Store) Save(def Definition) (saved Definition, created bool, err error) {
+	if err := checkDefinition(&def); err != nil {
+		return Definition{}, false, err
+	}
+	if s.closed() {
+		return Definition{}, false, ErrClosed
+	}
+	err = s.exclusive(lockWait, func(root *os.Root) error {
+		old, err := s.find(def.Name)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			created = true
+			if err := s.checkClash(def.Name); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+		now := time.Now().UTC()
+		if created {
+			def.Metadata = Metadata{Created: now, Extra: def.Metadata.Extra}
+		} else {
+			inherit(&def, &old.def)
+		}
+		def.Metadata.Modified = now
+		saved, err = s.writeTool(root, &def, executions{})
+		return err
+	})
+	if err != nil {
+		return Definition{}, false, err
+	}
+	wake(s.changed)
+	return saved, created, nil
+}
+
+// inherit gives a new form of a tool what it keeps of the old one.
+func inherit(def, old *Definition) {
+	extra := def.Metadata.Extra
+	def.Metadata = old.Metadata
+	if extra != nil {
+		def.Metadata.Extra = extra
+	}
+	if def.Extra == nil {
+		def.Extra = old.Extra
+	}
+}
+
+func (s *Store) checkClash(name string) error {
+	s.files.Lock()
+	defer s.files.Unlock()
+	for other := range s.cache {
+		if strings.EqualFold(other, name) {
+			return &ClashError{name, other}
+		}
+	}
+	return nil
+}
+
+// Delete removes the tool called name, with the executions not yet on disk.
+// Errors: ErrNotFound, [*CorruptError], or that removing failed.
+func (s *Store) Delete(name string) error {
+	if s.closed() {
+		return ErrClosed
+	}
+	err := s.exclusive(lockWait, func(root *os.Root) error {
+		s.files.Lock()
+		defer s.files.Unlock()
+		if _, err := s.known(name); err != nil {
+			return err
+		}
+		if err := root.Remove(name + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("tool %q: cannot be deleted: %w", name, err)
+		}
+		delete(s.cache, name)
+		s.forget(name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	wake(s.changed)
+	return nil
+}
+
+// Problems returns the files that are not used, sorted by name. Each is also
+// logged once whenever it changes.
+func (s *Store) Problems() []Problem {
+	s.files.Lock()
+	defer s.files.Unlock()
+	s.refreshOrWarn()
+	var out []Problem
+	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
+		if e := s.cache[name]; e.problem != nil {
+			out = append(out, s.problem(name, e))
+		}
+	}
+	return out
+}
+
+func (s *Store) problem(name string, e *entry) Problem {
+	return Problem{Name: name, Path: filepath.Join(s.dir, name+extension), Err: e.problem}
+}
+
+// Close ends the goroutines and writes the counts that are not on disk yet;
+// its error says which could not be. Later calls return the same.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		close(s.done)
+		s.routines.Wait()
+		s.closeErr = s.flush()
+	})
+	return s.closeErr
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wake wakes the reader of a channel of capacity 1. One that is full
+// already has its reader about to look at everything.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

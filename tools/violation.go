@@ -1,0 +1,215 @@
+package tools
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// Violation is one way in which a value does not satisfy a schema.
+type Violation struct {
+	// Pointer is the RFC 6901 JSON pointer to the offending value; "" is the
+	// root.
+	Pointer string `json:"pointer"`
+	// Message is a short phrase without the pointer: got string "abc", want
+	// integer.
+	Message string `json:"message"`
+}
+
+// String is "POINTER: MESSAGE", with the root shown as "/".
+func (v Violation) String() string {
+	if v.Pointer == "" {
+		return "/: " + v.Message
+	}
+	return shorten(v.Pointer, 200) + ": " + v.Message
+}
+
+// ValidationError lists every violation, in the order of their pointers (array
+// items by number) and without repetition; never empty.
+type ValidationError struct {
+	Violations []Violation
+}
+
+// maxShown is how many violations the text of an error lists.
+const maxShown = 20
+
+// Error has one violation per line, the first 20 of them.
+func (e *ValidationError) Error() string {
+	var b strings.Builder
+	for i, v := range e.Violations {
+		if i == maxShown {
+			fmt.Fprintf(&b, "\nand %d more", len(e.Violations)-maxShown)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(v.String())
+	}
+	return b.String()
+}
+
+// unreadable turns an error of parseValue into a ValidationError.
+func unreadable(err error) *ValidationError {
+	var ve *valueError
+	if errors.As(err, &ve) {
+		return &ValidationError{[]Violation{ve.Violation}}
+	}
+	return &ValidationError{[]Violation{{"", err.Error()}}}
+}
+
+// finding is a violation on its way out of the library's error tree.
+type finding struct {
+	at      []string
+	message string
+	want    []string // the types demanded, for a wrong type
+	choice  bool     // an enum or const was missed: a wrong alternative, often
+}
+
+// explainer turns the library's error tree into findings.
+type explainer struct {
+	schema *Schema
+	value  any
+}
+
+// explain lists what the library found wrong with v.
+func (s *Schema) explain(lib *jsonschema.ValidationError, v any) *ValidationError {
+	found := sorted(explainer{s, v}.findings(lib))
+	out := make([]Violation, 0, len(found))
+	for _, f := range found {
+		out = append(out, Violation{pointer(f.at), f.message})
+	}
+	return &ValidationError{slices.Compact(out)}
+}
+
+// sorted orders findings: the library meets properties in random order.
+func sorted(found []finding) []finding {
+	slices.SortStableFunc(found, func(a, b finding) int {
+		return cmp.Or(comparePointers(a.at, b.at), cmp.Compare(a.message, b.message))
+	})
+	return found
+}
+
+func comparePointers(a, b []string) int {
+	return slices.CompareFunc(a, b, func(x, y string) int {
+		i, errX := strconv.Atoi(x)
+		j, errY := strconv.Atoi(y)
+		if errX == nil && errY == nil && i != j {
+			return cmp.Compare(i, j)
+		}
+		return cmp.Compare(x, y)
+	})
+}
+
+func (x explainer) findings(e *jsonschema.ValidationError) []finding {
+	switch e.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		var out []finding
+		for _, cause := range e.Causes {
+			out = append(out, x.findings(cause)...)
+		}
+		return out
+	case *kind.AnyOf:
+		return x.alternatives(e)
+	case *kind.OneOf:
+		if len(e.Causes) > 0 {
+			return x.alternatives(e)
+		}
+	}
+	return x.describe(e)
+}
+
+// alternatives words the failure of every branch of an anyOf or oneOf: as one
+// list of types if that is all, as the one branch that was meant if the others
+// are clearly not, else as a list of what each branch lacks.
+func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
+	branches := make([][]finding, 0, len(e.Causes))
+	for _, cause := range e.Causes {
+		branches = append(branches, sorted(x.findings(cause)))
+	}
+	if f, ok := x.typesOnly(e.InstanceLocation, branches); ok {
+		return []finding{f}
+	}
+	meant := slices.DeleteFunc(slices.Clone(branches), func(b []finding) bool {
+		return slices.ContainsFunc(b, func(f finding) bool {
+			return f.want != nil && len(f.at) == len(e.InstanceLocation)
+		})
+	})
+	if closer := slices.DeleteFunc(slices.Clone(meant), func(b []finding) bool {
+		return slices.ContainsFunc(b, func(f finding) bool { return f.choice })
+	}); len(closer) > 0 {
+		meant = closer
+	}
+	if len(meant) == 1 {
+		return meant[0]
+	}
+	if len(meant) == 0 {
+		meant = branches
+	}
+	return []finding{{
+		at:      e.InstanceLocation,
+		message: listAlternatives(e.InstanceLocation, meant, len(branches)),
+	}}
+}
+
+// typesOnly merges branches that each only want another type of this value.
+func (x explainer) typesOnly(at []string, branches [][]finding) (finding, bool) {
+	var want []string
+	for _, b := range branches {
+		if len(b) != 1 || b[0].want == nil || len(b[0].at) != len(at) {
+			return finding{}, false
+		}
+		for _, t := range b[0].want {
+			if !slices.Contains(want, t) {
+				want = append(want, t)
+			}
+		}
+	}
+	return x.wrongType(at, want), true
+}
+
+func (x explainer) wrongType(at, want []string) finding {
+	got, _ := lookup(x.value, at)
+	return finding{
+		at:      at,
+		message: fmt.Sprintf("got %s, want %s", describe(got), strings.Join(want, " or ")),
+		want:    want,
+	}
+}
+
+// listAlternatives shows up to three branches with up to three findings each.
+func listAlternatives(at []string, branches [][]finding, total int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "matches none of %d alternatives", total)
+	for i, branch := range branches {
+		sep := "; or "
+		if i == 0 {
+			sep = ": "
+		}
+		b.WriteString(sep)
+		if i == 3 {
+			b.WriteString("…")
+			break
+		}
+		for j, f := range branch {
+			if j > 0 {
+				b.WriteString(", ")
+			}
+			if j == 3 {
+				b.WriteString("…")
+				break
+			}
+			if len(f.at) > len(at) {
+				b.WriteString(pointer(f.at[len(at):]) + ": ")
+			}
+			b.WriteString(f.message)
+		}
+	}
+	return shorten(b.String(), 600)
+}
