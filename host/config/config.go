@@ -37,6 +37,11 @@ const (
 	DefaultMaxMessage      = 64 << 20 // bytes
 	DefaultTimeout         = 30 * time.Second
 	DefaultMaxMemory       = 128 << 20 // bytes
+	DefaultMaxCalls        = 1000
+	DefaultMaxArguments    = 16 << 20 // bytes
+	DefaultMaxAnswer       = 16 << 20 // bytes
+	DefaultMaxResult       = 16 << 20 // bytes
+	DefaultMaxLogs         = 1 << 20  // bytes
 	DefaultUpstreamTimeout = 60 * time.Second
 )
 
@@ -81,6 +86,12 @@ type Execution struct {
 	Timeout time.Duration
 	// MaxMemory is the guest's linear memory in bytes.
 	MaxMemory uint64
+	// MaxCalls is how many tool calls the script may make.
+	MaxCalls int
+	// MaxArguments, MaxAnswer, MaxResult and MaxLogs are sizes in bytes: of
+	// the arguments of calls made at once, of one answer, of the script's
+	// result, and of everything it logs.
+	MaxArguments, MaxAnswer, MaxResult, MaxLogs uint64
 }
 
 // Store says where saved tools live.

@@ -48,6 +48,11 @@ func decode(r *reader, root *node, c *Config) {
 	checkTogether(r, c.Upstreams)
 }
 
+var defaultExecution = Execution{
+	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxCalls: DefaultMaxCalls, MaxArguments: DefaultMaxArguments,
+	MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
+}
+
 // decodeExecution reads the limits of composite calls.
 func decodeExecution(t *table, c *Config) {
 	if t == nil {
@@ -55,6 +60,11 @@ func decodeExecution(t *table, c *Config) {
 	}
 	t.duration("timeout", &c.Execution.Timeout, minTimeout, maxTimeout)
 	t.size(t.key("max_memory"), &c.Execution.MaxMemory, minMaxMemory, maxMaxMemory)
+	t.count(t.key("max_calls"), &c.Execution.MaxCalls, 1, maxMaxCalls)
+	t.size(t.key("max_arguments"), &c.Execution.MaxArguments, minMessageSize, maxMessageSize)
+	t.size(t.key("max_answer"), &c.Execution.MaxAnswer, minMessageSize, maxMessageSize)
+	t.size(t.key("max_result"), &c.Execution.MaxResult, minMessageSize, maxMessageSize)
+	t.size(t.key("max_logs"), &c.Execution.MaxLogs, minMessageSize, maxMessageSize)
 	if t.r.json {
 		t.boolean("enableDebug", &c.Debug)
 		t.close(map[string]string{"debug": "enableDebug"})

@@ -27,6 +27,9 @@ func (c *Config) Describe(w io.Writer) error {
 	d.line("", "max_message", formatSize(uint64(c.MaxMessage)))
 	d.line("", "timeout", formatDuration(c.Execution.Timeout)+" per composite call")
 	d.line("", "max_memory", formatSize(c.Execution.MaxMemory)+" per composite call")
+	e := c.Execution
+	d.line("", "limits", fmt.Sprintf("%d tool calls; arguments %s, answer %s, result %s, logs %s", e.MaxCalls,
+		formatSize(e.MaxArguments), formatSize(e.MaxAnswer), formatSize(e.MaxResult), formatSize(e.MaxLogs)))
 	if len(c.Upstreams) == 0 {
 		d.line("", "upstreams", "none")
 	}

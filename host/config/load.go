@@ -70,7 +70,7 @@ func newConfig() *Config {
 	return &Config{
 		StartupWait: DefaultStartupWait,
 		MaxMessage:  DefaultMaxMessage,
-		Execution:   Execution{Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory},
+		Execution:   defaultExecution,
 		shown:       map[string]string{},
 	}
 }

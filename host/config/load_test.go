@@ -79,7 +79,7 @@ func TestEmptyConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.StartupWait != DefaultStartupWait || c.MaxMessage != DefaultMaxMessage || c.Debug || len(c.Upstreams) != 0 ||
-		c.Execution != (Execution{Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory}) ||
+		c.Execution != defaultExecution ||
 		c.Store.Dir != filepath.Join(home, ".mcp-metatool") {
 		t.Errorf("defaults: %+v", c)
 	}

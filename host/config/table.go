@@ -250,6 +250,20 @@ func (t *table) size(key string, v *uint64, least, most uint64) {
 	*v = size
 }
 
+// count sets *v to the whole number under a key.
+func (t *table) count(key string, v *int, least, most int) {
+	n := t.get(key, "a whole number", kindInteger)
+	if n == nil {
+		return
+	}
+	number, err := strconv.Atoi(n.text)
+	if err != nil || number < least || number > most {
+		t.problem(key, "%s is out of bounds: at least %d, at most %d", n.text, least, most)
+		return
+	}
+	*v = number
+}
+
 // quoteWritten is a value as the file has it: a variable in it stays a name.
 func quoteWritten(n *node) string {
 	if n.kind == kindString {

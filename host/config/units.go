@@ -16,6 +16,9 @@ const (
 	maxStartupWait = time.Hour
 	minMaxMemory   = 16 << 20 // the guest needs some for itself
 	maxMaxMemory   = 4 << 30  // all that wasm32 can address
+	maxMaxCalls    = 1_000_000
+	minMessageSize = 1 << 10   // of what scripts send and get
+	maxMessageSize = 256 << 20 // abi.MaxMessage
 	minMaxMessage  = 1 << 10
 	maxMaxMessage  = 1 << 30
 )

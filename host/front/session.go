@@ -193,11 +193,12 @@ func (s *Session) request(msg wire.Message, answer answer) {
 	}
 	key := wire.IDKey(msg.ID)
 	ctx, cancel := context.WithCancelCause(s.ctx)
+	req := &request{cancel: cancel, drain: msg.Method != "tools/call"}
 	s.mu.Lock()
 	_, taken := s.inFlight[key]
 	full := len(s.inFlight) >= maxInFlight
 	if !taken && !full {
-		s.inFlight[key] = &request{cancel: cancel, drain: msg.Method != "tools/call"}
+		s.inFlight[key] = req
 	}
 	s.mu.Unlock()
 	if taken || full {
@@ -209,7 +210,7 @@ func (s *Session) request(msg wire.Message, answer answer) {
 	s.workers.Go(func() {
 		defer cancel(nil)
 		reply := work(ctx, msg)
-		if s.finish(key) {
+		if s.finish(key, req) {
 			answer(msg.ID, reply)
 		} else {
 			answer(nil, wire.Reply{})
@@ -227,12 +228,14 @@ func refusal(id []byte, taken bool) *wire.RPCError {
 // finish takes a request out of flight. It is false when the request was
 // cancelled before: then it must not be answered (revision 2025-11-25,
 // basic/utilities/cancellation).
-func (s *Session) finish(key string) bool {
+func (s *Session) finish(key string, req *request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.inFlight[key]
+	if s.inFlight[key] != req {
+		return false // perhaps the id is in use again by now
+	}
 	delete(s.inFlight, key)
-	return ok
+	return true
 }
 
 // cancelled takes the request that params names out of flight.

@@ -295,6 +295,22 @@ func TestCancelStorm(t *testing.T) {
 	k.hangUp()
 }
 
+// TestIDReusedAfterCancel checks that the work of a cancelled request, when it
+// ends at last, does not answer for a later request with its id.
+func TestIDReusedAfterCancel(t *testing.T) {
+	k := newTalk(t)
+	k.initialize("2025-11-25")
+	for range 100 {
+		k.send(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"wait"}}`)
+		k.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`)
+	}
+	k.send(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"echo"}}`)
+	if got := k.receive(); got != `{"jsonrpc":"2.0","id":"x","result":{"params":{"name":"echo"}}}` {
+		t.Errorf("got %s", got)
+	}
+	k.hangUp()
+}
+
 func TestTooManyInFlight(t *testing.T) {
 	k := newTalk(t)
 	k.initialize("2025-11-25")

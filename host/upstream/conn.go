@@ -1,0 +1,170 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// ConnOptions configure a Conn. The zero value works.
+//
+// The callbacks run on the connection's own goroutines, so they must not call
+// Close. The connection reads nothing while OnNotification, OnGarbage or a
+// progress callback runs: what comes in stays in order and nothing is queued.
+// So these must not wait for an answer on the same connection either.
+type ConnOptions struct {
+	// Name of the peer for logs and errors; may be "".
+	Name string
+	// MaxMessage caps an incoming message in bytes; 0: wire.DefaultMaxMessage.
+	// What is longer is skipped as garbage; see Call for answers.
+	MaxMessage int
+	// OnNotification takes every notification except notifications/progress
+	// and notifications/cancelled, which go to the request they are about. It
+	// runs on the read loop, in the order of the stream. params is the raw
+	// params member, nil if absent; the callee may keep it.
+	OnNotification func(method string, params []byte)
+	// OnRequest answers requests of the server. It runs on a goroutine of its
+	// own; ctx ends when the connection does (cause: *DownError) or when the
+	// server takes the request back (cause: *wire.CancelledError), and then
+	// nothing is answered. At most 128 run at a time; what the server asks
+	// beyond that is refused. Default: ping is answered {}, everything else
+	// with -32601.
+	OnRequest func(ctx context.Context, method string, params []byte) wire.Reply
+	// OnGarbage takes whatever is no usable message, on the read loop. reason
+	// is for people; raw is clipped to 256 bytes. Default: nothing but the log.
+	OnGarbage func(reason string, raw []byte)
+	// Log takes garbage at warn level, at most 10 records in 10 seconds, and
+	// what is merely late at debug. Default: nowhere.
+	Log *slog.Logger
+
+	// describe turns the end of the stream into the reason that callers are
+	// told. It runs on the read loop, after the last message.
+	describe func(err error) string
+}
+
+// Conn is one MCP client connection over a byte stream of newline-delimited
+// JSON-RPC messages (stdio transport, revision 2025-11-25, basic/transports).
+// It carries requests of ours to a server, and hands out what the server sends
+// on its own account. It is safe for concurrent use.
+type Conn struct {
+	opts ConnOptions
+	log  *slog.Logger
+	r    io.ReadCloser
+	out  *writer
+
+	// ctx is the life of the connection: requests of the server run under it.
+	ctx context.Context
+	end context.CancelCauseFunc
+	wg  sync.WaitGroup
+
+	mu        sync.Mutex
+	lastID    int64
+	pending   map[int64]*pending  // requests of ours that wait for their answer
+	abandoned map[int64]struct{}  // requests of ours given up, whose answer may still come
+	asked     map[string]*inbound // requests of the server that are being answered
+	closed    bool                // Close was called
+	err       error               // why the stream ended; set before done is closed
+
+	garbage limiter       // owned by the read loop
+	batches atomic.Bool   // the negotiated revision has JSON-RPC batches
+	serving chan struct{} // one token per running OnRequest
+	answers chan struct{} // one token per request of the server until its answer is written
+	done    chan struct{}
+}
+
+// NewConn makes a connection that reads from r and writes to w, and starts its
+// goroutines. It owns both; Close on them must unblock a Read or Write in
+// progress, as it does for os.Pipe, io.Pipe and net.Conn. It ends when r does,
+// or at Close.
+func NewConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions) *Conn {
+	c := &Conn{
+		opts:      opts,
+		log:       logger(opts.Log, opts.Name),
+		r:         r,
+		out:       newWriter(w),
+		pending:   make(map[int64]*pending),
+		abandoned: make(map[int64]struct{}),
+		asked:     make(map[string]*inbound),
+		serving:   make(chan struct{}, maxServing),
+		answers:   make(chan struct{}, maxAnswers),
+		done:      make(chan struct{}),
+	}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	c.wg.Go(c.out.run)
+	c.wg.Go(c.read)
+	return c
+}
+
+func logger(log *slog.Logger, name string) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if name != "" {
+		log = log.With("upstream", name)
+	}
+	return log
+}
+
+// Done is closed when the stream has ended and every pending call has its
+// error.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is a *DownError that says why the connection ended, or nil while it has
+// not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection, fails pending calls, and waits for all of its
+// goroutines, callbacks included. It returns nil, also when called again.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end(&DownError{Upstream: c.opts.Name, Reason: "connection closed", Err: wire.ErrClosed})
+	c.out.close()
+	c.r.Close()
+	c.wg.Wait()
+	return nil
+}
+
+// closeWrite closes the stream to the server once what was handed to the
+// writer is written, and lets the server's own messages come in to their end.
+func (c *Conn) closeWrite() { c.out.finish() }
+
+// ended is called by the read loop when nothing more can come.
+func (c *Conn) ended(err error) {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	down := &DownError{Upstream: c.opts.Name}
+	switch {
+	case closed:
+		down.Reason, down.Err = "connection closed", wire.ErrClosed
+	case c.opts.describe != nil:
+		down.Reason, down.Err = c.opts.describe(err), err
+	case err == io.EOF:
+		down.Reason, down.Err = "it closed its output", err
+	default:
+		down.Reason, down.Err = fmt.Sprintf("reading from it failed: %v", err), err
+	}
+	c.mu.Lock()
+	c.err = down
+	pending := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	for _, p := range pending {
+		p.done <- outcome{err: down}
+	}
+	c.end(down)
+	c.out.close()
+	c.r.Close()
+	close(c.done)
+}

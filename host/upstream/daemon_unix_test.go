@@ -1,0 +1,25 @@
+//go:build unix
+
+package upstream
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// startDaemon starts a process that leaves our group with our pipes.
+func startDaemon() {
+	child := exec.Command(os.Args[0])
+	child.Env = []string{serverEnv + "=daemon", beaconEnv + "=" + os.Getenv(beaconEnv)}
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+}
+
+func terminateGroup(pid int) {
+	g := group{pid: pid}
+	g.terminate()
+}

@@ -1,0 +1,6 @@
+package upstream
+
+// startDaemon does nothing: no process leaves a job object that does not let it.
+func startDaemon() {}
+
+func terminateGroup(int) {}

@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// inherited are the variables of our environment that a server gets without
+// being named in the configuration: where things are, who the user is, and
+// language, and nothing that commonly holds a secret. Proxy variables are not
+// among them, since they may carry a password. The list follows the SDKs'
+// (TypeScript SDK, client/stdio.ts, DEFAULT_INHERITED_ENV_VARS), and adds the
+// locale, temporary and XDG directories, and certificate files.
+var inherited = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR",
+	"LANG", "LANGUAGE", // and LC_*
+	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+}
+
+// inheritedWindows replaces the list on Windows, where many programs do not
+// even start without some of these. Names match in any case there.
+var inheritedWindows = []string{
+	"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "OS",
+	"TEMP", "TMP", "HOME", "HOMEDRIVE", "HOMEPATH", "USERPROFILE", "USERNAME",
+	"APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "ALLUSERSPROFILE", "PUBLIC",
+	"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES",
+	"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "TERM", "TZ", "LANG", "LANGUAGE",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+}
+
+// environ is the environment of a server: the safe part of ours, and named on
+// top of it.
+func environ(ours, named []string, windows bool) []string {
+	list := inherited
+	if windows {
+		list = inheritedWindows
+	}
+	env := []string{}
+	for _, kv := range ours {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" || strings.HasPrefix(value, "()") { // an exported shell function
+			continue
+		}
+		if windows {
+			name = strings.ToUpper(name)
+		}
+		if slices.Contains(list, name) || strings.HasPrefix(name, "LC_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, named...)
+}
+
+// lookup finds name in env, where the last entry counts.
+func lookup(env []string, name string, windows bool) string {
+	for _, kv := range slices.Backward(env) {
+		k, v, _ := strings.Cut(kv, "=")
+		if k == name || windows && strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return ""
+}
+
+// findCommand is the path of the program for command: itself below dir if it
+// has a separator, else what the PATH of env has. Relative entries of PATH are
+// passed over, as package os/exec does: what a server is must not depend on
+// where we were started.
+func findCommand(command, dir string, env []string) (string, error) {
+	if command == "" {
+		return "", fmt.Errorf("no command (set command)")
+	}
+	if filepath.Base(command) != command {
+		path := command
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return "", fmt.Errorf("command %q: %w", command, err)
+		}
+		found, err := exec.LookPath(path)
+		if err != nil {
+			return "", fmt.Errorf("command %q cannot be run: %w (check the path and its permissions)", command, cause(err))
+		}
+		return found, nil
+	}
+	for _, d := range filepath.SplitList(lookup(env, "PATH", runtime.GOOS == "windows")) {
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		if found, err := exec.LookPath(filepath.Join(d, command)); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("command %q not found in PATH (install it or give the full path)", command)
+}
+
+// cause strips the path that os errors repeat.
+func cause(err error) error {
+	switch e := err.(type) {
+	case *exec.Error:
+		return cause(e.Err)
+	case *os.PathError:
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package upstream
+
+import (
+	"fmt"
+	"time"
+)
+
+// DownError says that a request could not be answered because its upstream is
+// not there: its stream has ended, it failed to start, or we closed it.
+// Whether the upstream had acted on the request by then is not known.
+// What the upstream wrote to stderr is left out on purpose: this error goes to
+// clients, and only the log and Status are for the operator.
+type DownError struct {
+	Upstream string // name of the upstream; "" for a bare Conn without one
+	Reason   string // what happened and what to do, bounded
+	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
+}
+
+func (e *DownError) Error() string {
+	if e.Upstream == "" {
+		return "connection: " + e.Reason
+	}
+	return fmt.Sprintf("upstream %q: %s", e.Upstream, e.Reason)
+}
+
+func (e *DownError) Unwrap() error { return e.Err }
+
+// TimeoutError says that an upstream did not answer a request within the time
+// its configuration allows. The request has been cancelled at the upstream.
+// It does not match context.DeadlineExceeded, which is kept for limits of the
+// caller.
+type TimeoutError struct {
+	Upstream string
+	Method   string
+	After    time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("upstream %q: no answer to %s within %v (raise its timeout)", e.Upstream, e.Method, e.After)
+}
+
+// AnswerError says that an upstream's answer to a request could not be used:
+// it is larger than the cap (errors.As *wire.TooLargeError) or no JSON-RPC 2.0
+// response (errors.As *wire.RPCError). The connection lives on.
+type AnswerError struct {
+	Upstream string
+	Method   string
+	Err      error
+}
+
+func (e *AnswerError) Error() string {
+	if e.Upstream == "" {
+		return fmt.Sprintf("answer to %s: %v", e.Method, e.Err)
+	}
+	return fmt.Sprintf("upstream %q: answer to %s: %v", e.Upstream, e.Method, e.Err)
+}
+
+func (e *AnswerError) Unwrap() error { return e.Err }
+
+// VersionError says that a server chose a protocol revision that we do not
+// speak over initialize.
+type VersionError struct {
+	Version string // as the server sent it, bounded
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, versions)
+}

@@ -1,0 +1,160 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func mustUnmarshal(t testing.TB, raw string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(raw), v); err != nil {
+		t.Fatalf("%v: %.200s", err, raw)
+	}
+}
+
+type discard struct{ io.Writer }
+
+func (discard) Close() error { return nil }
+
+// FuzzConn feeds a connection with calls in flight anything: it does not
+// panic, each call ends, and the connection ends when the bytes do.
+func FuzzConn(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}` + "\n" + `[{"jsonrpc":"2.0","id":2,"result":1},[]]`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}` + "\n" + `{"jsonrpc":"2.0","id":1,"error":5}`,
+		`{"jsonrpc":"2.0","id":"x","method":"ping"}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 600) + `"}` + "\n\n" + `{"result":"` + strings.Repeat("y", 600) + `","id":2}`,
+		"\x00\xff{\n[[[[", `{"id":1`, ``,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		progress := 0
+		c := NewConn(io.NopCloser(bytes.NewReader(stream)), discard{io.Discard}, ConnOptions{
+			MaxMessage:     500,
+			OnNotification: func(method string, _ []byte) { _ = method[0] },
+			OnRequest: func(_ context.Context, _ string, params []byte) wire.Reply {
+				return wire.Reply{Result: params}
+			},
+			OnGarbage: func(_ string, raw []byte) {
+				if len(raw) > maxExcerpt {
+					t.Errorf("%d bytes of garbage", len(raw))
+				}
+			},
+		})
+		first := call(t.Context(), c, "initialize", "", nil)
+		second := call(t.Context(), c, "m", "{}", func([]byte) { progress++ })
+		for _, done := range []<-chan answered{first, second} {
+			if a := <-done; a.err == nil && a.reply.Result == nil && a.reply.Error == nil {
+				t.Error("neither answer nor error")
+			}
+		}
+		<-c.Done()
+		if c.Err() == nil {
+			t.Error("ended without a reason")
+		}
+		c.Close()
+	})
+}
+
+// FuzzExcerpt checks that the id read from the edges of a line that is too
+// long is the one a parser would find in the whole line.
+func FuzzExcerpt(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":7,"result":{"x":"` + strings.Repeat("z", 600) + `"}}`,
+		`{"result":{"x":"` + strings.Repeat(`\",\"id\":5},`, 60) + `"},"jsonrpc":"2.0","id":7}`,
+		`{"result":{"x":"` + strings.Repeat("z", 600) + `","id":5}}`,
+		`{"id":3,"params":{"x":"` + strings.Repeat("z", 600) + `"},"method":"m"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var m map[string]json.RawMessage
+		if bytes.ContainsAny(line, "\r\n") || json.Unmarshal(line, &m) != nil || m["method"] != nil {
+			return
+		}
+		e := newEdges(bytes.NewReader(line), 1)
+		if _, err := io.Copy(io.Discard, e); err != nil {
+			t.Fatal(err)
+		}
+		if id := e.pop().responseID(); id != nil && bytes.Count(line, []byte(`"id"`)) == 1 && string(id) != string(m["id"]) {
+			t.Fatalf("read %s, the id is %s", id, m["id"])
+		}
+	})
+}
+
+// BenchmarkCall is one echo call over OS pipes, through a Conn and with bare
+// writes and reads of the same bytes.
+func BenchmarkCall(b *testing.B) {
+	const params = `{"name":"echo","arguments":{"text":"hello"},"_meta":{"trace":"x"}}`
+	echo := func(r io.Reader, w io.Writer) {
+		in, out := wire.NewReader(r, 0), wire.NewWriter(w)
+		for {
+			raw, err := in.Read()
+			if err != nil {
+				return
+			}
+			m, _ := wire.Parse(raw)
+			_ = out.Write(wire.Response(m.ID, wire.Reply{Result: m.Params}))
+		}
+	}
+	pipes := func(b *testing.B) (r, w *os.File) {
+		r1, w1, err1 := os.Pipe()
+		r2, w2, err2 := os.Pipe()
+		if err1 != nil || err2 != nil {
+			b.Fatal(err1, err2)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); echo(r1, w2) }()
+		b.Cleanup(func() { w1.Close(); <-done; r1.Close(); r2.Close(); w2.Close() })
+		return r2, w1
+	}
+	b.Run("conn", func(b *testing.B) {
+		c := overPipes(b, pipes)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Call(b.Context(), "tools/call", []byte(params), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("conn 64 at once", func(b *testing.B) {
+		c := overPipes(b, pipes)
+		b.SetParallelism(32)
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := c.Call(b.Context(), "tools/call", []byte(params), nil); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+	b.Run("raw", func(b *testing.B) {
+		r, w := pipes(b)
+		in, out := wire.NewReader(r, 0), wire.NewWriter(w)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := out.Write(wire.Request(1, "tools/call", []byte(params))); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := in.Read(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func overPipes(b *testing.B, pipes func(*testing.B) (r, w *os.File)) *Conn {
+	r, w := pipes(b)
+	c := NewConn(r, w, ConnOptions{})
+	b.Cleanup(func() { c.Close() })
+	return c
+}

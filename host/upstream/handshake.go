@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// versions are the protocol revisions that can be negotiated by initialize,
+// newest first.
+var versions = []string{
+	mcp.ProtocolVersion20251125,
+	mcp.ProtocolVersion20250618,
+	mcp.ProtocolVersion20250326,
+	mcp.ProtocolVersion20241105,
+}
+
+// ClientParams are what a client says of itself in initialize.
+type ClientParams struct {
+	ProtocolVersion string // revision to offer; "": 2025-11-25
+	Name, Version   string // clientInfo
+	Capabilities    []byte // raw object; nil: {}
+}
+
+// InitializeResult is a server's answer to initialize. The strings are "" where
+// the server left them out.
+type InitializeResult struct {
+	ProtocolVersion string
+	ServerName      string
+	ServerVersion   string
+	Instructions    string
+	Capabilities    []byte // raw; nil if absent
+	Raw             []byte // the whole result
+}
+
+// Initialize does the handshake (revision 2025-11-25, basic/lifecycle): it
+// sends initialize, checks the answer, and sends notifications/initialized. It
+// must come before any other request, once. After an error the connection is
+// of no use and the caller should close it: a *wire.RPCError in the chain if
+// the server refused, a *VersionError if it chose a revision we do not speak,
+// and the errors of Call.
+func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult, error) {
+	reply, err := c.Call(ctx, string(mcp.MethodInitialize), p.raw(), nil)
+	if err != nil {
+		return InitializeResult{}, err
+	}
+	if reply.Error != nil {
+		return InitializeResult{}, fmt.Errorf("server refused initialize: %w", refusal(reply.Error))
+	}
+	res := InitializeResult{Raw: reply.Result}
+	res.ProtocolVersion, _ = wire.GetString(reply.Result, "protocolVersion")
+	if !slices.Contains(versions, res.ProtocolVersion) {
+		return InitializeResult{}, &VersionError{Version: clip(res.ProtocolVersion)}
+	}
+	res.ServerName, _ = wire.GetString(reply.Result, "serverInfo", "name")
+	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
+	res.Instructions, _ = wire.GetString(reply.Result, "instructions")
+	res.Capabilities, _ = wire.Get(reply.Result, "capabilities")
+	c.batches.Store(res.ProtocolVersion == mcp.ProtocolVersion20250326)
+	return res, c.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
+}
+
+func (p ClientParams) raw() []byte {
+	if p.ProtocolVersion == "" {
+		p.ProtocolVersion = versions[0]
+	}
+	if p.Capabilities == nil {
+		p.Capabilities = []byte("{}")
+	}
+	b := append([]byte(`{"protocolVersion":`), wire.Quote(p.ProtocolVersion)...)
+	b = append(append(b, `,"capabilities":`...), p.Capabilities...)
+	b = append(append(b, `,"clientInfo":{"name":`...), wire.Quote(p.Name)...)
+	b = append(append(b, `,"version":`...), wire.Quote(p.Version)...)
+	return append(b, "}}"...)
+}
+
+// refusal is a server's error object, its message bounded and printable.
+func refusal(raw []byte) *wire.RPCError {
+	e := wire.ParseError(raw)
+	e.Message = clip(e.Message)
+	return e
+}

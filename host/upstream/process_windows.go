@@ -1,0 +1,83 @@
+package upstream
+
+import (
+	"os/exec"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// group is the job object that holds a server and its descendants. The system
+// ends them when the last handle of the job closes, so also when we are killed.
+// A child that the server starts before it is assigned to the job, which is
+// right after its own start, stays outside.
+type group struct {
+	mu      sync.Mutex
+	job     windows.Handle // 0: none could be made, the process is killed alone
+	process windows.Handle
+}
+
+// sysProcAttr keeps our Ctrl-C away from the server, and its window from the
+// screen.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
+}
+
+func (g *group) init(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	access := uint32(windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE)
+	process, err := windows.OpenProcess(access, false, uint32(pid))
+	if err != nil {
+		return
+	}
+	g.process = process
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return
+	}
+	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
+	if err == nil {
+		err = windows.AssignProcessToJobObject(job, process)
+	}
+	if err != nil {
+		windows.CloseHandle(job)
+		return
+	}
+	g.job = job
+}
+
+// terminate does nothing: Windows has no signal that asks any process to end,
+// and the end of its input has asked already.
+func (g *group) terminate() {}
+
+func (g *group) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.job != 0:
+		_ = windows.TerminateJobObject(g.job, 1)
+	case g.process != 0:
+		_ = windows.TerminateProcess(g.process, 1)
+	}
+}
+
+// wait reaps the process and ends what is left of the job.
+func (g *group) wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	g.kill()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range []*windows.Handle{&g.job, &g.process} {
+		if *h != 0 {
+			windows.CloseHandle(*h)
+			*h = 0
+		}
+	}
+	return err
+}

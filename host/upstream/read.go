@@ -1,0 +1,261 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+const (
+	maxServing = 128 // requests of the server that OnRequest may work on at once
+	maxAnswers = 256 // requests of the server that may wait until their answer is written
+)
+
+// inbound is a request of the server that OnRequest works on.
+type inbound struct{ cancel context.CancelCauseFunc }
+
+// read is the read loop.
+func (c *Conn) read() {
+	lines := newEdges(c.r, c.opts.MaxMessage)
+	in := wire.NewReader(lines, c.opts.MaxMessage)
+	for {
+		raw, err := in.Read()
+		var large *wire.TooLargeError
+		switch {
+		case err == nil:
+			c.receive(raw)
+		case errors.As(err, &large):
+			c.oversized(lines.pop(), large)
+		default:
+			c.ended(err)
+			return
+		}
+	}
+}
+
+// receive takes one line. It may be a batch only under the revision that has
+// them: elsewhere it would let a server make us hold many times its bytes.
+func (c *Conn) receive(raw []byte) {
+	if !c.batches.Load() {
+		c.message(raw)
+		return
+	}
+	items, batch, err := wire.Split(raw)
+	switch {
+	case !batch:
+		c.message(raw)
+	case err != nil:
+		c.junk(err.Error(), raw)
+	default:
+		for _, item := range items {
+			c.message(item)
+		}
+	}
+}
+
+func (c *Conn) message(raw []byte) {
+	m, err := wire.Parse(raw)
+	switch {
+	case err != nil:
+		c.malformed(m, err, raw)
+	case m.IsResponse():
+		c.answer(m, raw)
+	case m.IsRequest():
+		c.request(m)
+	default:
+		c.notification(m)
+	}
+}
+
+// malformed fails the call that a broken response was for, if that is clear.
+func (c *Conn) malformed(m wire.Message, err error, raw []byte) {
+	c.junk(err.Error(), raw)
+	if m.Method == "" && (m.Result != nil || m.Error != nil) {
+		if id, ok := ownID(m.ID); ok {
+			c.reject(id, err)
+		}
+	}
+}
+
+// oversized fails the call whose response was skipped, if that is clear.
+func (c *Conn) oversized(e excerpt, err *wire.TooLargeError) {
+	c.junk(err.Error(), e.head)
+	if id, ok := ownID(e.responseID()); ok {
+		c.reject(id, err)
+	}
+}
+
+func (c *Conn) reject(id int64, err error) {
+	c.mu.Lock()
+	p := c.pending[id]
+	c.mu.Unlock()
+	if p != nil {
+		c.resolve(id, outcome{err: &AnswerError{Upstream: c.opts.Name, Method: p.method, Err: err}})
+	}
+}
+
+func (c *Conn) answer(m wire.Message, raw []byte) {
+	id, ok := ownID(m.ID)
+	if ok && c.resolve(id, outcome{reply: wire.Reply{Result: m.Result, Error: m.Error}}) {
+		return
+	}
+	c.mu.Lock()
+	_, late := c.abandoned[id]
+	delete(c.abandoned, id)
+	issued := c.lastID
+	c.mu.Unlock()
+	switch {
+	case ok && late:
+		c.log.Debug("late answer to a cancelled request dropped", "id", id)
+	case ok && id > 0 && id <= issued:
+		c.junk("a second answer to one request", raw)
+	case m.Error != nil && string(m.ID) == "null":
+		c.junk("it could not read a message of ours: "+clip(wire.ParseError(m.Error).Message), raw)
+	default:
+		c.junk("an answer to a request that was never made", raw)
+	}
+}
+
+func (c *Conn) notification(m wire.Message) {
+	switch m.Method {
+	case string(mcp.MethodNotificationProgress):
+		c.progress(m)
+	case string(mcp.MethodNotificationCancelled):
+		c.takenBack(m.Params)
+	default:
+		if c.opts.OnNotification != nil {
+			c.opts.OnNotification(m.Method, m.Params)
+		}
+	}
+}
+
+func (c *Conn) progress(m wire.Message) {
+	token, _ := wire.Get(m.Params, "progressToken")
+	id, _ := ownID(token)
+	c.mu.Lock()
+	p := c.pending[id]
+	if p != nil && p.progress != nil {
+		p.busy = true
+	} else {
+		p = nil
+	}
+	c.mu.Unlock()
+	if p == nil {
+		c.log.Debug("progress for no request in flight dropped", "token", clip(string(token)))
+		return
+	}
+	p.progress(m.Params)
+	c.mu.Lock()
+	p.busy = false
+	idle := p.idle
+	c.mu.Unlock()
+	if idle != nil {
+		close(idle)
+	}
+}
+
+// request answers a request of the server. It waits only for a server that
+// asks and asks and does not read the answers.
+func (c *Conn) request(m wire.Message) {
+	select {
+	case c.answers <- struct{}{}:
+	case <-c.out.done:
+		return
+	case <-c.ctx.Done():
+		return
+	}
+	if c.opts.OnRequest == nil {
+		c.respond(m.ID, builtin(m.Method))
+		return
+	}
+	select {
+	case c.serving <- struct{}{}:
+	default:
+		c.respond(m.ID, wire.Reply{Error: wire.Errorf(wire.CodeInternal,
+			"too many requests in flight (at most %d)", maxServing).Raw()})
+		return
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	in, key := &inbound{cancel: cancel}, wire.IDKey(m.ID)
+	c.mu.Lock()
+	c.asked[key] = in
+	c.mu.Unlock()
+	c.wg.Go(func() {
+		defer cancel(nil)
+		reply := c.opts.OnRequest(ctx, m.Method, m.Params)
+		c.mu.Lock()
+		if c.asked[key] == in {
+			delete(c.asked, key)
+		}
+		c.mu.Unlock()
+		<-c.serving
+		if ctx.Err() != nil {
+			<-c.answers
+			return
+		}
+		c.respond(m.ID, reply)
+	})
+}
+
+func (c *Conn) respond(id []byte, reply wire.Reply) {
+	c.out.push(outgoing{msg: wire.Response(id, reply), sent: func(error) { <-c.answers }})
+}
+
+func builtin(method string) wire.Reply {
+	if method == string(mcp.MethodPing) {
+		return wire.Reply{Result: []byte("{}")}
+	}
+	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", clip(method)).Raw()}
+}
+
+// takenBack cancels a request of the server.
+func (c *Conn) takenBack(params []byte) {
+	id, _ := wire.Get(params, "requestId")
+	c.mu.Lock()
+	in := c.asked[wire.IDKey(id)]
+	c.mu.Unlock()
+	if in == nil {
+		c.log.Debug("cancellation of no request in flight dropped", "id", clip(string(id)))
+		return
+	}
+	in.cancel(&wire.CancelledError{Params: params})
+}
+
+// junk reports what is no usable message.
+func (c *Conn) junk(reason string, raw []byte) {
+	head := raw[:min(len(raw), maxExcerpt)]
+	if more, ok := c.garbage.allow(); ok {
+		attrs := []any{"reason", reason, "line", clip(string(head))}
+		if more > 0 {
+			attrs = append(attrs, "not_logged", more)
+		}
+		c.log.Warn("garbage from the server", attrs...)
+	}
+	if c.opts.OnGarbage != nil {
+		c.opts.OnGarbage(reason, head)
+	}
+}
+
+// ownID reads an id or token that we gave out: exactly the digits we wrote.
+func ownID(raw []byte) (int64, bool) {
+	id, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || id <= 0 || raw[0] == '+' || raw[0] == '0' {
+		return 0, false
+	}
+	return id, true
+}
+
+// clip makes what a peer wrote fit for a log or an error: at most 200 bytes,
+// valid UTF-8, printable.
+func clip(s string) string {
+	const limit = 200
+	if len(s) > limit {
+		s = s[:limit] + "..."
+	}
+	return printable(strings.ToValidUTF8(s, "\uFFFD"))
+}

@@ -1,0 +1,322 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestGarbageIsReportedAndSurvived(t *testing.T) {
+	type junk struct{ reason, raw string }
+	garbage := make(chan junk, 1)
+	c, p := pair(t, ConnOptions{MaxMessage: 1000, OnGarbage: func(reason string, raw []byte) { garbage <- junk{reason, string(raw)} }})
+	done := call(t.Context(), c, "m", "", nil)
+	p.line()
+	long := strings.Repeat("x", 2000)
+	for _, tt := range []struct{ line, reason string }{
+		{"Server listening on stdio", "parse error"},
+		{"\xff\xfe\x00", "parse error"},
+		{`[{"jsonrpc":"2.0","id":1,"result":{}}]`, "a message is a JSON object"},
+		{`{"jsonrpc":"2.0","id":1,"result":{}`, "parse error"},
+		{`{"jsonrpc":"2.0","id":"1","result":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":1.0,"result":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":0,"result":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":-1,"result":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":2,"result":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":99999999999999999999,"error":{}}`, "never made"},
+		{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what\u001b?"}}`, `could not read a message of ours: what?`},
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":"` + long + `"}}`, "larger than 1000"},
+		{`{"jsonrpc":"2.0","params":{"x":"` + long + `"},"id":1}`, "larger than 1000"},
+		{`{"a":` + long, "larger than 1000"},
+		{`"` + long + `"`, "larger than 1000"},
+	} {
+		p.send("%s", tt.line)
+		got := <-garbage
+		if !strings.Contains(got.reason, tt.reason) || got.raw != tt.line[:min(len(tt.line), 256)] {
+			t.Errorf("%.60q: reported %q of %q", tt.line, got.reason, got.raw)
+		}
+	}
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{"ok":1}}`)
+	if a := <-done; a.err != nil || string(a.reply.Result) != `{"ok":1}` {
+		t.Fatalf("the call of before: %v", a)
+	}
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{"ok":1}}`)
+	if got := <-garbage; !strings.Contains(got.reason, "second answer") {
+		t.Error(got)
+	}
+}
+
+func TestUnusableAnswerFailsItsCall(t *testing.T) {
+	c, p := pair(t, ConnOptions{Name: "x", MaxMessage: 1000})
+	long := `{"text":"` + strings.Repeat(`\"id\":9},`, 200) + `"}`
+	var large *wire.TooLargeError
+	var rpc *wire.RPCError
+	for _, tt := range []struct {
+		answer string
+		as     any
+	}{
+		{`{"jsonrpc":"2.0","id":$,"result":` + long + `}`, &large},
+		{` { "id" : $ , "jsonrpc":"2.0","error":` + long + `}`, &large},
+		{`{"result":` + long + `,"jsonrpc":"2.0","id":$}`, &large}, // TypeScript SDK
+		{`{"jsonrpc":"2.0","result":` + long + `,"id":$}`, &large},
+		{`{"result":` + long + ` , "id" : $ , "jsonrpc" : "2.0" } `, &large},
+		{`{"id":$,"result":{}}`, &rpc},
+		{`{"jsonrpc":"2.0","id":$,"result":{},"error":{}}`, &rpc},
+	} {
+		done := call(t.Context(), c, "m", "", nil)
+		var m rawMessage
+		mustUnmarshal(t, p.line(), &m)
+		p.send("%s", strings.ReplaceAll(tt.answer, "$", string(m.ID)))
+		var answer *AnswerError
+		if a := <-done; !errors.As(a.err, &answer) || answer.Method != "m" || answer.Upstream != "x" || !errors.As(a.err, tt.as) {
+			t.Errorf("%.50s: got %v", tt.answer, a.err)
+		}
+	}
+	// Lines around the cap, in one write, keep their own excerpts.
+	first, second := call(t.Context(), c, "m", "", nil), ""
+	p.line()
+	other := call(t.Context(), c, "m", "", nil)
+	p.line()
+	for _, n := range []int{999, 1000, 1001, 5000} {
+		second += fmt.Sprintf("{%q:1}%s\n", "x", strings.Repeat(" ", n-len(`{"x":1}`)))
+	}
+	p.send(`%s{"jsonrpc":"2.0","id":8,"result":%s}`+"\n"+`{"result":%s,"jsonrpc":"2.0","id":9}`, second, long, long)
+	for i, done := range []<-chan answered{first, other} {
+		if a := <-done; !errors.As(a.err, &large) {
+			t.Errorf("call %d: %v", i, a.err)
+		}
+	}
+}
+
+func TestGarbageLogIsLimited(t *testing.T) {
+	var log syncBuffer
+	c, p := pair(t, ConnOptions{Name: "noisy", Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 1000 {
+		p.send("line %d \x1b[31m %s", i, strings.Repeat("y", 500))
+	}
+	p.w.Close()
+	<-c.Done()
+	out := log.String()
+	if n := strings.Count(out, "\n"); n != limiterBurst || !strings.Contains(out, "upstream=noisy") || !strings.Contains(out, "level=WARN") {
+		t.Errorf("%d records: %s", n, out)
+	}
+	if strings.Contains(out, "\x1b") || len(out) > limiterBurst*600 {
+		t.Errorf("not clipped or not printable: %s", out)
+	}
+	l := limiter{let: limiterBurst, skipped: 990} // a window long ago
+	if n, ok := l.allow(); !ok || n != 990 {
+		t.Errorf("a new window: %d, %v", n, ok)
+	}
+}
+
+func TestNotificationsInOrder(t *testing.T) {
+	var got []string
+	c, p := pair(t, ConnOptions{OnNotification: func(method string, params []byte) { got = append(got, method+string(params)) }})
+	const n = 5000
+	for i := range n {
+		p.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"i":%d}}`, i)
+	}
+	p.send(`{"jsonrpc":"2.0","method":"x"}`)
+	p.w.Close()
+	<-c.Done()
+	if len(got) != n+1 || got[n] != "x" {
+		t.Fatalf("%d notifications", len(got))
+	}
+	for i := range n {
+		if got[i] != fmt.Sprintf(`notifications/message{"i":%d}`, i) {
+			t.Fatalf("at %d: %s", i, got[i])
+		}
+	}
+}
+
+func TestBatchesOnlyWhereTheRevisionHasThem(t *testing.T) {
+	for _, version := range []string{"2025-03-26", "2025-06-18"} {
+		garbage := make(chan string, 3)
+		c, p := pair(t, ConnOptions{OnGarbage: func(reason string, _ []byte) { garbage <- reason }})
+		initialize(t, c, p, version)
+		done := call(t.Context(), c, "m", "", nil)
+		p.line()
+		p.send(`[5,{"jsonrpc":"2.0","id":2,"result":{}}]`)
+		if got := <-garbage; !strings.Contains(got, "a message is a JSON object") {
+			t.Error(got)
+		}
+		if version != "2025-03-26" {
+			p.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		}
+		if a := <-done; a.err != nil {
+			t.Errorf("%s: %v", version, a.err)
+		}
+		if version == "2025-03-26" {
+			p.send(`[{"jsonrpc":"2.0"`)
+			if got := <-garbage; !strings.Contains(got, "parse error") {
+				t.Error(got)
+			}
+		}
+	}
+}
+
+func TestServerRequestsByDefault(t *testing.T) {
+	_, p := pair(t, ConnOptions{})
+	p.send(`{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`)
+	p.want(`{"jsonrpc":"2.0","id":"\u0061","result":{}}`)
+	p.send(`{"jsonrpc":"2.0","id":123456789012345678901,"method":"roots/list"}`)
+	p.want(`{"jsonrpc":"2.0","id":123456789012345678901,"error":{"code":-32601,"message":"method not found: roots/list"}}`)
+}
+
+func TestServerRequests(t *testing.T) {
+	entered := make(chan string)
+	ended := make(chan error, maxServing)
+	c, p := pair(t, ConnOptions{OnRequest: func(ctx context.Context, method string, params []byte) wire.Reply {
+		if method == "quick" {
+			return wire.Reply{Result: params}
+		}
+		entered <- method
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return wire.Reply{Result: []byte("{}")}
+	}})
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"quick","params":{"n":1e400}}`)
+	p.want(`{"jsonrpc":"2.0","id":1,"result":{"n":1e400}}`)
+	// The number 1 and the string "1" are two requests; one is taken back.
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"one"}`)
+	<-entered
+	p.send(`{"jsonrpc":"2.0","id":"1","method":"two"}`)
+	<-entered
+	p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0031","reason":"r"}}`)
+	var cancelled *wire.CancelledError
+	if err := <-ended; !errors.As(err, &cancelled) || err.Error() != "cancelled by the client: r" {
+		t.Error(err)
+	}
+	for i := range maxServing - 1 {
+		p.send(`{"jsonrpc":"2.0","id":"s%d","method":"slow"}`, i)
+		<-entered
+	}
+	p.send(`{"jsonrpc":"2.0","id":"over","method":"slow"}`)
+	p.want(`{"jsonrpc":"2.0","id":"over","error":{"code":-32603,"message":"too many requests in flight (at most 128)"}}`)
+	c.Close()
+	for range maxServing {
+		var down *DownError
+		if err := <-ended; !errors.As(err, &down) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestServerThatAsksAndDoesNotRead: reading stops at a bounded number of
+// unread answers, nothing is lost, and calls still end with their ctx.
+func TestServerThatAsksAndDoesNotRead(t *testing.T) {
+	c, p := pair(t, ConnOptions{})
+	const n = 4 * maxAnswers
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range n {
+			p.send(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := call(ctx, c, "m", "", nil)
+	cancel()
+	if a := <-done; !errors.Is(a.err, context.Canceled) {
+		t.Error(a.err)
+	}
+	for i := 0; i < n; {
+		line := p.line()
+		if strings.Contains(line, `"method"`) { // the call, if it came through, and its end
+			continue
+		}
+		if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i); line != want {
+			t.Fatalf("got %s, want %s", line, want)
+		}
+		i++
+	}
+	wg.Wait()
+}
+
+func TestInitialize(t *testing.T) {
+	c, p := pair(t, ConnOptions{})
+	done := make(chan error, 1)
+	var res InitializeResult
+	go func() {
+		var err error
+		res, err = c.Initialize(t.Context(), ClientParams{Name: `n"`, Version: "1", Capabilities: []byte(`{"roots":{}}`)})
+		done <- err
+	}()
+	p.want(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"n\"","version":"1"}}}`)
+	const raw = `{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"x":1e400},"serverInfo":{"name":"srv","version":"2"},"instructions":"do","_meta":{}}`
+	p.send(`{"jsonrpc":"2.0","id":1,"result":%s}`, raw)
+	p.want(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if res.ProtocolVersion != "2024-11-05" || res.ServerName != "srv" || res.ServerVersion != "2" || res.Instructions != "do" ||
+		string(res.Capabilities) != `{"tools":{},"x":1e400}` || string(res.Raw) != raw {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func TestInitializeRefused(t *testing.T) {
+	var version *VersionError
+	var rpc *wire.RPCError
+	for _, tt := range []struct {
+		answer string
+		as     any
+	}{
+		{`"result":{"protocolVersion":"2099-01-01","capabilities":{}}`, &version},
+		{`"result":{"protocolVersion":"2026-07-28","capabilities":{}}`, &version},
+		{`"result":{"capabilities":{}}`, &version},
+		{`"result":[]`, &version},
+		{`"error":{"code":-32602,"message":"Unsupported protocol version"}`, &rpc},
+	} {
+		c, p := pair(t, ConnOptions{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Initialize(t.Context(), ClientParams{})
+			done <- err
+		}()
+		p.line()
+		p.send(`{"jsonrpc":"2.0","id":1,%s}`, tt.answer)
+		if err := <-done; !errors.As(err, tt.as) {
+			t.Errorf("%s: %v", tt.answer, err)
+		}
+	}
+}
+
+func initialize(t *testing.T, c *Conn, p *peer, version string) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Initialize(t.Context(), ClientParams{})
+		done <- err
+	}()
+	p.line()
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":%q,"capabilities":{}}}`, version)
+	p.line()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

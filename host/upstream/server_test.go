@@ -1,0 +1,298 @@
+package upstream
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// serverEnv makes the test binary an MCP server with the fault that its value
+// names. beaconEnv is an address that each such process connects to and holds:
+// the end of that connection is the end of the process.
+const (
+	serverEnv = "UPSTREAM_TEST_SERVER"
+	beaconEnv = "UPSTREAM_TEST_BEACON"
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(serverEnv); mode != "" {
+		serverMain(mode)
+		os.Exit(0)
+	}
+	exitWait = time.Minute // an exit status is always waited for
+	goleak.VerifyTestMain(m)
+}
+
+// rawServer is a hand-written MCP server: no code of the package under test.
+type rawServer struct {
+	in  *bufio.Reader
+	mu  sync.Mutex
+	out io.Writer
+
+	tools     []string
+	calls     int
+	lists     int
+	cancelled []json.RawMessage
+	waiting   map[string]json.RawMessage // id by tool name, of calls left unanswered
+	replies   chan json.RawMessage       // answers to our own requests
+}
+
+type rawMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+func serverMain(mode string) {
+	beacon := connectBeacon()
+	switch mode {
+	case "exit":
+		fmt.Fprintln(os.Stderr, "cannot open the database")
+		os.Exit(3)
+	case "hang":
+		fmt.Fprintln(os.Stderr, "waiting for the moon")
+		io.Copy(io.Discard, os.Stdin)
+		return
+	case "grandchild", "daemon": // outlives everything but its beacon and SIGKILL
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		io.Copy(io.Discard, beacon)
+		return
+	case "parent":
+		start(spec("stubborn", beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, time.Minute)
+		hang()
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	case "terminates":
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		go func() { <-c; fmt.Fprintln(os.Stderr, "got SIGTERM"); os.Exit(0) }()
+	case "family":
+		child := exec.Command(os.Args[0])
+		child.Env = []string{serverEnv + "=grandchild", beaconEnv + "=" + os.Getenv(beaconEnv)}
+		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+	case "daemonizes":
+		startDaemon()
+	}
+	s := &rawServer{in: bufio.NewReader(os.Stdin), out: os.Stdout, tools: []string{"a", "b"},
+		waiting: map[string]json.RawMessage{}, replies: make(chan json.RawMessage, 1)}
+	for {
+		line, err := s.in.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var m rawMessage
+		if json.Unmarshal(line, &m) != nil {
+			panic(fmt.Sprintf("half a message: %.80q", line))
+		}
+		s.handle(mode, m)
+	}
+	if mode == "stubborn" || mode == "terminates" {
+		hang()
+	}
+}
+
+// hang outlasts every test; an empty select would end in a deadlock panic.
+func hang() { time.Sleep(time.Hour) }
+
+func connectBeacon() net.Conn {
+	addr := os.Getenv(beaconEnv)
+	if addr == "" {
+		return nil
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(conn, "%s\n", os.Getenv(serverEnv))
+	return conn
+}
+
+func (s *rawServer) write(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+func (s *rawServer) result(id json.RawMessage, result string) {
+	s.write(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+func (s *rawServer) handle(mode string, m rawMessage) {
+	switch m.Method {
+	case "initialize":
+		s.initialize(mode, m.ID)
+	case "notifications/cancelled":
+		s.cancelled = append(s.cancelled, m.Params)
+		if id, ok := s.waiting["late"]; ok {
+			s.result(id, `{"late":true}`)
+		}
+	case "tools/list":
+		s.list(mode, m)
+	case "tools/call":
+		s.calls++
+		if mode == "third call kills" && s.calls == 3 {
+			fmt.Fprintln(os.Stderr, "\x1b[31mout of \xff luck\x1b[0m")
+			os.Exit(7)
+		}
+		var p struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+			Meta      struct {
+				ProgressToken json.RawMessage `json:"progressToken"`
+			} `json:"_meta"`
+		}
+		if err := json.Unmarshal(m.Params, &p); err != nil {
+			panic(err)
+		}
+		s.call(m, p.Name, p.Meta.ProgressToken)
+	case "":
+		s.replies <- m.Result
+	}
+}
+
+func (s *rawServer) initialize(mode string, id json.RawMessage) {
+	version, capabilities := "2025-06-18", `{"tools":{"listChanged":true}}`
+	switch mode {
+	case "refuses":
+		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no licence"}}`, id)
+		return
+	case "old":
+		version = "1999-01-01"
+	case "no tools":
+		capabilities = `{"resources":{}}`
+	case "chatty":
+		s.write("Server is starting on stdio...")
+	}
+	s.result(id, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"raw","version":"1.2"}}`, version, capabilities))
+}
+
+func (s *rawServer) list(mode string, m rawMessage) {
+	var p struct{ Cursor string }
+	_ = json.Unmarshal(m.Params, &p)
+	s.lists++
+	switch {
+	case mode == "second list fails" && s.lists == 2:
+		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"backend gone"}}`, m.ID)
+		s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	case mode == "list fails":
+		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"backend gone"}}`, m.ID)
+	case mode == "paged" && p.Cursor == "":
+		s.result(m.ID, `{"tools":[{"name":"one","x":9007199254740993}],"nextCursor":"p\u00322"}`)
+	case mode == "paged" && p.Cursor == "p22":
+		s.result(m.ID, `{"tools":[ {"name":"two"} ,5,{"title":"nameless"},{"name":""},{"name":"one"}],"nextCursor":""}`)
+	case mode == "looping":
+		next := map[string]string{"": "A", "A": "B", "B": "A"}[p.Cursor]
+		s.result(m.ID, fmt.Sprintf(`{"tools":[{"name":"t%s"}],"nextCursor":%q}`, p.Cursor, next))
+	case mode == "endless":
+		s.result(m.ID, fmt.Sprintf(`{"tools":[{"name":"t%s"}],"nextCursor":"%sx"}`, p.Cursor, p.Cursor))
+	default:
+		var defs []string
+		for _, name := range s.tools {
+			defs = append(defs, fmt.Sprintf(`{"name":%q}`, name))
+		}
+		s.result(m.ID, `{"tools":[`+strings.Join(defs, ",")+`]}`)
+	}
+}
+
+func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
+	switch name {
+	case "echo":
+		s.result(m.ID, string(m.Params))
+	case "env":
+		env, _ := json.Marshal(os.Environ())
+		dir, _ := os.Getwd()
+		s.result(m.ID, fmt.Sprintf(`{"env":%s,"dir":%q}`, env, dir))
+	case "flood":
+		for i := range 2000 {
+			s.write(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i)
+		}
+		s.result(m.ID, `{}`)
+	case "hang", "late":
+		s.waiting[name] = m.ID
+		s.write(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"hanging"}}`)
+	case "cancelled":
+		list, _ := json.Marshal(s.cancelled)
+		s.result(m.ID, fmt.Sprintf(`{"late":%q,"hang":%q,"params":%s}`, s.waiting["late"], s.waiting["hang"], list))
+	case "ask":
+		s.write(`{"jsonrpc":"2.0","id":"q1","method":"ping"}`)
+		go func() { s.result(m.ID, string(<-s.replies)) }()
+	case "change once":
+		s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.result(m.ID, `{}`)
+	case "change":
+		s.tools = append(s.tools, fmt.Sprintf("new%d", s.calls))
+		for range 50 {
+			s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+		s.result(m.ID, `{}`)
+	case "half line":
+		fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,"resu`, m.ID)
+		os.Exit(0)
+	case "closes stdout":
+		os.Stdout.Close()
+	case "closes stdin":
+		os.Stdin.Close()
+		s.result(m.ID, `{}`)
+		hang()
+	case "deaf":
+		s.result(m.ID, `{}`)
+		hang()
+	default:
+		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool","data":{"n":9007199254740993}}}`, m.ID)
+	}
+}
+
+// beacon waits for processes to come and go.
+type beacon struct {
+	t *testing.T
+	l net.Listener
+}
+
+func newBeacon(t *testing.T) *beacon {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return &beacon{t, l}
+}
+
+func (b *beacon) env() string { return beaconEnv + "=" + b.l.Addr().String() }
+
+// next is the next process to start: its mode, and a connection that ends with
+// it.
+func (b *beacon) next() (mode string, conn net.Conn, r *bufio.Reader) {
+	b.t.Helper()
+	conn, err := b.l.Accept()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close() })
+	r = bufio.NewReader(conn)
+	mode, err = r.ReadString('\n')
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return strings.TrimSuffix(mode, "\n"), conn, r
+}
+
+// gone waits for the end of a process.
+func gone(r *bufio.Reader) { _, _ = r.ReadByte() }

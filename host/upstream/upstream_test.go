@@ -1,0 +1,406 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// fixture is an Upstream whose server is the test binary in some mode.
+type fixture struct {
+	*Upstream
+	log   syncBuffer
+	tools chan []string // names of each listing
+	notes chan string   // methods and params of notifications, if asked for
+}
+
+func spec(mode string, env ...string) Spec {
+	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode)}
+}
+
+func launch(t *testing.T, s Spec) *fixture {
+	t.Helper()
+	f := &fixture{tools: make(chan []string, 10), notes: make(chan string, 100)}
+	f.Upstream = start(s, Options{
+		Log:        slog.New(slog.NewTextHandler(&f.log, nil)),
+		ClientName: "test", ClientVersion: "0",
+		OnTools: func(tools [][]byte) {
+			var names []string
+			for _, def := range tools {
+				name, _ := wire.GetString(def, "name")
+				names = append(names, name)
+			}
+			f.tools <- names
+		},
+		OnNotification: func(method string, params []byte) { f.notes <- method + string(params) },
+	}, time.Minute) // no step of a shutdown is taken by the clock
+	t.Cleanup(func() { f.stop(t) })
+	return f
+}
+
+// stop closes at once, so that only tests of the steps see them.
+func (f *fixture) stop(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := f.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func (f *fixture) call(t *testing.T, tool string) string {
+	t.Helper()
+	reply, err := f.Call(t.Context(), "tools/call", fmt.Appendf(nil, `{"name":%q}`, tool), nil)
+	if err != nil || reply.Error != nil {
+		t.Fatalf("%s: %s %v", tool, reply.Error, err)
+	}
+	return string(reply.Result)
+}
+
+func TestUpstream(t *testing.T) {
+	f := launch(t, spec("ok"))
+	<-f.Started()
+	s := f.Status()
+	if s.Name != "x" || s.State != Ready || s.ServerName != "raw" || s.ServerVersion != "1.2" || s.ProtocolVersion != "2025-06-18" ||
+		s.Tools != 2 || s.StartTime <= 0 || s.Pid == 0 || s.Err != "" || s.Since.IsZero() {
+		t.Errorf("status %+v", s)
+	}
+	if got := <-f.tools; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("tools %v", got)
+	}
+	const params = `{"name":"echo","arguments":{"n":123456789012345678901234567890,"f":1.0,"e":1E5},"_meta":{"trace":"\u00e9"},"unknown":[null]}`
+	reply, err := f.Call(t.Context(), "tools/call", []byte(params), nil)
+	if err != nil || string(reply.Result) != params {
+		t.Errorf("echo: %s, %v", reply.Result, err)
+	}
+	reply, err = f.Call(t.Context(), "tools/call", []byte(`{"name":"nosuch"}`), nil)
+	if err != nil || string(reply.Error) != `{"code":-32602,"message":"no such tool","data":{"n":9007199254740993}}` {
+		t.Errorf("error: %s, %v", reply.Error, err)
+	}
+	if got := f.call(t, "ask"); got != "{}" { // the server pings us and answers with our answer
+		t.Errorf("ask: %s", got)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := f.Status(); s.State != Closed || s.Pid != 0 {
+		t.Errorf("status %+v", s)
+	}
+	if _, err := f.Call(t.Context(), "m", nil, nil); !errors.Is(err, wire.ErrClosed) {
+		t.Error(err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUpstreamProgress(t *testing.T) {
+	f := launch(t, spec("ok"))
+	next := 0
+	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"flood","_meta":{"progressToken":"theirs"}}`), func(params []byte) {
+		if got, _ := wire.Get(params, "progress"); string(got) != fmt.Sprint(next) {
+			t.Errorf("got %s, want %d", params, next)
+		}
+		next++
+	})
+	if err != nil || next != 2000 {
+		t.Fatalf("%d of 2000 before the answer, %v", next, err)
+	}
+}
+
+func TestUpstreamConcurrentCalls(t *testing.T) {
+	f := launch(t, spec("ok"))
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			params := fmt.Appendf(nil, `{"name":"echo","i":%d,"pad":%q}`, i, strings.Repeat("p", i*100))
+			reply, err := f.Call(t.Context(), "tools/call", params, nil)
+			if err != nil || !bytes.Equal(reply.Result, params) {
+				t.Errorf("call %d: %.100s, %v", i, reply.Result, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestUpstreamCancel(t *testing.T) {
+	f := launch(t, spec("ok"))
+	<-f.Started()
+	for _, tool := range []string{"hang", "late"} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Call(ctx, "tools/call", fmt.Appendf(nil, `{"name":%q}`, tool), nil)
+			done <- err
+		}()
+		if got := <-f.notes; got != `notifications/message{"data":"hanging"}` {
+			t.Fatal(got)
+		}
+		cause := &wire.CancelledError{Params: fmt.Appendf(nil, `{"requestId":"c1","reason":%q}`, tool)}
+		cancel(cause)
+		if err := <-done; err != cause {
+			t.Fatal(err)
+		}
+	}
+	var got struct {
+		Late, Hang string
+		Params     []struct {
+			RequestID json.Number `json:"requestId"`
+			Reason    string      `json:"reason"`
+		}
+	}
+	mustUnmarshal(t, f.call(t, "cancelled"), &got)
+	if len(got.Params) != 2 || got.Params[0].RequestID.String() != got.Hang || got.Params[0].Reason != "hang" ||
+		got.Params[1].RequestID.String() != got.Late || got.Params[1].Reason != "late" {
+		t.Errorf("the server saw %+v", got)
+	}
+	if log := f.log.String(); strings.Contains(log, "garbage") {
+		t.Error(log)
+	}
+}
+
+func TestUpstreamTimeout(t *testing.T) {
+	s := spec("ok")
+	f := launch(t, s)
+	<-f.Started()
+	f.spec.Timeout = time.Millisecond // after the handshake, which is held to it too
+	var timeout *TimeoutError
+	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"hang"}`), nil)
+	if !errors.As(err, &timeout) || timeout.Method != "tools/call" || timeout.Upstream != "x" || errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	f.spec.Timeout = time.Minute
+	if got := f.call(t, "cancelled"); !strings.Contains(got, `no answer to tools/call within 1ms`) {
+		t.Errorf("the server saw %s", got)
+	}
+}
+
+func TestStartFailures(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"no such command", Spec{Name: "x", Command: "surely-no-such-command"},
+			`upstream "x": command "surely-no-such-command" not found in PATH (install it or give the full path)`},
+		{"no command", Spec{Name: "x"}, `no command`},
+		{"no such path", Spec{Name: "x", Command: filepath.Join(dir, "nosuch")}, `cannot be run`},
+		{"not executable", Spec{Name: "x", Command: plain}, `cannot be run`},
+		{"no such cwd", Spec{Name: "x", Command: os.Args[0], Dir: filepath.Join(dir, "nosuch")}, `is not a directory`},
+		{"exits at once", spec("exit"), "exit status 3"},
+		{"exits at once, stderr", spec("exit"), "cannot open the database"},
+		{"refuses", spec("refuses"), "server refused initialize: no licence (code -32000)"},
+		{"old", spec("old"), `protocol revision "1999-01-01"`},
+		{"list fails", spec("list fails"), "server refused tools/list: backend gone (code -32603)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := launch(t, tt.spec)
+			_, err := f.Call(t.Context(), "m", nil, nil) // waits for the start
+			var down *DownError
+			if !errors.As(err, &down) || down.Upstream != "x" {
+				t.Errorf("call: %v", err)
+			}
+			if strings.Contains(err.Error(), "database") {
+				t.Errorf("stderr in an error for clients: %v", err)
+			}
+			s := f.Status()
+			if s.State != Failed || !strings.Contains(s.Err, tt.want) || strings.Count(s.Err, `upstream "x"`) != 1 {
+				t.Errorf("status %+v", s)
+			}
+			if !strings.Contains(f.log.String(), "upstream failed") {
+				t.Errorf("log %s", f.log.String())
+			}
+		})
+	}
+}
+
+func TestHangInInitialize(t *testing.T) {
+	s := spec("hang")
+	s.Timeout = 500 * time.Millisecond
+	b := newBeacon(t)
+	s.Env = append(s.Env, b.env())
+	f := launch(t, s)
+	_, _, r := b.next()
+	<-f.Started()
+	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 500ms (raise its timeout)") {
+		t.Errorf("status %+v", s)
+	}
+	gone(r) // it ends by itself when its input does
+}
+
+func TestCrash(t *testing.T) {
+	f := launch(t, spec("third call kills"))
+	hanging := make(chan error, 1)
+	go func() {
+		_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"hang"}`), nil)
+		hanging <- err
+	}()
+	<-f.notes
+	f.call(t, "echo")
+	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"echo"}`), nil)
+	for _, err := range []error{err, <-hanging} {
+		var down *DownError
+		if !errors.As(err, &down) || down.Reason != "its process ended: exit status 7 (what it wrote to stderr is in the log)" {
+			t.Errorf("got %v", err)
+		}
+	}
+	<-f.done // of itself
+	s := f.Status()
+	if s.State != Failed || s.Pid != 0 || !strings.Contains(s.Err, "on stderr:\n[31mout of \uFFFD luck[0m") {
+		t.Errorf("status %+v", s)
+	}
+	if log := f.log.String(); !strings.Contains(log, `msg=stderr upstream=x line="[31mout of`) {
+		t.Errorf("log %s", log)
+	}
+	if _, err := f.Call(t.Context(), "m", nil, nil); err == nil {
+		t.Error("a call of a dead upstream succeeded")
+	}
+}
+
+func TestFaultsInService(t *testing.T) {
+	tests := []struct{ tool, reason string }{
+		{"half line", "its process ended: exit status 0"},
+		{"closes stdout", "its process ended"}, // by our shutdown
+	}
+	for _, tt := range tests {
+		t.Run(tt.tool, func(t *testing.T) {
+			if tt.tool == "closes stdout" {
+				defer func(d time.Duration) { exitWait = d }(exitWait)
+				exitWait, tt.reason = 0, "it closed its output"
+			}
+			f := launch(t, spec("ok"))
+			_, err := f.Call(t.Context(), "tools/call", fmt.Appendf(nil, `{"name":%q}`, tt.tool), nil)
+			var down *DownError
+			if !errors.As(err, &down) || !strings.HasPrefix(down.Reason, tt.reason) {
+				t.Errorf("got %v", err)
+			}
+			<-f.done
+		})
+	}
+	t.Run("closes stdin", func(t *testing.T) {
+		f := launch(t, spec("ok"))
+		f.call(t, "closes stdin")
+		var down *DownError
+		if _, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"echo"}`), nil); !errors.As(err, &down) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("deaf", func(t *testing.T) {
+		f := launch(t, spec("ok"))
+		f.call(t, "deaf")
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				params := fmt.Appendf(nil, `{"name":"echo","pad":%q}`, strings.Repeat("p", 1<<20))
+				if _, err := f.Call(ctx, "tools/call", params, nil); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+		}
+		cancel()
+		wg.Wait()
+	})
+	t.Run("chatty", func(t *testing.T) {
+		f := launch(t, spec("chatty"))
+		f.call(t, "echo")
+		if log := f.log.String(); !strings.Contains(log, `line="Server is starting on stdio..."`) {
+			t.Error(log)
+		}
+	})
+}
+
+func TestListing(t *testing.T) {
+	for _, tt := range []struct {
+		mode  string
+		names []string
+		warn  string
+	}{
+		{"paged", []string{"one", "two"}, "tool without a name left out"},
+		{"paged", []string{"one", "two"}, "second tool of the same name left out"},
+		{"looping", []string{"t", "tA", "tB"}, "repeats a cursor"},
+		{"no tools", nil, ""},
+	} {
+		f := launch(t, spec(tt.mode))
+		if got := <-f.tools; !slices.Equal(got, tt.names) {
+			t.Errorf("%s: tools %v", tt.mode, got)
+		}
+		if log := f.log.String(); !strings.Contains(log, tt.warn) {
+			t.Errorf("%s: log %s", tt.mode, log)
+		}
+	}
+	f := launch(t, spec("endless"))
+	if got := <-f.tools; len(got) != maxPages || !strings.Contains(f.log.String(), "does not end") {
+		t.Errorf("endless: %d tools", len(got))
+	}
+}
+
+func TestFailedRelistKeepsTheUpstream(t *testing.T) {
+	f := launch(t, spec("second list fails"))
+	<-f.tools
+	f.call(t, "change once") // the listing fails, and asks for one more
+	<-f.tools
+	if s := f.Status(); s.State != Ready || s.Tools != 2 || !strings.Contains(s.Err, "backend gone") {
+		t.Errorf("status %+v", s)
+	}
+	f.call(t, "echo")
+}
+
+// TestStartBare is an upstream whose owner wants to know nothing.
+func TestStartBare(t *testing.T) {
+	u := Start(spec("ok"), Options{})
+	if _, err := u.Call(t.Context(), "tools/call", []byte(`{"name":"change once"}`), nil); err != nil {
+		t.Error(err)
+	}
+	if u.spec.Timeout != DefaultTimeout || u.grace != time.Second {
+		t.Errorf("timeout %v, grace %v", u.spec.Timeout, u.grace)
+	}
+	if err := u.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListChanged(t *testing.T) {
+	f := launch(t, spec("ok"))
+	<-f.tools
+	f.call(t, "change") // tells us 50 times
+	listings := 0
+	for got := range f.tools {
+		listings++
+		if slices.Equal(got, []string{"a", "b", "new1"}) {
+			break
+		}
+	}
+	f.call(t, "change")
+	for got := range f.tools {
+		listings++
+		if slices.Equal(got, []string{"a", "b", "new1", "new2"}) {
+			break
+		}
+	}
+	if listings > 10 {
+		t.Errorf("%d listings for two changes", listings)
+	}
+	for range 100 { // the notifications are passed on all the same
+		if got := <-f.notes; got != "notifications/tools/list_changed" {
+			t.Fatal(got)
+		}
+	}
+}
