@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+)
+
+func checkCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration and print what was understood, secrets masked",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			for _, file := range cfg.Searched {
+				fmt.Fprintf(cmd.ErrOrStderr(), "note: there is no %s\n", file)
+			}
+			for _, w := range cfg.Warnings() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", printable(w))
+			}
+			return cfg.Describe(cmd.OutOrStdout())
+		},
+	}
+	s.addFlags(cmd, slog.LevelWarn)
+	return cmd
+}

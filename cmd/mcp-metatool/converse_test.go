@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// converse runs an MCP server and talks to it as a file says:
+//
+//	# comment
+//	> TEXT         send a line
+//	< JSON         wait for a message that has all of this in it; skip others
+//	! JSON         by the end, no such message has come, skipped ones included
+//	file NAME      wait until there is such a file, and is not empty
+//	signal NAME    send TERM or INT
+//	close          close the server's input
+//	exit CODE      wait for its end; by default the last line is exit 0
+//
+// In what is expected, "*" is any value, and an array has its elements in the
+// same order among others. Numbers are compared as they are written. Every line
+// of the server has to be JSON.
+func converse(args []string) int {
+	script, err := os.ReadFile(args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c := &conversation{messages: make(chan string, 1000)}
+	c.cmd = exec.Command(args[1], args[2:]...)
+	c.cmd.Stderr = os.Stderr
+	c.in, _ = c.cmd.StdinPipe()
+	out, _ := c.cmd.StdoutPipe()
+	if err := c.cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	watchdog := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
+	defer watchdog.Stop()
+	go c.read(out)
+	for i, line := range strings.Split(string(script)+"\nexit 0", "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if err := c.step(line); err != nil {
+			fmt.Fprintf(os.Stderr, "%s:%d: %s\n%v\n", args[0], i+1, line, err)
+			_ = c.cmd.Process.Kill()
+			return 1
+		}
+	}
+	return 0
+}
+
+type conversation struct {
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	messages chan string // from the server
+	seen     []string
+	never    []any
+	ended    bool
+
+	signalled bool // so its input stays open
+}
+
+func (c *conversation) read(out io.Reader) {
+	defer close(c.messages)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		c.messages <- lines.Text()
+	}
+}
+
+func (c *conversation) step(line string) error {
+	verb, rest, _ := strings.Cut(line, " ")
+	switch verb {
+	case ">":
+		_, err := io.WriteString(c.in, rest+"\n")
+		return err
+	case "<":
+		return c.expect(rest)
+	case "!":
+		want, err := parse(rest)
+		c.never = append(c.never, want)
+		return err
+	case "file":
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if data, err := os.ReadFile(rest); err == nil && len(data) > 0 {
+				return nil
+			}
+		}
+		return errors.New("there is no such file")
+	case "signal":
+		c.signalled = true
+		return c.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT}[rest])
+	case "close":
+		return c.in.Close()
+	case "exit":
+		return c.exit(rest)
+	}
+	return errors.New("not understood")
+}
+
+func (c *conversation) expect(text string) error {
+	want, err := parse(text)
+	if err != nil {
+		return err
+	}
+	for msg := range c.messages {
+		got, err := parse(msg)
+		if err != nil {
+			return fmt.Errorf("the server wrote %q: %w", msg, err)
+		}
+		c.seen = append(c.seen, msg)
+		if matches(want, got) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it did not come; all there was:\n%s", strings.Join(c.seen, "\n"))
+}
+
+// exit waits for the end of the server.
+func (c *conversation) exit(code string) error {
+	if c.ended {
+		return nil
+	}
+	c.ended = true
+	if !c.signalled {
+		c.in.Close()
+	}
+	for msg := range c.messages {
+		c.seen = append(c.seen, msg)
+	}
+	_ = c.cmd.Wait()
+	if got := strconv.Itoa(c.cmd.ProcessState.ExitCode()); got != code {
+		return fmt.Errorf("exit code %s", got)
+	}
+	for _, msg := range c.seen {
+		got, err := parse(msg)
+		if err != nil {
+			return fmt.Errorf("the server wrote %q: %w", msg, err)
+		}
+		for _, want := range c.never {
+			if matches(want, got) {
+				return fmt.Errorf("unwanted: %s", msg)
+			}
+		}
+	}
+	return nil
+}
+
+func parse(text string) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.UseNumber()
+	if err = d.Decode(&v); err == nil && d.More() {
+		err = errors.New("more than one JSON value")
+	}
+	return v, err
+}
+
+// matches tells whether got has all of want in it.
+func matches(want, got any) bool {
+	switch want := want.(type) {
+	case string:
+		return want == "*" || want == got
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		for name, w := range want {
+			g, has := object[name]
+			ok = ok && has && matches(w, g)
+		}
+		return ok
+	case []any:
+		list, ok := got.([]any)
+		for _, g := range list {
+			if len(want) > 0 && matches(want[0], g) {
+				want = want[1:]
+			}
+		}
+		return ok && len(want) == 0
+	}
+	return want == got
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Show what this is for: two small servers, and a saved tool that joins them",
+		Long: `Show what this is for, in a few seconds, without configuration and network:
+start two small upstream servers (processes of this program), save a composite
+tool that joins them, and call it. Nothing is kept but the compiled sandbox.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), os.Stdout) },
+	}
+}
+
+// demo is an MCP client of a host of its own.
+func demo(ctx context.Context, out *os.File) error {
+	dir, err := os.MkdirTemp("", "mcp-metatool-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cfg, err := demoConfig(dir)
+	if err != nil {
+		return err
+	}
+	log := newLogger(cfg, os.Stderr, slog.LevelWarn)
+	return withHost(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
+		return withClient(ctx, h, func(c *host.Client) error {
+			d := &demonstration{ctx: ctx, out: out, file: out, client: c}
+			d.servers(h)
+			d.save()
+			d.call()
+			d.bug()
+			d.end()
+			return d.err
+		})
+	})
+}
+
+// demoConfig writes and loads a configuration as a user would have one.
+func demoConfig(dir string) (*config.Config, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	// A JSON string is a TOML string too; $$ stands for $.
+	quote := func(s string) string { return strings.ReplaceAll(string(wire.Quote(s)), "${", "$${") }
+	fmt.Fprintf(&text, "[store]\ndir = %s\n", quote(dir))
+	for _, name := range demoNames() {
+		fmt.Fprintf(&text, "[upstream.%s]\ncommand = %s\nargs = [\"demo-upstream\", \"%s\"]\n", name, quote(self), name)
+	}
+	file := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		return nil, err
+	}
+	return config.Load(config.LoadOptions{
+		Flag:   file,
+		Getenv: func(string) (string, bool) { return "", false }, // settings of the user are not meant for this
+	})
+}
+
+// demonstration is one run of the demo. After an error its methods do nothing.
+type demonstration struct {
+	ctx    context.Context
+	out    io.Writer
+	file   *os.File // the same, for the progress bar
+	client *host.Client
+	err    error
+}
+
+func (d *demonstration) printf(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.out, format, args...)
+	}
+}
+
+// servers shows the upstreams and their tools.
+func (d *demonstration) servers(h *host.Host) {
+	d.printf("1. Two MCP servers, each a process of its own on stdio\n\n")
+	for _, st := range h.Upstreams(d.ctx) {
+		if d.err == nil && st.State != upstream.Ready {
+			d.err = errors.Join(context.Cause(d.ctx), fmt.Errorf("upstream %q did not start: %s", st.Name, st.Err))
+		}
+		d.printf("   %-8s ready after %v, %d tool\n", st.Name, st.StartTime.Round(time.Millisecond), st.Tools)
+	}
+	if d.err != nil {
+		return
+	}
+	reply, err := d.client.Call(d.ctx, "tools/list", nil, nil)
+	if err != nil {
+		d.err = err
+		return
+	}
+	list, _ := wire.Get(reply.Result, "tools")
+	tools, _ := wire.Elements(list)
+	var names []string
+	for _, t := range tools {
+		name, _ := wire.GetString(t, "name")
+		names = append(names, name)
+	}
+	d.printf("   An agent sees: %s\n\n", strings.Join(names, ", "))
+}
+
+// save saves the composite tool over MCP.
+func (d *demonstration) save() {
+	d.printf("2. save_tool %q: a Starlark script that joins them\n\n%s\n\n", demoName, indented(indented(demoCode)))
+	d.printf("   saving (the first time, this compiles the sandbox: 2 to 4 s) ...\n")
+	start := time.Now()
+	r := d.tool("save_tool", fmt.Sprintf(`{"name":%s,"description":%s,"inputSchema":%s,"code":%s}`,
+		wire.Quote(demoName), wire.Quote(demoDescription), demoSchema, wire.Quote(demoCode)), nil)
+	if d.err == nil && r.isError {
+		d.err = errors.New(r.text)
+	}
+	d.printf("   saved after %v\n\n", time.Since(start).Round(time.Millisecond))
+}
+
+// call calls the saved tool as an agent would.
+func (d *demonstration) call() {
+	d.printf("3. Call %s %s\n\n", demoName, demoArguments)
+	if d.err != nil {
+		return
+	}
+	view := newProgressView(d.out, isTerminal(d.file), demoName)
+	view.expect, view.indent = demoCalls, "   "
+	r := d.tool(demoName, demoArguments, view.update)
+	view.end()
+	if d.err == nil && r.isError {
+		d.err = errors.New(r.text)
+	}
+	d.printf("\n   Result:\n")
+	for _, ship := range elements(r.value) {
+		name, _ := wire.GetString(ship, "ship")
+		berth, _ := wire.Get(ship, "berth")
+		leaves, _ := wire.GetString(ship, "leaves")
+		d.printf("     %-10s berth %s  leaves %s\n", name, berth, leaves)
+	}
+	d.printf("   What the script printed:\n")
+	for _, line := range r.logs {
+		d.printf("     %s\n", printable(line))
+	}
+	d.printf("   The calls it made:\n")
+	var answers int
+	for _, c := range r.calls {
+		answers += len(c.Result)
+		d.printf("     %s.%s %s -> %s\n", c.Server, c.Tool, oneLine(string(c.Params), 60), formatBytes(uint64(len(c.Result))))
+	}
+	d.printf("   What the sandbox measured: %.0f ms, %d calls, peak memory %s\n",
+		r.receipt.Time, r.receipt.Calls, formatBytes(r.receipt.Memory))
+	d.printf("   What came back: %s of text, out of %s of answers\n\n",
+		formatBytes(uint64(len(r.text))), formatBytes(uint64(answers)))
+}
+
+// bug shows what an error looks like.
+func (d *demonstration) bug() {
+	d.printf("4. The same script with a bug (eval_starlark)\n\n")
+	r := d.tool("eval_starlark", fmt.Sprintf(`{"code":%s,"params":%s}`, wire.Quote(demoBug()), demoArguments), nil)
+	if d.err == nil && !r.isError {
+		d.err = errors.New("demo: the script with a bug did not fail")
+	}
+	d.printf("%s\n\n", indented(" "+strings.ReplaceAll(r.text, "\n", "\n ")))
+}
+
+func (d *demonstration) end() {
+	d.printf("Next: register it in an MCP host, see README.md; mcp-metatool help lists the verbs.\n")
+}
+
+// tool makes a call; what comes back is empty after an error.
+func (d *demonstration) tool(name, arguments string, progress func([]byte)) toolResult {
+	if d.err != nil {
+		return toolResult{}
+	}
+	raw, err := callTool(d.ctx, d.client, name, []byte(arguments), progress)
+	if err != nil {
+		d.err = err
+		return toolResult{}
+	}
+	return readResult(raw)
+}
+
+func elements(raw []byte) [][]byte {
+	items, _ := wire.Elements(raw) // what is no array has none
+	return items
+}

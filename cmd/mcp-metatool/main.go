@@ -1,0 +1,116 @@
+// Command mcp-metatool is an MCP server that shows the tools of many other MCP
+// servers as its own, and runs composite tools: Starlark scripts that call
+// those tools from inside a WebAssembly sandbox.
+//
+//	main.go      the root command, errors and exit codes
+//	signals.go   what ends the process, and how
+//	settings.go  flags that several verbs share: configuration, log, host
+//	text.go      text and JSON for people, safe for a terminal
+//	serve.go, check.go, servers.go, tools.go, run.go, version.go
+//	             one verb each
+//	result.go    a CallToolResult for people
+//	progress.go  progress as a bar or as lines
+//	demo.go      the verb demo; demotool.go has its composite tool,
+//	             demoserver.go and demodata.go its two upstream servers
+//
+// Standard output carries protocol (serve) or the answer (every other verb) and
+// nothing else; all the rest goes to standard error.
+//
+// Exit codes: 0 fine, 1 a check or a tool failed, 2 wrong usage or
+// configuration, 128+n ended by signal n (serve ends orderly, with 0).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:]))
+}
+
+// exitError is an error that says what the exit code is. A nil err means that
+// all has been said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// execute runs the command and returns its exit code.
+func execute(args []string) int {
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	started := false // else an error is about the usage
+	root := newRoot()
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.SetArgs(args)
+	root.SetOut(os.Stdout)
+	root.SetErr(os.Stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	if !started {
+		complain(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, strings.TrimSuffix(cmd.UsageString(), "\n"))
+		return exitUsage
+	}
+	var exit *exitError
+	var killed *signalError
+	switch {
+	case errors.As(err, &exit):
+		if exit.err != nil {
+			complain(os.Stderr, exit.err)
+		}
+		return exit.code
+	case errors.As(err, &killed):
+		return killed.exitCode()
+	case errors.Is(context.Cause(ctx), errSignal): // whatever failed, failed because of it
+		errors.As(context.Cause(ctx), &killed)
+		return killed.exitCode()
+	}
+	complain(os.Stderr, err)
+	return exitFailed
+}
+
+// complain writes an error, every line of it under the program's name.
+func complain(w io.Writer, err error) {
+	for line := range strings.SplitSeq(printable(err.Error()), "\n") {
+		fmt.Fprintf(w, "mcp-metatool: %s\n", line)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := serveCommand("mcp-metatool")
+	root.Short = "An MCP server of other MCP servers' tools and of sandboxed scripts that combine them"
+	root.Long = root.Short + ".\n\nWithout a verb it serves MCP on standard input and output."
+	root.Version = currentVersion()
+	root.SetVersionTemplate(versionText())
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.AddCommand(
+		serveCommand("serve"), checkCommand(), serversCommand(), toolsCommand(),
+		runCommand(), demoCommand(), demoServerCommand(), versionCommand(),
+	)
+	return root
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+)
+
+// TestMain makes this binary the commands that scripts use: the real one, a
+// client for it (see converse), and upstream servers of several kinds.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"mcp-metatool": main,
+		"converse":     func() { os.Exit(converse(os.Args[1:])) },
+		"echo":         func() { os.Exit(serveEcho()) },
+		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },
+		"garbage":      garbage,
+		"stubborn":     stubborn,
+		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
+		"gone":         func() { os.Exit(gone(os.Args[1:])) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		Setup:               func(env *testscript.Env) error { return setup(t, env) },
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+// home is shared by all scripts, for the sandbox to be compiled once.
+var home = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mcp-metatool-test-")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"} {
+		if err := os.Setenv(name, dir); err != nil {
+			return "", err
+		}
+	}
+	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(slog.New(slog.DiscardHandler))})
+	<-box.Ready()
+	return dir, box.Close()
+})
+
+func setup(t testing.TB, env *testscript.Env) error {
+	dir, err := home()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"} {
+		env.Setenv(name, dir)
+	}
+	env.Setenv("TZ", "UTC")
+	env.Setenv("MCP_METATOOL_DIR", filepath.Join(env.WorkDir, "dir"))
+	return nil
+}
+
+// serveEcho is an upstream whose tool returns its arguments.
+func serveEcho() int {
+	server := demoServer{{
+		definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
+		call: func(_ context.Context, args []byte, _ func(int, int, string)) (any, error) {
+			if bytes.Contains(args, []byte(`"fail"`)) {
+				return nil, fmt.Errorf("told to fail\x1b[2J")
+			}
+			return json.RawMessage(args), nil
+		},
+	}}
+	session := front.NewSession(context.Background(), os.Stdout, front.Options{
+		Backend: server, Name: "echo", Version: "0", Log: slog.New(slog.DiscardHandler),
+	})
+	if session.Serve(os.Stdin) != nil {
+		return 1
+	}
+	return 0
+}
+
+// garbage is a server that is none: what it writes is no JSON-RPC.
+func garbage() {
+	fmt.Println("Welcome to the server!")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// stubborn is a server that does not answer, and does not end when it should;
+// it writes its process id into a file.
+func stubborn() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	if err := os.WriteFile(os.Args[1], fmt.Append(nil, os.Getpid()), 0o600); err != nil {
+		os.Exit(1)
+	}
+	select {}
+}
+
+// exitcode runs a command and succeeds if it ends with that exit code.
+func exitcode(want string, args []string) int {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	_ = cmd.Run()
+	if cmd.ProcessState == nil || fmt.Sprint(cmd.ProcessState.ExitCode()) != want {
+		fmt.Fprintf(os.Stderr, "exitcode: %v, want %s\n", cmd.ProcessState, want)
+		return 1
+	}
+	return 0
+}
+
+// gone succeeds if none of the processes is there whose ids are in the files.
+func gone(files []string) int {
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		pid, err := strconv.Atoi(string(text))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		p, err := os.FindProcess(pid)
+		if err == nil && p.Signal(syscall.Signal(0)) == nil {
+			fmt.Fprintf(os.Stderr, "%s: process %d is still there\n", name, pid)
+			return 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// maxParams is the largest input of --params, in bytes.
+const maxParams = 64 << 20
+
+func runCommand() *cobra.Command {
+	s := &settings{}
+	var params string
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "run NAME",
+		Short: "Call a saved tool, or any other tool that agents see",
+		Long: `Call a saved tool, or any other tool that agents see, as an agent would.
+
+The result goes to standard output: text as it is, every other value as JSON.
+Progress, what the script prints, and errors go to standard error. The exit code
+is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments, err := readParams(params, cmd.InOrStdin())
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return run(cmd, s, args[0], arguments, raw)
+		},
+	}
+	s.addFlags(cmd, slog.LevelWarn)
+	cmd.Flags().StringVar(&params, "params", "{}", "arguments: a `JSON` object, @FILE to read it from a file, - from standard input")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the whole MCP result as JSON")
+	return cmd
+}
+
+// readParams is the raw JSON object that --params stands for.
+func readParams(flag string, stdin io.Reader) ([]byte, error) {
+	from := "--params"
+	raw := []byte(flag)
+	var err error
+	switch {
+	case flag == "-":
+		from = "standard input"
+		raw, err = readAll(stdin)
+	case strings.HasPrefix(flag, "@"):
+		from = flag[1:]
+		var f *os.File
+		if f, err = os.Open(from); err == nil {
+			defer f.Close()
+			raw, err = readAll(f)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--params: %w", err)
+	}
+	if !wire.Object(raw) {
+		return nil, fmt.Errorf(`%s: not a JSON object (write one like {"name": "value"})`, from)
+	}
+	return raw, nil
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxParams+1))
+	if err == nil && len(raw) > maxParams {
+		err = fmt.Errorf("more than %s", formatBytes(maxParams))
+	}
+	return raw, err
+}
+
+func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw bool) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	log := s.logger(cfg)
+	cfg.Debug = true // a person wants the backtrace
+	var result []byte
+	err = withHost(cmd.Context(), cfg, log, func(ctx context.Context, h *host.Host) error {
+		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
+		defer view.end()
+		return withClient(ctx, h, func(c *host.Client) error {
+			result, err = callTool(ctx, c, name, arguments, view.update)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if raw {
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", indentJSON(result)); err != nil {
+			return err
+		}
+	}
+	return report(cmd, name, readResult(result), raw)
+}
+
+// report shows a result; raw says that standard output has it already.
+func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
+	stderr := cmd.ErrOrStderr()
+	for _, line := range r.logs {
+		fmt.Fprintln(stderr, printable(line))
+	}
+	if r.isError {
+		return &exitError{exitFailed, fmt.Errorf("%s: %s", name, r.text)}
+	}
+	if raw {
+		return nil
+	}
+	for _, kind := range r.others {
+		fmt.Fprintf(stderr, "not shown: %s (--raw prints the whole result)\n", printable(kind))
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), r.output())
+	return err
+}
+
+// withClient runs f with a client session. The session outlives a signal until
+// f has returned, so that a call can be cancelled in it.
+func withClient(ctx context.Context, h *host.Host, f func(*host.Client) error) error {
+	c, err := h.Connect(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close() // how the session ends changes nothing about what was answered
+	return f(c)
+}
+
+// callTool makes a tools/call. When ctx ends, the call is cancelled, and the
+// error is the cause.
+func callTool(ctx context.Context, c *host.Client, name string, arguments []byte, progress func([]byte)) ([]byte, error) {
+	params := fmt.Appendf(nil, `{"name":%s,"arguments":%s}`, wire.Quote(name), arguments)
+	reply, err := c.Call(ctx, "tools/call", params, progress)
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.Error != nil:
+		return nil, fmt.Errorf("%s: %w", name, wire.ParseError(reply.Error))
+	}
+	return reply.Result, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// settings are the flags of verbs that read the configuration.
+type settings struct {
+	config string
+	debug  bool
+	level  slog.Level
+	cmd    *cobra.Command
+}
+
+// silent is above every level that is logged at.
+const silent = slog.LevelError + 4
+
+// addFlags gives cmd the flags. quiet is the log level unless a flag or the
+// configuration asks for another.
+func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
+	s.cmd = cmd
+	f := cmd.Flags()
+	f.StringVar(&s.config, "config", "", "configuration `FILE` (default: $MCP_METATOOL_CONFIG, then config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool)")
+	f.BoolVar(&s.debug, "debug", false, "put backtraces into errors and debug entries into the log")
+	f.TextVar(&s.level, "log-level", quiet, "log from this `LEVEL` on: debug, info, warn, error")
+	if quiet == silent {
+		f.Lookup("log-level").DefValue = "" // nothing that could be written
+	}
+}
+
+// load reads the configuration.
+func (s *settings) load() (*config.Config, error) {
+	cfg, err := config.Load(config.LoadOptions{Flag: s.config})
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	cfg.Debug = cfg.Debug || s.debug
+	return cfg, nil
+}
+
+// logger logs to standard error, without the secrets of cfg.
+func (s *settings) logger(cfg *config.Config) *slog.Logger {
+	level := s.level
+	if cfg.Debug && !s.cmd.Flags().Changed("log-level") {
+		level = slog.LevelDebug
+	}
+	return newLogger(cfg, os.Stderr, level)
+}
+
+func newLogger(cfg *config.Config, w io.Writer, level slog.Level) *slog.Logger {
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	return slog.New(config.NewMaskingHandler(text, cfg.NewMasker()))
+}
+
+// withHost runs f with a host, and closes the host.
+func withHost(ctx context.Context, cfg *config.Config, log *slog.Logger, f func(context.Context, *host.Host) error) error {
+	h, err := host.New(cfg, host.Options{Version: currentVersion(), Log: log, CacheDir: cacheDir(log)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(ctx, h), h.Close())
+}
+
+// cacheDir is where the compiled guest is kept, "" where there is no place.
+func cacheDir(log *slog.Logger) string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		log.Warn("no cache directory: the sandbox is compiled anew at each start", "err", err)
+		return ""
+	}
+	return filepath.Join(dir, "mcp-metatool", "wasm")
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

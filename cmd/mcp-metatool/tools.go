@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// toolsCommand works on the store alone: no upstream is started, no script
+// looked at.
+func toolsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "List, show and delete saved tools",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &exitError{exitUsage, errors.New("tools: say which: tools list, tools show NAME, tools delete NAME")}
+		},
+	}
+	cmd.AddCommand(
+		storeCommand("list", "List the saved tools", cobra.NoArgs, listTools),
+		storeCommand("show NAME", "Show a saved tool: description, schema and script", cobra.ExactArgs(1), showTool),
+		storeCommand("delete NAME", "Delete a saved tool", cobra.ExactArgs(1), deleteTool),
+	)
+	return cmd
+}
+
+// storeView is what a verb of tools works with.
+type storeView struct {
+	*tools.Store
+	dir    string
+	out    io.Writer
+	asJSON bool
+}
+
+func storeCommand(use, short string, args cobra.PositionalArgs, f func(v storeView, args []string) error) *cobra.Command {
+	s := &settings{}
+	v := storeView{}
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			v.out = cmd.OutOrStdout()
+			return v.with(cfg, s.logger(cfg), func() error { return f(v, args) })
+		},
+	}
+	s.addFlags(cmd, slog.LevelError)
+	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// with opens the store around f.
+func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) error {
+	v.dir = filepath.Join(cfg.Store.Dir, "tools")
+	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	v.Store = store
+	return errors.Join(f(), store.Close())
+}
+
+// listedTool is one tool in the output of tools list --json.
+type listedTool struct {
+	Name           string          `json:"name"`
+	Description    string          `json:"description"`
+	Created        time.Time       `json:"created"`
+	Modified       time.Time       `json:"modified"`
+	ExecutionCount int64           `json:"executionCount"`
+	LastExecuted   *time.Time      `json:"lastExecuted,omitempty"`
+	InputSchema    json.RawMessage `json:"inputSchema"`
+}
+
+func newListedTool(d tools.Definition) listedTool {
+	l := listedTool{
+		Name: d.Name, Description: d.Description, Created: d.Metadata.Created, Modified: d.Metadata.Modified,
+		ExecutionCount: d.Metadata.ExecutionCount, InputSchema: d.InputSchema,
+	}
+	if at := d.Metadata.LastExecuted; !at.IsZero() {
+		l.LastExecuted = &at
+	}
+	return l
+}
+
+func listTools(v storeView, _ []string) error {
+	definitions, problems := v.List(), v.Problems()
+	var err error
+	if v.asJSON {
+		list := make([]listedTool, len(definitions))
+		for i, d := range definitions {
+			list[i] = newListedTool(d)
+		}
+		err = writeJSON(v.out, list)
+	} else {
+		err = listForPeople(v.out, definitions)
+	}
+	for _, p := range problems {
+		err = errors.Join(err, fmt.Errorf("tool %q: %s is not used: %w", p.Name, p.Path, p.Err))
+	}
+	return err
+}
+
+func listForPeople(w io.Writer, definitions []tools.Definition) error {
+	if len(definitions) == 0 {
+		_, err := fmt.Fprintln(w, "no tools are saved")
+		return err
+	}
+	t := newTable(w)
+	t.row("NAME", "MODIFIED", "RUNS", "DESCRIPTION")
+	for _, d := range definitions {
+		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, oneLine(d.Description, 70))
+	}
+	return t.flush()
+}
+
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
+func showTool(v storeView, args []string) error {
+	d, err := v.Get(args[0])
+	if err != nil {
+		return v.explain(args[0], err)
+	}
+	if v.asJSON { // the file itself, with members that only other versions know
+		file, err := os.ReadFile(filepath.Join(v.dir, d.Name+".json"))
+		if err != nil {
+			return fmt.Errorf("tool %q: %w", d.Name, err)
+		}
+		_, err = fmt.Fprintf(v.out, "%s\n", indentJSON(file))
+		return err
+	}
+	t := newTable(v.out)
+	t.row("name", d.Name)
+	t.row("description", oneLine(d.Description, 1000))
+	t.row("created", stamp(d.Metadata.Created))
+	t.row("modified", stamp(d.Metadata.Modified))
+	runs := fmt.Sprint(d.Metadata.ExecutionCount)
+	if at := d.Metadata.LastExecuted; !at.IsZero() {
+		runs += ", the last one " + stamp(at)
+	}
+	t.row("runs", runs)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(v.out, "\ninputSchema\n%s\n", indented(string(indentJSON(d.InputSchema))))
+	if d.OutputSchema != nil {
+		fmt.Fprintf(v.out, "\noutputSchema\n%s\n", indented(string(indentJSON(d.OutputSchema))))
+	}
+	_, err = fmt.Fprintf(v.out, "\ncode\n%s\n", indented(d.Code))
+	return err
+}
+
+// indented is text that others wrote, each line moved to the right.
+func indented(text string) string {
+	text = strings.TrimRight(printable(text), "\n")
+	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+func deleteTool(v storeView, args []string) error {
+	if err := v.Delete(args[0]); err != nil {
+		return v.explain(args[0], err)
+	}
+	if v.asJSON {
+		return writeJSON(v.out, map[string]string{"deleted": args[0]})
+	}
+	_, err := fmt.Fprintf(v.out, "deleted %s\n", args[0])
+	return err
+}
+
+// explain says which tools there are.
+func (v storeView) explain(name string, err error) error {
+	if !errors.Is(err, tools.ErrNotFound) {
+		return err
+	}
+	var names []string
+	for _, d := range v.List() {
+		names = append(names, d.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no saved tool %q in %s (it has none)", name, v.dir)
+	}
+	return fmt.Errorf("no saved tool %q in %s (there are: %s)", name, v.dir, oneLine(strings.Join(names, ", "), 400))
+}

@@ -1,0 +1,352 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// logBuffer collects a log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func upstreamOf(name, kind string) config.Upstream {
+	return config.Upstream{
+		Name: name, Command: os.Args[0], Env: map[string]string{upstreamEnv: kind}, Prefix: name + "__", Timeout: time.Minute,
+	}
+}
+
+func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
+	return &config.Config{
+		StartupWait: time.Minute, MaxMessage: config.DefaultMaxMessage,
+		Execution: config.Execution{Timeout: time.Minute, MaxMemory: config.DefaultMaxMemory},
+		Store:     config.Store{Dir: t.TempDir()},
+		Upstreams: upstreams,
+	}
+}
+
+// startHost runs a Host whose compiled guest is shared by all tests.
+func startHost(t testing.TB, cfg *config.Config) (*Host, *logBuffer) {
+	t.Helper()
+	var log logBuffer
+	h, err := New(cfg, Options{Version: "test", CacheDir: guestCache, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", log.String())
+		}
+	})
+	return h, &log
+}
+
+// client speaks raw lines with a session of a Host.
+type client struct {
+	t      testing.TB
+	in     *io.PipeWriter
+	out    *wire.Reader
+	served chan error
+}
+
+func dial(t testing.TB, h *Host) *client {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	c := &client{t: t, in: inW, out: wire.NewReader(outR, 0), served: make(chan error, 1)}
+	go func() {
+		err := h.Serve(context.Background(), inR, outW)
+		outW.Close()
+		c.served <- err
+	}()
+	t.Cleanup(c.close)
+	c.say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`)
+	c.hear()
+	c.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return c
+}
+
+func (c *client) close() {
+	c.in.Close()
+	for {
+		if _, err := c.out.Read(); err != nil {
+			break
+		}
+	}
+	if err := <-c.served; err != nil {
+		c.t.Errorf("session: %v", err)
+	}
+}
+
+func (c *client) say(line string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) hear() string {
+	c.t.Helper()
+	for {
+		raw, err := c.out.Read()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		// Upstreams that become ready change the list at moments of their own.
+		if !strings.Contains(string(raw), "notifications/tools/list_changed") {
+			return string(raw)
+		}
+	}
+}
+
+// request sends a request and returns what comes next.
+func (c *client) request(id, method, params string) string {
+	c.t.Helper()
+	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
+	return c.hear()
+}
+
+// call calls a tool and returns its result.
+func (c *client) call(tool, arguments string) string {
+	c.t.Helper()
+	got := c.request("1", "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
+	result, ok := wire.Get([]byte(got), "result")
+	if !ok {
+		c.t.Fatalf("%s: %s", tool, got)
+	}
+	return string(result)
+}
+
+func TestProxiedCallsLoseNothing(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c := dial(t, h)
+
+	list := c.request("1", "tools/list", `{}`)
+	if want := strings.Replace(strings.SplitAfter(rawTools, `},{"name":"rpc-error"`)[0], `"mirror"`, `"raw__mirror"`, 1); !strings.Contains(list, strings.TrimSuffix(want, `,{"name":"rpc-error"`)) {
+		t.Errorf("the list lacks\n%s\nin\n%s", want, list)
+	}
+
+	params := `{ "_meta":{"traceparent":"00-1","n":9007199254740993}, "name":"%s","arguments":{"b":1.0,"a":[12345678901234567890,-0,1e999],"a":"\ud83d\ude00"},"x":null}`
+	got := c.request(`"one"`, "tools/call", fmt.Sprintf(params, "raw__mirror"))
+	want := fmt.Sprintf(`{"jsonrpc":"2.0","id":"one","result":%s}`, fmt.Sprintf(rawResult, fmt.Sprintf(params, "mirror")))
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+
+	got = c.request("2", "tools/call", `{"name":"raw__rpc-error"}`)
+	if want := `{"jsonrpc":"2.0","id":2,"error":{"code":-32042,"message":"no <such> thing","data":{"n":9007199254740993},"x":1}}`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestProgressOfProxiedCall(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c := dial(t, h)
+	const times = 2000
+	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"raw__count","arguments":{"times":%d},"_meta":{"progressToken":"1"}}}`, times))
+	for i := range times {
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":%d,"total":%d,"x":9007199254740993}}`, i+1, times)
+		if got := c.hear(); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	}
+	if got := c.hear(); got != fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{"counted":%d}}}`, times) {
+		t.Errorf("result: %s", got)
+	}
+}
+
+func TestCancelReachesTheUpstream(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c := dial(t, h)
+	c.call("raw__text", `{"text":"warm"}`) // the upstream is up and its tools are known
+	c.say(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"raw__hang"}}`)
+	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77,"reason":"enough","x":9007199254740993}}`)
+	// The cancellation and this call race to the upstream, so ask until it is there.
+	for {
+		var all []byte
+		got := c.call("raw__cancels", `{}`)
+		all, _ = wire.Get([]byte(got), "structuredContent", "cancelled")
+		if string(all) == "[]" {
+			continue
+		}
+		own, _ := wire.Get([]byte(got), "structuredContent", "own")
+		items, err := wire.Elements(all)
+		if err != nil || len(items) != 1 {
+			t.Fatalf("cancellations: %s", all)
+		}
+		id, _ := wire.Get(items[0], "requestId")
+		n, err := strconv.Atoi(string(id))
+		if last, _ := strconv.Atoi(string(own)); err != nil || n >= last || n == 77 {
+			t.Errorf("cancelled request %s, the upstream's own ids are at %s", id, own)
+		}
+		if reason, _ := wire.GetString(items[0], "reason"); reason != "enough" || !strings.Contains(string(items[0]), `"x":9007199254740993`) {
+			t.Errorf("cancelled with %s", items[0])
+		}
+		return
+	}
+}
+
+func TestDeadUpstreamHarmsNoOther(t *testing.T) {
+	h, log := startHost(t, testConfig(t, upstreamOf("one", "raw"), upstreamOf("two", "raw")))
+	c := dial(t, h)
+	for _, tt := range []struct{ tool, want string }{
+		{"one__exit", `"isError":true`},
+		{"one__text", `"isError":true`},
+		{"two__text", `{"content":[{"type":"text","text":"hi"}]}`},
+	} {
+		got := c.call(tt.tool, `{"text":"hi"}`)
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s", tt.tool, got)
+		}
+		if strings.HasPrefix(tt.tool, "one") && !strings.Contains(got, `upstream \"one\"`) {
+			t.Errorf("%s does not say whose fault it is: %s", tt.tool, got)
+		}
+	}
+	if !strings.Contains(log.String(), "told to exit") {
+		t.Error("the log lacks the upstream's stderr")
+	}
+}
+
+func TestBrokenUpstreams(t *testing.T) {
+	missing := upstreamOf("missing", "raw")
+	missing.Command = "no-such-command-anywhere"
+	hang := upstreamOf("hang", "hang")
+	cfg := testConfig(t, missing, hang, upstreamOf("garbage", "garbage"), upstreamOf("good", "raw"))
+	cfg.StartupWait = 2 * time.Second
+	for i := range cfg.Upstreams[:3] {
+		cfg.Upstreams[i].Timeout = 3 * time.Second
+	}
+	h, _ := startHost(t, cfg)
+	c := dial(t, h)
+	if list := c.request("1", "tools/list", `{}`); !strings.Contains(list, `"good__text"`) {
+		t.Errorf("list: %s", list)
+	}
+	if got := c.call("good__text", `{"text":"hi"}`); !strings.Contains(got, `"hi"`) {
+		t.Errorf("good: %s", got)
+	}
+	for i, status := range h.Upstreams(t.Context()) {
+		wantUp := cfg.Upstreams[i].Name == "good"
+		if up := status.State == upstream.Ready; up != wantUp || (status.Err == "") != wantUp {
+			t.Errorf("%+v", status)
+		}
+	}
+}
+
+func TestSavedToolEndToEnd(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw"), upstreamOf("other-one", "raw")))
+	c := dial(t, h)
+	got := c.call("save_tool", `{"name":"join","description":"Joins.","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},`+`"code":"a = raw.mirror({'n': params.n})\nprint('mirrored', a.n)\nb = other_one.text(text='{\"k\": 12345678901234567890}')\nreturn {'n': a.n, 'k': b.k, 'p': params.n}"}`)
+	if strings.Contains(got, `"isError":true`) {
+		t.Fatalf("save_tool: %s", got)
+	}
+	if list := c.request("1", "tools/list", `{}`); !strings.Contains(list, `{"name":"join",`) {
+		t.Errorf("list: %s", list)
+	}
+	got = c.call("join", `{"n":"5"}`)
+	structured, _ := wire.Get([]byte(got), "structuredContent")
+	for path, want := range map[string]string{
+		"result": `{"n":9007199254740993,"k":12345678901234567890,"p":5}`,
+		"logs":   `["mirrored 9007199254740993"]`,
+	} {
+		if v, _ := wire.Get(structured, path); string(v) != want {
+			t.Errorf("%s = %s, want %s", path, v, want)
+		}
+	}
+	calls, _ := wire.Get(structured, "toolCalls")
+	if items, err := wire.Elements(calls); err != nil || len(items) != 2 {
+		t.Errorf("toolCalls: %s", calls)
+	}
+	if got := c.call("delete_saved_tool", `{"name":"join"}`); strings.Contains(got, `"isError":true`) {
+		t.Errorf("delete: %s", got)
+	}
+	if got := c.request("9", "tools/call", `{"name":"join"}`); !strings.Contains(got, `"code":-32602`) {
+		t.Errorf("after deletion: %s", got)
+	}
+}
+
+func TestCancelOfComposite(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c := dial(t, h)
+	c.call("eval_starlark", `{"code":"return raw.text(text='warm')"}`)
+	for _, code := range []string{"while True: pass", "raw.hang()"} {
+		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"eval_starlark","arguments":{"code":%q}}}`, code))
+		c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`)
+		if got := c.request("2", "ping", `{}`); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
+			t.Errorf("%s: heard %s", code, got)
+		}
+	}
+}
+
+func TestListChangedIsAnnounced(t *testing.T) {
+	h, _ := startHost(t, testConfig(t))
+	c := dial(t, h)
+	c.request("1", "tools/list", `{}`)
+	for _, call := range []string{
+		`{"name":"save_tool","arguments":{"name":"x","description":"d","inputSchema":{"type":"object"},"code":"return 1"}}`,
+		`{"name":"delete_saved_tool","arguments":{"name":"x"}}`,
+	} {
+		c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` + call + `}`)
+		var heard []string
+		for len(heard) < 2 { // the answer and the announcement, in either order
+			raw, err := c.out.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			heard = append(heard, string(raw))
+		}
+		if all := strings.Join(heard, "\n"); !strings.Contains(all, `"notifications/tools/list_changed"`) || !strings.Contains(all, `"id":2,"result"`) {
+			t.Errorf("heard %s", all)
+		}
+	}
+}
+
+func TestConnect(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c, err := h.Connect(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var progress int
+	reply, err := c.Call(t.Context(), "tools/call", []byte(`{"name":"raw__count","arguments":{"times":3}}`), func([]byte) { progress++ })
+	if err != nil || progress != 3 || !strings.Contains(string(reply.Result), `"counted":3`) {
+		t.Errorf("%s%s, %v, %d progress notifications", reply.Result, reply.Error, err, progress)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Call(ctx, "tools/call", []byte(`{"name":"raw__hang"}`), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// upstreamEnv makes the test binary a raw MCP server of the named kind.
+const upstreamEnv = "METATOOL_TEST_UPSTREAM"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(upstreamEnv) {
+	case "raw":
+		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
+		return
+	case "garbage":
+		for range 1000 {
+			fmt.Println("this is not JSON-RPC")
+		}
+		_, _ = os.Stdin.Read(make([]byte, 1<<20))
+		return
+	case "hang":
+		select {}
+	}
+	dir, err := os.MkdirTemp("", "metatool-host-test")
+	if err != nil {
+		panic(err)
+	}
+	guestCache = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// guestCache keeps the compiled guest for all tests of this package.
+var guestCache string
+
+// rawServer is an upstream that shows what it was sent, byte for byte.
+type rawServer struct {
+	out *wire.Writer
+
+	mu        sync.Mutex
+	cancelled [][]byte
+}
+
+func (s *rawServer) serve() {
+	in := wire.NewReader(os.Stdin, 0)
+	for {
+		raw, err := in.Read()
+		if err != nil {
+			return
+		}
+		msg, err := wire.Parse(raw)
+		switch {
+		case err != nil:
+		case msg.IsRequest():
+			go s.answer(msg)
+		case msg.Method == "notifications/cancelled":
+			s.mu.Lock()
+			s.cancelled = append(s.cancelled, msg.Params)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// rawTools is one page of definitions with everything that typed proxies lose.
+const rawTools = `{"name":"mirror","title":"M","inputSchema":{"type":"object","definitions":{"a":{"type":"integer","maximum":9007199254740993}},"properties":{"x":{"$ref":"#/definitions/a"}}},"annotations":{"readOnlyHint":false,"x-vendor":[1.0]},"_meta":{"v":1e2},"x-unknown":{"deep":12345678901234567890}},` +
+	`{"name":"rpc-error","inputSchema":{"type":"object"}},{"name":"count","inputSchema":{"type":"object"}},` +
+	`{"name":"hang","inputSchema":{"type":"object"}},{"name":"cancels","inputSchema":{"type":"object"}},` +
+	`{"name":"exit","inputSchema":{"type":"object"}},{"name":"text","inputSchema":{"type":"object"}}`
+
+// rawResult has unknown content types and members, and numbers that doubles
+// cannot hold.
+const rawResult = `{"content":[{"type":"hologram","data":1e999,"_meta":{"k":null}}],"isError":false,"structuredContent":{"n":9007199254740993,"f":1.10},"_meta":{"a/b":-0},"future":[],"received":%s}`
+
+func (s *rawServer) answer(msg wire.Message) {
+	reply := func(result string, args ...any) {
+		_ = s.out.Write(wire.Response(msg.ID, wire.Reply{Result: fmt.Appendf(nil, result, args...)}))
+	}
+	switch msg.Method {
+	case "initialize":
+		reply(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"0.1"}}`)
+	case "ping":
+		reply(`{}`)
+	case "tools/list":
+		reply(`{"tools":[%s]}`, rawTools)
+	case "tools/call":
+		s.call(msg, reply)
+	}
+}
+
+func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
+	name, _ := wire.GetString(msg.Params, "name")
+	switch name {
+	case "mirror":
+		reply(rawResult, msg.Params)
+	case "text":
+		text, _ := wire.Get(msg.Params, "arguments", "text")
+		reply(`{"content":[{"type":"text","text":%s}]}`, text)
+	case "rpc-error":
+		_ = s.out.Write(wire.Response(msg.ID, wire.Reply{Error: []byte(`{"code":-32042,"message":"no <such> thing","data":{"n":9007199254740993},"x":1}`)}))
+	case "count":
+		token, _ := wire.Get(msg.Params, "_meta", "progressToken")
+		raw, _ := wire.Get(msg.Params, "arguments", "times")
+		times, _ := strconv.Atoi(string(raw))
+		for i := range times {
+			if token != nil {
+				_ = s.out.Write(wire.Notification("notifications/progress",
+					fmt.Appendf(nil, `{"progressToken":%s,"progress":%d,"total":%d,"x":9007199254740993}`, token, i+1, times)))
+			}
+		}
+		reply(`{"content":[],"structuredContent":{"counted":%d}}`, times)
+	case "hang":
+		// Answered only by a cancellation, which wants no answer.
+	case "cancels":
+		s.mu.Lock()
+		all := bytes.Join(s.cancelled, []byte(","))
+		s.mu.Unlock()
+		reply(`{"content":[],"structuredContent":{"cancelled":[%s],"own":%s}}`, all, msg.ID)
+	case "exit":
+		fmt.Fprintln(os.Stderr, "raw: told to exit")
+		os.Exit(3)
+	}
+}
