@@ -93,12 +93,7 @@ func (c *conversation) step(line string) error {
 		c.never = append(c.never, want)
 		return err
 	case "file":
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if data, err := os.ReadFile(rest); err == nil && len(data) > 0 {
-				return nil
-			}
-		}
-		return errors.New("there is no such file")
+		return awaitFile(rest)
 	case "signal":
 		c.signalled = true
 		return c.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT}[rest])

@@ -124,7 +124,7 @@ func (d *demonstration) servers(h *host.Host) {
 // save saves the composite tool over MCP.
 func (d *demonstration) save() {
 	d.printf("2. save_tool %q: a Starlark script that joins them\n\n%s\n\n", demoName, indented(indented(demoCode)))
-	d.printf("   saving (the first time, this compiles the sandbox: 2 to 4 s) ...\n")
+	d.printf("   saving (the first time on a machine, the sandbox is compiled: a few seconds) ...\n")
 	start := time.Now()
 	r := d.tool("save_tool", fmt.Sprintf(`{"name":%s,"description":%s,"inputSchema":%s,"code":%s}`,
 		wire.Quote(demoName), wire.Quote(demoDescription), demoSchema, wire.Quote(demoCode)), nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -25,7 +27,7 @@ import (
 // TestMain makes this binary the commands that scripts use: the real one, a
 // client for it (see converse), and upstream servers of several kinds.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(suite{m}, map[string]func(){
 		"mcp-metatool": main,
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
@@ -33,49 +35,66 @@ func TestMain(m *testing.M) {
 		"garbage":      garbage,
 		"stubborn":     stubborn,
 		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
+		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 	})
+}
+
+type suite struct{ *testing.M }
+
+// Run runs the tests and removes what they share.
+func (s suite) Run() int {
+	code := s.M.Run()
+	if dir := homeDir; dir != "" {
+		os.RemoveAll(dir)
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
-		Setup:               func(env *testscript.Env) error { return setup(t, env) },
+		Setup:               setup,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
 }
 
-// home is shared by all scripts, for the sandbox to be compiled once.
-var home = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mcp-metatool-test-")
-	if err != nil {
-		return "", err
+// homeVariables say where the home and cache directories are, on any system.
+var homeVariables = []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"}
+
+// homeDir is set by home.
+var homeDir string
+
+// home makes the home directory of all tests: one, for the sandbox to be
+// compiled once.
+var home = sync.OnceValue(func() (err error) {
+	if homeDir, err = os.MkdirTemp("", "mcp-metatool-test-"); err != nil {
+		return err
 	}
-	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"} {
-		if err := os.Setenv(name, dir); err != nil {
-			return "", err
+	for _, name := range homeVariables {
+		if err := os.Setenv(name, homeDir); err != nil {
+			return err
 		}
 	}
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(slog.New(slog.DiscardHandler))})
-	<-box.Ready()
-	return dir, box.Close()
+	return errors.Join(box.Err(), box.Close())
 })
 
-func setup(t testing.TB, env *testscript.Env) error {
-	dir, err := home()
-	if err != nil {
+func setup(env *testscript.Env) error {
+	if err := home(); err != nil {
 		return err
 	}
-	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"} {
-		env.Setenv(name, dir)
+	for _, name := range homeVariables {
+		env.Setenv(name, homeDir)
 	}
 	env.Setenv("TZ", "UTC")
 	env.Setenv("MCP_METATOOL_DIR", filepath.Join(env.WorkDir, "dir"))
 	return nil
 }
 
-// serveEcho is an upstream whose tool returns its arguments.
+// serveEcho is an upstream with a tool that returns its arguments, and one that
+// makes a file and waits to be cancelled, which makes another file.
 func serveEcho() int {
 	server := demoServer{{
 		definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
@@ -84,6 +103,16 @@ func serveEcho() int {
 				return nil, fmt.Errorf("told to fail\x1b[2J")
 			}
 			return json.RawMessage(args), nil
+		},
+	}, {
+		definition: `{"name":"hang","inputSchema":{"type":"object"}}`,
+		call: func(ctx context.Context, _ []byte, progress func(int, int, string)) (any, error) {
+			progress(1, 2, "hanging")
+			if err := os.WriteFile("hangs", []byte("1"), 0o600); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return nil, os.WriteFile("cancelled", []byte(context.Cause(ctx).Error()), 0o600)
 		},
 	}}
 	session := front.NewSession(context.Background(), os.Stdout, front.Options{
@@ -109,6 +138,37 @@ func stubborn() {
 		os.Exit(1)
 	}
 	select {}
+}
+
+// interrupt runs a command, sends it SIGINT once file is there, and returns its
+// exit code.
+func interrupt(file string, args []string) int {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	err := awaitFile(file)
+	if err == nil {
+		err = cmd.Process.Signal(os.Interrupt)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		_ = cmd.Process.Kill()
+	}
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+// awaitFile waits for a file that is not empty.
+func awaitFile(name string) error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if data, err := os.ReadFile(name); err == nil && len(data) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %s", name)
 }
 
 // exitcode runs a command and succeeds if it ends with that exit code.

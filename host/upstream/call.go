@@ -114,6 +114,12 @@ func (c *Conn) withdraw(id int64, p *pending) (waiting bool, idle <-chan struct{
 	defer c.mu.Unlock()
 	_, waiting = c.pending[id]
 	delete(c.pending, id)
+	if waiting {
+		if len(c.abandoned) >= maxAbandoned {
+			clear(c.abandoned)
+		}
+		c.abandoned[id] = struct{}{}
+	}
 	if p.busy {
 		p.idle = make(chan struct{})
 	}
@@ -136,7 +142,6 @@ func (c *Conn) resolve(id int64, o outcome) bool {
 func (c *Conn) giveUp(ctx context.Context, id int64, p *pending) (wire.Reply, error) {
 	waiting, idle := c.withdraw(id, p)
 	if waiting && p.method != string(mcp.MethodInitialize) {
-		c.abandon(id)
 		c.out.push(outgoing{msg: wire.Notification(
 			string(mcp.MethodNotificationCancelled), cancelParams(context.Cause(ctx), id))})
 	}
@@ -148,15 +153,6 @@ func (c *Conn) giveUp(ctx context.Context, id int64, p *pending) (wire.Reply, er
 	}
 	o := <-p.done
 	return o.reply, c.unsent(ctx, o.err)
-}
-
-func (c *Conn) abandon(id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.abandoned) >= maxAbandoned {
-		clear(c.abandoned)
-	}
-	c.abandoned[id] = struct{}{}
 }
 
 // unsent replaces errUnsent by a *DownError. What broke the writer mostly ends

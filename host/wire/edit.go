@@ -120,6 +120,29 @@ func find(obj []byte, name string) (m member, ok bool, err error) {
 	return m, ok, err
 }
 
+// findOnly is find in a copy of obj without the earlier members of that name;
+// in obj itself where there are none.
+func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err error) {
+	for {
+		var first member
+		count := 0
+		err = members(obj, func(x member) bool {
+			if x.name == name {
+				if count == 0 {
+					first = x
+				}
+				m = x
+				count++
+			}
+			return true
+		})
+		if err != nil || count < 2 {
+			return obj, m, count == 1, err
+		}
+		obj = cut(obj, first)
+	}
+}
+
 // Get is the raw value at path below the object obj. It is not found when obj
 // or anything on the way is no object.
 func Get(obj []byte, path ...string) (value []byte, ok bool) {
@@ -145,8 +168,9 @@ func GetString(obj []byte, path ...string) (s string, ok bool) {
 
 // Set returns a copy of the object obj with the raw value at path, every other
 // byte as it was. A nil obj counts as an empty object; objects missing on the
-// way are made; new members go last. It fails when obj or anything on the way
-// is no object.
+// way are made; new members go last. Of several members with the name only the
+// last stays: a reader that takes the first must not see another value. It
+// fails when obj or anything on the way is no object.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -154,7 +178,7 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if obj == nil {
 		obj = []byte("{}")
 	}
-	m, ok, err := find(obj, path[0])
+	obj, m, ok, err := findOnly(obj, path[0])
 	if err != nil {
 		return nil, fmt.Errorf("set %q: %w", path[0], err)
 	}
@@ -237,9 +261,13 @@ func Object(raw []byte) bool {
 	return members(raw, func(member) bool { return true }) == nil
 }
 
-// Elements are the raw elements of the JSON array raw.
+// maxElements bounds what Elements allocates for a hostile array.
+const maxElements = 1 << 20
+
+// Elements are the raw elements of the JSON array raw, of which there may be
+// about a million.
 func Elements(raw []byte) ([][]byte, error) {
-	items, ok, err := Split(raw)
+	items, ok, err := split(raw, maxElements)
 	if err != nil {
 		return nil, err
 	}

@@ -136,9 +136,14 @@ func IDKey(raw []byte) string {
 	return string(raw)
 }
 
+// maxBatch is the most messages in one batch.
+const maxBatch = 10_000
+
 // Split parts a JSON-RPC batch (revision 2025-03-26 only) into its messages.
-// ok is false when raw does not begin like an array.
-func Split(raw []byte) (items [][]byte, ok bool, err error) {
+// ok is false when raw does not begin like an array. The error is an *RPCError.
+func Split(raw []byte) (items [][]byte, ok bool, err error) { return split(raw, maxBatch) }
+
+func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 	if firstByte(raw) != '[' {
 		return nil, false, nil
 	}
@@ -151,6 +156,9 @@ func Split(raw []byte) (items [][]byte, ok bool, err error) {
 		v, err := d.ReadValue()
 		if err != nil {
 			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(err))
+		}
+		if len(items) == most {
+			return nil, true, Errorf(CodeInvalidRequest, "invalid request: an array of more than %d items", most)
 		}
 		end := int(d.InputOffset())
 		items = append(items, raw[end-len(v):end])

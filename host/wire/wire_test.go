@@ -80,6 +80,9 @@ func TestSplit(t *testing.T) {
 	if _, ok, _ := Split([]byte(`{"a":1}`)); ok {
 		t.Error("an object is no batch")
 	}
+	if _, ok, err := Split([]byte("[" + strings.Repeat("1,", maxBatch) + "1]")); !ok || err == nil {
+		t.Error("a batch of more than the most messages")
+	}
 	for _, bad := range []string{`[1,`, `[1] 2`, `[1 2]`, `[`} {
 		if _, ok, err := Split([]byte(bad)); !ok || err == nil {
 			t.Errorf("Split(%q) = %v, %v; want an error", bad, ok, err)
@@ -106,7 +109,9 @@ func TestEdit(t *testing.T) {
 		{"replace deep", func() ([]byte, error) { return Set([]byte(obj), []byte("7"), "_meta", "progressToken") },
 			`{ "z":1, "_meta" : {"k":9007199254740993,"progressToken":7} ,"z":2}`},
 		{"last duplicate wins", func() ([]byte, error) { return Set([]byte(obj), []byte("3"), "z") },
-			`{ "z":1, "_meta" : {"k":9007199254740993,"progressToken":"a"} ,"z":3}`},
+			`{  "_meta" : {"k":9007199254740993,"progressToken":"a"} ,"z":3}`},
+		{"earlier duplicates go", func() ([]byte, error) { return Set([]byte(`{"a":1,"b":0,"a":2,"a":3}`), []byte("4"), "a") },
+			`{"b":0,"a":4}`},
 		{"add", func() ([]byte, error) { return Set([]byte(`{"a":1 }`), []byte("3"), "b", "c") }, `{"a":1 ,"b":{"c":3}}`},
 		{"add to empty", func() ([]byte, error) { return Set([]byte(`{ }`), []byte("3"), "b") }, `{ "b":3}`},
 		{"add to nothing", func() ([]byte, error) { return Set(nil, []byte("3"), "b", "c") }, `{"b":{"c":3}}`},
