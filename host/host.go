@@ -204,12 +204,17 @@ func (c *Client) Close() error {
 	return errors.Join(c.Conn.Close(), <-c.served)
 }
 
-// shutdownTime bounds the end of the upstreams, so that all is over within
-// five seconds of a signal.
-const shutdownTime = 4 * time.Second
+// The end of the upstreams is bounded by shutdownTime, that of the rest by
+// restTime, so that with the end of a session (front.Session.Serve) all is over
+// within five seconds of a signal.
+const (
+	shutdownTime = 2 * time.Second
+	restTime     = 500 * time.Millisecond
+)
 
 // Close ends the upstreams, all of their processes, and everything else. The
-// sessions must have ended before.
+// sessions must have ended before; what a session left behind because its
+// client does not read (front.ErrStalled) is not waited for.
 func (h *Host) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
@@ -219,5 +224,14 @@ func (h *Host) Close() error {
 		closing.Go(func() { errs[i] = up.Close(ctx) })
 	}
 	closing.Wait()
-	return errors.Join(append(errs, h.sandbox.Close(), h.store.Close())...)
+	rest := make(chan error, 1)
+	go func() { rest <- errors.Join(h.store.Close(), h.sandbox.Close()) }()
+	timer := time.NewTimer(restTime)
+	defer timer.Stop()
+	select {
+	case err := <-rest:
+		return errors.Join(append(errs, err)...)
+	case <-timer.C:
+		return errors.Join(append(errs, errors.New("shutdown: a run in the sandbox did not end in time"))...)
+	}
 }

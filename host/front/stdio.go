@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -11,8 +12,10 @@ import (
 
 // Serve runs the session over a byte stream of newline-delimited messages (MCP
 // stdio transport) until r ends, the client stops reading, or the session's
-// context ends. It returns once all work of the session has ended. nil means
-// that the client hung up.
+// context ends. It returns once all work of the session has ended; nil means
+// that the client hung up. Work that cannot end, since it waits for a client
+// that neither reads nor goes away, is left behind after drainTime, and
+// ErrStalled is in the error.
 //
 // A Read of r that is under way cannot be interrupted from outside unless r is
 // an io.Closer whose Close does so: then Serve closes it and waits for the
@@ -35,20 +38,38 @@ func (s *Session) Serve(r io.Reader) error {
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
-		s.drain()
+		waitFor(&s.workers, drainTime)
 	}
 	s.end(wire.ErrClosed)
-	s.workers.Wait()
-	s.notifier.Wait()
+	if !waitFor(&s.workers, stallTime) || !waitFor(&s.notifier, stallTime) {
+		return errors.Join(err, ErrStalled)
+	}
 	return err
 }
 
-// drainTime bounds how long requests that are not cancelled by EOF may still
-// take.
-const drainTime = 2 * time.Second
+// ErrStalled says that a session was given up while its client did not read.
+var ErrStalled = errors.New("the client does not read its messages; they are lost")
 
-func (s *Session) drain() {
-	timer := time.AfterFunc(drainTime, func() { s.end(wire.ErrClosed) })
+// After the end of input, requests that were not cancelled by it may take
+// drainTime. Then everything is cancelled, and has stallTime to notice.
+const (
+	drainTime = time.Second
+	stallTime = 500 * time.Millisecond
+)
+
+// waitFor tells whether g was done in time.
+func waitFor(g *sync.WaitGroup, most time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(most)
 	defer timer.Stop()
-	s.workers.Wait()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

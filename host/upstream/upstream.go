@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 // DefaultTimeout is the timeout of a Spec that has none.
 const DefaultTimeout = 60 * time.Second
+
+// killWait is how long Close waits for its goroutines after it has killed.
+const killWait = 500 * time.Millisecond
 
 // Spec says how to reach one server: a subprocess that speaks MCP on its
 // standard input and output.
@@ -174,7 +178,9 @@ func (u *Upstream) Call(ctx context.Context, method string, params []byte, progr
 // second, and sends SIGKILL. Calls that wait are answered until the process
 // ends; new ones fail. When ctx ends it kills at once. It returns when every
 // goroutine has ended and no process of the group is left; the error is the
-// cause of ctx if that cut the shutdown short.
+// cause of ctx if that cut the shutdown short. A goroutine that waits for a
+// client that does not read (in a progress callback) is left behind after
+// killWait, which is an error too.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.closing()
 	u.cancel(wire.ErrClosed)
@@ -183,7 +189,13 @@ func (u *Upstream) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		u.killed.Do(func() { close(u.kill) })
-		<-u.done
+	}
+	timer := time.NewTimer(killWait)
+	defer timer.Stop()
+	select {
+	case <-u.done:
 		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("upstream %q: its processes were killed, but a message of it still waits for a client that does not read", u.spec.Name)
 	}
 }

@@ -1,0 +1,52 @@
+//go:build unix
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"syscall"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+)
+
+// TestStalledClient has a client that does not read while an upstream floods
+// it: neither the session nor the upstream's process outlives the shutdown.
+func TestStalledClient(t *testing.T) {
+	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := h.Upstreams(t.Context())[0].Pid
+	<-h.sandbox.Ready()
+
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(t.Context(), inR, outW) }()
+	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	if _, err := outR.Read(make([]byte, 1<<16)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"raw__count","arguments":{"times":100000},"_meta":{"progressToken":1}}}`)
+	if _, err := outR.Read(make([]byte, 1)); err != nil { // the flood has begun
+		t.Fatal(err)
+	}
+	inW.Close()
+	if err := <-served; !errors.Is(err, front.ErrStalled) {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := h.Close(); err == nil {
+		t.Error("Close does not say what it left behind")
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the upstream's process is still there: %v", err)
+	}
+	outR.Close() // lets what was left behind end
+	if err := h.upstreams[0].Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
