@@ -31,7 +31,8 @@ func (h *Host) ListTools(ctx context.Context, cursor string) (tools [][]byte, ne
 
 // CallTool implements front.Backend.
 func (h *Host) CallTool(ctx context.Context, call route.Call) wire.Reply {
-	if e, ok := h.catalog.Lookup(call.Name); !ok || e.Kind == catalog.Composite {
+	e, ok := h.catalog.Lookup(call.Name)
+	if !ok || e.Kind == catalog.Composite {
 		h.refreshComposites()
 	}
 	return h.router.CallTool(ctx, call)

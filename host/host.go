@@ -31,6 +31,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -199,16 +200,20 @@ func (h *Host) Connect(ctx context.Context, onNotification func(method string, p
 	return c, nil
 }
 
-// Close ends the session.
+// Close ends the session. What the host was about to send is lost.
 func (c *Client) Close() error {
-	return errors.Join(c.Conn.Close(), <-c.served)
+	err := c.Conn.Close()
+	if served := <-c.served; !errors.Is(served, wire.ErrClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
 }
 
 // The end of the upstreams is bounded by shutdownTime, that of the rest by
 // restTime, so that with the end of a session (front.Session.Serve) all is over
 // within five seconds of a signal.
 const (
-	shutdownTime = 2 * time.Second
+	shutdownTime = 2300 * time.Millisecond
 	restTime     = 500 * time.Millisecond
 )
 

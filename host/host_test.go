@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -291,6 +292,30 @@ func TestSavedToolEndToEnd(t *testing.T) {
 	}
 	if got := c.request("9", "tools/call", `{"name":"join"}`); !strings.Contains(got, `"code":-32602`) {
 		t.Errorf("after deletion: %s", got)
+	}
+}
+
+// TestScriptsAndUpstreamsThatAreNotUp has a script wait for an upstream that
+// is still starting, and learn why another one is down.
+func TestScriptsAndUpstreamsThatAreNotUp(t *testing.T) {
+	missing := upstreamOf("missing", "raw")
+	missing.Command = "no-such-command-anywhere"
+	late := upstreamOf("late", "late")
+	file := filepath.Join(t.TempDir(), "go")
+	late.Args = []string{file}
+	cfg := testConfig(t, missing, late)
+	cfg.StartupWait = 0
+	h, _ := startHost(t, cfg)
+	c := dial(t, h)
+	if got := c.call("eval_starlark", `{"code":"missing.text(text='x')"}`); !strings.Contains(got, "no-such-command-anywhere") || !strings.Contains(got, `"type":"tool"`) {
+		t.Errorf("missing: %s", got)
+	}
+	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"code":"late.text(text='hi')"}}}`)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.hear(); !strings.Contains(got, `"result":"hi"`) {
+		t.Errorf("late: %s", got)
 	}
 }
 

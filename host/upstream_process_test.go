@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -19,6 +20,15 @@ const upstreamEnv = "METATOOL_TEST_UPSTREAM"
 func TestMain(m *testing.M) {
 	switch os.Getenv(upstreamEnv) {
 	case "raw":
+		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
+		return
+	case "late": // starts once the file named by its argument is there
+		for {
+			if _, err := os.Stat(os.Args[1]); err == nil {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
 		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
 		return
 	case "garbage":

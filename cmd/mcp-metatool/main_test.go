@@ -63,6 +63,9 @@ func TestScripts(t *testing.T) {
 // homeVariables say where the home and cache directories are, on any system.
 var homeVariables = []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"}
 
+// ownEnviron is the environment before home changes it.
+var ownEnviron = os.Environ()
+
 // homeDir is set by home.
 var homeDir string
 
@@ -100,7 +103,11 @@ func serveEcho() int {
 		definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
 		call: func(_ context.Context, args []byte, _ func(int, int, string)) (any, error) {
 			if bytes.Contains(args, []byte(`"fail"`)) {
-				return nil, fmt.Errorf("told to fail\x1b[2J")
+				return nil, fmt.Errorf("told to fail\x1b[2J with %s", os.Getenv("TOKEN"))
+			}
+			if bytes.Contains(args, []byte(`"crash"`)) {
+				fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN"))
+				os.Exit(3)
 			}
 			return json.RawMessage(args), nil
 		},

@@ -102,7 +102,11 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 			return err
 		}
 	}
-	return report(cmd, name, readResult(result), raw)
+	r := readResult(result)
+	if r.isError { // what a failing server says may hold a secret
+		r.text = cfg.NewMasker().Mask(r.text)
+	}
+	return report(cmd, name, r, raw)
 }
 
 // report shows a result; raw says that standard output has it already.

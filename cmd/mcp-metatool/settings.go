@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -69,7 +68,11 @@ func withHost(ctx context.Context, cfg *config.Config, log *slog.Logger, f func(
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(ctx, h), h.Close())
+	err = f(ctx, h)
+	if err := h.Close(); err != nil { // an upstream had to be killed, for instance: it is gone
+		log.Warn("shutdown", "err", err)
+	}
+	return err
 }
 
 // cacheDir is where the compiled guest is kept, "" where there is no place.

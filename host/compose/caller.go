@@ -23,12 +23,7 @@ type target struct {
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
 	targets := make([]target, len(calls))
 	for i, call := range calls { // in the script's order, whatever the calls do then
-		t := target{ToolCall: call, server: call.Server, tool: call.Tool}
-		if server, tool, err := r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact); err != nil {
-			t.err = err
-		} else {
-			t.server, t.tool = server, tool
-		}
+		t := r.resolve(ctx, call)
 		t.record = r.journal.OpenCall(t.server, t.tool, call.Arguments)
 		targets[i] = t
 	}
@@ -53,6 +48,32 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	workers.Wait()
 	return answers
 }
+
+// resolve finds the tool that a call means. A server that lacks it may not
+// have started yet, or be down: then that is what is wrong.
+func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
+	t := target{ToolCall: call}
+	find := func() { t.server, t.tool, t.err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
+	find()
+	var missing *catalog.NotFoundError
+	if errors.As(t.err, &missing) && t.server != "" {
+		if err := r.cfg.Upstreams.Ready(ctx, t.server); err != nil {
+			t.err = &downError{err}
+		} else {
+			find()
+		}
+	}
+	if t.server == "" {
+		t.server = call.Server
+	}
+	if t.tool == "" {
+		t.tool = call.Tool
+	}
+	return t
+}
+
+// downError says that a call's server is not there to ask for its tools.
+type downError struct{ error }
 
 // call makes one call and records it.
 func (r *run) call(ctx context.Context, t *target) abi.Answer {
@@ -93,8 +114,12 @@ func (t *target) fail(class abi.ErrorType, message string) *abi.CallError {
 
 func unresolvedType(err error) abi.ErrorType {
 	var hidden *catalog.HiddenError
-	if errors.As(err, &hidden) {
+	var down *downError
+	switch {
+	case errors.As(err, &hidden):
 		return abi.ErrPermission
+	case errors.As(err, &down):
+		return abi.ErrTool
 	}
 	return abi.ErrRuntime // a name the script got wrong, like any other unknown name
 }

@@ -40,8 +40,11 @@ type Sandbox interface {
 	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
 }
 
-// Upstreams makes calls of upstream tools; see route.Router.CallUpstream.
+// Upstreams makes calls of upstream tools; see route.Router.
 type Upstreams interface {
+	// Ready waits until the server has started and its tools are known; the
+	// error says why it is down.
+	Ready(ctx context.Context, server string) error
 	CallUpstream(ctx context.Context, server, tool string, params []byte, progress func(params []byte)) wire.Reply
 }
 

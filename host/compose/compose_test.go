@@ -75,6 +75,8 @@ type upstreams struct {
 	seen []string
 }
 
+func (u *upstreams) Ready(context.Context, string) error { return nil }
+
 func (u *upstreams) CallUpstream(ctx context.Context, server, tool string, params []byte, progress func([]byte)) wire.Reply {
 	u.mu.Lock()
 	u.seen = append(u.seen, server+" "+string(params))

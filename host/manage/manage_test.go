@@ -50,6 +50,8 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // echo is the upstream: each call answers with its params object.
 type echo struct{}
 
+func (echo) Ready(context.Context, string) error { return nil }
+
 func (echo) CallUpstream(_ context.Context, _, _ string, params []byte, progress func([]byte)) wire.Reply {
 	if progress != nil {
 		progress([]byte(`{"progress":1}`))

@@ -41,6 +41,9 @@ type Handler interface {
 // Upstream is what the router needs of a connection to an upstream. The error
 // of Call is the cause of ctx's end, or says why there is no answer.
 type Upstream interface {
+	// Ready waits until the upstream has started; the error says why it is
+	// down.
+	Ready(ctx context.Context) error
 	Call(ctx context.Context, method string, params []byte, progress func(params []byte)) (wire.Reply, error)
 }
 
@@ -82,6 +85,16 @@ func (r *Router) unknown(name string) *wire.RPCError {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s%s", name, hint)
+}
+
+// Ready waits until an upstream has started and listed its tools. The error
+// says why it is down, or is the cause of ctx's end.
+func (r *Router) Ready(ctx context.Context, server string) error {
+	up, ok := r.Upstreams[server]
+	if !ok {
+		return fmt.Errorf("upstream %q is not configured", server)
+	}
+	return up.Ready(ctx)
 }
 
 // CallUpstream calls a tool of an upstream by their real names. params is the

@@ -17,6 +17,8 @@ type testUpstream struct {
 	err  error
 }
 
+func (u testUpstream) Ready(context.Context) error { return u.err }
+
 func (u testUpstream) Call(_ context.Context, method string, params []byte, progress func([]byte)) (wire.Reply, error) {
 	if u.err != nil {
 		return wire.Reply{}, u.err
@@ -94,6 +96,15 @@ func TestCallUpstreamByRealNames(t *testing.T) {
 	}
 	if reply := r.CallUpstream(t.Context(), "a", "x", []byte(`[]`), nil); wire.ParseError(reply.Error).Code != wire.CodeInvalidParams {
 		t.Errorf("bad params: %s%s", reply.Result, reply.Error)
+	}
+}
+
+func TestReady(t *testing.T) {
+	r := testRouter()
+	for server, want := range map[string]string{"a": "<nil>", "down": `upstream "down" exited`, "b": `upstream "b" is not configured`} {
+		if err := r.Ready(t.Context(), server); fmt.Sprint(err) != want {
+			t.Errorf("%s: %v, want %s", server, err, want)
+		}
 	}
 }
 

@@ -155,16 +155,9 @@ func (u *Upstream) Status() Status {
 // ctx when that ends first. In the last case and on timeout the request was
 // cancelled at the server.
 func (u *Upstream) Call(ctx context.Context, method string, params []byte, progress func(params []byte)) (wire.Reply, error) {
-	select {
-	case <-u.started:
-	case <-ctx.Done():
-		return wire.Reply{}, context.Cause(ctx)
-	}
-	u.mu.Lock()
-	conn, down := u.conn, u.down
-	u.mu.Unlock()
-	if down != nil {
-		return wire.Reply{}, down
+	conn, err := u.connection(ctx)
+	if err != nil {
+		return wire.Reply{}, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
@@ -172,12 +165,30 @@ func (u *Upstream) Call(ctx context.Context, method string, params []byte, progr
 	return conn.Call(ctx, method, params, progress)
 }
 
+// Ready waits until the upstream has started. The error is a *DownError when
+// it is down, or the cause of ctx when that ends first.
+func (u *Upstream) Ready(ctx context.Context) error {
+	_, err := u.connection(ctx)
+	return err
+}
+
+func (u *Upstream) connection(ctx context.Context) (*Conn, error) {
+	select {
+	case <-u.started:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conn, u.down
+}
+
 // Close shuts the upstream down as the specification says (revision
 // 2025-11-25, basic/lifecycle, shutdown, stdio): it closes the server's stdin,
 // waits up to a second, sends SIGTERM to the process group, waits up to a
 // second, and sends SIGKILL. Calls that wait are answered until the process
 // ends; new ones fail. When ctx ends it kills at once. It returns when every
-// goroutine has ended and no process of the group is left; the error is the
+// goroutine has ended and no process of the group is left; the error wraps the
 // cause of ctx if that cut the shutdown short. A goroutine that waits for a
 // client that does not read (in a progress callback) is left behind after
 // killWait, which is an error too.
@@ -194,7 +205,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-u.done:
-		return context.Cause(ctx)
+		return fmt.Errorf("upstream %q was killed: it did not end in time (%w)", u.spec.Name, context.Cause(ctx))
 	case <-timer.C:
 		return fmt.Errorf("upstream %q: its processes were killed, but a message of it still waits for a client that does not read", u.spec.Name)
 	}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestReadme runs, loads or compares every fenced block of README.md, in order:
+// what one configures or saves is there for those after it.
+func TestReadme(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("commands are run by sh")
+	}
+	r := newReadme(t)
+	blocks := readBlocks(t, filepath.Join("..", "..", "README.md"))
+	for i, b := range blocks {
+		// Not a subtest: the rest makes no sense without it.
+		if err := r.try(b); err != nil {
+			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
+		}
+	}
+	want := map[string]int{"registration": 4, "config": 2, "save": 1, "script": 2, "result": 1, "error": 1}
+	if !maps.Equal(r.kinds, want) {
+		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
+	}
+	if r.commands < 12 {
+		t.Errorf("only %d commands were run", r.commands)
+	}
+}
+
+type block struct{ language, text string }
+
+func readBlocks(t *testing.T, name string) []block {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []block
+	parts := strings.Split("\n"+string(text), "\n```")
+	if len(parts)%2 == 0 {
+		t.Fatal("a fence is not closed")
+	}
+	for i := 1; i < len(parts); i += 2 {
+		language, body, _ := strings.Cut(parts[i], "\n")
+		blocks = append(blocks, block{language, body + "\n"})
+	}
+	return blocks
+}
+
+type readme struct {
+	dir      string
+	env      []string
+	kinds    map[string]int
+	commands int
+}
+
+func newReadme(t *testing.T) *readme {
+	t.Helper()
+	if err := home(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	return &readme{
+		dir:   dir,
+		env:   append(os.Environ(), "MCP_METATOOL_DIR="+dir, "GITHUB_TOKEN=ghp_0123456789"),
+		kinds: map[string]int{},
+	}
+}
+
+func (r *readme) try(b block) error {
+	switch b.language {
+	case "sh":
+		for line := range strings.Lines(b.text) {
+			if err := r.shell(strings.TrimSpace(line)); err != nil {
+				return fmt.Errorf("%s: %w", line, err)
+			}
+		}
+		return nil
+	case "toml":
+		return r.toml(b.text)
+	case "json":
+		return r.json(b.text)
+	case "starlark":
+		r.kinds["script"]++
+		return r.run("eval_starlark", map[string]any{"code": b.text})
+	}
+	return fmt.Errorf("no test knows what to do with it")
+}
+
+const modulePath = "github.com/mcp-metatool/mcp-metatool"
+
+// shell runs a command line. What would take the network or this test itself is
+// checked another way.
+func (r *readme) shell(line string) error {
+	r.commands++
+	switch {
+	case line == "go test ./...":
+		return r.command("go", "list", "./...")
+	case strings.HasPrefix(line, "go install "):
+		pkg, _, _ := strings.Cut(strings.TrimPrefix(line, "go install "), "@")
+		folder, ok := strings.CutPrefix(pkg, modulePath)
+		if !ok {
+			return fmt.Errorf("%s is not in %s", pkg, modulePath)
+		}
+		return r.command("go", "list", "."+folder)
+	case strings.HasPrefix(line, "claude mcp add "):
+		_, command, _ := strings.Cut(line, " -- ")
+		words := strings.Fields(command)
+		return r.register(words[0], words[1:])
+	}
+	line = strings.Replace(line, "go run ./cmd/mcp-metatool ", "mcp-metatool ", 1)
+	if !strings.HasPrefix(line, "mcp-metatool ") {
+		return fmt.Errorf("no test knows how to run it")
+	}
+	return r.command("sh", "-c", line)
+}
+
+func (r *readme) command(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	if cmd.Env = r.env; name == "go" { // whose caches are in the real home
+		cmd.Env = ownEnviron
+	}
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func (r *readme) toml(text string) error {
+	var hosts struct {
+		Servers map[string]registration `toml:"mcp_servers"`
+	}
+	if _, err := toml.Decode(text, &hosts); err != nil {
+		return err
+	}
+	if hosts.Servers != nil {
+		return r.registerAll(hosts.Servers)
+	}
+	r.kinds["config"]++
+	file := filepath.Join(r.dir, "config.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return r.command("mcp-metatool", "check")
+}
+
+type registration struct {
+	Type    string   `json:"type"`
+	Command string   `json:"command" toml:"command"`
+	Args    []string `json:"args" toml:"args"`
+}
+
+func (r *readme) json(text string) error {
+	var doc struct {
+		MCPServers map[string]registration `json:"mcpServers"`
+		Servers    map[string]registration `json:"servers"`
+		Code       string                  `json:"code"`
+		Result     json.RawMessage         `json:"result"`
+		Error      json.RawMessage         `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		return err
+	}
+	switch {
+	case doc.MCPServers != nil:
+		return r.registerAll(doc.MCPServers)
+	case doc.Servers != nil:
+		return r.registerAll(doc.Servers)
+	case doc.Code != "":
+		r.kinds["save"]++
+		if doc.Code != demoCode {
+			return fmt.Errorf("its code is not that of the demo")
+		}
+		return r.run("save_tool", json.RawMessage(text))
+	case doc.Result != nil:
+		r.kinds["result"]++
+		return r.compare(text, demoName, json.RawMessage(demoArguments))
+	case doc.Error != nil:
+		r.kinds["error"]++
+		text = strings.Replace(text, demoName, "eval_starlark", 1)
+		return r.compare(text, "eval_starlark", map[string]any{"code": demoBug(), "params": json.RawMessage(demoArguments)})
+	}
+	return fmt.Errorf("no test knows what to do with it")
+}
+
+func (r *readme) registerAll(servers map[string]registration) error {
+	if len(servers) != 1 {
+		return fmt.Errorf("%d servers", len(servers))
+	}
+	for _, s := range servers {
+		if s.Type != "" && s.Type != "stdio" {
+			return fmt.Errorf("type %q", s.Type)
+		}
+		return r.register(s.Command, s.Args)
+	}
+	return nil
+}
+
+// register starts what a host would start, without input.
+func (r *readme) register(command string, args []string) error {
+	r.kinds["registration"]++
+	const placeholder = "/path/to/config.toml"
+	at := slices.Index(args, placeholder)
+	if command != "mcp-metatool" || at < 0 {
+		return fmt.Errorf("%s %q: want mcp-metatool with %s", command, args, placeholder)
+	}
+	file := filepath.Join(r.dir, "registered.toml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	args = slices.Clone(args)
+	args[at] = file
+	return r.command(command, args...)
+}
+
+// run calls a tool, which must succeed.
+func (r *readme) run(tool string, arguments any) error {
+	_, err := r.raw(tool, arguments)
+	return err
+}
+
+func (r *readme) raw(tool string, arguments any) ([]byte, error) {
+	cmd := exec.Command("mcp-metatool", "run", tool, "--raw", "--params", "-")
+	cmd.Env = r.env
+	cmd.Stdin = bytes.NewReader(wire.Marshal(arguments))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("run %s: %w\n%s", tool, err, &stderr)
+	}
+	return out, err
+}
+
+// compare calls a tool and looks for all of text in its structuredContent.
+func (r *readme) compare(text, tool string, arguments any) error {
+	out, _ := r.raw(tool, arguments) // it may be meant to fail
+	got, ok := wire.Get(out, "structuredContent")
+	if !ok {
+		return fmt.Errorf("the result has no structuredContent: %s", out)
+	}
+	wanted, err := parse(text)
+	if err != nil {
+		return err
+	}
+	if object := wanted.(map[string]any); object["executionTime"] != nil {
+		object["executionTime"] = "*"
+	}
+	found, err := parse(string(got))
+	if err != nil {
+		return err
+	}
+	if !matches(wanted, found) {
+		return fmt.Errorf("not in what %s gives:\n%s", tool, indentJSON(got))
+	}
+	return nil
+}
