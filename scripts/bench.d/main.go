@@ -1,0 +1,102 @@
+// Command bench.d measures MCP calls made directly to a server next to the same
+// calls made through mcp-metatool, and how soon each answers after its start.
+// scripts/bench builds and runs it.
+//
+//	main.go     the command and its table
+//	measure.go  what is measured, and how
+//	client.go   a client that adds as little as possible
+//	server.go   a server that does as little as possible
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"text/tabwriter"
+	"time"
+)
+
+// serverVerb makes this program the server.
+const serverVerb = "echo-server"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == serverVerb {
+		if err := serveEcho(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "echo-server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var b bench
+	flag.StringVar(&b.binary, "binary", "mcp-metatool", "the `FILE` to measure")
+	flag.StringVar(&b.everything, "everything", "", "main `FILE` of the npm package server-everything; without it only the echo server of this program is used")
+	flag.IntVar(&b.calls, "calls", 3000, "calls of each kind")
+	flag.IntVar(&b.starts, "starts", 15, "starts of each kind")
+	flag.Parse()
+	if flag.NArg() > 0 || b.calls < 1 || b.starts < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := b.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
+	b.dir, err = os.MkdirTemp("", "mcp-metatool-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d CPUs, %s/%s, %d calls and %d starts of each kind, kinds taking turns\n\n",
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, b.calls, b.starts)
+	calls, err := b.measureCalls(ctx)
+	if err != nil {
+		return err
+	}
+	starts, err := b.measureStarts(ctx)
+	if err != nil {
+		return err
+	}
+	table(out, "call", calls)
+	table(out, "start of the process to the answer to initialize", starts)
+	return nil
+}
+
+// row is one line of a table: what was measured, beside what it is compared
+// with, if anything.
+type row struct {
+	name        string
+	times, base times
+}
+
+func table(out io.Writer, title string, rows []row) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\tp50 ms\tp90 ms\tdirect p50\tp90\tratio p50\tp90\tadded p50\t\n", title)
+	for _, r := range rows {
+		p50, p90 := r.times.percentile(50), r.times.percentile(90)
+		fmt.Fprintf(w, "%s\t%s\t%s\t", r.name, ms(p50), ms(p90))
+		if len(r.base) == 0 {
+			fmt.Fprint(w, "\t\t\t\t\t\n")
+			continue
+		}
+		b50, b90 := r.base.percentile(50), r.base.percentile(90)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%s\t\n", ms(b50), ms(b90),
+			float64(p50)/float64(b50), float64(p90)/float64(b90), ms(p50-b50))
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/float64(time.Millisecond)) }

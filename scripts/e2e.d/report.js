@@ -1,0 +1,73 @@
+// Checks and what is printed of them.
+
+const limit = 60_000; // ms a check may take before it counts as hung
+
+export class Report {
+  passed = 0;
+  failed = 0;
+
+  section(title) {
+    console.log(`\n${title}`);
+  }
+
+  // check runs one check. It fails when body throws; what body returns is
+  // printed beside the name. The result tells whether it passed.
+  async check(name, body) {
+    const started = performance.now();
+    try {
+      const detail = await within(limit, `check "${name}"`, body());
+      this.passed++;
+      const took = `${Math.round(performance.now() - started)} ms`;
+      console.log(`  ok    ${name}${detail ? `: ${detail}` : ""} (${took})`);
+      return true;
+    } catch (err) {
+      this.failed++;
+      console.log(`  FAIL  ${name}: ${err?.message ?? err}`);
+      return false;
+    }
+  }
+
+  summary() {
+    console.log(`\n${this.passed} passed, ${this.failed} failed`);
+    return this.failed === 0 && this.passed > 0;
+  }
+}
+
+// within fails when promise takes longer than ms.
+export async function within(ms, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what}: nothing after ${ms} ms`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+export function assert(condition, message) {
+  if (!condition) throw new Error(message);
+}
+
+export function equal(got, want, what) {
+  if (got === want) return;
+  const [a, b] = [String(got), String(want)];
+  let i = 0;
+  while (i < a.length && a[i] === b[i]) i++;
+  const cut = (s) => JSON.stringify(s.slice(Math.max(0, i - 60), i + 140));
+  throw new Error(`${what}: got ${cut(a)}, want ${cut(b)}`);
+}
+
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// until polls a condition that nothing announces (the state of other processes).
+export async function until(ms, what, condition) {
+  const deadline = performance.now() + ms;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (performance.now() > deadline) throw new Error(`${what}: not so after ${ms} ms`);
+    await pause(25);
+  }
+}

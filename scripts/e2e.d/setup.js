@@ -1,0 +1,145 @@
+// What the checks run in: temporary directories, configurations, the pinned
+// servers, and the clients that are connected to the binary or to a server.
+
+import { spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { markName, marked } from "./processes.js";
+import { RawClient } from "./rawclient.js";
+import { member } from "./rawjson.js";
+
+const node = process.execPath;
+
+export class Setup {
+  clients = []; // every RawClient there was, for the checks at the end
+  outputs = []; // stdout and stderr of every command
+
+  constructor(binary, modules) {
+    this.binary = binary;
+    this.modules = modules; // node_modules of the pinned packages
+    this.dir = realpathSync(mkdtempSync(join(tmpdir(), "mcp-metatool-e2e-")));
+    this.mark = randomBytes(8).toString("hex");
+    this.secret = "planted-" + randomBytes(12).toString("hex");
+    this.files = join(this.dir, "files"); // what server-filesystem may touch
+    mkdirSync(this.files);
+    writeFileSync(join(this.files, "a.txt"), "alpha\n");
+    writeFileSync(join(this.files, "b.txt"), "beta\n");
+    this.env = {
+      PATH: [process.env.PATH, join(node, "..")].join(delimiter),
+      HOME: this.dir,
+      XDG_CACHE_HOME: join(this.dir, "cache"),
+      [markName]: this.mark,
+      E2E_SECRET: this.secret,
+    };
+  }
+
+  server(name) {
+    return join(this.modules, "@modelcontextprotocol", `server-${name}`, "dist", "index.js");
+  }
+
+  // upstreams are the servers that work. everything runs behind a wrapper that
+  // records what reaches it, as a child of a shell, as npx would have it;
+  // memory is started with a secret that it shows on stderr.
+  upstreams(name) {
+    const secret = "${E2E_SECRET}";
+    return {
+      everything: {
+        command: "sh",
+        args: ["-c", 'tee -a "$0" | "$1" "$2"', this.tapFile(name), node, this.server("everything")],
+      },
+      filesystem: { command: node, args: [this.server("filesystem"), this.files] },
+      memory: {
+        command: "sh",
+        args: ["-c", 'echo "started with $*, env $TOKEN" >&2; exec "$0" "$1"', node, this.server("memory"), "--token", secret],
+        env: { TOKEN: secret, MEMORY_FILE_PATH: join(this.dir, `${name}-memory.json`) },
+      },
+    };
+  }
+
+  // broken are servers that do not: one cannot be started, one never answers,
+  // one writes what is no protocol.
+  broken() {
+    const secret = "${E2E_SECRET}";
+    return {
+      missing: { command: "mcp-metatool-e2e-no-such-command", args: ["--token", secret] },
+      hanging: { command: "sleep", args: ["1000"], timeout: "6s" },
+      garbage: {
+        command: "sh",
+        args: ["-c", 'echo "this is no JSON $0"; printf "{\\"jsonrpc\\":\\n\\377\\000\\n[]\\n"; exec sleep 1000', secret],
+        timeout: "6s",
+      },
+    };
+  }
+
+  // stubborn does not want to end, nor does the process it has started.
+  stubborn() {
+    const script = 'trap "" HUP INT TERM; sleep 1000 & while :; do sleep 1; done';
+    return { stubborn: { command: "sh", args: ["-c", script], timeout: "60s" } };
+  }
+
+  tapFile(name) {
+    return join(this.dir, `${name}-tap.jsonl`);
+  }
+
+  // tapped gives the lines that have reached server-everything, as raw texts.
+  tapped(name) {
+    const lines = readFileSync(this.tapFile(name), "utf8").split("\n").slice(0, -1);
+    return lines.map((raw) => ({ raw, value: JSON.parse(raw), params: member(raw, "params") }));
+  }
+
+  // configure writes a configuration and gives its path. name also keeps stores apart.
+  configure(name, upstreams, startupWait = "15s") {
+    const text = JSON.stringify;
+    const lines = [`startup_wait = ${text(startupWait)}`, "[store]", `dir = ${text(join(this.dir, name))}`];
+    for (const [upstream, { command, args, timeout = "60s", env = {} }] of Object.entries(upstreams)) {
+      const pairs = Object.entries({ ...env, E2E_UPSTREAM: upstream, [markName]: this.mark });
+      lines.push(
+        `[upstream.${upstream}]`, `command = ${text(command)}`, `args = ${text(args)}`, `timeout = ${text(timeout)}`,
+        `env = { ${pairs.map(([k, v]) => `${k} = ${text(v)}`).join(", ")} }`,
+      );
+    }
+    const path = join(this.dir, `${name}.toml`);
+    writeFileSync(path, lines.join("\n") + "\n");
+    return path;
+  }
+
+  // serve starts the binary as a server; the client is not initialized yet.
+  serve(config) {
+    return this.#client(this.binary, ["serve", "--config", config]);
+  }
+
+  // direct starts one of the servers by itself.
+  direct(name, args = []) {
+    const env = { ...this.env, MEMORY_FILE_PATH: join(this.dir, "direct-memory.json"), E2E_UPSTREAM: `direct-${name}` };
+    return this.#client(node, [this.server(name), ...args], env);
+  }
+
+  #client(command, args, env = this.env) {
+    const client = new RawClient(command, args, { env, cwd: this.dir });
+    client.viaBinary = command === this.binary;
+    this.clients.push(client);
+    return client;
+  }
+
+  // run runs the binary to its end.
+  run(...args) {
+    const result = spawnSync(this.binary, args, { env: this.env, cwd: this.dir, encoding: "utf8", timeout: 40_000 });
+    this.outputs.push(result.stdout + result.stderr);
+    if (result.error) throw result.error;
+    return result;
+  }
+
+  // clean ends and removes whatever is left.
+  clean() {
+    for (const p of marked(this.mark)) {
+      try {
+        process.kill(p.pid, "SIGKILL");
+      } catch {
+        // it has ended by now
+      }
+    }
+    rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
+  }
+}

@@ -1,0 +1,98 @@
+// Command notices writes THIRD_PARTY_NOTICES, the licences of everything that
+// is linked into the binary or into the guest it embeds, and checks the
+// committed one. scripts/notices calls it.
+//
+//	main.go      the command
+//	modules.go   which modules are linked, on any platform
+//	licences.go  their licence files, and what kind of licence they are
+//	notices.go   the text
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+)
+
+const fileName = "THIRD_PARTY_NOTICES"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) int {
+	check := len(args) == 1 && args[0] == "check"
+	if len(args) > 0 && !check {
+		fmt.Fprintln(os.Stderr, "usage: notices [check]")
+		return 2
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "notices:", err)
+		return 2
+	}
+	text, err := notices(ctx, root)
+	if err == nil && check {
+		err = compare(filepath.Join(root, fileName), text)
+	} else if err == nil {
+		err = os.WriteFile(filepath.Join(root, fileName), text, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "notices:", err)
+		return 1
+	}
+	fmt.Printf("%s: %d modules, %d bytes\n", fileName, len(headings(text)), len(text))
+	return 0
+}
+
+// notices is what THIRD_PARTY_NOTICES of the module at root should say.
+func notices(ctx context.Context, root string) ([]byte, error) {
+	modules, err := linked(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	return render(modules)
+}
+
+// compare returns an error that names the modules in which a committed file
+// differs from what it should say.
+func compare(path string, want []byte) error {
+	got, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w (write it with scripts/notices)", err)
+	}
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	missing, extra := difference(headings(want), headings(got))
+	return fmt.Errorf("%s is out of date: missing %q, no longer linked %q (write it anew with scripts/notices)",
+		fileName, missing, extra)
+}
+
+// difference returns what only a has and what only b has.
+func difference(a, b []string) (onlyA, onlyB []string) {
+	in := map[string]int{}
+	for _, s := range a {
+		in[s] |= 1
+	}
+	for _, s := range b {
+		in[s] |= 2
+	}
+	for _, s := range a {
+		if in[s] == 1 {
+			onlyA = append(onlyA, s)
+		}
+	}
+	for _, s := range b {
+		if in[s] == 2 {
+			onlyB = append(onlyB, s)
+		}
+	}
+	return onlyA, onlyB
+}
