@@ -219,7 +219,8 @@ const (
 
 // Close ends the upstreams, all of their processes, and everything else. The
 // sessions must have ended before; what a session left behind because its
-// client does not read (front.ErrStalled) is not waited for.
+// client does not read (front.ErrStalled) is not waited for, and neither is the
+// compilation of the guest, which cannot be interrupted; it ends by itself.
 func (h *Host) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
@@ -237,6 +238,11 @@ func (h *Host) Close() error {
 	case err := <-rest:
 		return errors.Join(append(errs, err)...)
 	case <-timer.C:
-		return errors.Join(append(errs, errors.New("shutdown: a run in the sandbox did not end in time"))...)
 	}
+	select {
+	case <-h.sandbox.Ready():
+		errs = append(errs, errors.New("shutdown: a run in the sandbox did not end in time"))
+	default: // it is being compiled, and nothing runs
+	}
+	return errors.Join(errs...)
 }

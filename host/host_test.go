@@ -62,6 +62,7 @@ func startHost(t testing.TB, cfg *config.Config) (*Host, *logBuffer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		<-h.sandbox.Ready() // a compilation would outlive Close, and the test
 		if err := h.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
