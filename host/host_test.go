@@ -191,7 +191,8 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	c.call("raw__text", `{"text":"warm"}`) // the upstream is up and its tools are known
-	c.say(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"raw__hang"}}`)
+	c.say(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"raw__hang","_meta":{"progressToken":1}}}`)
+	c.hear() // progress: the upstream has the call, so the cancellation has somebody to reach
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77,"reason":"enough","x":9007199254740993}}`)
 	// The cancellation and this call race to the upstream, so ask until it is there.
 	for {
@@ -260,6 +261,9 @@ func TestBrokenUpstreams(t *testing.T) {
 		wantUp := cfg.Upstreams[i].Name == "good"
 		if up := status.State == upstream.Ready; up != wantUp || (status.Err == "") != wantUp {
 			t.Errorf("%+v", status)
+		}
+		if status.Name == "garbage" && !strings.Contains(status.Err, "this is not JSON-RPC") {
+			t.Errorf("garbage is not shown: %s", status.Err)
 		}
 	}
 }

@@ -131,6 +131,9 @@ func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
 		reply(`{"content":[],"structuredContent":{"counted":%d}}`, times)
 	case "hang":
 		// Answered only by a cancellation, which wants no answer.
+		if token, ok := wire.Get(msg.Params, "_meta", "progressToken"); ok {
+			_ = s.out.Write(wire.Notification("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":0}`, token)))
+		}
 	case "cancels":
 		s.mu.Lock()
 		all := bytes.Join(s.cancelled, []byte(","))

@@ -30,6 +30,7 @@ func (u *Upstream) run(ctx context.Context) {
 		Name:           u.spec.Name,
 		MaxMessage:     u.spec.MaxMessage,
 		OnNotification: u.notification,
+		OnGarbage:      u.garbled,
 		Log:            u.opts.Log,
 		describe:       p.describe,
 	})
@@ -123,6 +124,15 @@ func (u *Upstream) notification(method string, params []byte) {
 	}
 }
 
+// garbled keeps the first line that was no message, for Status.Err.
+func (u *Upstream) garbled(_ string, raw []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.garbage == "" {
+		u.garbage = clip(string(raw))
+	}
+}
+
 func (u *Upstream) ready(conn *Conn) {
 	u.mu.Lock()
 	u.conn = conn
@@ -143,6 +153,11 @@ func (u *Upstream) failed(err error, p *process) {
 		down = &DownError{Upstream: u.spec.Name, Reason: reason(err), Err: err}
 	}
 	text := down.Error()
+	u.mu.Lock()
+	if u.garbage != "" {
+		text += fmt.Sprintf("; it wrote what is no JSON-RPC message, first %q", u.garbage)
+	}
+	u.mu.Unlock()
 	if p != nil {
 		if last := p.lastLines(); len(last) > 0 {
 			text += "; its last lines on stderr:\n" + strings.Join(last, "\n")

@@ -79,8 +79,9 @@ type Status struct {
 	Tools           int           // number of tools in the last listing
 	StartTime       time.Duration // from Start to Ready; 0 before
 	Pid             int           // of the process; 0 when there is none
-	// Err is the last error, with the last lines the server wrote to stderr if
-	// it ended the upstream; at most 2 KiB. "" if there was none.
+	// Err is the last error; if it ended the upstream, with the first line that
+	// was no message and the last lines the server wrote to stderr; at most
+	// 2 KiB. "" if there was none.
 	Err string
 }
 
@@ -101,10 +102,11 @@ type Upstream struct {
 	done    chan struct{} // closed when every goroutine has ended
 	relist  chan struct{} // holds one token while a new listing is wanted
 
-	mu     sync.Mutex
-	status Status
-	conn   *Conn // set in state Ready
-	down   error // why calls fail, set in states Failed and Closed
+	mu      sync.Mutex
+	status  Status
+	conn    *Conn  // set in state Ready
+	down    error  // why calls fail, set in states Failed and Closed
+	garbage string // the first line of the server that was no message
 }
 
 // Start makes an upstream and returns at once; process start, handshake and
