@@ -1,0 +1,71 @@
+package rewrite
+
+// What execution costs, in units of fuel. It depends on the module and on what
+// it does, never on the host.
+//
+//	1  each executed instruction, but
+//	0  block, loop, else, end and nop, which are no work;
+//
+// and in addition, charged before the work is done,
+//
+//	length / BytesPerUnit        memory.copy, memory.fill, memory.init
+//	min(pages, 65536) * PageCost memory.grow, granted or not
+//	elements                     table.copy, table.fill, table.init, table.grow
+//
+// The lengths are those asked for, in range or not, and unsigned.
+const (
+	// BytesPerUnit is how many bytes are moved or filled for one unit.
+	BytesPerUnit = 1 << bytesShift
+	// PageCost is what a page of new memory costs: as much as filling it.
+	PageCost = 1 << pageShift
+
+	bytesShift = 3
+	pageShift  = 16 - bytesShift
+)
+
+// Cost is what it costs to execute an instruction once, without the part that
+// depends on a length.
+func (op Op) Cost() int64 {
+	switch op {
+	case OpBlock, OpLoop, OpElse, OpEnd, OpNop:
+		return 0
+	}
+	return 1
+}
+
+// byLength says how an instruction is charged for the length on top of the
+// operand stack.
+type byLength byte
+
+const (
+	noLength byLength = iota
+	bytesLength
+	pagesLength
+	elementsLength
+)
+
+func (op Op) byLength() byLength {
+	switch op {
+	case OpMemoryCopy, OpMemoryFill, OpMemoryInit:
+		return bytesLength
+	case OpMemoryGrow:
+		return pagesLength
+	case OpTableCopy, OpTableFill, OpTableInit, OpTableGrow:
+		return elementsLength
+	}
+	return noLength
+}
+
+// smallLength is the largest constant length that is charged together with
+// the code around it, without a check of its own.
+const smallLength = 4096
+
+// constantCost is what instrs[i] costs for its length, if that is a small
+// constant.
+func constantCost(instrs []Instr, i int) (cost int64, ok bool) {
+	if i == 0 || instrs[i].Op.byLength() != bytesLength || instrs[i-1].Op != OpI32Const {
+		return 0, false
+	}
+	n := uint32(instrs[i-1].Value)
+	return int64(n / BytesPerUnit), n <= smallLength
+}

@@ -1,0 +1,349 @@
+package rewrite
+
+// Where fuel is charged.
+//
+// A body is cut into segments: straight lines of instructions that are entered
+// at the start only and left at the end only. Charging each of them at its
+// start is right, and more than is needed: where a line goes on behind a branch
+// that is seldom taken, the line can be charged as a whole, and the branch given
+// back what it does not run.
+//
+// In general: let p(e) be what has been charged ahead on an edge e between
+// segments, and k(s) what is charged at the start of segment s with cost c(s).
+// Then k(s) = c(s) + p(out of s) - p(into s) makes every complete run pay the
+// sum of its costs, whatever p is, as long as p is 0 where the function is
+// entered and left, and all edges out of a segment, and all into one, agree.
+// So edges fall into classes that share a p. Choosing the p of a class makes k
+// 0 for those of its segments whose c + p(out) equals it: nothing to charge.
+//
+// p is never negative: nothing runs before it is charged. It is bounded by the
+// length of the function: each class takes its p from a segment whose own way
+// on leads further down, or is 0.
+
+// charge is what is to be done in front of the instruction with index at.
+type charge struct {
+	at    int
+	cost  int64 // may be negative
+	check bool
+}
+
+type segment struct {
+	start int
+	cost  int64
+	in    int // class of the edges that lead here
+	out   int // class of the edges that leave
+	// header says that it starts the body of a loop.
+	header bool
+	// table is the index of the br_table that it ends in, or 0.
+	table int
+	// check says that fuel is to be checked at its start.
+	check bool
+}
+
+// level says why the p of a class is what it is.
+type level byte
+
+const (
+	free   level = iota
+	looped       // leads to a loop header
+	fixed        // 0
+)
+
+// flow walks the instructions of one body.
+type flow struct {
+	instrs   []Instr
+	segments []segment
+	// Classes of edges, joined as they turn out to be the same.
+	parent []int
+	level  []level // of roots
+	exit   int     // the class of edges that leave the function
+	cur    int     // the present segment, or dead
+	blocks []open
+	// ends is where the blocks end, by open.id; a loop has none.
+	ends []int
+	// tables are the targets of each br_table, as open.id, by its index.
+	tables map[int][]int
+	backs  []back
+	calls  bool // the body has calls
+	// early says that something in the first segment needs fuel to be
+	// checked before: a call, or a charge by length.
+	early bool
+}
+
+const (
+	dead = -1 // code that cannot be reached
+	none = -1 // no class
+)
+
+// back is a branch to the start of a loop.
+type back struct {
+	at      int // the instruction
+	segment int // that it is in
+	header  int // the segment it leads to
+}
+
+// open is a block that has not ended yet.
+type open struct {
+	op Op
+	id int // in flow.ends
+	// header is the segment that a loop starts with.
+	header int
+	// label is the class of edges that branches to the label take; none if
+	// there are none yet. A loop has it from the start.
+	label int
+	// other is the class of the edge that skips the first arm of an if; none
+	// when the if cannot be reached, or has an else.
+	other int
+}
+
+// charges finds what to charge where in a body, in order.
+func (w *flow) charges(instrs []Instr) []charge {
+	w.instrs = instrs
+	w.segments, w.parent, w.level = w.segments[:0], w.parent[:0], w.level[:0]
+	w.blocks, w.calls, w.early = w.blocks[:0], false, false
+	w.ends, w.backs, w.tables = w.ends[:0], w.backs[:0], map[int][]int{}
+	w.exit = w.class(fixed)
+	w.open(OpBlock, w.exit, none)
+	w.begin(0, w.class(fixed))
+	for i := range instrs {
+		w.step(i)
+	}
+	return w.solve()
+}
+
+func (w *flow) class(l level) int {
+	w.parent = append(w.parent, len(w.parent))
+	w.level = append(w.level, l)
+	return len(w.parent) - 1
+}
+
+func (w *flow) root(c int) int {
+	for w.parent[c] != c {
+		w.parent[c] = w.parent[w.parent[c]]
+		c = w.parent[c]
+	}
+	return c
+}
+
+// join makes two classes one and returns it; none is neutral.
+func (w *flow) join(a, b int) int {
+	if a == none {
+		return b
+	}
+	if b == none {
+		return a
+	}
+	a, b = w.root(a), w.root(b)
+	if a == b {
+		return a
+	}
+	w.parent[b] = a
+	if w.level[a] == looped && w.level[b] == looped {
+		w.level[a] = fixed // two headers: no p can suit both
+	}
+	w.level[a] = max(w.level[a], w.level[b])
+	return a
+}
+
+func (w *flow) begin(at, in int) {
+	w.segments = append(w.segments, segment{start: at, in: in, out: none})
+	w.cur = len(w.segments) - 1
+}
+
+// end closes the present segment, whose edges out are of class out.
+func (w *flow) end(out int) {
+	w.segments[w.cur].out = out
+	w.cur = dead
+}
+
+func (w *flow) open(op Op, label, other int) *open {
+	w.blocks = append(w.blocks, open{op: op, id: len(w.ends), label: label, other: other})
+	w.ends = append(w.ends, 0)
+	return &w.blocks[len(w.blocks)-1]
+}
+
+// branch is the class of out with the label among its targets. The branch is
+// instruction i.
+func (w *flow) branch(i, out int, label uint32) int {
+	b := &w.blocks[len(w.blocks)-1-int(label)]
+	if b.op == OpLoop {
+		w.backs = append(w.backs, back{i, w.cur, b.header})
+	}
+	b.label = w.join(b.label, out)
+	return b.label
+}
+
+// step takes in instruction i.
+func (w *flow) step(i int) {
+	in := &w.instrs[i]
+	switch in.Op {
+	case OpElse:
+		w.otherwise(i)
+		return
+	case OpEnd:
+		w.close(i)
+		return
+	}
+	if w.cur == dead {
+		switch in.Op {
+		case OpBlock, OpLoop, OpIf:
+			w.open(in.Op, none, none)
+		}
+		return
+	}
+	s := &w.segments[w.cur]
+	s.cost += in.Op.Cost()
+	if cost, ok := constantCost(w.instrs, i); ok {
+		s.cost += cost
+	} else if in.Op.byLength() != noLength {
+		w.early = w.early || w.cur == 0
+	}
+	w.control(i)
+}
+
+// control takes in a live instruction that may end its segment.
+func (w *flow) control(i int) {
+	in := &w.instrs[i]
+	switch in.Op {
+	case OpCall, OpCallIndirect:
+		w.calls = true
+		w.early = w.early || w.cur == 0
+	case OpBlock:
+		w.open(in.Op, none, none)
+	case OpLoop:
+		c := w.class(looped)
+		w.end(c)
+		w.begin(i+1, c)
+		w.open(in.Op, c, none).header = w.cur
+		w.segments[w.cur].header = true
+	case OpIf:
+		c := w.class(free)
+		w.end(c)
+		w.open(in.Op, none, c)
+		w.begin(i+1, c)
+	case OpBr:
+		w.end(w.branch(i, w.class(free), in.Index))
+	case OpBrIf:
+		c := w.branch(i, w.class(free), in.Index)
+		w.end(c)
+		w.begin(i+1, c)
+	case OpBrTable:
+		// Where everything can come from, nothing is charged ahead.
+		c := w.class(fixed)
+		var targets []int
+		for _, l := range in.Labels {
+			c = w.branch(i, c, l)
+			targets = append(targets, w.blocks[len(w.blocks)-1-int(l)].id)
+		}
+		w.tables[i] = targets
+		w.segments[w.cur].table = i
+		w.end(c)
+	case OpReturn:
+		w.end(w.exit)
+	case OpUnreachable:
+		w.end(w.class(fixed))
+	}
+}
+
+// otherwise takes in an else.
+func (w *flow) otherwise(i int) {
+	b := &w.blocks[len(w.blocks)-1]
+	if w.cur != dead {
+		if b.label == none {
+			b.label = w.class(free)
+		}
+		w.end(b.label)
+	}
+	if b.other != none {
+		w.begin(i+1, b.other)
+		b.other = none
+	}
+}
+
+// close takes in an end. It starts a segment only where a branch leads to, or
+// both ways of an if.
+func (w *flow) close(i int) {
+	b := w.blocks[len(w.blocks)-1]
+	w.blocks = w.blocks[:len(w.blocks)-1]
+	if b.op != OpLoop {
+		w.ends[b.id] = i
+	}
+	switch {
+	case len(w.blocks) == 0: // the function
+		if w.cur != dead {
+			w.end(w.exit)
+		}
+		return
+	case b.op == OpLoop:
+		return
+	case b.op == OpIf:
+		b.label = w.join(b.label, b.other)
+	}
+	if b.label == none {
+		return
+	}
+	if w.cur != dead {
+		b.label = w.join(b.label, w.class(free))
+		w.end(b.label)
+	}
+	w.begin(i+1, b.label)
+}
+
+// solve chooses p for every class and tells what is left to charge.
+func (w *flow) solve() []charge {
+	p := make([]int64, len(w.parent))
+	known := make([]bool, len(w.parent))
+	members := make([][]int, len(w.parent)) // segments by class of in
+	for c := range w.parent {
+		known[c] = w.root(c) == c && w.level[c] != free
+	}
+	for i, s := range w.segments {
+		c := w.root(s.in)
+		members[c] = append(members[c], i)
+		// A header that only finds out where to go on is paid for by those
+		// who come: it is a check and nothing else.
+		if out := w.root(s.out); s.header && s.table > 0 && w.level[c] == looped && out != c {
+			p[c] = s.cost
+		}
+	}
+	need := func(i int) (int64, bool) {
+		out := w.root(w.segments[i].out)
+		return w.segments[i].cost + p[out], known[out]
+	}
+	// All ways out of a segment lead further down or to a known class, so
+	// from the last segment up everything needed is known.
+	for i := len(w.segments) - 1; i >= 0; i-- {
+		if c := w.root(w.segments[i].in); !known[c] {
+			p[c] = commonNeed(members[c], need)
+			known[c] = true
+		}
+	}
+	w.placeChecks()
+	var list []charge
+	for i, s := range w.segments {
+		n, _ := need(i)
+		k := charge{at: s.start, cost: n - p[w.root(s.in)], check: s.check}
+		if k.cost != 0 || k.check {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// commonNeed is the need that most segments have, as far as known; of several
+// the one of the segment that comes last, which is what code falls through to.
+func commonNeed(members []int, need func(int) (int64, bool)) int64 {
+	count := map[int64]int{}
+	best := int64(0)
+	for j := len(members) - 1; j >= 0; j-- {
+		n, ok := need(members[j])
+		if !ok {
+			continue
+		}
+		count[n]++
+		if j == len(members)-1 || count[n] > count[best] {
+			best = n
+		}
+	}
+	return best
+}

@@ -1,0 +1,273 @@
+package rewrite
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// The guest of the product, built by scripts/build-guest: real code of Go's
+// back end, with a Starlark interpreter in it. Here it has just enough of a host
+// to run one script, once under wazero and once under the machine.
+
+// guestWasm is the guest as the compiler writes it; the committed one is what
+// this package makes of it.
+var guestWasm = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "guest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "guest.wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file, "./guest")
+	cmd.Dir = filepath.Join("..", "..", "..")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build ./guest: %w\n%s", err, out)
+	}
+	return os.ReadFile(file)
+})
+
+func guest(t testing.TB) []byte {
+	t.Helper()
+	wasm, err := guestWasm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wasm
+}
+
+// guestHost is the host's side of one run: memory is reached through view.
+type guestHost struct {
+	request, response []byte
+	failed            bool
+	clock             uint64
+	view              func(ptr, n uint32) []byte
+}
+
+// functions are the imports; those of WASI that are not here answer "bad
+// descriptor".
+func (h *guestHost) functions() map[string]func(a []uint64) uint64 {
+	put := func(ptr uint64, v uint64, n uint32) { // little endian, n bytes
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], v)
+		copy(h.view(uint32(ptr), n), b[:])
+	}
+	return map[string]func(a []uint64) uint64{
+		"request_read": func(a []uint64) uint64 {
+			if uint64(len(h.request)) <= a[1] {
+				copy(h.view(uint32(a[0]), uint32(a[1])), h.request)
+			}
+			return abi.Pack(abi.OK, uint32(len(h.request)))
+		},
+		"response_write": func(a []uint64) uint64 {
+			h.failed = uint32(a[0]) != abi.ResponseResult
+			h.response = slices.Clone(h.view(uint32(a[1]), uint32(a[2])))
+			return abi.Pack(abi.OK, 0)
+		},
+		"log":        func([]uint64) uint64 { return abi.Pack(abi.OK, 0) },
+		"progress":   func([]uint64) uint64 { return abi.Pack(abi.OK, 0) },
+		"args_get":   func([]uint64) uint64 { return 0 },
+		"random_get": func(a []uint64) uint64 { clear(h.view(uint32(a[0]), uint32(a[1]))); return 0 },
+		"clock_time_get": func(a []uint64) uint64 {
+			h.clock += 1000
+			put(a[2], h.clock, 8)
+			return 0
+		},
+		"args_sizes_get":    func(a []uint64) uint64 { put(a[0], 0, 4); put(a[1], 0, 4); return 0 },
+		"environ_sizes_get": func(a []uint64) uint64 { put(a[0], 0, 4); put(a[1], 0, 4); return 0 },
+		"environ_get":       func([]uint64) uint64 { return 0 },
+		"sched_yield":       func([]uint64) uint64 { return 0 },
+		"proc_exit":         func(a []uint64) uint64 { panic(fmt.Sprint("the guest left with ", a[0])) },
+		"fd_write": func(a []uint64) uint64 {
+			b := h.view(uint32(a[1]), 8)
+			panic(fmt.Sprintf("the guest writes %q", h.view(binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]))))
+		},
+	}
+}
+
+func (h *guestHost) call(name string, args []uint64) uint64 {
+	if f := h.functions()[name]; f != nil {
+		return f(args)
+	}
+	return 8 // EBADF
+}
+
+func requestFor(code string) []byte {
+	b, err := json.Marshal(abi.Request{Op: abi.OpRun, Name: "test", Code: code, Params: json.RawMessage("{}"), Memory: 256 << 20})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+type hostKey struct{}
+
+// guestRuntime provides the imports of wasm.
+func guestRuntime(t testing.TB, r wazero.Runtime, wasm []byte) {
+	t.Helper()
+	ctx := context.Background()
+	m, err := parse(wasm, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builders := map[string]wazero.HostModuleBuilder{}
+	for _, i := range m.Imports {
+		if i.Module == testMeter.Module {
+			continue
+		}
+		b := builders[i.Module]
+		if b == nil {
+			b = r.NewHostModuleBuilder(i.Module)
+			builders[i.Module] = b
+		}
+		typ := m.Types[i.Type]
+		results := len(typ.Results)
+		b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
+			h := ctx.Value(hostKey{}).(*guestHost)
+			h.view = func(ptr, n uint32) []byte {
+				b, ok := mod.Memory().Read(ptr, n)
+				if !ok {
+					panic("the guest passes a wild pointer")
+				}
+				return b
+			}
+			if v := h.call(i.Name, stack[:len(typ.Params)]); results > 0 {
+				stack[0] = v
+			}
+		}), valBytes(typ.Params), valBytes(typ.Results)).Export(i.Name)
+	}
+	for _, b := range builders {
+		if _, err := b.Instantiate(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// guestRun is the exports in the order of a run.
+var guestRun = []string{abi.ExportInitialize, abi.ExportRun}
+
+// guestCall is one script in one instance.
+type guestCall struct {
+	host *guestHost
+	tank *tank
+	mod  api.Module
+	ctx  context.Context
+}
+
+func newGuestCall(mod api.Module, code string, slice int64) *guestCall {
+	g := &guestCall{host: &guestHost{request: requestFor(code)}, tank: &tank{left: plenty, slice: slice}, mod: mod}
+	g.ctx = context.WithValue(context.Background(), hostKey{}, g.host)
+	if fuel := mod.ExportedGlobal(testMeter.Global); fuel != nil {
+		g.tank.fuel = fuel.(api.MutableGlobal)
+		g.ctx = context.WithValue(g.ctx, tankKey{}, g.tank)
+	}
+	return g
+}
+
+func (g *guestCall) call(t testing.TB, name string) {
+	t.Helper()
+	if _, err := g.mod.ExportedFunction(name).Call(g.ctx); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if g.host.failed {
+		t.Fatalf("script failed: %s", g.host.response)
+	}
+}
+
+// used is the fuel so far, of a metered guest.
+func (g *guestCall) used() int64 { return plenty - g.tank.left - int64(g.tank.fuel.Get()) }
+
+// machineGuest runs a script in the machine; fuel is what it counts.
+func machineGuest(t testing.TB, wasm []byte, code string) (response string, fuel int64) {
+	t.Helper()
+	h := &guestHost{request: requestFor(code)}
+	imports := map[string]machineHost{}
+	m, err := parse(wasm, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range m.Imports {
+		results := len(m.Types[i.Type].Results)
+		imports[i.Module+"."+i.Name] = func(v *machine, args []uint64) []uint64 {
+			h.view = func(ptr, n uint32) []byte { return v.bytes(uint64(ptr), uint64(n)) }
+			return []uint64{h.call(i.Name, args)}[:results]
+		}
+	}
+	v, err := newMachine(wasm, imports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range guestRun {
+		if _, err := v.invoke(name); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return string(h.response), v.cost
+}
+
+const guestScript = `
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+words = ["%s-%d" % (c, n) for n in range(20) for c in "abc".elems()]
+counts = {}
+for w in words:
+    counts[w[0]] = counts.get(w[0], 0) + 1
+big = 1
+for i in range(30):
+    big *= 1000000007
+return {"fib": fib(10), "sorted": sorted(words)[:3], "counts": counts, "big": big, "json": json.decode('[1, 2.5, {"x": null}]')}
+`
+
+const guestAnswer = `{"fib":55,"sorted":["a-0","a-1","a-10"],"counts":{"a":20,"b":20,"c":20},"big":`
+
+// TestGuest: the rewritten guest gives the same answer as the original, and
+// uses as much fuel as the machine counts in the original, however it is
+// refilled.
+func TestGuest(t *testing.T) {
+	wasm := guest(t)
+	want, cost := machineGuest(t, wasm, guestScript)
+	if !strings.HasPrefix(want, guestAnswer) {
+		t.Fatalf("the machine answers %s", want)
+	}
+	metered := rewritten(t, wasm, testPasses()...)
+	r := compiler(t)
+	guestRuntime(t, r, metered)
+	for _, slice := range []int64{plenty, 1_000_000} {
+		g := newGuestCall(instance(t, r, metered), guestScript, slice)
+		for _, name := range guestRun {
+			g.call(t, name)
+		}
+		if got := string(g.host.response); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if fuel := g.used(); fuel != cost {
+			t.Errorf("slices of %d: %d units used, the machine counts %d", slice, fuel, cost)
+		}
+	}
+	t.Logf("%d units", cost)
+}
+
+// testPasses is Passes with the meter of the tests.
+func testPasses() []Pass {
+	passes := Passes()
+	for i := range passes {
+		if passes[i].Name == "meter" {
+			passes[i] = Meter(testMeter)
+		}
+	}
+	return passes
+}

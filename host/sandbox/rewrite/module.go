@@ -1,0 +1,263 @@
+package rewrite
+
+import "fmt"
+
+// ValType is the type of a value, as in the binary format.
+type ValType byte
+
+// The value types.
+const (
+	I32       ValType = 0x7f
+	I64       ValType = 0x7e
+	F32       ValType = 0x7d
+	F64       ValType = 0x7c
+	FuncRef   ValType = 0x70
+	ExternRef ValType = 0x6f
+
+	v128 ValType = 0x7b
+)
+
+func (t ValType) isRef() bool { return t == FuncRef || t == ExternRef }
+
+func (t ValType) String() string {
+	switch t {
+	case I32:
+		return "i32"
+	case I64:
+		return "i64"
+	case F32:
+		return "f32"
+	case F64:
+		return "f64"
+	case FuncRef:
+		return "funcref"
+	case ExternRef:
+		return "externref"
+	}
+	return fmt.Sprintf("type %#x", byte(t))
+}
+
+// Kind is what an import or an export is.
+type Kind byte
+
+// The kinds, as in the binary format.
+const (
+	KindFunc   Kind = 0
+	KindTable  Kind = 1
+	KindMemory Kind = 2
+	KindGlobal Kind = 3
+)
+
+func (k Kind) String() string {
+	if k > KindGlobal {
+		return fmt.Sprintf("kind %d", byte(k))
+	}
+	return [...]string{"func", "table", "memory", "global"}[k]
+}
+
+// Module is a parsed module. Passes change it in place; whoever changes it
+// keeps the indices right. It shares the bytes it was parsed from, which must
+// not change, and is not safe for concurrent use.
+type Module struct {
+	Types    []FuncType
+	Imports  []Import
+	Funcs    []Func // without the imported ones
+	Tables   []Table
+	Memories []Limits // at most one, imported or not
+	Globals  []Global
+	Exports  []Export
+	Start    *uint32
+	Elems    []Elem
+	// DataCount says that there is a data count section: needed for memory.init
+	// and data.drop.
+	DataCount bool
+	Data      []Data
+	// Custom sections come last when encoded, wherever they were.
+	Custom []Custom
+}
+
+// FuncType is the type of a function.
+type FuncType struct{ Params, Results []ValType }
+
+func (t FuncType) equal(u FuncType) bool {
+	return string(valBytes(t.Params)) == string(valBytes(u.Params)) && string(valBytes(t.Results)) == string(valBytes(u.Results))
+}
+
+func valBytes(types []ValType) []byte {
+	b := make([]byte, len(types))
+	for i, t := range types {
+		b[i] = byte(t)
+	}
+	return b
+}
+
+// Import is an imported function, table, memory or global.
+type Import struct {
+	Module, Name string
+	Kind         Kind
+	Type         uint32     // of a function
+	Table        Table      // a table
+	Memory       Limits     // a memory
+	Global       GlobalType // a global
+}
+
+// Func is a function with a body.
+type Func struct {
+	Type   uint32
+	Locals []Locals
+	// Body is the code with its final end.
+	Body []byte
+}
+
+// Locals declares Count locals of one type.
+type Locals struct {
+	Count uint32
+	Type  ValType
+}
+
+// Limits bound a table (in elements) or a memory (in pages of 64 KiB).
+type Limits struct {
+	Min, Max uint32
+	HasMax   bool
+}
+
+// Table is a table of references.
+type Table struct {
+	Type ValType
+	Limits
+}
+
+// GlobalType is the type of a global.
+type GlobalType struct {
+	Type    ValType
+	Mutable bool
+}
+
+// Global is a global with its initial value.
+type Global struct {
+	GlobalType
+	Init Instr // one constant instruction
+}
+
+// Export makes something visible under a name.
+type Export struct {
+	Name  string
+	Kind  Kind
+	Index uint32
+}
+
+// Mode is what happens with a segment when the module is instantiated.
+type Mode byte
+
+// The modes. Data segments are never declarative.
+const (
+	Active      Mode = iota // copied to Offset, then dropped
+	Passive                 // waits for table.init or memory.init
+	Declarative             // declares references only
+)
+
+// Elem is a segment of references.
+type Elem struct {
+	Mode   Mode
+	Table  uint32
+	Offset Instr // one constant instruction, of an active segment
+	Type   ValType
+	// Init is one constant instruction per element (ref.func, ref.null or
+	// global.get).
+	Init []Instr
+}
+
+// Data is a segment of bytes.
+type Data struct {
+	Mode   Mode
+	Memory uint32
+	Offset Instr // one constant instruction, of an active segment
+	Bytes  []byte
+}
+
+// Custom is a custom section.
+type Custom struct {
+	Name  string
+	Bytes []byte
+}
+
+// imported counts the imports of a kind; they come first in its index space.
+func (m *Module) imported(k Kind) uint32 {
+	n := uint32(0)
+	for _, i := range m.Imports {
+		if i.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// funcTypes is the type index of every function, imported ones first.
+func (m *Module) funcTypes() []uint32 {
+	types := make([]uint32, 0, len(m.Imports)+len(m.Funcs))
+	for _, i := range m.Imports {
+		if i.Kind == KindFunc {
+			types = append(types, i.Type)
+		}
+	}
+	for _, f := range m.Funcs {
+		types = append(types, f.Type)
+	}
+	return types
+}
+
+// tables is every table, imported ones first.
+func (m *Module) tables() []Table {
+	var tables []Table
+	for _, i := range m.Imports {
+		if i.Kind == KindTable {
+			tables = append(tables, i.Table)
+		}
+	}
+	return append(tables, m.Tables...)
+}
+
+// globals is the type of every global, imported ones first.
+func (m *Module) globals() []GlobalType {
+	var types []GlobalType
+	for _, i := range m.Imports {
+		if i.Kind == KindGlobal {
+			types = append(types, i.Global)
+		}
+	}
+	for _, g := range m.Globals {
+		types = append(types, g.GlobalType)
+	}
+	return types
+}
+
+// typeIndex finds t, adding it when it is new.
+func (m *Module) typeIndex(t FuncType) uint32 {
+	for i, have := range m.Types {
+		if have.equal(t) {
+			return uint32(i)
+		}
+	}
+	m.Types = append(m.Types, t)
+	return uint32(len(m.Types) - 1)
+}
+
+// locals counts the parameters and locals of f.
+func (m *Module) locals(f *Func) uint64 {
+	n := uint64(len(m.Types[f.Type].Params))
+	for _, l := range f.Locals {
+		n += uint64(l.Count)
+	}
+	return n
+}
+
+// export adds an export, if the name is free.
+func (m *Module) export(e Export) error {
+	for _, have := range m.Exports {
+		if have.Name == e.Name {
+			return fmt.Errorf("the module exports a %v %q already", have.Kind, e.Name)
+		}
+	}
+	m.Exports = append(m.Exports, e)
+	return nil
+}

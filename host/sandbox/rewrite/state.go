@@ -1,0 +1,50 @@
+package rewrite
+
+import "fmt"
+
+// StatePrefix begins the export names that ExportState gives: "state:0",
+// "state:1" and so on, in the order of the globals.
+const StatePrefix = "state:"
+
+// ExportState exports every mutable global the module has: together with its
+// memory they are its state between calls, which a host can then capture and
+// put into another instance. Imported ones and references cannot be moved like
+// that: the error wraps [ErrUnsupported]. So do tables that can change; a module
+// that DirectCalls accepts has none.
+func ExportState() Pass { return Pass{"export state", exportState} }
+
+func exportState(m *Module) error {
+	n := 0
+	for i, g := range m.globals() {
+		if !g.Mutable {
+			continue
+		}
+		if uint32(i) < m.imported(KindGlobal) {
+			return fmt.Errorf("global %d is mutable and imported: %w", i, ErrUnsupported)
+		}
+		if g.Type.isRef() {
+			return fmt.Errorf("global %d is a mutable %v: %w", i, g.Type, ErrUnsupported)
+		}
+		if err := m.export(Export{Name: fmt.Sprint(StatePrefix, n), Kind: KindGlobal, Index: uint32(i)}); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
+// LimitMemory sets the maximum of the module's own memory, in pages of 64 KiB.
+// What an instance may have is for its host to say; a maximum in the module is
+// for engines that reserve address space by it.
+func LimitMemory(most uint32) Pass {
+	return Pass{"limit memory", func(m *Module) error {
+		for i := range m.Memories {
+			l := &m.Memories[i]
+			if most < l.Min || most > maxPages {
+				return fmt.Errorf("a maximum of %d pages (the memory begins with %d, and can have %d)", most, l.Min, maxPages)
+			}
+			l.Max, l.HasMax = most, true
+		}
+		return nil
+	}}
+}
