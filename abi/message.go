@@ -64,6 +64,8 @@ type CallError struct {
 	// Details is optional JSON: a JSON-RPC error's data, or the content of an
 	// isError result.
 	Details json.RawMessage `json:"details,omitempty"`
+	// Limit is set when the answer was over a limit: LimitDepth.
+	Limit string `json:"limit,omitempty"`
 }
 
 // Progress is what a script says of its own advance.
@@ -98,7 +100,17 @@ type Error struct {
 	Call *CallError `json:"call,omitempty"`
 	// Stack is the Starlark backtrace, most recent call last.
 	Stack string `json:"stack,omitempty"`
+	// Limit is set when the script met a limit that the guest keeps itself: one
+	// of those below.
+	Limit string `json:"limit,omitempty"`
 }
+
+// The limits that a guest keeps itself. They are fixed.
+const (
+	LimitRecursion = "recursion" // MaxFrames
+	LimitDepth     = "depth"     // MaxDepth
+	LimitMemory    = "memory"    // for a value larger than any memory
+)
 
 // Position is a place in a script.
 type Position struct {

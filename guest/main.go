@@ -77,10 +77,10 @@ func serve() (result []byte, scriptErr *abi.Error) {
 			result, scriptErr = nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("the interpreter panicked: %v", r), Stack: string(debug.Stack())}
 		}
 	}()
-	var req abi.Request
 	message, _ := fetch(requestRead)
-	if err := json.Unmarshal(message, &req); err != nil {
-		return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: %v", err)}
+	req, err := interp.ReadRequest(message)
+	if err != nil {
+		return nil, &abi.Error{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	if req.Memory > 0 {
 		// The rest is for what the collector does not count and for the last
@@ -96,10 +96,7 @@ type host struct{}
 var _ interp.Host = host{}
 
 func (host) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
-	message, err := encode(calls)
-	if err != nil {
-		return nil, fmt.Errorf("tool calls cannot be encoded: %w", err)
-	}
+	message := interp.AppendCalls(nil, calls)
 	code, n := abi.Unpack(callTools(pointer(message), uint32(len(message))))
 	switch {
 	case code == abi.Limit:
@@ -107,8 +104,15 @@ func (host) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	case code != abi.OK || int(n) != len(calls):
 		return nil, fmt.Errorf("the host refused the tool calls (code %d)", code)
 	}
+	return fetchAnswers(int(n))
+}
+
+// fetchAnswers and answer are the one place that knows in which form an answer
+// crosses the boundary.
+func fetchAnswers(n int) ([]abi.Answer, error) {
 	answers := make([]abi.Answer, n)
 	for i := range answers {
+		var err error
 		if answers[i], err = answer(uint32(i)); err != nil {
 			return nil, err
 		}

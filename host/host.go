@@ -81,7 +81,10 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	h.store = store
-	h.sandbox = sandbox.New(sandbox.Options{CacheDir: opts.CacheDir, Log: opts.Log})
+	h.sandbox = sandbox.New(sandbox.Options{
+		CacheDir: opts.CacheDir, Log: opts.Log,
+		MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
+	})
 	h.catalog = catalog.New(h.sources(), opts.Log, h.toolsChanged)
 	h.router = &route.Router{
 		Catalog: h.catalog, Upstreams: map[string]route.Upstream{}, Settled: h.settled, Log: opts.Log,
@@ -104,7 +107,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 
 func limits(e config.Execution) sandbox.Limits {
 	return sandbox.Limits{
-		Memory: e.MaxMemory, Calls: e.MaxCalls, Arguments: int(e.MaxArguments),
+		Memory: e.MaxMemory, Fuel: e.MaxFuel, Calls: e.MaxCalls, Arguments: int(e.MaxArguments),
 		Answer: int(e.MaxAnswer), Result: int(e.MaxResult), Logs: int(e.MaxLogs),
 	}
 }

@@ -27,7 +27,8 @@ func compact(raw []byte) (json.RawMessage, error) {
 
 // encodeFile writes a definition in the format of the specification ("Storage
 // Format"), indented by two spaces: version, name, description, inputSchema,
-// outputSchema if there is one, code, metadata, then the unknown members.
+// outputSchema and limits if there are any, code, metadata, then the unknown
+// members.
 func encodeFile(d *Definition) ([]byte, error) {
 	var b bytes.Buffer
 	w := fileWriter{enc: jsontext.NewEncoder(&b, jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))}
@@ -38,6 +39,9 @@ func encodeFile(d *Definition) ([]byte, error) {
 	w.raw("inputSchema", d.InputSchema)
 	if d.OutputSchema != nil {
 		w.raw("outputSchema", d.OutputSchema)
+	}
+	if limits := d.Limits.JSON(); limits != nil {
+		w.raw("limits", limits)
 	}
 	w.text("code", d.Code)
 	w.token(jsontext.String("metadata"))
@@ -112,6 +116,7 @@ func decodeFile(data []byte, name string, modified time.Time) (Definition, error
 	d.Description = r.text("description", false)
 	d.InputSchema = r.raw("inputSchema")
 	d.OutputSchema = r.raw("outputSchema")
+	d.Limits = r.limits()
 	d.Code = r.text("code", true)
 	d.Metadata = r.metadata(modified)
 	d.Extra = r.rest()
@@ -253,6 +258,18 @@ func (r *fileReader) time(name string, fallback time.Time) time.Time {
 		r.fail("metadata.%s %q is not a time like 2026-01-31T12:00:00Z", name, shorten(text, 40))
 	}
 	return t.UTC()
+}
+
+func (r *fileReader) limits() Limits {
+	v := r.raw("limits")
+	if v == nil {
+		return Limits{}
+	}
+	l, err := ParseLimits(v)
+	if err != nil {
+		r.fail("%w", err)
+	}
+	return l
 }
 
 func (r *fileReader) metadata(modified time.Time) Metadata {

@@ -141,6 +141,7 @@ func TestBadFiles(t *testing.T) {
 func FuzzDecodeFile(f *testing.F) {
 	f.Add([]byte(wholeFile))
 	f.Add([]byte(`{"version":"1.0","name":"summary","inputSchema":{"type":"object"},"code":"1"}`))
+	f.Add([]byte(`{"version":"1.0","name":"summary","inputSchema":{"type":"object"},"limits":{"fuel":10000000,"memory":"64 mb","timeout":"5s","calls":1,"x":1e5},"code":"1"}`))
 	f.Add([]byte(`{"version":"1.0","name":"summary","inputSchema":null,"code":"\ud83d\ude00","metadata":{"created":"9999-12-31T23:59:59-12:00"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := decodeFile(data, "summary", mtime)

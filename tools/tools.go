@@ -13,7 +13,7 @@
 // Files: name.go (names), value.go (strict JSON reading), schema.go and
 // resolve.go (compiling), cost.go (a bound on the work of a validation),
 // violation.go and describe.go (what is wrong with a value, in words),
-// coerce.go (arguments), format.go (the file format), store.go, cache.go,
+// coerce.go (arguments), limits.go (what a tool may use), format.go (the file format), store.go, cache.go,
 // count.go, dir.go and watch.go (the directory).
 //
 // The package imports nothing of the host.
@@ -42,6 +42,8 @@ type Definition struct {
 	// OutputSchema is the JSON Schema of the script's result, kept like
 	// InputSchema; nil when the tool has none.
 	OutputSchema json.RawMessage
+	// Limits are the tool's own; zero for those of the configuration.
+	Limits Limits
 	// Code is the Starlark script. It is never parsed here: untrusted source
 	// is only read inside the sandbox.
 	Code string
@@ -131,5 +133,6 @@ type Member struct {
 func (d *Definition) sameToAgents(o *Definition) bool {
 	return d.Name == o.Name && d.Description == o.Description && d.Code == o.Code &&
 		string(d.InputSchema) == string(o.InputSchema) &&
-		string(d.OutputSchema) == string(o.OutputSchema)
+		string(d.OutputSchema) == string(o.OutputSchema) &&
+		string(d.Limits.JSON()) == string(o.Limits.JSON())
 }

@@ -3,6 +3,7 @@
 //
 //	cases.go         the kit: honest guests, wild pointers, wrong order, bad content
 //	cases_limits.go  limits, endless loops, guests to be refused
+//	cases_hostile.go guests that know the contract and attack the host by it
 //	guest.go         the contract as data, and how the guests are put together
 //	wasm.go          a tiny encoder of wasm modules
 //

@@ -56,7 +56,7 @@ type Case struct {
 
 // Cases is the whole kit.
 func Cases() []Case {
-	return slices.Concat(honest(), wild(), order(), content(), limits(), endless(), refused())
+	return slices.Concat(honest(), wild(), order(), content(), limits(), endless(), refused(), hostile())
 }
 
 const (

@@ -152,6 +152,9 @@ func showTool(v storeView, args []string) error {
 		runs += ", the last one " + stamp(at)
 	}
 	t.row("runs", runs)
+	if limits := d.Limits.JSON(); limits != nil {
+		t.row("limits", oneLine(string(limits), 200))
+	}
 	if err := t.flush(); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ func predeclared(servers []string) starlark.StringDict {
 	for _, b := range []*starlark.Builtin{
 		starlark.NewBuiltin("dict", dictBuiltin),
 		starlark.NewBuiltin("fail", failBuiltin),
+		starlark.NewBuiltin("getattr", getattrBuiltin),
 		starlark.NewBuiltin("print", printBuiltin),
 		starlark.NewBuiltin("repr", reprBuiltin),
 		starlark.NewBuiltin("str", strBuiltin),
@@ -36,6 +37,8 @@ func predeclared(servers []string) starlark.StringDict {
 	}
 	env[wrapDictName] = wrapDict{}
 	env[markInPlaceName] = markInPlace{}
+	env[markFormatName] = markFormat{}
+	env[markMethodName] = markMethod{}
 	return env
 }
 

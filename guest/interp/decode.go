@@ -50,7 +50,7 @@ type decoder struct {
 }
 
 func (d *decoder) errorf(format string, args ...any) error {
-	return fmt.Errorf("invalid JSON at offset %d: %s", d.pos, fmt.Sprintf(format, args...))
+	return fmt.Errorf("invalid JSON at offset %d: %w", d.pos, fmt.Errorf(format, args...))
 }
 
 func (d *decoder) unexpected(where string) error {
@@ -116,7 +116,7 @@ func (d *decoder) word(word string, v starlark.Value) (starlark.Value, error) {
 // enter counts a level of nesting; d.pos is at the bracket.
 func (d *decoder) enter() error {
 	if d.depth++; d.depth > abi.MaxDepth {
-		return d.errorf("nested deeper than %d levels", abi.MaxDepth)
+		return d.errorf("%w", errTooDeep)
 	}
 	d.pos++
 	return nil

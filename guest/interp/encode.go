@@ -15,6 +15,9 @@ import (
 // errTooLarge is what an encoding that passes abi.MaxMessage fails with.
 var errTooLarge = errors.New("larger than a message may be")
 
+// errTooDeep is what JSON that is nested too deep fails with, read or written.
+var errTooDeep = fmt.Errorf("nested deeper than %d levels, a fixed limit", abi.MaxDepth)
+
 // encodeJSON writes a value as JSON (RFC 8259): dicts with string keys in their
 // order, lists, tuples, sets and other sequences as arrays, integers with all
 // their digits, floats so that they read back as the same float. What has no
@@ -44,6 +47,8 @@ type encoder struct {
 	// yield is member, bound once instead of for each object.
 	yield func(k, v starlark.Value) bool
 	err   *encodeError // what member failed with
+	// repaired says that a key of the innermost object was not UTF-8.
+	repaired bool
 }
 
 // encodeError collects the path while the encoder backs out, innermost first.
@@ -129,7 +134,7 @@ func (e *encoder) enter(v starlark.Value) *encodeError {
 		if n := e.repeats(); n > 0 {
 			return &encodeError{err: errors.New("it is part of itself"), keep: n}
 		}
-		return unencodable("nested deeper than %d levels", abi.MaxDepth)
+		return &encodeError{err: errTooDeep}
 	}
 	e.open = append(e.open, v)
 	return nil
@@ -162,10 +167,18 @@ func (e *encoder) object(o Object) *encodeError {
 		return err
 	}
 	e.buf = append(e.buf, '{')
+	outer := e.repaired
+	e.repaired = false
 	o.Dict.Entries()(e.yield)
 	if e.err != nil {
 		return e.err
 	}
+	if e.repaired {
+		if err := checkNames(o); err != nil {
+			return err
+		}
+	}
+	e.repaired = outer
 	e.buf = append(e.buf, '}')
 	e.leave()
 	return nil
@@ -183,11 +196,28 @@ func (e *encoder) member(k, v starlark.Value) bool {
 	}
 	e.buf = appendString(e.buf, string(key))
 	e.buf = append(e.buf, ':')
+	if !utf8.ValidString(string(key)) {
+		e.repaired = true
+	}
 	if err := e.value(v); err != nil {
 		e.err = err.atKey(string(key))
 		return false
 	}
 	return true
+}
+
+// checkNames refuses an object whose keys are not all different in JSON, where
+// what is not UTF-8 becomes U+FFFD.
+func checkNames(o Object) *encodeError {
+	seen := make(map[string]bool, o.Len())
+	for k := range o.Entries() {
+		name := string(appendString(nil, string(k.(starlark.String))))
+		if seen[name] {
+			return unencodable("two keys are both %s in JSON (they are not UTF-8: was a text cut within a character?)", clip(name, 100))
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 func (e *encoder) list(l *starlark.List) *encodeError {

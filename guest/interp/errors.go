@@ -1,8 +1,10 @@
 package interp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -68,18 +70,47 @@ func (s *source) wordAt(pos syntax.Position) string {
 
 // invalid is the error for source that cannot be run.
 func (s *source) invalid(pos *abi.Position, message string) *abi.Error {
-	return &abi.Error{Type: abi.ErrValidation, Message: message, Position: pos}
+	return &abi.Error{Type: abi.ErrValidation, Message: clip(message, maxErrorText), Position: pos}
+}
+
+const (
+	// maxErrorText bounds what a script can put into the message of its error,
+	// which is copied several times on its way out.
+	maxErrorText = 64 << 10
+	// maxTraceLine bounds each line of source in a backtrace.
+	maxTraceLine = 400
+)
+
+// clip cuts a text to about that many bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes more)", strings.ToValidUTF8(s[:most], ""), len(s)-most)
+}
+
+// panicError is the error for a panic of the interpreter: a fault of ours, or
+// of a script that asks for more than any memory could hold, as in
+// list(range(1 << 62)). The Go runtime has no value for the latter, only the
+// text; what is merely too large for this run's memory does not panic.
+func panicError(p any) *abi.Error {
+	if fault, ok := p.(runtime.Error); ok && strings.Contains(fault.Error(), "makeslice: ") || p == bytes.ErrTooLarge {
+		return &abi.Error{Type: abi.ErrResource, Message: "a value would be larger than any memory", Limit: abi.LimitMemory}
+	}
+	return &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("internal error: %v", p)}
 }
 
 // scriptError turns the failure of a running script into what its caller gets.
 func (r *run) scriptError(err error) *abi.Error {
-	out := &abi.Error{Type: abi.ErrRuntime, Message: err.Error()}
+	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
 	var failed *toolError
 	switch {
 	case r.fatal != nil:
-		out.Type, out.Message = abi.ErrResource, r.fatal.message
+		out.Type, out.Message, out.Limit = abi.ErrResource, clip(r.fatal.message, maxErrorText), r.fatal.limit
 	case errors.As(err, &failed):
 		out.Type, out.Call = failed.call.Type, failed.call
+	case errors.Is(err, errTooDeep):
+		out.Limit = abi.LimitDepth
 	}
 	var eval *starlark.EvalError
 	if errors.As(err, &eval) {
@@ -91,9 +122,12 @@ func (r *run) scriptError(err error) *abi.Error {
 
 // resultError is the error for a result that is not JSON.
 func (r *run) resultError(err error) *abi.Error {
-	out := &abi.Error{Type: abi.ErrRuntime, Message: err.Error()}
-	if errors.Is(err, errTooLarge) {
+	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
+	switch {
+	case errors.Is(err, errTooLarge):
 		out.Type = abi.ErrResource
+	case errors.Is(err, errTooDeep):
+		out.Limit = abi.LimitDepth
 	}
 	return out
 }
@@ -118,7 +152,7 @@ func (r *run) backtrace(stack starlark.CallStack, message string) string {
 	var b strings.Builder
 	where := ""
 	if n := len(stack); n > 0 && isBuiltin(stack[n-1]) {
-		where = " in " + stack[n-1].Name
+		where = " in " + clip(stack[n-1].Name, maxTraceLine)
 		stack = stack[:n-1]
 	}
 	b.WriteString("Traceback (most recent call last):\n")
@@ -130,11 +164,11 @@ func (r *run) backtrace(stack starlark.CallStack, message string) string {
 			continue
 		}
 		if isBuiltin(f) {
-			fmt.Fprintf(&b, "  built-in: in %s\n", f.Name)
+			fmt.Fprintf(&b, "  built-in: in %s\n", clip(f.Name, maxTraceLine))
 			continue
 		}
-		fmt.Fprintf(&b, "  %s:%d:%d: in %s\n", r.src.name, f.Pos.Line, f.Pos.Col, f.Name)
-		if text := strings.TrimSpace(r.src.line(int(f.Pos.Line))); text != "" {
+		fmt.Fprintf(&b, "  %s:%d:%d: in %s\n", r.src.name, f.Pos.Line, f.Pos.Col, clip(f.Name, maxTraceLine))
+		if text := clip(strings.TrimSpace(r.src.line(int(f.Pos.Line))), maxTraceLine); text != "" {
 			fmt.Fprintf(&b, "    %s\n", text)
 		}
 	}

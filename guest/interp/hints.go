@@ -96,7 +96,7 @@ func (s *source) syntaxError(err error) *abi.Error {
 	if !errors.As(err, &e) {
 		return s.invalid(nil, err.Error())
 	}
-	tokens := lex(s.code)
+	tokens := lexAround(s.code, int(e.Pos.Line), int(e.Pos.Col), 16)
 	// The parser's position is that of the token for this message, and the end
 	// of the token for nearly all others.
 	atStart := strings.HasSuffix(e.Msg, "want primary expression")

@@ -22,8 +22,8 @@
 // The files: compile.go and rewrite.go turn source into a program (the syntax
 // tree is rewritten, never the text, so that positions stay true); hints.go,
 // lex.go and nearest.go word what is wrong with it; errors.go turns failures
-// into abi.Error; object.go is the dict, repr.go prints values, server.go calls
-// tools, builtins.go and jsonmodule.go are the rest of what a script can name;
+// into abi.Error; object.go is the dict, repr.go prints values, format.go sees to
+// what the library formats, server.go calls tools, builtins.go and jsonmodule.go are the rest of what a script can name;
 // decode.go and encode.go carry values across as JSON, each behind one type.
 package interp
 
@@ -38,7 +38,7 @@ const (
 	// MaxFrames is how deep calls may nest, built-in functions included. It is
 	// looked at every stepSlice steps, so a run ends at most stepSlice/2 frames
 	// later (a call takes two steps at least), and always at the same one.
-	MaxFrames = 1000
+	MaxFrames = abi.MaxFrames
 	stepSlice = 256
 )
 
@@ -77,7 +77,7 @@ func Run(req abi.Request, h Host) (result []byte, err *abi.Error) {
 func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Error) {
 	defer func() {
 		if p := recover(); p != nil {
-			result, err = nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("internal error: %v", p)}
+			result, err = nil, panicError(p)
 		}
 	}()
 	src := newSource(req.Name, req.Code)
@@ -163,17 +163,18 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 func (r *run) onSteps(thread *starlark.Thread) {
 	switch {
 	case thread.CallStackDepth() > MaxFrames:
-		r.stop(thread, fmt.Sprintf("call stack deeper than %d frames (does a function call itself without end?)", MaxFrames))
+		r.stop(thread, abi.LimitRecursion,
+			fmt.Sprintf("call stack deeper than %d frames, a fixed limit (does a function call itself without end?)", MaxFrames))
 	case r.maxSteps > 0 && thread.Steps >= r.maxSteps:
-		r.stop(thread, fmt.Sprintf("more than %d steps", r.maxSteps))
+		r.stop(thread, "", fmt.Sprintf("more than %d steps", r.maxSteps))
 	default:
 		thread.SetMaxExecutionSteps(thread.Steps + stepSlice)
 	}
 }
 
 // stop ends the run with a resource error.
-func (r *run) stop(thread *starlark.Thread, message string) {
-	r.setFatal(&fatalError{message: message})
+func (r *run) stop(thread *starlark.Thread, limit, message string) {
+	r.setFatal(&fatalError{message: message, limit: limit})
 	thread.Cancel(message)
 }
 

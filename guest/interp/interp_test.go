@@ -72,6 +72,9 @@ func outcome(result []byte, err *abi.Error) string {
 		fmt.Fprintf(&b, "at: %s:%d:%d\n", p.File, p.Line, p.Column)
 		fmt.Fprintf(&b, "  | %s\n  | %s^\n", p.Source, strings.Repeat(" ", p.Column-1))
 	}
+	if err.Limit != "" {
+		fmt.Fprintf(&b, "limit: %s\n", err.Limit)
+	}
 	if err.Call != nil {
 		fmt.Fprintf(&b, "call: %s %s\n", err.Call.Server, err.Call.Tool)
 	}

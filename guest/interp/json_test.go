@@ -93,8 +93,8 @@ func TestDecodeJSONErrors(t *testing.T) {
 		`"\u12G4"`:                          `at offset 1: bad escape in a string`,
 		`{"\x":1}`:                          `at offset 2: bad escape in a string`,
 		`1 é`:                               `at offset 2: unexpected 'é' after the value`,
-		strings.Repeat("[", abi.MaxDepth+1): fmt.Sprintf(`at offset %d: nested deeper than %d levels`, abi.MaxDepth, abi.MaxDepth),
-		strings.Repeat(`{"a":`, 100000):     fmt.Sprintf(`at offset %d: nested deeper than %d levels`, 5*abi.MaxDepth, abi.MaxDepth),
+		strings.Repeat("[", abi.MaxDepth+1): fmt.Sprintf(`at offset %d: nested deeper than %d levels, a fixed limit`, abi.MaxDepth, abi.MaxDepth),
+		strings.Repeat(`{"a":`, 100000):     fmt.Sprintf(`at offset %d: nested deeper than %d levels, a fixed limit`, 5*abi.MaxDepth, abi.MaxDepth),
 	} {
 		v, err := decodeJSON([]byte(text))
 		if err == nil {

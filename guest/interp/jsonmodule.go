@@ -34,7 +34,7 @@ func jsonDecode(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 		if fallback != nil {
 			return fallback, nil
 		}
-		return nil, fmt.Errorf("%s: %v", b.Name(), err)
+		return nil, fmt.Errorf("%s: %w", b.Name(), err)
 	}
 	return v, nil
 }
@@ -73,7 +73,7 @@ func jsonIndent(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 		return nil, err
 	}
 	if _, err := decodeJSONString(text); err != nil {
-		return nil, fmt.Errorf("%s: %v", b.Name(), err)
+		return nil, fmt.Errorf("%s: %w", b.Name(), err)
 	}
 	return starlark.String(indent(text, prefix, unit)), nil
 }

@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -36,9 +37,22 @@ func (t token) is(text string) bool { return t.kind != stringToken && t.text == 
 // lex splits any text into tokens, the last being the end. It is for wording
 // errors only: the library's own scanner decides what is valid.
 func lex(code string) []token {
+	return lexAround(code, math.MaxInt, 0, math.MaxInt)
+}
+
+// lexAround is lex for who looks only at what is around a position: of the
+// tokens before it the last ones, at least keep, and as many after it. All
+// those of a long script would take more memory than it may have.
+func lexAround(code string, line, col, keep int) []token {
 	l := lexer{code: code, line: 1, col: 1, fresh: true}
-	for l.pos < len(l.code) {
+	for after := 0; l.pos < len(l.code) && after < keep; {
 		l.scan()
+		if l.line > line || l.line == line && l.col > col {
+			after++
+		}
+		if n := len(l.tokens); after == 0 && n > 512 && n/2 > keep {
+			l.tokens = l.tokens[:copy(l.tokens, l.tokens[n-keep-1:])]
+		}
 	}
 	return append(l.tokens, token{kind: endToken, line: l.line, col: l.col, endLine: l.line, endCol: l.col})
 }

@@ -11,6 +11,8 @@ import (
 const (
 	wrapDictName    = "·dict"
 	markInPlaceName = "·inplace"
+	markFormatName  = "·format"
+	markMethodName  = "·method"
 	// outerPrefix before a name is that name as predeclared, whatever the
 	// script assigns to it.
 	outerPrefix = "·outer·"
@@ -32,6 +34,8 @@ const (
 //     is an expression, is returned;
 //   - what makes a bare dict is wrapped, so that scripts see only Objects;
 //   - the operand of |= is marked, so that it changes dicts in place;
+//   - what the library formats itself, for % and .format, is marked, so that
+//     it is written as str writes it (format.go);
 //   - a built-in name that the script assigns to starts with its built-in
 //     value, as at the top level of Python: type = type(x).
 //
@@ -167,8 +171,11 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 	case *syntax.AssignStmt:
 		s.LHS = r.target(s.LHS)
 		s.RHS = r.expr(s.RHS)
-		if s.Op == syntax.PIPE_EQ {
+		switch s.Op {
+		case syntax.PIPE_EQ:
 			s.RHS = operator(s.OpPos, markInPlaceName, s.RHS)
+		case syntax.PERCENT_EQ:
+			s.RHS = formatted(s.OpPos, s.RHS)
 		}
 	case *syntax.IfStmt:
 		r.branch(s.If)
@@ -277,11 +284,17 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 			r.branch(e.OpPos)
 		}
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
+		if e.Op == syntax.PERCENT {
+			e.Y = formatted(e.OpPos, e.Y)
+		}
 	case *syntax.CondExpr:
 		r.branch(e.If)
 		e.Cond, e.True, e.False = r.expr(e.Cond), r.expr(e.True), r.expr(e.False)
 	case *syntax.DotExpr:
 		e.X = r.expr(e.X)
+		if e.Name.Name == formatMethod {
+			return operator(e.Dot, markMethodName, e)
+		}
 	case *syntax.IndexExpr:
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
 	case *syntax.SliceExpr:
@@ -376,6 +389,15 @@ func ident(pos syntax.Position, name string) *syntax.Ident {
 // operator is (name | x); what it does is up to the value that name stands for.
 func operator(pos syntax.Position, name string, x syntax.Expr) syntax.Expr {
 	return &syntax.BinaryExpr{X: ident(pos, name), OpPos: pos, Op: syntax.PIPE, Y: x}
+}
+
+// formatted marks the right operand of %. A literal is left alone: it needs no
+// care, and x % 2 is common in loops.
+func formatted(pos syntax.Position, x syntax.Expr) syntax.Expr {
+	if _, ok := x.(*syntax.Literal); ok {
+		return x
+	}
+	return operator(pos, markFormatName, x)
 }
 
 func assign(pos syntax.Position, name string, x syntax.Expr) syntax.Stmt {

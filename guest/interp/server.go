@@ -26,6 +26,9 @@ func (server) AttrNames() []string     { return nil }
 
 // Attr is server.tool: the tool by its script name.
 func (s server) Attr(name string) (starlark.Value, error) {
+	if name == "" { // of getattr
+		return nil, s.noName()
+	}
 	return tool{server: s.name, name: name}, nil
 }
 
@@ -35,7 +38,14 @@ func (s server) Get(k starlark.Value) (starlark.Value, bool, error) {
 	if !ok {
 		return nil, false, fmt.Errorf("server %s: the name of a tool is a string, got %s", s.name, k.Type())
 	}
+	if name == "" {
+		return nil, false, s.noName()
+	}
 	return tool{server: s.name, name: name, exact: true}, true, nil
+}
+
+func (s server) noName() error {
+	return fmt.Errorf("server %s: the name of a tool cannot be empty", s.name)
 }
 
 // tool is a tool that can be called.
@@ -104,7 +114,7 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 	}
 	v, err := decodeJSON(answers[0].Value)
 	if err != nil {
-		return nil, fmt.Errorf("%s: its answer cannot be read: %v", t.Name(), err)
+		return nil, fmt.Errorf("%s: its answer cannot be read: %w", t.Name(), err)
 	}
 	return v, nil
 }
@@ -152,7 +162,10 @@ func (e *toolError) Error() string {
 }
 
 // fatalError ends the run; no script can catch it.
-type fatalError struct{ message string }
+type fatalError struct {
+	message string
+	limit   string // of abi, if it is one that is kept here
+}
 
 func (e *fatalError) Error() string { return e.message }
 

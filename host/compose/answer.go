@@ -3,6 +3,7 @@ package compose
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -26,8 +27,13 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 	}
 	result, ok := clean(reply.Result)
 	a := journal.Answer{Result: result}
-	if !ok || !wire.Object(result) {
-		a.Err = t.fail(abi.ErrTool, "the server's answer is no JSON object, or is nested too deeply")
+	if !ok {
+		a.Err = t.fail(abi.ErrTool, fmt.Sprintf("the server's answer is nested deeper than %d levels, a fixed limit", abi.MaxDepth))
+		a.Err.Limit = abi.LimitDepth
+		return a
+	}
+	if !wire.Object(result) {
+		a.Err = t.fail(abi.ErrTool, "the server's answer is no JSON object")
 		return a
 	}
 	a.Meta, _ = wire.Get(result, "_meta")

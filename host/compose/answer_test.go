@@ -89,10 +89,10 @@ func TestAnswerError(t *testing.T) {
 			"no such thing", `{"code":-32602,"data":{"x":9007199254740993}}`},
 		{"rpc error without message", wire.Reply{Error: []byte(`{"code":1e400}`)}, "the server answered with an error that cannot be read", `{"code":1e400}`},
 		{"rpc error of odd kind", wire.Reply{Error: []byte(`"x"`)}, "the server answered with an error that cannot be read", ``},
-		{"result of odd kind", wire.Reply{Result: []byte(`[]`)}, "the server's answer is no JSON object, or is nested too deeply", ``},
-		{"nothing", wire.Reply{}, "the server's answer is no JSON object, or is nested too deeply", ``},
+		{"result of odd kind", wire.Reply{Result: []byte(`[]`)}, "the server's answer is no JSON object", ``},
+		{"nothing", wire.Reply{}, "the server's answer is no JSON object", ``},
 		{"too deep", wire.Reply{Result: []byte(`{"structuredContent":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)},
-			"the server's answer is no JSON object, or is nested too deeply", ``},
+			"the server's answer is nested deeper than 1000 levels, a fixed limit", ``},
 		{"details that no strict reader takes", wire.Reply{Error: []byte(`{"code":1,"message":"m","data":{"a":1,"a":2}}`)}, "m", ``},
 		{"lone surrogate", wire.Reply{Error: []byte(`{"code":1,"message":"m","data":"\ud800"}`)}, "m", ``},
 	}
@@ -104,6 +104,9 @@ func TestAnswerError(t *testing.T) {
 			}
 			if e := got.Err; e.Type != abi.ErrTool || e.Server != "s" || e.Tool != "t" || e.Message != tt.message || string(e.Details) != tt.details {
 				t.Errorf("error = %+v with details %s\nwant %q, %s", e, e.Details, tt.message, tt.details)
+			}
+			if deep := tt.name == "too deep"; (got.Err.Limit == abi.LimitDepth) != deep {
+				t.Errorf("limit %q", got.Err.Limit)
 			}
 		})
 	}

@@ -37,6 +37,13 @@ func (o *object) count(name string, value uint64) {
 	}
 }
 
+// number is count for a number that may have a fraction.
+func (o *object) number(name string, value float64) {
+	if value != 0 {
+		o.raw(name, wire.Marshal(value))
+	}
+}
+
 func (o *object) empty() bool { return o.b == nil }
 
 func (o *object) bytes() []byte {

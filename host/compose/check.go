@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // SourceError says that a script is not acceptable, and where.
@@ -29,11 +30,12 @@ func (c *Composer) Check(ctx context.Context, name, code string) error {
 	if f := c.ready(ctx); f != nil {
 		return f
 	}
-	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	b := c.budget(tools.Limits{})
+	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{Op: abi.OpCheck, Name: name, Code: code, Servers: c.cfg.Catalog.Servers()},
-		Limits:  c.cfg.Limits,
+		Limits:  b.Limits,
 		Caller:  inert{},
 	})
 	var limit *sandbox.LimitError
@@ -43,15 +45,11 @@ func (c *Composer) Check(ctx context.Context, name, code string) error {
 	case ctx.Err() != nil:
 		return contextFailure(ctx)
 	case limited.Err() != nil:
-		return &Failure{
-			Type: abi.ErrTimeout, Message: fmt.Sprintf("checking the script took longer than %v", c.cfg.Timeout),
-			Limit: "time", Value: c.cfg.Timeout.Seconds(), Setting: timeoutSetting,
-		}
+		return b.late("checking the script took", out)
 	case errors.As(err, &limit):
-		return &Failure{
-			Type: abi.ErrResource, Message: "checking the script: " + limit.Error(),
-			Limit: string(limit.Limit), Value: float64(limit.Value), Setting: limit.Setting,
-		}
+		f := b.failure(limit, out)
+		f.Message = "checking the script: " + f.Message
+		return f
 	case err != nil:
 		c.cfg.Log.Error("checking a script failed inside the sandbox", "tool", name, "err", err)
 		return &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}

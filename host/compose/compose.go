@@ -4,7 +4,8 @@
 // asks for, and builds the result from the run's journal.
 //
 //	compose.go   Composer: saved tools, code to try
-//	run.go       one run: limits, how it ended
+//	run.go       one run, how it ended
+//	limits.go    what a run may use, and the failure when that is not enough
 //	caller.go    the script's calls: resolve, route, record
 //	answer.go    from an upstream's reply to the value a script sees
 //	progress.go  one rising progress sequence out of many
@@ -64,9 +65,11 @@ type Options struct {
 	// Log gets one line per run, without params or results. Nil is
 	// slog.Default().
 	Log *slog.Logger
-	// Timeout is the wall-clock limit of one run; 0 is DefaultTimeout.
+	// Timeout is the wall-clock limit of one run, the time it waits for its turn
+	// included; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Limits of one run; what is zero is the sandbox's default.
+	// Limits of one run; what is zero is the sandbox's default. Saved tools can
+	// have tighter ones.
 	Limits sandbox.Limits
 	// Parallel is how many calls of one run may be under way at once; 0 is
 	// DefaultParallel.
@@ -104,6 +107,7 @@ func New(cfg Options) *Composer {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	cfg.Limits = withCeilings(cfg.Limits)
 	return &Composer{cfg: cfg}
 }
 
@@ -119,6 +123,7 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 		return wire.Reply{Result: f.Result()}
 	}
 	r := c.newRun(def.Name, args, call)
+	r.budget = c.budget(def.Limits)
 	params, f := c.arguments(def, args)
 	if f != nil {
 		return r.finish(sandbox.Outcome{}, f)
@@ -143,7 +148,10 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	}
 	r := c.newRun(EvalName, params, call)
 	params, ok := clean(params)
-	if !ok || !wire.Object(params) {
+	if !ok {
+		return r.finish(sandbox.Outcome{}, tooDeep("params"))
+	}
+	if !wire.Object(params) {
 		return r.finish(sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"})
 	}
 	return r.execute(ctx, code, params, nil)
@@ -161,7 +169,9 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 }
 
 func (c *Composer) newRun(tool string, params []byte, call route.Call) *run {
-	r := &run{Composer: c, journal: journal.Open(tool, params), tool: tool, meta: forwardMeta(call.Params)}
+	r := &run{
+		Composer: c, journal: journal.Open(tool, params), tool: tool, meta: forwardMeta(call.Params), budget: c.budget(tools.Limits{}),
+	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress}
 	}
@@ -189,11 +199,22 @@ func (c *Composer) arguments(def tools.Definition, args []byte) ([]byte, *Failur
 	if err != nil {
 		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
 	}
+	if depth(args) > abi.MaxDepth {
+		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
+	}
 	params, err := schema.Coerce(args)
 	if err != nil {
 		return nil, violation(fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
 	}
 	return params, nil
+}
+
+// tooDeep is the failure for JSON of a client.
+func tooDeep(what string) *Failure {
+	return &Failure{
+		Type: abi.ErrValidation, Message: fmt.Sprintf("%s: nested deeper than %d levels, a fixed limit", what, abi.MaxDepth),
+		Limit: abi.LimitDepth, Value: abi.MaxDepth,
+	}
 }
 
 func (c *Composer) checkResult(def tools.Definition, result []byte) *Failure {

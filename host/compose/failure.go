@@ -21,8 +21,11 @@ type Failure struct {
 	Server, Tool string            // the call that failed
 	Upstream     []byte            // raw JSON: what the server said of it
 	Limit        string            // the limit that was reached ...
-	Value        float64           // ... its value (bytes, seconds or a number) ...
-	Setting      string            // ... and the setting that raises it
+	Value        float64           // ... its value (bytes, seconds, units of fuel or a number) ...
+	Used         float64           // ... what was used or asked for, likewise ...
+	Setting      string            // ... and the setting that raises it; "" for a fixed one
+	Queued       float64           // seconds of waiting for a turn, when they matter
+	Fuel         uint64            // what the run had used
 	Violations   []tools.Violation // of a schema
 	Nearest      []string          // names that may have been meant
 	Run          string            // id of the run, where the log says more
@@ -38,8 +41,10 @@ func (f *Failure) locate(e *abi.Error, debug bool) {
 		return
 	}
 	f.Position = e.Position
+	f.limited(e.Limit)
 	if e.Call != nil {
 		f.Server, f.Tool, f.Upstream = e.Call.Server, e.Call.Tool, e.Call.Details
+		f.limited(e.Call.Limit)
 	}
 	if debug {
 		f.Stack = e.Stack
@@ -109,10 +114,10 @@ func (f *Failure) body() []byte {
 		details.raw("upstream", new(inliner).value(f.Upstream))
 	}
 	details.text("limit", f.Limit)
-	if f.Value != 0 {
-		details.raw("value", wire.Marshal(f.Value))
-	}
+	details.number("value", f.Value)
+	details.number("used", f.Used)
 	details.text("setting", f.Setting)
+	details.number("queued", f.Queued)
 	if f.Violations != nil {
 		details.raw("violations", wire.Marshal(f.Violations))
 	}
@@ -120,6 +125,7 @@ func (f *Failure) body() []byte {
 		details.raw("nearest", wire.Marshal(f.Nearest))
 	}
 	details.text("run", f.Run)
+	details.count("fuel", f.Fuel)
 
 	body := object{}
 	body.text("type", string(f.Type))

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -18,27 +20,51 @@ import (
 func TestLimitsOfRealRuns(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"content":[]}`)
+	u.result("s.big", `{"structuredContent":"`+strings.Repeat("x", 5000)+`"}`)
+	u.result("s.deep", `{"structuredContent":`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000)+`}`)
 	for _, tt := range []struct {
-		name, code, class, limit string
+		name, code, class, limit, value, setting string
 	}{
-		{"time", "print('start')\nwhile True:\n    pass", "timeout", "time"},
-		{"memory", "print('start')\nx = ['x' * 1000000]\nwhile True:\n    x.append(x[-1] + 'y')", "resource", "memory"},
-		{"calls", "print('start')\nwhile True:\n    s.t()", "resource", "calls"},
+		{"time", "while True:\n    pass", "timeout", "time", "0.3", "execution.timeout"},
+		{"fuel", "while True:\n    pass", "resource", "fuel", "100000000", "execution.max_fuel"},
+		{"memory", "x = ['x' * 1000000]\nwhile True:\n    x.append(x[-1] + 'y')", "resource", "memory", "67108864", "execution.max_memory"},
+		{"calls", "while True:\n    s.t()", "resource", "calls", "1000", "execution.max_calls"},
+		{"arguments", "s.t(x='x' * 5000)", "resource", "arguments", "4096", "execution.max_arguments"},
+		{"answer", "s.big()", "resource", "answer", "4096", "execution.max_answer"},
+		{"result", "return 'x' * 5000", "resource", "result", "4096", "execution.max_result"},
+		{"size", "list(range(1 << 62))", "resource", "memory", "67108864", ""},
+		{"recursion", "def f(n):\n    return f(n + 1)\nf(0)", "resource", "recursion", "1000", ""},
+		{"depth", "x = []\nfor _ in range(2000):\n    x = [x]\nreturn x", "runtime", "depth", "1000", ""},
+		{"depth of an answer", "s.deep()", "tool", "depth", "1000", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := composer(realSandbox(t), &u, func(o *Options) {
-				o.Limits.Memory = 64 << 20
-				if tt.name == "time" {
+				o.Limits = sandbox.Limits{Memory: 64 << 20, Arguments: 4 << 10, Answer: 4 << 10, Result: 4 << 10}
+				switch tt.name {
+				case "time":
 					o.Timeout = 300 * time.Millisecond
+				case "fuel":
+					o.Limits.Fuel = 100_000_000
 				}
 			})
-			reply := c.CallSaved(t.Context(), saved(tt.code), route.Call{Params: params(`{}`)})
+			reply := c.CallSaved(t.Context(), saved("print('start')\n"+tt.code), route.Call{Params: params(`{}`)})
 			e := get(t, reply, "structuredContent", "error")
 			if class, _ := wire.GetString([]byte(e), "type"); class != tt.class {
 				t.Fatalf("error = %s", e)
 			}
-			if limit, _ := wire.GetString([]byte(e), "details", "limit"); limit != tt.limit {
-				t.Errorf("error = %s", e)
+			limit, _ := wire.GetString([]byte(e), "details", "limit")
+			value, _ := wire.Get([]byte(e), "details", "value")
+			setting, _ := wire.GetString([]byte(e), "details", "setting")
+			fuel, _ := wire.Get([]byte(e), "details", "fuel")
+			if limit != tt.limit || string(value) != tt.value || setting != tt.setting || len(fuel) < 4 {
+				t.Errorf("error = %s\nwant limit %s, value %s, setting %q and the fuel", e, tt.limit, tt.value, tt.setting)
+			}
+			if receipt := get(t, reply, "_meta", ReceiptKey, "fuel"); receipt != string(fuel) {
+				t.Errorf("fuel in the receipt %s, in the details %s", receipt, fuel)
+			}
+			message, _ := wire.GetString([]byte(e), "message")
+			if want := cmp.Or(setting, "fixed"); !strings.Contains(message, want) {
+				t.Errorf("%q does not say %q", message, want)
 			}
 			if logs := get(t, reply, "structuredContent", "logs"); logs != `["start"]` {
 				t.Errorf("logs = %s", logs)

@@ -19,18 +19,19 @@ type run struct {
 	tool     string
 	meta     []byte    // for the calls it makes; nil: none
 	progress *progress // nil: nobody asked
+	budget   budget
 }
 
 // execute runs the script and builds the reply. check, when given, judges the
 // script's result.
 func (r *run) execute(ctx context.Context, code string, params []byte, check func(result []byte) *Failure) wire.Reply {
-	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, r.budget.timeout)
 	defer cancel()
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.cfg.Catalog.Servers(),
 		},
-		Limits: r.cfg.Limits,
+		Limits: r.budget.Limits,
 		Caller: r,
 	})
 	f := r.classify(ctx, limited, out, err)
@@ -50,19 +51,12 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	case ctx.Err() != nil:
 		return contextFailure(ctx)
 	case limited.Err() != nil:
-		return &Failure{
-			Type:    abi.ErrTimeout,
-			Message: fmt.Sprintf("the script ran longer than %v (raise %s)", r.cfg.Timeout, timeoutSetting),
-			Limit:   "time", Value: r.cfg.Timeout.Seconds(), Setting: timeoutSetting,
-		}
+		return r.budget.late("the script ran", out)
 	}
 	var limit *sandbox.LimitError
 	switch {
 	case errors.As(err, &limit):
-		f := &Failure{
-			Type: abi.ErrResource, Message: limit.Error(),
-			Limit: string(limit.Limit), Value: float64(limit.Value), Setting: limit.Setting,
-		}
+		f := r.budget.failure(limit, out)
 		f.locate(out.Err, r.cfg.Debug)
 		return f
 	case errors.Is(err, sandbox.ErrClosed):
@@ -76,6 +70,10 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	}
 	f := &Failure{Type: scriptErrorType(out.Err.Type), Message: out.Err.Message}
 	f.locate(out.Err, r.cfg.Debug)
+	if out.Err.Limit == abi.LimitMemory { // met before any memory was asked for
+		f.Message += "; this limit is fixed"
+		f.Limit, f.Value, f.Used = abi.LimitMemory, float64(r.budget.Memory), float64(out.Memory)
+	}
 	return f
 }
 
@@ -122,14 +120,16 @@ func contextFailure(ctx context.Context) *Failure {
 // finish closes the journal, logs the run and builds the reply.
 func (r *run) finish(out sandbox.Outcome, f *Failure) wire.Reply {
 	r.progress.close()
-	end := journal.Outcome{Memory: out.Memory, Result: out.Result}
+	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
 	if f != nil {
+		f.Fuel = out.Fuel
 		end.Error, end.Message, end.Result = f.Type, f.Message, nil
 	}
 	r.journal.Close(end)
 	rec := r.journal.Record()
 	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", rec.Tool, "outcome", outcomeName(rec.Outcome),
-		"duration", rec.Duration.Round(time.Microsecond), "calls", len(rec.Calls))
+		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
+		"calls", len(rec.Calls), "fuel", out.Fuel)
 	return wire.Reply{Result: runResult(rec, f)}
 }
 

@@ -11,7 +11,7 @@
 //	             known, every other one is a problem with the nearest known key
 //	decode.go    the keys there are, their defaults and bounds -> Config
 //	expand.go    ${VAR} and ${VAR:-default} in strings
-//	units.go     durations and sizes
+//	bounds.go    the bounds of values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
 //	mask.go      Masker: replaces secrets in texts
@@ -37,11 +37,13 @@ const (
 	DefaultMaxMessage      = 64 << 20 // bytes
 	DefaultTimeout         = 30 * time.Second
 	DefaultMaxMemory       = 128 << 20 // bytes
+	DefaultMaxFuel         = 10_000_000_000
 	DefaultMaxCalls        = 1000
 	DefaultMaxArguments    = 16 << 20 // bytes
 	DefaultMaxAnswer       = 16 << 20 // bytes
 	DefaultMaxResult       = 16 << 20 // bytes
 	DefaultMaxLogs         = 1 << 20  // bytes
+	DefaultMaxQueued       = 10_000
 	DefaultUpstreamTimeout = 60 * time.Second
 )
 
@@ -80,18 +82,28 @@ type Config struct {
 	warnings []string
 }
 
-// Execution limits one call of a composite tool.
+// Execution limits one call of a composite tool, and all of them together.
 type Execution struct {
 	// Timeout is wall-clock time.
 	Timeout time.Duration
 	// MaxMemory is the guest's linear memory in bytes.
 	MaxMemory uint64
+	// MaxFuel is how much the script may compute, in units of the sandbox's
+	// meter.
+	MaxFuel uint64
 	// MaxCalls is how many tool calls the script may make.
 	MaxCalls int
 	// MaxArguments, MaxAnswer, MaxResult and MaxLogs are sizes in bytes: of
 	// the arguments of calls made at once, of one answer, of the script's
 	// result, and of everything it logs.
 	MaxArguments, MaxAnswer, MaxResult, MaxLogs uint64
+
+	// MaxConcurrent is how many scripts may compute at the same time; 0 is the
+	// sandbox's default, which depends on the machine.
+	MaxConcurrent int
+	// MaxQueued is how many calls there may be beside those: waiting for their
+	// turn, or for tools.
+	MaxQueued int
 }
 
 // Store says where saved tools live.

@@ -49,22 +49,26 @@ func decode(r *reader, root *node, c *Config) {
 }
 
 var defaultExecution = Execution{
-	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxCalls: DefaultMaxCalls, MaxArguments: DefaultMaxArguments,
-	MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
+	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxFuel: DefaultMaxFuel, MaxCalls: DefaultMaxCalls,
+	MaxArguments: DefaultMaxArguments, MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
+	MaxQueued: DefaultMaxQueued,
 }
 
-// decodeExecution reads the limits of composite calls.
+// decodeExecution reads the limits of composite calls, of each and of all.
 func decodeExecution(t *table, c *Config) {
 	if t == nil {
 		return
 	}
 	t.duration("timeout", &c.Execution.Timeout, minTimeout, maxTimeout)
 	t.size(t.key("max_memory"), &c.Execution.MaxMemory, minMaxMemory, maxMaxMemory)
+	t.number(t.key("max_fuel"), &c.Execution.MaxFuel, minMaxFuel, maxMaxFuel)
 	t.count(t.key("max_calls"), &c.Execution.MaxCalls, 1, maxMaxCalls)
 	t.size(t.key("max_arguments"), &c.Execution.MaxArguments, minMessageSize, maxMessageSize)
 	t.size(t.key("max_answer"), &c.Execution.MaxAnswer, minMessageSize, maxMessageSize)
 	t.size(t.key("max_result"), &c.Execution.MaxResult, minMessageSize, maxMessageSize)
 	t.size(t.key("max_logs"), &c.Execution.MaxLogs, minMessageSize, maxMessageSize)
+	t.count(t.key("max_concurrent"), &c.Execution.MaxConcurrent, 1, maxConcurrent)
+	t.count(t.key("max_queued"), &c.Execution.MaxQueued, 1, maxMaxQueued)
 	if t.r.json {
 		t.boolean("enableDebug", &c.Debug)
 		t.close(map[string]string{"debug": "enableDebug"})

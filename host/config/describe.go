@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // Describe writes the configuration for a person to read, one setting a line.
@@ -23,13 +25,20 @@ func (c *Config) Describe(w io.Writer) error {
 	d.line("", "configuration", path)
 	d.line("", "store", d.shown("store.dir", c.Store.Dir))
 	d.line("", "debug", strconv.FormatBool(c.Debug))
-	d.line("", "startup_wait", formatDuration(c.StartupWait))
-	d.line("", "max_message", formatSize(uint64(c.MaxMessage)))
-	d.line("", "timeout", formatDuration(c.Execution.Timeout)+" per composite call")
-	d.line("", "max_memory", formatSize(c.Execution.MaxMemory)+" per composite call")
+	d.line("", "startup_wait", units.FormatDuration(c.StartupWait))
+	d.line("", "max_message", units.FormatSize(uint64(c.MaxMessage)))
+	d.line("", "timeout", units.FormatDuration(c.Execution.Timeout)+" per composite call")
+	d.line("", "max_memory", units.FormatSize(c.Execution.MaxMemory)+" per composite call")
 	e := c.Execution
+	d.line("", "max_fuel", strconv.FormatUint(e.MaxFuel, 10)+" per composite call")
 	d.line("", "limits", fmt.Sprintf("%d tool calls; arguments %s, answer %s, result %s, logs %s", e.MaxCalls,
-		formatSize(e.MaxArguments), formatSize(e.MaxAnswer), formatSize(e.MaxResult), formatSize(e.MaxLogs)))
+		units.FormatSize(e.MaxArguments), units.FormatSize(e.MaxAnswer), units.FormatSize(e.MaxResult), units.FormatSize(e.MaxLogs)))
+	concurrent := "two for each CPU, four at least"
+	if e.MaxConcurrent > 0 {
+		concurrent = strconv.Itoa(e.MaxConcurrent)
+	}
+	d.line("", "max_concurrent", concurrent)
+	d.line("", "max_queued", strconv.Itoa(e.MaxQueued))
 	if len(c.Upstreams) == 0 {
 		d.line("", "upstreams", "none")
 	}
@@ -77,7 +86,7 @@ func (d *description) upstream(u *Upstream) {
 		prefix = d.shown(at+"prefix", u.Prefix)
 	}
 	d.line("  ", "prefix", prefix)
-	d.line("  ", "timeout", formatDuration(u.Timeout))
+	d.line("  ", "timeout", units.FormatDuration(u.Timeout))
 	if u.Expose != nil {
 		d.line("  ", "expose", d.patterns(at+"expose", u.Expose))
 	}

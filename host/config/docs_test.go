@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 const reference = "../../docs/configuration.md"
@@ -86,13 +89,16 @@ func TestReferenceHasTheDefaults(t *testing.T) {
 	text := readReference(t)
 	c := newConfig()
 	for _, row := range []struct{ key, value string }{
-		{"startup_wait", formatDuration(c.StartupWait)},
-		{"timeout", formatDuration(c.Execution.Timeout)},
-		{"timeout", fmt.Sprintf("%ds", int(DefaultUpstreamTimeout.Seconds()))},
-		{"max_memory", strings.Replace(formatSize(c.Execution.MaxMemory), "MiB", "MB", 1)},
-		{"max_message", strings.Replace(formatSize(uint64(c.MaxMessage)), "MiB", "MB", 1)},
+		{"startup_wait", strconv.Quote(units.FormatDuration(c.StartupWait))},
+		{"timeout", strconv.Quote(units.FormatDuration(c.Execution.Timeout))},
+		{"timeout", fmt.Sprintf("\"%ds\"", int(DefaultUpstreamTimeout.Seconds()))},
+		{"max_memory", strconv.Quote(strings.Replace(units.FormatSize(c.Execution.MaxMemory), "MiB", "MB", 1))},
+		{"max_fuel", fmt.Sprint(c.Execution.MaxFuel)},
+		{"max_calls", fmt.Sprint(c.Execution.MaxCalls)},
+		{"max_queued", fmt.Sprint(c.Execution.MaxQueued)},
+		{"max_message", strconv.Quote(strings.Replace(units.FormatSize(uint64(c.MaxMessage)), "MiB", "MB", 1))},
 	} {
-		if want := fmt.Sprintf("| `%s` | `%q` |", row.key, row.value); !strings.Contains(text, want) {
+		if want := fmt.Sprintf("| `%s` | `%s` |", row.key, row.value); !strings.Contains(text, want) {
 			t.Errorf("no row %s in %s", want, reference)
 		}
 	}

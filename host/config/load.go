@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // The environment variables [Load] reads. One that is empty counts as not set.
@@ -132,7 +134,7 @@ func readCapped(name string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("has more than the %s a configuration may have", formatSize(maxFile))
+		return nil, fmt.Errorf("has more than the %s a configuration may have", units.FormatSize(maxFile))
 	}
 	return data, nil
 }

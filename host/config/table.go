@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // reader collects what is found while a tree is read: problems, secrets and
@@ -203,7 +205,7 @@ func (t *table) duration(key string, v *time.Duration, least, most time.Duration
 	if n.kind == kindInteger {
 		ms, err := strconv.ParseInt(n.text, 10, 64)
 		if err != nil || ms > most.Milliseconds() || ms < -most.Milliseconds() {
-			t.problem(key, "is out of bounds: at least %s, at most %s", formatDuration(least), formatDuration(most))
+			t.problem(key, "is out of bounds: at least %s, at most %s", units.FormatDuration(least), units.FormatDuration(most))
 			return
 		}
 		d = time.Duration(ms) * time.Millisecond
@@ -213,13 +215,13 @@ func (t *table) duration(key string, v *time.Duration, least, most time.Duration
 			return
 		}
 		var err error
-		if d, err = parseDuration(text); err != nil {
+		if d, err = units.ParseDuration(text); err != nil {
 			t.problem(key, "%q %v", n.text, err)
 			return
 		}
 	}
 	if d < least || d > most {
-		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), formatDuration(least), formatDuration(most))
+		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), units.FormatDuration(least), units.FormatDuration(most))
 		return
 	}
 	*v = d
@@ -238,25 +240,32 @@ func (t *table) size(key string, v *uint64, least, most uint64) {
 			return
 		}
 	}
-	size, err := parseSize(text)
+	size, err := units.ParseSize(text)
 	if err != nil {
 		t.problem(key, "%s %v", quoteWritten(n), err)
 		return
 	}
 	if size < least || size > most {
-		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), formatSize(least), formatSize(most))
+		t.problem(key, "%s is out of bounds: at least %s, at most %s", quoteWritten(n), units.FormatSize(least), units.FormatSize(most))
 		return
 	}
 	*v = size
 }
 
-// count sets *v to the whole number under a key.
+// count is number for what is counted in ints.
 func (t *table) count(key string, v *int, least, most int) {
+	n := uint64(*v)
+	t.number(key, &n, uint64(least), uint64(most))
+	*v = int(n)
+}
+
+// number sets *v to the whole number under a key.
+func (t *table) number(key string, v *uint64, least, most uint64) {
 	n := t.get(key, "a whole number", kindInteger)
 	if n == nil {
 		return
 	}
-	number, err := strconv.Atoi(n.text)
+	number, err := strconv.ParseUint(n.text, 10, 64)
 	if err != nil || number < least || number > most {
 		t.problem(key, "%s is out of bounds: at least %d, at most %d", n.text, least, most)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // MaxCode is the largest script that can be saved, in bytes.
@@ -42,11 +43,22 @@ func saveTool(code []byte) mcp.Tool {
 				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for whoever chooses tools."},
 				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
 				"code": {"type": "string", "minLength": 1, "description": %s},
-				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error."}
+				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error."},
+				"limits": {
+					"type": "object",
+					"description": "What one run may use, to keep a tool on a short leash; what is not given is as configured, and nothing can be above that.",
+					"properties": {
+						"fuel": {"type": "integer", "minimum": %d, "description": "Instructions that the script may execute. A result's receipt says how many a run took."},
+						"memory": {"type": ["string", "integer"], "description": "\"64MB\", or bytes."},
+						"timeout": {"type": ["string", "integer"], "description": "Wall-clock time: \"5s\", or milliseconds."},
+						"calls": {"type": "integer", "minimum": 1, "description": "Tool calls."}
+					},
+					"additionalProperties": false
+				}
 			},
 			"required": ["name", "description", "inputSchema", "code"],
 			"additionalProperties": false
-		}`, code),
+		}`, code, tools.MinFuel),
 		`{
 			"type": "object",
 			"properties": {
@@ -101,6 +113,7 @@ func showTool() mcp.Tool {
 				"description": {"type": "string"},
 				"inputSchema": {"type": "object"},
 				"outputSchema": {"type": "object"},
+				"limits": {"type": "object"},
 				"code": {"type": "string"},
 				"metadata": {"type": "object", "properties": {
 					"created": {"type": "string"},

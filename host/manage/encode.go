@@ -101,6 +101,9 @@ func encodeDefinition(d tools.Definition) ([]byte, error) {
 	if d.OutputSchema != nil {
 		e.raw("outputSchema", d.OutputSchema)
 	}
+	if limits := d.Limits.JSON(); limits != nil {
+		e.raw("limits", limits)
+	}
 	e.text("code", d.Code)
 	e.token(jsontext.String("metadata"))
 	e.token(jsontext.BeginObject)

@@ -42,6 +42,9 @@ type Store interface {
 // Composer checks and runs scripts; see compose.Composer.
 type Composer interface {
 	Check(ctx context.Context, name, code string) error
+	// CheckLimits says which of a tool's own limits are above the
+	// configuration's.
+	CheckLimits(l tools.Limits) []tools.Violation
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
 }
 

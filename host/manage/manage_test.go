@@ -220,7 +220,7 @@ func TestSaveShowDelete(t *testing.T) {
 func TestShowIsTheFile(t *testing.T) {
 	h := newHouse(t)
 	path := filepath.Join(h.store.Dir(), "later.json")
-	file := `{"version":"1.0","name":"later","description":"d","inputSchema":{"type":"object"},"code":"return 1",` +
+	file := `{"version":"1.0","name":"later","description":"d","inputSchema":{"type":"object"},"limits":{"calls":5,"later":1.0},"code":"return 1",` +
 		`"metadata":{"created":"2026-01-02T03:04:05Z","modified":"2026-01-03T03:04:05.5Z","executionCount":7,"lastExecuted":"2026-01-04T00:00:00Z","owner":"me"},"tags":[1.50]}`
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
@@ -284,6 +284,45 @@ func TestSaveRefuses(t *testing.T) {
 	}
 	if got := h.store.List(); len(got) != 1 || got[0].Description != "Adds." || h.changes != 1 {
 		t.Errorf("the store has %+v after %d changes", got, h.changes)
+	}
+}
+
+// TestLimitsOfTool: they are saved as they are written, shown, and never above
+// the configuration's.
+func TestLimitsOfTool(t *testing.T) {
+	h := newHouse(t)
+	withLimits := func(limits string) string { return strings.Replace(sum, "{", `{"limits":`+limits+`,`, 1) }
+	const own = `{"timeout":"5s","memory":33554432,"fuel":20000000,"calls":3}`
+	h.ok("save_tool", withLimits(own))
+	if got := field(h.ok("show_saved_tool", `{"name":"sum"}`), "limits"); got != own {
+		t.Errorf("shown limits = %s, want %s", got, own)
+	}
+	if d, err := h.store.Get("sum"); err != nil || d.Limits.Calls != 3 || d.Limits.Memory != 32<<20 {
+		t.Errorf("saved: %+v, %v", d.Limits, err)
+	}
+	for limits, want := range map[string]string{
+		`{"fuel":20000000000}`:            "/limits/fuel: got 20000000000, want at most 10000000000 (execution.max_fuel)",
+		`{"memory":"1GB"}`:                "/limits/memory: got 1GiB, want at most 128MiB (execution.max_memory)",
+		`{"timeout":"1h"}`:                "/limits/timeout: got 1h, want at most 30s (execution.timeout)",
+		`{"timeout":0.5}`:                 "/limits/timeout: \"0.5\" has no unit",
+		`{"calls":1001}`:                  "/limits/calls: got 1001, want at most 1000 (execution.max_calls)",
+		`{"calls":0}`:                     "/limits/calls: got 0, want at least 1",
+		`{"fuel":1}`:                      "/limits/fuel: got 1, want at least 10000000",
+		`{"memory":"lots"}`:               "/limits/memory: \"lots\" is not a size",
+		`{"time":"5s"}`:                   "unknown property \"time\"",
+		`{"calls":1001,"timeout":"5min"}`: "/limits/timeout: \"5min\" is not a duration",
+	} {
+		if text, _ := h.fails("save_tool", withLimits(limits)); !strings.Contains(text, want) {
+			t.Errorf("%s: %s\nwant %s", limits, text, want)
+		}
+	}
+	text, _ := h.fails("save_tool", strings.Replace(withLimits(`{"calls":5000,"fuel":99999999999}`), "Adds.", " ", 1))
+	if !strings.Contains(text, "/description") || !strings.Contains(text, "/limits/calls") || !strings.Contains(text, "/limits/fuel") {
+		t.Errorf("not all at once: %s", text)
+	}
+	h.ok("save_tool", sum)
+	if got := h.ok("show_saved_tool", `{"name":"sum"}`); field(got, "limits") != "" {
+		t.Errorf("saved without limits: %s", got)
 	}
 }
 

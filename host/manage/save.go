@@ -21,7 +21,9 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 	def.Code, _ = wire.GetString(args, "code")
 	def.InputSchema, _ = wire.Get(args, "inputSchema")
 	def.OutputSchema, _ = wire.Get(args, "outputSchema")
-	if err := h.check(ctx, def); err != nil {
+	var limits []tools.Violation
+	def.Limits, limits = h.limits(args)
+	if err := h.check(ctx, def, limits); err != nil {
 		return wire.Reply{}, err
 	}
 	saved, created, err := h.cfg.Store.Save(def)
@@ -42,9 +44,23 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified)}))
 }
 
+// limits reads the tool's own limits, and what is wrong with them.
+func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
+	raw, ok := wire.Get(args, "limits")
+	if !ok {
+		return tools.Limits{}, nil
+	}
+	l, err := tools.ParseLimits(raw)
+	var wrong *tools.ValidationError
+	if errors.As(err, &wrong) {
+		return l, wrong.Violations
+	}
+	return l, h.cfg.Composer.CheckLimits(l)
+}
+
 // check looks for everything that stands against saving def, so that an agent
-// can mend it all at once.
-func (h *Handler) check(ctx context.Context, def tools.Definition) error {
+// can mend it all at once; limits is what is wrong with those.
+func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tools.Violation) error {
 	f := &compose.Failure{Type: abi.ErrValidation}
 	add := func(pointer, message string) {
 		f.Violations = append(f.Violations, tools.Violation{Pointer: pointer, Message: message})
@@ -66,6 +82,7 @@ func (h *Handler) check(ctx context.Context, def tools.Definition) error {
 			add("/outputSchema", schemaReason(err))
 		}
 	}
+	f.Violations = append(f.Violations, limits...)
 	if n := len(def.Code); n > MaxCode {
 		add("/code", fmt.Sprintf("is %d bytes long (at most %d)", n, MaxCode))
 	} else if err := h.cfg.Composer.Check(ctx, def.Name, def.Code); err != nil {

@@ -6,40 +6,61 @@ import (
 	"testing"
 )
 
+// BenchmarkRun is a whole call: through Sandbox.Run, and by the interpreter
+// without a sandbox.
 func BenchmarkRun(b *testing.B) {
-	for name, code := range map[string]string{
-		"trivial":   "return 1 + 1",
-		"fiveCalls": "return [s.echo({'n': i, 'items': ['a', 'b', {'c': 1.5}]}).n for i in range(5)]",
-	} {
-		b.Run(name, func(b *testing.B) {
-			realSandbox(b)
+	s := realSandbox(b)
+	for _, w := range append(cpuBound(b), trivial, fiveCalls, realistic(b)) {
+		b.Run(w.name, func(b *testing.B) {
 			b.ReportAllocs()
-			var memory uint64
+			var out Outcome
 			for b.Loop() {
-				out, err := runScript(b, context.Background(), code, "{}", Limits{}, &fakeCaller{})
-				if err != nil || out.Err != nil {
+				var err error
+				if out, err = s.Run(context.Background(), Run{Request: w.request(), Caller: &workloadTools{}}); err != nil || out.Err != nil {
 					b.Fatal(err, out.Err)
 				}
-				memory = out.Memory
 			}
-			b.ReportMetric(float64(memory), "guest-B")
+			b.ReportMetric(float64(out.Memory), "guest-B")
+			b.ReportMetric(float64(out.Fuel), "fuel")
+		})
+		b.Run(w.name+"/native", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				w.native(b)
+			}
 		})
 	}
 }
 
-// BenchmarkStart makes an initialised instance and drops it.
+// BenchmarkStart makes an instance and drops it: from the snapshot, from one
+// that is copied, and from nothing, initialising the guest.
 func BenchmarkStart(b *testing.B) {
 	s := realSandbox(b)
-	for b.Loop() {
-		i, err := newInstance(Run{}, s.log)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := i.start(context.Background(), s.program); err != nil {
-			b.Fatal(err)
-		}
-		i.close()
+	for name, snap := range map[string]*snapshot{"snapshot": s.base, "copied": copied(b, s.base)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				startInstance(b, snap).close()
+			}
+		})
 	}
+	b.Run("initialize", func(b *testing.B) {
+		for b.Loop() {
+			initialized(b, s.base.program).close()
+		}
+	})
+}
+
+// initialized is an instance that was made without a snapshot.
+func initialized(t testing.TB, p *program) *instance {
+	t.Helper()
+	i, err := newInstance(Run{}, real().log)
+	if err == nil {
+		err = i.initialize(context.Background(), p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 // BenchmarkCompile makes the embedded guest ready: from nothing, and from the

@@ -5,16 +5,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 )
 
 // compileCache is the folder of one guest's native code, below the cache
 // folder of the options. wazero keeps one file in it per version of wazero,
-// system and set of CPU features.
+// system and set of CPU features, and checks the code in it by a CRC. That
+// leaves out what says where functions begin, so the sandbox keeps a digest of
+// the whole file beside each.
 type compileCache struct {
 	dir string
 	wazero.CompilationCache
@@ -22,33 +27,124 @@ type compileCache struct {
 
 // openCache makes sure that nobody but the user can write what will be
 // executed.
-func openCache(parent string, guest []byte) (*compileCache, error) {
+//
+// Files that are not what was written are removed; how many these were is told.
+func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damaged int, err error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	info, err := os.Stat(parent) // the user may have made it a link
 	if err == nil {
 		err = checkPrivate(parent, info)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	digest := sha256.Sum256(guest)
 	dir := filepath.Join(parent, "guest-"+hex.EncodeToString(digest[:8]))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+		return nil, 0, err
 	}
 	if info, err = os.Lstat(dir); err == nil {
 		err = checkPrivate(dir, info)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	if damaged, err = verifyFiles(dir); err != nil {
+		return nil, damaged, err
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, damaged, err
 	}
-	return &compileCache{dir, cache}, nil
+	return &compileCache{dir, cache}, damaged, nil
+}
+
+// sumSuffix is that of the file that holds the digest of the one beside it.
+const sumSuffix = ".sha256"
+
+// staleAfter is when a file that is being written must be a left-over.
+const staleAfter = time.Hour
+
+// verifyFiles removes every file below dir that is not what its digest says, or
+// has none. Another process may be about to write that: it then does so in
+// vain, and the code is compiled once more.
+func verifyFiles(dir string) (damaged int, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case strings.HasSuffix(path, ".tmp"):
+			if time.Since(info.ModTime()) > staleAfter {
+				return remove(path)
+			}
+			return nil
+		case strings.HasSuffix(path, sumSuffix):
+			if _, err := os.Stat(strings.TrimSuffix(path, sumSuffix)); errors.Is(err, fs.ErrNotExist) {
+				return remove(path)
+			}
+			return nil
+		}
+		want, err := os.ReadFile(path + sumSuffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		got, err := fileSum(path)
+		if err != nil || got == string(want) {
+			return err
+		}
+		damaged++
+		return errors.Join(remove(path), remove(path+sumSuffix))
+	})
+	return damaged, err
+}
+
+// seal writes the digests of what wazero has added.
+func (c *compileCache) seal() error {
+	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".tmp") || strings.HasSuffix(path, sumSuffix) {
+			return err
+		}
+		if _, err := os.Stat(path + sumSuffix); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		sum, err := fileSum(path)
+		if err != nil {
+			return err
+		}
+		tmp := path + sumSuffix + ".tmp"
+		if err := os.WriteFile(tmp, []byte(sum), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(tmp, path+sumSuffix)
+	})
+}
+
+// remove removes a file that another process may have removed.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func fileSum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)) + "\n", nil
 }
 
 // checkPrivate wants a folder of the user's own that others cannot read or

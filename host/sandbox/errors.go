@@ -19,18 +19,20 @@ type Limit string
 // The limits. The limit on time is the context's and not among them.
 const (
 	LimitMemory    Limit = "memory"
+	LimitFuel      Limit = "fuel"
 	LimitRecursion Limit = "recursion"
 	LimitCalls     Limit = "calls"
 	LimitArguments Limit = "arguments"
 	LimitAnswer    Limit = "answer"
 	LimitResult    Limit = "result"
+	LimitQueue     Limit = "queue" // of all runs together; nothing was run
 )
 
 // LimitError says that a run was ended, or could not go on, because of a limit.
 type LimitError struct {
 	Limit Limit
-	// Value is the limit itself: bytes, or a number of calls. 0 when it has
-	// no figure (LimitRecursion).
+	// Value is the limit itself: bytes, units of fuel, or a number of calls. 0
+	// when it has no figure (LimitRecursion).
 	Value uint64
 	// Setting is the key of the configuration that raises it, such as
 	// "execution.max_memory"; "" when none does.
@@ -41,7 +43,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	if e.Setting == "" {
-		return e.Message
+		return e.Message + "; this limit is fixed"
 	}
 	return fmt.Sprintf("%s (raise %s)", e.Message, e.Setting)
 }

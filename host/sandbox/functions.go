@@ -58,15 +58,28 @@ func (f hostFunction) guarded() api.GoModuleFunc {
 
 // abiFunctions are the functions of package abi, which documents them.
 var abiFunctions = []hostFunction{
-	{abi.FuncRequestRead, types(i32, i32), types(i64), requestRead},
-	{abi.FuncCallTools, types(i32, i32), types(i64), callTools},
-	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), answerRead},
-	{abi.FuncProgress, types(i32, i32), types(i64), progress},
-	{abi.FuncLog, types(i32, i32, i32), types(i64), logWrite},
-	{abi.FuncResponseWrite, types(i32, i32, i32), types(i64), responseWrite},
+	{abi.FuncRequestRead, types(i32, i32), types(i64), serving(requestRead)},
+	{abi.FuncCallTools, types(i32, i32), types(i64), serving(callTools)},
+	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), serving(answerRead)},
+	{abi.FuncProgress, types(i32, i32), types(i64), serving(progress)},
+	{abi.FuncLog, types(i32, i32, i32), types(i64), serving(logWrite)},
+	{abi.FuncResponseWrite, types(i32, i32, i32), types(i64), serving(responseWrite)},
+	{abi.FuncFuelOut, nil, nil, fuelOut},
+}
+
+// serving is a function that makes sense only while a request is served: what
+// it did before would be in every copy of the snapshot.
+func serving(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
+	return func(ctx context.Context, i *instance, stack []uint64) {
+		if !i.serving {
+			i.end(i.trap("it calls the host before it is asked to serve a request"))
+		}
+		call(ctx, i, stack)
+	}
 }
 
 func requestRead(_ context.Context, i *instance, stack []uint64) {
+	i.crossing(len(i.request), copyCost)
 	i.give(abi.FuncRequestRead, i.request, uint32(stack[0]), uint32(stack[1]))
 	stack[0] = abi.Pack(abi.OK, uint32(len(i.request)))
 }
@@ -77,7 +90,8 @@ func callTools(ctx context.Context, i *instance, stack []uint64) {
 
 func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	message := i.view(abi.FuncCallTools, ptr, length)
-	i.answers = nil
+	i.crossing(len(message), checkCost)
+	i.answers = answers{}
 	switch {
 	case i.responded:
 		return abi.Pack(abi.Invalid, 0)
@@ -98,69 +112,24 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 		return abi.Pack(abi.Limit, 0)
 	}
 	i.calls += len(calls)
-	answers := i.caller.CallTools(ctx, calls)
+	made := i.caller.CallTools(ctx, calls)
 	if ctx.Err() != nil {
 		i.end(stopped(ctx, i.name))
 	}
-	if len(answers) != len(calls) {
-		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("%d answers to %d calls", len(answers), len(calls))})
+	if len(made) != len(calls) {
+		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("%d answers to %d calls", len(made), len(calls))})
 	}
-	i.park(calls, answers)
-	return abi.Pack(abi.OK, uint32(len(answers)))
-}
-
-// park keeps the answers of a batch until they are fetched. One that is too
-// large, alone or together with those before it, becomes an error instead.
-func (i *instance) park(calls []abi.ToolCall, answers []abi.Answer) {
-	i.answers = make([]parked, len(answers))
-	var total uint64
-	for n, a := range answers {
-		p := parked{code: abi.OK, bytes: a.Value}
-		if a.Err != nil {
-			p = i.parkError(a.Err)
-		} else if len(a.Value) == 0 {
-			i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("neither value nor error from %s.%s", calls[n].Server, calls[n].Tool)})
-		}
-		total += uint64(len(p.bytes))
-		if len(p.bytes) > i.limits.Answer || total > i.limits.Memory {
-			message := fmt.Sprintf("answer of %s.%s: %s, more than %s", calls[n].Server, calls[n].Tool,
-				formatBytes(uint64(len(p.bytes))), formatBytes(uint64(i.limits.Answer)))
-			if len(p.bytes) <= i.limits.Answer {
-				message = fmt.Sprintf("answers of one batch: more than the %s of memory of the run", formatBytes(i.limits.Memory))
-			}
-			i.meet(LimitAnswer, i.limits.Answer, "execution.max_answer", message)
-			total -= uint64(len(p.bytes))
-			p = i.parkError(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
-		}
-		i.answers[n] = p
-	}
-}
-
-func (i *instance) parkError(e *abi.CallError) parked {
-	b, err := encode(e)
-	if err != nil {
-		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("error of %s.%s: %v", e.Server, e.Tool, err)})
-	}
-	return parked{code: abi.ToolError, bytes: b}
+	return abi.Pack(abi.OK, i.answers.park(i, calls, made))
 }
 
 func answerRead(_ context.Context, i *instance, stack []uint64) {
-	index, ptr, capacity := uint32(stack[0]), uint32(stack[1]), uint32(stack[2])
-	if uint64(index) >= uint64(len(i.answers)) || i.answers[index].fetched {
-		i.view(abi.FuncAnswerRead, ptr, capacity)
-		stack[0] = abi.Pack(abi.Invalid, 0)
-		return
-	}
-	a := &i.answers[index]
-	n := uint32(len(a.bytes))
-	if i.give(abi.FuncAnswerRead, a.bytes, ptr, capacity) {
-		a.bytes, a.fetched = nil, true
-	}
-	stack[0] = abi.Pack(a.code, n)
+	i.crossing(0, 0)
+	stack[0] = i.answers.fetch(i, uint32(stack[0]), uint32(stack[1]), uint32(stack[2]))
 }
 
 func progress(_ context.Context, i *instance, stack []uint64) {
 	message := i.view(abi.FuncProgress, uint32(stack[0]), uint32(stack[1]))
+	i.crossing(len(message), checkCost)
 	var p abi.Progress
 	if i.responded || len(message) > abi.MaxProgress || decode(message, &p, 0) != nil {
 		stack[0] = abi.Pack(abi.Invalid, 0)
@@ -177,6 +146,7 @@ const logEntryOverhead = 32
 func logWrite(_ context.Context, i *instance, stack []uint64) {
 	level := uint32(stack[0])
 	text := i.view(abi.FuncLog, uint32(stack[1]), uint32(stack[2]))
+	i.crossing(len(text), copyCost)
 	cost := len(text) + logEntryOverhead
 	switch {
 	case i.responded || level > uint32(abi.LogError):
@@ -200,6 +170,7 @@ func logWrite(_ context.Context, i *instance, stack []uint64) {
 func responseWrite(_ context.Context, i *instance, stack []uint64) {
 	kind := uint32(stack[0])
 	message := i.view(abi.FuncResponseWrite, uint32(stack[1]), uint32(stack[2]))
+	i.crossing(len(message), checkCost)
 	stack[0] = abi.Pack(i.respond(kind, message), 0)
 }
 
@@ -248,6 +219,17 @@ func (i *instance) view(function string, ptr, length uint32) []byte {
 	}
 	return b
 }
+
+// What the host's own work for the guest costs, in fuel: without this, a script
+// could keep the host busy at next to no cost of its own.
+const (
+	crossingCost = 1000 // each call of a host function of package abi
+	copyCost     = 1    // each byte that is copied
+	checkCost    = 16   // each byte that is checked to be JSON, and copied
+)
+
+// crossing charges a call of a host function with a message of n bytes.
+func (i *instance) crossing(n, cost int) { i.fuel.charge(crossingCost + n*cost) }
 
 // meet records the first limit that the run has reached; the guest still gets
 // to say where.

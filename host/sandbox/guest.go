@@ -1,9 +1,30 @@
 package sandbox
 
-import _ "embed"
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+)
 
 // embedded is the guest of the product. guest.sum beside it says what it was
 // built from; scripts/build-guest makes both.
 //
 //go:embed guest.wasm
 var embedded []byte
+
+//go:embed guest.sum
+var embeddedSum string
+
+// embeddedDigest is the digest of the guest that guest.sum describes; zeros when
+// there is none in it.
+func embeddedDigest() (digest [sha256.Size]byte) {
+	for line := range strings.Lines(embeddedSum) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "wasm sha256:"); ok && len(text) == 2*len(digest) {
+			if _, err := hex.Decode(digest[:], []byte(text)); err != nil {
+				return [sha256.Size]byte{}
+			}
+		}
+	}
+	return digest
+}

@@ -21,10 +21,12 @@ type instance struct {
 	log     *slog.Logger
 	request []byte // JSON
 
-	memory memory
-	module api.Module // nil until it is started
+	memory  memory     // nil until it is started
+	module  api.Module // as well
+	serving bool       // the guest is initialised: what it does is for the request
 
-	answers []parked // of the last batch
+	fuel    fuel
+	answers answers
 	calls   int
 	logged  int // bytes charged against Limits.Logs
 	logFull bool
@@ -39,13 +41,6 @@ type instance struct {
 	wasi wasiState
 }
 
-// parked is an answer that waits to be fetched: one time, under its code.
-type parked struct {
-	code    abi.Code
-	bytes   []byte
-	fetched bool
-}
-
 func newInstance(r Run, log *slog.Logger) (*instance, error) {
 	limits := r.Limits.withDefaults()
 	r.Request.Memory = limits.Memory
@@ -58,23 +53,25 @@ func newInstance(r Run, log *slog.Logger) (*instance, error) {
 	}
 	return &instance{
 		name: r.Request.Name, limits: limits, caller: r.Caller, log: log, request: request,
-		memory: newMemory(limits.Memory),
 	}, nil
 }
 
 // run starts the instance, lets it serve its request and sorts out how that
 // ended.
-func (i *instance) run(ctx context.Context, p *program) (out Outcome, err error) {
+func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error) {
 	defer i.close()
 	begin := time.Now()
-	err = i.start(ctx, p)
+	err = i.start(ctx, s)
 	started := time.Now()
 	out.Instantiate = started.Sub(begin)
 	if err == nil {
 		_, err = i.call(ctx, abi.ExportRun)
 		out.Duration = time.Since(started)
 	}
-	out.Memory, out.Calls = i.memory.Peak(), i.calls
+	out.Calls, out.Fuel = i.calls, i.fuel.used()
+	if i.memory != nil {
+		out.Memory = i.memory.Peak()
+	}
 	err = i.classify(ctx, err)
 	var limit *LimitError
 	switch {
@@ -89,19 +86,22 @@ func (i *instance) run(ctx context.Context, p *program) (out Outcome, err error)
 	return out, err
 }
 
-// start makes the module instance and initialises the guest's runtime.
-func (i *instance) start(ctx context.Context, p *program) error {
-	if p.initial > i.limits.Memory {
+// start makes a module instance that is where the snapshot was taken.
+func (i *instance) start(ctx context.Context, s *snapshot) error {
+	if s.image.Size() > i.limits.Memory {
 		i.fault = i.memoryLimit()
 		return i.fault
 	}
-	m, err := p.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
+	i.memory = s.image.Open(i.limits.Memory)
+	m, err := s.program.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
 	if err != nil {
 		return err
 	}
-	i.module = m
-	_, err = i.call(ctx, abi.ExportInitialize)
-	return err
+	i.module, i.serving = m, true
+	s.setState(m)
+	i.wasi = s.wasi
+	i.fuel.start(m, int64(i.limits.Fuel))
+	return nil
 }
 
 // call calls one of the guest's exports, which have no parameters and at most
@@ -119,7 +119,9 @@ func (i *instance) close() {
 			i.log.Warn("sandbox: closing an instance", "tool", i.name, "error", err)
 		}
 	}
-	i.memory.Release()
+	if i.memory != nil {
+		i.memory.Release()
+	}
 }
 
 // classify says why a call into the guest ended the way it did; callErr is
@@ -132,7 +134,9 @@ func (i *instance) classify(ctx context.Context, callErr error) error {
 		return stopped(ctx, i.name)
 	case errors.As(i.fault, &own):
 		return i.fault
-	case callErr != nil && i.memory.Refused():
+	case isLimit(i.fault):
+		return i.fault
+	case callErr != nil && i.isOutOfMemory():
 		return i.memoryLimit()
 	case callErr != nil && i.isRecursion(callErr):
 		return i.recursionLimit()
@@ -144,6 +148,17 @@ func (i *instance) classify(ctx context.Context, callErr error) error {
 		return i.trap(leaf(callErr).Error())
 	}
 	return nil
+}
+
+func isLimit(err error) bool {
+	var limit *LimitError
+	return errors.As(err, &limit)
+}
+
+// isOutOfMemory tells whether the guest could not go on for lack of memory: it
+// was refused more, or its runtime knew that what it needs cannot be had.
+func (i *instance) isOutOfMemory() bool {
+	return i.memory != nil && i.memory.Refused() || i.wasi.fatal() == "out of memory"
 }
 
 // isRecursion tells whether the guest ran out of call stack: its own, which
@@ -165,6 +180,13 @@ func (i *instance) memoryLimit() *LimitError {
 	return &LimitError{
 		Limit: LimitMemory, Value: i.limits.Memory, Setting: "execution.max_memory",
 		Message: fmt.Sprintf("script %q: more than %s of memory needed", i.name, formatBytes(i.limits.Memory)),
+	}
+}
+
+func (i *instance) fuelLimit() *LimitError {
+	return &LimitError{
+		Limit: LimitFuel, Value: i.limits.Fuel, Setting: "execution.max_fuel",
+		Message: fmt.Sprintf("script %q: more than %d units of fuel needed (does it loop without end?)", i.name, i.limits.Fuel),
 	}
 }
 

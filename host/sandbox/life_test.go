@@ -12,12 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/abi/abitest"
 )
 
-// guestNamed is the guest of the conformance kit with that name.
+// guestNamed is the guest of the conformance kit with that name, metered.
 func guestNamed(t testing.TB, name string) []byte {
 	t.Helper()
 	cases := abitest.Cases()
@@ -25,7 +26,7 @@ func guestNamed(t testing.TB, name string) []byte {
 	if i < 0 {
 		t.Fatalf("no case %q", name)
 	}
-	return cases[i].Wasm
+	return metered(cases[i].Wasm)
 }
 
 const callingGuest = "two calls, answers in any order"
@@ -172,7 +173,7 @@ func TestCache(t *testing.T) {
 			t.Error(log)
 		}
 		first := cacheFiles(t, dir)
-		if len(first) != 1 {
+		if len(first) != 2 { // the code, and its digest
 			t.Fatalf("files %v", first)
 		}
 		if info, err := os.Stat(dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
@@ -187,22 +188,64 @@ func TestCache(t *testing.T) {
 			}
 		}
 	})
-	t.Run("damaged", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		runCached(t, dir)
-		for path := range cacheFiles(t, dir) {
-			if err := os.Truncate(path, 50); err != nil {
+	for name, damage := range map[string]func(t *testing.T, code string) error{
+		"cut short": func(_ *testing.T, code string) error { return os.Truncate(code, 50) },
+		"one bit": func(t *testing.T, code string) error {
+			b, err := os.ReadFile(code)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if log := runCached(t, dir); !strings.Contains(log, "compiling again") {
-			t.Errorf("logged %q", log)
+			b[len(b)/3] ^= 1
+			return os.WriteFile(code, b, 0o600)
+		},
+		"no digest":      func(_ *testing.T, code string) error { return os.Remove(code + sumSuffix) },
+		"another digest": func(_ *testing.T, code string) error { return os.WriteFile(code+sumSuffix, []byte("0\n"), 0o600) },
+	} {
+		t.Run("damaged: "+name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Chmod(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			runCached(t, dir)
+			for path := range cacheFiles(t, dir) {
+				if !strings.HasSuffix(path, sumSuffix) {
+					if err := damage(t, path); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if log := runCached(t, dir); !strings.Contains(log, "was damaged") {
+				t.Errorf("logged %q", log)
+			}
+			if log := runCached(t, dir); log != "" {
+				t.Errorf("the damage stays: %s", log)
+			}
+		})
+	}
+	t.Run("left-overs", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "cache")
+		runCached(t, dir)
+		old := time.Now().Add(-2 * staleAfter)
+		var made []string
+		for path := range cacheFiles(t, dir) {
+			if strings.HasSuffix(path, sumSuffix) {
+				continue
+			}
+			for name, at := range map[string]time.Time{".1.tmp": old, ".2.tmp": time.Now(), "00" + sumSuffix: time.Now()} {
+				if err := errors.Join(os.WriteFile(path+name, nil, 0o600), os.Chtimes(path+name, at, at)); err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, path+name)
+			}
 		}
 		if log := runCached(t, dir); log != "" {
-			t.Errorf("the damage stays: %s", log)
+			t.Error(log)
+		}
+		files := cacheFiles(t, dir)
+		for _, path := range made {
+			if _, is := files[path]; is != strings.HasSuffix(path, ".2.tmp") {
+				t.Errorf("%s: kept %v", path, is)
+			}
 		}
 	})
 	t.Run("not a directory", func(t *testing.T) {

@@ -2,75 +2,70 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
-const (
-	// compileWorkers is how many functions are compiled at a time. More than
-	// one also lets a cancelled compile stop.
-	compileWorkers = 2
-	// probeTime bounds the one start of a guest that asks for its version.
-	probeTime = 10 * time.Second
-)
+// compileWorkers is how many functions are compiled at a time. More than one
+// also lets a cancelled compile stop.
+const compileWorkers = 2
 
-// program is a guest that is compiled, keeps the contract, and can be
+// program is a guest that is compiled, links with the host, and can be
 // instantiated any number of times, concurrently.
 type program struct {
 	runtime wazero.Runtime
 	cache   *compileCache // nil without
 	module  wazero.CompiledModule
-	// initial is the memory an instance starts with, in bytes.
-	initial uint64
+	// initial is the memory an instance starts with, in bytes; segments are
+	// what belongs into it. They share the bytes of the guest.
+	initial  uint64
+	segments []rewrite.Segment
+	state    []string // the names of the globals that are state
 }
 
-// load compiles guest and checks it. A cache that cannot be used costs time,
-// not the guest. What went wrong in a refused guest is text only: to a run it
-// is neither a fault of its own instance nor of its context.
-func load(ctx context.Context, guest []byte, cacheDir string, log *slog.Logger) (*program, error) {
-	p, err := compile(ctx, guest, cacheDir, log)
-	if err == nil {
-		if err = p.probe(ctx, log); err == nil {
-			return p, nil
-		}
-		err = errors.Join(err, p.close())
+// compile makes a program of guest, with the help of a cache if it can be had.
+func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheDir string, log *slog.Logger) (*program, error) {
+	if cacheDir == "" {
+		return compileWith(ctx, guest, nil)
 	}
-	if ctx.Err() != nil {
-		return nil, ErrClosed
+	cache, damaged, err := openCache(cacheDir, digest)
+	if damaged > 0 {
+		log.Warn("sandbox: the compilation cache was damaged: compiling again", "files", damaged)
 	}
-	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
-}
-
-func compile(ctx context.Context, guest []byte, cacheDir string, log *slog.Logger) (*program, error) {
-	if cacheDir != "" {
-		cache, err := openCache(cacheDir, guest)
-		if err != nil {
-			log.Warn("sandbox: going without a compilation cache", "error", err)
-			return compileWith(ctx, guest, nil)
-		}
-		p, err := compileWith(ctx, guest, cache)
-		if err == nil || ctx.Err() != nil {
-			return p, err
-		}
-		// A damaged or unwritable cache fails here, and so does a guest that
-		// does not compile: without the cache it is plain which.
-		log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
+	if err != nil {
+		log.Warn("sandbox: going without a compilation cache", "error", err)
+		return compileWith(ctx, guest, nil)
 	}
+	p, err := compileWith(ctx, guest, cache)
+	switch {
+	case err == nil:
+		if err := cache.seal(); err != nil {
+			log.Warn("sandbox: the compilation cache cannot be used next time", "error", err)
+		}
+		return p, nil
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	// A cache that cannot be read or written fails here, and so does a guest
+	// that does not compile: without the cache it is plain which.
+	log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
 	return compileWith(ctx, guest, nil)
 }
 
 func compileWith(ctx context.Context, guest []byte, cache *compileCache) (*program, error) {
-	// WithCloseOnContextDone is what stops a guest that does not return. It
-	// checks at every loop and call; metered code will do so by its fuel.
-	config := wazero.NewRuntimeConfigCompiler().WithCloseOnContextDone(true).WithDebugInfoEnabled(false)
+	// Without WithCloseOnContextDone, which checks at every loop and call:
+	// metered code looks at the context when a slice of its fuel is used up.
+	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
 	if cache != nil {
 		config = config.WithCompilationCache(cache.CompilationCache)
 	}
@@ -82,6 +77,29 @@ func compileWith(ctx context.Context, guest []byte, cache *compileCache) (*progr
 }
 
 func (p *program) link(ctx context.Context, guest []byte) error {
+	provided, err := p.provide(ctx)
+	if err != nil {
+		return err
+	}
+	p.module, err = p.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compileWorkers), guest)
+	if err != nil {
+		return err
+	}
+	if err := checkImports(p.module, provided); err != nil {
+		return err
+	}
+	if p.initial, err = checkExports(p.module); err != nil {
+		return err
+	}
+	if p.segments, err = rewrite.Segments(guest); err != nil {
+		return err
+	}
+	p.state, err = stateOf(guest)
+	return err
+}
+
+// provide defines all that a guest can import.
+func (p *program) provide(ctx context.Context) (map[string]api.FunctionDefinition, error) {
 	provided := map[string]api.FunctionDefinition{}
 	for _, host := range []struct {
 		name      string
@@ -93,42 +111,21 @@ func (p *program) link(ctx context.Context, guest []byte) error {
 		}
 		m, err := b.Instantiate(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for name, def := range m.ExportedFunctionDefinitions() {
 			provided[host.name+"."+name] = def
 		}
 	}
-	var err error
-	p.module, err = p.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compileWorkers), guest)
-	if err != nil {
-		return err
-	}
-	if err := checkImports(p.module, provided); err != nil {
-		return err
-	}
-	p.initial, err = checkExports(p.module)
-	return err
+	return provided, nil
 }
 
-// probe starts one instance to ask it for its version of the contract.
-func (p *program) probe(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	i, err := newInstance(Run{}, log)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	if err := i.start(ctx, p); err != nil {
-		return fmt.Errorf("it does not start: %w", i.classify(ctx, err))
-	}
-	version, err := i.call(ctx, abi.ExportVersion)
-	if err != nil {
-		return fmt.Errorf("%s: %w", abi.ExportVersion, i.classify(ctx, err))
-	}
-	if version != abi.Version {
-		return fmt.Errorf("it has version %d of the contract, the host has %d", version, abi.Version)
+// fill puts the guest's data into a new instance's memory.
+func (p *program) fill(m api.Module) error {
+	for _, s := range p.segments {
+		if !m.Memory().Write(s.Offset, s.Bytes) {
+			return fmt.Errorf("its data of %d bytes at %#x is outside its memory", len(s.Bytes), s.Offset)
+		}
 	}
 	return nil
 }
@@ -199,6 +196,32 @@ func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 		return 0, fmt.Errorf("it does not export its memory as %q, and only so", abi.ExportMemory)
 	}
 	return uint64(mem.Min()) * pageSize, nil
+}
+
+// stateOf lists the globals that are an instance's state, and wants no exports
+// but those of the contract.
+func stateOf(guest []byte) (state []string, err error) {
+	lines, err := rewrite.Interface(guest)
+	if err != nil {
+		return nil, err
+	}
+	fuel := false
+	for _, line := range lines {
+		next := fmt.Sprint(abi.ExportStatePrefix, len(state))
+		switch {
+		case !strings.HasPrefix(line, "export ") || !strings.Contains(line, `" global `):
+		case line == fmt.Sprintf("export %q global mut i64", abi.ExportFuel):
+			fuel = true
+		case strings.HasPrefix(line, fmt.Sprintf("export %q global mut ", next)):
+			state = append(state, next)
+		default:
+			return nil, fmt.Errorf("its %s is not in the contract", line)
+		}
+	}
+	if !fuel {
+		return nil, fmt.Errorf("it does not export its fuel counter %q: it is not metered", abi.ExportFuel)
+	}
+	return state, nil
 }
 
 func signature(def api.FunctionDefinition) string {

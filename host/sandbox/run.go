@@ -20,6 +20,12 @@ type Options struct {
 	// Guest is the wasm module to run; nil is the embedded one. Tests pass
 	// hand-made ones.
 	Guest []byte
+	// MaxConcurrent is how many guests may compute at the same time; 0 is
+	// DefaultMaxConcurrent(). Runs that wait for a tool do not count.
+	MaxConcurrent int
+	// MaxQueued is how many runs there may be beside those: waiting for their
+	// turn, or for tools; 0 is DefaultMaxQueued. What is over is refused.
+	MaxQueued int
 }
 
 // Caller is the world of a script: everything it can reach. Methods of one
@@ -51,6 +57,11 @@ type Limits struct {
 	// Memory is the most linear memory of the instance in bytes, the guest's
 	// own runtime included (about 5 MiB). Rounded down to wasm pages (64 KiB).
 	Memory uint64
+	// Fuel is how much the run may compute, in units of the meter: one for
+	// each wasm instruction (rewrite/cost.go has the exact price of each), and
+	// what the host does for the guest by its size (functions.go). The same
+	// request with the same limits and answers uses the same fuel, always.
+	Fuel uint64
 	// Calls is how many tool calls the run may make in all.
 	Calls int
 	// Arguments is the most bytes of JSON in one batch of calls.
@@ -68,6 +79,7 @@ type Limits struct {
 // The defaults of Limits.
 const (
 	DefaultMemory    = 128 << 20
+	DefaultFuel      = 10_000_000_000 // some seconds
 	DefaultCalls     = 1000
 	DefaultArguments = 16 << 20
 	DefaultAnswer    = 16 << 20
@@ -81,6 +93,10 @@ func (l Limits) withDefaults() Limits {
 		l.Memory = DefaultMemory
 	}
 	l.Memory = min(l.Memory, maxMemory) / pageSize * pageSize
+	if l.Fuel == 0 {
+		l.Fuel = DefaultFuel
+	}
+	l.Fuel = min(l.Fuel, maxFuel)
 	for _, f := range []struct {
 		field    *int
 		fallback int
@@ -106,10 +122,14 @@ type Outcome struct {
 	Err *abi.Error
 	// Memory is the peak of linear memory in bytes.
 	Memory uint64
+	// Fuel is how much was used, of Limits.Fuel: the same for the same
+	// request, limits and answers, unless the context ended the run.
+	Fuel uint64
 	// Calls is how many tool calls were made.
 	Calls int
 	// CompileWait is the time spent waiting for the guest to be compiled,
-	// Instantiate that of making an initialised instance, Duration that of
-	// the script, its tool calls included.
-	CompileWait, Instantiate, Duration time.Duration
+	// Instantiate that of making an instance, Duration that of
+	// the script, its tool calls included. Queued is the time spent waiting for
+	// a slot: before the instance is made, and within Duration after calls.
+	CompileWait, Instantiate, Duration, Queued time.Duration
 }

@@ -4,15 +4,21 @@
 //
 //	sandbox.go    Sandbox: compile in the background, run, close
 //	run.go        what goes into a run and what comes out
+//	slots.go      which runs compute, and which wait for their turn
 //	errors.go     how a run can fail, and in which order that is decided
-//	program.go    a compiled guest that keeps the contract; makes instances
+//	program.go    a compiled guest that links with the host
+//	snapshot.go   an instance of it that is initialised and warmed up, as data
+//	warmup.go     what it is warmed up with
 //	instance.go   one run: its state, start, end and classification
+//	fuel.go       how much a run may compute, handed out in slices
 //	functions.go  the host's side of package abi
+//	answers.go    how the answers of tools are handed to the guest
 //	wasi.go       the few WASI functions the Go runtime needs, without a world
 //	memory.go     linear memory with a limit (memory_unix.go: outside the heap)
+//	image.go      memory that starts with a content (image_linux.go: copy on write)
 //	check.go      JSON from the guest
 //	cache.go      the folder of compiled guests
-//	guest.go      the embedded guest; guestbuild/ builds it
+//	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
 //
 // Everything a guest hands over is taken to be hostile: its pointers and
 // lengths are checked, its messages bounded and validated, its calls counted.
@@ -29,11 +35,13 @@ import (
 // Sandbox holds the compiled guest. Its methods are safe for concurrent use.
 type Sandbox struct {
 	log   *slog.Logger
+	slots *slots
 	stop  context.CancelFunc
 	ready chan struct{}
-	// program and err are set before ready is closed.
-	program *program
-	err     error
+	// base and err are set before ready is closed. base is what every run
+	// starts from.
+	base *snapshot
+	err  error
 
 	mu     sync.Mutex
 	closed bool
@@ -44,17 +52,15 @@ type Sandbox struct {
 // for.
 func New(opts Options) *Sandbox {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Sandbox{log: opts.Log, stop: stop, ready: make(chan struct{})}
+	s := &Sandbox{
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), stop: stop, ready: make(chan struct{}),
+	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	guest := opts.Guest
-	if guest == nil {
-		guest = embedded
-	}
 	go func() {
 		defer close(s.ready)
-		s.program, s.err = load(ctx, guest, opts.CacheDir, s.log)
+		s.base, s.err = load(ctx, opts, s.log)
 	}()
 	return s
 }
@@ -69,37 +75,53 @@ func (s *Sandbox) Err() error {
 	return s.err
 }
 
-// Run serves one request in an instance of its own, once the guest is
-// compiled. It works on the caller's goroutine, and so do the calls to
-// r.Caller.
+// Run serves one request in an instance of its own, once the guest is compiled
+// and it is its turn. It works on the caller's goroutine, and so do the calls to
+// r.Caller. Runs compute in the order in which they were made, as many at a time
+// as Options.MaxConcurrent says; one that waits for r.Caller lets others go on.
 //
 // The error is nil when the script ended by itself, be it with a result or
 // with an error of its own (Outcome.Err). Otherwise it is, in this order: the
 // context's (wrapping ctx.Err and context.Cause), an error of the host's own,
-// a [*LimitError], or a [*TrapError]; or, when nothing was run, [ErrClosed] or
-// an error wrapping [ErrGuest]. The Outcome's figures are filled in any case.
+// a [*LimitError], or a [*TrapError]; or, when nothing was run, [ErrClosed], an
+// error wrapping [ErrGuest], or a *LimitError of [LimitQueue]. The Outcome's
+// figures are filled in any case.
 func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	if err := s.enter(); err != nil {
 		return Outcome{}, err
 	}
 	defer s.runs.Done()
 
+	if err := s.slots.admit(r.Request.Name); err != nil {
+		return Outcome{}, err
+	}
+	defer s.slots.leave()
+
+	var figures Outcome
 	start := time.Now()
 	select {
 	case <-s.ready:
+		figures.CompileWait = time.Since(start)
 	case <-ctx.Done():
-		return Outcome{CompileWait: time.Since(start)}, stopped(ctx, r.Request.Name)
+		figures.CompileWait = time.Since(start)
+		return figures, stopped(ctx, r.Request.Name)
 	}
-	wait := time.Since(start)
 	if s.err != nil {
-		return Outcome{CompileWait: wait}, s.err
+		return figures, s.err
 	}
+	t := &turn{Caller: r.Caller, slots: s.slots, ctx: ctx}
+	defer t.give()
+	if !t.take() {
+		figures.Queued = t.queued
+		return figures, stopped(ctx, r.Request.Name)
+	}
+	r.Caller = t
 	i, err := newInstance(r, s.log)
 	if err != nil {
-		return Outcome{CompileWait: wait}, err
+		return figures, err
 	}
-	out, err := i.run(ctx, s.program)
-	out.CompileWait = wait
+	out, err := i.run(ctx, s.base)
+	out.CompileWait, out.Queued = figures.CompileWait, t.queued
 	return out, err
 }
 
@@ -125,10 +147,10 @@ func (s *Sandbox) Close() error {
 	s.stop()
 	<-s.ready
 	s.runs.Wait()
-	if !first || s.program == nil {
+	if !first || s.base == nil {
 		return nil
 	}
-	if err := s.program.close(); err != nil {
+	if err := s.base.close(); err != nil {
 		return fmt.Errorf("sandbox: closing the guest: %w", err)
 	}
 	return nil

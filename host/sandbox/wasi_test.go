@@ -132,7 +132,7 @@ func TestNoWorld(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer i.close()
-		if err := i.start(context.Background(), s.program); err != nil {
+		if err := i.start(context.Background(), s.base); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := i.call(context.Background(), abi.ExportRun); err != nil {

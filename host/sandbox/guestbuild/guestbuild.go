@@ -7,6 +7,9 @@
 //	inputs.go      what goes into it, and the hash over that
 //	sum.go         the sum file beside the committed guest
 //
+// The guest is compiled by the Go toolchain and then rewritten by package
+// rewrite: metered, and ready for snapshots.
+//
 // The build is reproducible bit for bit in any folder and on any system: the
 // toolchain is the one go.mod names, paths and version-control stamps are left
 // out, and the caller's Go settings are not looked at.
@@ -14,7 +17,6 @@ package guestbuild
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,14 +24,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
 // Where things are, relative to the root of the module.
 const (
 	guestPackage = "./guest"
 	sandboxDir   = "host/sandbox"
-	GuestFile    = "guest.wasm"
-	SumFile      = "guest.sum"
+	// rewritePackage is what the guest is rewritten by after it was compiled:
+	// its sources decide what the guest is as well.
+	rewritePackage = "./host/sandbox/rewrite"
+	GuestFile      = "guest.wasm"
+	SumFile        = "guest.sum"
 )
 
 // flags of go build. They are part of the source hash.
@@ -124,20 +131,39 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 	if err != nil {
 		return nil, Sum{}, err
 	}
-	env, err := buildEnv(ctx, root, in.Go)
+	compiled, err := compile(ctx, root, tmp, in.Go)
 	if err != nil {
 		return nil, Sum{}, err
+	}
+	wasm, err := rewrite.Guest(compiled)
+	if err != nil {
+		return nil, Sum{}, err
+	}
+	sum, err := sumOf(in, wasm)
+	return wasm, sum, err
+}
+
+// Compile gives the guest as the Go toolchain makes it, before it is rewritten.
+// It writes to the folder tmp.
+func Compile(ctx context.Context, root, tmp string) ([]byte, error) {
+	pinned, err := toolchain(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	return compile(ctx, root, tmp, pinned)
+}
+
+func compile(ctx context.Context, root, tmp, toolchain string) ([]byte, error) {
+	env, err := buildEnv(ctx, root, toolchain)
+	if err != nil {
+		return nil, err
 	}
 	out := filepath.Join(tmp, GuestFile)
 	args := append([]string{"build", "-o", out}, flags...)
 	if _, err := goCommand(ctx, root, env, append(args, guestPackage)...); err != nil {
-		return nil, Sum{}, err
+		return nil, err
 	}
-	wasm, err := os.ReadFile(out)
-	if err != nil {
-		return nil, Sum{}, err
-	}
-	return wasm, Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm))}, nil
+	return os.ReadFile(out)
 }
 
 // fetchSettings say where modules and toolchains come from and are kept. They

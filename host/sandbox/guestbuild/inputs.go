@@ -76,7 +76,7 @@ func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	// mean a download.
 	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	out, err := goCommand(ctx, root, env, "list", "-deps",
-		"-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", guestPackage)
+		"-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", guestPackage, rewritePackage)
 	if err != nil {
 		return Inputs{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
 // Sum says what a guest is and what it was built from.
@@ -12,6 +14,13 @@ type Sum struct {
 	Inputs Inputs
 	Wasm   [sha256.Size]byte
 	Size   int64 // bytes
+	// Interface is what it imports and exports, see rewrite.Interface.
+	Interface []string
+}
+
+func sumOf(in Inputs, wasm []byte) (Sum, error) {
+	lines, err := rewrite.Interface(wasm)
+	return Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm)), Interface: lines}, err
 }
 
 const sumHead = `# What guest.wasm is and what it was built from: written by scripts/build-guest,
@@ -22,15 +31,23 @@ const sumHead = `# What guest.wasm is and what it was built from: written by scr
 // "source" is the hash over the lines below it.
 func (s Sum) String() string {
 	source := s.Inputs.Hash()
-	return fmt.Sprintf("%swasm sha256:%s\nsize %d\nsource sha256:%s\n%s",
-		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, hex.EncodeToString(source[:]), s.Inputs.lines())
+	var faces strings.Builder
+	for _, line := range s.Interface {
+		faces.WriteString(line + "\n")
+	}
+	return fmt.Sprintf("%swasm sha256:%s\nsize %d\n%ssource sha256:%s\n%s",
+		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, faces.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
 }
 
 // Compare tells whether the text of a committed sum file and the guest beside
 // it are what in would build, as far as that can be told without building. The
 // error wraps ErrDiffers and names what differs.
 func Compare(text string, wasm []byte, in Inputs) error {
-	want := Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm))}.String()
+	sum, err := sumOf(in, wasm)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDiffers, err)
+	}
+	want := sum.String()
 	if text == want {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package config
+// Package units reads and writes sizes and durations as people do, in the
+// configuration and in saved tools: "128MB", "30s".
+package units
 
 import (
 	"errors"
@@ -7,20 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
-
-// Bounds that catch slips of the pen.
-const (
-	minTimeout     = time.Millisecond
-	maxTimeout     = 24 * time.Hour
-	maxStartupWait = time.Hour
-	minMaxMemory   = 16 << 20 // the guest needs some for itself
-	maxMaxMemory   = 4 << 30  // all that wasm32 can address
-	maxMaxCalls    = 1_000_000
-	minMessageSize = 1 << 10   // of what scripts send and get
-	maxMessageSize = 256 << 20 // abi.MaxMessage
-	minMaxMessage  = 1 << 10
-	maxMaxMessage  = 1 << 30
 )
 
 // sizeUnits are what a size may end in, in bytes. "MB" and "MiB" are the same:
@@ -35,8 +23,10 @@ var sizeUnits = map[string]uint64{
 
 var errSize = errors.New(`is not a size (write "128MB", "1GB" or a number of bytes)`)
 
-// parseSize reads "128MB", "128 MiB", "1GB" or a plain number of bytes.
-func parseSize(s string) (uint64, error) {
+// ParseSize reads "128MB", "128 MiB", "1GB" or a plain number of bytes. What is
+// too large for a uint64 is math.MaxUint64. The error is worded to follow the
+// text that was read.
+func ParseSize(s string) (uint64, error) {
 	digits := strings.TrimLeft(s, "0123456789")
 	n, err := strconv.ParseUint(s[:len(s)-len(digits)], 10, 64)
 	unit, ok := sizeUnits[strings.ToLower(strings.TrimLeft(digits, " "))]
@@ -51,8 +41,8 @@ func parseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// formatSize writes a size in the largest unit that divides it.
-func formatSize(n uint64) string {
+// FormatSize writes a size in the largest unit that divides it.
+func FormatSize(n uint64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
 		return fmt.Sprintf("%dGiB", n>>30)
@@ -64,8 +54,9 @@ func formatSize(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// parseDuration reads "30s" or "1m30s".
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads "30s" or "1m30s". The error is worded to follow the text
+// that was read.
+func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {
 		return d, nil
@@ -76,8 +67,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return 0, errors.New(`is not a duration (write "30s", "1m30s" or "500ms")`)
 }
 
-// formatDuration is d.String() without its zero parts: 24h, not 24h0m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration is d.String() without its zero parts: 24h, not 24h0m0s.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

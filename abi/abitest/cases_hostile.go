@@ -1,0 +1,279 @@
+package abitest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// hostile guests know the contract and try what an honest one never would.
+func hostile() []Case {
+	var cases []Case
+	for _, group := range [][]Case{early(), edges(), giants(), storms(), parking(), deep(), after()} {
+		cases = append(cases, group...)
+	}
+	return cases
+}
+
+// argumentsOf calls a host function with a text, wherever it takes one, or with
+// the buffer where it gives one.
+func (s *script) argumentsOf(f Import, text string) *script {
+	ptr, n := s.text(text)
+	switch f.Name {
+	case abi.FuncRequestRead:
+		return s.call(f.Name, bufAt, bufSize)
+	case abi.FuncAnswerRead:
+		return s.call(f.Name, 0, bufAt, bufSize)
+	case abi.FuncLog, abi.FuncResponseWrite:
+		return s.call(f.Name, 0, ptr, n)
+	default:
+		return s.call(f.Name, ptr, n)
+	}
+}
+
+// validText is a message that the function takes.
+func validText(function string) string {
+	switch function {
+	case abi.FuncCallTools:
+		return okCall
+	case abi.FuncProgress:
+		return `{"progress":1}`
+	default:
+		return "1"
+	}
+}
+
+// early guests do business before they are asked to: in the start function,
+// which the contract does not have, or while they are initialised, when there
+// is no request and nobody to call.
+func early() (cases []Case) {
+	for _, f := range HostFunctions {
+		s := new(script).argumentsOf(f, validText(f.Name)).add(Drop)
+		starts := new(script).result("1", abi.OK).module()
+		starts.Data = append(starts.Data, Data{dataAt, s.data})
+		starts.Functions = append(starts.Functions, Function{Body: s.code})
+		starts.Start = len(starts.Imports) + len(starts.Functions)
+		cases = append(cases, Case{Name: "refused: calls from its start function: " + f.Name, Wasm: starts.Encode(), End: EndRefused})
+		if f.Name == abi.FuncRequestRead || f.Name == abi.FuncAnswerRead {
+			continue // harmless: there is nothing to read
+		}
+		initializes := new(script).result("1", abi.OK).module()
+		initializes.Data = append(initializes.Data, Data{dataAt, s.data})
+		initializes.Functions[0].Body = s.code
+		cases = append(cases, Case{Name: "refused: business while it is initialised: " + f.Name, Wasm: initializes.Encode(), End: EndRefused})
+	}
+	leaves := new(script).module()
+	leaves.Functions[0].Body = Code(I32Const(0), Call(index(procExit.Name)))
+	return append(cases, Case{Name: "refused: leaves while it is initialised", Wasm: leaves.Encode(), End: EndRefused})
+}
+
+// edges: ranges at the very end of memory, to every function.
+func edges() (cases []Case) {
+	for _, f := range HostFunctions {
+		for _, r := range []struct {
+			what     string
+			ptr, len uint32
+			end      End
+		}{
+			{"nothing at the end of memory", memSize, 0, EndResult},
+			{"nothing beyond the end of memory", memSize + 1, 0, EndTrap},
+			{"nothing at the last address", 0xffffffff, 0, EndTrap},
+			{"length that is negative", bufAt, 0x80000000, EndTrap},
+			{"address that is negative", 0x80000000, 1, EndTrap},
+			{"sum of 4 GiB", 0x80000000, 0x80000000, EndTrap},
+			{"sum of 4 GiB and a little", 0xfffffff0, 0x20, EndTrap},
+		} {
+			args := []uint32{r.ptr, r.len}
+			if len(f.Params) == 3 {
+				args = append([]uint32{0}, args...)
+			}
+			c := Case{
+				Name: fmt.Sprintf("edge: %s: %s", f.Name, r.what), End: r.end,
+				Wasm: new(script).call(f.Name, args...).add(Drop).result("1", abi.OK).module().Encode(),
+			}
+			if f.Name == abi.FuncLog && r.end == EndResult {
+				c.Logs = []string{""}
+			}
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+// giants: all the memory there may be, in one message to every function.
+func giants() []Case {
+	const pages = MaxMemory >> 16
+	giant := func(function string, first ...uint32) *script {
+		return new(script).add(I32Const(pages-memSize>>16), MemoryGrow, Drop).call(function, append(first, 0, MaxMemory)...)
+	}
+	ok := func(s *script) []byte { return s.result("1", abi.OK).module().Encode() }
+	return []Case{
+		{
+			Name: "giant: all memory as a buffer for the request", End: EndTrap, // it has written over its own data
+			Wasm: giant(abi.FuncRequestRead).add(I64Const(0), []byte{0x51}, If(Unreachable), Unreachable).module().Encode(),
+		},
+		{
+			Name: "giant: all memory as arguments", End: EndLimit, Limit: "arguments",
+			Wasm: giant(abi.FuncCallTools).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{Name: "giant: all memory as progress", End: EndResult, Result: "1", Wasm: ok(giant(abi.FuncProgress).want(abi.Invalid, 0))},
+		{
+			Name: "giant: all memory as a log entry", End: EndResult, Result: "1", Logs: []string{"the log is full"},
+			Wasm: ok(giant(abi.FuncLog, 0).want(abi.Limit, 0)),
+		},
+		{
+			Name: "giant: all memory as a result", End: EndLimit, Limit: "result",
+			Wasm: giant(abi.FuncResponseWrite, abi.ResponseResult).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "giant: all memory as an error", End: EndError,
+			Wasm: giant(abi.FuncResponseWrite, abi.ResponseError).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "giant: the limit of memory in the first step", End: EndResult, Result: "1",
+			Wasm: ok(new(script).add(I32Const(0xffff), MemoryGrow, I32Const(0xffffffff), I32Ne, If(Unreachable))),
+		},
+		{
+			Name: "giant: more memory than there can be", End: EndResult, Result: "1",
+			Wasm: ok(new(script).add(I32Const(0xffffffff), MemoryGrow, I32Const(0xffffffff), I32Ne, If(Unreachable))),
+		},
+		{
+			Name: "giant: a numeral", End: EndResult, Result: strings.Repeat("9", MaxResult),
+			Wasm: new(script).result(strings.Repeat("9", MaxResult), abi.OK).module().Encode(),
+		},
+	}
+}
+
+// storms: the same again and again, until only time ends it.
+func storms() (cases []Case) {
+	for _, f := range HostFunctions {
+		if f.Name == abi.FuncProgress || f.Name == abi.FuncAnswerRead {
+			continue // see endless
+		}
+		text := validText(f.Name)
+		c := Case{Name: "storm: " + f.Name, End: EndDeadline}
+		switch f.Name {
+		case abi.FuncCallTools:
+			text = "[]" // not the calls themselves: they are counted
+		case abi.FuncLog:
+			text = ""
+			for range MaxLogs / 32 { // each counts for that much
+				c.Logs = append(c.Logs, "")
+			}
+			c.Logs = append(c.Logs, "the log is full")
+		case abi.FuncResponseWrite:
+			text = "{"
+		}
+		s := new(script)
+		body := new(script)
+		body.data = s.data
+		body.argumentsOf(f, text).add(Drop)
+		s.data = body.data
+		c.Wasm = s.add(Forever(body.code)).module().Encode()
+		cases = append(cases, c)
+	}
+	calls := new(script)
+	ptr, n := calls.text(okCall)
+	return append(cases,
+		Case{
+			Name: "storm: tool calls after their limit", Calls: MaxCalls, End: EndDeadline, Answers: ones(MaxCalls),
+			Wasm: calls.add(Forever(I32Const(ptr), I32Const(n), Call(index(abi.FuncCallTools)), Drop)).module().Encode(),
+		},
+		Case{
+			Name: "storm: growing by nothing", End: EndDeadline,
+			Wasm: new(script).add(Forever(I32Const(0), MemoryGrow, Drop)).module().Encode(),
+		},
+		Case{
+			Name: "storm: growing by too much", End: EndDeadline,
+			Wasm: new(script).add(Forever(I32Const(0xffff), MemoryGrow, Drop)).module().Encode(),
+		},
+	)
+}
+
+func ones(n int) (answers []abi.Answer) {
+	for range n {
+		answers = append(answers, value("1"))
+	}
+	return answers
+}
+
+// parking: answers that are never fetched, or in odd ways.
+func parking() []Case {
+	three := "[" + strings.Repeat(strings.Trim(okCall, "[]")+",", 2) + strings.Trim(okCall, "[]") + "]"
+	large := value(`"` + strings.Repeat("x", MaxAnswer-2) + `"`)
+	text := strings.Repeat("x", 100)
+	return []Case{
+		{
+			Name: "parking: answers that nobody fetches", Answers: []abi.Answer{large, large, large, large, large}, Calls: 5, End: EndResult, Result: "1",
+			Wasm: new(script).tools(three, abi.OK, 3).tools(okCall, abi.OK, 1).tools(okCall, abi.OK, 1).result("1", abi.OK).module().Encode(),
+		},
+		{
+			Name: "parking: fetched backwards, one twice", Answers: ones(3), Calls: 3, End: EndResult, Result: "1",
+			Wasm: new(script).tools(three, abi.OK, 3).fetch(2, 1, abi.OK, 1).fetch(1, 1, abi.OK, 1).fetch(2, 1, abi.Invalid, 0).
+				fetch(0, 1, abi.OK, 1).fetch(3, 1, abi.Invalid, 0).result("1", abi.OK).module().Encode(),
+		},
+		{
+			Name: "parking: a buffer that is always one byte short", Answers: []abi.Answer{value(`"` + text + `"`)}, Calls: 1, End: EndDeadline,
+			Wasm: new(script).tools(okCall, abi.OK, 1).add(Forever(I32Const(0), I32Const(bufAt), I32Const(uint32(len(text)+1)), Call(index(abi.FuncAnswerRead)), Drop)).
+				module().Encode(),
+		},
+		{
+			Name: "parking: an answer over the batch it answers", Answers: []abi.Answer{value(`"` + text + `"`), value("2")}, Calls: 2, End: EndResult, Result: "1",
+			Wasm: new(script).tools(okCall+strings.Repeat(" ", len(text)), abi.OK, 1).call(abi.FuncAnswerRead, 0, dataAt, bufSize).want(abi.OK, uint32(len(text)+2)).
+				call(abi.FuncCallTools, dataAt, uint32(len(text)+2)).want(abi.Invalid, 0).
+				tools(okCall, abi.OK, 1).fetch(0, 1, abi.OK, 1).result("1", abi.OK).module().Encode(),
+		},
+		{
+			Name: "parking: fetched after the response", Answers: ones(1), Calls: 1, End: EndResult, Result: "1",
+			Wasm: new(script).tools(okCall, abi.OK, 1).result("1", abi.OK).fetch(0, 1, abi.OK, 1).fetch(0, 1, abi.Invalid, 0).module().Encode(),
+		},
+	}
+}
+
+// deep: JSON that is nested without end, in every message that is JSON.
+func deep() []Case {
+	const levels = MaxResult / 2
+	open := strings.Repeat("[", levels)
+	closed := open[:levels/2] + strings.Repeat("]", levels/2)
+	objects := strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300)
+	ok := func(s *script) []byte { return s.result("1", abi.OK).module().Encode() }
+	return []Case{
+		{Name: "deep: result that is never closed", End: EndResult, Result: "1", Wasm: ok(new(script).result(open, abi.Invalid))},
+		{Name: "deep: objects", End: EndResult, Result: objects, Wasm: new(script).result(objects, abi.OK).module().Encode()},
+		{
+			Name: "deep: error", End: EndError,
+			Wasm: new(script).fail(`{"type":"runtime","message":"m","call":{"details":`+open+`}}`, abi.Invalid).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "deep: where a text should be", End: EndError,
+			Wasm: new(script).fail(`{"type":"runtime","message":`+closed+`}`, abi.Invalid).fail(okError, abi.OK).module().Encode(),
+		},
+		{Name: "deep: progress", End: EndResult, Result: "1", Wasm: ok(new(script).send(abi.FuncProgress, nil, `{"progress":`+closed+`}`, abi.Invalid, 0))},
+		{Name: "deep: batch", End: EndResult, Result: "1", Wasm: ok(new(script).tools(closed, abi.Invalid, 0))},
+		{
+			Name: "deep: string of brackets and escapes", End: EndResult, Result: `["\\\"[[[[", "\\"]`,
+			Wasm: new(script).result(`["\\\"[[[[", "\\"]`, abi.OK).module().Encode(),
+		},
+	}
+}
+
+// after: what comes once all is said does not count, except as a fault.
+func after() []Case {
+	// A guest that calls its own exports is only a program that calls itself.
+	itself := new(script).result("1", abi.OK).module()
+	version := len(itself.Imports) + 1
+	itself.Functions[2].Body = Code(Call(version), Drop, Call(version-1), itself.Functions[2].Body)
+
+	again := new(script).result("1", abi.OK).module()
+	run := len(again.Imports) + 2
+	again.Functions[2].Body = Code(again.Functions[2].Body, Call(run))
+	return []Case{
+		{Name: "after: wild pointer", End: EndTrap, Wasm: new(script).result("1", abi.OK).call(abi.FuncLog, 0, memSize, 1).add(Drop).module().Encode()},
+		{Name: "after: exit with a code", End: EndTrap, Wasm: new(script).result("1", abi.OK).add(I32Const(0xffffffff), Call(index(procExit.Name))).module().Encode()},
+		{Name: "after: more memory than it may have", End: EndResult, Result: "1", Wasm: new(script).result("1", abi.OK).add(I32Const(MaxMemory>>16), MemoryGrow, Drop).module().Encode()},
+		{Name: "calls its own exports", End: EndResult, Result: "1", Wasm: itself.Encode()},
+		// The second response is refused, and its check traps.
+		{Name: "runs itself again after the response", End: EndTrap, Wasm: again.Encode()},
+	}
+}

@@ -1,0 +1,185 @@
+package interp
+
+import (
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// ReadRequest decodes a request as the host writes it, in a fraction of what
+// encoding/json takes: small scripts are over before that is done. Names match
+// exactly; unknown ones are an error. Params shares the bytes of message, which
+// must not be changed afterwards.
+func ReadRequest(message []byte) (abi.Request, error) {
+	var req abi.Request
+	d := decoder{text: unsafe.String(unsafe.SliceData(message), len(message))}
+	if err := d.members(func(name string) error { return d.requestMember(&req, message, name) }); err != nil {
+		return abi.Request{}, fmt.Errorf("request: %w", err)
+	}
+	d.space()
+	if d.pos < len(d.text) {
+		return abi.Request{}, fmt.Errorf("request: %w", d.unexpected("after the value"))
+	}
+	return req, nil
+}
+
+func (d *decoder) requestMember(req *abi.Request, message []byte, name string) (err error) {
+	switch name {
+	case "op":
+		var op string
+		op, err = d.wantString()
+		req.Op = abi.Op(op)
+	case "name":
+		req.Name, err = d.wantString()
+	case "code":
+		req.Code, err = d.wantString()
+	case "params":
+		d.space()
+		start := d.pos
+		if err = d.skip(); err == nil {
+			req.Params = message[start:d.pos]
+		}
+	case "servers":
+		err = d.elements(func() error {
+			s, err := d.wantString()
+			req.Servers = append(req.Servers, s)
+			return err
+		})
+	case "memory":
+		d.space()
+		start := d.pos
+		for d.pos < len(d.text) && d.text[d.pos] >= '0' && d.text[d.pos] <= '9' {
+			d.pos++
+		}
+		req.Memory, err = strconv.ParseUint(d.text[start:d.pos], 10, 64)
+	default:
+		err = d.errorf("unknown name %q", name)
+	}
+	return err
+}
+
+// wantString reads a string.
+func (d *decoder) wantString() (string, error) {
+	if d.next() != '"' {
+		return "", d.unexpected("where a string should be")
+	}
+	return d.str()
+}
+
+// members reads an object; value is called at the value of each member.
+func (d *decoder) members(value func(name string) error) error {
+	return d.list('{', '}', func() error {
+		name, err := d.wantString()
+		if err != nil {
+			return err
+		}
+		if d.next() != ':' {
+			return d.unexpected("after a key")
+		}
+		d.pos++
+		return value(name)
+	})
+}
+
+// elements reads an array; element is called at each.
+func (d *decoder) elements(element func() error) error { return d.list('[', ']', element) }
+
+func (d *decoder) list(opening, closing byte, item func() error) error {
+	if d.next() != opening {
+		return d.unexpected(fmt.Sprintf("where %q should be", opening))
+	}
+	d.pos++
+	if d.next() == closing {
+		d.pos++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		switch d.next() {
+		case ',':
+			d.pos++
+		case closing:
+			d.pos++
+			return nil
+		default:
+			return d.unexpected("in a list")
+		}
+	}
+}
+
+// skip moves over a value without looking closer: whoever needs it decodes it.
+func (d *decoder) skip() error {
+	depth := 0
+	for {
+		switch d.next() {
+		case 0:
+			return d.unexpected("in a value")
+		case '"':
+			for d.pos++; d.pos < len(d.text) && d.text[d.pos] != '"'; d.pos++ {
+				if d.text[d.pos] == '\\' {
+					d.pos++
+				}
+			}
+			if d.pos >= len(d.text) {
+				return d.unexpected("in a string")
+			}
+			d.pos++
+		case '{', '[':
+			depth++
+			d.pos++
+		case '}', ']':
+			if depth == 0 {
+				return d.unexpected("where a value should be")
+			}
+			depth--
+			d.pos++
+		case ',', ':':
+			if depth == 0 {
+				return d.unexpected("where a value should be")
+			}
+			d.pos++
+			continue
+		default:
+			for d.pos < len(d.text) && !isDelimiter(d.text[d.pos]) {
+				d.pos++
+			}
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+func isDelimiter(c byte) bool {
+	switch c {
+	case ' ', '\t', '\n', '\r', ',', ':', '{', '}', '[', ']', '"':
+		return true
+	}
+	return false
+}
+
+// AppendCalls encodes a batch of calls as the host reads it. Arguments must be
+// JSON; they go as they are.
+func AppendCalls(buf []byte, calls []abi.ToolCall) []byte {
+	buf = append(buf, '[')
+	for i, c := range calls {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		buf = appendString(append(buf, `{"server":`...), c.Server)
+		buf = appendString(append(buf, `,"tool":`...), c.Tool)
+		if c.Exact {
+			buf = append(buf, `,"exact":true`...)
+		}
+		if c.Raw {
+			buf = append(buf, `,"raw":true`...)
+		}
+		buf = append(append(buf, `,"arguments":`...), c.Arguments...)
+		buf = append(buf, '}')
+	}
+	return append(buf, ']')
+}

@@ -1,0 +1,141 @@
+package compose
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// limitTime is the name of the limit on wall-clock time, which the sandbox does
+// not know.
+const limitTime sandbox.Limit = "time"
+
+// budget is what one run may use: what the configuration allows, or the tool's
+// own limits where those are tighter.
+type budget struct {
+	sandbox.Limits
+	timeout time.Duration
+	own     map[sandbox.Limit]bool // the tool's own
+}
+
+// tunable are the limits that a saved tool can have of its own: the member of
+// its limits, and the setting that is the ceiling of it.
+var tunable = map[sandbox.Limit]struct{ member, setting string }{
+	sandbox.LimitFuel:   {"limits.fuel", "execution.max_fuel"},
+	sandbox.LimitMemory: {"limits.memory", "execution.max_memory"},
+	limitTime:           {"limits.timeout", timeoutSetting},
+	sandbox.LimitCalls:  {"limits.calls", "execution.max_calls"},
+}
+
+// withCeilings fills in what tools' limits are compared with.
+func withCeilings(l sandbox.Limits) sandbox.Limits {
+	l.Fuel = cmp.Or(l.Fuel, sandbox.DefaultFuel)
+	l.Memory = cmp.Or(l.Memory, sandbox.DefaultMemory)
+	l.Calls = cmp.Or(l.Calls, sandbox.DefaultCalls)
+	return l
+}
+
+// CheckLimits says which of a tool's own limits are above the configuration's.
+// The pointers are those of a definition. A run under such limits would be cut
+// to the configuration's.
+func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
+	var above []tools.Violation
+	check := func(limit sandbox.Limit, pointer string, isAbove bool, got, most string) {
+		if isAbove {
+			above = append(above, tools.Violation{
+				Pointer: pointer, Message: fmt.Sprintf("got %s, want at most %s (%s)", got, most, tunable[limit].setting),
+			})
+		}
+	}
+	ceiling := c.cfg.Limits
+	fuel := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	check(sandbox.LimitFuel, "/limits/fuel", l.Fuel > ceiling.Fuel, fuel(l.Fuel), fuel(ceiling.Fuel))
+	check(sandbox.LimitMemory, "/limits/memory", l.Memory > ceiling.Memory, units.FormatSize(l.Memory), units.FormatSize(ceiling.Memory))
+	check(limitTime, "/limits/timeout", l.Timeout > c.cfg.Timeout, units.FormatDuration(l.Timeout), units.FormatDuration(c.cfg.Timeout))
+	check(sandbox.LimitCalls, "/limits/calls", l.Calls > ceiling.Calls, strconv.Itoa(l.Calls), strconv.Itoa(ceiling.Calls))
+	return above
+}
+
+// budget is what a run of a tool with these limits may use.
+func (c *Composer) budget(l tools.Limits) budget {
+	b := budget{Limits: c.cfg.Limits, timeout: c.cfg.Timeout, own: map[sandbox.Limit]bool{}}
+	b.own[sandbox.LimitFuel] = tighten(&b.Fuel, l.Fuel)
+	b.own[sandbox.LimitMemory] = tighten(&b.Memory, l.Memory)
+	b.own[limitTime] = tighten(&b.timeout, l.Timeout)
+	b.own[sandbox.LimitCalls] = tighten(&b.Calls, l.Calls)
+	return b
+}
+
+// tighten lowers a limit to the tool's own, if that is set and lower.
+func tighten[T int | uint64 | time.Duration](limit *T, own T) bool {
+	if own == 0 || own >= *limit {
+		return false
+	}
+	*limit = own
+	return true
+}
+
+// failure is the failure for a limit that a run with outcome out has met.
+func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure {
+	var used uint64
+	switch met.Limit {
+	case sandbox.LimitMemory:
+		used = out.Memory
+	case sandbox.LimitFuel:
+		used = out.Fuel
+	case sandbox.LimitCalls:
+		used = uint64(out.Calls)
+	}
+	f := &Failure{
+		Type: abi.ErrResource, Message: met.Error(),
+		Limit: string(met.Limit), Value: float64(met.Value), Used: float64(used), Setting: met.Setting,
+	}
+	if b.own[met.Limit] {
+		f.Setting = tunable[met.Limit].member
+		f.Message = fmt.Sprintf("%s (%s)", met.Message, b.remedy(met.Limit))
+	}
+	return f
+}
+
+// remedy says what raises a limit that a tool can have of its own.
+func (b *budget) remedy(limit sandbox.Limit) string {
+	t := tunable[limit]
+	if b.own[limit] {
+		return fmt.Sprintf("raise %s of the saved tool, at most to %s", t.member, t.setting)
+	}
+	return "raise " + t.setting
+}
+
+// late is the failure for a run that was not done in time.
+func (b *budget) late(what string, out sandbox.Outcome) *Failure {
+	f := &Failure{
+		Type: abi.ErrTimeout, Limit: string(limitTime), Value: b.timeout.Seconds(), Setting: timeoutSetting,
+		Message: fmt.Sprintf("%s longer than %v (%s)", what, b.timeout, b.remedy(limitTime)),
+	}
+	if b.own[limitTime] {
+		f.Setting = tunable[limitTime].member
+	}
+	if out.Queued >= b.timeout/10 {
+		f.Queued = out.Queued.Seconds()
+		f.Message = fmt.Sprintf("%s longer than %v, and waited %v of it for its turn among other scripts (%s, or execution.max_concurrent)",
+			what, b.timeout, out.Queued.Round(time.Millisecond), b.remedy(limitTime))
+	}
+	return f
+}
+
+// fixed are the limits that nothing raises.
+var fixed = map[string]float64{abi.LimitRecursion: abi.MaxFrames, abi.LimitDepth: abi.MaxDepth}
+
+// limited adds the limit that a guest says it has met: one that it keeps
+// itself, since it is not trusted to speak of the host's.
+func (f *Failure) limited(name string) {
+	if value, ok := fixed[name]; ok && f.Limit == "" {
+		f.Limit, f.Value = name, value
+	}
+}

@@ -1,0 +1,21 @@
+package config
+
+import "time"
+
+// Bounds that catch slips of the pen.
+const (
+	minTimeout     = time.Millisecond
+	maxTimeout     = 24 * time.Hour
+	maxStartupWait = time.Hour
+	minMaxMemory   = 16 << 20              // the guest needs some for itself
+	maxMaxMemory   = 4 << 30               // all that wasm32 can address
+	minMaxFuel     = 10_000_000            // what a script needs that does little
+	maxMaxFuel     = 1_000_000_000_000_000 // days
+	maxConcurrent  = 10_000
+	maxMaxQueued   = 1_000_000
+	maxMaxCalls    = 1_000_000
+	minMessageSize = 1 << 10   // of what scripts send and get
+	maxMessageSize = 256 << 20 // abi.MaxMessage
+	minMaxMessage  = 1 << 10
+	maxMaxMessage  = 1 << 30
+)

@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// answers are those of the last batch of calls, until they are fetched: the one
+// place that knows in which form an answer crosses the boundary.
+type answers struct{ parked []parked }
+
+// parked is an answer that waits to be fetched: one time, under its code.
+type parked struct {
+	code    abi.Code
+	bytes   []byte // JSON
+	fetched bool
+}
+
+// park takes the answers of a batch and tells how many there are. One that is
+// too large, alone or together with those before it, becomes an error instead.
+func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
+	a.parked = make([]parked, len(made))
+	var total uint64
+	for n, answer := range made {
+		p := parked{code: abi.OK, bytes: answer.Value}
+		if answer.Err != nil {
+			p = i.parkError(answer.Err)
+		} else if len(answer.Value) == 0 {
+			i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("neither value nor error from %s.%s", calls[n].Server, calls[n].Tool)})
+		}
+		total += uint64(len(p.bytes))
+		if len(p.bytes) > i.limits.Answer || total > i.limits.Memory {
+			message := fmt.Sprintf("answer of %s.%s: %s, more than %s", calls[n].Server, calls[n].Tool,
+				formatBytes(uint64(len(p.bytes))), formatBytes(uint64(i.limits.Answer)))
+			if len(p.bytes) <= i.limits.Answer {
+				message = fmt.Sprintf("answers of one batch: more than the %s of memory of the run", formatBytes(i.limits.Memory))
+			}
+			i.meet(LimitAnswer, i.limits.Answer, "execution.max_answer", message)
+			total -= uint64(len(p.bytes))
+			p = i.parkError(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
+		}
+		a.parked[n] = p
+	}
+	return uint32(len(made))
+}
+
+// fetch hands one answer over if it fits in the guest's buffer, and lets go of
+// it then.
+func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
+	if uint64(index) >= uint64(len(a.parked)) || a.parked[index].fetched {
+		i.view(abi.FuncAnswerRead, ptr, capacity)
+		return abi.Pack(abi.Invalid, 0)
+	}
+	p := &a.parked[index]
+	n := uint32(len(p.bytes))
+	if i.give(abi.FuncAnswerRead, p.bytes, ptr, capacity) {
+		i.fuel.charge(len(p.bytes) * copyCost)
+		p.bytes, p.fetched = nil, true
+	}
+	return abi.Pack(p.code, n)
+}
+
+func (i *instance) parkError(e *abi.CallError) parked {
+	b, err := encode(e)
+	if err != nil {
+		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("error of %s.%s: %v", e.Server, e.Tool, err)})
+	}
+	return parked{code: abi.ToolError, bytes: b}
+}

@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// figuresStart makes this process one that is measured by another.
+var figuresStart = flag.String("figures.start", "", "run one script with the compilation cache in this `folder`, and nothing else")
+
+// printFirstResult is what a started process does.
+func printFirstResult(t *testing.T) {
+	s := newSandbox(t, Options{CacheDir: *figuresStart})
+	out, err := s.Run(context.Background(), Run{Request: trivial.request(), Caller: &workloadTools{}})
+	if err != nil || out.Err != nil {
+		t.Fatal(out.Err, err)
+	}
+	fmt.Printf("result %s\n", out.Result)
+}
+
+// starts measures from the start of a process to its first result.
+func starts(t *testing.T, line lineFunc) {
+	start := func(cache string) time.Duration {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFigures$", "-figures.start="+cache)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var seen []byte
+		for buf := make([]byte, 256); !bytes.Contains(seen, []byte("result 3\n")); {
+			n, err := out.Read(buf)
+			seen = append(seen, buf[:n]...)
+			if err != nil {
+				t.Fatalf("no result: %v: %s", err, seen)
+			}
+		}
+		took := time.Since(begin)
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		return took
+	}
+	warmDir := filepath.Join(t.TempDir(), "cache")
+	start(warmDir)
+	var warm, cold []time.Duration
+	for n := range 5 {
+		cold = append(cold, start(filepath.Join(t.TempDir(), strconv.Itoa(n))))
+		warm = append(warm, start(warmDir))
+	}
+	line("process start to first result, warm cache", short(median(warm)), "cold "+short(median(cold)), times(median(warm), median(cold)), "-")
+}
+
+// memoryPerCall holds many calls in a tool call at once and looks at what the
+// process has in addition.
+func memoryPerCall(t *testing.T, line lineFunc) {
+	const live = 1000
+	if pss() == 0 {
+		line("memory per live call", "not known on "+runtime.GOOS, "", "", "0.5 MiB")
+		return
+	}
+	s := New(Options{MaxConcurrent: live, MaxQueued: 2 * live})
+	defer s.Close()
+	w := workload{"held", "x = params.a + params['b']\ns.hold({})\nreturn x", trivial.params}
+	one := func(tools func(context.Context, abi.ToolCall) abi.Answer) {
+		out, err := s.Run(context.Background(), Run{Request: w.request(), Caller: &fakeCaller{tools: tools}})
+		if err != nil || out.Err != nil {
+			t.Error(out.Err, err)
+		}
+	}
+	one(echoTools)
+	debug.FreeOSMemory()
+	before := pss()
+	release := make(chan struct{})
+	var held, done sync.WaitGroup
+	held.Add(live)
+	for range live {
+		done.Go(func() {
+			one(func(context.Context, abi.ToolCall) abi.Answer {
+				held.Done()
+				<-release
+				return abi.Answer{Value: []byte("1")}
+			})
+		})
+	}
+	held.Wait()
+	grown := pss() - before
+	debug.FreeOSMemory()
+	settled := pss() - before
+	close(release)
+	done.Wait()
+	mib := func(b int) string { return fmt.Sprintf("%.2f MiB", float64(b)/live/(1<<20)) }
+	line(fmt.Sprintf("memory (PSS) per live call, %d of them", live), mib(grown), "after a collection of the host "+mib(settled), "", "0.5 MiB")
+}
+
+// pss is the proportional set size of this process in bytes; 0 where it cannot
+// be told.
+func pss() int {
+	text, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == "Pss:" {
+			kib, _ := strconv.Atoi(string(fields[1]))
+			return kib << 10
+		}
+	}
+	return 0
+}

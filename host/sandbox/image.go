@@ -1,0 +1,95 @@
+package sandbox
+
+// image is the content of the memory that instances start with. Its methods are
+// safe for concurrent use.
+type image interface {
+	// Size is its length in bytes, whole wasm pages.
+	Size() uint64
+	// Open makes memory that holds the image as soon as wazero first asks for
+	// any, and may grow to limit bytes, which are at least Size.
+	Open(limit uint64) memory
+	// Learn takes a memory that a typical run is done with, before it is
+	// released: what differs from the image is what most runs will change.
+	Learn(m memory)
+	// Close gives the image back. What was opened must have been released.
+	Close()
+}
+
+// span is a range of bytes.
+type span struct{ from, to uint64 }
+
+// copyImage copies its bytes into every memory: for systems without a better
+// way.
+type copyImage struct {
+	size    uint64
+	content []byte // up to the last byte that is not zero
+	// filled are the parts of content that are worth copying.
+	filled []span
+}
+
+// copyGrain is the length of the pieces that are left out when they are zero.
+const copyGrain = 4 << 10
+
+func newCopyImage(content []byte) *copyImage {
+	i := &copyImage{size: uint64(len(content))}
+	i.filled = spans(len(content), copyGrain, 0, func(from, to int) bool { return !isZero(content[from:to]) })
+	if n := len(i.filled); n > 0 {
+		i.content = append(i.content, content[:i.filled[n-1].to]...)
+	}
+	return i
+}
+
+func (i *copyImage) Size() uint64 { return i.size }
+func (*copyImage) Learn(memory)   {}
+func (*copyImage) Close()         {}
+
+func (i *copyImage) Open(limit uint64) memory {
+	return &copiedMemory{memory: newMemory(limit), image: i}
+}
+
+// copiedMemory is memory that starts with a copy of its image.
+type copiedMemory struct {
+	memory
+	image  *copyImage
+	filled bool
+}
+
+func (m *copiedMemory) Reallocate(size uint64) []byte {
+	if m.filled {
+		return m.memory.Reallocate(size)
+	}
+	b := m.memory.Reallocate(max(size, m.image.size))
+	for _, s := range m.image.filled {
+		copy(b[s.from:s.to], m.image.content[s.from:s.to])
+	}
+	m.filled = b != nil
+	return b
+}
+
+// spans divides length bytes into pieces of grain and lists those that are
+// wanted, neighbours joined. Up to gap unwanted pieces between two that are
+// wanted are taken along.
+func spans(length, grain, gap int, wanted func(from, to int) bool) []span {
+	var list []span
+	for from := 0; from < length; from += grain {
+		to := min(from+grain, length)
+		if !wanted(from, to) {
+			continue
+		}
+		if n := len(list); n > 0 && list[n-1].to+uint64(gap*grain) >= uint64(from) {
+			list[n-1].to = uint64(to)
+			continue
+		}
+		list = append(list, span{uint64(from), uint64(to)})
+	}
+	return list
+}
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,257 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// cowImage keeps its content in a sealed file in memory. Every memory is a
+// private mapping of it, so an instance holds only the pages it has written,
+// and making one costs the same whatever the size of the image.
+//
+// A mapping that is given back is used again. Its pages are brought back to the
+// image in one of two ways: those that most runs write are copied over, which
+// saves the page faults; all others are dropped, so that the next touch finds
+// the file's page again (or zeros, behind the file).
+type cowImage struct {
+	file   int // descriptor
+	size   uint64
+	mapped uint64 // the length of the file: up to the last page that is not zero
+	source []byte // the file, to read
+
+	mu     sync.Mutex
+	hot    []bool // by page of the file: written by a typical run
+	copied []span // the same as ranges, joined
+	idle   []*mapping
+}
+
+const (
+	// maxGap is how many pages between two hot ones are copied along: a system
+	// call costs about as much as copying that many.
+	maxGap = 2
+	// idlePerCPU bounds the mappings kept for later runs.
+	idlePerCPU = 4
+)
+
+// newImage makes an image of content, which stays the caller's. A system that
+// does not let us keep it in a file gets an image that is copied.
+func newImage(content []byte) (image, error) {
+	i, err := newCOWImage(content)
+	if err != nil {
+		return newCopyImage(content), fmt.Errorf("memory of instances is copied: %w", err)
+	}
+	return i, nil
+}
+
+func newCOWImage(content []byte) (_ *cowImage, err error) {
+	page := os.Getpagesize()
+	filled := spans(len(content), page, 0, func(from, to int) bool { return !isZero(content[from:to]) })
+	if len(filled) == 0 {
+		filled = []span{{0, uint64(page)}} // a mapping has a length
+	}
+	i := &cowImage{size: uint64(len(content)), mapped: filled[len(filled)-1].to}
+	i.file, err = unix.MemfdCreate("sandbox-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			i.Close()
+		}
+	}()
+	if err := unix.Ftruncate(i.file, int64(i.mapped)); err != nil {
+		return nil, err
+	}
+	for _, s := range filled {
+		for part := content[s.from:s.to]; len(part) > 0; {
+			n, err := unix.Pwrite(i.file, part, int64(s.to)-int64(len(part)))
+			if err != nil {
+				return nil, err
+			}
+			part = part[n:]
+		}
+	}
+	// From here on nothing can change it, not even through a writable mapping.
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(i.file), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, err
+	}
+	// Private although it is only read: older kernels refuse shared mappings of
+	// a sealed file.
+	i.source, err = unix.Mmap(i.file, 0, int(i.mapped), unix.PROT_READ, unix.MAP_PRIVATE)
+	i.hot = make([]bool, i.mapped/uint64(page))
+	return i, err
+}
+
+func (i *cowImage) Size() uint64 { return i.size }
+
+func (i *cowImage) Open(limit uint64) memory {
+	return &cowMemory{gauge: gauge{limit: limit}, image: i, mapping: i.reuse(limit)}
+}
+
+// reuse finds a mapping with room for limit bytes; nil when there is none.
+func (i *cowImage) reuse(limit uint64) *mapping {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n := len(i.idle) - 1; n >= 0; n-- {
+		if m := i.idle[n]; uint64(len(m.reserved)) >= limit {
+			i.idle = slices.Delete(i.idle, n, n+1)
+			return m
+		}
+	}
+	return nil
+}
+
+// keep takes a mapping that is as new for a later run. When there are enough,
+// the one that was not used for longest goes: it may be too small for the limits
+// that runs have now.
+func (i *cowImage) keep(m *mapping) {
+	var gone *mapping
+	i.mu.Lock()
+	if i.idle = append(i.idle, m); len(i.idle) > idlePerCPU*runtime.GOMAXPROCS(0) {
+		gone = i.idle[0]
+		i.idle = slices.Delete(i.idle, 0, 1)
+	}
+	i.mu.Unlock()
+	if gone != nil {
+		gone.unmap()
+	}
+}
+
+func (i *cowImage) Learn(m memory) {
+	cow, ok := m.(*cowMemory)
+	if !ok || cow.mapping == nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	page := os.Getpagesize()
+	spans(int(i.mapped), page, 0, func(from, to int) bool {
+		if !bytes.Equal(cow.reserved[from:to], i.source[from:to]) {
+			i.hot[from/page] = true
+		}
+		return false
+	})
+	i.copied = spans(int(i.mapped), page, maxGap, func(from, _ int) bool { return i.hot[from/page] })
+}
+
+func (i *cowImage) Close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, m := range i.idle {
+		m.unmap()
+	}
+	i.idle = nil
+	// These fail only for what is not open and not a mapping.
+	if i.source != nil {
+		_ = unix.Munmap(i.source)
+		i.source = nil
+	}
+	_ = unix.Close(i.file)
+}
+
+// mapping is a range of addresses: the image at its start, zeros up to usable,
+// and nothing accessible behind.
+type mapping struct {
+	reserved []byte
+	usable   uint64 // bytes that can be accessed: the most any run had
+}
+
+// newMapping reserves length bytes and puts the image at their start.
+func (i *cowImage) newMapping(length uint64) (*mapping, error) {
+	reserved, err := unix.Mmap(-1, 0, int(length), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	_, err = unix.MmapPtr(i.file, 0, unsafe.Pointer(unsafe.SliceData(reserved)), uintptr(i.mapped),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	if err != nil {
+		_ = unix.Munmap(reserved)
+		return nil, err
+	}
+	return &mapping{reserved: reserved, usable: i.mapped}, nil
+}
+
+// restore brings the mapping back to the image.
+func (i *cowImage) restore(m *mapping) error {
+	i.mu.Lock()
+	copied := i.copied // replaced as a whole, never changed
+	i.mu.Unlock()
+	from := uint64(0)
+	for _, s := range copied {
+		if err := m.drop(from, s.from); err != nil {
+			return err
+		}
+		copy(m.reserved[s.from:s.to], i.source[s.from:s.to])
+		from = s.to
+	}
+	return m.drop(from, m.usable)
+}
+
+// drop forgets what was written to a range of pages.
+func (m *mapping) drop(from, to uint64) error {
+	if from >= to {
+		return nil
+	}
+	return unix.Madvise(m.reserved[from:to], unix.MADV_DONTNEED)
+}
+
+func (m *mapping) unmap() {
+	// It can only fail for a range that is not a mapping. What is mapped over
+	// the start of it goes with it.
+	_ = unix.Munmap(m.reserved)
+}
+
+// cowMemory is memory over a mapping of a cowImage.
+type cowMemory struct {
+	gauge
+	image    *cowImage
+	*mapping      // nil before there is one, and after Release
+	open     bool // wazero has asked for memory
+}
+
+func (m *cowMemory) Reallocate(size uint64) []byte {
+	if !m.open {
+		size = max(size, m.image.size)
+	}
+	if !m.allow(size) {
+		return nil
+	}
+	if m.mapping == nil {
+		var err error
+		if m.mapping, err = m.image.newMapping(m.limit); err != nil {
+			m.refused = true // the system has no more: to the guest it is the same
+			return nil
+		}
+	}
+	if size > m.usable {
+		if err := unix.Mprotect(m.reserved[m.usable:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			m.refused = true
+			return nil
+		}
+		m.usable = size
+	}
+	m.open = true
+	return m.reserved[:size:size]
+}
+
+// Release keeps the mapping for a later run, as new. It goes back to the system
+// when that does not work.
+func (m *cowMemory) Release() {
+	if m.mapping == nil {
+		return
+	}
+	if m.image.restore(m.mapping) == nil {
+		m.image.keep(m.mapping)
+	} else {
+		m.unmap()
+	}
+	m.mapping = nil
+}

@@ -1,0 +1,319 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+func newTurn(ctx context.Context, s *slots) *turn {
+	return &turn{Caller: &fakeCaller{tools: echoTools}, slots: s, ctx: ctx}
+}
+
+// checkIdle wants every slot free and nobody in flight.
+func checkIdle(t *testing.T, s *slots) {
+	t.Helper()
+	n := s.most - int64(s.maxQueued)
+	if !s.free.TryAcquire(n) {
+		t.Errorf("not all of %d slots are free", n)
+		return
+	}
+	s.free.Release(n)
+	if n := s.inFlight.Load(); n != 0 {
+		t.Errorf("%d runs are in flight", n)
+	}
+}
+
+// TestTurns: whoever asks first goes first, be it to start or to go on.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1, 100)
+		first := newTurn(t.Context(), s)
+		first.take()
+		var order []int // written by who has the slot
+		for n := range 5 {
+			go func() {
+				other := newTurn(t.Context(), s)
+				other.take()
+				order = append(order, n)
+				other.give()
+			}()
+			synctest.Wait()
+		}
+		first.yield()
+		if len(order) > 0 || !first.held {
+			t.Errorf("gave way before its time was over: %v", order)
+		}
+		first.since = first.since.Add(-timeSlice)
+		first.yield() // goes to the end
+		order = append(order, 5)
+		first.give()
+		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+			t.Errorf("went in the order %v, want %v", order, want)
+		}
+		checkIdle(t, s)
+	})
+}
+
+// TestComputingRunsYield: runs that only compute do not keep a short one from
+// its turn, although they have all the slots.
+func TestComputingRunsYield(t *testing.T) {
+	s := realSandbox(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started, done := make(chan struct{}), make(chan error, 1+int(s.slots.most)-s.slots.maxQueued)
+	for range cap(done) {
+		go func() {
+			_, err := s.Run(ctx, Run{Request: request("print('go')\nwhile True: pass", "{}"), Caller: &fakeCaller{
+				onLog: func(string) { started <- struct{}{} },
+			}})
+			done <- err
+		}()
+	}
+	for range cap(done) {
+		<-started // the last one could only start because another made way
+	}
+	out, err := s.Run(t.Context(), Run{Request: request("return s.echo({'n': 1}).n", "{}"), Caller: &fakeCaller{tools: echoTools}})
+	if err != nil || string(out.Result) != "1" || out.Queued == 0 {
+		t.Errorf("%v, %+v", err, out)
+	}
+	cancel()
+	for range cap(done) {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want %v", err, context.Canceled)
+		}
+	}
+	checkIdle(t, s.slots)
+}
+
+// TestNoSlotWhileWaiting: others can have the slot of a run that waits for
+// tools or for its client.
+func TestNoSlotWhileWaiting(t *testing.T) {
+	s := newSlots(1, 1)
+	looked := 0
+	look := func() {
+		if looked++; s.free.TryAcquire(1) {
+			s.free.Release(1)
+			return
+		}
+		t.Error("it holds a slot")
+	}
+	own := newTurn(t.Context(), s)
+	own.Caller = &fakeCaller{
+		tools:      func(_ context.Context, c abi.ToolCall) abi.Answer { look(); return abi.Answer{Value: c.Arguments} },
+		onProgress: func(abi.Progress) { look() },
+	}
+	own.take()
+	answers := own.CallTools(t.Context(), []abi.ToolCall{{Arguments: []byte(`{"n":1}`)}, {Arguments: []byte(`{"n":2}`)}})
+	if !own.held || len(answers) != 2 || string(answers[1].Value) != `{"n":2}` {
+		t.Errorf("held %v, answers %+v", own.held, answers)
+	}
+	if own.Progress(abi.Progress{Progress: 1}); !own.held || looked != 3 {
+		t.Errorf("held %v, looked %d times", own.held, looked)
+	}
+	own.give()
+	checkIdle(t, s)
+}
+
+// TestSlotIsNotLost: neither by a Caller that panics nor by a context that ends.
+func TestSlotIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 2, Log: slog.New(slog.DiscardHandler)})
+		_, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: func(context.Context, abi.ToolCall) abi.Answer { panic("boom") }}})
+		if err == nil || !strings.Contains(err.Error(), "boom") {
+			t.Error(err)
+		}
+		checkIdle(t, s.slots)
+
+		// The answer is there, but the run cannot go on before its context ends.
+		holder := newTurn(t.Context(), s.slots)
+		s.slots.free.TryAcquire(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var once sync.Once
+		done := make(chan error)
+		go func() {
+			_, err := s.Run(ctx, Run{Caller: &fakeCaller{tools: func(ctx context.Context, c abi.ToolCall) abi.Answer {
+				once.Do(func() { holder.take() })
+				return expected(ctx, c)
+			}}})
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want %v", err, context.Canceled)
+		}
+		holder.give()
+		s.slots.free.Release(1)
+		checkIdle(t, s.slots)
+	})
+}
+
+func TestQueueLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 1, MaxQueued: 2})
+		calls := block(t, s, 3)
+		out, err := s.Run(t.Context(), Run{Request: abi.Request{Name: "late"}, Caller: &fakeCaller{}})
+		var limit *LimitError
+		if !errors.As(err, &limit) || limit.Limit != LimitQueue || limit.Value != 2 || limit.Setting != "execution.max_queued" || out.Memory != 0 {
+			t.Fatalf("%v, %+v", err, out)
+		}
+		if want := `script "late": not started, 2 others are waiting for their turn or for tools (call again later) (raise execution.max_queued)`; err.Error() != want {
+			t.Errorf("got  %s\nwant %s", err, want)
+		}
+		calls.release(t)
+		if out, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: expected}}); err != nil {
+			t.Errorf("afterwards: %v, %+v", err, out)
+		}
+		checkIdle(t, s.slots)
+	})
+}
+
+func TestStopWhileQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 1})
+		<-s.Ready()
+		holder := newTurn(t.Context(), s.slots)
+		holder.take()
+		gone := errors.New("the client went away")
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		late, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		for _, c := range []struct {
+			ctx   context.Context
+			end   func()
+			wants []error
+			after time.Duration
+		}{
+			{cancelled, func() { cancel(gone) }, []error{context.Canceled, gone}, 0},
+			{late, func() {}, []error{context.DeadlineExceeded}, time.Minute},
+		} {
+			type ended struct {
+				out Outcome
+				err error
+			}
+			done := make(chan ended)
+			caller := &fakeCaller{tools: expected}
+			go func() {
+				out, err := s.Run(c.ctx, Run{Caller: caller})
+				done <- ended{out, err}
+			}()
+			synctest.Wait()
+			c.end()
+			got := <-done
+			for _, want := range c.wants {
+				if !errors.Is(got.err, want) {
+					t.Errorf("%v, want %v", got.err, want)
+				}
+			}
+			if got.out.Queued != c.after || len(caller.calls) > 0 {
+				t.Errorf("%+v after %d calls", got.out, len(caller.calls))
+			}
+		}
+		holder.give()
+		if _, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: expected}}); err != nil {
+			t.Error(err)
+		}
+		checkIdle(t, s.slots)
+	})
+}
+
+// TestThousandBlocked has a thousand runs wait for a slow tool while others go
+// on. What they hold is measured by BenchmarkBlocked.
+func TestThousandBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 2})
+		calls := block(t, s, 1000)
+		if n := s.slots.inFlight.Load(); n != 1000 {
+			t.Errorf("%d in flight", n)
+		}
+		for range 20 {
+			if _, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: expected}}); err != nil {
+				t.Error(err)
+			}
+		}
+		calls.release(t)
+		checkIdle(t, s.slots)
+	})
+}
+
+// TestNestedRuns: a run whose tools are runs themselves does not stand in its
+// own way.
+func TestNestedRuns(t *testing.T) {
+	s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 1})
+	runs := 0
+	var nested func(depth int) error
+	nested = func(depth int) error {
+		runs++
+		var inner error
+		once := true
+		_, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: func(ctx context.Context, c abi.ToolCall) abi.Answer {
+			if once && depth > 1 {
+				inner = nested(depth - 1)
+			}
+			once = false
+			return expected(ctx, c)
+		}}})
+		return errors.Join(err, inner)
+	}
+	if err := nested(20); err != nil || runs != 20 {
+		t.Errorf("%v, %d runs", err, runs)
+	}
+	checkIdle(t, s.slots)
+}
+
+// expected answers what callingGuest wants to hear.
+func expected(_ context.Context, c abi.ToolCall) abi.Answer {
+	if c.Tool == "t" {
+		return abi.Answer{Value: []byte(`"first"`)}
+	}
+	return abi.Answer{Err: &abi.CallError{Type: abi.ErrPermission, Server: "s", Tool: "t", Message: "no"}}
+}
+
+// blocked are runs that wait for their tools.
+type blocked struct {
+	answer chan struct{}
+	done   chan error
+	n      int
+}
+
+// block starts n runs and returns once each waits. It is for bubbles.
+func block(t *testing.T, s *Sandbox, n int) *blocked {
+	t.Helper()
+	<-s.Ready()
+	b := &blocked{answer: make(chan struct{}), done: make(chan error, n), n: n}
+	var waiting sync.WaitGroup
+	waiting.Add(n)
+	for range n {
+		first := sync.OnceFunc(waiting.Done)
+		go func() {
+			_, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: func(ctx context.Context, c abi.ToolCall) abi.Answer {
+				first()
+				<-b.answer
+				return expected(ctx, c)
+			}}})
+			b.done <- err
+		}()
+	}
+	waiting.Wait()
+	return b
+}
+
+// release answers the tools and waits for the runs.
+func (b *blocked) release(t *testing.T) {
+	t.Helper()
+	close(b.answer)
+	for range b.n {
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+	}
+}

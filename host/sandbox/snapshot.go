@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+const (
+	// bootTime and bootFuel bound the making of a snapshot.
+	bootTime = 30 * time.Second
+	bootFuel = 1 << 33
+)
+
+// snapshot is all the state of an instance at one moment: instances made from it
+// go on from there. A program can have any number of them. It is immutable.
+type snapshot struct {
+	program *program
+	image   image    // the memory
+	globals []uint64 // the values of program.state
+	wasi    wasiState
+}
+
+// load compiles a guest and makes the snapshot that runs start from. A cache
+// that cannot be used costs time, not the guest. What went wrong in a refused
+// guest is text only: to a run it is neither a fault of its own instance nor of
+// its context.
+func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error) {
+	guest, scripts := opts.Guest, []warmup(nil)
+	if guest == nil {
+		guest, scripts = embedded, warmups
+	}
+	digest := sha256.Sum256(guest)
+	if opts.Guest == nil && digest != embeddedDigest() {
+		return nil, fmt.Errorf("%w: it is not the one that guest.sum describes (build it with scripts/build-guest)", ErrGuest)
+	}
+	p, err := compile(ctx, guest, digest, opts.CacheDir, log)
+	if err == nil {
+		var s *snapshot
+		if s, err = p.boot(ctx, scripts, log); err == nil {
+			return s, nil
+		}
+		err = errors.Join(err, p.close())
+	}
+	if ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
+}
+
+// boot initialises an instance, lets it serve the scripts, and takes the
+// snapshot. What the guest does here is the same in every process, and so is
+// the snapshot.
+func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) (*snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	i, err := newInstance(Run{Limits: Limits{Fuel: bootFuel}}, log)
+	if err != nil {
+		return nil, err
+	}
+	defer i.close()
+	if err := i.initialize(ctx, p); err != nil {
+		return nil, fmt.Errorf("it does not start: %w", i.classify(ctx, err))
+	}
+	version, err := i.call(ctx, abi.ExportVersion)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", abi.ExportVersion, i.classify(ctx, err))
+	}
+	if version != abi.Version {
+		return nil, fmt.Errorf("it has version %d of the contract, the host has %d", version, abi.Version)
+	}
+	for n, w := range scripts {
+		if err := i.warm(ctx, w); err != nil {
+			return nil, fmt.Errorf("warming up, script %d: %w", n, err)
+		}
+	}
+	s, err := p.capture(i)
+	if err != nil {
+		return nil, err
+	}
+	for n, w := range scripts {
+		if err := s.learn(ctx, w, log); err != nil {
+			return nil, errors.Join(fmt.Errorf("after warming up, script %d: %w", n, err), s.close())
+		}
+	}
+	return s, nil
+}
+
+// initialize starts the guest's runtime in a memory of its own.
+func (i *instance) initialize(ctx context.Context, p *program) error {
+	if p.initial > i.limits.Memory {
+		return i.memoryLimit()
+	}
+	i.memory = newMemory(i.limits.Memory)
+	m, err := p.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
+	if err != nil {
+		return err
+	}
+	i.module = m
+	if err := p.fill(m); err != nil {
+		return err
+	}
+	i.fuel.start(m, int64(i.limits.Fuel))
+	_, err = i.call(ctx, abi.ExportInitialize)
+	return err
+}
+
+// warm serves a script in i, which goes on as an initialised instance.
+func (i *instance) warm(ctx context.Context, w warmup) error {
+	serving, err := newInstance(w.run(), i.log)
+	if err != nil {
+		return err
+	}
+	serving.module, serving.memory, serving.wasi, serving.serving = i.module, i.memory, i.wasi, true
+	serving.fuel.start(i.module, bootFuel)
+	_, err = serving.call(ctx, abi.ExportRun)
+	i.wasi = serving.wasi
+	if err = serving.classify(ctx, err); err != nil {
+		return err
+	}
+	return w.check(serving.result, serving.scriptErr)
+}
+
+// capture takes the state of i.
+func (p *program) capture(i *instance) (*snapshot, error) {
+	content, ok := i.module.Memory().Read(0, i.module.Memory().Size())
+	if !ok {
+		return nil, errors.New("its memory cannot be read")
+	}
+	s := &snapshot{program: p, wasi: i.wasi}
+	s.wasi.stderr = nil
+	for _, name := range p.state {
+		s.globals = append(s.globals, i.module.ExportedGlobal(name).Get())
+	}
+	var err error
+	if s.image, err = newImage(content); err != nil {
+		i.log.Warn("sandbox: runs start slower", "error", err)
+	}
+	return s, nil
+}
+
+// setState sets the globals of a new instance.
+func (s *snapshot) setState(m api.Module) {
+	for n, name := range s.program.state {
+		m.ExportedGlobal(name).(api.MutableGlobal).Set(s.globals[n])
+	}
+}
+
+// learn serves a script in an instance of the snapshot, to find out which parts
+// of the memory change.
+func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error {
+	i, err := newInstance(w.run(), log)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	if err := i.start(ctx, s); err != nil {
+		return err
+	}
+	if _, err := i.call(ctx, abi.ExportRun); err != nil {
+		return i.classify(ctx, err)
+	}
+	if w.typical {
+		s.image.Learn(i.memory)
+	}
+	return w.check(i.result, i.scriptErr)
+}
+
+func (s *snapshot) close() error {
+	s.image.Close()
+	return s.program.close()
+}

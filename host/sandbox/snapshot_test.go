@@ -1,0 +1,279 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// copied is the snapshot s with an image that is copied, as on systems without
+// copy on write.
+func copied(t testing.TB, s *snapshot) *snapshot {
+	t.Helper()
+	c := *s
+	c.image = newCopyImage(contentOf(t, s))
+	return &c
+}
+
+// contentOf is a copy of the memory that instances of s start with.
+func contentOf(t testing.TB, s *snapshot) []byte {
+	t.Helper()
+	i := startInstance(t, s)
+	defer i.close()
+	content, _ := i.module.Memory().Read(0, i.module.Memory().Size())
+	return bytes.Clone(content)
+}
+
+func startInstance(t testing.TB, s *snapshot) *instance {
+	t.Helper()
+	i, err := newInstance(Run{}, real().log)
+	if err == nil {
+		err = i.start(context.Background(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// ending is a script and how its run ends.
+type ending struct {
+	name, code string
+	limits     Limits
+	cancel     bool // at the first entry of the log
+	want       string
+}
+
+var endings = []ending{
+	{name: "well", code: "return [s.echo({'n': i}).n for i in range(3)]", want: "[0,1,2]"},
+	{name: "in an error", code: "x = ['y' * i for i in range(200)]\nreturn x[1000]", want: "runtime"},
+	{name: "cancelled", code: "x = ['y' * i for i in range(500)]\nprint('now')\nwhile True: x.append(str(len(x)))", cancel: true, want: "cancelled"},
+	{name: "out of memory", code: "x = []\nwhile True: x.append('y' * 1000 + str(len(x)))", limits: Limits{Memory: 8 << 20}, want: "memory"},
+	{name: "out of memory at once", code: "x = 'y'\nwhile True: x += x", limits: Limits{Memory: 12 << 20}, want: "memory"},
+	{name: "out of fuel", code: "x = {}\nwhile True: x[len(x)] = 'y'", limits: Limits{Fuel: 3_000_000}, want: "fuel"},
+	{name: "too deep", code: "def f(n): return f(n + 1) + 1\nreturn f(0)", want: "resource"},
+	{name: "grown", code: "x = ['y' * 1000 + str(i) for i in range(6000)]\nreturn len(x)", want: "6000"},
+}
+
+// run runs it in an instance of s and tells how it ended.
+func (e ending) run(t testing.TB, s *snapshot) (string, Outcome) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	caller := &fakeCaller{tools: echoTools}
+	if e.cancel {
+		caller.onLog = func(string) { cancel() }
+	}
+	i, err := newInstance(Run{Request: request(e.code, "{}"), Limits: e.limits, Caller: caller}, real().log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.run(ctx, s)
+	var limit *LimitError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cancelled", out
+	case errors.As(err, &limit):
+		return string(limit.Limit), out
+	case err != nil:
+		return err.Error(), out
+	case out.Err != nil:
+		return string(out.Err.Type), out
+	}
+	return string(out.Result), out
+}
+
+// TestStartState: whatever runs have done before, and however they ended, an
+// instance starts with exactly the bytes and globals of the snapshot.
+func TestStartState(t *testing.T) {
+	base := realSandbox(t).base
+	want := contentOf(t, base)
+	for name, s := range map[string]*snapshot{"of this system": base, "copied": copied(t, base)} {
+		t.Run(name, func(t *testing.T) {
+			check := func(after string) {
+				i := startInstance(t, s)
+				defer i.close()
+				got, _ := i.module.Memory().Read(0, i.module.Memory().Size())
+				if !bytes.Equal(got, want) {
+					t.Errorf("after a run that ended %s, memory differs at %d of %d bytes", after, difference(got, want), len(got))
+				}
+				for n, global := range s.program.state {
+					if got := i.module.ExportedGlobal(global).Get(); got != s.globals[n] {
+						t.Errorf("after a run that ended %s, %s is %d, not %d", after, global, got, s.globals[n])
+					}
+				}
+				if i.wasi.clock != s.wasi.clock || i.wasi.random != s.wasi.random {
+					t.Errorf("after a run that ended %s, the world differs", after)
+				}
+			}
+			rounds := 40
+			if testing.Short() {
+				rounds = 5
+			}
+			for range rounds {
+				for _, e := range endings {
+					if got, _ := e.run(t, s); got != e.want {
+						t.Fatalf("%s: ended in %.200s, want %s", e.name, got, e.want)
+					}
+					check(e.name)
+				}
+			}
+			var wg sync.WaitGroup
+			for n := range 4 * len(endings) {
+				wg.Go(func() {
+					e := endings[n%len(endings)]
+					if got, _ := e.run(t, s); got != e.want {
+						t.Errorf("%s: ended in %.200s, want %s", e.name, got, e.want)
+					}
+					check(e.name)
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func difference(a, b []byte) int {
+	for n := range min(len(a), len(b)) {
+		if a[n] != b[n] {
+			return n
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// TestSnapshots: a program can have several snapshots at a time, and instances
+// of each start from their own.
+func TestSnapshots(t *testing.T) {
+	s := realSandbox(t)
+	var taken []*snapshot
+	for _, scripts := range [][]warmup{nil, {{code: "return 'x' * 100000 + 'end'", params: "{}", want: `"` + strings.Repeat("x", 100000) + `end"`}}} {
+		other, err := s.base.program.boot(context.Background(), scripts, s.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.image.Close()
+		taken = append(taken, other)
+	}
+	if a, b := contentOf(t, taken[0]), contentOf(t, taken[1]); bytes.Equal(a, b) || bytes.Contains(a, []byte("xxxxxend")) || !bytes.Contains(b, []byte("xxxxxend")) {
+		t.Error("the snapshots do not hold what their instances did")
+	}
+	for range 3 {
+		for n, other := range append(taken, s.base) {
+			if got, _ := endings[0].run(t, other); got != endings[0].want {
+				t.Errorf("snapshot %d: ended in %s", n, got)
+			}
+		}
+	}
+}
+
+// TestWarmup: what a snapshot is warmed up with has to end as it should, else
+// there is none.
+func TestWarmup(t *testing.T) {
+	s := realSandbox(t)
+	for name, w := range map[string]warmup{
+		"another result": {code: "return 2", params: "{}", want: "1"},
+		"an error":       {code: "return 1 // 0", params: "{}", want: "1"},
+		"no response":    {code: "x = 'y'\nwhile True: x += x", params: "{}", want: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := s.base.program.boot(context.Background(), []warmup{w}, s.log); err == nil || !strings.Contains(err.Error(), "warming up, script 0") {
+				t.Error(err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.base.program.boot(ctx, []warmup{{code: "while True: pass"}}, s.log); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestNativeStack: the deepest recursion a script can have keeps the host's
+// native stacks under 32 MiB. They are on its heap, so what a run allocates
+// bounds them, the smaller ones that a growing stack leaves behind included.
+func TestNativeStack(t *testing.T) {
+	const most = 32 << 20
+	s := realSandbox(t)
+	for name, code := range map[string]string{
+		"calls":          "def f(n): return f(n + 1) + 1\nreturn f(0)",
+		"comprehensions": "def f(n): return [f(n + 1) for x in [1]]\nreturn f(0)",
+		"sorting":        "def f(n): return sorted([n], key=lambda x: f(x + 1))\nreturn f(0)",
+		"any arguments":  "def f(*a, **k): return f(*a, **k)\nreturn f(1, 2, x=3)",
+		"hashing":        "x = ()\nfor i in range(100000): x = (x,)\nreturn {x: 1}",
+		"printing":       "x = ()\nfor i in range(100000): x = (x,)\nprint(x)",
+		"encoding":       "x = []\nfor i in range(100000): x = [x]\nreturn json.encode(x)",
+		"nested source":  "return " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := s.Run(context.Background(), Run{Request: request(code, "{}"), Caller: &fakeCaller{tools: echoTools}})
+			runtime.ReadMemStats(&after)
+			var limit *LimitError
+			if err != nil && !(errors.As(err, &limit) && limit.Limit == LimitRecursion) {
+				t.Fatal(err)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > most {
+				t.Errorf("%d bytes allocated, more than %d", got, most)
+			}
+		})
+	}
+}
+
+// TestFuelLimit: what is out of fuel says so; what is not, has used less.
+func TestFuelLimit(t *testing.T) {
+	run := func(fuel uint64) (Outcome, error) {
+		return runScript(t, context.Background(), "x = 0\nfor i in range(1000): x += i\nreturn x", "{}", Limits{Fuel: fuel}, &fakeCaller{})
+	}
+	out, err := run(0)
+	if err != nil || out.Err != nil || out.Fuel == 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	enough := out.Fuel
+	for _, fuel := range []uint64{enough, enough + 1, 1 << 63} {
+		if out, err := run(fuel); err != nil || out.Err != nil || out.Fuel != enough {
+			t.Errorf("with %d: %+v, %v", fuel, out, err)
+		}
+	}
+	for _, fuel := range []uint64{1, 1000, enough / 2} {
+		out, err := run(fuel)
+		var limit *LimitError
+		if !errors.As(err, &limit) || limit.Limit != LimitFuel || limit.Value != fuel || limit.Setting == "" || out.Fuel != fuel {
+			t.Errorf("with %d: %+v, %v", fuel, out, err)
+		}
+	}
+}
+
+// TestHostWorkIsCharged: what a guest has the host do ends by fuel too, and long
+// before its own instructions would have used it.
+func TestHostWorkIsCharged(t *testing.T) {
+	for _, name := range []string{"endless progress", "endless fetching"} {
+		s := newSandbox(t, Options{Guest: guestNamed(t, name)})
+		caller := &fakeCaller{tools: func(context.Context, abi.ToolCall) abi.Answer { return abi.Answer{Value: []byte("1")} }}
+		out, err := s.Run(context.Background(), Run{Caller: caller, Limits: Limits{Fuel: 1000 * crossingCost}})
+		var limit *LimitError
+		if !errors.As(err, &limit) || limit.Limit != LimitFuel || len(caller.progress) > 1000 {
+			t.Errorf("%s: %d reports, %+v, %v", name, len(caller.progress), out, err)
+		}
+	}
+}
+
+// TestEmbeddedDigest: the guest that is linked in is the one guest.sum is about,
+// and another one is refused before anything of it runs.
+func TestEmbeddedDigest(t *testing.T) {
+	was := embeddedSum
+	defer func() { embeddedSum = was }()
+	for _, sum := range []string{"", "wasm sha256:00\n", strings.Replace(was, "wasm sha256:", "wasm sha256:0", 1), strings.Repeat("0", 64)} {
+		embeddedSum = sum
+		if _, err := load(context.Background(), Options{}, real().log); !errors.Is(err, ErrGuest) || !strings.Contains(err.Error(), "guest.sum") {
+			t.Errorf("with %.40q: %v", sum, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// warmup is a script that the embedded guest serves before its snapshot is
+// taken, so that no run pays for what only the first one has to do: tables that
+// are made at first use, free lists that are empty, a stack that has to grow.
+type warmup struct {
+	code, params string
+	// want is the result as JSON; for a script that is to fail, the type of
+	// its error.
+	want string
+	// typical says that it writes to memory as most scripts do.
+	typical bool
+}
+
+// warmups cover what most scripts do. They are run in this order.
+var warmups = []warmup{
+	{code: warmupData, params: warmupParams, want: `[3,"ABC",{"k":[1,2.5,null,true,"é"]},["b","a"],720]`},
+	{code: "def f(n):\n    return f(n - 1) + 1 if n else 0\nreturn f(60)", params: "{}", want: "60"},
+	{code: "r = []\nfor i in range(5):\n    r.append(s.echo({'n': i, 'items': ['a', {'b': 1.5}]}).n)\nreturn r", params: "{}", want: "[0,1,2,3,4]", typical: true},
+	{code: "return s.fail({'x': 1})", params: "{}", want: string(abi.ErrTool)},
+	{code: "x = {'a': 1}\nreturn x['b']", params: "{}", want: string(abi.ErrRuntime)},
+	{code: "return nope", params: "{}", want: string(abi.ErrValidation)},
+	{code: "print('hello', 1)\nreturn params", params: `{"a":[1,2,3]}`, want: `{"a":[1,2,3]}`, typical: true},
+	{code: "return 1 + 1", params: "{}", want: "2", typical: true},
+}
+
+const warmupParams = `{"n":3,"s":"abc","o":{"k":[1,2.5,null,true,"é"]}}`
+
+const warmupData = `
+def fact(n):
+    r = 1
+    for i in range(1, n + 1):
+        r *= i
+    return r
+d = {"a": 2, "b": 1}
+names = sorted(d.keys(), key = lambda k: d[k])
+text = json.encode(params.o)
+if "x" in text or text.startswith("y"):
+    fail("no")
+s2 = "%s-%d" % ("a", 1)
+parts = [p.strip().upper() for p in "a, b".split(",")]
+return [params.n, params.s.upper(), json.decode(text), names, fact(6)]
+`
+
+func (w warmup) run() Run {
+	return Run{
+		Request: abi.Request{Op: abi.OpRun, Name: "tool", Code: w.code, Params: json.RawMessage(w.params), Servers: []string{"s"}},
+		Limits:  Limits{Fuel: bootFuel},
+		Caller:  warmupCaller{},
+	}
+}
+
+func (w warmup) check(result []byte, err *abi.Error) error {
+	got := string(result)
+	if err != nil {
+		got = string(err.Type)
+	}
+	if got != w.want {
+		return fmt.Errorf("it ended in %.200q (%+v), not in %q", got, err, w.want)
+	}
+	return nil
+}
+
+// warmupCaller is the world of these scripts: tools that answer with their
+// arguments, and one that fails.
+type warmupCaller struct{}
+
+func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
+	answers := make([]abi.Answer, len(calls))
+	for n, c := range calls {
+		answers[n] = abi.Answer{Value: c.Arguments}
+		if c.Tool == "fail" {
+			answers[n] = abi.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: c.Server, Tool: c.Tool, Message: "it failed", Details: json.RawMessage(`{"code":1}`)}}
+		}
+	}
+	return answers
+}
+
+func (warmupCaller) Log(abi.LogLevel, string) {}
+func (warmupCaller) Progress(abi.Progress)    {}
