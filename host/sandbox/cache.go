@@ -57,7 +57,25 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	if err != nil {
 		return nil, damaged, err
 	}
+	prune(parent, dir)
 	return &compileCache{dir, cache}, damaged, nil
+}
+
+// unusedAfter is when the cache of another guest, one of an older or newer
+// binary, is in nobody's use any more: they take tens of megabytes each.
+const unusedAfter = 30 * 24 * time.Hour
+
+// prune marks the cache in dir as used and removes those beside it that have not
+// been for long. What cannot be removed stays; it does no harm.
+func prune(parent, dir string) {
+	now := time.Now()
+	_ = os.Chtimes(dir, now, now)
+	others, _ := filepath.Glob(filepath.Join(parent, "guest-*"))
+	for _, other := range others {
+		if info, err := os.Lstat(other); err == nil && info.IsDir() && now.Sub(info.ModTime()) > unusedAfter {
+			_ = os.RemoveAll(other)
+		}
+	}
 }
 
 // sumSuffix is that of the file that holds the digest of the one beside it.

@@ -167,6 +167,25 @@ func runCached(t *testing.T, dir string) string {
 }
 
 func TestCache(t *testing.T) {
+	t.Run("of guests that are not used any more goes", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, age := range map[string]time.Duration{"guest-old": unusedAfter + time.Hour, "guest-new": time.Hour, "mine": unusedAfter * 2} {
+			path := filepath.Join(dir, name)
+			used := time.Now().Add(-age)
+			if err := errors.Join(os.Mkdir(path, 0o700), os.Chtimes(path, used, used)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runCached(t, dir)
+		for name, want := range map[string]bool{"guest-old": false, "guest-new": true, "mine": true} {
+			if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+				t.Errorf("%s is still there: %v, want %v", name, err == nil, want)
+			}
+		}
+	})
 	t.Run("is made and used", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "a", "b")
 		if log := runCached(t, dir); log != "" {
