@@ -100,7 +100,7 @@ func acquire(l *flock.Flock, wait time.Duration) (bool, error) {
 // the executions that are now on disk off what is pending. It returns the tool
 // as Get would.
 func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (Definition, error) {
-	data, err := encodeFile(def)
+	data, err := def.File()
 	if err != nil {
 		return Definition{}, fmt.Errorf("tool %q: %w", def.Name, err)
 	}

@@ -25,11 +25,12 @@ func compact(raw []byte) (json.RawMessage, error) {
 		jsontext.PreserveRawStrings(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 }
 
-// encodeFile writes a definition in the format of the specification ("Storage
-// Format"), indented by two spaces: version, name, description, inputSchema,
-// outputSchema and limits if there are any, code, metadata, then the unknown
-// members.
-func encodeFile(d *Definition) ([]byte, error) {
+// File is the definition as its file has it, in the format of the specification
+// ("Storage Format"), indented by two spaces: version, name, description,
+// inputSchema, outputSchema and limits if there are any, code, metadata, then
+// the unknown members. It is an error when the file would be larger than
+// MaxFileBytes.
+func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
 	w := fileWriter{enc: jsontext.NewEncoder(&b, jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))}
 	w.token(jsontext.BeginObject)

@@ -68,7 +68,7 @@ func TestFileFormat(t *testing.T) {
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("got  %+v\nwant %+v", d, want)
 	}
-	again, err := encodeFile(&d)
+	again, err := d.File()
 	if err != nil || strings.TrimSpace(string(again)) != wholeFile {
 		t.Errorf("%v, written as\n%s", err, again)
 	}
@@ -76,7 +76,7 @@ func TestFileFormat(t *testing.T) {
 
 func TestNewToolFile(t *testing.T) {
 	d := Definition{Name: "a", InputSchema: []byte(`{"type":"object"}`), Code: "return 1", Metadata: Metadata{Created: mtime, Modified: mtime}}
-	got, err := encodeFile(&d)
+	got, err := d.File()
 	const want = `{
   "version": "1.0",
   "name": "a",
@@ -148,7 +148,7 @@ func FuzzDecodeFile(f *testing.F) {
 		if err != nil || d.compileSchemas() != nil {
 			return
 		}
-		again, err := encodeFile(&d)
+		again, err := d.File()
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}

@@ -72,7 +72,7 @@ func TestLimitsOfFile(t *testing.T) {
 	if err != nil || d.Limits.Timeout != 5*time.Second || d.Limits.Fuel != 20_000_000 || d.Extra != nil {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	written, err := encodeFile(&d)
+	written, err := d.File()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@
 //	result.go    the CallToolResult of a run
 //	failure.go   Failure: an error as clients see it
 //	check.go     checking a script on save, in the sandbox too
-//	define.go    the tool definition that agents see; compiled schemas
+//	define.go    the tool definition that agents see
 //	build.go     building JSON out of raw pieces
 //
 // JSON of upstreams and scripts stays raw bytes all the way: a number is never
@@ -92,8 +92,7 @@ const EvalName = "eval_starlark"
 
 // Composer runs composite calls. It is safe for concurrent use.
 type Composer struct {
-	cfg     Options
-	schemas schemaCache
+	cfg Options
 }
 
 // New makes a Composer.
@@ -124,12 +123,12 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	}
 	r := c.newRun(def.Name, args, call)
 	r.budget = c.budget(def.Limits)
-	params, f := c.arguments(def, args)
+	params, f := arguments(def, args)
 	if f != nil {
 		return r.finish(sandbox.Outcome{}, f)
 	}
 	reply := r.execute(ctx, def.Code, params, func(result []byte) *Failure {
-		return c.checkResult(def, result)
+		return checkResult(def, result)
 	})
 	if c.cfg.Executed != nil {
 		c.cfg.Executed(def.Name, time.Now())
@@ -194,8 +193,8 @@ func forwardMeta(params []byte) []byte {
 
 // arguments validates the arguments of a call and gives them the types that
 // the schema wants, where that loses nothing.
-func (c *Composer) arguments(def tools.Definition, args []byte) ([]byte, *Failure) {
-	schema, err := c.schemas.input(def.InputSchema)
+func arguments(def tools.Definition, args []byte) ([]byte, *Failure) {
+	schema, err := def.Input()
 	if err != nil {
 		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
 	}
@@ -217,13 +216,13 @@ func tooDeep(what string) *Failure {
 	}
 }
 
-func (c *Composer) checkResult(def tools.Definition, result []byte) *Failure {
-	if def.OutputSchema == nil {
-		return nil
-	}
-	schema, err := c.schemas.output(def.OutputSchema)
+func checkResult(def tools.Definition, result []byte) *Failure {
+	schema, err := def.Output()
 	if err != nil {
 		return &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
+	}
+	if schema == nil {
+		return nil
 	}
 	if err := schema.Validate(result); err != nil {
 		return violation(fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)

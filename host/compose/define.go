@@ -2,9 +2,7 @@ package compose
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -77,44 +75,4 @@ func movable(schema []byte) bool {
 			return false
 		}
 	}
-}
-
-// maxSchemas is how many compiled schemas are kept.
-const maxSchemas = 512
-
-// schemaCache keeps compiled schemas by their source. The zero value is ready
-// and safe for concurrent use.
-type schemaCache struct {
-	mu       sync.Mutex
-	compiled map[schemaKey]*tools.Schema
-}
-
-type schemaKey struct{ what, raw string }
-
-func (c *schemaCache) input(raw json.RawMessage) (*tools.Schema, error) {
-	return c.get(schemaKey{"inputSchema", string(raw)}, tools.CompileInputSchema)
-}
-
-func (c *schemaCache) output(raw json.RawMessage) (*tools.Schema, error) {
-	return c.get(schemaKey{"outputSchema", string(raw)}, tools.CompileSchema)
-}
-
-func (c *schemaCache) get(key schemaKey, compile func([]byte, string) (*tools.Schema, error)) (*tools.Schema, error) {
-	c.mu.Lock()
-	s := c.compiled[key]
-	c.mu.Unlock()
-	if s != nil {
-		return s, nil
-	}
-	s, err := compile([]byte(key.raw), key.what)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.compiled == nil || len(c.compiled) >= maxSchemas {
-		c.compiled = map[schemaKey]*tools.Schema{} // tools in use come back at once
-	}
-	c.compiled[key] = s
-	return s, nil
 }

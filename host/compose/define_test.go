@@ -2,7 +2,6 @@ package compose
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -43,41 +42,15 @@ func TestToolDefinition(t *testing.T) {
 	}
 }
 
-func TestSchemaCache(t *testing.T) {
-	var c schemaCache
-	first, err := c.input(json.RawMessage(`{"type":"object"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := c.input(json.RawMessage(`{"type":"object"}`)); again != first {
-		t.Error("compiled twice")
-	}
-	if out, _ := c.output(json.RawMessage(`{"type":"object"}`)); out == first {
-		t.Error("an input and an output schema share one entry: their rules differ")
-	}
-	if _, err := c.input(json.RawMessage(`{"type":"string"}`)); err == nil {
-		t.Error("accepted arguments that are no object")
-	}
-	for i := range 2 * maxSchemas {
-		if _, err := c.output(json.RawMessage(fmt.Sprintf(`{"const":%d}`, i))); err != nil {
-			t.Fatal(err)
-		}
-		if len(c.compiled) > maxSchemas {
-			t.Fatalf("%d schemas are kept", len(c.compiled))
-		}
-	}
-}
-
 // TestBrokenSavedSchema is a definition that was not checked on save.
 func TestBrokenSavedSchema(t *testing.T) {
-	c := composer(never{}, &upstreams{})
 	def := saved("x")
 	def.InputSchema = json.RawMessage(`{"type":"object","properties":5}`)
-	if _, f := c.arguments(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+	if _, f := arguments(def, []byte(`{}`)); f == nil || f.Type != "validation" {
 		t.Errorf("input: %+v", f)
 	}
 	def.OutputSchema = json.RawMessage(`{"type":"no such"}`)
-	if f := c.checkResult(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+	if f := checkResult(def, []byte(`{}`)); f == nil || f.Type != "validation" {
 		t.Errorf("output: %+v", f)
 	}
 }

@@ -6,7 +6,6 @@
 //	dialect.go      what agents are told about the script language
 //	save.go         save_tool and its checks; eval_starlark
 //	read.go         list_saved_tools, show_saved_tool, delete_saved_tool
-//	encode.go       JSON of saved tools
 //
 // Arguments are taken as raw bytes, so schemas that agents save keep the order
 // of their members and every digit of their numbers. Answers are a
@@ -148,11 +147,14 @@ func (h *Handler) failed(tool string, err error) wire.Reply {
 
 // answer is a result with structured, a raw JSON object, also as text.
 func answer(structured []byte) (wire.Reply, error) {
-	var text bytes.Buffer
+	var text, compact bytes.Buffer
+	if err := json.Compact(&compact, structured); err != nil {
+		return wire.Reply{}, fmt.Errorf("answer: %w", err)
+	}
 	if err := json.Indent(&text, structured, "", "  "); err != nil {
 		return wire.Reply{}, fmt.Errorf("answer: %w", err)
 	}
-	return wire.Reply{Result: compose.TextResult(text.String(), structured)}, nil
+	return wire.Reply{Result: compose.TextResult(text.String(), compact.Bytes())}, nil
 }
 
 // changed makes a change visible to agents.

@@ -2,9 +2,11 @@ package manage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -14,12 +16,37 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
+// toolList answers list_saved_tools.
+type toolList struct {
+	Tools    []listedTool `json:"tools"`
+	Problems []problem    `json:"problems,omitempty"`
+}
+
+type listedTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Created     string          `json:"created"`
+	Modified    string          `json:"modified"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+}
+
+type problem struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
 func (h *Handler) list(context.Context, []byte, route.Call) (wire.Reply, error) {
-	structured, err := encodeList(h.cfg.Store.List(), h.cfg.Store.Problems())
-	if err != nil {
-		return wire.Reply{}, err
+	list := toolList{Tools: []listedTool{}}
+	for _, d := range h.cfg.Store.List() {
+		list.Tools = append(list.Tools, listedTool{d.Name, d.Description, stamp(d.Metadata.Created), stamp(d.Metadata.Modified), d.InputSchema})
 	}
-	return answer(structured)
+	for _, p := range h.cfg.Store.Problems() {
+		list.Problems = append(list.Problems, problem{p.Name, p.Path, p.Err.Error()})
+	}
+	return answer(wire.Marshal(list))
 }
 
 func (h *Handler) show(_ context.Context, args []byte, _ route.Call) (wire.Reply, error) {
@@ -28,11 +55,11 @@ func (h *Handler) show(_ context.Context, args []byte, _ route.Call) (wire.Reply
 	if err != nil {
 		return wire.Reply{}, h.notFound(name, err)
 	}
-	structured, err := encodeDefinition(def)
+	file, err := def.File()
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	return answer(structured)
+	return answer(file)
 }
 
 func (h *Handler) delete(_ context.Context, args []byte, _ route.Call) (wire.Reply, error) {
