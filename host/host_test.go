@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -306,8 +306,12 @@ func TestScriptsAndUpstreamsThatAreNotUp(t *testing.T) {
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
 	late := upstreamOf("late", "late")
-	file := filepath.Join(t.TempDir(), "go")
-	late.Args = []string{file}
+	gate, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	late.Args = []string{gate.Addr().String()}
 	cfg := testConfig(t, missing, late)
 	cfg.StartupWait = 0
 	h, _ := startHost(t, cfg)
@@ -316,9 +320,11 @@ func TestScriptsAndUpstreamsThatAreNotUp(t *testing.T) {
 		t.Errorf("missing: %s", got)
 	}
 	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"code":"late.text(text='hi')"}}}`)
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	waiting, err := gate.Accept()
+	if err != nil {
 		t.Fatal(err)
 	}
+	waiting.Close()
 	if got := c.hear(); !strings.Contains(got, `"result":"hi"`) {
 		t.Errorf("late: %s", got)
 	}

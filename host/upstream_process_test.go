@@ -3,11 +3,12 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -22,13 +23,12 @@ func TestMain(m *testing.M) {
 	case "raw":
 		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
 		return
-	case "late": // starts once the file named by its argument is there
-		for {
-			if _, err := os.Stat(os.Args[1]); err == nil {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
+	case "late": // starts once the other end of a connection is closed
+		conn, err := net.Dial("tcp", os.Args[1])
+		if err != nil {
+			panic(err)
 		}
+		_, _ = io.Copy(io.Discard, conn)
 		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
 		return
 	case "garbage":
