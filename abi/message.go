@@ -10,6 +10,10 @@ const (
 	OpRun Op = "run"
 	// OpCheck only parses and resolves Code: an empty result, or the error.
 	OpCheck Op = "check"
+	// OpLint only looks at Code: the result is a JSON array of
+	// {"position": Position, "message": text}, empty for code that does not
+	// parse.
+	OpLint Op = "lint"
 )
 
 // Request is what a guest is started for.
@@ -98,6 +102,9 @@ type Error struct {
 	Position *Position `json:"position,omitempty"`
 	// Call is set when a tool call's error was not caught.
 	Call *CallError `json:"call,omitempty"`
+	// Details is what the script said of its error, with fail(..., details=x)
+	// or Error(..., details=x): any JSON value.
+	Details json.RawMessage `json:"details,omitempty"`
 	// Stack is the Starlark backtrace, most recent call last.
 	Stack string `json:"stack,omitempty"`
 	// Limit is set when the script met a limit that the guest keeps itself: one

@@ -161,6 +161,7 @@ func writeError(e *abi.Error) {
 	for _, shorten := range []func(){
 		func() {},
 		func() {
+			e.Details = nil
 			if e.Call != nil {
 				e.Call.Details = nil
 			}

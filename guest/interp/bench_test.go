@@ -156,6 +156,42 @@ func BenchmarkAttribute(b *testing.B) {
 	b.Run("display", func(b *testing.B) { run(b, `{"a": 1}`) })
 }
 
+// BenchmarkTry is a thousand rounds of a loop, without and with try.
+func BenchmarkTry(b *testing.B) {
+	run := func(b *testing.B, body string) {
+		code := "def f(x):\n    return x\nn = 0\nfor i in range(1000):\n" + body + "return n\n"
+		req := abi.Request{Op: abi.OpRun, Name: "bench", Code: code}
+		for b.Loop() {
+			if result, err := Run(req, &fakeHost{}); err != nil || string(result) != "1000" {
+				b.Fatal(string(result), err)
+			}
+		}
+	}
+	b.Run("none", func(b *testing.B) { run(b, "    n += f(1)\n") })
+	b.Run("except", func(b *testing.B) { run(b, "    try:\n        n += f(1)\n    except Error:\n        n = 0\n") })
+	b.Run("finally", func(b *testing.B) { run(b, "    try:\n        f(1)\n    finally:\n        n += 1\n") })
+	b.Run("raise", func(b *testing.B) {
+		run(b, "    try:\n        raise Error('x')\n    except Error as e:\n        n += 1\n")
+	})
+}
+
+// BenchmarkText is a thousand pieces of text, in each of the ways to make them.
+func BenchmarkText(b *testing.B) {
+	run := func(b *testing.B, expr string) {
+		req := abi.Request{Op: abi.OpRun, Name: "bench", Code: "x = 'abc'\nfor i in range(1000):\n    " + expr + "\nreturn 1\n"}
+		for b.Loop() {
+			if _, err := Run(req, &fakeHost{}); err != nil {
+				b.Fatal(err.Message)
+			}
+		}
+	}
+	b.Run("plus", func(b *testing.B) { run(b, `x + " is " + str(i)`) })
+	b.Run("fstring", func(b *testing.B) { run(b, `f"{x} is {i}"`) })
+	b.Run("fstring with width", func(b *testing.B) { run(b, `f"{x} is {i:>5}"`) })
+	b.Run("percent", func(b *testing.B) { run(b, `"%s is %d" % (x, i)`) })
+	b.Run("format", func(b *testing.B) { run(b, `"{} is {}".format(x, i)`) })
+}
+
 // TestRealistic keeps the benchmark's script honest.
 func TestRealistic(t *testing.T) {
 	host := &issuesHost{}

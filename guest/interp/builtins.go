@@ -1,10 +1,9 @@
 package interp
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"go.starlark.net/lib/math"
@@ -14,7 +13,7 @@ import (
 // predeclared is what a script can name, params aside, which is there once the
 // script runs.
 func predeclared(servers []string) starlark.StringDict {
-	env := make(starlark.StringDict, len(servers)+16)
+	env := maps.Clone(always)
 	for _, name := range servers {
 		// The host lets no server have a name that means something else; what
 		// a script means by that name must not change if it did.
@@ -22,24 +21,45 @@ func predeclared(servers []string) starlark.StringDict {
 			env[name] = server{name}
 		}
 	}
-	env["params"] = starlark.None
-	env["json"] = jsonModule
-	env["math"] = mathModule
-	for _, b := range []*starlark.Builtin{
-		starlark.NewBuiltin("dict", dictBuiltin),
-		starlark.NewBuiltin("fail", failBuiltin),
-		starlark.NewBuiltin("getattr", getattrBuiltin),
-		starlark.NewBuiltin("print", printBuiltin),
-		starlark.NewBuiltin("repr", reprBuiltin),
-		starlark.NewBuiltin("str", strBuiltin),
-	} {
+	return env
+}
+
+// always is what every script can name, and what only rewritten trees do.
+var always = func() starlark.StringDict {
+	env := starlark.StringDict{
+		"params":    starlark.None,
+		"json":      jsonModule,
+		"log":       logModule,
+		"math":      mathModule,
+		"Error":     makeError,
+		"Exception": makeError,
+		"ToolError": makeToolError,
+
+		wrapDictName:    wrapDict{},
+		markInPlaceName: markInPlace{},
+		markFormatName:  markFormat{},
+		markModuloName:  markModulo{},
+		markMethodName:  markMethod{},
+		raiseName:       starlark.NewBuiltin(raiseName, raise),
+	}
+	for _, b := range builtins {
 		env[b.Name()] = b
 	}
-	env[wrapDictName] = wrapDict{}
-	env[markInPlaceName] = markInPlace{}
-	env[markFormatName] = markFormat{}
-	env[markMethodName] = markMethod{}
+	for kind, name := range leaveNames {
+		env[name] = &leave{kind: leaveKind(kind)}
+	}
 	return env
+}()
+
+// builtins are the functions that differ from the library's, or that it lacks.
+var builtins = []*starlark.Builtin{
+	starlark.NewBuiltin("dict", dictBuiltin),
+	starlark.NewBuiltin("fail", failBuiltin),
+	starlark.NewBuiltin("getattr", getattrBuiltin),
+	starlark.NewBuiltin("print", logBuiltin(abi.LogInfo)),
+	starlark.NewBuiltin("progress", progressBuiltin),
+	starlark.NewBuiltin("repr", reprBuiltin),
+	starlark.NewBuiltin("str", strBuiltin),
 }
 
 // Names lists what a script can name without declaring it, and the words the
@@ -71,27 +91,23 @@ func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return Object{v.(*starlark.Dict)}, nil
 }
 
-// failBuiltin is fail(...): its message is the run's, with nothing in front.
+// failBuiltin is fail(..., details=None): it raises an Error of that message.
 func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	sep := " "
-	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep?", &sep); err != nil {
+	var details starlark.Value = starlark.None
+	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep?", &sep, "details?", &details); err != nil {
 		return nil, err
+	}
+	if len(args) == 1 && len(kwargs) == 0 {
+		if e, ok := args[0].(*errorValue); ok { // fail(e) is raise e
+			return nil, e.again()
+		}
 	}
 	message := joinText(args, sep)
 	if message == "" {
 		message = "fail"
 	}
-	return nil, errors.New(message)
-}
-
-// printBuiltin is print(...): one entry of the log.
-func printBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	sep := " "
-	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep?", &sep); err != nil {
-		return nil, err
-	}
-	runOf(thread).host.Log(abi.LogInfo, strings.ToValidUTF8(joinText(args, sep), "\uFFFD"))
-	return starlark.None, nil
+	return nil, &raised{&errorValue{kind: abi.ErrRuntime, message: message, details: details, raised: true}}
 }
 
 func strBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {

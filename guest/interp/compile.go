@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"go.starlark.net/resolve"
@@ -24,13 +25,12 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 		// The library takes a NUL for the end of the source.
 		return nil, src.invalid(src.positionOf(i), "a NUL character cannot stand in a script")
 	}
-	opts := &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
-	file, err := opts.Parse(src.name, src.code, 0)
-	if err != nil {
-		return nil, src.syntaxError(err)
+	file, marks, failure := src.parse()
+	if failure != nil {
+		return nil, failure
 	}
-	rw := rewriter{bound: make(map[string]bool)}
-	rw.file(file, env)
+	rw := rewriter{bound: make(map[string]bool), env: env, marks: marks}
+	rw.file(file)
 	if rw.err != nil {
 		return nil, src.invalid(src.position(rw.err.Pos), rw.err.Msg)
 	}
@@ -43,7 +43,7 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 		return ok
 	})
 	if err != nil {
-		return nil, src.resolveError(err, undefined, candidates(rw.bound, env))
+		return nil, src.resolveError(err, undefined, candidates(rw.bound, env), env)
 	}
 	return prog, nil
 }
@@ -67,7 +67,7 @@ func candidates(bound map[string]bool, env starlark.StringDict) []string {
 
 // resolveError words what the resolver found: the first error in full, and the
 // others each on a line of its own.
-func (s *source) resolveError(err error, undefined map[string]bool, names []string) *abi.Error {
+func (s *source) resolveError(err error, undefined map[string]bool, names []string, env starlark.StringDict) *abi.Error {
 	var list resolve.ErrorList
 	if !errors.As(err, &list) {
 		return s.invalid(nil, err.Error())
@@ -84,6 +84,9 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 		text := e.Msg
 		if name := s.wordAt(e.Pos); undefined[name] {
 			text = undefinedName(name, names)
+			if text == "undefined: "+name && s.followedByDot(e.Pos, name) {
+				text += knownServers(env)
+			}
 		}
 		if i > 0 {
 			text = fmt.Sprintf("\nline %d: %s", e.Pos.Line, text)
@@ -104,4 +107,30 @@ func undefinedName(name string, names []string) string {
 		return fmt.Sprintf("undefined: %s (did you mean %s?)", name, n)
 	}
 	return "undefined: " + name
+}
+
+// followedByDot says whether a name is used as that of a server is.
+func (s *source) followedByDot(pos syntax.Position, name string) bool {
+	line := []rune(s.line(int(pos.Line)))
+	after := int(pos.Col) - 1 + utf8.RuneCountInString(name)
+	return after < len(line) && (line[after] == '.' || line[after] == '[')
+}
+
+// knownServers names the servers that there are.
+func knownServers(env starlark.StringDict) string {
+	const shown = 8
+	var names []string
+	for name, v := range env {
+		if _, ok := v.(server); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	switch n := len(names); {
+	case n == 0:
+		return " (no servers are connected)"
+	case n > shown:
+		return fmt.Sprintf(" (the servers are %s and %d more)", strings.Join(names[:shown], ", "), n-shown)
+	}
+	return fmt.Sprintf(" (the servers are %s)", strings.Join(names, ", "))
 }

@@ -115,6 +115,8 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 		return e.float(float64(v))
 	case starlark.Bytes:
 		return unencodable("bytes have no JSON form (make a string of them with str)")
+	case *errorValue:
+		return unencodable("an %s has no JSON form (write str(e) or e.message)", v.Type())
 	case starlark.Iterable:
 		return e.iterable(v)
 	case starlark.Callable:
@@ -262,27 +264,32 @@ func (e *encoder) iterable(v starlark.Iterable) *encodeError {
 	return nil
 }
 
-// float writes a float in the shortest form that reads back as the same one,
-// and always so that it is seen to be a float.
 func (e *encoder) float(f float64) *encodeError {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return unencodable("%s has no JSON form", starlark.Float(f))
+		return unencodable("%s has no JSON form", floatText(f))
 	}
+	e.buf = appendFloat(e.buf, f)
+	return nil
+}
+
+// appendFloat writes a finite float in the shortest form that reads back as the
+// same one, and always so that it is seen to be a float.
+func appendFloat(buf []byte, f float64) []byte {
 	format := byte('f')
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
 		format = 'e'
 	}
-	start := len(e.buf)
-	e.buf = strconv.AppendFloat(e.buf, f, format, -1, 64)
-	n := len(e.buf)
+	start := len(buf)
+	buf = strconv.AppendFloat(buf, f, format, -1, 64)
+	n := len(buf)
 	switch {
-	case format == 'f' && bytes.IndexByte(e.buf[start:], '.') < 0:
-		e.buf = append(e.buf, ".0"...)
-	case format == 'e' && e.buf[n-2] == '0' && e.buf[n-3] == '-': // 1e-07
-		e.buf[n-2] = e.buf[n-1]
-		e.buf = e.buf[:n-1]
+	case format == 'f' && bytes.IndexByte(buf[start:], '.') < 0:
+		buf = append(buf, ".0"...)
+	case format == 'e' && buf[n-2] == '0' && buf[n-3] == '-': // 1e-07
+		buf[n-2] = buf[n-1]
+		buf = buf[:n-1]
 	}
-	return nil
+	return buf
 }
 
 func appendInt(buf []byte, v starlark.Int) []byte {

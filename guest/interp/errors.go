@@ -36,7 +36,11 @@ func (s *source) line(n int) string {
 	if n < 1 || n > len(s.lines) {
 		return ""
 	}
-	return strings.ToValidUTF8(s.lines[n-1], "\uFFFD")
+	line := s.lines[n-1]
+	if !utf8.ValidString(line) {
+		return string([]rune(line)) // a character for each byte that is none, as columns count
+	}
+	return line
 }
 
 func (s *source) at(line, col int) *abi.Position {
@@ -102,22 +106,66 @@ func panicError(p any) *abi.Error {
 
 // scriptError turns the failure of a running script into what its caller gets.
 func (r *run) scriptError(err error) *abi.Error {
-	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
+	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(explain(err.Error()), maxErrorText)}
 	var failed *toolError
+	var own *raised
 	switch {
 	case r.fatal != nil:
 		out.Type, out.Message, out.Limit = abi.ErrResource, clip(r.fatal.message, maxErrorText), r.fatal.limit
 	case errors.As(err, &failed):
 		out.Type, out.Call = failed.call.Type, failed.call
+	case errors.As(err, &own):
+		out.Message = clip(own.Error(), maxErrorText)
+		out.Type, out.Details = own.value.kind, own.value.encodedDetails()
 	case errors.Is(err, errTooDeep):
 		out.Limit = abi.LimitDepth
 	}
 	var eval *starlark.EvalError
 	if errors.As(err, &eval) {
-		out.Position = r.innermost(eval.CallStack)
-		out.Stack = r.backtrace(eval.CallStack, out.Message)
+		stack := scriptFrames(eval.CallStack)
+		out.Position = r.innermost(stack)
+		out.Stack = r.backtrace(stack, out.Message)
+		if own != nil {
+			out.Stack += r.causes(own.value)
+		}
 	}
 	return out
+}
+
+// scriptFrames leaves out what stands for try and raise: the part of a try
+// statement that was run takes the place of the function it is in.
+func scriptFrames(stack starlark.CallStack) starlark.CallStack {
+	var out starlark.CallStack
+	for i := 0; i < len(stack); i++ {
+		f := stack[i]
+		switch {
+		case f.Name == tryName && i+1 < len(stack) && len(out) > 0:
+			i++
+			out[len(out)-1].Pos = stack[i].Pos
+		case f.Name == tryName || f.Name == raiseName:
+		default:
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// causes are the errors that were being handled when an error was raised, each
+// on a line.
+func (r *run) causes(e *errorValue) string {
+	const most = 5
+	var b strings.Builder
+	for i := 0; i < most && e.cause != nil; i++ {
+		e = e.cause
+		fmt.Fprintf(&b, "\nwhile handling: %s", clip(e.text(), maxTraceLine))
+		if e.origin == nil {
+			continue
+		}
+		if at := r.innermost(scriptFrames(e.origin.CallStack)); at != nil {
+			fmt.Fprintf(&b, " (%s:%d:%d)", at.File, at.Line, at.Column)
+		}
+	}
+	return b.String()
 }
 
 // resultError is the error for a result that is not JSON.

@@ -19,27 +19,28 @@ var keywords = []string{
 // to write instead.
 var reservedWords = map[string]string{
 	"as":       "there is nothing to rename: name what you need by assigning it",
-	"async":    "calls of tools are ordinary calls",
+	"assert":   `write if not x: fail("message")`,
+	"async":    "calls of tools are ordinary calls, and functions begin with def",
 	"await":    "calls of tools are ordinary calls, without await",
 	"class":    `use a dict: item = {"name": value}, then item.name`,
 	"del":      "write d.pop(key) for a dict, l.pop(index) for a list",
-	"except":   "try/except is not supported in this version",
-	"finally":  "try/finally is not supported in this version",
+	"except":   "it belongs after the indented body of a try: and ends with a colon",
+	"finally":  "it belongs after a try: and its except parts, and ends with a colon",
 	"from":     "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
 	"global":   "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
 	"import":   "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
 	"is":       "compare with ==, as in x == None",
 	"nonlocal": "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
-	"raise":    `raise is not supported in this version: end the script with fail("message")`,
-	"try":      `try/except is not supported in this version: check values first, or let the error end the script`,
-	"with":     "a script opens nothing that must be closed",
+	"raise":    `it begins a statement of its own: raise Error("message")`,
+	"try":      "it stands on a line of its own, as try: with the body indented below",
+	"with":     "a script opens nothing that must be closed (for what has to be done in any case there is try: and finally:)",
 	"yield":    "collect the values in a list and return it",
 }
 
 // undefinedHints are names that scripts in other languages would have.
 var undefinedHints = func() map[string]string {
 	const (
-		noErrors  = `errors have no classes: end the script with fail("message")`
+		noErrors  = `there are two classes of errors, Error and ToolError: raise Error("message"), except Error as e`
 		noModules = "there are no modules but json and math"
 		noClock   = "a script has no clock: pass the time in as a parameter, or ask a tool for it"
 		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
@@ -54,7 +55,7 @@ var undefinedHints = func() map[string]string {
 		"round":      "use math.round(x), or int(x)",
 		"pow":        "use math.pow(x, y)",
 		"divmod":     "write x // y and x % y",
-		"isinstance": `compare type(x) with a name: type(x) == "list"`,
+		"isinstance": `compare type(x) with a name: type(x) == "list", type(e) == "ToolError"`,
 		"callable":   `compare type(x) with a name: type(x) == "function"`,
 		"format":     `use "{}".format(x) or "%d" % x`,
 		"next":       "take the first of a list: xs[0] if xs else None",
@@ -70,14 +71,14 @@ var undefinedHints = func() map[string]string {
 		"args":       "the arguments of the tool are in params",
 		"__name__":   "the script is run as it stands: call the function, or return",
 		"console":    "use print(...)",
-		"logger":     "use print(...)",
-		"logging":    "use print(...)",
+		"logger":     "use log.info(...), log.warn(...), log.error(...)",
+		"logging":    "use log.info(...), log.warn(...), log.error(...)",
 		"JSON":       "use json.encode and json.decode",
 		"Math":       "use math",
 	}
 	for hint, names := range map[string]string{
-		noErrors:  "Exception ValueError KeyError TypeError IndexError RuntimeError AttributeError Error",
-		noModules: "re os sys itertools functools collections copy string defaultdict Counter namedtuple",
+		noErrors:  "BaseException ValueError KeyError TypeError IndexError LookupError RuntimeError AttributeError NameError ZeroDivisionError StopIteration TimeoutError ConnectionError OSError IOError NotImplementedError",
+		noModules: "re os sys itertools functools collections copy string traceback typing dataclasses asyncio defaultdict Counter namedtuple",
 		noClock:   "time datetime date timedelta sleep now",
 		noRandom:  "random uuid secrets",
 		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
@@ -90,13 +91,13 @@ var undefinedHints = func() map[string]string {
 }()
 
 // syntaxError words an error of the parser: at the token that is wrong, with
-// what to write instead where that can be told.
-func (s *source) syntaxError(err error) *abi.Error {
+// what to write instead where that can be told. The error is of a portion.
+func (s *source) syntaxError(err error, in portion) *abi.Error {
 	var e syntax.Error
 	if !errors.As(err, &e) {
 		return s.invalid(nil, err.Error())
 	}
-	tokens := lexAround(s.code, int(e.Pos.Line), int(e.Pos.Col), 16)
+	tokens := lexAround(in, int(e.Pos.Line), int(e.Pos.Col), 16)
 	// The parser's position is that of the token for this message, and the end
 	// of the token for nearly all others.
 	atStart := strings.HasSuffix(e.Msg, "want primary expression")
@@ -113,8 +114,13 @@ func (s *source) syntaxError(err error) *abi.Error {
 	case strings.HasPrefix(message, "got indent"):
 		message = "unexpected indentation"
 	}
+	if in.field && strings.Count(in.code, "(") == 1 {
+		message = strings.ReplaceAll(message, "')'", "'}'") // the parenthesis stands for the brace
+	}
 	if hint := syntaxHint(tokens, i); hint != "" {
 		message += ": " + hint
+	} else if open := unclosed(in, t); open != nil {
+		message += fmt.Sprintf(": the %s of line %d, column %d is not closed", open.text, open.line, open.col)
 	}
 	return s.invalid(pos, "syntax error: "+message)
 }
@@ -128,6 +134,10 @@ func wordHint(tokens []token, i int) string {
 		return ""
 	}
 	switch {
+	case t.is("is") && i+1 < len(tokens) && tokens[i+1].is("not"):
+		return "compare with !=, as in x != None"
+	case t.is("from") && i > 0 && tokens[i-1].is("yield"):
+		return reservedWords["yield"]
 	case i > 0 && tokens[i-1].is("."):
 		return fmt.Sprintf("write [%q] instead of .%s", t.text, t.text)
 	case i > 0 && tokens[i-1].is("def"):
@@ -160,68 +170,4 @@ func findToken(tokens []token, line, col int, atStart bool) int {
 		return found
 	}
 	return last
-}
-
-// syntaxHint guesses from the tokens around the wrong one what was meant.
-func syntaxHint(tokens []token, i int) string {
-	at := func(j int) token {
-		if j < 0 || j >= len(tokens) {
-			return token{kind: endToken}
-		}
-		return tokens[j]
-	}
-	t, before, after := at(i), at(i-1), at(i+1)
-	switch {
-	case t.kind == stringToken && before.kind == wordToken && !t.spaceBefore && strings.Trim(strings.ToLower(before.text), "fru") == "":
-		return `there are no f-strings: use "{}".format(x) or "%s" % x`
-	case t.kind == stringToken && before.kind == stringToken:
-		return "join strings with +"
-	case before.is("print") && before.startsStatement:
-		return "print is a function: print(...)"
-	case before.is("match") && before.startsStatement:
-		return "there is no match statement: use if and elif"
-	case before.is("assert") && before.startsStatement:
-		return `there is no assert: if not x: fail("message")`
-	case t.is("**") && (t.innermostBracket == '{' || before.is("(") || before.is(",")):
-		return "merge dicts with a | b"
-	case t.is("**"):
-		return "there is no ** operator: use math.pow(x, y), or multiply"
-	case t.is("*") && (before.is("[") || before.is(",")):
-		return "join lists with a + b"
-	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
-		return "there is no := operator: assign in a statement of its own"
-	case t.is(":") && before.kind == wordToken, t.is(">") && before.is("-"), t.is("-") && after.is(">"):
-		return "there are no type annotations; leave them out"
-	case t.is("&") && (before.is("&") || after.is("&")):
-		return "write and instead of &&"
-	case t.is("|") && (before.is("|") || after.is("|")):
-		return "write or instead of ||"
-	case t.is("!"):
-		return "write not instead of !"
-	case t.is("?"):
-		return "write a if condition else b"
-	case t.is("@"):
-		return "there are no decorators"
-	case t.is("for") && t.innermostBracket == '(':
-		return "there are no generators: put the comprehension in brackets, [x for x in xs]"
-	case (t.is(",") || t.is("}") || t.is("for")) && t.innermostBracket == '{':
-		return "for a set write set([a, b])"
-	case t.is("if") && before.is("else"):
-		return "write elif"
-	case (before.is("+") && at(i-2).is("+")) || (before.is("-") && at(i-2).is("-")):
-		return "write x += 1 or x -= 1"
-	case isComparison(t) || isComparison(before) && isComparison(at(i-2)):
-		return "join comparisons with and: a < b and b < c"
-	}
-	return ""
-}
-
-func isComparison(t token) bool {
-	switch {
-	case t.kind == stringToken:
-		return false
-	case t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
-		return true
-	}
-	return false
 }

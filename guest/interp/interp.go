@@ -14,17 +14,30 @@
 //     result of the call instead of the value in it.
 //   - Dicts answer to x.name like to x["name"], for reading and assigning.
 //     Methods win over keys.
+//   - try, except, else, finally and raise, with two classes of errors; what is
+//     a limit cannot be caught.
+//   - f-strings, string literals side by side, and formats with width and
+//     precision.
+//   - log and progress beside print.
 //   - Integers have any size, in JSON too, and dicts keep their order there.
 //
-// There is no load, no clock, no random. Nothing a script can see depends on
-// Go's map order, addresses or time.
+// docs/language.md is the reference. There is no load, no clock, no random.
+// Nothing a script can see depends on Go's map order, addresses or time.
 //
-// The files: compile.go and rewrite.go turn source into a program (the syntax
-// tree is rewritten, never the text, so that positions stay true); hints.go,
-// lex.go and nearest.go word what is wrong with it; errors.go turns failures
-// into abi.Error; object.go is the dict, repr.go prints values, format.go sees to
-// what the library formats, server.go calls tools, builtins.go and jsonmodule.go are the rest of what a script can name;
-// decode.go and encode.go carry values across as JSON, each behind one type.
+// How source becomes a program: marks.go and fscan.go put placeholders for what
+// the library's parser does not know, only in scripts that have any; shape.go
+// makes statements of them; rewrite.go, rewriteexpr.go, template.go, try.go and
+// shared.go turn the tree into one that the library can run, without changing
+// positions; compile.go brings these together. hints.go, syntaxhints.go,
+// runtimehints.go, lex.go and nearest.go word what is wrong with a script;
+// errors.go turns failures into abi.Error; lint.go looks for what is probably
+// not meant.
+//
+// What runs with it: object.go is the dict, catch.go and errorvalue.go are try
+// and errors, repr.go prints values, format.go and spec.go format them,
+// server.go calls tools, say.go is what a script says, builtins.go and
+// jsonmodule.go are the rest of what it can name; decode.go and encode.go carry
+// values across as JSON, each behind one type.
 package interp
 
 import (
@@ -88,6 +101,8 @@ func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Er
 			return nil, err
 		}
 		return []byte("null"), nil
+	case abi.OpLint:
+		return lintResult(src, req.Servers)
 	case abi.OpRun:
 		prog, err := compile(src, env)
 		if err != nil {

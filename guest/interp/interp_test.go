@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -48,6 +49,10 @@ func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
 		return abi.Answer{Value: []byte(`{"items": [{"id": 9007199254740993, "title": "first", "user": {"login": "ann"}}, {"id": 2, "title": "second", "user": {"login": "bob"}}], "total_count": 2}`)}
 	case "broken":
 		return refuse(abi.ErrTool, "not found: no such issue")
+	case "detailed":
+		answer := refuse(abi.ErrTool, "rate limited")
+		answer.Err.Details = []byte(`{"code": 429, "retry": [1.5, 9007199254740993]}`)
+		return answer
 	case "forbidden":
 		return refuse(abi.ErrPermission, "this tool may not call it")
 	case "garbage":
@@ -57,7 +62,11 @@ func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
 }
 
 func (h *fakeHost) Log(level abi.LogLevel, text string) { fmt.Fprintf(&h.log, "%d %s\n", level, text) }
-func (h *fakeHost) Progress(abi.Progress)               {}
+
+func (h *fakeHost) Progress(p abi.Progress) {
+	text, err := json.Marshal(p)
+	fmt.Fprintf(&h.log, "progress %s %v\n", text, err)
+}
 
 var testServers = []string{"demo", "other"}
 
@@ -77,6 +86,9 @@ func outcome(result []byte, err *abi.Error) string {
 	}
 	if err.Call != nil {
 		fmt.Fprintf(&b, "call: %s %s\n", err.Call.Server, err.Call.Tool)
+	}
+	if err.Details != nil {
+		fmt.Fprintf(&b, "details: %s\n", err.Details)
 	}
 	if err.Stack != "" {
 		b.WriteString(err.Stack + "\n")

@@ -24,6 +24,7 @@ const (
 type token struct {
 	kind             tokenKind
 	text             string
+	pos              int // offset in bytes
 	line, col        int
 	endLine, endCol  int
 	spaceBefore      bool
@@ -37,14 +38,14 @@ func (t token) is(text string) bool { return t.kind != stringToken && t.text == 
 // lex splits any text into tokens, the last being the end. It is for wording
 // errors only: the library's own scanner decides what is valid.
 func lex(code string) []token {
-	return lexAround(code, math.MaxInt, 0, math.MaxInt)
+	return lexAround(portion{code: code, line: 1, col: 1}, math.MaxInt, 0, math.MaxInt)
 }
 
 // lexAround is lex for who looks only at what is around a position: of the
 // tokens before it the last ones, at least keep, and as many after it. All
 // those of a long script would take more memory than it may have.
-func lexAround(code string, line, col, keep int) []token {
-	l := lexer{code: code, line: 1, col: 1, fresh: true}
+func lexAround(p portion, line, col, keep int) []token {
+	l := lexer{code: p.code, line: p.line, col: p.col, fresh: true}
 	for after := 0; l.pos < len(l.code) && after < keep; {
 		l.scan()
 		if l.line > line || l.line == line && l.col > col {
@@ -101,8 +102,8 @@ func (l *lexer) scan() {
 		l.emit(numberToken, runLength(rest))
 	case isWordStart(rest):
 		n := runLength(rest)
-		if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && (rest[:n] == "r" || rest[:n] == "b" || rest[:n] == "rb") {
-			l.emit(stringToken, n+stringLength(rest[n:]))
+		if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && isStringPrefix(rest[:n]) {
+			l.emit(stringToken, literalLength(rest, n))
 			return
 		}
 		l.emit(wordToken, n)
@@ -133,7 +134,7 @@ func (l *lexer) punct(rest string) {
 // emit appends a token of n bytes and passes over it.
 func (l *lexer) emit(kind tokenKind, n int) {
 	t := token{
-		kind: kind, text: l.code[l.pos : l.pos+n], line: l.line, col: l.col,
+		kind: kind, text: l.code[l.pos : l.pos+n], pos: l.pos, line: l.line, col: l.col,
 		spaceBefore: l.space, insideBrackets: len(l.brackets) > 0, startsStatement: l.fresh,
 	}
 	if b := len(l.brackets); b > 0 {
@@ -161,6 +162,31 @@ func (l *lexer) advance(n int) {
 			l.col = 1
 		}
 	}
+}
+
+// isStringPrefix says whether a word right before a quote belongs to a string
+// literal of Python.
+func isStringPrefix(word string) bool {
+	switch strings.ToLower(word) {
+	case "r", "b", "rb", "br", "u", "f", "fr", "rf":
+		return true
+	}
+	return false
+}
+
+// isFString says whether a literal is an f-string.
+func isFString(literal string) bool {
+	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
+}
+
+// literalLength is the length of the string literal at the start of s, whose
+// prefix has n letters.
+func literalLength(s string, n int) int {
+	if isFString(s) {
+		length, _, _ := scanFString(s, 0)
+		return length
+	}
+	return n + stringLength(s[n:])
 }
 
 // stringLength is the length of the string literal at the start of s, up to its

@@ -86,7 +86,7 @@ func (o Object) SetKey(k, v starlark.Value) error {
 	if _, unhashable := k.Hash(); unhashable != nil {
 		return err
 	}
-	return fmt.Errorf("%w (params cannot change, and no dict can while it is looped over: change a copy, dict(x))", err)
+	return fmt.Errorf("%w (params and what is in it cannot change, and no dict can while it is looped over: change a copy, dict(x))", err)
 }
 
 // Get is x[k]. Other than the interface asks, a missing key is an error: the
@@ -155,6 +155,8 @@ func (e *missingKey) Error() string {
 	}
 	name, ok := starlark.AsString(e.key)
 	switch {
+	case e.attribute && methodHint("dict", name) != "":
+		return fmt.Sprintf("dict has no key or method .%s (%s)", name, methodHint("dict", name))
 	case e.attribute:
 		methods := e.dict.Dict.AttrNames()
 		return fmt.Sprintf("dict has no key or method .%s%s", name, suggest(name, append(methods, keys...), keys))

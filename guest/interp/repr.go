@@ -20,6 +20,8 @@ func text(v starlark.Value) string {
 	switch v := v.(type) {
 	case starlark.String:
 		return string(v)
+	case *errorValue:
+		return v.text()
 	case starlark.Bytes:
 		return strings.ToValidUTF8(string(v), "\uFFFD")
 	}
@@ -80,6 +82,8 @@ func (w *reprWriter) write(v starlark.Value) {
 				i++
 			}
 		})
+	case starlark.Float:
+		w.out.WriteString(floatText(float64(v)))
 	default:
 		w.out.WriteString(v.String())
 	}

@@ -12,7 +12,9 @@ const (
 	wrapDictName    = "·dict"
 	markInPlaceName = "·inplace"
 	markFormatName  = "·format"
+	markModuloName  = "·modulo"
 	markMethodName  = "·method"
+	raiseName       = "·raise"
 	// outerPrefix before a name is that name as predeclared, whatever the
 	// script assigns to it.
 	outerPrefix = "·outer·"
@@ -34,8 +36,8 @@ const (
 //     is an expression, is returned;
 //   - what makes a bare dict is wrapped, so that scripts see only Objects;
 //   - the operand of |= is marked, so that it changes dicts in place;
-//   - what the library formats itself, for % and .format, is marked, so that
-//     it is written as str writes it (format.go);
+//   - what the library formats itself, with % and .format, is marked, so that
+//     format.go does it;
 //   - a built-in name that the script assigns to starts with its built-in
 //     value, as at the top level of Python: type = type(x).
 //
@@ -45,6 +47,20 @@ type rewriter struct {
 	depth    int
 	branches int // so far in the function being walked
 	err      *syntax.Error
+
+	env    starlark.StringDict // what the program can name
+	marks  marks               // nil in most scripts
+	tries  bool                // there are try statements
+	values int                 // in env that are of this script only
+}
+
+// value puts a value into env that this script alone refers to, and returns its
+// name.
+func (r *rewriter) value(v starlark.Value) string {
+	r.values++
+	name := fmt.Sprintf("·%d", r.values)
+	r.env[name] = v
+	return name
 }
 
 func (r *rewriter) fail(pos syntax.Position, format string, args ...any) {
@@ -53,8 +69,15 @@ func (r *rewriter) fail(pos syntax.Position, format string, args ...any) {
 	}
 }
 
-// file rewrites a whole script. env gains the values of outerPrefix names.
-func (r *rewriter) file(f *syntax.File, env starlark.StringDict) {
+// file rewrites a whole script. env gains the values of outerPrefix names, and
+// of those that value makes.
+func (r *rewriter) file(f *syntax.File) {
+	env := r.env
+	if r.marks != nil {
+		s := shaper{marks: r.marks}
+		f.Stmts = s.block(f.Stmts)
+		r.err = s.err
+	}
 	r.block(f.Stmts)
 	if r.err != nil {
 		return
@@ -85,6 +108,10 @@ func (r *rewriter) file(f *syntax.File, env starlark.StringDict) {
 	f.Stmts = []syntax.Stmt{&syntax.DefStmt{
 		Def: start, Name: ident(start, toplevel), Body: append(prologue, body...),
 	}}
+	if r.tries {
+		t := tryRewriter{rewriter: r}
+		t.file(f)
+	}
 }
 
 // setParams gives env its params, under all the names a program has for them.
@@ -136,6 +163,8 @@ func firstPos(n syntax.Node) syntax.Position {
 		return firstPos(n.X)
 	case *syntax.IfStmt:
 		return n.If
+	case *tryStmt:
+		return n.If
 	case *syntax.ForStmt:
 		return n.For
 	case *syntax.WhileStmt:
@@ -175,13 +204,19 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 		case syntax.PIPE_EQ:
 			s.RHS = operator(s.OpPos, markInPlaceName, s.RHS)
 		case syntax.PERCENT_EQ:
-			s.RHS = formatted(s.OpPos, s.RHS)
+			if id, ok := s.LHS.(*syntax.Ident); ok {
+				s.Op, s.RHS = syntax.EQ, modulo(s.OpPos, ident(id.NamePos, id.Name), s.RHS)
+			} else {
+				s.RHS = formatted(s.OpPos, s.RHS)
+			}
 		}
 	case *syntax.IfStmt:
 		r.branch(s.If)
 		s.Cond = r.expr(s.Cond)
 		r.block(s.True)
 		r.block(s.False)
+	case *tryStmt:
+		r.try(s)
 	case *syntax.ForStmt:
 		r.branch(s.For)
 		s.X = r.expr(s.X)
@@ -210,6 +245,21 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 	case *syntax.LoadStmt:
 		r.fail(s.Load, "load is not available: a script stands alone (json and math are always there, and tools are called as server.tool({...}))")
 	}
+}
+
+func (r *rewriter) try(s *tryStmt) {
+	r.tries = true
+	r.branch(s.If)
+	r.block(s.True)
+	for _, c := range s.clauses {
+		r.branch(c.pos)
+		if c.as != nil {
+			r.bound[c.as.Name] = true
+		}
+		r.block(c.body)
+	}
+	r.block(s.orElse)
+	r.block(s.finally)
 }
 
 // params walks the defaults of parameters and returns the **kwargs one.
@@ -262,151 +312,14 @@ func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	return e // of anything else the resolver says that it is no target
 }
 
-func (r *rewriter) exprs(list []syntax.Expr) {
-	for i := range list {
-		list[i] = r.expr(list[i])
-	}
-}
-
-// expr rewrites an expression and returns what stands in its place; nil is nil.
-func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
-	if e == nil || !r.nest(e) {
-		return e
-	}
-	defer r.unnest()
-	switch e := e.(type) {
-	case *syntax.ParenExpr:
-		e.X = r.expr(e.X)
-	case *syntax.UnaryExpr:
-		e.X = r.expr(e.X)
-	case *syntax.BinaryExpr:
-		if e.Op == syntax.AND || e.Op == syntax.OR {
-			r.branch(e.OpPos)
-		}
-		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
-		if e.Op == syntax.PERCENT {
-			e.Y = formatted(e.OpPos, e.Y)
-		}
-	case *syntax.CondExpr:
-		r.branch(e.If)
-		e.Cond, e.True, e.False = r.expr(e.Cond), r.expr(e.True), r.expr(e.False)
-	case *syntax.DotExpr:
-		e.X = r.expr(e.X)
-		if e.Name.Name == formatMethod {
-			return operator(e.Dot, markMethodName, e)
-		}
-	case *syntax.IndexExpr:
-		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
-	case *syntax.SliceExpr:
-		e.X, e.Lo, e.Hi, e.Step = r.expr(e.X), r.expr(e.Lo), r.expr(e.Hi), r.expr(e.Step)
-	case *syntax.CallExpr:
-		e.Fn = r.expr(e.Fn)
-		r.args(e.Args)
-	case *syntax.ListExpr:
-		r.exprs(e.List)
-	case *syntax.TupleExpr:
-		r.exprs(e.List)
-	case *syntax.DictExpr:
-		for _, x := range e.List {
-			entry := x.(*syntax.DictEntry)
-			entry.Key, entry.Value = r.expr(entry.Key), r.expr(entry.Value)
-		}
-		return operator(e.Lbrace, wrapDictName, e)
-	case *syntax.Comprehension:
-		r.comprehension(e)
-		if e.Curly {
-			return operator(e.Lbrack, wrapDictName, e)
-		}
-	case *syntax.LambdaExpr:
-		r.lambda(e)
-	}
-	return e
-}
-
-// args walks the arguments of a call; a name before = is none.
-func (r *rewriter) args(args []syntax.Expr) {
-	for i, a := range args {
-		if named, ok := a.(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
-			named.Y = r.expr(named.Y)
-			continue
-		}
-		args[i] = r.expr(a)
-	}
-}
-
-func (r *rewriter) comprehension(e *syntax.Comprehension) {
-	depth := r.depth
-	for _, c := range e.Clauses {
-		r.depth++ // the compiler recurses over clauses
-		switch c := c.(type) {
-		case *syntax.ForClause:
-			r.branch(c.For)
-			c.Vars = r.target(c.Vars)
-			c.X = r.expr(c.X)
-		case *syntax.IfClause:
-			r.branch(c.If)
-			c.Cond = r.expr(c.Cond)
-		}
-	}
-	if entry, ok := e.Body.(*syntax.DictEntry); ok {
-		entry.Key, entry.Value = r.expr(entry.Key), r.expr(entry.Value)
-	} else {
-		e.Body = r.expr(e.Body)
-	}
-	r.depth = depth
-}
-
-// lambda rewrites lambda **kw: body as lambda **kw: [body for kw in [wrapped]][0],
-// which needs no frame of its own.
-func (r *rewriter) lambda(e *syntax.LambdaExpr) {
-	kwargs := r.params(e.Params)
-	outer := r.branches
-	r.branches = 0
-	e.Body = r.expr(e.Body)
-	r.branches = outer
-	if kwargs == nil {
-		return
-	}
-	pos := kwargs.NamePos
-	wrapped := operator(pos, wrapDictName, ident(pos, kwargs.Name))
-	e.Body = &syntax.IndexExpr{
-		X: &syntax.Comprehension{
-			Lbrack: pos, Body: e.Body, Rbrack: pos,
-			Clauses: []syntax.Node{&syntax.ForClause{
-				For: pos, Vars: ident(pos, kwargs.Name), In: pos,
-				X: &syntax.ListExpr{Lbrack: pos, List: []syntax.Expr{wrapped}, Rbrack: pos},
-			}},
-		},
-		Lbrack: pos, Rbrack: pos,
-		Y: &syntax.Literal{Token: syntax.INT, TokenPos: pos, Raw: "0", Value: int64(0)},
-	}
-}
-
-func ident(pos syntax.Position, name string) *syntax.Ident {
-	return &syntax.Ident{NamePos: pos, Name: name}
-}
-
-// operator is (name | x); what it does is up to the value that name stands for.
-func operator(pos syntax.Position, name string, x syntax.Expr) syntax.Expr {
-	return &syntax.BinaryExpr{X: ident(pos, name), OpPos: pos, Op: syntax.PIPE, Y: x}
-}
-
-// formatted marks the right operand of %. A literal is left alone: it needs no
-// care, and x % 2 is common in loops.
-func formatted(pos syntax.Position, x syntax.Expr) syntax.Expr {
-	if _, ok := x.(*syntax.Literal); ok {
-		return x
-	}
-	return operator(pos, markFormatName, x)
-}
-
-func assign(pos syntax.Position, name string, x syntax.Expr) syntax.Stmt {
-	return &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: ident(pos, name), RHS: x}
-}
-
 // bindings appends the names that statements bind in their own function, in
 // order. The tree is known not to be too deep.
 func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
+	return bindingsIn(stmts, out, true)
+}
+
+// bindingsIn is bindings with or without those in try statements.
+func bindingsIn(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.Ident {
 	for _, s := range stmts {
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
@@ -414,11 +327,23 @@ func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 		case *syntax.DefStmt:
 			out = append(out, s.Name)
 		case *syntax.ForStmt:
-			out = bindings(s.Body, targetNames(s.Vars, out))
+			out = bindingsIn(s.Body, targetNames(s.Vars, out), tries)
 		case *syntax.WhileStmt:
-			out = bindings(s.Body, out)
+			out = bindingsIn(s.Body, out, tries)
 		case *syntax.IfStmt:
-			out = bindings(s.False, bindings(s.True, out))
+			out = bindingsIn(s.False, bindingsIn(s.True, out, tries), tries)
+		case *tryStmt:
+			if !tries {
+				continue
+			}
+			for _, c := range s.clauses {
+				if c.as != nil {
+					out = append(out, c.as)
+				}
+			}
+			for _, part := range s.parts() {
+				out = bindings(part, out)
+			}
 		}
 	}
 	return out

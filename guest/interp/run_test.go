@@ -1,14 +1,11 @@
 package interp
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/rogpeppe/go-internal/txtar"
 	"go.starlark.net/starlark"
 )
 
@@ -69,7 +66,7 @@ func TestPanicIsInternalError(t *testing.T) {
 // TestHostileShapes: source that makes the library recurse deeply ends in an
 // error (or runs), never in an overflow of the stack.
 func TestHostileShapes(t *testing.T) {
-	const n = 100_000
+	const n, m = 100_000, 8_000
 	indented := func(line string, n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -115,6 +112,33 @@ func TestHostileShapes(t *testing.T) {
 		"open string":    `"""` + strings.Repeat("\n", n),
 		"semicolons":     strings.Repeat("1;", n),
 		"backslashes":    strings.Repeat("\\\n", n),
+
+		"tries":             indented("try:", 2000),
+		"many tries":        strings.Repeat("try: pass\nexcept: pass\n", m),
+		"many tries inner":  "def f():\n" + strings.Repeat(" try: pass\n finally: pass\n", m),
+		"clauses of a try":  "try: pass\n" + strings.Repeat("except Error: pass\n", m),
+		"excepts":           strings.Repeat("except: pass\n", m),
+		"finallies":         "try: pass\n" + strings.Repeat("finally: pass\n", m),
+		"raises":            strings.Repeat("raise 1 from 2\n", m),
+		"classes":           "try: pass\nexcept " + strings.Repeat("(", m) + "Error" + strings.Repeat(")", m) + ": pass",
+		"names in a try":    "try:\n" + strings.Repeat(" if 0: x = y = z\n", m) + "finally: pass",
+		"shared names":      sharedNamesCode(3000),
+		"tries in defs":     indented("def f():\n try:", 500),
+		"fields":            `f"` + strings.Repeat("{1}", m) + `"`,
+		"fields with specs": `f"` + strings.Repeat("{1:{2}}", m) + `"`,
+		"open fields":       `f"` + strings.Repeat("{", m),
+		"open f-strings":    strings.Repeat(`f"{`, m),
+		"open f-strings 2":  strings.Repeat(`f"{(`, m),
+		"f-strings":         strings.Repeat(`f"{1}"`, m),
+		"brackets in field": `f"{` + strings.Repeat("(", m) + `}"`,
+		"literals":          strings.Repeat(`"abc" `, m),
+		"literals in lines": "(" + strings.Repeat("\"\"\"a\nb\"\"\"\n", m) + ")",
+		"long f-string":     `f"""` + strings.Repeat("x\n", m) + `{1}"""`,
+		"quotes in field":   `f"{` + strings.Repeat(`""`, m) + `}"`,
+		"wide":              `f"{1:10000}" + "".join([f"{1:>10000}" for i in range(100)])`,
+		"percents":          "'" + strings.Repeat("%d", m) + "' % 1",
+		"braces":            "'" + strings.Repeat("{", m) + "'.format(1)",
+		"nested braces":     "'" + strings.Repeat("{:", m) + strings.Repeat("}", m) + "'.format(1)",
 	} {
 		t.Run(name, func(t *testing.T) {
 			result, err := serve(abi.Request{Op: abi.OpRun, Name: "t", Code: code}, &fakeHost{}, 10_000_000)
@@ -124,8 +148,24 @@ func TestHostileShapes(t *testing.T) {
 			if err != nil && err.Type == abi.ErrInternal {
 				t.Error(err.Message)
 			}
+			if len(code) < 200_000 { // which is three times the parsing
+				Lint(code, testServers)
+			}
 		})
 	}
+}
+
+// sharedNamesCode is a function with n variables, each bound in several parts.
+func sharedNamesCode(n int) string {
+	var b strings.Builder
+	for range 40 {
+		b.WriteString("try:\n")
+		for i := range n / 40 {
+			fmt.Fprintf(&b, "  x%d = %d\n", i, i)
+		}
+		b.WriteString("finally: pass\n")
+	}
+	return b.String()
 }
 
 // TestDeterministic: two runs of a script give the same bytes, whatever seeds
@@ -163,13 +203,13 @@ func TestValuesTogether(t *testing.T) {
 def function(a=1, **kw): return kw
 values = [None, True, 0, 1, -5, 1 << 70, 1.5, float("nan"), float("inf"), "", "abc", b"abc", [], [1, {}], (), (1,), {}, {"a": 1}, {"a": {}},
   {k: 1 for k in "ab".elems()}, dict(a=1), function(x=1), (lambda **kw: kw)(y=2), json.decode('{"a": [{}]}'), params, params | {}, set(), set([1]), set([(1, "a")]),
-  range(3), range(0), "abc".elems(), "abc".codepoints(), function, len, "a".upper, {"items": 1}.items, {}.keys, lambda x: x, demo, demo.echo, demo["x"].raw, json, math, type]
+  range(3), range(0), "abc".elems(), "abc".codepoints(), function, len, "a".upper, {"items": 1}.items, {}.keys, lambda x: x, demo, demo.echo, demo["x"].raw, json, math, log, type, Error, ToolError, Error("x", details={"a": [1]}), ToolError("y", server="s", tool="t")]
 `
 	for _, expr := range []string{
 		"x == y", "x != y", "x < y", "x >= y", "x + y", "x - y", "x * y if type(x) != 'int' and type(y) != 'int' else 0", "x / y", "x // y", "x % y", "x | y", "x & y", "x ^ y", "x << y", "x >> y",
 		"x in y", "x not in y", "x[y]", "x[y:]", "x and y or x", "[x, y] == [y, x]", "(x, y) < (y, x)", "{'k': x} == {'k': y}", "{'k': x} | {'k': y}", "{x: y}", "set([x, y])",
 		"dict(x)", "dict([(x, y)])", "list(x)", "sorted([x, y])", "max(x, y)", "x(y)", "x(**y)", "x(*y)", "str([x, y])", "repr({1: x})", "json.encode([x, y])", "'%s %r' % (x, y)", "'{} {}'.format(x, y)",
-		"hasattr(x, 'a')", "getattr(x, 'a', y)", "dir(x)", "zip(x, y)", "x.a", "x.items", "x.items()", "x.get('a', y)", "x.values()", "demo.echo(x)", "demo.echo(a=x)", "bool(x) == bool(y)", "len(x)", "reversed(x)", "[a for a in x]", "print(x, y)", "fail(x, y)",
+		"hasattr(x, 'a')", "getattr(x, 'a', y)", "dir(x)", "zip(x, y)", "x.a", "x.items", "x.items()", "x.get('a', y)", "x.values()", "demo.echo(x)", "demo.echo(a=x)", "bool(x) == bool(y)", "len(x)", "reversed(x)", "[a for a in x]", "print(x, y)", "fail(x, y)", "f'{x}{y!r}'", "f'{x:{y}}'", "f'{x:>9}'", "Error(x, details=y)", "[e for e in [Error(x)]][0].message",
 	} {
 		code := fmt.Sprintf("%s\ndef check(x, y):\n  return %s\nreturn (values, check)\n", values, expr)
 		env := predeclared(testServers)
@@ -253,52 +293,4 @@ func TestNames(t *testing.T) {
 			t.Errorf("abi.Reserved(%q)", name)
 		}
 	}
-}
-
-func FuzzRun(f *testing.F) {
-	for _, path := range []string{"testdata/values.txtar", "testdata/tools.txtar", "testdata/runtime_errors.txtar", "testdata/syntax_errors.txtar"} {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, file := range txtar.Parse(data).Files {
-			if strings.HasSuffix(file.Name, ".star") {
-				f.Add(string(file.Data))
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, code string) {
-		result, err := serve(abi.Request{
-			Op: abi.OpRun, Name: "fuzz", Code: code, Params: []byte(`{"list":[1],"x":{"y":null}}`), Servers: testServers,
-		}, &fakeHost{}, 20_000)
-		switch {
-		case err == nil && !json.Valid(result):
-			t.Fatalf("%q: result %q", code, result)
-		case err != nil && err.Type == abi.ErrInternal:
-			t.Fatalf("%q: %s", code, err.Message)
-		case err != nil && result != nil:
-			t.Fatalf("%q: both a result and an error", code)
-		case err != nil && err.Position != nil && (err.Position.Line < 1 || err.Position.Column < 1):
-			t.Fatalf("%q: position %+v", code, err.Position)
-		}
-	})
-}
-
-func FuzzLex(f *testing.F) {
-	for _, s := range []string{"x = f'a' # b\n", "'''a\n'''\\\r\n(\r)", "é\xff\"", "rb'\\", "a**=b//=c\x00"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, code string) {
-		line, col := 1, 1
-		for _, tok := range lex(code) {
-			if tok.line < line || tok.line == line && tok.col < col || tok.endLine < tok.line {
-				t.Fatalf("%q: token %+v after %d:%d", code, tok, line, col)
-			}
-			line, col = tok.endLine, tok.endCol
-		}
-		wordHint(lex(code), 0)
-		for i := range lex(code) {
-			syntaxHint(lex(code), i)
-		}
-	})
 }

@@ -1,0 +1,228 @@
+package interp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// The ways in which a part of a try statement is left early.
+type leaveKind int
+
+const (
+	leaveReturn leaveKind = iota
+	leaveBreak
+	leaveContinue
+)
+
+var (
+	leaveNames  = [...]string{"·return", "·break", "·continue"}
+	leaveFields = [...]string{"value", "break", "continue"}
+	leaveTokens = [...]syntax.Token{syntax.RETURN, syntax.BREAK, syntax.CONTINUE}
+)
+
+// leave is what a part returns that is left early; one that comes to its end
+// returns None. As the left operand of leaveNames[kind] | value it makes one.
+type leave struct {
+	operandOnly
+	kind  leaveKind
+	value starlark.Value
+}
+
+var (
+	_ starlark.HasBinary = (*leave)(nil)
+	_ starlark.HasAttrs  = (*leave)(nil)
+)
+
+func (l *leave) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	return &leave{kind: l.kind, value: y}, nil
+}
+
+func (l *leave) Attr(name string) (starlark.Value, error) {
+	if name == leaveFields[leaveReturn] {
+		return l.value, nil
+	}
+	return starlark.Bool(name == leaveFields[l.kind]), nil
+}
+
+func (l *leave) AttrNames() []string { return nil }
+
+// A classSet says which errors an except clause takes.
+type classSet int
+
+const (
+	errorClass classSet = 1 << iota
+	toolErrorClass
+	// anyClass is an except without a class. It takes the same errors as Error.
+	anyClass
+)
+
+func classNamed(name string) (classSet, bool) {
+	switch name {
+	case "Error", "Exception":
+		return errorClass, true
+	case "ToolError":
+		return toolErrorClass, true
+	}
+	return 0, false
+}
+
+func (c classSet) takes(e *errorValue) bool { return c&^toolErrorClass != 0 || e.tool }
+
+// A tryPlan runs a try statement: it is called with the variables of its
+// function, or None, and the parts in the order of the source.
+type tryPlan struct {
+	operandOnly
+	handlers            []handler
+	hasElse, hasFinally bool
+}
+
+type handler struct {
+	classes classSet
+	slot    int // of the variable for the error; -1 if it has no name
+}
+
+// tryName is the name of the frame of a try statement; no script can have it.
+const tryName = "·try"
+
+func (*tryPlan) Name() string { return tryName }
+
+func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	r := runOf(thread)
+	body, rest := args[1], args[2:]
+	result, err := starlark.Call(thread, body, nil, nil)
+	switch {
+	case err != nil && r.uncatchable(err):
+		return nil, err
+	case err != nil:
+		result, err = p.handle(thread, err, args[0], rest)
+	case p.hasElse && result == starlark.None:
+		result, err = starlark.Call(thread, rest[len(p.handlers)], nil, nil)
+	}
+	if !p.hasFinally || err != nil && r.uncatchable(err) {
+		return result, err
+	}
+	var failed *errorValue
+	if err != nil {
+		failed = errorOf(err)
+	}
+	left, failure := handling(thread, failed, func() (starlark.Value, error) {
+		return starlark.Call(thread, args[len(args)-1], nil, nil)
+	})
+	if failure != nil || left != starlark.None {
+		return left, failure // which takes the place of what there was
+	}
+	return result, err
+}
+
+// handle runs the first clause that takes an error, or returns the error.
+func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value, parts starlark.Tuple) (starlark.Value, error) {
+	caught := errorOf(err)
+	for i, h := range p.handlers {
+		if !h.classes.takes(caught) {
+			continue
+		}
+		if h.slot >= 0 {
+			// As in Python, the name is gone after the clause.
+			values := vars.(*variables).values
+			values[h.slot] = caught
+			defer func() { values[h.slot] = nil }()
+		}
+		return handling(thread, caught, func() (starlark.Value, error) {
+			return starlark.Call(thread, parts[i], nil, nil)
+		})
+	}
+	return nil, err
+}
+
+// inHand is the stack of errors whose clauses are being run, innermost first:
+// what a bare raise raises again.
+type inHand struct {
+	err   *errorValue
+	outer *inHand
+}
+
+const inHandKey = "errors in hand"
+
+func errorsInHand(thread *starlark.Thread) *inHand {
+	h, _ := thread.Local(inHandKey).(*inHand)
+	return h
+}
+
+// handling calls f with an error in hand; nil is none.
+func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value, error)) (starlark.Value, error) {
+	if err != nil {
+		outer := errorsInHand(thread)
+		thread.SetLocal(inHandKey, &inHand{err, outer})
+		defer thread.SetLocal(inHandKey, outer)
+	}
+	return f()
+}
+
+// uncatchable says whether an error ends the run whatever the script does:
+// limits, what the script is not allowed to do, and the end of the request.
+func (r *run) uncatchable(err error) bool {
+	if r.fatal != nil || errors.Is(err, errTooDeep) {
+		return true
+	}
+	var failed *toolError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	switch failed.call.Type {
+	case abi.ErrPermission, abi.ErrResource, abi.ErrCancelled:
+		return true
+	}
+	return failed.call.Limit != ""
+}
+
+// raise is raise x, raise x from y, and raise.
+func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	current := errorsInHand(thread)
+	if len(args) == 0 {
+		if current == nil {
+			return nil, errors.New("there is no error to raise again (raise without a value belongs into except)")
+		}
+		return nil, current.err.again()
+	}
+	e, err := raisable(args[0])
+	if err != nil {
+		return nil, err
+	}
+	for h := current; h != nil; h = h.outer {
+		if h.err == e {
+			return nil, e.again()
+		}
+	}
+	if e.origin != nil && !e.raised {
+		return nil, e.again() // kept from an except clause: where it happened counts
+	}
+	e.raised = true
+	switch {
+	case len(args) > 1:
+		if args[1] != starlark.None {
+			if e.cause, err = raisable(args[1]); err != nil {
+				return nil, fmt.Errorf("the cause of an error: %w", err)
+			}
+		}
+	case current != nil:
+		e.cause = current.err
+	}
+	return nil, &raised{e}
+}
+
+// raisable is the error for what stands after raise.
+func raisable(v starlark.Value) (*errorValue, error) {
+	switch v := v.(type) {
+	case *errorValue:
+		return v, nil
+	case starlark.String:
+		return &errorValue{kind: abi.ErrRuntime, message: string(v), details: starlark.None}, nil
+	case *errorMaker:
+		return &errorValue{kind: v.kind(), tool: v.tool, message: v.Name(), details: starlark.None}, nil
+	}
+	return nil, fmt.Errorf("raise takes an error or its text, got %s: raise Error(\"what is wrong\")", v.Type())
+}

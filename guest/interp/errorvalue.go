@@ -1,0 +1,182 @@
+package interp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// errorValue is an error as scripts see it: what except Error as e binds, and
+// what Error("...") makes.
+type errorValue struct {
+	kind         abi.ErrorType
+	tool         bool   // it is a ToolError
+	message      string // without the name of the tool
+	server, name string // of a ToolError
+	details      starlark.Value
+
+	raised bool                // by the script, with raise or fail
+	origin *starlark.EvalError // where it came from, once it has been caught
+	cause  *errorValue         // that was being handled, or named after from
+}
+
+var (
+	_ starlark.HasAttrs  = (*errorValue)(nil)
+	_ starlark.HasBinary = (*errorValue)(nil)
+)
+
+func (e *errorValue) String() string {
+	return fmt.Sprintf("%s(%s)", e.Type(), starlark.String(e.message))
+}
+
+// text is what str makes of it.
+func (e *errorValue) text() string {
+	if e.server == "" && e.name == "" {
+		return e.message
+	}
+	return fmt.Sprintf("%s.%s: %s", e.server, e.name, e.message)
+}
+
+func (e *errorValue) Type() string {
+	if e.tool {
+		return "ToolError"
+	}
+	return "Error"
+}
+
+func (e *errorValue) Freeze()               { e.details.Freeze() }
+func (*errorValue) Truth() starlark.Bool    { return true }
+func (e *errorValue) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable type: %s", e.Type()) }
+
+var errorAttrs = []string{"details", "message", "server", "tool", "type"}
+
+func (e *errorValue) AttrNames() []string { return errorAttrs }
+
+func (e *errorValue) Attr(name string) (starlark.Value, error) {
+	orNone := func(s string) starlark.Value {
+		if s == "" {
+			return starlark.None
+		}
+		return starlark.String(s)
+	}
+	switch name {
+	case "type":
+		return starlark.String(e.kind), nil
+	case "message":
+		return starlark.String(e.message), nil
+	case "server":
+		return orNone(e.server), nil
+	case "tool":
+		return orNone(e.name), nil
+	case "details":
+		return e.details, nil
+	}
+	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
+}
+
+// encodedDetails are the details as JSON; nil if there are none. What has no
+// JSON form goes as text.
+func (e *errorValue) encodedDetails() []byte {
+	if e.details == starlark.None {
+		return nil
+	}
+	const most = 1 << 20 // as far as an error is for reading
+	out, err := encodeWithin(most, "details", e.details)
+	if err != nil || len(out) > most {
+		return appendString(nil, clip(repr(e.details), maxErrorText))
+	}
+	return out
+}
+
+// Binary only words an error: "text" + e.
+func (e *errorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	if _, ok := y.(starlark.String); ok && op == syntax.PLUS {
+		return nil, fmt.Errorf("text and an %s cannot be joined with + (write str(e), or f\"...{e}\")", e.Type())
+	}
+	return nil, nil
+}
+
+// again is the Go error that raises it once more: what it was when it was
+// caught, so that its position and backtrace are those of where it happened.
+func (e *errorValue) again() error {
+	if e.origin != nil {
+		return e.origin
+	}
+	return &raised{e}
+}
+
+// raised is the Go error of an error that the script has raised.
+type raised struct{ value *errorValue }
+
+func (r *raised) Error() string { return r.value.text() }
+
+// errorOf is the error that scripts see for the failure of a call.
+func errorOf(err error) *errorValue {
+	var origin *starlark.EvalError
+	errors.As(err, &origin)
+	var own *raised
+	if errors.As(err, &own) {
+		own.value.origin = origin
+		return own.value
+	}
+	e := &errorValue{kind: abi.ErrRuntime, message: clip(explain(err.Error()), maxErrorText), details: starlark.None, origin: origin}
+	var failed *toolError
+	if errors.As(err, &failed) {
+		e.kind, e.tool, e.message = failed.call.Type, true, failed.call.Message
+		e.server, e.name = failed.call.Server, failed.call.Tool
+		if v, err := decodeJSON(failed.call.Details); len(failed.call.Details) > 0 && err == nil {
+			e.details = v
+		}
+	}
+	return e
+}
+
+// errorMaker is a class of errors: Error or ToolError.
+type errorMaker struct{ tool bool }
+
+var _ starlark.Callable = (*errorMaker)(nil)
+
+var (
+	makeError     = &errorMaker{}
+	makeToolError = &errorMaker{tool: true}
+)
+
+func (m *errorMaker) Name() string {
+	if m.tool {
+		return "ToolError"
+	}
+	return "Error"
+}
+
+func (m *errorMaker) kind() abi.ErrorType {
+	if m.tool {
+		return abi.ErrTool
+	}
+	return abi.ErrRuntime
+}
+
+func (m *errorMaker) String() string        { return "<class " + m.Name() + ">" }
+func (*errorMaker) Type() string            { return "class" }
+func (*errorMaker) Freeze()                 {}
+func (*errorMaker) Truth() starlark.Bool    { return true }
+func (m *errorMaker) Hash() (uint32, error) { return starlark.String(m.Name()).Hash() }
+
+// CallInternal is Error(message, details=None), and the same for ToolError with
+// server and tool besides.
+func (m *errorMaker) CallInternal(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	e := &errorValue{kind: m.kind(), tool: m.tool, details: starlark.None}
+	var message starlark.Value = starlark.String(m.Name())
+	pairs := []any{"message?", &message, "details?", &e.details}
+	if m.tool {
+		pairs = append(pairs, "server?", &e.server, "tool?", &e.name)
+	}
+	if err := starlark.UnpackArgs(m.Name(), args, kwargs, pairs...); err != nil {
+		return nil, err
+	}
+	e.message = strings.ToValidUTF8(text(message), "\uFFFD")
+	return e, nil
+}

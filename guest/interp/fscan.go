@@ -1,0 +1,245 @@
+package interp
+
+import "strings"
+
+// An fPart is a piece of an f-string, or of the format specification in it:
+// text, or a field. Offsets are in bytes from the start of the literal.
+type fPart struct {
+	text  string // of a piece of text, with {{ as {, escapes not yet decoded
+	start int    // of the text, or of the field's {
+	field bool
+
+	exprStart, exprEnd int
+	debugEnd           int  // of {x=}: the text up to here comes first; else 0
+	conversion         byte // 'r', 's', 'a' or 0
+	spec               []fPart
+	hasSpec            bool
+}
+
+// An fError says what is wrong with an f-string, and at which offset.
+type fError struct {
+	at      int
+	message string
+}
+
+// maxFNesting is how deep f-strings may stand in the fields of others.
+const maxFNesting = 10
+
+// scanFString divides the f-string literal at the start of s, and says how long
+// it is. Fields are only delimited here: brackets and strings in them are passed
+// over, quotes of the same kind as those around the literal included.
+func scanFString(s string, depth int) (length int, parts []fPart, failure *fError) {
+	prefix := strings.IndexAny(s, `"'`)
+	f := fScanner{s: s, pos: prefix + 1, quote: s[prefix : prefix+1], depth: depth}
+	f.raw = strings.ContainsAny(s[:prefix], "rR")
+	if triple := strings.Repeat(f.quote, 3); strings.HasPrefix(s[prefix:], triple) {
+		f.pos, f.quote = prefix+3, triple
+	}
+	parts = f.parts(false)
+	if f.err == nil && !strings.HasPrefix(s[f.pos:], f.quote) {
+		message := "unexpected EOF in string"
+		if f.pos < len(s) {
+			message = "unexpected newline in string"
+		}
+		f.fail(0, message)
+	}
+	if f.err != nil {
+		return max(f.pos, prefix+1), nil, f.err // so that no text is scanned twice
+	}
+	return f.pos + len(f.quote), parts, nil
+}
+
+type fScanner struct {
+	s     string
+	pos   int
+	quote string // that ends the literal
+	raw   bool
+	depth int
+	err   *fError
+}
+
+func (f *fScanner) fail(at int, message string) {
+	if f.err == nil {
+		f.err = &fError{at, message}
+	}
+}
+
+// parts reads up to the closing quote, or up to the } that ends a format
+// specification. It stops at what cannot go on.
+func (f *fScanner) parts(inSpec bool) []fPart {
+	var parts []fPart
+	var text strings.Builder
+	start := f.pos
+	flush := func() {
+		if text.Len() > 0 {
+			parts = append(parts, fPart{text: text.String(), start: start})
+			text.Reset()
+		}
+	}
+	for f.err == nil && f.pos < len(f.s) {
+		rest := f.s[f.pos:]
+		switch c := rest[0]; {
+		case strings.HasPrefix(rest, f.quote), c == '}' && inSpec, len(f.quote) == 1 && isLineEnd(c):
+			flush()
+			return parts
+		case strings.HasPrefix(rest, "{{") && !inSpec, strings.HasPrefix(rest, "}}"):
+			text.WriteByte(c)
+			f.pos += 2
+		case c == '}':
+			f.fail(f.pos, "single '}' in an f-string (write }} for the character)")
+		case c == '{':
+			flush()
+			parts = append(parts, f.field(inSpec))
+			start = f.pos
+		case c == '\\' && len(rest) > 1 && rest[1] != '{' && rest[1] != '}':
+			if strings.HasPrefix(rest, `\N{`) && !f.raw {
+				f.fail(f.pos, `\N{...} is not available: write the character itself, or \uXXXX`)
+			}
+			text.WriteString(rest[:2])
+			f.pos += 2
+		default:
+			text.WriteByte(c)
+			f.pos++
+		}
+	}
+	flush()
+	return parts
+}
+
+func isLineEnd(c byte) bool { return c == '\n' || c == '\r' }
+
+// field reads a field, from { to }.
+func (f *fScanner) field(inSpec bool) fPart {
+	p := fPart{field: true, start: f.pos}
+	f.pos++
+	p.exprStart = f.pos
+	p.exprEnd = f.expression()
+	if f.err != nil {
+		return p
+	}
+	if strings.TrimSpace(f.s[p.exprStart:p.exprEnd]) == "" {
+		f.fail(p.start, "an f-string has an empty field (write {{ and }} for braces)")
+		return p
+	}
+	if f.next() == '=' {
+		f.pos++
+		f.blanks()
+		p.debugEnd = f.pos
+	}
+	if f.next() == '!' {
+		if f.pos+1 < len(f.s) {
+			p.conversion = f.s[f.pos+1]
+		}
+		if p.conversion != 'r' && p.conversion != 's' && p.conversion != 'a' {
+			f.fail(f.pos, "a conversion in an f-string is !r or !s")
+			return p
+		}
+		f.pos += 2
+		f.blanks()
+	}
+	if f.next() == ':' {
+		f.pos++
+		p.hasSpec = true
+		if inSpec {
+			f.fail(f.pos, "format specifications are nested too deep")
+			return p
+		}
+		p.spec = f.parts(true)
+	}
+	if f.next() != '}' {
+		f.fail(p.start, "'{' in an f-string is not closed (write {{ for the character)")
+		return p
+	}
+	f.pos++
+	return p
+}
+
+func (f *fScanner) next() byte {
+	if f.pos < len(f.s) {
+		return f.s[f.pos]
+	}
+	return 0
+}
+
+func (f *fScanner) blanks() {
+	for f.next() == ' ' || f.next() == '\t' {
+		f.pos++
+	}
+}
+
+// expression passes over the expression of a field and returns its end; pos is
+// then at what follows: = or ! or : or }.
+func (f *fScanner) expression() int {
+	brackets := 0
+	for f.pos < len(f.s) {
+		rest := f.s[f.pos:]
+		switch c := rest[0]; {
+		case len(f.quote) == 1 && isLineEnd(c):
+			return f.pos
+		case c == '"' || c == '\'':
+			if brackets == 0 && f.closes(rest) {
+				return f.pos // it is the end of the literal, the field is not closed
+			}
+			f.pos += stringLength(rest)
+		case isWordStart(rest):
+			n := runLength(rest)
+			if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && isStringPrefix(rest[:n]) {
+				n = f.nested(rest, n)
+			}
+			f.pos += n
+		case c == '(' || c == '[' || c == '{':
+			brackets++
+			f.pos++
+		case brackets > 0 && (c == ')' || c == ']' || c == '}'):
+			brackets--
+			f.pos++
+		case brackets > 0:
+			f.pos++
+		case c == '}' || c == ':' || c == '!' && !strings.HasPrefix(rest, "!="):
+			return f.pos
+		case c == '=' && f.isDebug(rest):
+			return f.pos
+		case c == '=' || c == '!' || c == '<' || c == '>':
+			f.pos++
+			if f.next() == '=' {
+				f.pos++
+			}
+		default:
+			f.pos++
+		}
+	}
+	return f.pos
+}
+
+// closes says whether the quote at the start of rest can only be the end of the
+// literal: nothing that would close a string of its own follows on the line.
+func (f *fScanner) closes(rest string) bool {
+	if !strings.HasPrefix(rest, f.quote) {
+		return false
+	}
+	n := stringLength(rest)
+	return n < 2 || rest[n-1] != rest[0]
+}
+
+// nested is the length of a literal with a prefix inside a field.
+func (f *fScanner) nested(s string, prefix int) int {
+	if !isFString(s) {
+		return prefix + stringLength(s[prefix:])
+	}
+	if f.depth >= maxFNesting {
+		f.fail(f.pos, "f-strings are nested too deep")
+		return len(s)
+	}
+	length, _, failure := scanFString(s, f.depth+1)
+	if failure != nil {
+		f.fail(f.pos+failure.at, failure.message)
+	}
+	return length
+}
+
+// isDebug says whether the = at the start of rest ends the expression, as in
+// {x=}.
+func (f *fScanner) isDebug(rest string) bool {
+	after := strings.TrimLeft(rest[1:], " \t")
+	return after != "" && (after[0] == '}' || after[0] == ':' || after[0] == '!' && !strings.HasPrefix(after, "!="))
+}

@@ -1,0 +1,176 @@
+package interp
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+func FuzzRun(f *testing.F) {
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, code string) {
+		result, err := serve(abi.Request{
+			Op: abi.OpRun, Name: "fuzz", Code: code, Params: []byte(`{"list":[1],"x":{"y":null}}`), Servers: testServers,
+		}, &fakeHost{}, 20_000)
+		switch {
+		case err == nil && !json.Valid(result):
+			t.Fatalf("%q: result %q", code, result)
+		case err != nil && err.Type == abi.ErrInternal:
+			t.Fatalf("%q: %s", code, err.Message)
+		case err != nil && result != nil:
+			t.Fatalf("%q: both a result and an error", code)
+		case err != nil && err.Position != nil:
+			checkPosition(t, code, *err.Position)
+		}
+		for _, w := range Lint(code, testServers) {
+			checkPosition(t, code, w.Position)
+		}
+	})
+}
+
+// addScripts makes seeds of all scripts of the test data.
+func addScripts(f *testing.F) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range append(paths, "testdata/python/programs.txtar") {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if strings.HasSuffix(file.Name, ".star") || strings.HasSuffix(file.Name, ".py") {
+				f.Add(string(file.Data))
+			}
+		}
+	}
+}
+
+// checkPosition says whether a position is in the script, its end included.
+func checkPosition(t *testing.T, code string, p abi.Position) {
+	t.Helper()
+	src := newSource("", code)
+	width := utf8.RuneCountInString(src.line(p.Line))
+	if p.Line < 1 || p.Column < 1 || p.Line > len(src.lines) || p.Column > width+1 {
+		t.Fatalf("%q: position %+v", code, p)
+	}
+}
+
+// FuzzMark: what the library can parse stays as it is, and the rest keeps its
+// lines and the columns of what the library is to see.
+func FuzzMark(f *testing.F) {
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, code string) {
+		if strings.Contains(code, "\x00") {
+			return // which compile refuses, and the library takes for the end
+		}
+		src := newSource("t", code)
+		text, found, failure := src.mark(src.whole(), true, 0)
+		if failure != nil {
+			checkPosition(t, code, *failure.Position)
+			return
+		}
+		if _, err := parseOptions.Parse("t", code, 0); err == nil && (text != code || len(found) > 0) {
+			t.Fatalf("%q is changed to %q", code, text)
+		}
+		before, after := lines(code), lines(text)
+		if len(before) != len(after) {
+			t.Fatalf("%q: %d lines become %d: %q", code, len(before), len(after), text)
+		}
+		for i := range before {
+			// try: takes a byte more at the end of a line, and a literal that
+			// goes on takes a backslash.
+			if n := utf8.RuneCountInString(after[i]) - utf8.RuneCountInString(before[i]); n < 0 || n > 2 {
+				t.Fatalf("%q: line %d has another length: %q", code, i+1, text)
+			}
+		}
+	})
+}
+
+func lines(code string) []string {
+	code = strings.ReplaceAll(code, "\r\n", "\n")
+	return strings.Split(strings.ReplaceAll(code, "\r", "\n"), "\n")
+}
+
+// FuzzFString: any literal is passed over, and its parts are where they say.
+func FuzzFString(f *testing.F) {
+	for _, s := range []string{`f"a{b!r:>{c}}{{"`, `rf"""{x["a"]}`, `f'{'`, `f"{f"{x=}"}"`, "f'{a}\n{b}'", `f"\{"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		prefix := strings.IndexAny(s, `"'`)
+		if prefix < 0 {
+			return
+		}
+		length, parts, failure := scanFString(s, 0)
+		if length <= prefix || length > len(s) || failure != nil && (failure.at < 0 || failure.at > len(s)) {
+			t.Fatalf("%q: length %d, %+v", s, length, failure)
+		}
+		at := prefix
+		for _, p := range parts {
+			if p.start <= at || p.start >= length || p.field && (p.exprStart <= p.start || p.exprEnd < p.exprStart || p.exprEnd >= length || p.debugEnd >= length) {
+				t.Fatalf("%q: part %+v", s, p)
+			}
+			at = p.start
+		}
+	})
+}
+
+// FuzzFormat: no format makes much of a value, or panics.
+func FuzzFormat(f *testing.F) {
+	for _, s := range []string{"", ">10", "*^+#010,.3f", "%5.2f|%-3s|%%|%(a)d", "{:>{}}|{0[a].b}|{{", "_x", "c"} {
+		f.Add(s)
+	}
+	values := []starlark.Value{
+		starlark.None, starlark.True, starlark.MakeInt(-1234567), starlark.MakeInt64(1 << 62).Mul(starlark.MakeInt(1 << 20)),
+		starlark.Float(-1234.5678), starlark.Float(math.Inf(1)), starlark.Float(math.NaN()), starlark.String("é日"), starlark.NewList(nil), newObject(0),
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		const most = 4 * (maxFormatWidth + 1000)
+		parsed, err := parseSpec(spec)
+		for _, v := range values {
+			if err == nil {
+				if out, _ := parsed.format(v); len(out) > most {
+					t.Fatalf("%q: %d bytes", spec, len(out))
+				}
+			}
+			_, _ = percent(spec).Binary(syntax.PERCENT, v, starlark.Left)
+			_, _ = percent(spec).Binary(syntax.PERCENT, starlark.Tuple{v, v}, starlark.Left)
+			b := starlark.NewBuiltin(formatMethod, format).BindReceiver(starlark.String(spec))
+			_, _ = format(nil, b, starlark.Tuple{v, v}, nil)
+		}
+	})
+}
+
+func FuzzLex(f *testing.F) {
+	for _, s := range []string{"x = f'a' # b\n", "'''a\n'''\\\r\n(\r)", "é\xff\"", "rb'\\", "a**=b//=c\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, code string) {
+		line, col := 1, 1
+		tokens := lex(code)
+		for _, tok := range tokens {
+			if tok.line < line || tok.line == line && tok.col < col || tok.endLine < tok.line {
+				t.Fatalf("%q: token %+v after %d:%d", code, tok, line, col)
+			}
+			line, col = tok.endLine, tok.endCol
+		}
+		for i := range tokens {
+			wordHint(tokens, i)
+			syntaxHint(tokens, i)
+			unclosed(portion{code: code, line: 1, col: 1}, tokens[i])
+			if i > 100 {
+				break
+			}
+		}
+	})
+}

@@ -1,0 +1,437 @@
+package interp
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// A Warning is about code that runs, but probably not as meant.
+type Warning struct {
+	Position abi.Position `json:"position"`
+	Message  string       `json:"message"`
+}
+
+func (w Warning) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s", w.Position.File, w.Position.Line, w.Position.Column, w.Message)
+}
+
+// maxWarnings bounds what Lint says of one script.
+const maxWarnings = 100
+
+// Lint looks for variables and functions that nothing uses, code that is never
+// reached, names that hide built-in ones, and calls of servers that there are
+// none of; servers are the script names of all there are. Of code that cannot be
+// parsed it says nothing: Run with abi.OpCheck has the error. The warnings are in
+// the order of the source, at most 100.
+func Lint(code string, servers []string) []Warning { return lint(newSource("", code), servers) }
+
+func lint(src *source, servers []string) []Warning {
+	// What can be rewritten is known not to be nested too deep.
+	file, marks, failure := src.parse()
+	if failure != nil {
+		return nil
+	}
+	rw := rewriter{bound: make(map[string]bool), env: predeclared(nil), marks: marks}
+	if rw.file(file); rw.err != nil {
+		return nil
+	}
+	if file, marks, failure = src.parse(); failure != nil {
+		return nil
+	}
+	if marks != nil {
+		s := shaper{marks: marks}
+		file.Stmts = s.block(file.Stmts)
+	}
+	l := linter{src: src, env: predeclared(servers), marks: marks}
+	l.function(nil, file.Stmts)
+	slices.SortStableFunc(l.found, func(a, b Warning) int {
+		if a.Position.Line != b.Position.Line {
+			return a.Position.Line - b.Position.Line
+		}
+		return a.Position.Column - b.Position.Column
+	})
+	return l.found[:min(len(l.found), maxWarnings)]
+}
+
+// lintResult is the result of abi.OpLint.
+func lintResult(src *source, servers []string) ([]byte, *abi.Error) {
+	warnings := lint(src, servers)
+	if warnings == nil {
+		warnings = []Warning{}
+	}
+	result, err := json.Marshal(warnings)
+	if err != nil {
+		return nil, &abi.Error{Type: abi.ErrInternal, Message: "lint: " + err.Error()}
+	}
+	return result, nil
+}
+
+type linter struct {
+	src   *source
+	env   starlark.StringDict
+	marks marks
+	scope *lintScope
+	found []Warning
+}
+
+// A lintScope is what a function or comprehension binds.
+type lintScope struct {
+	outer *lintScope
+	names map[string]*lintVar
+}
+
+type lintVar struct {
+	id   *syntax.Ident
+	what string // for the warning that it is not used; "" for none
+	used bool
+}
+
+func (l *linter) warn(pos syntax.Position, format string, args ...any) {
+	if at := l.src.position(pos); at != nil {
+		l.found = append(l.found, Warning{*at, fmt.Sprintf(format, args...)})
+	}
+}
+
+// bind makes a name known in the innermost scope.
+func (l *linter) bind(id *syntax.Ident, what string) {
+	if _, known := l.scope.names[id.Name]; known {
+		return
+	}
+	l.scope.names[id.Name] = &lintVar{id: id, what: what}
+	v, ok := l.env[id.Name]
+	if !ok {
+		v, ok = starlark.Universe[id.Name]
+	}
+	if !ok {
+		return
+	}
+	switch v.(type) {
+	case server:
+		l.warn(id.NamePos, "%s hides the server of that name", id.Name)
+	default:
+		l.warn(id.NamePos, "%s hides what is built in under that name", id.Name)
+	}
+}
+
+// function goes through a function with a scope of its own.
+func (l *linter) function(params []syntax.Expr, body []syntax.Stmt) {
+	l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
+	for _, id := range paramNames(params) {
+		l.bind(id, "")
+	}
+	l.bindings(body)
+	l.block(body)
+	l.leave()
+}
+
+func (l *linter) leave() {
+	for _, v := range l.scope.names {
+		if !v.used && v.what != "" && !strings.HasPrefix(v.id.Name, "_") {
+			l.warn(v.id.NamePos, v.what, v.id.Name)
+		}
+	}
+	l.scope = l.scope.outer
+}
+
+// bindings makes known what statements bind in their function.
+func (l *linter) bindings(stmts []syntax.Stmt) {
+	// Loop variables, names of errors and parts of tuples may go unused.
+	what := make(map[*syntax.Ident]string)
+	eachStmt(stmts, func(s syntax.Stmt) {
+		switch s := s.(type) {
+		case *syntax.AssignStmt:
+			if id, ok := s.LHS.(*syntax.Ident); ok {
+				what[id] = "%s is assigned but never used"
+			}
+		case *syntax.DefStmt:
+			what[s.Name] = "function %s is never used"
+		}
+	})
+	for _, id := range bindings(stmts, nil) {
+		l.bind(id, what[id])
+	}
+}
+
+// eachStmt calls f with every statement of a function.
+func eachStmt(stmts []syntax.Stmt, f func(syntax.Stmt)) {
+	for _, s := range stmts {
+		f(s)
+		switch s := s.(type) {
+		case *syntax.ForStmt:
+			eachStmt(s.Body, f)
+		case *syntax.WhileStmt:
+			eachStmt(s.Body, f)
+		case *tryStmt:
+			for _, part := range s.parts() {
+				eachStmt(part, f)
+			}
+		case *syntax.IfStmt:
+			for {
+				eachStmt(s.True, f)
+				next := elif(s)
+				if next == nil {
+					eachStmt(s.False, f)
+					break
+				}
+				s = next
+			}
+		}
+	}
+}
+
+// block goes through statements, and says whether what follows them is reached.
+func (l *linter) block(stmts []syntax.Stmt) (goesOn bool) {
+	goesOn = true
+	warned := false
+	for _, s := range stmts {
+		if !goesOn && !warned {
+			l.warn(syntax.Start(s), "this is never reached")
+			warned = true
+		}
+		if !l.stmt(s) {
+			goesOn = false
+		}
+	}
+	return goesOn
+}
+
+// stmt goes through a statement, and says whether the one after it is reached.
+func (l *linter) stmt(s syntax.Stmt) bool {
+	switch s := s.(type) {
+	case *syntax.ExprStmt:
+		l.expr(s.X)
+		call, ok := s.X.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, ok := call.Fn.(*syntax.Ident)
+		return !ok || fn.Name != raiseName && (fn.Name != "fail" || l.find("fail") != nil)
+	case *syntax.AssignStmt:
+		l.expr(s.RHS)
+		l.target(s.LHS)
+	case *syntax.ReturnStmt:
+		l.expr(s.Result)
+		return false
+	case *syntax.BranchStmt:
+		return s.Token == syntax.PASS
+	case *syntax.ForStmt:
+		l.expr(s.X)
+		l.target(s.Vars)
+		l.block(s.Body)
+	case *syntax.WhileStmt:
+		l.expr(s.Cond)
+		l.block(s.Body)
+	case *syntax.DefStmt:
+		l.params(s.Params)
+		l.function(s.Params, s.Body)
+	case *tryStmt:
+		return l.try(s)
+	case *syntax.IfStmt:
+		goesOn := false
+		for {
+			l.expr(s.Cond)
+			goesOn = l.block(s.True) || goesOn
+			next := elif(s)
+			if next == nil {
+				return l.block(s.False) || goesOn
+			}
+			s = next
+		}
+	}
+	return true
+}
+
+func (l *linter) try(s *tryStmt) bool {
+	goesOn := l.block(s.True)
+	if goesOn {
+		goesOn = l.block(s.orElse)
+	} else if len(s.orElse) > 0 {
+		l.warn(syntax.Start(s.orElse[0]), "this is never reached")
+	}
+	for _, c := range s.clauses {
+		goesOn = l.block(c.body) || goesOn
+	}
+	return l.block(s.finally) && goesOn
+}
+
+// target goes through what is assigned to: names are not used by that.
+func (l *linter) target(e syntax.Expr) {
+	switch e := e.(type) {
+	case *syntax.Ident:
+	case *syntax.ParenExpr:
+		l.target(e.X)
+	case *syntax.TupleExpr:
+		for _, x := range e.List {
+			l.target(x)
+		}
+	case *syntax.ListExpr:
+		for _, x := range e.List {
+			l.target(x)
+		}
+	default:
+		l.expr(e)
+	}
+}
+
+// params goes through the defaults of parameters.
+func (l *linter) params(params []syntax.Expr) {
+	for _, p := range params {
+		if p, ok := p.(*syntax.BinaryExpr); ok {
+			l.expr(p.Y)
+		}
+	}
+}
+
+func (l *linter) find(name string) *lintVar {
+	for s := l.scope; s != nil; s = s.outer {
+		if v := s.names[name]; v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// use notes that a name is read, and says whether there is one.
+func (l *linter) use(name string) bool {
+	if v := l.find(name); v != nil {
+		v.used = true
+		return true
+	}
+	return l.env.Has(name) || starlark.Universe.Has(name)
+}
+
+// expr goes through an expression; nil is none.
+func (l *linter) expr(e syntax.Expr) {
+	switch e := e.(type) {
+	case *syntax.Ident:
+		l.use(e.Name)
+	case *syntax.Literal:
+		if m := l.marks.find(e.TokenPos, stringMark); m != nil {
+			l.pieces(m.pieces)
+		}
+	case *syntax.CallExpr:
+		l.call(e)
+	case *syntax.LambdaExpr:
+		l.params(e.Params)
+		l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
+		for _, id := range paramNames(e.Params) {
+			l.bind(id, "")
+		}
+		l.expr(e.Body)
+		l.leave()
+	case *syntax.Comprehension:
+		l.comprehension(e)
+	default:
+		for _, x := range operands(e) {
+			l.expr(x)
+		}
+	}
+}
+
+func (l *linter) pieces(pieces []piece) {
+	for _, p := range pieces {
+		l.expr(p.expr)
+		l.pieces(p.spec)
+	}
+}
+
+// call also looks at which server is called.
+func (l *linter) call(e *syntax.CallExpr) {
+	if id := calledOn(e.Fn); id != nil && !l.use(id.Name) {
+		var servers []string
+		for name, v := range l.env {
+			if _, ok := v.(server); ok {
+				servers = append(servers, name)
+			}
+		}
+		slices.Sort(servers)
+		hint := knownServers(l.env)
+		if n := nearest(id.Name, servers); n != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", n)
+		}
+		l.warn(id.NamePos, "no server is called %s%s", id.Name, hint)
+	}
+	l.expr(e.Fn)
+	for _, a := range e.Args {
+		switch a := a.(type) {
+		case *syntax.BinaryExpr:
+			if a.Op == syntax.EQ {
+				l.expr(a.Y)
+				continue
+			}
+			l.expr(a)
+		default:
+			l.expr(a)
+		}
+	}
+}
+
+// calledOn is the name that a called tool is of: x in x.tool and x["tool"].
+func calledOn(fn syntax.Expr) *syntax.Ident {
+	var x syntax.Expr
+	switch fn := fn.(type) {
+	case *syntax.DotExpr:
+		x = fn.X
+	case *syntax.IndexExpr:
+		x = fn.X
+	}
+	id, _ := x.(*syntax.Ident)
+	return id
+}
+
+func (l *linter) comprehension(e *syntax.Comprehension) {
+	if first, ok := e.Clauses[0].(*syntax.ForClause); ok {
+		l.expr(first.X)
+	}
+	l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
+	for i, c := range e.Clauses {
+		switch c := c.(type) {
+		case *syntax.ForClause:
+			for _, id := range targetNames(c.Vars, nil) {
+				l.bind(id, "")
+			}
+			if i > 0 {
+				l.expr(c.X)
+			}
+		case *syntax.IfClause:
+			l.expr(c.Cond)
+		}
+	}
+	l.expr(e.Body)
+	l.leave()
+}
+
+// operands are the expressions right inside one that binds nothing.
+func operands(e syntax.Expr) []syntax.Expr {
+	switch e := e.(type) {
+	case *syntax.ParenExpr:
+		return []syntax.Expr{e.X}
+	case *syntax.UnaryExpr:
+		return []syntax.Expr{e.X}
+	case *syntax.BinaryExpr:
+		return []syntax.Expr{e.X, e.Y}
+	case *syntax.CondExpr:
+		return []syntax.Expr{e.Cond, e.True, e.False}
+	case *syntax.DotExpr:
+		return []syntax.Expr{e.X}
+	case *syntax.IndexExpr:
+		return []syntax.Expr{e.X, e.Y}
+	case *syntax.SliceExpr:
+		return []syntax.Expr{e.X, e.Lo, e.Hi, e.Step}
+	case *syntax.ListExpr:
+		return e.List
+	case *syntax.TupleExpr:
+		return e.List
+	case *syntax.DictExpr:
+		return e.List
+	case *syntax.DictEntry:
+		return []syntax.Expr{e.Key, e.Value}
+	}
+	return nil
+}

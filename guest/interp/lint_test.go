@@ -1,0 +1,75 @@
+package interp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+func TestLint(t *testing.T) {
+	for _, c := range []struct {
+		code string
+		want []string
+	}{
+		{"", nil},
+		{"x = 1\nreturn x", nil},
+		{"x = 1\nx", nil},
+		{"x = 1\n_y = 2", []string{"1:1: x is assigned but never used"}},
+		{"x = 1\nx += 1", []string{"1:1: x is assigned but never used"}},
+		{"x = {}\nx.a = 1", nil},
+		{"for i in range(3):\n    print(1)\n(a, b) = (1, 2)", nil},
+		{"def f(a, b):\n    c = 1\n    return a", []string{"1:5: function f is never used", "2:5: c is assigned but never used"}},
+		{"def f():\n    return later\nlater = 1\nf()", nil},
+		{"x = 1\ny = [x for x in [1]]\nreturn y", []string{"1:1: x is assigned but never used"}},
+		{"x = 1\nf = lambda x: x\nreturn f", []string{"1:1: x is assigned but never used"}},
+		{"x = 1\nw = 2\nreturn f'{x:>{w}}'", nil},
+		{"return 1\nprint(2)\nprint(3)", []string{"2:1: this is never reached"}},
+		{"for x in []:\n    if x:\n        continue\n    else:\n        break\n    print(x)", []string{"6:5: this is never reached"}},
+		{"if params.a:\n    return 1\nelif params.b:\n    fail('x')\nelse:\n    raise Error('y')\nprint(1)", []string{"7:1: this is never reached"}},
+		{"if params.a:\n    return 1\nelif params.b:\n    fail('x')\nprint(1)", nil},
+		{"try:\n    return 1\nexcept Error as e:\n    return 2\nelse:\n    return 3\nprint(1)", []string{"6:5: this is never reached", "7:1: this is never reached"}},
+		{"try:\n    x = demo.f({})\nexcept Error as e:\n    raise\nreturn x", nil},
+		{"try:\n    pass\nfinally:\n    return 1\nprint(1)", []string{"5:1: this is never reached"}},
+		{"list = [1]\nreturn list", []string{"1:1: list hides what is built in under that name"}},
+		{"def f(json, demo):\n    return [json, demo]\nreturn f([len for len in []], 1)", []string{
+			"1:7: json hides what is built in under that name", "1:13: demo hides the server of that name", "3:19: len hides what is built in under that name"}},
+		{"return dmo.search({})", []string{"1:8: no server is called dmo (did you mean demo?)"}},
+		{"return gitlab['x-y']({'a': [huub.b()]})", []string{
+			"1:8: no server is called gitlab (the servers are demo, other)", "1:29: no server is called huub (the servers are demo, other)"}},
+		{"x = {}\nreturn x.get('a')", nil},
+		{"x = = 1", nil},
+		{"except:\n    pass", nil},
+	} {
+		var got []string
+		for _, w := range Lint(c.code, testServers) {
+			got = append(got, strings.TrimPrefix(w.String(), "script:"))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s\ngot  %q\nwant %q", c.code, got, c.want)
+		}
+	}
+	if n := len(Lint(strings.Repeat("return 1\nif 1:\n  pass\n  return 2\n  pass\n", 200), nil)); n != maxWarnings {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+func TestLintRequest(t *testing.T) {
+	result, failure := Run(abi.Request{Op: abi.OpLint, Name: "t", Code: "é = '日'; x = 1", Servers: testServers}, &fakeHost{})
+	if failure != nil {
+		t.Fatal(failure.Message)
+	}
+	var got []Warning
+	if err := json.Unmarshal(result, &got); err != nil || len(got) != 2 {
+		t.Fatalf("%s: %v", result, err)
+	}
+	want := Warning{abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, "x is assigned but never used"}
+	if got[1] != want {
+		t.Errorf("got %+v", got[1])
+	}
+	if result, failure := Run(abi.Request{Op: abi.OpLint, Code: "("}, &fakeHost{}); string(result) != "[]" || failure != nil {
+		t.Errorf("got %s, %v", result, failure)
+	}
+}

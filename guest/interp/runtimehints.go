@@ -1,0 +1,108 @@
+package interp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// explain adds to what the library says of a failure what to write instead,
+// where that can be told from its words.
+func explain(message string) string {
+	if hint := runtimeHint(message); hint != "" {
+		return fmt.Sprintf("%s (%s)", message, hint)
+	}
+	return message
+}
+
+func runtimeHint(message string) string {
+	if kind, rest, ok := strings.Cut(message, " has no ."); ok {
+		if name, after, ok := strings.Cut(rest, " "); ok && after == "field or method" {
+			return methodHint(kind, name)
+		}
+	}
+	if op, ok := strings.CutPrefix(message, "unknown binary op: "); ok {
+		switch {
+		case strings.Contains(op, "NoneType"):
+			return noneHint
+		case strings.HasPrefix(op, "string + ") || strings.HasSuffix(op, " + string"):
+			return `join text with str(x), or write f"...{x}..."`
+		}
+		return ""
+	}
+	for _, h := range []struct{ prefix, suffix, hint string }{
+		{"unhandled index operation NoneType", "", noneHint},
+		{"NoneType value is not iterable", "", noneHint},
+		{"invalid call of non-function (NoneType)", "", "the function that is called is None"},
+		{"invalid call of non-function", "", "only functions and tools can be called"},
+		{"", " in sequence assignment", "for the pairs of a dict, loop over d.items()"},
+		{"string value does not support item assignment", "", "text cannot change: make a new one"},
+		{"tuple value does not support item assignment", "", "a tuple cannot change: make a list of it, list(x)"},
+		{"", " frozen list", "params and what is in it cannot change: change a copy, list(x)"},
+		{"", " list during iteration", "no list can change while it is looped over: loop over a copy, list(x)"},
+		{"unhashable type: ", "", "keys of dicts and elements of sets are text, numbers or tuples"},
+	} {
+		if strings.HasPrefix(message, h.prefix) && strings.HasSuffix(message, h.suffix) {
+			return h.hint
+		}
+	}
+	return ""
+}
+
+const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
+
+// methodHint says what to write instead of a method that Python, JavaScript or
+// others have.
+func methodHint(kind, name string) string {
+	if kind == "NoneType" {
+		return noneHint
+	}
+	if hint := methodHints[kind][name]; hint != "" {
+		return "write " + hint
+	}
+	return ""
+}
+
+var methodHints = func() map[string]map[string]string {
+	const (
+		text   = "string"
+		length = "len(x)"
+	)
+	hints := map[string]map[string]string{
+		text: {
+			"zfill": `f"{x:0>8}"`, "ljust": `f"{x:<10}"`, "rjust": `f"{x:>10}"`, "center": `f"{x:^10}"`,
+			"isnumeric": "x.isdigit()", "isdecimal": "x.isdigit()", "casefold": "x.lower()",
+			"trim": "x.strip()", "trimStart": "x.lstrip()", "trimEnd": "x.rstrip()",
+			"toUpperCase": "x.upper()", "toLowerCase": "x.lower()", "startsWith": "x.startswith(y)", "endsWith": "x.endswith(y)",
+			"includes": "y in x", "contains": "y in x", "indexOf": "x.find(y)", "charAt": "x[i]",
+			"substring": "x[a:b]", "substr": "x[a:b]", "slice": "x[a:b]", "replaceAll": "x.replace(a, b)",
+			"append": "x += y", "concat": "x + y", "push": "x += y",
+			"encode": "bytes(x)", "format_map": "x.format(**d)",
+			"match":  "x.find(y), x.split(y): there are no regular expressions",
+			"search": "x.find(y), x.split(y): there are no regular expressions",
+			"length": length, "size": length,
+		},
+		"list": {
+			"sort": "xs = sorted(xs), with key=f and reverse=True if needed", "reverse": "xs = list(reversed(xs))",
+			"copy": "list(xs)", "count": "len([x for x in xs if x == y])",
+			"push": "xs.append(x)", "add": "xs.append(x)", "shift": "xs.pop(0)", "unshift": "xs.insert(0, x)",
+			"includes": "x in xs", "contains": "x in xs", "indexOf": "xs.index(x)", "slice": "xs[a:b]", "concat": "xs + ys",
+			"map": "[f(x) for x in xs]", "filter": "[x for x in xs if f(x)]", "forEach": "for x in xs:", "join": `", ".join(xs)`,
+			"find": "[x for x in xs if f(x)]", "some": "any([f(x) for x in xs])", "every": "all([f(x) for x in xs])",
+			"get": "xs[i] if i < len(xs) else None", "items": "enumerate(xs)",
+			"length": length, "size": length,
+		},
+		"dict": {
+			"has_key": "key in d", "containsKey": "key in d", "hasOwnProperty": "key in d", "has": "key in d", "contains": "key in d",
+			"iteritems": "d.items()", "iterkeys": "d.keys()", "itervalues": "d.values()", "entries": "d.items()",
+			"copy": "dict(d)", "merge": "d | other", "assign": "d | other", "set": "d[key] = value",
+		},
+		"set":   {"length": length, "size": length, "has": "x in s", "contains": "x in s", "copy": "set(s)"},
+		"tuple": {"append": "list(x)", "length": length, "count": "len([x for x in xs if x == y])"},
+	}
+	for _, kind := range []string{"int", "float"} {
+		hints[kind] = map[string]string{
+			"toFixed": `f"{x:.2f}"`, "toString": "str(x)", "is_integer": "x == int(x)", "length": "len(str(x))",
+		}
+	}
+	return hints
+}()

@@ -1,0 +1,76 @@
+package interp
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/starlark"
+)
+
+// What a script says while it runs: print, log and progress.
+
+// logModule is log.info(...), log.warn(...) and log.error(...). They take their
+// arguments as print does.
+var logModule = &module{
+	name: "log",
+	members: starlark.StringDict{
+		"info":  starlark.NewBuiltin("log.info", logBuiltin(abi.LogInfo)),
+		"warn":  starlark.NewBuiltin("log.warn", logBuiltin(abi.LogWarn)),
+		"error": starlark.NewBuiltin("log.error", logBuiltin(abi.LogError)),
+	},
+	meant: map[string]string{
+		"warning": "log.warn(...)", "debug": "log.info(...)", "critical": "log.error(...)", "exception": "log.error(...)", "log": "log.info(...)",
+	},
+}
+
+type builtinFunc = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
+
+// logBuiltin is print(...) for entries of a level: one entry of the log. end and
+// flush are taken for the sake of those who write them, but an entry is always a
+// whole one, and goes out at once.
+func logBuiltin(level abi.LogLevel) builtinFunc {
+	return func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		sep, end := " ", ""
+		var file, flush starlark.Value
+		if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep??", &sep, "end??", &end, "file??", &file, "flush??", &flush); err != nil {
+			return nil, err
+		}
+		if file != nil {
+			return nil, fmt.Errorf("%s: there are no files: what is printed is the log of the run (leave out file)", b.Name())
+		}
+		entry := joinText(args, sep) + strings.TrimSuffix(end, "\n")
+		runOf(thread).host.Log(level, strings.ToValidUTF8(entry, "\uFFFD"))
+		return starlark.None, nil
+	}
+}
+
+// progressBuiltin is progress(current, total=None, message="").
+func progressBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var current, total starlark.Value
+	var message starlark.Value = starlark.String("")
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "current", &current, "total??", &total, "message??", &message); err != nil {
+		return nil, err
+	}
+	var p abi.Progress
+	var err error
+	if p.Progress, err = finite("current", current); err == nil && total != nil {
+		p.Total = new(float64)
+		*p.Total, err = finite("total", total)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name(), err)
+	}
+	p.Message = strings.ToValidUTF8(text(message), "\uFFFD")
+	runOf(thread).host.Progress(p)
+	return starlark.None, nil
+}
+
+func finite(name string, v starlark.Value) (float64, error) {
+	f, ok := starlark.AsFloat(v)
+	if !ok || math.IsInf(f, 0) || math.IsNaN(f) {
+		return 0, fmt.Errorf("%s must be a number, got %s", name, clip(repr(v), maxTraceLine))
+	}
+	return f, nil
+}

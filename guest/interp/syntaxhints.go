@@ -1,0 +1,155 @@
+package interp
+
+import "strings"
+
+// syntaxHint guesses from the tokens around the wrong one what was meant.
+func syntaxHint(tokens []token, i int) string {
+	at := func(j int) token {
+		if j < 0 || j >= len(tokens) {
+			return token{kind: endToken}
+		}
+		return tokens[j]
+	}
+	t, before, after := at(i), at(i-1), at(i+1)
+	switch {
+	case (t.is(",") || t.kind == wordToken) && startsWith(tokens, i, "except"):
+		return "write except Error as e:"
+	case t.is("=") && startsWith(tokens, i, "if", "elif", "while"):
+		return "compare with =="
+	case t.is("{") && startsWith(tokens, i, "if", "elif", "else", "for", "while", "def", "try", "except", "finally"):
+		return "blocks begin with a colon, and their lines are indented"
+	case t.kind == wordToken && before.startsStatement && (before.is("var") || before.is("let") || before.is("const")):
+		return "assign without a word in front: x = 1"
+	case t.kind == wordToken && before.startsStatement && (before.is("function") || before.is("func") || before.is("fn")):
+		return "a function is def name(parameters): and its indented body"
+	case t.is("then"):
+		return "write a colon instead of then"
+	case t.is("return") && before.is(":"):
+		return "the body of a lambda is one expression, without return (write def for more)"
+	case t.is("else") && t.innermostBracket != 0, t.is("if") && (before.is("[") || before.is("{")):
+		return "the choice comes first: [x if a else b for x in xs]"
+	case t.is("else") && t.startsStatement:
+		return "it belongs to no if or try of the same indentation (loops have no else)"
+	case t.is("elif") && t.startsStatement:
+		return "it belongs to no if of the same indentation"
+	case t.is("if") && before.kind != newlineToken && !t.startsStatement && !before.is("else") && !isOpening(before):
+		return "write a if condition else b"
+	case t.is("=") && startsWith(tokens, i, "lambda"):
+		return "a lambda assigns nothing (write def)"
+	case t.is("=") && !before.is("=") && !t.insideBrackets && assigned(tokens, i):
+		return "assign one after the other: a = 1, then b = a"
+	case t.is("//") && t.startsStatement, t.is("/") && after.is("*"), before.is("//") && before.startsStatement:
+		return "a comment begins with #"
+	case t.kind == numberToken && strings.Contains(t.text, "_"):
+		return "write numbers without _"
+	case t.kind == wordToken && before.kind == stringToken && !t.spaceBefore:
+		return `a quote inside text is written \' or \", or the text is put into other quotes`
+	case t.is("*") && !t.insideBrackets && (before.is(",") || t.startsStatement):
+		return "there is no * in an assignment: first, rest = xs[0], xs[1:]"
+	case before.is("print") && before.startsStatement:
+		return "print is a function: print(...)"
+	case before.is("match") && before.startsStatement:
+		return "there is no match statement: use if and elif"
+	case before.is("assert") && before.startsStatement:
+		return `there is no assert: if not x: fail("message")`
+	case t.is("**") && (t.innermostBracket == '{' || before.is("(") || before.is(",")):
+		return "merge dicts with a | b"
+	case t.is("**"):
+		return "there is no ** operator: use math.pow(x, y), or multiply"
+	case t.is("*") && (before.is("[") || before.is(",")):
+		return "join lists with a + b"
+	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
+		return "there is no := operator: assign in a statement of its own"
+	case t.is(":") && before.kind == wordToken, t.is(">") && before.is("-"), t.is("-") && after.is(">"):
+		return "there are no type annotations; leave them out"
+	case t.is("&") && (before.is("&") || after.is("&")):
+		return "write and instead of &&"
+	case t.is("|") && (before.is("|") || after.is("|")):
+		return "write or instead of ||"
+	case t.is("!"):
+		return "write not instead of !"
+	case t.is("?"):
+		return "write a if condition else b"
+	case t.is("@"):
+		return "there are no decorators"
+	case t.is("for") && t.innermostBracket == '(':
+		return "there are no generators: put the comprehension in brackets, [x for x in xs]"
+	case (t.is(",") || t.is("}") || t.is("for")) && t.innermostBracket == '{':
+		return "for a set write set([a, b])"
+	case t.is("if") && before.is("else"):
+		return "write elif"
+	case (before.is("+") && at(i-2).is("+")) || (before.is("-") && at(i-2).is("-")):
+		return "write x += 1 or x -= 1"
+	case isComparison(t) || isComparison(before) && isComparison(at(i-2)):
+		return "join comparisons with and: a < b and b < c"
+	}
+	return ""
+}
+
+// startsWith says whether the statement that token i is in begins with one of
+// some words.
+func startsWith(tokens []token, i int, words ...string) bool {
+	for i--; i >= 0; i-- {
+		for _, w := range words {
+			if tokens[i].is(w) && (tokens[i].startsStatement || w == "lambda") {
+				return true
+			}
+		}
+		if tokens[i].startsStatement {
+			break
+		}
+	}
+	return false
+}
+
+// assigned says whether there is an = before token i in its statement.
+func assigned(tokens []token, i int) bool {
+	for i--; i >= 0 && tokens[i].kind != newlineToken && !tokens[i].is(";"); i-- {
+		if tokens[i].is("=") && !tokens[i].insideBrackets {
+			return true
+		}
+	}
+	return false
+}
+
+func isOpening(t token) bool {
+	return t.kind == punctToken && strings.HasSuffix("([{,=:+-*/%<>|&", t.text)
+}
+
+// unclosed is the bracket that is open where a token stands that should not be
+// inside of one: at the end, or on a later line.
+func unclosed(in portion, at token) *token {
+	l := lexer{code: in.code, line: in.line, col: in.col, fresh: true}
+	var open []token
+	for l.pos < len(l.code) && (l.line < at.line || l.line == at.line && l.col <= at.col) {
+		l.scan()
+		if len(l.tokens) == 0 {
+			continue
+		}
+		t := l.tokens[0]
+		l.tokens = l.tokens[:0]
+		if t.line > at.line || t.line == at.line && t.col >= at.col {
+			break
+		}
+		switch {
+		case t.is("("), t.is("["), t.is("{"):
+			open = append(open, t)
+		case (t.is(")") || t.is("]") || t.is("}")) && len(open) > 0:
+			open = open[:len(open)-1]
+		}
+	}
+	if n := len(open); n > 0 && (at.kind == endToken || open[n-1].line < at.line) {
+		return &open[n-1]
+	}
+	return nil
+}
+
+func isComparison(t token) bool {
+	switch {
+	case t.kind == stringToken:
+		return false
+	case t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
+		return true
+	}
+	return false
+}

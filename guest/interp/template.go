@@ -1,0 +1,112 @@
+package interp
+
+import (
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// joined is what stands for string literals side by side, f-strings among them:
+// a literal, or (template | (value, ...)).
+func (r *rewriter) joined(m *mark, placeholder *syntax.Literal) syntax.Expr {
+	texts, values := r.pieces(m.pieces)
+	if len(values) == 0 {
+		placeholder.Value = texts[0]
+		if m.bytes {
+			placeholder.Token = syntax.BYTES
+		}
+		return placeholder
+	}
+	return r.fill(placeholder.TokenPos, texts, values)
+}
+
+// pieces divides pieces into the texts before, between and after the values.
+func (r *rewriter) pieces(pieces []piece) (texts []string, values []syntax.Expr) {
+	var text strings.Builder
+	for _, p := range pieces {
+		if p.expr == nil {
+			text.WriteString(p.text)
+			continue
+		}
+		texts = append(texts, text.String())
+		text.Reset()
+		values = append(values, r.field(p))
+	}
+	return append(texts, text.String()), values
+}
+
+func (r *rewriter) fill(pos syntax.Position, texts []string, values []syntax.Expr) syntax.Expr {
+	name := r.value(&template{texts: texts})
+	return operator(pos, name, &syntax.TupleExpr{Lparen: pos, List: values, Rparen: pos})
+}
+
+// field is the value of a field: the expression, or (field | (expression, spec)).
+func (r *rewriter) field(p piece) syntax.Expr {
+	x := r.expr(p.expr)
+	if p.conversion == 0 && !p.hasSpec {
+		return x
+	}
+	f := &formatField{conversion: p.conversion}
+	texts, values := r.pieces(p.spec)
+	if len(values) == 0 {
+		spec, err := parseSpec(texts[0])
+		if err != nil {
+			r.fail(p.pos, "%v", err)
+		}
+		f.spec, f.known = spec, true
+		return operator(p.pos, r.value(f), x)
+	}
+	pair := []syntax.Expr{x, r.fill(p.pos, texts, values)}
+	return operator(p.pos, r.value(f), &syntax.TupleExpr{Lparen: p.pos, List: pair, Rparen: p.pos})
+}
+
+// template makes (template | (value, ...)) the text with the values filled in.
+type template struct {
+	operandOnly
+	texts []string // one more than there are values
+}
+
+func (t *template) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	var b strings.Builder
+	b.WriteString(t.texts[0])
+	for i, v := range y.(starlark.Tuple) {
+		b.WriteString(text(v))
+		b.WriteString(t.texts[i+1])
+	}
+	return starlark.String(b.String()), nil
+}
+
+// formatField makes (field | value), or (field | (value, spec)), the text of a
+// value.
+type formatField struct {
+	operandOnly
+	conversion byte
+	spec       formatSpec
+	known      bool // spec is given, and not part of the operand
+}
+
+func (f *formatField) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	spec := f.spec
+	if !f.known {
+		pair := y.(starlark.Tuple)
+		y = pair[0]
+		var err error
+		if spec, err = parseSpec(string(pair[1].(starlark.String))); err != nil {
+			return nil, err
+		}
+	}
+	out, err := spec.format(convert(y, f.conversion))
+	return starlark.String(out), err
+}
+
+// convert is what !r, !s and !a do.
+func convert(v starlark.Value, conversion byte) starlark.Value {
+	switch conversion {
+	case 'r', 'a':
+		return starlark.String(repr(v))
+	case 's':
+		return starlark.String(text(v))
+	}
+	return v
+}
