@@ -24,19 +24,23 @@ func (h *Host) refreshComposites() {
 	h.catalog.SetComposites(entries)
 }
 
-// composites answers calls of saved tools.
-type composites struct {
-	store    *tools.Store
-	composer *compose.Composer
+// builtins answers calls of built-in tools.
+type builtins struct{ host *Host }
+
+func (b builtins) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
+	return b.host.now.Load().manager.CallTool(ctx, name, call)
 }
 
-func (c *composites) CallTool(ctx context.Context, call route.Call) wire.Reply {
-	def, err := c.store.Get(call.Name)
+// composites answers calls of saved tools.
+type composites struct{ host *Host }
+
+func (c composites) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
+	def, err := c.host.store.Get(name)
 	switch {
 	case errors.Is(err, tools.ErrNotFound):
-		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s (it was deleted)", call.Name).Raw()}
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s (it was deleted)", name).Raw()}
 	case err != nil:
 		return wire.Reply{Result: (&compose.Failure{Type: abi.ErrValidation, Message: err.Error()}).Result()}
 	}
-	return c.composer.CallSaved(ctx, def, call)
+	return c.host.now.Load().composer.CallSaved(ctx, def, call)
 }

@@ -2,35 +2,41 @@
 // proxy from a configuration, in an order in which each part finds what it
 // needs, and takes them down again in the reverse order.
 //
-//	host.go      Host: start, sessions, shutdown
-//	backend.go   what sessions show: tool lists and calls
+//	host.go        Host: start and shutdown
+//	serve.go       sessions over stdio, over HTTP, and in the same process
+//	backend.go     what sessions show
+//	upstreams.go   connections to upstreams, shared or of one session
+//	slot.go        one upstream that runs, or sleeps until it is needed
+//	memory.go      what upstreams had when they ran last
+//	hello.go       what upstreams are told in the handshake
+//	reload.go      another configuration for a Host that runs
+//	changes.go     how two configurations differ
 //	composites.go  saved tools as entries of the catalog, and their calls
 //	instructions.go  what models are told of the product
 //
 // Packages below host: config (settings), wire (raw JSON-RPC), front (sessions
 // with clients), upstream (connections to servers), catalog (the namespaced
-// view), route (calls in flight), compose (composite calls), manage (built-in
-// tools), journal (the record of a run), sandbox (wasm instances).
+// view), route (requests in flight), compose (composite calls), manage
+// (built-in tools), journal (the record of a run), sandbox (wasm instances),
+// peertest (raw peers for tests).
 package host
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"slices"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -42,6 +48,8 @@ const Name = "mcp-metatool"
 type Options struct {
 	// Version of the product.
 	Version string
+	// Clients says who will be behind the sessions.
+	Clients Clients
 	// Log gets everything worth knowing. It must mask the configuration's
 	// secrets itself (config.NewMaskingHandler).
 	Log *slog.Logger
@@ -51,27 +59,25 @@ type Options struct {
 
 // Host is a running proxy. Its methods are safe for concurrent use.
 type Host struct {
-	cfg     *config.Config
-	opts    Options
-	started time.Time
+	opts Options
+	now  atomic.Pointer[settings]
 
 	sandbox   *sandbox.Sandbox
 	store     *tools.Store
 	catalog   *catalog.Catalog
 	router    *route.Router
-	upstreams []*upstream.Upstream
+	upstreams *upstreams
+	memory    *memory
 
 	refreshing sync.Mutex // makes one refresh of the composites at a time
-
-	mu       sync.Mutex // guards sessions
-	sessions map[*front.Session]bool
+	reloading  sync.Mutex // makes one Reload at a time
 }
 
 // New starts everything that a proxy has but sessions, and returns at once:
 // upstreams connect and the guest is compiled in the background. The caller
 // must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{cfg: cfg, opts: opts, started: time.Now(), sessions: map[*front.Session]bool{}}
+	h := &Host{opts: opts}
 	built := make(chan struct{})
 	defer close(built)
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{
@@ -85,25 +91,45 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		CacheDir: opts.CacheDir, Log: opts.Log,
 		MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
 	})
-	h.catalog = catalog.New(h.sources(), opts.Log, h.toolsChanged)
-	h.router = &route.Router{
-		Catalog: h.catalog, Upstreams: map[string]route.Upstream{}, Settled: h.settled, Log: opts.Log,
-	}
+	h.memory = &memory{dir: filepath.Join(cfg.Store.Dir, "servers"), log: opts.Log}
+	h.upstreams = newUpstreams(h)
+	h.catalog = catalog.New(sources(cfg), opts.Log, func(surface wire.Surface) { h.router.Changed(surface) })
+	h.router = route.New(route.Options{
+		Catalog: h.catalog, Upstreams: h.upstreams, Instructions: instructions,
+		Settled: h.settled, Refresh: h.refreshComposites, Log: opts.Log,
+	})
+	h.now.Store(h.settings(cfg))
+	h.router.Register(catalog.Builtin, builtins{h})
+	h.router.Register(catalog.Composite, composites{h})
+	h.catalog.SetBuiltins(h.now.Load().manager.Entries())
+	h.refreshComposites()
+	h.upstreams.apply(cfg)
+	return h, nil
+}
+
+// settings is a configuration in force, with what is made anew for each.
+type settings struct {
+	cfg      *config.Config
+	since    time.Time
+	composer *compose.Composer
+	manager  *manage.Handler
+}
+
+// settings makes what goes with a configuration. The catalog has its sources
+// already.
+func (h *Host) settings(cfg *config.Config) *settings {
 	composer := compose.New(compose.Options{
-		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: opts.Log,
+		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
 		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug, Executed: h.store.RecordExecution,
 	})
 	manager := manage.New(manage.Options{
-		Store: h.store, Catalog: h.catalog, Composer: composer, Log: opts.Log, OnChange: h.refreshComposites,
+		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
 	})
-	h.router.Handlers = map[catalog.Kind]route.Handler{
-		catalog.Builtin: manager, catalog.Composite: &composites{h.store, composer},
-	}
-	h.catalog.SetBuiltins(manager.Entries())
-	h.refreshComposites()
-	h.startUpstreams()
-	return h, nil
+	return &settings{cfg: cfg, since: time.Now(), composer: composer, manager: manager}
 }
+
+// config is the configuration in force.
+func (h *Host) config() *config.Config { return h.now.Load().cfg }
 
 func limits(e config.Execution) sandbox.Limits {
 	return sandbox.Limits{
@@ -112,104 +138,12 @@ func limits(e config.Execution) sandbox.Limits {
 	}
 }
 
-func (h *Host) sources() []catalog.Source {
+func sources(cfg *config.Config) []catalog.Source {
 	var sources []catalog.Source
-	for _, u := range h.enabled() {
+	for _, u := range enabled(cfg) {
 		sources = append(sources, catalog.Source{Server: u.Name, Prefix: u.Prefix, Exposes: u.Exposes, Hides: u.Hides})
 	}
 	return sources
-}
-
-func (h *Host) enabled() []config.Upstream {
-	return slices.DeleteFunc(slices.Clone(h.cfg.Upstreams), func(u config.Upstream) bool { return u.Disabled })
-}
-
-func (h *Host) startUpstreams() {
-	for _, u := range h.enabled() {
-		env := make([]string, 0, len(u.Env))
-		for k, v := range u.Env {
-			env = append(env, k+"="+v)
-		}
-		slices.Sort(env)
-		up := upstream.Start(upstream.Spec{
-			Name: u.Name, Command: u.Command, Args: u.Args, Env: env, Dir: u.Dir,
-			Timeout: u.Timeout, MaxMessage: int(h.cfg.MaxMessage),
-		}, upstream.Options{
-			Log: h.opts.Log, ClientName: Name, ClientVersion: h.opts.Version,
-			OnTools: func(tools [][]byte) { h.catalog.SetUpstream(u.Name, tools) },
-		})
-		h.upstreams = append(h.upstreams, up)
-		h.router.Upstreams[u.Name] = up
-	}
-}
-
-// toolsChanged tells every session.
-func (h *Host) toolsChanged() {
-	h.mu.Lock()
-	sessions := make([]*front.Session, 0, len(h.sessions))
-	for s := range h.sessions {
-		sessions = append(sessions, s)
-	}
-	h.mu.Unlock()
-	for _, s := range sessions {
-		s.ToolsChanged()
-	}
-}
-
-// Serve runs one session with a client until in ends, the client stops
-// reading, or ctx ends; nil means that the client hung up. See
-// front.Session.Serve about in.
-func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	session := front.NewSession(ctx, out, front.Options{
-		Backend: h, Name: Name, Version: h.opts.Version, Instructions: instructions,
-		MaxMessage: int(h.cfg.MaxMessage), Log: h.opts.Log,
-	})
-	h.mu.Lock()
-	h.sessions[session] = true
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		delete(h.sessions, session)
-		h.mu.Unlock()
-	}()
-	return session.Serve(in)
-}
-
-// Client is a session with a Host in the same process, for commands that call
-// tools themselves.
-type Client struct {
-	*upstream.Conn
-	served chan error
-}
-
-// Connect opens a session with h over in-process pipes and initializes it.
-// Closing the Client ends the session and waits for it.
-func (h *Host) Connect(ctx context.Context, onNotification func(method string, params []byte)) (*Client, error) {
-	fromClient, toHost := io.Pipe()
-	fromHost, toClient := io.Pipe()
-	c := &Client{served: make(chan error, 1)}
-	go func() {
-		err := h.Serve(ctx, fromClient, toClient)
-		fromClient.Close()
-		toClient.Close()
-		c.served <- err
-	}()
-	c.Conn = upstream.NewConn(fromHost, toHost, upstream.ConnOptions{
-		Name: Name, Log: h.opts.Log, OnNotification: onNotification, MaxMessage: int(h.cfg.MaxMessage),
-	})
-	if _, err := c.Initialize(ctx, upstream.ClientParams{Name: Name, Version: h.opts.Version}); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// Close ends the session. What the host was about to send is lost.
-func (c *Client) Close() error {
-	err := c.Conn.Close()
-	if served := <-c.served; !errors.Is(served, wire.ErrClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
 }
 
 // The end of the upstreams is bounded by shutdownTime, that of the rest by
@@ -227,12 +161,8 @@ const (
 func (h *Host) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	errs := make([]error, len(h.upstreams))
-	var closing sync.WaitGroup
-	for i, up := range h.upstreams {
-		closing.Go(func() { errs[i] = up.Close(ctx) })
-	}
-	closing.Wait()
+	h.router.Close()
+	errs := h.upstreams.close(ctx)
 	rest := make(chan error, 1)
 	go func() { rest <- errors.Join(h.store.Close(), h.sandbox.Close()) }()
 	timer := time.NewTimer(restTime)

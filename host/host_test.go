@@ -56,8 +56,13 @@ func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
 // startHost runs a Host whose compiled guest is shared by all tests.
 func startHost(t testing.TB, cfg *config.Config) (*Host, *logBuffer) {
 	t.Helper()
+	return startHostFor(t, cfg, NoClient)
+}
+
+func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *logBuffer) {
+	t.Helper()
 	var log logBuffer
-	h, err := New(cfg, Options{Version: "test", CacheDir: guestCache, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h, err := New(cfg, Options{Version: "test", Clients: clients, CacheDir: guestCache, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +225,9 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 }
 
 func TestDeadUpstreamHarmsNoOther(t *testing.T) {
-	h, log := startHost(t, testConfig(t, upstreamOf("one", "raw"), upstreamOf("two", "raw")))
+	one := upstreamOf("one", "raw")
+	one.Restart = config.RestartNever
+	h, log := startHost(t, testConfig(t, one, upstreamOf("two", "raw")))
 	c := dial(t, h)
 	for _, tt := range []struct{ tool, want string }{
 		{"one__exit", `"isError":true`},
@@ -373,13 +380,13 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	var progress int
-	reply, err := c.Call(t.Context(), "tools/call", []byte(`{"name":"raw__count","arguments":{"times":3}}`), func([]byte) { progress++ })
+	reply, err := c.Call(t.Context(), wire.Call{Method: "tools/call", Params: []byte(`{"name":"raw__count","arguments":{"times":3}}`), Progress: func([]byte) { progress++ }})
 	if err != nil || progress != 3 || !strings.Contains(string(reply.Result), `"counted":3`) {
 		t.Errorf("%s%s, %v, %d progress notifications", reply.Result, reply.Error, err, progress)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Call(ctx, "tools/call", []byte(`{"name":"raw__hang"}`), nil); !errors.Is(err, context.Canceled) {
+	if _, err := c.Call(ctx, wire.Call{Method: "tools/call", Params: []byte(`{"name":"raw__hang"}`)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled call: %v", err)
 	}
 	if err := c.Close(); err != nil {

@@ -60,6 +60,7 @@ type rawServer struct {
 
 	mu        sync.Mutex
 	cancelled [][]byte
+	gates     []net.Conn
 }
 
 func (s *rawServer) serve() {
@@ -86,7 +87,8 @@ func (s *rawServer) serve() {
 const rawTools = `{"name":"mirror","title":"M","inputSchema":{"type":"object","definitions":{"a":{"type":"integer","maximum":9007199254740993}},"properties":{"x":{"$ref":"#/definitions/a"}}},"annotations":{"readOnlyHint":false,"x-vendor":[1.0]},"_meta":{"v":1e2},"x-unknown":{"deep":12345678901234567890}},` +
 	`{"name":"rpc-error","inputSchema":{"type":"object"}},{"name":"count","inputSchema":{"type":"object"}},` +
 	`{"name":"hang","inputSchema":{"type":"object"}},{"name":"cancels","inputSchema":{"type":"object"}},` +
-	`{"name":"exit","inputSchema":{"type":"object"}},{"name":"text","inputSchema":{"type":"object"}}`
+	`{"name":"exit","inputSchema":{"type":"object"}},{"name":"text","inputSchema":{"type":"object"}},` +
+	`{"name":"pid","inputSchema":{"type":"object"}},{"name":"gate","inputSchema":{"type":"object"}}`
 
 // rawResult has unknown content types and members, and numbers that doubles
 // cannot hold.
@@ -139,6 +141,19 @@ func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
 		all := bytes.Join(s.cancelled, []byte(","))
 		s.mu.Unlock()
 		reply(`{"content":[],"structuredContent":{"cancelled":[%s],"own":%s}}`, all, msg.ID)
+	case "pid":
+		reply(`{"content":[],"structuredContent":{"pid":%d}}`, os.Getpid())
+	case "gate": // answered when the other end of a connection is closed; our end is closed when we are
+		address, _ := wire.GetString(msg.Params, "arguments", "address")
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.Copy(io.Discard, conn)
+		reply(`{"content":[],"structuredContent":{"pid":%d}}`, os.Getpid())
+		s.mu.Lock()
+		s.gates = append(s.gates, conn)
+		s.mu.Unlock()
 	case "exit":
 		fmt.Fprintln(os.Stderr, "raw: told to exit")
 		os.Exit(3)

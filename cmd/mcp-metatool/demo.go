@@ -42,8 +42,8 @@ func demo(ctx context.Context, out *os.File) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg, os.Stderr, slog.LevelWarn)
-	return withHost(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
+	log := newLogger(cfg.NewMasker(), os.Stderr, slog.LevelWarn)
+	return withHost(ctx, cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		return withClient(ctx, h, func(c *host.Client) error {
 			d := &demonstration{ctx: ctx, out: out, file: out, client: c}
 			d.servers(h)
@@ -106,7 +106,7 @@ func (d *demonstration) servers(h *host.Host) {
 	if d.err != nil {
 		return
 	}
-	reply, err := d.client.Call(d.ctx, "tools/list", nil, nil)
+	reply, err := d.client.Call(d.ctx, wire.Call{Method: wire.Tools.ListMethod()})
 	if err != nil {
 		d.err = err
 		return

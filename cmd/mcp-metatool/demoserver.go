@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -44,28 +45,46 @@ func demoServerCommand() *cobra.Command {
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			session := front.NewSession(cmd.Context(), os.Stdout, front.Options{
+			return front.ServeStdio(cmd.Context(), struct{ io.Reader }{os.Stdin}, os.Stdout, front.Options{
 				Backend: demoServers[args[0]], Name: args[0], Version: "1.0.0",
 				Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 			})
-			return session.Serve(struct{ io.Reader }{os.Stdin})
 		},
 	}
 }
 
-// ListTools implements front.Backend.
-func (s demoServer) ListTools(context.Context, string) (tools [][]byte, next string, err error) {
-	for _, t := range s {
-		tools = append(tools, []byte(t.definition))
-	}
-	return tools, "", nil
+// Welcome implements front.Backend.
+func (s demoServer) Welcome(context.Context, route.Session) (route.Welcome, error) {
+	return route.Welcome{Capabilities: []byte(`{"tools":{}}`)}, nil
 }
 
-// CallTool implements front.Backend.
-func (s demoServer) CallTool(ctx context.Context, call route.Call) wire.Reply {
-	i := slices.IndexFunc(s, func(t demoTool) bool { return t.name() == call.Name })
+// Notified implements front.Backend.
+func (s demoServer) Notified(route.Session, string, []byte) {}
+
+// Left implements front.Backend.
+func (s demoServer) Left(route.Session) {}
+
+// Handle implements front.Backend.
+func (s demoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
+	switch call.Method {
+	case wire.Tools.ListMethod():
+		definitions := make([]json.RawMessage, len(s))
+		for i, t := range s {
+			definitions[i] = json.RawMessage(t.definition)
+		}
+		return wire.Reply{Result: wire.Marshal(demoTools{definitions})}
+	case "tools/call":
+		return s.call(ctx, call)
+	}
+	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", call.Method).Raw()}
+}
+
+// call answers tools/call.
+func (s demoServer) call(ctx context.Context, call route.Call) wire.Reply {
+	name, _ := wire.GetString(call.Params, "name")
+	i := slices.IndexFunc(s, func(t demoTool) bool { return t.name() == name })
 	if i < 0 {
-		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s", call.Name).Raw()}
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s", name).Raw()}
 	}
 	args, ok := wire.Get(call.Params, "arguments")
 	if !ok {
@@ -84,6 +103,10 @@ func (s demoServer) CallTool(ctx context.Context, call route.Call) wire.Reply {
 		Content:           []demoText{{"text", string(text)}},
 		StructuredContent: value,
 	})}
+}
+
+type demoTools struct {
+	Tools []json.RawMessage `json:"tools"`
 }
 
 type demoProgress struct {

@@ -6,8 +6,9 @@
 //	signals.go   what ends the process, and how
 //	settings.go  flags that several verbs share: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
-//	serve.go, check.go, servers.go, tools.go, run.go, version.go
-//	             one verb each
+//	serve.go, check.go, servers.go, auth.go, tools.go, run.go, version.go
+//	             one verb each; servehttp.go is serve --http, names.go is
+//	             servers --names
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
 //	demo.go      the verb demo; demotool.go has its composite tool,
@@ -103,13 +104,13 @@ func complain(w io.Writer, err error) {
 func newRoot() *cobra.Command {
 	root := serveCommand("mcp-metatool")
 	root.Short = "An MCP server of other MCP servers' tools and of sandboxed scripts that combine them"
-	root.Long = root.Short + ".\n\nWithout a verb it serves MCP on standard input and output."
+	root.Long = root.Short + ".\n\nWithout a verb it serves MCP on standard input and output, or over HTTP (--http)."
 	root.Version = currentVersion()
 	root.SetVersionTemplate(versionText())
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(
-		serveCommand("serve"), checkCommand(), serversCommand(), toolsCommand(),
+		serveCommand("serve"), checkCommand(), serversCommand(), authCommand(), toolsCommand(),
 		runCommand(), demoCommand(), demoServerCommand(), versionCommand(),
 	)
 	return root

@@ -21,7 +21,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestMain makes this binary the commands that scripts use: the real one, a
@@ -30,6 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){
 		"mcp-metatool": main,
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
+		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },
 		"garbage":      garbage,
@@ -93,7 +96,7 @@ func setup(env *testscript.Env) error {
 	}
 	env.Setenv("TZ", "UTC")
 	env.Setenv("MCP_METATOOL_DIR", filepath.Join(env.WorkDir, "dir"))
-	return nil
+	return writeCertificate(env.WorkDir)
 }
 
 // serveEcho is an upstream with a tool that returns its arguments, and one that
@@ -122,13 +125,32 @@ func serveEcho() int {
 			return nil, os.WriteFile("cancelled", []byte(context.Cause(ctx).Error()), 0o600)
 		},
 	}}
-	session := front.NewSession(context.Background(), os.Stdout, front.Options{
-		Backend: server, Name: "echo", Version: "0", Log: slog.New(slog.DiscardHandler),
-	})
-	if session.Serve(os.Stdin) != nil {
+	options := front.Options{Backend: echoServer{server}, Name: "echo", Version: "0", Log: slog.New(slog.DiscardHandler)}
+	if front.ServeStdio(context.Background(), os.Stdin, os.Stdout, options) != nil {
 		return 1
 	}
 	return 0
+}
+
+// echoServer has the tools of a demoServer, and of the rest a little.
+type echoServer struct{ demoServer }
+
+// Welcome implements front.Backend.
+func (s echoServer) Welcome(context.Context, route.Session) (route.Welcome, error) {
+	return route.Welcome{Capabilities: []byte(`{"tools":{},"resources":{},"prompts":{}}`)}, nil
+}
+
+// Handle implements front.Backend.
+func (s echoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
+	switch call.Method {
+	case wire.Resources.ListMethod():
+		return wire.Reply{Result: []byte(`{"resources":[{"uri":"echo://a","name":"a"},{"uri":"echo://b","name":"b"}]}`)}
+	case wire.Templates.ListMethod():
+		return wire.Reply{Result: []byte(`{"resourceTemplates":[{"uriTemplate":"echo://{x}","name":"x"}]}`)}
+	case wire.Prompts.ListMethod():
+		return wire.Reply{Result: []byte(`{"prompts":[{"name":"say it again"},{"name":"shout"}]}`)}
+	}
+	return s.demoServer.Handle(ctx, call)
 }
 
 // garbage is a server that is none: what it writes is no JSON-RPC.

@@ -76,7 +76,7 @@ func newReadme(t *testing.T) *readme {
 	dir := t.TempDir()
 	return &readme{
 		dir:   dir,
-		env:   append(os.Environ(), "MCP_METATOOL_DIR="+dir, "GITHUB_TOKEN=ghp_0123456789"),
+		env:   append(os.Environ(), "MCP_METATOOL_DIR="+dir, "GITHUB_TOKEN=ghp_0123456789", "WIKI_TOKEN=wiki_0123456789"),
 		kinds: map[string]int{},
 	}
 }

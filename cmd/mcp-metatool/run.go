@@ -86,7 +86,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 	log := s.logger(cfg)
 	cfg.Debug = true // a person wants the backtrace
 	var result []byte
-	err = withHost(cmd.Context(), cfg, log, func(ctx context.Context, h *host.Host) error {
+	err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
 		defer view.end()
 		return withClient(ctx, h, func(c *host.Client) error {
@@ -143,7 +143,7 @@ func withClient(ctx context.Context, h *host.Host, f func(*host.Client) error) e
 // error is the cause.
 func callTool(ctx context.Context, c *host.Client, name string, arguments []byte, progress func([]byte)) ([]byte, error) {
 	params := fmt.Appendf(nil, `{"name":%s,"arguments":%s}`, wire.Quote(name), arguments)
-	reply, err := c.Call(ctx, "tools/call", params, progress)
+	reply, err := c.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress})
 	switch {
 	case err != nil:
 		return nil, err

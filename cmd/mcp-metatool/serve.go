@@ -11,17 +11,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
 func serveCommand(use string) *cobra.Command {
-	s := &settings{}
+	s, f := &settings{}, &frontFlags{}
 	cmd := &cobra.Command{
 		Use:   use,
-		Short: "Serve MCP on standard input and output (also without a verb)",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), s) },
+		Short: "Serve MCP on standard input and output (also without a verb), or over HTTP",
+		Args:  f.takeAddress,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), s, f) },
 	}
 	s.addFlags(cmd, slog.LevelInfo)
+	f.add(cmd)
 	return cmd
 }
 
@@ -31,27 +33,36 @@ and is meant to be started by an MCP host. To register it, for instance:
 To see what it does: mcp-metatool demo. To end it: Ctrl-D.
 `
 
-// serve runs one session on standard input and output. Its end is orderly for
-// a client that hangs up and for a signal.
-func serve(ctx context.Context, s *settings) error {
+// serve runs a front end until its end, which is orderly for a signal and, on
+// standard input and output, for a client that hangs up.
+func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
 	log := s.logger(cfg)
-	if isTerminal(os.Stdin) {
-		fmt.Fprint(os.Stderr, terminalHint)
-	}
 	if cfg.Path == "" {
 		log.Warn("no configuration file, so there are no upstream servers", "looked_for", cfg.Searched)
 	}
-	err = withHost(ctx, cfg, log, func(ctx context.Context, h *host.Host) error {
-		// Without Close: a read of standard input cannot be interrupted.
-		return h.Serve(ctx, struct{ io.Reader }{os.Stdin}, os.Stdout)
-	})
+	if f.http.on {
+		err = serveHTTP(ctx, cfg, log, f)
+	} else {
+		err = serveStdio(ctx, cfg, log)
+	}
 	if errors.Is(err, errSignal) {
 		log.Info("ended", "reason", err)
 		return nil
 	}
 	return err
+}
+
+// serveStdio runs one session on standard input and output.
+func serveStdio(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	if isTerminal(os.Stdin) {
+		fmt.Fprint(os.Stderr, terminalHint)
+	}
+	return withHost(ctx, cfg, log, host.OneClient, func(ctx context.Context, h *host.Host) error {
+		// Without Close: a read of standard input cannot be interrupted.
+		return h.Serve(ctx, struct{ io.Reader }{os.Stdin}, os.Stdout)
+	})
 }

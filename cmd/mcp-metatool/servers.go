@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,30 +17,40 @@ import (
 )
 
 func serversCommand() *cobra.Command {
-	s := &settings{}
-	var asJSON bool
+	v := serversView{}
 	cmd := &cobra.Command{
 		Use:   "servers",
 		Short: "Start every upstream server and report on each; exit code 1 if one fails",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return servers(cmd.Context(), s, cmd.OutOrStdout(), asJSON)
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	s.addFlags(cmd, silent) // the report has it all
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	v.addFlags(cmd, silent) // the report has it all
+	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&v.names, "names", false, "print what agents call the servers' tools and prompts, instead")
 	return cmd
+}
+
+// serversView is one run of servers.
+type serversView struct {
+	settings
+	asJSON, names bool
 }
 
 // serverReport is one upstream in the output of servers --json.
 type serverReport struct {
 	Name            string  `json:"name"`
-	State           string  `json:"state"` // ready, failed, disabled
+	State           string  `json:"state"`     // ready, failed, disabled
+	Transport       string  `json:"transport"` // stdio, http, sse
+	Host            string  `json:"host,omitempty"`
 	ServerName      string  `json:"serverName,omitempty"`
 	ServerVersion   string  `json:"serverVersion,omitempty"`
 	ProtocolVersion string  `json:"protocolVersion,omitempty"`
 	Tools           int     `json:"tools"`
+	Resources       int     `json:"resources"`
+	Templates       int     `json:"resourceTemplates"`
+	Prompts         int     `json:"prompts"`
 	StartTime       float64 `json:"startTime,omitempty"` // milliseconds
+	Restarts        int     `json:"restarts,omitempty"`
 	Error           string  `json:"error,omitempty"`
 }
 
@@ -47,26 +59,37 @@ type serversReport struct {
 	Problems []string       `json:"problems"` // collisions of names
 }
 
-func servers(ctx context.Context, s *settings, w io.Writer, asJSON bool) error {
-	cfg, err := s.load()
+func (v *serversView) run(ctx context.Context, w io.Writer) error {
+	cfg, err := v.load()
 	if err != nil {
 		return err
 	}
-	var report serversReport
-	err = withHost(ctx, cfg, s.logger(cfg), func(ctx context.Context, h *host.Host) error {
-		report = newServersReport(cfg, h.Upstreams(ctx), h.Problems())
+	var servers serversReport
+	var names namesReport
+	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
+		states := h.Upstreams(ctx) // waits for them, and so comes before their names
+		servers = newServersReport(cfg, states, h.Problems())
+		names = newNamesReport(cfg, h.Names(), h.Problems())
 		return context.Cause(ctx)
 	})
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = writeJSON(w, report)
-	} else {
-		err = report.write(w)
+	switch {
+	case v.names && v.asJSON:
+		err = writeJSON(w, names)
+	case v.names:
+		err = names.write(w)
+	case v.asJSON:
+		err = writeJSON(w, servers)
+	default:
+		err = servers.write(w)
 	}
-	if err == nil && report.failed() {
-		return &exitError{code: exitFailed}
+	if err == nil && servers.failed() {
+		err = &exitError{code: exitFailed}
+		if v.names { // which does not say what is missing in it
+			err = &exitError{exitFailed, errors.New("not every server is there (see: mcp-metatool servers)")}
+		}
 	}
 	return err
 }
@@ -78,23 +101,39 @@ func newServersReport(cfg *config.Config, states []upstream.Status, problems []s
 	for _, st := range states {
 		byName[st.Name] = st
 	}
-	report := serversReport{Servers: []serverReport{}, Problems: []string{}}
+	report := serversReport{Servers: []serverReport{}, Problems: maskAll(masker, problems)}
 	for _, u := range cfg.Upstreams {
+		r := serverReport{Name: u.Name, Transport: string(u.Transport), Host: masker.Mask(hostOf(u.URL))}
 		st, ok := byName[u.Name]
 		if !ok {
-			report.Servers = append(report.Servers, serverReport{Name: u.Name, State: "disabled"})
+			r.State = "disabled"
+			report.Servers = append(report.Servers, r)
 			continue
 		}
-		report.Servers = append(report.Servers, serverReport{
-			Name: u.Name, State: string(st.State), ServerName: masker.Mask(st.ServerName),
-			ServerVersion: masker.Mask(st.ServerVersion), ProtocolVersion: st.ProtocolVersion,
-			Tools: st.Tools, StartTime: float64(st.StartTime.Microseconds()) / 1000, Error: masker.Mask(st.Err),
-		})
-	}
-	for _, p := range problems {
-		report.Problems = append(report.Problems, masker.Mask(p))
+		r.State, r.ServerName, r.ServerVersion = string(st.State), masker.Mask(st.ServerName), masker.Mask(st.ServerVersion)
+		r.ProtocolVersion = masker.Mask(st.ProtocolVersion)
+		r.Tools, r.Resources, r.Templates, r.Prompts = st.Tools, st.Resources, st.Templates, st.Prompts
+		r.StartTime, r.Restarts, r.Error = float64(st.StartTime.Microseconds())/1000, st.Restarts, masker.Mask(st.Err)
+		report.Servers = append(report.Servers, r)
 	}
 	return report
+}
+
+// hostOf is the host of an address, with its port if it has one; "" for none.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+func maskAll(masker *config.Masker, lines []string) []string {
+	masked := make([]string, len(lines))
+	for i, line := range lines {
+		masked[i] = masker.Mask(line)
+	}
+	return masked
 }
 
 func (r serversReport) failed() bool {
@@ -113,17 +152,21 @@ func (r serversReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.row("NAME", "STATE", "SERVER", "PROTOCOL", "TOOLS", "START", "ERROR")
+	t.row("NAME", "STATE", "TRANSPORT", "SERVER", "PROTOCOL", "TOOLS", "RESOURCES", "PROMPTS", "START", "ERROR")
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(oneLine(s.ServerName+" "+s.ServerVersion, 40))
-		tools, start := "", ""
+		tools, resources, prompts, start := "", "", "", ""
 		if s.State == string(upstream.Ready) {
-			tools = fmt.Sprint(s.Tools)
+			tools, resources, prompts = fmt.Sprint(s.Tools), fmt.Sprint(s.Resources), fmt.Sprint(s.Prompts)
+			if s.Templates > 0 {
+				resources += fmt.Sprintf("+%d", s.Templates) // those that templates stand for cannot be counted
+			}
 			start = time.Duration(s.StartTime * float64(time.Millisecond)).Round(time.Millisecond).String()
 		}
 		first, _, _ := strings.Cut(s.Error, "\n")
 		first = strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", s.Name))
-		t.row(s.Name, s.State, server, s.ProtocolVersion, tools, start, first)
+		reached := strings.TrimSpace(s.Transport + " " + s.Host)
+		t.row(s.Name, s.State, reached, server, s.ProtocolVersion, tools, resources, prompts, start, first)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -133,7 +176,11 @@ func (r serversReport) write(w io.Writer) error {
 			fmt.Fprintf(w, "\n%s:\n  %s\n", s.Name, strings.ReplaceAll(printable(strings.TrimSpace(more)), "\n", "\n  "))
 		}
 	}
-	for _, p := range r.Problems {
+	return writeProblems(w, r.Problems)
+}
+
+func writeProblems(w io.Writer, problems []string) error {
+	for _, p := range problems {
 		if _, err := fmt.Fprintf(w, "\nproblem: %s\n", printable(p)); err != nil {
 			return err
 		}

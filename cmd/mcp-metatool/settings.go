@@ -20,6 +20,10 @@ type settings struct {
 	debug  bool
 	level  slog.Level
 	cmd    *cobra.Command
+
+	// Of the logger:
+	masker  *config.Masker
+	current slog.LevelVar
 }
 
 // silent is above every level that is logged at.
@@ -50,21 +54,30 @@ func (s *settings) load() (*config.Config, error) {
 
 // logger logs to standard error, without the secrets of cfg.
 func (s *settings) logger(cfg *config.Config) *slog.Logger {
+	s.masker = cfg.NewMasker()
+	s.setLevel(cfg)
+	return newLogger(s.masker, os.Stderr, &s.current)
+}
+
+// setLevel sets the level of the logger.
+func (s *settings) setLevel(cfg *config.Config) {
 	level := s.level
 	if cfg.Debug && !s.cmd.Flags().Changed("log-level") {
 		level = slog.LevelDebug
 	}
-	return newLogger(cfg, os.Stderr, level)
+	s.current.Set(level)
 }
 
-func newLogger(cfg *config.Config, w io.Writer, level slog.Level) *slog.Logger {
+func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler) *slog.Logger {
 	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
-	return slog.New(config.NewMaskingHandler(text, cfg.NewMasker()))
+	return slog.New(config.NewMaskingHandler(text, masker))
 }
 
-// withHost runs f with a host, and closes the host.
-func withHost(ctx context.Context, cfg *config.Config, log *slog.Logger, f func(context.Context, *host.Host) error) error {
-	h, err := host.New(cfg, host.Options{Version: currentVersion(), Log: log, CacheDir: cacheDir(log)})
+// withHost runs f with a host for clients of that kind, and closes the host.
+func withHost(
+	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
+) error {
+	h, err := host.New(cfg, host.Options{Version: currentVersion(), Log: log, CacheDir: cacheDir(log), Clients: clients})
 	if err != nil {
 		return err
 	}

@@ -1,17 +1,23 @@
-// Package catalog keeps the one namespaced view of all tools: the built-in
-// ones, the saved composites, and those of every upstream.
+// Package catalog keeps the one namespaced view of all that the upstreams
+// have, together with the built-in and the saved tools.
 //
-//	catalog.go  the sources of tools and what changes them
-//	view.go     the immutable view that requests read: lookup, pages, order
-//	name.go     public names: prefix, the 64-character rule
-//	resolve.go  from the names that scripts use to servers and tools
-//	nearest.go  the known names nearest to a wrong one
+//	catalog.go   the sources of the view and what changes them
+//	view.go      the immutable view that requests read
+//	tools.go     its tools: built-in, saved, and those of upstreams
+//	others.go    its prompts, resources and resource templates
+//	page.go      ordered lists and their cursors
+//	name.go      public names: prefix, the 64-character rule
+//	resolve.go   from the names that scripts use to servers and tools
+//	template.go  which URIs a resource template stands for
+//	merge.go     one _meta or capabilities object out of those of the upstreams
+//	nearest.go   the known names nearest to a wrong one
 //
-// Tool definitions stay the raw bytes that came in; only their name member is
-// replaced.
+// Definitions stay the raw bytes that came in; only the name member of tools
+// and prompts is replaced. URIs are never changed.
 package catalog
 
 import (
+	"bytes"
 	"log/slog"
 	"slices"
 	"sync"
@@ -45,10 +51,11 @@ type Entry struct {
 	Definition []byte
 }
 
-// Source says how one upstream's tools appear. Both functions are given the
+// Source says how what one upstream has appears. Both functions are given the
 // upstream's own name of a tool; they are called with a lock held.
 type Source struct {
 	Server string
+	// Prefix of the names of its tools and prompts.
 	Prefix string
 	// Exposes tells which tools agents see. Scripts may call the others too.
 	Exposes func(tool string) bool
@@ -59,110 +66,214 @@ type Source struct {
 // Catalog is safe for concurrent use.
 type Catalog struct {
 	log      *slog.Logger
-	onChange func()
+	onChange func(wire.Surface)
 	view     atomic.Pointer[view]
 
 	mu         sync.Mutex // guards what follows, and the making of a new view
-	sources    []*source
+	sources    []*source  // in the order of the configuration
 	builtins   []Entry
 	composites []Entry
 }
 
+// source is an upstream with what it has listed last.
 type source struct {
 	Source
-	tools []tool
+	lists map[wire.Surface]listing
 }
 
-type tool struct {
-	name       string // the upstream's own
-	definition []byte
+// listing is one list of an upstream.
+type listing struct {
+	items []listed
+	meta  []byte // raw _meta of the list result; nil for none
+	lost  int    // items that cannot be listed: they have no key
 }
 
-// New makes a catalog of upstreams that have not listed any tools yet.
-// onChange is called, with no lock held, after each change of what agents see;
-// it must not block.
-func New(sources []Source, log *slog.Logger, onChange func()) *Catalog {
+// listed is one item of an upstream.
+type listed struct {
+	own        string // the upstream's own name, or the URI
+	public     string // the name that agents see, or the URI
+	definition []byte // raw, under that name
+}
+
+// New makes a catalog of upstreams that have not listed anything yet, in the
+// order of the configuration. onChange is called, with no lock held, after
+// each change of what agents see of a surface; it must not block.
+func New(sources []Source, log *slog.Logger, onChange func(wire.Surface)) *Catalog {
 	c := &Catalog{log: log, onChange: onChange}
 	for _, s := range sources {
-		c.sources = append(c.sources, &source{Source: s})
+		c.sources = append(c.sources, newSource(s, nil))
 	}
-	c.view.Store(newView(nil, nil, c.sources))
+	c.view.Store(newView(c))
 	return c
 }
 
-// SetBuiltins replaces the built-in tools.
-func (c *Catalog) SetBuiltins(entries []Entry) {
-	c.update(func() { c.builtins = kind(entries, Builtin) })
+// newSource is an upstream with the lists of before, nil for none.
+func newSource(s Source, before *source) *source {
+	now := &source{Source: s, lists: map[wire.Surface]listing{}}
+	if before == nil {
+		return now
+	}
+	for surface, l := range before.lists {
+		if s.Prefix != before.Prefix {
+			l.items = slices.Clone(l.items)
+			for i := range l.items {
+				now.name(surface, &l.items[i])
+			}
+		}
+		now.lists[surface] = l
+	}
+	return now
 }
+
+// SetSources replaces the upstreams. What those have listed that stay, going by
+// the name of the server, remains, under their names of now.
+func (c *Catalog) SetSources(sources []Source) {
+	c.mu.Lock()
+	before := c.view.Load()
+	was := make(map[string]*source, len(c.sources))
+	for _, s := range c.sources {
+		was[s.Server] = s
+	}
+	c.sources = make([]*source, 0, len(sources))
+	for _, s := range sources {
+		c.sources = append(c.sources, newSource(s, was[s.Server]))
+	}
+	after := newView(c)
+	c.view.Store(after)
+	c.mu.Unlock()
+	for _, surface := range wire.Surfaces {
+		c.tell(surface, before, after)
+	}
+}
+
+// SetBuiltins replaces the built-in tools.
+func (c *Catalog) SetBuiltins(entries []Entry) { c.setOwn(&c.builtins, entries, Builtin) }
 
 // SetComposites replaces the saved tools.
-func (c *Catalog) SetComposites(entries []Entry) {
-	c.update(func() { c.composites = kind(entries, Composite) })
-}
+func (c *Catalog) SetComposites(entries []Entry) { c.setOwn(&c.composites, entries, Composite) }
 
-func kind(entries []Entry, k Kind) []Entry {
+func (c *Catalog) setOwn(of *[]Entry, entries []Entry, k Kind) {
 	entries = slices.Clone(entries)
 	for i := range entries {
 		entries[i].Kind = k
 	}
-	return entries
-}
-
-// SetUpstream replaces the tools of one upstream by raw definitions, each with
-// a name. An unknown server is ignored.
-func (c *Catalog) SetUpstream(server string, definitions [][]byte) {
-	tools := make([]tool, 0, len(definitions))
-	for _, d := range definitions {
-		if name, ok := wire.GetString(d, "name"); ok {
-			tools = append(tools, tool{name: name, definition: d})
+	c.update(wire.Tools, func() bool {
+		if slices.EqualFunc(*of, entries, sameEntry) {
+			return false
 		}
-	}
-	c.update(func() {
-		for _, s := range c.sources {
-			if s.Server == server {
-				s.tools = tools
-			}
-		}
+		*of = entries
+		return true
 	})
 }
 
-func (c *Catalog) update(change func()) {
+func sameEntry(a, b Entry) bool {
+	return a.Name == b.Name && bytes.Equal(a.Definition, b.Definition)
+}
+
+// SetUpstream replaces one list of an upstream by raw definitions. meta is the
+// raw _meta of the list, nil for none. An unknown server is ignored. The
+// catalog keeps the slices.
+func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte) {
+	c.update(surface, func() bool {
+		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
+		if at < 0 {
+			return false
+		}
+		s := c.sources[at]
+		s.lists[surface] = s.read(surface, items, meta)
+		return true
+	})
+}
+
+// read finds the names of items, and gives tools and prompts those that agents
+// see.
+func (s *source) read(surface wire.Surface, items [][]byte, meta []byte) listing {
+	l := listing{items: make([]listed, 0, len(items)), meta: meta}
+	for _, raw := range items {
+		own, ok := wire.GetString(raw, surface.Key())
+		if !ok {
+			l.lost++
+			continue
+		}
+		item := listed{own: own, public: own, definition: raw}
+		s.name(surface, &item)
+		l.items = append(l.items, item)
+	}
+	return l
+}
+
+// name gives a tool or prompt the name that agents see.
+func (s *source) name(surface wire.Surface, item *listed) {
+	if surface == wire.Tools || surface == wire.Prompts {
+		item.public = PublicName(s.Prefix, item.own)
+		item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // an object, GetString has read it
+	}
+}
+
+func (c *Catalog) update(surface wire.Surface, change func() bool) {
 	c.mu.Lock()
-	change()
-	before, after := c.view.Load(), newView(c.builtins, c.composites, c.sources)
-	c.view.Store(after)
+	before, after := c.view.Load(), (*view)(nil)
+	changed := change()
+	if changed {
+		after = before.with(c, surface)
+		c.view.Store(after)
+	}
 	c.mu.Unlock()
-	for _, p := range after.problems {
-		if !slices.Contains(before.problems, p) {
+	if changed {
+		c.tell(surface, before, after)
+	}
+}
+
+// tell tells of what one view has and the one before it had not.
+func (c *Catalog) tell(surface wire.Surface, before, after *view) {
+	for _, p := range after.lists[surface].problems {
+		if !slices.Contains(before.lists[surface].problems, p) {
 			c.log.Warn(p)
 		}
 	}
-	if !before.sameList(after) {
-		c.onChange()
+	if !before.lists[surface].same(after.lists[surface]) {
+		c.onChange(surface)
 	}
 }
 
-// Lookup finds a tool that agents see.
-func (c *Catalog) Lookup(name string) (Entry, bool) {
-	e, ok := c.view.Load().byName[name]
-	return e, ok
-}
+// Upstreams are the names of all upstreams in the order of the configuration.
+func (c *Catalog) Upstreams() []string { return c.view.Load().upstreams }
 
-// Owner finds whatever has the public name, seen by agents or not.
-func (c *Catalog) Owner(name string) (Entry, bool) {
-	e, ok := c.view.Load().owners[name]
-	return e, ok
-}
+// Prefix of the names of what an upstream has; "" for an unknown one.
+func (c *Catalog) Prefix(server string) string { return c.view.Load().prefixes[server] }
 
-// Names are the public names of all tools that agents see, in list order.
-func (c *Catalog) Names() []string {
+// Problems are the collisions of names and URIs, one readable line each.
+func (c *Catalog) Problems() []string {
 	v := c.view.Load()
-	names := make([]string, len(v.list))
-	for i, e := range v.list {
-		names[i] = e.Name
+	var lines []string
+	for _, surface := range wire.Surfaces {
+		lines = append(lines, v.lists[surface].problems...)
 	}
-	return names
+	return lines
 }
 
-// Problems are the collisions of names, one readable line each.
-func (c *Catalog) Problems() []string { return c.view.Load().problems }
+// Visible are the keys of all that agents see of a surface (names or URIs), in
+// list order.
+func (c *Catalog) Visible(surface wire.Surface) []string {
+	items := c.view.Load().lists[surface].items
+	keys := make([]string, len(items))
+	for i, e := range items {
+		keys[i] = e.key
+	}
+	return keys
+}
+
+// Name is a public name of a tool or prompt of an upstream.
+type Name struct {
+	Surface wire.Surface // Tools or Prompts
+	Public  string       // what agents call it
+	Server  string
+	Own     string // what the upstream calls it
+	// Hashed says that Public is not just prefix and name: it was cut or had
+	// other bytes than names may have, and ends in a hash.
+	Hashed bool
+}
+
+// Names are the public names of all tools and prompts of upstreams that agents
+// see, in list order.
+func (c *Catalog) Names() []Name { return c.view.Load().names() }

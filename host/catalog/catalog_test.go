@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func definitions(names ...string) (raw [][]byte) {
@@ -19,6 +21,19 @@ func definitions(names ...string) (raw [][]byte) {
 		raw = append(raw, fmt.Appendf(nil, `{"x-unknown":9007199254740993,"name":%q,"inputSchema":{"$ref":"#/definitions/a"}}`, n))
 	}
 	return raw
+}
+
+// names are the names, or URIs, of a page.
+func names(p Page) (all []string) {
+	for _, raw := range p.Items {
+		for _, surface := range []wire.Surface{wire.Resources, wire.Templates, wire.Tools} {
+			if key, ok := wire.GetString(raw, surface.Key()); ok {
+				all = append(all, key)
+				break
+			}
+		}
+	}
+	return all
 }
 
 func testCatalog(t *testing.T) (*Catalog, *atomic.Int64) {
@@ -29,21 +44,21 @@ func testCatalog(t *testing.T) (*Catalog, *atomic.Int64) {
 			Hides:   func(tool string) bool { return strings.HasSuffix(tool, "_secret") }},
 		{Server: "files", Prefix: "",
 			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }},
-	}, slog.New(slog.DiscardHandler), func() { changes.Add(1) })
+	}, slog.New(slog.DiscardHandler), func(wire.Surface) { changes.Add(1) })
 	c.SetBuiltins([]Entry{{Name: "save_tool", Definition: []byte(`{"name":"save_tool"}`)}})
 	c.SetComposites([]Entry{{Name: "mine", Definition: []byte(`{"name":"mine"}`)}})
-	c.SetUpstream("git-hub", definitions("get_issue", "create_issue", "get_secret", "list-repos", "list_repos"))
-	c.SetUpstream("files", definitions("write", "save_tool", "read"))
+	c.SetUpstream("git-hub", wire.Tools, definitions("get_issue", "create_issue", "get_secret", "list-repos", "list_repos"), nil)
+	c.SetUpstream("files", wire.Tools, definitions("write", "save_tool", "read"), nil)
 	return c, &changes
 }
 
 func TestListOrderAndDefinitions(t *testing.T) {
 	c, _ := testCatalog(t)
 	want := []string{"save_tool", "mine", "git-hub__get_issue", "git-hub__list-repos", "read", "write"}
-	if got := c.Names(); !slices.Equal(got, want) {
+	if got := c.Visible(wire.Tools); !slices.Equal(got, want) {
 		t.Fatalf("names = %q\nwant %q", got, want)
 	}
-	e, ok := c.Lookup("git-hub__get_issue")
+	e, ok := c.Tool("git-hub__get_issue")
 	if !ok || e.Kind != Proxied || e.Server != "git-hub" || e.Tool != "get_issue" {
 		t.Errorf("entry = %+v", e)
 	}
@@ -51,7 +66,7 @@ func TestListOrderAndDefinitions(t *testing.T) {
 		t.Errorf("definition = %s", got)
 	}
 	for _, hidden := range []string{"git-hub__create_issue", "git-hub__get_secret", "nope"} {
-		if _, ok := c.Lookup(hidden); ok {
+		if _, ok := c.Tool(hidden); ok {
 			t.Errorf("agents see %s", hidden)
 		}
 	}
@@ -75,19 +90,17 @@ func TestProblems(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	c, _ := testCatalog(t)
-	all := c.Names()
+	all := c.Visible(wire.Tools)
 	for limit := 1; limit <= len(all)+1; limit++ {
 		var got []string
 		cursor := ""
 		for range all {
-			page, next, err := c.Page(cursor, limit)
+			page, err := c.Page(wire.Tools, cursor, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, e := range page {
-				got = append(got, e.Name)
-			}
-			if cursor = next; next == "" {
+			got = append(got, names(page)...)
+			if cursor = page.Next; cursor == "" {
 				break
 			}
 		}
@@ -95,14 +108,14 @@ func TestPages(t *testing.T) {
 			t.Errorf("limit %d: %q", limit, got)
 		}
 	}
-	_, next, _ := c.Page("", 3)
-	c.SetUpstream("git-hub", definitions("get_a", "get_z")) // the page's last tool is gone
-	page, _, err := c.Page(next, 10)
-	if err != nil || len(page) != 3 || page[0].Name != "git-hub__get_z" {
-		t.Errorf("after a change: %+v, %v", page, err)
+	before, _ := c.Page(wire.Tools, "", 3)
+	c.SetUpstream("git-hub", wire.Tools, definitions("get_a", "get_z"), nil) // the page's last tool is gone
+	page, err := c.Page(wire.Tools, before.Next, 10)
+	if got := names(page); err != nil || len(got) != 3 || got[0] != "git-hub__get_z" {
+		t.Errorf("after a change: %q, %v", got, err)
 	}
 	for _, bad := range []string{"x", "!!", encodeCursor(-1, "a"), "MTIz"} {
-		if _, _, err := c.Page(bad, 1); !errors.Is(err, ErrCursor) {
+		if _, err := c.Page(wire.Tools, bad, 1); !errors.Is(err, ErrCursor) {
 			t.Errorf("Page(%q): %v", bad, err)
 		}
 	}
@@ -111,12 +124,12 @@ func TestPages(t *testing.T) {
 func TestOnChangeOnlyWhenAgentsSeeIt(t *testing.T) {
 	c, changes := testCatalog(t)
 	before := changes.Load()
-	c.SetUpstream("files", definitions("read", "save_tool", "write")) // another order
-	c.SetUpstream("git-hub", definitions("get_issue", "list-repos", "list_repos", "unseen"))
+	c.SetUpstream("files", wire.Tools, definitions("read", "save_tool", "write"), nil) // another order
+	c.SetUpstream("git-hub", wire.Tools, definitions("get_issue", "list-repos", "list_repos", "unseen"), nil)
 	if n := changes.Load(); n != before {
 		t.Errorf("%d changes announced, want none", n-before)
 	}
-	c.SetUpstream("files", definitions("read"))
+	c.SetUpstream("files", wire.Tools, definitions("read"), nil)
 	if n := changes.Load(); n != before+1 {
 		t.Errorf("%d changes announced, want one", n-before)
 	}
@@ -211,10 +224,10 @@ func TestConcurrentUse(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for n := range 50 {
-				c.SetUpstream("files", definitions(fmt.Sprint("t", i, "_", n)))
-				page, _, err := c.Page("", 100)
-				if err != nil || len(page) != 5 {
-					t.Errorf("page of %d, %v", len(page), err)
+				c.SetUpstream("files", wire.Tools, definitions(fmt.Sprint("t", i, "_", n)), nil)
+				page, err := c.Page(wire.Tools, "", 100)
+				if err != nil || len(page.Items) != 5 {
+					t.Errorf("page of %d, %v", len(page.Items), err)
 				}
 			}
 		}()
@@ -229,9 +242,9 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		c, _ := testCatalog(t)
-		page, _, err := c.Page(cursor, limit)
-		if err != nil && !errors.Is(err, ErrCursor) || len(page) > limit {
-			t.Fatalf("%d tools, %v", len(page), err)
+		page, err := c.Page(wire.Tools, cursor, limit)
+		if err != nil && !errors.Is(err, ErrCursor) || len(page.Items) > limit {
+			t.Fatalf("%d tools, %v", len(page.Items), err)
 		}
 	})
 }

@@ -77,14 +77,14 @@ func (e *HiddenError) Error() string {
 
 // Servers are the script names of all upstreams, in the order of the
 // configuration, whether they are up or not.
-func (c *Catalog) Servers() []string { return c.view.Load().servers }
+func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
 
 // Resolve finds the tool that a script means by its server's script name and a
 // tool name: with exact the upstream's own name first, then, as without it,
 // the script name. The error is a *NotFoundError, *AmbiguousError or
 // *HiddenError.
 func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
-	v := c.view.Load()
+	v := c.view.Load().tools
 	s, ok := v.scripts[server]
 	if !ok {
 		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: Nearest(server, v.servers)}

@@ -57,7 +57,7 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	find()
 	var missing *catalog.NotFoundError
 	if errors.As(t.err, &missing) && t.server != "" {
-		if err := r.cfg.Upstreams.Ready(ctx, t.server); err != nil {
+		if err := r.cfg.Upstreams.Ready(ctx, r.origin, t.server); err != nil {
 			t.err = &downError{err}
 		} else {
 			find()
@@ -99,7 +99,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 		params.raw("_meta", r.meta)
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
-	reply := r.cfg.Upstreams.CallUpstream(ctx, t.server, t.tool, params.bytes(), part.reporter(t.record))
+	reply := r.cfg.Upstreams.CallUpstream(ctx, r.origin, t.server, t.tool, params.bytes(), part.reporter(t.record))
 	if ctx.Err() != nil {
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, "no answer before the run ended")}
 	}

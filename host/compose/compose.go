@@ -45,8 +45,8 @@ type Sandbox interface {
 type Upstreams interface {
 	// Ready waits until the server has started and its tools are known; the
 	// error says why it is down.
-	Ready(ctx context.Context, server string) error
-	CallUpstream(ctx context.Context, server, tool string, params []byte, progress func(params []byte)) wire.Reply
+	Ready(ctx context.Context, origin route.Origin, server string) error
+	CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func(params []byte)) wire.Reply
 }
 
 // Catalog knows what scripts can call; see catalog.Catalog.
@@ -92,7 +92,8 @@ const EvalName = "eval_starlark"
 
 // Composer runs composite calls. It is safe for concurrent use.
 type Composer struct {
-	cfg Options
+	cfg              Options
+	progressInterval time.Duration
 }
 
 // New makes a Composer.
@@ -107,7 +108,7 @@ func New(cfg Options) *Composer {
 		cfg.Log = slog.Default()
 	}
 	cfg.Limits = withCeilings(cfg.Limits)
-	return &Composer{cfg: cfg}
+	return &Composer{cfg: cfg, progressInterval: progressInterval}
 }
 
 // CallSaved answers a tools/call of the saved tool def. The reply is always a
@@ -169,10 +170,10 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 
 func (c *Composer) newRun(tool string, params []byte, call route.Call) *run {
 	r := &run{
-		Composer: c, journal: journal.Open(tool, params), tool: tool, meta: forwardMeta(call.Params), budget: c.budget(tools.Limits{}),
+		Composer: c, journal: journal.Open(tool, params), tool: tool, origin: call.Origin, meta: forwardMeta(call.Params), budget: c.budget(tools.Limits{}),
 	}
 	if call.Progress != nil {
-		r.progress = &progress{send: call.Progress}
+		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
 	return r
 }

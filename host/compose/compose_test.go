@@ -75,9 +75,9 @@ type upstreams struct {
 	seen []string
 }
 
-func (u *upstreams) Ready(context.Context, string) error { return nil }
+func (u *upstreams) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (u *upstreams) CallUpstream(ctx context.Context, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+func (u *upstreams) CallUpstream(ctx context.Context, _ route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
 	u.mu.Lock()
 	u.seen = append(u.seen, server+" "+string(params))
 	u.mu.Unlock()
@@ -129,9 +129,9 @@ func (u *upstreams) catalog() *catalog.Catalog {
 		sources = append(sources, catalog.Source{Server: server, Prefix: server + "__",
 			Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "secret" }})
 	}
-	c := catalog.New(sources, quiet(), func() {})
+	c := catalog.New(sources, quiet(), func(wire.Surface) {})
 	for server, tools := range names {
-		c.SetUpstream(server, append(tools, []byte(`{"name":"secret"}`)))
+		c.SetUpstream(server, wire.Tools, append(tools, []byte(`{"name":"secret"}`)), nil)
 	}
 	return c
 }
@@ -141,7 +141,9 @@ func composer(s Sandbox, u *upstreams, change ...func(*Options)) *Composer {
 	for _, f := range change {
 		f(&cfg)
 	}
-	return New(cfg)
+	c := New(cfg)
+	c.progressInterval = 0 // every notification is seen
+	return c
 }
 
 func saved(code string) tools.Definition {

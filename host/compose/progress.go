@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -17,10 +18,12 @@ import (
 //
 // Each value is greater than the one before, as the protocol demands (MCP
 // 2025-11-25, basic/utilities/progress): one that would not be is raised to the
-// next greater float64, so no message is lost. A nil progress takes everything
-// and sends nothing.
+// next greater float64. Of what comes within one interval only the last is
+// sent, at its end or when the run ends. A nil progress takes everything and
+// sends nothing.
 type progress struct {
-	send func(params []byte)
+	send     func(params []byte)
+	interval time.Duration // least time between two notifications; 0: all are sent
 
 	// mu is held while sending, because that is what puts the sequence in
 	// order; send only writes to the client and takes no lock of this package.
@@ -30,7 +33,20 @@ type progress struct {
 	last   float64 // value sent last, from the start on 0
 	owned  bool    // the script has reported progress
 	closed bool
+
+	waiting *notice     // what is to be sent when the interval is over
+	timer   *time.Timer // runs while an interval does
 }
+
+// notice is a progress notification that is not sent yet.
+type notice struct {
+	value   float64
+	total   *float64
+	message string
+}
+
+// progressInterval is the interval that agents get.
+const progressInterval = 500 * time.Millisecond
 
 // part is the share of one call.
 type part struct {
@@ -150,32 +166,67 @@ func (p *progress) script(s abi.Progress) {
 	p.write(s.Progress, s.Total, s.Message)
 }
 
+// write sends a notification, or keeps it until the interval is over. The
+// caller holds mu.
 func (p *progress) write(value float64, total *float64, message string) {
-	if value <= p.last {
-		value = math.Nextafter(p.last, math.Inf(1))
-	}
 	if p.closed || math.IsInf(value, 0) || math.IsNaN(value) {
 		return
 	}
-	p.last = value
-	params := object{}
-	params.raw("progress", wire.Marshal(value))
-	if total != nil && !math.IsInf(*total, 0) && !math.IsNaN(*total) {
-		params.raw("total", wire.Marshal(*total))
+	n := &notice{value, total, message}
+	if p.timer != nil {
+		p.waiting = n
+		return
 	}
-	if message != "" {
-		params.raw("message", wire.Quote(message))
+	p.sendNow(n)
+	if p.interval > 0 {
+		p.timer = time.AfterFunc(p.interval, p.intervalOver)
+	}
+}
+
+func (p *progress) intervalOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	if n := p.waiting; n != nil && !p.closed {
+		p.waiting = nil
+		p.sendNow(n)
+		p.timer = time.AfterFunc(p.interval, p.intervalOver)
+	}
+}
+
+func (p *progress) sendNow(n *notice) {
+	if n.value <= p.last {
+		n.value = math.Nextafter(p.last, math.Inf(1))
+	}
+	if math.IsInf(n.value, 0) { // nothing is greater
+		return
+	}
+	p.last = n.value
+	params := object{}
+	params.raw("progress", wire.Marshal(n.value))
+	if n.total != nil && !math.IsInf(*n.total, 0) && !math.IsNaN(*n.total) {
+		params.raw("total", wire.Marshal(*n.total))
+	}
+	if n.message != "" {
+		params.raw("message", wire.Quote(n.message))
 	}
 	p.send(params.bytes())
 }
 
-// close ends the sequence; it returns once what is being sent is written. What
-// comes later belongs to calls that were given up.
+// close ends the sequence with what is still to be sent; it returns once that
+// is written. What comes later belongs to calls that were given up.
 func (p *progress) close() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop() // one that runs already finds the sequence closed
+	}
+	if n := p.waiting; n != nil {
+		p.waiting = nil
+		p.sendNow(n)
+	}
 	p.closed = true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -17,8 +18,9 @@ type run struct {
 	*Composer
 	journal  *journal.Run
 	tool     string
-	meta     []byte    // for the calls it makes; nil: none
-	progress *progress // nil: nobody asked
+	origin   route.Origin // of the request that the run answers
+	meta     []byte       // for the calls it makes; nil: none
+	progress *progress    // nil: nobody asked
 	budget   budget
 }
 

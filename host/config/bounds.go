@@ -18,4 +18,11 @@ const (
 	maxMessageSize = 256 << 20 // abi.MaxMessage
 	minMaxMessage  = 1 << 10
 	maxMaxMessage  = 1 << 30
+
+	minSessionTTL   = time.Second
+	maxSessionTTL   = 7 * 24 * time.Hour
+	maxMaxSessions  = 1_000_000
+	maxResumeWindow = time.Hour
+	maxProbeTimeout = 10 * time.Minute
+	maxPort         = 65535
 )

@@ -10,16 +10,19 @@
 //	table.go     typed reading of that tree; every key that is asked for is
 //	             known, every other one is a problem with the nearest known key
 //	decode.go    the keys there are, their defaults and bounds -> Config
+//	upstream.go  those of an upstream, remote.go those of one with an address,
+//	             probe.go those of its probe
+//	http.go      those of [http]
 //	expand.go    ${VAR} and ${VAR:-default} in strings
 //	bounds.go    the bounds of values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
 //	mask.go      Masker: replaces secrets in texts
 //	maskslog.go  a log/slog handler in front of which nothing secret gets past
-//	describe.go  what `mcp-metatool check` prints
+//	describe.go  what `mcp-metatool check` prints, and warnings.go of what it warns
 //
 // A new setting is a field in Config and a line in decode.go; a new section
-// ([http], [journal]) is a function there. docs/configuration.md is the
+// ([journal]) is a function there. docs/configuration.md is the
 // reference for users; a test loads each of its examples.
 //
 // Nothing here starts, watches or connects to anything.
@@ -27,6 +30,7 @@ package config
 
 import (
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -45,6 +49,13 @@ const (
 	DefaultMaxLogs         = 1 << 20  // bytes
 	DefaultMaxQueued       = 10_000
 	DefaultUpstreamTimeout = 60 * time.Second
+	DefaultMaxTimeout      = time.Hour // or Timeout, if that is longer
+	DefaultProbeTimeout    = 10 * time.Second
+	DefaultListen          = "127.0.0.1:8080"
+	DefaultPath            = "/mcp"
+	DefaultSessionTTL      = 30 * time.Minute
+	DefaultMaxSessions     = 1000
+	DefaultResumeWindow    = 5 * time.Second
 )
 
 // Config is everything that is configurable, checked, expanded and with its
@@ -66,14 +77,17 @@ type Config struct {
 
 	Execution Execution
 	Store     Store
+	HTTP      HTTP
 	// Upstreams are the upstream servers in the order of the file, disabled
 	// ones included.
 	Upstreams []Upstream
 	// Secrets are the texts that must not be shown: values of ${VAR} in
-	// arguments and environments, and what looks like a secret without being
-	// one of those. No duplicates, none shorter than [MinSecret] bytes,
-	// longest first.
+	// arguments, environments and headers, bearer tokens, and what looks like
+	// a secret without being one of those. No duplicates, none shorter than
+	// [MinSecret] bytes, longest first.
 	Secrets []string
+
+	json bool // the file is JSON, whose settings are called differently
 
 	// shown has the masked form of each value that holds a secret of any
 	// length, by key path; see Describe.
@@ -112,31 +126,154 @@ type Store struct {
 	Dir string
 }
 
+// HTTP says how clients reach us over HTTP. Whether they can at all is decided
+// by a flag of the command.
+type HTTP struct {
+	// Listen is HOST:PORT, see [ParseListen]; an empty HOST stands for every
+	// address of the machine.
+	Listen string
+	// Path of the endpoint; it begins with a slash.
+	Path string
+	// Tokens are the bearer tokens that clients may come with; nil or empty:
+	// they need none.
+	Tokens []string
+	// AllowedOrigins are values of the header Origin, and AllowedHosts of the
+	// header Host (without a port: whichever), both in lower case, that are
+	// accepted besides those of the address itself.
+	AllowedOrigins, AllowedHosts []string
+	// CertFile and KeyFile are absolute paths of PEM files; both are "" for no
+	// TLS.
+	CertFile, KeyFile string
+	// SessionTTL is how long a session lives in which nothing happens.
+	SessionTTL time.Duration
+	// MaxSessions is how many there may be at the same time.
+	MaxSessions int
+	// ResumeWindow is how long a request lives whose stream broke, for its
+	// client to come back to it; 0: not at all.
+	ResumeWindow time.Duration
+
+	configured bool // there is such a table
+}
+
+// Transport is a way to reach an upstream.
+type Transport string
+
+// The transports.
+const (
+	Stdio          Transport = "stdio"
+	StreamableHTTP Transport = "http"
+	LegacySSE      Transport = "sse" // HTTP+SSE of revision 2024-11-05
+)
+
+// Restart says what happens after an upstream has ended or its connection has
+// broken.
+type Restart string
+
+// The ways.
+const (
+	RestartAlways Restart = "always" // with increasing pauses
+	RestartNever  Restart = "never"
+)
+
+// Isolation says whether sessions share an upstream.
+type Isolation string
+
+// The ways.
+const (
+	Shared     Isolation = "shared"
+	PerSession Isolation = "session" // each has a process or connection of its own
+)
+
+// Start says when an upstream is started.
+type Start string
+
+// The ways.
+const (
+	Eager Start = "eager" // with us
+	Lazy  Start = "lazy"  // when it is used
+)
+
 // Upstream is one MCP server to connect to.
 type Upstream struct {
 	// Name matches ^[A-Za-z0-9_-]{1,32}$. Names are unique, and so are the
 	// script names (abi.Ident) of those that are not disabled.
-	Name string
+	Name      string
+	Transport Transport
+
 	// Command is what to start: an absolute path, or a name without a path
-	// separator that is still to be looked up in PATH.
+	// separator that is still to be looked up in PATH. Of this and the next
+	// three all but Stdio have none.
 	Command string
 	Args    []string
 	// Env is what the process gets besides the safe base environment.
 	Env map[string]string
 	// Dir is the working directory, absolute; "" for that of this process.
 	Dir string
-	// Prefix goes in front of the names of its tools: it matches
+
+	// URL is http or https, with a host and without a fragment; "" for Stdio,
+	// which has none of the next two either.
+	URL string
+	// Headers go with every request, none of them one of the transport's own.
+	// No two names differ in case alone. Values can be secret.
+	Headers map[string]string
+	// OAuth says how to get access tokens; nil: there are none.
+	OAuth *OAuth
+
+	// Prefix goes in front of the names of its tools and prompts: it matches
 	// ^[A-Za-z0-9_-]*$, and several upstreams may have the same.
 	Prefix string
-	// Timeout is how long one request may take.
-	Timeout time.Duration
+	// Timeout is how long one request may go without a sign of life, and
+	// MaxTimeout how long it may take in any case; Timeout is not longer.
+	Timeout, MaxTimeout time.Duration
+	Restart             Restart
+	Isolation           Isolation
+	Start               Start
 	// Expose and Hide are patterns as [path.Match] has them, for the
 	// upstream's own tool names; see Exposes and Hides. Nil Expose means
 	// every tool, an empty one means none.
 	Expose, Hide []string
+	// Probe is what a health check does beyond listing the tools; nil: nothing.
+	Probe *Probe
 	// Disabled upstreams are checked but not started.
 	Disabled bool
 }
+
+// OAuth is how to get access tokens for an upstream. What is not set is found
+// out from the server.
+type OAuth struct {
+	// ClientID and ClientSecret of a client that is registered already; both
+	// "" to register one. A public client has no secret.
+	ClientID, ClientSecret string
+	// Scopes to ask for; nil: those that the server names, empty: none.
+	Scopes []string
+	// RedirectPort is the port on 127.0.0.1 that the browser comes back to, at
+	// the path /callback; 0: any.
+	RedirectPort int
+}
+
+// Probe is a call that shows whether an upstream does its work.
+type Probe struct {
+	// Call is the upstream's own name of the tool.
+	Call string
+	// Params is a raw JSON object, the arguments. It can have secrets in it.
+	Params []byte
+	// Expect is what the answer has to be; nil: anything but an error.
+	Expect *Expectation
+	// Timeout is how long the call may take.
+	Timeout time.Duration
+}
+
+// Expectation is what a probe has to be answered with. Exactly one of its
+// fields is set.
+type Expectation struct {
+	Text    string // part of the answer's text
+	Pattern string // a regular expression that the answer's text matches
+	Value   []byte // raw JSON that the answer has, perhaps among other things
+}
+
+// TokenFile is where the access tokens of all upstreams are kept, in a
+// directory of its own that only the user may read.
+func (c *Config) TokenFile() string { return filepath.Join(c.Store.Dir, "oauth", "tokens.json") }
 
 // Exposes reports whether agents see the tool with that name of the upstream's
 // own, provided that it is not hidden: Expose is nil or one of it matches.

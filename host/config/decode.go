@@ -2,10 +2,8 @@ package config
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
@@ -23,6 +21,8 @@ var (
 	executionAliases = map[string]string{"enabledebug": "debug"}
 	upstreamAliases  = map[string]string{
 		"cmd": "command", "environment": "env", "dir": "cwd", "workingdirectory": "cwd", "enabled": "disabled",
+		"serverurl": "url", "httpurl": "url", "baseurl": "url", "uri": "url", "endpoint": "url",
+		"httpheaders": "headers", "header": "headers", "auth": "oauth", "maxtotaltimeout": "max_timeout",
 	}
 )
 
@@ -38,6 +38,7 @@ func decode(r *reader, root *node, c *Config) {
 	c.MaxMessage = int64(size)
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
+	decodeHTTP(top.sub("http"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 		top.close(map[string]string{"upstream": "upstreamServers", "upstreams": "upstreamServers", "servers": "mcpServers"})
@@ -89,18 +90,24 @@ func decodeStore(t *table, c *Config) {
 	t.close(nil)
 }
 
-// directory is the absolute path under a key: ~ is the home directory, and what
-// is relative is so to the directory of the file.
-func (t *table) directory(key string) (string, bool) {
-	dir, ok := t.str(key)
+// directory is the absolute path of a directory under a key; see location.
+func (t *table) directory(key string) (string, bool) { return t.location(key, "a directory") }
+
+// file is the absolute path of a file under a key; see location.
+func (t *table) file(key string) (string, bool) { return t.location(key, "a file") }
+
+// location is the absolute path under a key: ~ is the home directory, and what
+// is relative is so to the directory of the configuration file.
+func (t *table) location(key, what string) (string, bool) {
+	name, ok := t.str(key)
 	if !ok {
 		return "", false
 	}
-	if dir == "" {
-		t.problem(key, "is empty (name a directory, or leave it out)")
+	if name == "" {
+		t.problem(key, "is empty (name %s, or leave it out)", what)
 		return "", false
 	}
-	return t.absolute(key, dir), true
+	return t.absolute(key, name), true
 }
 
 // absolute makes a path absolute.
@@ -177,35 +184,6 @@ func (t *table) name() string {
 	return n.text
 }
 
-// decodeUpstream reads one upstream and adds it to c.
-func decodeUpstream(t *table, name string, c *Config) {
-	u := Upstream{Name: name, Prefix: name + "__", Timeout: DefaultUpstreamTimeout}
-	t.boolean("disabled", &u.Disabled)
-	t.lenient = u.Disabled
-	t.command(&u)
-	u.Args = t.args()
-	u.Env = t.environment()
-	if dir, ok := t.directory("cwd"); ok {
-		u.Dir = dir
-	}
-	if prefix, ok := t.str("prefix"); ok {
-		u.Prefix = prefix
-		if !prefixPattern.MatchString(prefix) {
-			t.problem("prefix", "%s has to consist of letters, digits, _ and -", quoteWritten(t.node.fields["prefix"]))
-		}
-	}
-	t.duration("timeout", &u.Timeout, minTimeout, maxTimeout)
-	u.Expose = t.strs("expose", t.pattern)
-	u.Hide = t.strs("hide", t.pattern)
-	if t.r.json {
-		if kind, ok := t.str("type"); ok && kind != "stdio" {
-			t.problem("type", "%s is not supported, only \"stdio\" is", quoteWritten(t.node.fields["type"]))
-		}
-	}
-	t.close(upstreamAliases)
-	c.Upstreams = append(c.Upstreams, u)
-}
-
 // checkName reports a name that cannot be one.
 func (t *table) checkName(name string) {
 	switch {
@@ -214,78 +192,6 @@ func (t *table) checkName(name string) {
 	case abi.Reserved(abi.Ident(name)):
 		t.problem("", "scripts would know it as %s, which means something else there (choose another name)", abi.Ident(name))
 	}
-}
-
-// command reads what to start.
-func (t *table) command(u *Upstream) {
-	command, ok := t.str("command")
-	switch {
-	case !ok && t.node.fields["command"] == nil:
-		example := `command = "…"`
-		if t.r.json {
-			example = `"command": "…"`
-		}
-		t.problem("", "has no command (say what to start: %s)", example)
-	case !ok:
-		// Reported.
-	case strings.TrimSpace(command) == "":
-		t.problem("command", "is empty (say what to start)")
-	case strings.HasPrefix(command, "~") || strings.ContainsAny(command, `/`+string(filepath.Separator)):
-		u.Command = t.absolute("command", command)
-	default:
-		u.Command = command
-	}
-}
-
-// args reads the arguments. One that follows an option such as --token is a
-// secret.
-func (t *table) args() []string {
-	option := ""
-	return t.strs("args", func(key string, n *node) (string, bool) {
-		arg, ok := t.private(key, option, n)
-		option = ""
-		if strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
-			option = arg
-		}
-		return arg, ok
-	})
-}
-
-// environment reads the variables for the process.
-func (t *table) environment() map[string]string {
-	env := t.sub("env")
-	if env == nil {
-		return nil
-	}
-	env.lenient = t.lenient
-	vars := make(map[string]string, len(env.node.keys))
-	for _, name := range env.node.keys {
-		n := env.node.fields[name]
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			env.problem("", "%q cannot be the name of a variable", name)
-			continue
-		}
-		if !env.check(name, n, "a string", kindString) {
-			continue
-		}
-		if value, ok := env.private(name, name, n); ok {
-			vars[name] = value
-		}
-	}
-	return vars
-}
-
-// pattern reads one pattern for tool names.
-func (t *table) pattern(key string, n *node) (string, bool) {
-	pattern, ok := t.public(key, n)
-	if !ok {
-		return "", false
-	}
-	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-		t.problem(key, "%s is not a pattern (* stands for any text, ? for one character, [a-z] for one out of a range)", quoteWritten(n))
-		return "", false
-	}
-	return pattern, true
 }
 
 // checkTogether reports what is wrong with the upstreams as a whole.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +37,9 @@ func (c *Config) Describe(w io.Writer) error {
 	}
 	d.line("", "max_concurrent", concurrent)
 	d.line("", "max_queued", strconv.Itoa(e.MaxQueued))
+	if c.HTTP.configured {
+		d.http(&c.HTTP)
+	}
 	if len(c.Upstreams) == 0 {
 		d.line("", "upstreams", "none")
 	}
@@ -69,6 +70,32 @@ func (d *description) upstream(u *Upstream) {
 		title += " (disabled)"
 	}
 	fmt.Fprintf(&d.b, "\nupstream %s\n", title)
+	if u.Transport == Stdio {
+		d.process(at, u)
+	} else {
+		d.remote(at, u)
+	}
+	prefix := "none"
+	if u.Prefix != "" {
+		prefix = d.shown(at+"prefix", u.Prefix)
+	}
+	d.line("  ", "prefix", prefix)
+	d.line("  ", "timeout", fmt.Sprintf("%s without progress, %s in all",
+		units.FormatDuration(u.Timeout), units.FormatDuration(u.MaxTimeout)))
+	d.line("  ", "restart", string(u.Restart))
+	d.line("  ", "isolation", string(u.Isolation))
+	d.line("  ", "start", string(u.Start))
+	if u.Expose != nil {
+		d.line("  ", "expose", d.list(at+"expose", u.Expose, "nothing"))
+	}
+	if len(u.Hide) > 0 {
+		d.line("  ", "hide", d.list(at+"hide", u.Hide, "nothing"))
+	}
+	d.probe(at, u.Probe)
+}
+
+// process describes what is started.
+func (d *description) process(at string, u *Upstream) {
 	command := []string{shellWord(d.shown(at+"command", u.Command))}
 	for i, arg := range u.Args {
 		command = append(command, shellWord(d.shown(fmt.Sprintf("%sargs[%d]", at, i), arg)))
@@ -81,27 +108,62 @@ func (d *description) upstream(u *Upstream) {
 	if u.Dir != "" {
 		d.line("  ", "cwd", d.shown(at+"cwd", u.Dir))
 	}
-	prefix := "none"
-	if u.Prefix != "" {
-		prefix = d.shown(at+"prefix", u.Prefix)
-	}
-	d.line("  ", "prefix", prefix)
-	d.line("  ", "timeout", units.FormatDuration(u.Timeout))
-	if u.Expose != nil {
-		d.line("  ", "expose", d.patterns(at+"expose", u.Expose))
-	}
-	if len(u.Hide) > 0 {
-		d.line("  ", "hide", d.patterns(at+"hide", u.Hide))
-	}
 }
 
-func (d *description) patterns(key string, list []string) string {
+// remote describes what is connected to.
+func (d *description) remote(at string, u *Upstream) {
+	d.line("  ", "url", shellWord(d.shown(at+"url", u.URL)))
+	d.line("  ", "transport", string(u.Transport))
+	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
+		d.line("  ", "header", d.masker.Mask(name)+": "+d.shown(at+"headers."+name, u.Headers[name]))
+	}
+	if u.OAuth == nil {
+		return
+	}
+	client, port := "to be registered", "any"
+	if u.OAuth.ClientID != "" {
+		client = d.shown(at+"oauth."+d.c.key("client_id"), u.OAuth.ClientID)
+	}
+	if u.OAuth.ClientSecret != "" {
+		client += ", with a secret"
+	}
+	if u.OAuth.RedirectPort != 0 {
+		port = strconv.Itoa(u.OAuth.RedirectPort)
+	}
+	scopes := "as the server names them"
+	if u.OAuth.Scopes != nil {
+		scopes = d.list(at+"oauth.scopes", u.OAuth.Scopes, "none")
+	}
+	d.line("  ", "oauth", fmt.Sprintf("client %s; scopes %s; redirect port %s", client, scopes, port))
+}
+
+// http describes how clients come in, if any do.
+func (d *description) http(h *HTTP) {
+	const at = "http."
+	d.b.WriteString("\nhttp\n")
+	d.line("  ", "listen", d.shown(at+"listen", h.Listen))
+	d.line("  ", "path", d.shown(at+"path", h.Path))
+	d.line("  ", "tokens", d.list(at+"tokens", h.Tokens, "none"))
+	if h.CertFile != "" {
+		d.line("  ", "tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))
+		d.line("  ", "tls_key", d.shown(at+d.c.key("tls_key"), h.KeyFile))
+	}
+	const own = "those of the address"
+	d.line("  ", "origins", d.list(at+d.c.key("allowed_origins"), h.AllowedOrigins, own))
+	d.line("  ", "hosts", d.list(at+d.c.key("allowed_hosts"), h.AllowedHosts, own))
+	d.line("  ", "session_ttl", units.FormatDuration(h.SessionTTL))
+	d.line("  ", "max_sessions", strconv.Itoa(h.MaxSessions))
+	d.line("  ", "resume", units.FormatDuration(h.ResumeWindow))
+}
+
+// list is what an array holds, or none if it holds nothing.
+func (d *description) list(key string, list []string, none string) string {
 	if len(list) == 0 {
-		return "nothing"
+		return none
 	}
 	shown := make([]string, len(list))
-	for i, p := range list {
-		shown[i] = d.shown(fmt.Sprintf("%s[%d]", key, i), p)
+	for i, item := range list {
+		shown[i] = d.shown(fmt.Sprintf("%s[%d]", key, i), item)
 	}
 	return strings.Join(shown, " ")
 }
@@ -126,29 +188,4 @@ func shellWord(s string) string {
 		return strconv.Quote(s)
 	}
 	return s
-}
-
-// Warnings are things that are allowed but will not work, or not as expected,
-// one line each: a command that is not found, a working directory that does not
-// exist, a file that is not read. It looks at the file system each time.
-func (c *Config) Warnings() []string {
-	warnings := slices.Clone(c.warnings)
-	for i := range c.Upstreams {
-		u := &c.Upstreams[i]
-		if u.Disabled {
-			continue
-		}
-		at := fmt.Sprintf("upstream %q: ", u.Name)
-		if _, err := exec.LookPath(u.Command); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%scommand %q is not found (is it installed, and in PATH?)", at, c.masked(at+"command", u.Command)))
-		}
-		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warnings = append(warnings, fmt.Sprintf("%scwd %q is not a directory", at, c.masked(at+"cwd", u.Dir)))
-		}
-	}
-	masker := c.NewMasker()
-	for i, w := range warnings {
-		warnings[i] = masker.Mask(w)
-	}
-	return warnings
 }

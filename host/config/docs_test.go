@@ -34,7 +34,7 @@ func TestExamplesOfReference(t *testing.T) {
 				if strings.HasPrefix(key, "MCP_METATOOL_") {
 					return "", false
 				}
-				return "value of " + key, true
+				return "value-of-" + key, true
 			}
 			c, err := Load(opts)
 			if err != nil {
@@ -53,16 +53,19 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	const unknown = "this-is-near-to-nothing"
 	text := readReference(t)
 	files := map[string]string{
-		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[upstream.x]\ncommand = \"x\"\nX = 1\n",
-		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "upstreamServers": [{"name": "x", "command": "x", "X": 1}]}`,
+		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[http]\nX = 1\n" +
+			"[upstream.x]\ncommand = \"x\"\nX = 1\n[upstream.y]\nurl = \"http://x\"\noauth = { X = 1 }\n[upstream.z]\ncommand = \"x\"\nprobe = { call = \"x\", X = 1 }\n",
+		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "http": {"X": 1}, "upstreamServers": [
+			{"name": "x", "command": "x", "X": 1}, {"name": "y", "url": "http://x", "oauth": {"X": 1}},
+			{"name": "z", "command": "x", "probe": {"call": "x", "X": 1}}]}`,
 	}
 	known := regexp.MustCompile(`\(known here: (.*)\)`)
 	for name, body := range files {
 		file := write(t, filepath.Join(t.TempDir(), name), strings.ReplaceAll(body, "X", unknown))
 		_, err := Load(testOptions(file, t.TempDir(), nil))
 		var all interface{ Unwrap() []error }
-		if !errors.As(err, &all) || len(all.Unwrap()) != 4 {
-			t.Fatalf("%s: want four unknown keys, got: %v", name, err)
+		if !errors.As(err, &all) || len(all.Unwrap()) != 7 {
+			t.Fatalf("%s: want seven unknown keys, got: %v", name, err)
 		}
 		for _, problem := range all.Unwrap() {
 			match := known.FindStringSubmatch(problem.Error())
@@ -92,6 +95,16 @@ func TestReferenceHasTheDefaults(t *testing.T) {
 		{"startup_wait", strconv.Quote(units.FormatDuration(c.StartupWait))},
 		{"timeout", strconv.Quote(units.FormatDuration(c.Execution.Timeout))},
 		{"timeout", fmt.Sprintf("\"%ds\"", int(DefaultUpstreamTimeout.Seconds()))},
+		{"max_timeout", strconv.Quote(units.FormatDuration(DefaultMaxTimeout))},
+		{"restart", `"always"`},
+		{"timeout", strconv.Quote(units.FormatDuration(DefaultProbeTimeout))},
+		{"start", `"eager"`},
+		{"isolation", `"shared"`},
+		{"listen", strconv.Quote(c.HTTP.Listen)},
+		{"path", strconv.Quote(c.HTTP.Path)},
+		{"session_ttl", strconv.Quote(units.FormatDuration(c.HTTP.SessionTTL))},
+		{"max_sessions", fmt.Sprint(c.HTTP.MaxSessions)},
+		{"resume_window", strconv.Quote(units.FormatDuration(c.HTTP.ResumeWindow))},
 		{"max_memory", strconv.Quote(strings.Replace(units.FormatSize(c.Execution.MaxMemory), "MiB", "MB", 1))},
 		{"max_fuel", fmt.Sprint(c.Execution.MaxFuel)},
 		{"max_calls", fmt.Sprint(c.Execution.MaxCalls)},

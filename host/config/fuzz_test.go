@@ -2,6 +2,11 @@ package config
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +34,15 @@ func FuzzTOML(f *testing.F) {
 		"expose = [\"${TOKEN}\", \"[${TOKEN}\"]\ncwd = \"~${TOKEN}\"\n[store]\ndir = \"${TOKEN}/x\"\n"))
 	f.Add([]byte("upstream.a.command = \"x\"\nupstream.a.env.X = \"a${TOKEN}b\"\n\"\".x = 1\n[[upstream.a.b]]\nc.d = {e=1}\n"))
 	f.Add([]byte("a = [[[[[[[[]]]]]]]]\n[upstream.\"${TOKEN}\"]\ncommand = '${TOKEN}'\n"))
+	f.Add([]byte("[http]\nlisten = \"${TOKEN}:1\"\npath = \"/${TOKEN}\"\ntokens = [\"${TOKEN}\"]\nallowed_origins = [\"http://${TOKEN}\"]\n" +
+		"allowed_hosts = [\"${TOKEN}\"]\ntls_cert = \"${TOKEN}\"\ntls_key = \"${TOKEN}\"\nsession_ttl = \"${TOKEN}\"\n" +
+		"[upstream.a]\nurl = \"http://h/${TOKEN}?a=${TOKEN}#${TOKEN}\"\nheaders = { X = \"${TOKEN}\\n\" }\ntransport = \"${TOKEN}\"\n" +
+		"restart = \"${TOKEN}\"\noauth = { client_id = \"${TOKEN}\", client_secret = \"${TOKEN}\", scopes = [\"${TOKEN}\"] }\n"))
+	f.Add([]byte("[upstream.a]\nurl = \"http://${TOKEN}:${TOKEN}@h/${TOKEN}\"\nheaders = { Authorization = \"Basic ${TOKEN}\", Y = \"a${TOKEN}\" }\n" +
+		"[upstream.b]\nurl = \"http://h/\"\noauth = { client_id = \"${TOKEN}\", client_secret = \"${TOKEN}\", scopes = [\"${TOKEN}\"] }\n" +
+		"[http]\nlisten = \"h${TOKEN}:1\"\ntokens = [\"${TOKEN}\"]\nallowed_hosts = [\"${TOKEN}\"]\n"))
+	f.Add([]byte("[upstream.a]\ncommand = \"x\"\nprobe = { call = \"${TOKEN}\", params = { a = [\"${TOKEN}\", { b = \"x${TOKEN}\" }] }, expect = \"/${TOKEN}(/\" }\n" +
+		"[upstream.b]\ncommand = \"x\"\nprobe = { call = \"x\", params = { \"\\\"\" = \"${TOKEN}\", f = 1e400 }, expect = { a = [\"${TOKEN}\"] } }\n"))
 	f.Fuzz(func(t *testing.T, data []byte) { loadHostile(t, "config.toml", data) })
 }
 
@@ -37,6 +51,9 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"upstreamServers": {"a": {"command": "${TOKEN}", "args": ["--x=${TOKEN}"], "timeout": "${TOKEN}"}}}`))
 	f.Add([]byte(`{"mcpServers": {"\"\\": {"command": "x", "env": {"": "${TOKEN}", "A=": 1}}}, "x\"\\": 1e400}`))
 	f.Add([]byte(`{"upstreamServers": [{"name": "${TOKEN}", "command": "c", "type": "${TOKEN}"}], "execution": {"maxMemory": "${TOKEN}"}}`))
+	f.Add([]byte(`{"mcpServers": {"a": {"url": "https://h/?k=${TOKEN}", "type": "http", "headers": {"X-A": "${TOKEN}", "x-a": ""}, "oauth": {"clientId": "${TOKEN}"}}},
+		"http": {"tokens": ["${TOKEN}", "${TOKEN} "], "sessionTtl": 1e9, "listen": "${TOKEN}"}}`))
+	f.Add([]byte(`{"mcpServers": {"a": {"command": "x", "probe": {"call": "x", "params": {"a": 1e999, "b": "${TOKEN}"}, "expect": [null, "${TOKEN}"]}}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) { loadHostile(t, "config.json", data) })
 }
 
@@ -98,14 +115,29 @@ func checkPromises(t *testing.T, c *Config) {
 	if c.Execution.Timeout < minTimeout || c.Execution.MaxMemory < minMaxMemory || c.MaxMessage < minMaxMessage || c.StartupWait < 0 {
 		t.Errorf("out of bounds: %+v", c)
 	}
+	if _, err := ParseListen(c.HTTP.Listen); err != nil || c.HTTP.Path[0] != '/' || (c.HTTP.CertFile == "") != (c.HTTP.KeyFile == "") {
+		t.Errorf("[http] %+v", c.HTTP)
+	}
 	seen := map[string]bool{}
 	for _, u := range c.Upstreams {
 		if !namePattern.MatchString(u.Name) || seen[u.Name] || !prefixPattern.MatchString(u.Prefix) || u.Timeout <= 0 ||
-			u.Dir != "" && !filepath.IsAbs(u.Dir) {
+			u.MaxTimeout < u.Timeout || u.Dir != "" && !filepath.IsAbs(u.Dir) {
 			t.Errorf("upstream %+v", u)
 		}
-		if strings.TrimSpace(u.Command) == "" && !u.Disabled {
-			t.Errorf("upstream %q has no command", u.Name)
+		if u.Restart == "" || u.Isolation == "" || u.Start == "" {
+			t.Errorf("upstream %+v is not complete", u)
+		}
+		remote := u.Transport == StreamableHTTP || u.Transport == LegacySSE
+		if !remote && (u.Transport != Stdio || u.URL != "" || u.Headers != nil || u.OAuth != nil) || remote && (u.Command != "" || u.Args != nil || u.Env != nil) {
+			t.Errorf("upstream %q has what does not go together: %+v", u.Name, u)
+		}
+		if !u.Disabled && remote != strings.HasPrefix(strings.ToLower(u.URL), "http") || !u.Disabled && remote == (strings.TrimSpace(u.Command) != "") {
+			t.Errorf("upstream %q has neither command nor address", u.Name)
+		}
+		checkHeaders(t, u.Headers)
+		if p := u.Probe; p != nil && (!u.Disabled && (p.Call == "" || u.Hides(p.Call)) || !json.Valid(p.Params) || p.Timeout < minTimeout ||
+			p.Expect != nil && p.Expect.Value != nil && !json.Valid(p.Expect.Value)) {
+			t.Errorf("upstream %q: probe %+v", u.Name, p)
 		}
 		seen[u.Name] = true
 	}
@@ -113,6 +145,34 @@ func checkPromises(t *testing.T, c *Config) {
 		if len(s) < MinSecret || i > 0 && len(s) > len(c.Secrets[i-1]) {
 			t.Errorf("secrets %q are too short or out of order", c.Secrets)
 		}
+	}
+}
+
+var errDialed = errors.New("dialed")
+
+// neverConnects checks requests as net/http does, and does not send them.
+var neverConnects = &http.Transport{
+	DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errDialed },
+}
+
+// checkHeaders holds them against what net/http takes.
+func checkHeaders(t *testing.T, headers map[string]string) {
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	if len(request.Header) != len(headers) {
+		t.Errorf("headers %q have one name twice", headers)
+	}
+	response, err := neverConnects.RoundTrip(request)
+	if err == nil {
+		response.Body.Close()
+	}
+	if !errors.Is(err, errDialed) {
+		t.Errorf("headers %q: %v", headers, err)
 	}
 }
 

@@ -49,6 +49,40 @@ type LoadOptions struct {
 // A name that ends in .json is read as JSON, every other one as TOML. All
 // problems are reported at once, joined, each a *[Problem].
 func Load(opts LoadOptions) (*Config, error) {
+	c, problems := load(opts)
+	if len(problems) > 0 {
+		return nil, join(problems)
+	}
+	return c, nil
+}
+
+// StoreDir is what Load says in Store.Dir, also where it finds problems
+// elsewhere. Of a file that cannot be read, or has no syntax, nothing is known:
+// then it is the directory of those that say nothing of it. It is "" when that
+// is not known either, which is one of Load's problems.
+func StoreDir(opts LoadOptions) string {
+	c, _ := load(opts)
+	return c.Store.Dir
+}
+
+// Files are the files that Load looks for, in that order: one that is named,
+// or those in DIR.
+func Files(opts LoadOptions) []string {
+	files, _ := newLoader(opts).files(opts.Flag)
+	return files
+}
+
+// load is what could be made of the configuration, and what is wrong with it.
+func load(opts LoadOptions) (*Config, []*Problem) {
+	l, c := newLoader(opts), newConfig()
+	if err := l.readFile(c, opts.Flag); err != nil {
+		l.problems = append(l.problems, err)
+	}
+	l.environment(c)
+	return c, l.problems
+}
+
+func newLoader(opts LoadOptions) *loader {
 	l := &loader{getenv: opts.Getenv, home: opts.Home}
 	if l.getenv == nil {
 		l.getenv = os.LookupEnv
@@ -56,15 +90,7 @@ func Load(opts LoadOptions) (*Config, error) {
 	if l.home == nil {
 		l.home = os.UserHomeDir
 	}
-	c := newConfig()
-	if err := l.readFile(c, opts.Flag); err != nil {
-		l.problems = append(l.problems, err)
-	}
-	l.environment(c)
-	if len(l.problems) > 0 {
-		return nil, join(l.problems)
-	}
-	return c, nil
+	return l
 }
 
 // newConfig is a configuration in which nothing is set.
@@ -73,6 +99,7 @@ func newConfig() *Config {
 		StartupWait: DefaultStartupWait,
 		MaxMessage:  DefaultMaxMessage,
 		Execution:   defaultExecution,
+		HTTP:        defaultHTTP,
 		shown:       map[string]string{},
 	}
 }
@@ -84,41 +111,44 @@ type loader struct {
 	problems []*Problem
 }
 
-// readFile finds the file and fills c from it. What it returns is about the
-// file as a whole; problems with what is in it are added to l.
-func (l *loader) readFile(c *Config, flag string) *Problem {
-	name, source := flag, "--config"
-	if name == "" {
-		name, source = l.env(EnvConfig), EnvConfig
+// files are those to look for; source says what names the only one, "" when it
+// need not be there.
+func (l *loader) files(flag string) (names []string, source string) {
+	if flag != "" {
+		return []string{flag}, "--config"
 	}
-	if name != "" {
-		data, err := readCapped(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return &Problem{File: name, Text: fmt.Sprintf("%v (named by %s)", ErrNotFound, source), Err: ErrNotFound}
-		}
-		return l.parse(c, name, data, err)
+	if name := l.env(EnvConfig); name != "" {
+		return []string{name}, EnvConfig
 	}
-
 	dir, err := l.dir()
 	if err != nil {
 		// Without a home there is no file to be found; that the store needs
 		// one too is reported when its turn comes.
-		return nil
+		return nil, ""
 	}
-	candidates := []string{filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json")}
-	for i, name := range candidates {
+	return []string{filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json")}, ""
+}
+
+// readFile finds the file and fills c from it. What it returns is about the
+// file as a whole; problems with what is in it are added to l.
+func (l *loader) readFile(c *Config, flag string) *Problem {
+	names, source := l.files(flag)
+	for i, name := range names {
 		data, err := readCapped(name)
 		if errors.Is(err, fs.ErrNotExist) {
+			if source != "" {
+				return &Problem{File: name, Text: fmt.Sprintf("%v (named by %s)", ErrNotFound, source), Err: ErrNotFound}
+			}
 			continue
 		}
-		for _, other := range candidates[i+1:] {
+		for _, other := range names[i+1:] {
 			if _, err := os.Stat(other); err == nil {
 				c.warnings = append(c.warnings, fmt.Sprintf("%s is not read: %s comes first", other, name))
 			}
 		}
 		return l.parse(c, name, data, err)
 	}
-	c.Searched = candidates
+	c.Searched = names
 	return nil
 }
 
@@ -156,8 +186,8 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 	c.Path = name
 	var root *node
 	var problem *Problem
-	isJSON := strings.EqualFold(filepath.Ext(name), ".json")
-	if isJSON {
+	c.json = strings.EqualFold(filepath.Ext(name), ".json")
+	if c.json {
 		root, problem = parseJSON(data)
 	} else {
 		root, problem = parseTOML(data)
@@ -166,7 +196,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: isJSON, base: base, getenv: l.getenv, home: l.home, shown: c.shown}
+	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown}
 	decode(r, root, c)
 	c.Secrets = sortSecrets(r.secrets)
 	c.warnings = append(c.warnings, r.warnings...)

@@ -19,7 +19,8 @@ type Problem struct {
 	// file as a whole.
 	Key string
 	// Text is what is wrong and what to do. It quotes a value as the file has
-	// it, before ${VAR} is expanded, and nothing out of args or env.
+	// it, before ${VAR} is expanded, and nothing out of args, env, url,
+	// headers, client_secret and tokens.
 	Text string
 	// Err is the cause, if there is one: [UnsetError], or an error from
 	// reading the file.

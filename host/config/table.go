@@ -58,14 +58,21 @@ func (t *table) path(key string) string {
 // get finds a key and makes it known. A value that is not of one of the kinds
 // is a problem, and the same as none.
 func (t *table) get(key, want string, kinds ...kind) *node {
-	if !slices.Contains(t.known, key) {
-		t.known = append(t.known, key)
-	}
+	t.know(key)
 	n := t.node.fields[key]
 	if n == nil || !t.check(key, n, want, kinds...) {
 		return nil
 	}
 	return n
+}
+
+// know makes keys known.
+func (t *table) know(keys ...string) {
+	for _, key := range keys {
+		if !slices.Contains(t.known, key) {
+			t.known = append(t.known, key)
+		}
+	}
 }
 
 // check reports a node that is not of one of the kinds.
@@ -81,10 +88,16 @@ func (t *table) check(key string, n *node, want string, kinds ...kind) bool {
 	return false
 }
 
-// key is a setting's name in the file's format: max_memory in TOML is maxMemory
-// in JSON.
-func (t *table) key(name string) string {
-	if !t.r.json {
+// key is a setting's name in the file's format.
+func (t *table) key(name string) string { return keyName(name, t.r.json) }
+
+// key is a setting's name in the format of the file.
+func (c *Config) key(name string) string { return keyName(name, c.json) }
+
+// keyName is a setting's name in a format: max_memory in TOML is maxMemory in
+// JSON.
+func keyName(name string, json bool) string {
+	if !json {
 		return name
 	}
 	words := strings.Split(name, "_")
@@ -129,6 +142,14 @@ func (t *table) public(key string, n *node) (string, bool) {
 func (t *table) private(key, name string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
 	t.keep(key, e.text, append(secretVars(e, true), secretParts(name, e.text)...))
+	return e.text, ok
+}
+
+// credentialed expands a public string that can have credentials in it, such
+// as an address.
+func (t *table) credentialed(key string, n *node) (string, bool) {
+	e, ok := t.expand(key, n)
+	t.keep(key, e.text, append(secretVars(e, false), secretParts("", e.text)...))
 	return e.text, ok
 }
 
@@ -290,7 +311,7 @@ func (t *table) close(aliases map[string]string) {
 		}
 		hint := "known here: " + strings.Join(slices.Sorted(slices.Values(t.known)), ", ")
 		if near := nearest(key, t.known, aliases); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
+			hint = fmt.Sprintf("did you mean %q?", t.key(near))
 		}
 		p := t.problem("", "unknown key %q (%s)", key, hint)
 		p.Line, p.Column = t.node.fields[key].position()

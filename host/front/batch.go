@@ -7,32 +7,48 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
+// takesBatch tells whether raw is a batch in a session that has batches.
+func (s *Session) takesBatch(raw []byte) bool {
+	return len(raw) > 0 && raw[0] == '[' && s.Revision() == batchRevision
+}
+
 // receiveBatch answers all requests of a batch with one array (JSON-RPC 2.0,
-// section 6). err is that of splitting it.
-func (s *Session) receiveBatch(items [][]byte, err error) {
+// section 6).
+func (s *Session) receiveBatch(raw []byte, out Stream) (waits bool) {
+	items, _, err := wire.Split(raw)
 	var bad *wire.RPCError
 	if errors.As(err, &bad) {
-		s.reply(nil, wire.Reply{Error: bad.Raw()})
-		return
+		s.Reject(bad, out)
+		return true
 	}
 	if len(items) == 0 {
-		s.reply(nil, fail(wire.CodeInvalidRequest, "invalid request: empty batch"))
-		return
+		s.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: empty batch"), out)
+		return true
 	}
-	b := &batch{session: s}
-	for _, item := range items {
-		if msg, err := wire.Parse(item); err != nil || msg.IsRequest() {
+	type parsed struct {
+		msg wire.Message
+		err error
+	}
+	b := &batch{session: s, out: out}
+	all := make([]parsed, len(items))
+	for i, item := range items {
+		msg, err := wire.Parse(item)
+		all[i] = parsed{msg, err}
+		if wantsAnswer(msg, err) {
 			b.open++
 		}
 	}
-	for _, item := range items {
-		s.receiveOne(item, b.answer)
+	waits = b.open > 0
+	for _, p := range all {
+		s.receive(p.msg, p.err, out, b)
 	}
+	return waits
 }
 
 // batch gathers the responses to a batch.
 type batch struct {
 	session *Session
+	out     Stream
 
 	mu        sync.Mutex
 	open      int // messages of the batch that want an answer and have none
@@ -46,10 +62,14 @@ func (b *batch) answer(id []byte, reply wire.Reply) {
 		b.responses = append(append(b.responses, ','), wire.Response(id, reply)...)
 	}
 	b.open--
-	last := b.open == 0 && len(b.responses) > 0
+	last := b.open == 0
 	b.mu.Unlock()
-	if last {
-		b.responses[0] = '['
-		b.session.write(append(b.responses, ']'))
+	if !last {
+		return
 	}
+	if len(b.responses) > 0 {
+		b.responses[0] = '['
+		b.responses = append(b.responses, ']')
+	}
+	b.session.written(b.out, b.out.Close(b.responses))
 }

@@ -19,32 +19,28 @@ var Revisions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 // changelog).
 const batchRevision = "2025-03-26"
 
-// immediate answers what must never wait behind anything else.
-func (s *Session) immediate(msg wire.Message) (wire.Reply, bool) {
+// work answers a request.
+type work func(ctx context.Context, req *request, msg wire.Message) wire.Reply
+
+// lookup finds the work of a request; nil with the reply where there is none
+// to do.
+func (s *Session) lookup(msg wire.Message) (work, wire.Reply) {
 	switch msg.Method {
 	case string(mcp.MethodInitialize):
-		return s.initialize(msg.Params), true
+		if bad := s.negotiate(msg.Params); bad != nil {
+			return nil, wire.Reply{Error: bad.Raw()}
+		}
+		return s.welcome, wire.Reply{}
 	case string(mcp.MethodPing):
-		return wire.Reply{Result: []byte("{}")}, true
+		return nil, wire.Reply{Result: []byte("{}")}
 	}
 	s.mu.Lock()
 	early := s.client == connected
 	s.mu.Unlock()
 	if early {
-		return fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", msg.Method), true
+		return nil, fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", msg.Method)
 	}
-	return wire.Reply{}, false
-}
-
-// lookup finds the work of a method; nil with an error reply when there is none.
-func (s *Session) lookup(msg wire.Message) (func(context.Context, wire.Message) wire.Reply, wire.Reply) {
-	switch msg.Method {
-	case string(mcp.MethodToolsList):
-		return s.listTools, wire.Reply{}
-	case string(mcp.MethodToolsCall):
-		return s.callTool, wire.Reply{}
-	}
-	return nil, fail(wire.CodeMethodNotFound, "method not found: %s", msg.Method)
+	return s.handle, wire.Reply{}
 }
 
 func fail(code int, format string, args ...any) wire.Reply {
@@ -61,22 +57,40 @@ func (s *Session) notification(msg wire.Message) {
 		s.mu.Unlock()
 	case "notifications/cancelled":
 		s.cancelled(msg.Params)
+	case "notifications/progress":
+		s.clientProgress(msg.Params)
+	case "notifications/tasks/status":
+		s.taskStatus(msg.Params)
+		s.opts.Backend.Notified(s, msg.Method, msg.Params)
 	default:
-		s.opts.Log.Debug("ignored a notification of the client", "method", msg.Method)
+		s.opts.Backend.Notified(s, msg.Method, msg.Params)
 	}
 }
 
-type initializeResult struct {
-	ProtocolVersion string           `json:"protocolVersion"`
-	Capabilities    serverCapability `json:"capabilities"`
-	ServerInfo      serverInfo       `json:"serverInfo"`
-	Instructions    string           `json:"instructions,omitempty"`
+// negotiate settles the revision (2025-11-25, basic/lifecycle): the client's
+// if we know it, else our newest, which the client may refuse.
+func (s *Session) negotiate(params []byte) *wire.RPCError {
+	version, ok := wire.GetString(params, "protocolVersion")
+	if !ok {
+		return wire.Errorf(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
+	}
+	if !slices.Contains(Revisions, version) {
+		version = Revisions[0]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != connected {
+		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
+	}
+	s.client, s.params, s.revision, s.begun = initialized, params, version, true
+	return nil
 }
 
-type serverCapability struct {
-	Tools struct {
-		ListChanged bool `json:"listChanged"`
-	} `json:"tools"`
+// uninitialize lets the client try again after a failed initialize.
+func (s *Session) uninitialize() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client, s.params, s.revision = connected, nil, ""
 }
 
 type serverInfo struct {
@@ -84,76 +98,39 @@ type serverInfo struct {
 	Version string `json:"version"`
 }
 
-// initialize negotiates the revision (2025-11-25, basic/lifecycle): the
-// client's if we know it, else our newest, which the client may refuse.
-func (s *Session) initialize(params []byte) wire.Reply {
-	version, ok := wire.GetString(params, "protocolVersion")
-	if !ok {
-		return fail(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
-	}
-	if !slices.Contains(Revisions, version) {
-		version = Revisions[0]
-	}
-	s.mu.Lock()
-	again := s.client != connected
-	if !again {
-		s.client = initialized
-		s.batches = version == batchRevision
-	}
-	s.mu.Unlock()
-	if again {
-		return fail(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
-	}
-	result := initializeResult{
-		ProtocolVersion: version,
-		ServerInfo:      serverInfo{s.opts.Name, s.opts.Version},
-		Instructions:    s.opts.Instructions,
-	}
-	result.Capabilities.Tools.ListChanged = true
-	return wire.Reply{Result: wire.Marshal(result)}
-}
-
-func (s *Session) listTools(ctx context.Context, msg wire.Message) wire.Reply {
-	cursor := ""
-	if raw, ok := wire.Get(msg.Params, "cursor"); ok {
-		if cursor, ok = wire.GetString(msg.Params, "cursor"); !ok {
-			return fail(wire.CodeInvalidParams, "tools/list: cursor must be a string, got %s", raw)
+// welcome answers initialize once the backend knows what there is to offer.
+func (s *Session) welcome(ctx context.Context, _ *request, _ wire.Message) wire.Reply {
+	w, err := s.opts.Backend.Welcome(ctx, s)
+	if err != nil {
+		s.uninitialize()
+		var bad *wire.RPCError
+		if errors.As(err, &bad) {
+			return wire.Reply{Error: bad.Raw()}
 		}
+		return fail(wire.CodeInternal, "initialize: %v", err)
 	}
-	tools, next, err := s.opts.Backend.ListTools(ctx, cursor)
-	s.mu.Lock()
-	s.listed = true
-	s.mu.Unlock()
-	var bad *wire.RPCError
-	if errors.As(err, &bad) {
-		return wire.Reply{Error: bad.Raw()}
-	} else if err != nil {
-		return fail(wire.CodeInternal, "tools/list: %v", err)
+	b := append([]byte(`{"protocolVersion":`), wire.Quote(s.Revision())...)
+	b = append(append(b, `,"capabilities":`...), w.Capabilities...)
+	b = append(append(b, `,"serverInfo":`...), wire.Marshal(serverInfo{s.opts.Name, s.opts.Version})...)
+	if w.Instructions != "" {
+		b = append(append(b, `,"instructions":`...), wire.Quote(w.Instructions)...)
 	}
-	b := []byte(`{"tools":[`)
-	for i, t := range tools {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, t...)
-	}
-	b = append(b, ']')
-	if next != "" {
-		b = append(append(b, `,"nextCursor":`...), wire.Quote(next)...)
+	if w.Meta != nil {
+		b = append(append(b, `,"_meta":`...), w.Meta...)
 	}
 	return wire.Reply{Result: append(b, '}')}
 }
 
-func (s *Session) callTool(ctx context.Context, msg wire.Message) wire.Reply {
-	name, ok := wire.GetString(msg.Params, "name")
-	if !ok {
-		return fail(wire.CodeInvalidParams, "tools/call: params.name must be a string")
+// handle answers what is not of the session itself.
+func (s *Session) handle(ctx context.Context, req *request, msg wire.Message) wire.Reply {
+	for _, surface := range wire.Surfaces {
+		if msg.Method == surface.ListMethod() {
+			s.mu.Lock()
+			s.listed[surface] = true // before it is read: no change may fall in between
+			s.mu.Unlock()
+		}
 	}
-	if args, ok := wire.Get(msg.Params, "arguments"); ok && !wire.Object(args) {
-		return fail(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
-	}
-	if meta, ok := wire.Get(msg.Params, "_meta"); ok && !wire.Object(meta) {
-		return fail(wire.CodeInvalidParams, "tools/call: params._meta must be an object")
-	}
-	return s.opts.Backend.CallTool(ctx, route.Call{Name: name, Params: msg.Params, Progress: s.progress(ctx, msg.Params)})
+	return s.opts.Backend.Handle(ctx, route.Call{
+		Method: msg.Method, Origin: req, Params: msg.Params, Progress: req.progress(msg.Params),
+	})
 }

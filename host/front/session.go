@@ -1,23 +1,36 @@
 // Package front holds sessions with clients.
 //
-//	session.go  one session: life cycle, reading, requests in flight
-//	methods.go  what a session answers
+//	session.go  one session: life cycle, incoming messages
+//	flight.go   requests of the client in flight
+//	ask.go      requests to the client
+//	methods.go  what a session answers itself
 //	batch.go    JSON-RPC batches of revision 2025-03-26
+//	stream.go   where messages to the client go
 //	stdio.go    the stdio front end
 //
+//	http.go        the streamable HTTP front end: sessions by their ids
+//	http_post.go   messages of clients, and what they are answered with
+//	http_get.go    streams that clients open or resume
+//	http_visit.go  one session over HTTP: its streams and its end
+//	http_guard.go  who may come in: Host, Origin, tokens
+//	http_server.go the http.Server around it
+//	sse.go         events on the wire
+//	sse_stream.go  messages that wait for a client, or for its coming back
+//	sse_conn.go    the connection that takes them to it
+//
 // A request is registered as in flight before the next message is read, so
-// that a notifications/cancelled right behind it finds it. All writes of a
-// session go through one writer, synchronously: progress is on the stream
-// before the result that follows it.
+// that a notifications/cancelled right behind it finds it. Each stream to a
+// client has one writer, and progress is handed to it before the result that
+// follows.
 package front
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -25,47 +38,51 @@ import (
 
 // Backend is what sessions show to clients.
 type Backend interface {
-	// ListTools returns one page of raw tool definitions. The error is an
-	// *wire.RPCError.
-	ListTools(ctx context.Context, cursor string) (tools [][]byte, next string, err error)
-	// CallTool answers a tools/call.
-	CallTool(ctx context.Context, call route.Call) wire.Reply
+	// Welcome begins the session s with the answer to its initialize request.
+	// The error is an *wire.RPCError, or the cause of ctx.
+	Welcome(ctx context.Context, s route.Session) (route.Welcome, error)
+	// Handle answers every request but initialize and ping.
+	Handle(ctx context.Context, call route.Call) wire.Reply
+	// Notified takes every notification but those about a single request. It
+	// is called in the order of the stream and holds it up.
+	Notified(s route.Session, method string, params []byte)
+	// Left says that a session has ended for which Welcome was called, also if
+	// that failed. None of its requests is in flight any more, unless it had to
+	// be given up.
+	Left(s route.Session)
 }
 
 // Options of a session.
 type Options struct {
 	Backend       Backend
 	Name, Version string // of this server
-	Instructions  string
-	MaxMessage    int // bytes; 0: wire.DefaultMaxMessage
+	MaxMessage    int    // bytes; 0: wire.DefaultMaxMessage
 	Log           *slog.Logger
 }
 
-// maxInFlight bounds the requests of one session that are worked on at once.
-const maxInFlight = 4096
-
-// Session is a session with one client.
+// Session is a session with one client. It implements route.Session.
 type Session struct {
 	opts Options
-	out  *wire.Writer
+	main Stream          // for what belongs to no request in flight
 	ctx  context.Context // of the session; ends with a cause
 	end  context.CancelCauseFunc
 
 	workers  sync.WaitGroup // one per request in flight
 	notifier sync.WaitGroup // notifyChanges
-	changed  chan struct{}  // holds a token while a list_changed is due
+	changed  chan struct{}  // holds a token while due has something new
 
 	mu       sync.Mutex // guards what follows
 	inFlight map[string]*request
+	asks     map[int64]*ask
+	lastAsk  int64
+	tasks    []*ask // answered with a task that may still report progress
 	client   client
-	listed   bool // the client has seen a tool list
-	batches  bool // the negotiated revision knows JSON-RPC batches
-}
-
-type request struct {
-	cancel context.CancelCauseFunc
-	// drain is set for requests that EOF lets finish.
-	drain bool
+	closed   bool   // no request is taken on any more
+	begun    bool   // the backend has heard of the session
+	params   []byte // of initialize
+	revision string
+	listed   map[wire.Surface]bool // lists that the client has seen
+	due      map[wire.Surface]bool // changes to tell
 }
 
 // client is the state of the handshake.
@@ -77,27 +94,38 @@ const (
 	operating // notifications/initialized has come
 )
 
-// NewSession makes a session that writes to w. The session ends with ctx.
-func NewSession(ctx context.Context, w io.Writer, opts Options) *Session {
-	s := &Session{opts: opts, out: wire.NewWriter(w), inFlight: map[string]*request{}, changed: make(chan struct{}, 1)}
+// NewSession makes a session whose own messages go to main. It ends with ctx.
+// Whoever makes it feeds it (Receive) and must Close it.
+func NewSession(ctx context.Context, main Stream, opts Options) *Session {
+	s := &Session{
+		opts: opts, main: main,
+		inFlight: map[string]*request{}, asks: map[int64]*ask{},
+		listed: map[wire.Surface]bool{}, due: map[wire.Surface]bool{}, changed: make(chan struct{}, 1),
+	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.notifier.Go(s.notifyChanges)
 	return s
 }
 
-// ToolsChanged tells the client that the tool list is another; not before it
-// has finished its handshake or listed tools, since until then it knows of
-// none. It does not block; several calls may become one notification.
-func (s *Session) ToolsChanged() {
+// Done is closed when the session has ended; then Close waits for what is left
+// of its work.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Changed implements route.Session. A client that has neither finished its
+// handshake nor seen the list knows of none that could be another.
+func (s *Session) Changed(surface wire.Surface) {
 	s.mu.Lock()
-	due := s.client == operating || s.listed
+	tell := s.client == operating || s.listed[surface]
+	if tell {
+		s.due[surface] = true
+	}
 	s.mu.Unlock()
-	if !due {
+	if !tell {
 		return
 	}
 	select {
 	case s.changed <- struct{}{}:
-	default: // one is due already
+	default: // it is awake already
 	}
 }
 
@@ -105,187 +133,186 @@ func (s *Session) notifyChanges() {
 	for {
 		select {
 		case <-s.changed:
-			s.write(wire.Notification("notifications/tools/list_changed", nil))
 		case <-s.ctx.Done():
 			return
 		}
-	}
-}
-
-func (s *Session) write(msg []byte) {
-	if err := s.out.Write(msg); err != nil {
-		s.end(errors.Join(wire.ErrClosed, err)) // nobody reads any more
-	}
-}
-
-// read handles messages from r until it ends.
-func (s *Session) read(r io.Reader) error {
-	in := wire.NewReader(r, s.opts.MaxMessage)
-	for {
-		raw, err := in.Read()
-		var large *wire.TooLargeError
-		switch {
-		case errors.As(err, &large):
-			s.reply(nil, wire.Reply{Error: wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err).Raw()})
-		case err != nil:
-			return err
-		default:
-			s.receive(raw)
+		s.mu.Lock()
+		due := s.due
+		s.due = map[wire.Surface]bool{}
+		s.mu.Unlock()
+		if due[wire.Templates] { // one notification for both
+			due[wire.Resources] = true
+		}
+		for _, surface := range wire.Surfaces {
+			if due[surface] && surface != wire.Templates {
+				s.Notify(surface.ChangedMethod(), nil)
+			}
 		}
 	}
 }
 
-// receive handles one message or batch. It returns as soon as requests in it
-// are registered.
-func (s *Session) receive(raw []byte) {
+// Session implements route.Origin.
+func (s *Session) Session() route.Session { return s }
+
+// Client implements route.Session.
+func (s *Session) Client() []byte {
 	s.mu.Lock()
-	batches := s.batches
-	s.mu.Unlock()
-	if batches {
-		if items, ok, err := wire.Split(raw); ok {
-			s.receiveBatch(items, err)
-			return
-		}
-	}
-	s.receiveOne(raw, s.reply)
+	defer s.mu.Unlock()
+	return s.params
 }
 
-// answer takes the reply to the request with the raw id to the client. The
-// zero Reply says that the message gets no answer.
-type answer func(id []byte, reply wire.Reply)
+// Revision implements route.Session; "" before initialize.
+func (s *Session) Revision() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
 
-func (s *Session) reply(id []byte, reply wire.Reply) {
-	if reply.Result != nil || reply.Error != nil {
-		s.write(wire.Response(id, reply))
+// Notify implements route.Origin.
+func (s *Session) Notify(method string, params []byte) {
+	s.write(s.main, wire.Notification(method, params))
+}
+
+// write takes a message to the client, on the session's own stream where the
+// one it belonged to has been closed meanwhile.
+func (s *Session) write(to Stream, msg []byte) {
+	err := to.Write(msg)
+	if errors.Is(err, errFinished) && to != s.main {
+		to, err = s.main, s.main.Write(msg)
+	}
+	s.written(to, err)
+}
+
+// written handles what came of writing to a stream.
+func (s *Session) written(to Stream, err error) {
+	switch {
+	case err == nil:
+	case to == s.main:
+		s.end(errors.Join(wire.ErrClosed, err)) // nobody reads any more
+	default:
+		s.opts.Log.Debug("message to a broken stream dropped", "err", err)
 	}
 }
 
-func (s *Session) receiveOne(raw []byte, answer answer) {
+// Receive handles one message of the client, or a batch of them. It returns as
+// soon as the requests in it are registered; their answers, and all that
+// belongs to them, go to out. waits tells whether there is or was anything to
+// answer: then out is closed with or after the last of it, perhaps before
+// Receive returns. Parts of raw are kept.
+func (s *Session) Receive(raw []byte, out Stream) (waits bool) {
+	if s.takesBatch(raw) {
+		return s.receiveBatch(raw, out)
+	}
 	msg, err := wire.Parse(raw)
+	return s.receive(msg, err, out, &single{session: s, out: out})
+}
+
+// answerer takes the reply to the request with the raw id to the client, once
+// for each message that wants an answer. The zero Reply says that there is
+// none, after all.
+type answerer interface {
+	answer(id []byte, reply wire.Reply)
+}
+
+// single answers a message that came alone.
+type single struct {
+	session *Session
+	out     Stream
+}
+
+func (a *single) answer(id []byte, reply wire.Reply) {
+	var last []byte
+	if reply.Result != nil || reply.Error != nil {
+		last = wire.Response(id, reply)
+	}
+	a.session.written(a.out, a.out.Close(last))
+}
+
+// receive handles what wire.Parse has made of one message.
+func (s *Session) receive(msg wire.Message, err error, out Stream, to answerer) (waits bool) {
 	var bad *wire.RPCError
 	switch {
 	case errors.As(err, &bad):
-		if msg.Result != nil || msg.Error != nil {
+		if !wantsAnswer(msg, err) {
 			s.opts.Log.Warn("client sent a malformed response", "err", err)
-			answer(nil, wire.Reply{})
-			return
+			s.answeredBadly(msg.ID, bad)
+			return false
 		}
-		answer(msg.ID, wire.Reply{Error: bad.Raw()})
+		to.answer(msg.ID, wire.Reply{Error: bad.Raw()})
+		return true
 	case msg.IsRequest():
-		s.request(msg, answer)
+		s.request(msg, out, to)
+		return true
 	case msg.IsNotification():
 		s.notification(msg)
 	default:
-		s.opts.Log.Debug("client answered a request we did not make", "id", string(msg.ID))
+		s.answered(msg)
 	}
+	return false
 }
 
-// request registers msg and starts its work.
-func (s *Session) request(msg wire.Message, answer answer) {
-	if reply, ok := s.immediate(msg); ok {
-		answer(msg.ID, reply)
-		return
+// wantsAnswer tells whether what wire.Parse has made of a message has to be
+// answered: a malformed response has not.
+func wantsAnswer(msg wire.Message, err error) bool {
+	if err != nil {
+		return msg.Result == nil && msg.Error == nil
 	}
-	work, reply := s.lookup(msg)
-	if work == nil {
-		answer(msg.ID, reply)
-		return
-	}
-	key := wire.IDKey(msg.ID)
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	req := &request{cancel: cancel, drain: msg.Method != "tools/call"}
+	return msg.IsRequest()
+}
+
+// Reject answers a message that could not be read, on out.
+func (s *Session) Reject(err *wire.RPCError, out Stream) {
+	(&single{s, out}).answer(nil, wire.Reply{Error: err.Raw()})
+}
+
+// End ends the session: the contexts of its requests in flight end with cause.
+// Their answers, if they have any, are still written.
+func (s *Session) End(cause error) { s.end(cause) }
+
+// Close ends the session and waits for its work. The error is ErrStalled when
+// some of it had to be left behind.
+func (s *Session) Close() error {
+	s.end(wire.ErrClosed)
 	s.mu.Lock()
-	_, taken := s.inFlight[key]
-	full := len(s.inFlight) >= maxInFlight
-	if !taken && !full {
-		s.inFlight[key] = req
-	}
+	s.closed = true
+	begun := s.begun
 	s.mu.Unlock()
-	if taken || full {
-		cancel(nil)
-		// With its id the answer would seem to belong to the other request.
-		answer(nil, wire.Reply{Error: refusal(msg.ID, taken).Raw()})
-		return
+	stalled := !waitFor(&s.workers, stallTime)
+	stalled = !waitFor(&s.notifier, stallTime) || stalled
+	if begun {
+		s.opts.Backend.Left(s)
 	}
-	s.workers.Go(func() {
-		defer cancel(nil)
-		reply := work(ctx, msg)
-		if s.finish(key, req) {
-			answer(msg.ID, reply)
-		} else {
-			answer(nil, wire.Reply{})
-		}
-	})
+	if stalled {
+		return ErrStalled
+	}
+	return nil
 }
 
-func refusal(id []byte, taken bool) *wire.RPCError {
-	if taken {
-		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", id)
+// waitFor tells whether g was done in time.
+func waitFor(g *sync.WaitGroup, most time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
 	}
-	return wire.Errorf(wire.CodeInternal, "request %s refused: %d requests are in flight (wait for answers)", id, maxInFlight)
 }
 
-// finish takes a request out of flight. It is false when the request was
-// cancelled before: then it must not be answered (revision 2025-11-25,
-// basic/utilities/cancellation).
-func (s *Session) finish(key string, req *request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.inFlight[key] != req {
-		return false // perhaps the id is in use again by now
+// validToken tells whether raw is a progress token: a string or a number.
+func validToken(raw []byte) bool {
+	if !json.Valid(raw) {
+		return false
 	}
-	delete(s.inFlight, key)
+	switch raw[0] {
+	case '{', '[', 'n', 't', 'f':
+		return false
+	}
 	return true
-}
-
-// cancelled takes the request that params names out of flight.
-func (s *Session) cancelled(params []byte) {
-	id, ok := wire.Get(params, "requestId")
-	if !ok {
-		return
-	}
-	s.mu.Lock()
-	req := s.inFlight[wire.IDKey(id)]
-	delete(s.inFlight, wire.IDKey(id))
-	s.mu.Unlock()
-	if req != nil {
-		req.cancel(&wire.CancelledError{Params: params})
-	}
-}
-
-// hangUp handles the end of input: calls are cancelled without an answer,
-// short requests (a listing) still get theirs.
-func (s *Session) hangUp() {
-	s.mu.Lock()
-	var calls []*request
-	for key, req := range s.inFlight {
-		if !req.drain {
-			calls = append(calls, req)
-			delete(s.inFlight, key)
-		}
-	}
-	s.mu.Unlock()
-	for _, req := range calls {
-		req.cancel(wire.ErrClosed)
-	}
-}
-
-// progress is the function that takes a call's progress to the client, nil if
-// the client gave no token.
-func (s *Session) progress(ctx context.Context, params []byte) func([]byte) {
-	token, ok := wire.Get(params, "_meta", "progressToken")
-	if !ok || !json.Valid(token) || token[0] == '{' || token[0] == '[' || string(token) == "null" {
-		return nil
-	}
-	return func(params []byte) {
-		if ctx.Err() != nil {
-			return // after a cancellation the client has forgotten the token
-		}
-		params, err := wire.Set(params, token, "progressToken")
-		if err != nil {
-			s.opts.Log.Warn("malformed progress notification", "err", err)
-			return
-		}
-		s.write(wire.Notification("notifications/progress", params))
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,67 +13,14 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"go.uber.org/goleak"
 
-	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// toyBackend has three tools: echo returns its params, count reports progress
-// as often as its argument says (2 by default), wait waits.
-type toyBackend struct {
-	release   chan struct{}
-	cancelled chan error
-}
-
-func newToyBackend() *toyBackend {
-	return &toyBackend{release: make(chan struct{}, 100), cancelled: make(chan error, 1000)}
-}
-
-func (b *toyBackend) ListTools(_ context.Context, cursor string) ([][]byte, string, error) {
-	switch cursor {
-	case "":
-		return [][]byte{[]byte(`{"name":"echo","x":9007199254740993}`), []byte(`{"name":"wait"}`)}, "2", nil
-	case "2":
-		return [][]byte{[]byte(`{"name":"count"}`)}, "", nil
-	}
-	return nil, "", wire.Errorf(wire.CodeInvalidParams, "tools/list: invalid cursor")
-}
-
-func (b *toyBackend) CallTool(ctx context.Context, call route.Call) wire.Reply {
-	switch call.Name {
-	case "echo":
-		return wire.Reply{Result: fmt.Appendf(nil, `{"params":%s}`, call.Params)}
-	case "count":
-		times := 2
-		if n, ok := wire.Get(call.Params, "arguments", "times"); ok {
-			times, _ = strconv.Atoi(string(n))
-		}
-		for i := range times {
-			if call.Progress != nil {
-				call.Progress(fmt.Appendf(nil, `{"progressToken":"ours","progress":%d,"x":{"y":1.0}}`, i+1))
-			}
-		}
-		return wire.Reply{Result: []byte(`{}`)}
-	case "wait":
-		select {
-		case <-b.release:
-			return wire.Reply{Result: []byte(`{"waited":true}`)}
-		case <-ctx.Done():
-			b.cancelled <- context.Cause(ctx)
-			return wire.Reply{Result: []byte(`{"never":"seen"}`)}
-		}
-	}
-	return fail(wire.CodeInvalidParams, "unknown tool: %s", call.Name)
-}
 
 // talk is a session over pipes, with the client's end in the test's hands.
 type talk struct {
 	t       *testing.T
 	backend *toyBackend
-	session *Session
 	in      *io.PipeWriter
 	out     *wire.Reader
 	outPipe *io.PipeReader
@@ -86,12 +31,9 @@ func newTalk(t *testing.T) *talk {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	b := newToyBackend()
-	s := NewSession(t.Context(), outW, Options{
-		Backend: b, Name: "test", Version: "1.2.3", Instructions: "Be nice.", MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler),
-	})
-	k := &talk{t: t, backend: b, session: s, in: inW, out: wire.NewReader(outR, 0), outPipe: outR, served: make(chan error, 1)}
+	k := &talk{t: t, backend: b, in: inW, out: wire.NewReader(outR, 0), outPipe: outR, served: make(chan error, 1)}
 	go func() {
-		err := s.Serve(inR)
+		err := ServeStdio(t.Context(), inR, outW, b.options())
 		outW.Close()
 		k.served <- err
 	}()
@@ -140,62 +82,6 @@ func (k *talk) initialize(revision string) {
 	k.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// command runs a "!" line of a conversation.
-func (k *talk) command(line string) {
-	k.t.Helper()
-	name, arg, _ := strings.Cut(line, " ")
-	switch name {
-	case "initialize":
-		k.initialize(arg)
-	case "release":
-		k.backend.release <- struct{}{}
-	case "cancelled":
-		if err := <-k.backend.cancelled; err.Error() != arg {
-			k.t.Errorf("cancelled with %q, want %q", err, arg)
-		}
-	case "changed":
-		k.session.ToolsChanged()
-	case "large":
-		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)
-	default:
-		k.t.Fatalf("unknown command %q", line)
-	}
-}
-
-// TestConversations plays testdata/*.txtar: "> " the client says, "< " it must
-// hear, byte for byte, "! " a command of this test.
-func TestConversations(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no conversations", err)
-	}
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range archive.Files {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
-				k := newTalk(t)
-				for line := range strings.Lines(string(f.Data)) {
-					line = strings.TrimSuffix(line, "\n")
-					switch {
-					case strings.HasPrefix(line, "> "):
-						k.send(line[2:])
-					case strings.HasPrefix(line, "< "):
-						if got := k.receive(); got != line[2:] {
-							t.Fatalf("got  %s\nwant %s", got, line[2:])
-						}
-					case strings.HasPrefix(line, "! "):
-						k.command(line[2:])
-					}
-				}
-				k.hangUp()
-			})
-		}
-	}
-}
-
 func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
 	k := newTalk(t)
 	k.initialize("2025-11-25")
@@ -211,9 +97,8 @@ func TestEndOfContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	inR, inW := io.Pipe()
 	defer inW.Close()
-	s := NewSession(ctx, io.Discard, Options{Backend: newToyBackend(), Log: slog.New(slog.DiscardHandler)})
 	served := make(chan error)
-	go func() { served <- s.Serve(inR) }()
+	go func() { served <- ServeStdio(ctx, inR, io.Discard, newToyBackend().options()) }()
 	why := errors.New("told to stop")
 	cancel(why)
 	if err := <-served; !errors.Is(err, why) {
@@ -333,7 +218,7 @@ func TestTooManyInFlight(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	for _, file := range []string{"initialize", "malformed", "tools", "batch"} {
+	for _, file := range []string{"initialize", "malformed", "tools", "batch", "ask", "notifications"} {
 		archive, err := txtar.ParseFile("testdata/" + file + ".txtar")
 		if err != nil {
 			f.Fatal(err)
@@ -354,8 +239,7 @@ func FuzzReceive(f *testing.F) {
 		close(b.release)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		s := NewSession(ctx, &heard, Options{Backend: b, MaxMessage: 1 << 16, Log: slog.New(slog.DiscardHandler)})
-		if err := s.Serve(bytes.NewReader(said)); err != nil {
+		if err := ServeStdio(ctx, bytes.NewReader(said), &heard, b.options()); err != nil {
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(heard.Bytes()) {
@@ -369,9 +253,11 @@ func FuzzReceive(f *testing.F) {
 func BenchmarkCall(b *testing.B) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	s := NewSession(b.Context(), outW, Options{Backend: newToyBackend(), Log: slog.New(slog.DiscardHandler)})
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(inR); outW.Close() }()
+	go func() {
+		served <- ServeStdio(b.Context(), inR, outW, newToyBackend().options())
+		outW.Close()
+	}()
 	out := wire.NewReader(outR, 0)
 	say := func(line string) {
 		io.WriteString(inW, line+"\n")

@@ -4,23 +4,23 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Serve runs the session over a byte stream of newline-delimited messages (MCP
-// stdio transport) until r ends, the client stops reading, or the session's
-// context ends. It returns once all work of the session has ended; nil means
-// that the client hung up. Work that cannot end, since it waits for a client
-// that neither reads nor goes away, is left behind after drainTime, and
-// ErrStalled is in the error.
+// ServeStdio runs a session over byte streams of newline-delimited messages
+// (MCP stdio transport) until r ends, the client stops reading, or ctx ends. It
+// returns once all work of the session has ended; nil means that the client
+// hung up. Work that cannot end, since it waits for a client that neither
+// reads nor goes away, is left behind after drainTime, and ErrStalled is in
+// the error.
 //
 // A Read of r that is under way cannot be interrupted from outside unless r is
-// an io.Closer whose Close does so: then Serve closes it and waits for the
-// reader. Otherwise the reading goroutine ends with the process.
-func (s *Session) Serve(r io.Reader) error {
+// an io.Closer whose Close does so: then ServeStdio closes it and waits for
+// the reader. Otherwise the reading goroutine ends with the process.
+func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) error {
+	s := NewSession(ctx, lines{wire.NewWriter(w)}, opts)
 	eof := make(chan error, 1)
 	go func() {
 		err := s.read(r)
@@ -40,11 +40,24 @@ func (s *Session) Serve(r io.Reader) error {
 		err = nil
 		waitFor(&s.workers, drainTime)
 	}
-	s.end(wire.ErrClosed)
-	if !waitFor(&s.workers, stallTime) || !waitFor(&s.notifier, stallTime) {
-		return errors.Join(err, ErrStalled)
+	return errors.Join(err, s.Close())
+}
+
+// read handles messages from r until it ends.
+func (s *Session) read(r io.Reader) error {
+	in := wire.NewReader(r, s.opts.MaxMessage)
+	for {
+		raw, err := in.Read()
+		var large *wire.TooLargeError
+		switch {
+		case errors.As(err, &large):
+			s.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err), s.main)
+		case err != nil:
+			return err
+		default:
+			s.Receive(raw, s.main)
+		}
 	}
-	return err
 }
 
 // ErrStalled says that a session was given up while its client did not read.
@@ -56,20 +69,3 @@ const (
 	drainTime = time.Second
 	stallTime = 500 * time.Millisecond
 )
-
-// waitFor tells whether g was done in time.
-func waitFor(g *sync.WaitGroup, most time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		g.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}

@@ -31,6 +31,11 @@ func definitions(servers []string) []definition {
 	}
 }
 
+// directoryDefinitions are the tools that find tools.
+func directoryDefinitions() []definition {
+	return []definition{{searchTools(), (*Handler).search}, {describeTool(), (*Handler).describe}}
+}
+
 const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`
 
 func saveTool(code []byte) mcp.Tool {
@@ -162,6 +167,69 @@ func evalTool(code []byte) mcp.Tool {
 			"required": ["result", "logs", "executionTime", "toolCalls"]
 		}`,
 		hints{destructive: true, openWorld: true})
+}
+
+func searchTools() mcp.Tool {
+	return define("search_tools", "Search tools",
+		"Find tools of all servers by words, best first, also those that are not in your list and only scripts can call. describe_tool says how to call one.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"query": {"type": "string", "maxLength": 1000, "description": "What the tool should do, in a few words; without, all tools in order."},
+				"server": {"type": "string", "description": "Only tools of this server; \"%s\" for the saved ones."},
+				"limit": {"type": "integer", "minimum": 1, "maximum": %d, "default": %d}
+			},
+			"additionalProperties": false
+		}`, savedServer, maxFound, defaultFound),
+		`{
+			"type": "object",
+			"properties": {
+				"tools": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"name": {"type": "string", "description": "What you call it by; absent if only scripts can call it."},
+						"script": {"type": "string", "description": "What scripts call it by; absent if they cannot."},
+						"description": {"type": "string"}
+					}
+				}},
+				"total": {"type": "integer"},
+				"servers": {"type": "array", "items": {
+					"type": "object",
+					"properties": {"server": {"type": "string"}, "tools": {"type": "integer"}},
+					"required": ["server", "tools"]
+				}}
+			},
+			"required": ["tools", "total"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func describeTool() mcp.Tool {
+	return define("describe_tool", "Describe tool",
+		"Show how to call a tool: its signature in Starlark, what its arguments mean, an example, what it returns.",
+		`{
+			"type": "object",
+			"properties": {"name": {"type": "string", "minLength": 1, "maxLength": 500, "description": "As in your list of tools, or as scripts write it: server.tool."}},
+			"required": ["name"],
+			"additionalProperties": false
+		}`,
+		`{
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "description": "What you call it by; absent if only scripts can call it."},
+				"script": {"type": "string", "description": "What scripts call it by; absent if they cannot."},
+				"signature": {"type": "string"},
+				"description": {"type": "string"},
+				"arguments": {"type": "array", "items": {"type": "string"}},
+				"conditions": {"type": "array", "items": {"type": "string"}},
+				"example": {"type": "string"},
+				"hints": {"type": "array", "items": {"type": "string"}},
+				"inputSchema": {},
+				"outputSchema": {}
+			},
+			"required": ["signature", "example"]
+		}`,
+		hints{readOnly: true, idempotent: true})
 }
 
 // hints are a tool's annotations (MCP 2025-11-25, schema.ts, ToolAnnotations).

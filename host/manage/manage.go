@@ -1,11 +1,15 @@
 // Package manage is the built-in tools: agents save, list, show, delete and
-// try composite tools with them.
+// try composite tools with them, and find the tools that scripts can call.
 //
 //	manage.go       Handler: dispatch, arguments, answers
 //	definitions.go  the tool definitions that agents see
 //	dialect.go      what agents are told about the script language
 //	save.go         save_tool and its checks; eval_starlark
 //	read.go         list_saved_tools, show_saved_tool, delete_saved_tool
+//	directory.go    the tools there are, read once for each state of the catalog
+//	search.go       search_tools
+//	describe.go     describe_tool
+//	health.go       health_check
 //
 // Arguments are taken as raw bytes, so schemas that agents save keep the order
 // of their members and every digit of their numbers. Answers are a
@@ -58,6 +62,16 @@ type Options struct {
 	Store    Store
 	Composer Composer
 	Catalog  Catalog
+	// Directory is what search_tools and describe_tool look into; nil: there are
+	// no such tools.
+	Directory Directory
+	// SavedInScripts says that scripts can call saved tools, as tools.name.
+	SavedInScripts bool
+	// Health is what health_check asks; nil: there is no such tool.
+	Health Health
+	// Settled, when set, waits until no upstream is starting any more, or for as
+	// long as an agent shall wait for that, or for ctx.
+	Settled func(ctx context.Context)
 	// OnChange is called after a tool was saved or deleted and before the
 	// agent is told so: when it returns, the catalog must show the change.
 	OnChange func()
@@ -67,9 +81,10 @@ type Options struct {
 
 // Handler answers calls of the built-in tools. It is safe for concurrent use.
 type Handler struct {
-	cfg     Options
-	entries []catalog.Entry
-	tools   map[string]*builtin
+	cfg       Options
+	entries   []catalog.Entry
+	tools     map[string]*builtin
+	directory *directory // nil for none
 }
 
 type builtin struct {
@@ -86,7 +101,15 @@ func New(cfg Options) *Handler {
 		cfg.Log = slog.Default()
 	}
 	h := &Handler{cfg: cfg, tools: map[string]*builtin{}}
-	for _, d := range definitions(cfg.Catalog.Servers()) {
+	defined := definitions(cfg.Catalog.Servers())
+	if cfg.Directory != nil {
+		h.directory = &directory{Directory: cfg.Directory, saved: cfg.SavedInScripts}
+		defined = append(defined, directoryDefinitions()...)
+	}
+	if cfg.Health != nil {
+		defined = append(defined, healthDefinitions()...)
+	}
+	for _, d := range defined {
 		schema, err := tools.CompileInputSchema(d.tool.RawInputSchema, "inputSchema")
 		if err != nil { // our own text
 			panic(fmt.Sprintf("built-in tool %q: %v", d.tool.Name, err))
@@ -101,10 +124,10 @@ func New(cfg Options) *Handler {
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
 // CallTool answers a call of a built-in tool.
-func (h *Handler) CallTool(ctx context.Context, call route.Call) wire.Reply {
-	b, ok := h.tools[call.Name]
+func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
+	b, ok := h.tools[name]
 	if !ok { // the catalog and this handler disagree
-		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "built-in tool %q does not exist", call.Name).Raw()}
+		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "built-in tool %q does not exist", name).Raw()}
 	}
 	args, ok := wire.Get(call.Params, "arguments")
 	if !ok || string(args) == "null" {
@@ -112,11 +135,11 @@ func (h *Handler) CallTool(ctx context.Context, call route.Call) wire.Reply {
 	}
 	args, err := b.schema.Coerce(args)
 	if err != nil {
-		return h.failed(call.Name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", call.Name), err))
+		return h.failed(name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", name), err))
 	}
 	reply, err := b.call(h, ctx, args, call)
 	if err != nil {
-		return h.failed(call.Name, err)
+		return h.failed(name, err)
 	}
 	return reply
 }

@@ -50,9 +50,9 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // echo is the upstream: each call answers with its params object.
 type echo struct{}
 
-func (echo) Ready(context.Context, string) error { return nil }
+func (echo) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (echo) CallUpstream(_ context.Context, _, _ string, params []byte, progress func([]byte)) wire.Reply {
+func (echo) CallUpstream(_ context.Context, _ route.Origin, _, _ string, params []byte, progress func([]byte)) wire.Reply {
 	if progress != nil {
 		progress([]byte(`{"progress":1}`))
 	}
@@ -85,8 +85,8 @@ func newHouse(t *testing.T) *house {
 	h.catalog = catalog.New([]catalog.Source{{
 		Server: "git-hub", Prefix: "gh_",
 		Exposes: func(tool string) bool { return tool != "unseen" }, Hides: func(string) bool { return false },
-	}}, quiet(), func() {})
-	h.catalog.SetUpstream("git-hub", [][]byte{[]byte(`{"name":"search"}`), []byte(`{"name":"unseen"}`)})
+	}}, quiet(), func(wire.Surface) {})
+	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search"}`), []byte(`{"name":"unseen"}`)}, nil)
 	composer := compose.New(compose.Options{Sandbox: guest, Catalog: h.catalog, Upstreams: echo{}, Log: quiet()})
 	h.handler = New(Options{Store: store, Composer: composer, Catalog: h.catalog, OnChange: h.refresh, Log: quiet()})
 	h.catalog.SetBuiltins(h.handler.Entries())
@@ -106,12 +106,12 @@ func (h *house) refresh() {
 func (h *house) call(tool, arguments string) wire.Reply {
 	h.t.Helper()
 	params := fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments)
-	reply := h.handler.CallTool(h.t.Context(), route.Call{Name: tool, Params: params})
+	reply := h.handler.CallTool(h.t.Context(), tool, route.Call{Params: params})
 	if reply.Error != nil || !json.Valid(reply.Result) {
 		h.t.Fatalf("%s %s: %+s", tool, arguments, reply)
 	}
 	if raw, _ := wire.Get(reply.Result, "isError"); string(raw) == "false" {
-		entry, _ := h.catalog.Lookup(tool)
+		entry, _ := h.catalog.Tool(tool)
 		output, _ := wire.Get(entry.Definition, "outputSchema")
 		schema, err := tools.CompileSchema(output, "outputSchema of "+tool)
 		if err != nil {
@@ -177,7 +177,7 @@ func TestSaveShowDelete(t *testing.T) {
 	if field(made, "status") != `"created"` || field(made, "name") != `"sum"` || field(made, "created") != field(made, "modified") {
 		t.Errorf("created: %s", made)
 	}
-	entry, listed := h.catalog.Lookup("sum")
+	entry, listed := h.catalog.Tool("sum")
 	if h.changes != 1 || !listed || entry.Kind != catalog.Composite {
 		t.Errorf("the catalog does not show it (%d changes)", h.changes)
 	}
@@ -207,7 +207,7 @@ func TestSaveShowDelete(t *testing.T) {
 	if got := h.ok("delete_saved_tool", `{"name":"sum"}`); got != `{"status":"deleted","name":"sum"}` || h.changes != 3 {
 		t.Errorf("deleted: %s", got)
 	}
-	if _, listed := h.catalog.Lookup("sum"); listed {
+	if _, listed := h.catalog.Tool("sum"); listed {
 		t.Error("the catalog still shows it")
 	}
 	if got := h.ok("list_saved_tools", `{}`); got != `{"tools":[]}` {
@@ -407,8 +407,7 @@ func TestCorruptFileIsReported(t *testing.T) {
 func TestEval(t *testing.T) {
 	h := newHouse(t)
 	var progress []string
-	reply := h.handler.CallTool(t.Context(), route.Call{
-		Name:     "eval_starlark",
+	reply := h.handler.CallTool(t.Context(), "eval_starlark", route.Call{
 		Params:   []byte(`{"name":"eval_starlark","arguments":{"code":"print(1)\nreturn git_hub.search(n=params.n).arguments.n","params":{"n":9007199254740993}},"_meta":{"progressToken":1}}`),
 		Progress: func(p []byte) { progress = append(progress, string(p)) },
 	})
@@ -449,7 +448,7 @@ func TestDefinitions(t *testing.T) {
 	if !strings.HasSuffix(code, "Servers here: git_hub.") || len(code) > 2500 {
 		t.Errorf("the code parameter is described by %d bytes: %s", len(code), code)
 	}
-	if reply := h.handler.CallTool(t.Context(), route.Call{Name: "none"}); reply.Error == nil {
+	if reply := h.handler.CallTool(t.Context(), "none", route.Call{}); reply.Error == nil {
 		t.Errorf("an unknown tool answered %s", reply.Result)
 	}
 }

@@ -1,6 +1,10 @@
 package route
 
-import "github.com/mcp-metatool/mcp-metatool/host/wire"
+import (
+	"bytes"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
 
 type textBlock struct {
 	Type string `json:"type"`
@@ -13,4 +17,38 @@ func ErrorResult(text string) []byte {
 		Content []textBlock `json:"content"`
 		IsError bool        `json:"isError"`
 	}{[]textBlock{{"text", text}}, true})
+}
+
+// fail is the reply of a JSON-RPC error.
+func fail(code int, format string, args ...any) wire.Reply {
+	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
+}
+
+// empty is the result of requests that have nothing to tell.
+func empty() wire.Reply { return wire.Reply{Result: []byte("{}")} }
+
+// array is a JSON array of raw values.
+func array(items [][]byte) []byte {
+	b := append([]byte{'['}, bytes.Join(items, []byte{','})...)
+	return append(b, ']')
+}
+
+// checkMeta is the error of a request whose _meta is no object, nil otherwise.
+func checkMeta(method string, params []byte) *wire.RPCError {
+	if meta, ok := wire.Get(params, "_meta"); ok && !wire.Object(meta) {
+		return wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)
+	}
+	return nil
+}
+
+// stringParam is a member of params that must be a string.
+func stringParam(call Call, name string) (string, *wire.RPCError) {
+	if bad := checkMeta(call.Method, call.Params); bad != nil {
+		return "", bad
+	}
+	s, ok := wire.GetString(call.Params, name)
+	if !ok {
+		return "", wire.Errorf(wire.CodeInvalidParams, "%s: params.%s must be a string", call.Method, name)
+	}
+	return s, nil
 }

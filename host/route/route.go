@@ -1,8 +1,26 @@
-// Package route takes a tool call to whoever answers it: an upstream, or a
-// handler for built-in and composite tools. It moves raw bytes.
+// Package route takes requests to whoever answers them: those of clients to an
+// upstream, or to a handler for built-in and composite tools; those of
+// upstreams to the client they are for. It moves raw bytes.
 //
-//	route.go   the router
-//	result.go  results that we make ourselves
+//	route.go       the router, and what each request of a client needs
+//	connect.go     connections to upstreams, shared or of one session
+//	session.go     what the router needs of sessions
+//	clients.go     what is remembered of each session
+//	welcome.go     the answer to initialize, the beginning and end of a session
+//	list.go        tools/list and the other lists
+//	tool.go        tools/call
+//	resource.go    resources/read
+//	subscribe.go   resources/subscribe and resources/unsubscribe
+//	prompt.go      prompts/get and completion/complete
+//	level.go       logging/setLevel
+//	task.go        tasks of upstreams
+//	inbound.go     requests of upstreams
+//	notice.go      notifications of upstreams
+//	owner.go       which session a message of an upstream belongs to
+//	notify.go      notifications of clients
+//	result.go      results that we make ourselves
+//	recent.go      a bounded memory
+//	turn.go        taking turns
 //
 // Handlers are registered, so that a composite's handler can call back into
 // the router without an import circle.
@@ -11,112 +29,195 @@ package route
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
+	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Call is one tools/call request.
-type Call struct {
-	// Name is the tool's name as the client wrote it.
-	Name string
-	// Params is the raw params object: name, arguments, _meta, anything else.
-	Params []byte
-	// Progress takes the raw params object of a progress notification; the
-	// receiver puts the client's own progressToken into it. It returns when
-	// the notification is written to the client's stream, and is safe for
-	// concurrent use. Nil when the client did not ask for progress.
-	Progress func(params []byte)
-}
-
 // Handler answers calls of built-in or composite tools. When ctx has ended,
 // the reply does not matter.
 type Handler interface {
-	CallTool(ctx context.Context, call Call) wire.Reply
+	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
 
-// Upstream is what the router needs of a connection to an upstream. The error
-// of Call is the cause of ctx's end, or says why there is no answer.
-type Upstream interface {
-	// Ready waits until the upstream has started; the error says why it is
-	// down.
-	Ready(ctx context.Context) error
-	Call(ctx context.Context, method string, params []byte, progress func(params []byte)) (wire.Reply, error)
-}
-
-// Router is safe for concurrent use.
-type Router struct {
-	Catalog *catalog.Catalog
-	// Upstreams by name.
-	Upstreams map[string]Upstream
-	// Handlers by the kind of tool: Builtin and Composite.
-	Handlers map[catalog.Kind]Handler
+// Options of a Router. All but HandshakeWait and Refresh must be set.
+type Options struct {
+	Catalog   *catalog.Catalog
+	Upstreams Upstreams
+	// Instructions are ours, for the answer to initialize.
+	Instructions string
+	// HandshakeWait is how long the answer to initialize waits for the
+	// handshakes of upstreams; 0: DefaultHandshakeWait.
+	HandshakeWait time.Duration
 	// Settled waits until no upstream is starting any more, or for as long as
 	// a client shall wait for that, or for ctx.
 	Settled func(ctx context.Context)
+	// Refresh, when set, is called before the catalog is asked for saved tools:
+	// another process may have changed them.
+	Refresh func()
 	Log     *slog.Logger
 }
 
-// CallTool answers a call of a tool that agents see. A name that is not in
-// the catalog is looked up again once all upstreams have started.
-func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
-	entry, ok := r.Catalog.Lookup(call.Name)
-	if !ok {
-		r.Settled(ctx)
-		entry, ok = r.Catalog.Lookup(call.Name)
-	}
-	if !ok {
-		return wire.Reply{Error: r.unknown(call.Name).Raw()}
-	}
-	if entry.Kind == catalog.Proxied {
-		return r.CallUpstream(ctx, entry.Server, entry.Tool, call.Params, call.Progress)
-	}
-	return r.Handlers[entry.Kind].CallTool(ctx, call)
+// DefaultHandshakeWait is the default of Options.HandshakeWait.
+const DefaultHandshakeWait = time.Second
+
+// Router is safe for concurrent use.
+type Router struct {
+	Options
+	handlers map[catalog.Kind]Handler
+
+	ctx    context.Context // of work that no request waits for; ends with Close
+	cancel context.CancelCauseFunc
+	later  sync.WaitGroup
+
+	subscribing turns[topic] // one subscribes or unsubscribes at a time
+	leveling    turns[place] // one sets the log level at a time
+
+	mu      sync.Mutex // guards what follows; a leaf
+	closed  bool
+	clients map[Session]*client
+	topics  map[topic]map[Session]bool // subscribers
+	levels  map[place]string           // what the upstream was told last
+	early   recent[taskKey, []byte]    // status of tasks of upstreams that are not known yet
 }
 
-// unknown is a protocol error, not a tool's (revision 2025-11-25,
-// server/tools, "Error Handling").
-func (r *Router) unknown(name string) *wire.RPCError {
-	hint := ""
-	if near := catalog.Nearest(name, r.Catalog.Names()); len(near) > 0 {
-		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+// New makes a router. The caller must Register the handlers before the first
+// request, and Close it.
+func New(opts Options) *Router {
+	if opts.HandshakeWait <= 0 {
+		opts.HandshakeWait = DefaultHandshakeWait
 	}
-	return wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s%s", name, hint)
+	if opts.Refresh == nil {
+		opts.Refresh = func() {}
+	}
+	r := &Router{
+		Options: opts, handlers: map[catalog.Kind]Handler{},
+		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[place]string{},
+		early: recent[taskKey, []byte]{limit: maxEarly},
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r
 }
 
-// Ready waits until an upstream has started and listed its tools. The error
-// says why it is down, or is the cause of ctx's end.
-func (r *Router) Ready(ctx context.Context, server string) error {
-	up, ok := r.Upstreams[server]
-	if !ok {
-		return fmt.Errorf("upstream %q is not configured", server)
+// Register sets the handler of the tools of a kind, Builtin or Composite.
+func (r *Router) Register(kind catalog.Kind, h Handler) { r.handlers[kind] = h }
+
+// Close ends what the router does on its own account, and waits for it:
+// unsubscribing for sessions that have left, and notifications of clients
+// that are still on their way. The sessions should have ended before.
+func (r *Router) Close() {
+	r.mu.Lock()
+	r.closed = true
+	clients := make([]*client, 0, len(r.clients))
+	for _, c := range r.clients {
+		clients = append(clients, c)
 	}
-	return up.Ready(ctx)
+	r.mu.Unlock()
+	r.cancel(wire.ErrClosed)
+	for _, c := range clients {
+		r.hangUp(c)
+	}
+	r.later.Wait()
 }
 
-// CallUpstream calls a tool of an upstream by their real names. params is the
-// params object of tools/call; its name is replaced, and its progress token by
-// the connection. When no answer comes, the reply is an isError result that
-// says why: the failure of one upstream is a failed tool, not a failed
-// protocol.
-func (r *Router) CallUpstream(ctx context.Context, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	up, ok := r.Upstreams[server]
-	if !ok {
-		return wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", server))}
+// inBackground runs f on a goroutine that Close waits for, or right here when
+// the router is closed: then it has nothing to wait for.
+func (r *Router) inBackground(f func()) {
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.later.Go(f)
 	}
-	params, err := wire.Set(params, wire.Quote(tool), "name")
-	if err != nil {
-		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "tools/call: params: %v", err).Raw()}
+	r.mu.Unlock()
+	if closed {
+		f()
 	}
-	reply, err := up.Call(ctx, "tools/call", params, progress)
+}
+
+// Handle answers a request of a client. When ctx has ended, the reply does not
+// matter. A request that its upstream did not answer gets a JSON-RPC error that
+// says why, tools/call an isError result.
+func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
+	switch call.Method {
+	case "tools/call":
+		return r.CallTool(ctx, call)
+	case "prompts/get":
+		return r.getPrompt(ctx, call)
+	case "completion/complete":
+		return r.complete(ctx, call)
+	case "resources/read":
+		return r.readResource(ctx, call)
+	case "resources/subscribe":
+		return r.subscribe(ctx, call)
+	case "resources/unsubscribe":
+		return r.unsubscribe(ctx, call)
+	case "logging/setLevel":
+		return r.setLevel(ctx, call)
+	case "tasks/get", "tasks/result", "tasks/cancel":
+		return r.task(ctx, call)
+	case "tasks/list":
+		return r.listTasks(ctx, call)
+	}
+	for _, surface := range wire.Surfaces {
+		if call.Method == surface.ListMethod() {
+			return r.list(ctx, call, surface)
+		}
+	}
+	return r.unknownMethod(ctx, call)
+}
+
+// unknownMethod passes a request of which we know nothing, of a later revision
+// perhaps, where there is no doubt to whom.
+func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
+	if all := r.reach(call.Origin.Session()); len(all) == 1 {
+		return r.forward(ctx, call, all[0], call.Params)
+	}
+	return notFound(call.Method)
+}
+
+func notFound(method string) wire.Reply {
+	return fail(wire.CodeMethodNotFound, "method not found: %s", method)
+}
+
+// forward sends a request on to an upstream, with params in place of its own.
+func (r *Router) forward(ctx context.Context, call Call, to reached, params []byte) wire.Reply {
+	reply, err := to.Call(ctx, wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Owner: call.Origin})
 	if err == nil {
+		r.noteElicitations(call.Origin, to.server, reply)
 		return reply
 	}
-	if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {
-		r.Log.Warn("tool call failed", "upstream", server, "tool", tool, "err", err)
+	r.warn(ctx, err, "request failed", "upstream", to.server, "method", call.Method)
+	var bad *wire.RPCError
+	if errors.As(err, &bad) {
+		return wire.Reply{Error: bad.Raw()}
 	}
-	return wire.Reply{Result: ErrorResult(err.Error())}
+	return fail(wire.CodeInternal, "%s: %v", call.Method, err)
+}
+
+// firstOf tries upstreams in turn until one answers without an error. When
+// none does, the reply is that of the first.
+func firstOf(ctx context.Context, candidates []reached, try func(reached) wire.Reply) (reply wire.Reply, from reached, ok bool) {
+	for i, c := range candidates {
+		answer := try(c)
+		if answer.Error == nil {
+			return answer, c, true
+		}
+		if i == 0 {
+			reply, from = answer, c
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return reply, from, false
+}
+
+// warn logs a failure, unless it is just the end of ctx.
+func (r *Router) warn(ctx context.Context, err error, msg string, args ...any) {
+	if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {
+		r.Log.Warn(msg, append(args, "err", err)...)
+	}
 }

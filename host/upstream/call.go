@@ -23,6 +23,9 @@ const unsentWait = 100 * time.Millisecond
 type pending struct {
 	method   string
 	progress func(params []byte)
+	owner    any
+	task     bool         // the answer may be a task that goes on
+	params   []byte       // of tasks/result only
 	done     chan outcome // gets exactly one value, unless the call is given up
 
 	// Guarded by Conn.mu:
@@ -36,16 +39,22 @@ type outcome struct {
 }
 
 // Call sends a request under an id of ours and waits for its answer, a result
-// or a JSON-RPC error, as raw bytes that the caller owns. params is the raw
-// params object and may be nil.
+// or a JSON-RPC error, as raw bytes that the caller owns. call.Params is the
+// raw params object and may be nil.
 //
-// If progress is not nil, params._meta.progressToken is set to a token of ours
-// (an integer), and progress gets the raw params of each
+// If call.Progress is not nil, params._meta.progressToken is set to a token of
+// ours (an integer), and Progress gets the raw params of each
 // notifications/progress for it: from the read loop, in order, all of them
-// before Call returns and none after. So while progress does not return, the
-// connection reads nothing and Call does not return either. If progress is
+// before Call returns and none after. So while Progress does not return, the
+// connection reads nothing and Call does not return either. If Progress is
 // nil, a progressToken in params is removed. Everything else in params goes
 // out byte for byte, except that line breaks between tokens become spaces.
+//
+// If params has a member "task" and the answer is a task that goes on
+// (revision 2025-11-25, basic/utilities/tasks), Progress may be called after
+// Call has returned, until the connection sees the end of the task: in its
+// status notification or in the answer to a request about it. That holds for
+// the last 1024 tasks.
 //
 // When ctx ends first, Call returns the cause of ctx without waiting for the
 // server, and the server gets notifications/cancelled with the request's own
@@ -59,18 +68,22 @@ type outcome struct {
 // that case. An answer larger than the cap fails its call at once if the id
 // stands near the beginning or the end of the message, as it does with every
 // known server; otherwise the call waits until ctx ends.
-func (c *Conn) Call(ctx context.Context, method string, params []byte, progress func(params []byte)) (wire.Reply, error) {
-	p := &pending{method: method, progress: progress, done: make(chan outcome, 1)}
+func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	p := &pending{method: call.Method, progress: call.Progress, owner: call.Owner, done: make(chan outcome, 1)}
+	p.task = call.Progress != nil && asksForTask(call.Params)
+	if call.Method == methodTasksResult {
+		p.params = call.Params
+	}
 	id, err := c.register(p)
 	if err != nil {
-		return wire.Reply{}, err
+		return wire.Reply{}, notSent(err)
 	}
-	params, err = withToken(params, id, progress != nil)
+	params, err := withToken(call.Params, id, call.Progress != nil)
 	if err != nil {
 		c.withdraw(id, p)
 		return wire.Reply{}, err
 	}
-	err = c.out.send(ctx, outgoing{msg: wire.Request(id, method, params), sent: func(err error) {
+	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), sent: func(err error) {
 		if err != nil {
 			c.resolve(id, outcome{err: errUnsent})
 		}
@@ -79,7 +92,7 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, progress 
 		if _, idle := c.withdraw(id, p); idle != nil { // progress for a request it cannot know
 			<-idle
 		}
-		return wire.Reply{}, c.unsent(ctx, err)
+		return wire.Reply{}, notSent(c.unsent(ctx, err))
 	}
 	select {
 	case o := <-p.done:
@@ -126,24 +139,32 @@ func (c *Conn) withdraw(id int64, p *pending) (waiting bool, idle <-chan struct{
 	return waiting, p.idle
 }
 
-// resolve gives a call its outcome. It returns false when no call waits for id.
-func (c *Conn) resolve(id int64, o outcome) bool {
+// take takes the call that waits for id, nil if none does. Whoever has taken it
+// must give it its outcome.
+func (c *Conn) take(id int64) *pending {
 	c.mu.Lock()
-	p, ok := c.pending[id]
+	defer c.mu.Unlock()
+	p := c.pending[id]
 	delete(c.pending, id)
-	c.mu.Unlock()
-	if ok {
+	return p
+}
+
+// resolve gives the call that waits for id its outcome.
+func (c *Conn) resolve(id int64, o outcome) {
+	if p := c.take(id); p != nil {
 		p.done <- o
 	}
-	return ok
 }
 
 // giveUp ends a call whose ctx has ended, unless its answer came just before.
 func (c *Conn) giveUp(ctx context.Context, id int64, p *pending) (wire.Reply, error) {
 	waiting, idle := c.withdraw(id, p)
+	if waiting && p.owner != nil {
+		c.lingers(id, p.owner)
+	}
 	if waiting && p.method != string(mcp.MethodInitialize) {
 		c.out.push(outgoing{msg: wire.Notification(
-			string(mcp.MethodNotificationCancelled), cancelParams(context.Cause(ctx), id))})
+			string(mcp.MethodNotificationCancelled), wire.CancelParams(context.Cause(ctx), id))})
 	}
 	if idle != nil {
 		<-idle
@@ -190,18 +211,4 @@ func withToken(params []byte, id int64, want bool) ([]byte, error) {
 		return params, nil
 	}
 	return out, nil
-}
-
-// cancelParams are the params of notifications/cancelled for our request id.
-func cancelParams(cause error, id int64) []byte {
-	raw := strconv.AppendInt(nil, id, 10)
-	var cancelled *wire.CancelledError
-	if errors.As(cause, &cancelled) && cancelled.Params != nil {
-		if params, err := wire.Set(cancelled.Params, raw, "requestId"); err == nil {
-			return params
-		}
-	}
-	params, _ := wire.Set(nil, raw, "requestId")
-	params, _ = wire.Set(params, wire.Quote(cause.Error()), "reason")
-	return params
 }

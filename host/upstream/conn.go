@@ -25,16 +25,15 @@ type ConnOptions struct {
 	MaxMessage int
 	// OnNotification takes every notification except notifications/progress
 	// and notifications/cancelled, which go to the request they are about. It
-	// runs on the read loop, in the order of the stream. params is the raw
-	// params member, nil if absent; the callee may keep it.
-	OnNotification func(method string, params []byte)
-	// OnRequest answers requests of the server. It runs on a goroutine of its
-	// own; ctx ends when the connection does (cause: *DownError) or when the
+	// runs on the read loop, in the order of the stream.
+	OnNotification func(m wire.Inbound)
+	// OnRequest answers requests of the server, except ping, which is always
+	// answered {}. It runs on a goroutine of its own; the owners of m are those
+	// at the time it came in. ctx ends when the connection does (cause: *DownError) or when the
 	// server takes the request back (cause: *wire.CancelledError), and then
 	// nothing is answered. At most 128 run at a time; what the server asks
-	// beyond that is refused. Default: ping is answered {}, everything else
-	// with -32601.
-	OnRequest func(ctx context.Context, method string, params []byte) wire.Reply
+	// beyond that is refused. Default: everything is answered with -32601.
+	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
 	// OnGarbage takes whatever is no usable message, on the read loop. reason
 	// is for people; raw is clipped to 256 bytes. Default: nothing but the log.
 	OnGarbage func(reason string, raw []byte)
@@ -66,10 +65,13 @@ type Conn struct {
 	lastID    int64
 	pending   map[int64]*pending  // requests of ours that wait for their answer
 	abandoned map[int64]struct{}  // requests of ours given up, whose answer may still come
+	late      []given             // owners of those given up a moment ago, oldest first
 	asked     map[string]*inbound // requests of the server that are being answered
 	closed    bool                // Close was called
 	err       error               // why the stream ended; set before done is closed
 
+	tasks   taskTokens
+	current func() []any  // owners, made once
 	garbage limiter       // owned by the read loop
 	batches atomic.Bool   // the negotiated revision has JSON-RPC batches
 	serving chan struct{} // one token per running OnRequest
@@ -82,9 +84,14 @@ type Conn struct {
 // progress, as it does for os.Pipe, io.Pipe and net.Conn. It ends when r does,
 // or at Close.
 func NewConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions) *Conn {
+	return newConn(r, w, opts, logger(opts.Log, opts.Name))
+}
+
+// newConn is NewConn with the log for all that it has to say.
+func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logger) *Conn {
 	c := &Conn{
 		opts:      opts,
-		log:       logger(opts.Log, opts.Name),
+		log:       log,
 		r:         r,
 		out:       newWriter(w),
 		pending:   make(map[int64]*pending),
@@ -94,6 +101,7 @@ func NewConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions) *Conn {
 		answers:   make(chan struct{}, maxAnswers),
 		done:      make(chan struct{}),
 	}
+	c.current = c.owners
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.wg.Go(c.out.run)
 	c.wg.Go(c.read)

@@ -70,7 +70,7 @@ func call(ctx context.Context, c *Conn, method, params string, progress func([]b
 		raw = []byte(params)
 	}
 	go func() {
-		reply, err := c.Call(ctx, method, raw, progress)
+		reply, err := c.Call(ctx, wire.Call{Method: method, Params: raw, Progress: progress})
 		done <- answered{reply, err}
 	}()
 	return done
@@ -286,7 +286,7 @@ func TestConcurrentCallsInterleave(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			want := fmt.Sprintf(`{"i":%d}`, i)
-			reply, err := c.Call(t.Context(), "echo", []byte(want), nil)
+			reply, err := c.Call(t.Context(), wire.Call{Method: "echo", Params: []byte(want)})
 			if err != nil || string(reply.Result) != want {
 				t.Errorf("call %d: got %s, %v", i, reply.Result, err)
 			}
@@ -334,10 +334,15 @@ func TestEnd(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
-			check((<-done).err)
+			inFlight := (<-done).err
+			check(inFlight)
 			<-c.Done()
 			check(c.Err())
-			check((<-call(t.Context(), c, "m", "", nil)).err)
+			after := (<-call(t.Context(), c, "m", "", nil)).err
+			check(after)
+			if surelyUnsent(inFlight) || surelyUnsent(c.Err()) || !surelyUnsent(after) {
+				t.Error("only a call after the end was surely not sent")
+			}
 			check(c.Notify(t.Context(), "n", nil))
 			if err := c.Close(); err != nil {
 				t.Error(err)

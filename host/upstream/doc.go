@@ -1,20 +1,29 @@
 // Package upstream holds the connections to MCP servers. An Upstream is one
-// configured server: its process, handshake, tool list and state. A Conn is
-// one MCP client connection over a byte stream, and of use alone, over pipes,
-// as a raw client. Messages pass as raw bytes (package wire); only what the
-// handshake and the listing need is read.
+// configured server: its life, from one start to the next, its handshake, lists
+// and state. A link is one connection with it, over one of three transports. A
+// Conn is one MCP client connection over a byte stream: the core of the stdio
+// link, and of use alone, over pipes, as a raw client. Messages pass as raw
+// bytes (package wire); only what the handshake and the listing need is read.
 //
-//	upstream.go   Spec, Options, Upstream: start, call, status, close
-//	life.go       the state machine of an Upstream
-//	tools.go      listing tools
+//	spec.go       Spec: how to reach a server
+//	upstream.go   Options, Upstream: start, call, close
+//	status.go     State, Status
+//	life.go       the state machine of an Upstream; backoff.go its waits
+//	start.go      handshake, listings, and what the server says on its own account
+//	list.go       listing one surface
+//	limit.go      the timeouts of a call
+//	link.go       what a transport has to do; stdio.go the one over a process
 //	handshake.go  initialize
 //	conn.go       Conn: its goroutines and its end
 //	call.go       requests of ours: progress, cancel
+//	tasks.go      progress of tasks that go on after their call
+//	owners.go     which calls a message of the server may belong to
 //	read.go       the read loop: answers, notifications, requests of the server
 //	writer.go     the write goroutine
 //	garbage.go    what is no usable message
 //	process*.go   the server's process and its group
 //	environ.go    the environment a server gets, and where its command is
 //	stderr.go     what a server writes to stderr
+//	http*.go      streamable HTTP; sse*.go legacy SSE; oauth*.go access tokens
 //	errors.go     the errors
 package upstream

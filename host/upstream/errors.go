@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // DownError says that a request could not be answered because its upstream is
@@ -14,6 +17,9 @@ type DownError struct {
 	Upstream string // name of the upstream; "" for a bare Conn without one
 	Reason   string // what happened and what to do, bounded
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
+
+	// unsent: the upstream has surely not acted on the request.
+	unsent bool
 }
 
 func (e *DownError) Error() string {
@@ -25,18 +31,42 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// TimeoutError says that an upstream did not answer a request within the time
-// its configuration allows. The request has been cancelled at the upstream.
+// notSent marks err, if it is a *DownError, as one of a request that the
+// upstream has surely not acted on.
+func notSent(err error) error {
+	var down *DownError
+	if !errors.As(err, &down) {
+		return err
+	}
+	marked := *down
+	marked.unsent = true
+	return &marked
+}
+
+// surelyUnsent tells whether err is so marked.
+func surelyUnsent(err error) bool {
+	var down *DownError
+	return err != nil && errors.As(err, &down) && down.unsent
+}
+
+// TimeoutError says that an upstream did not answer a request, nor make
+// progress with it, within the time its configuration allows. The request has been cancelled at the upstream.
 // It does not match context.DeadlineExceeded, which is kept for limits of the
 // caller.
 type TimeoutError struct {
 	Upstream string
 	Method   string
 	After    time.Duration
+	Max      bool // After is Spec.MaxTimeout, which progress does not extend
 }
 
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("upstream %q: no answer to %s within %v (raise its timeout)", e.Upstream, e.Method, e.After)
+func (e *TimeoutError) Error() string { return fmt.Sprintf("upstream %q: %s", e.Upstream, e.reason()) }
+
+func (e *TimeoutError) reason() string {
+	if e.Max {
+		return fmt.Sprintf("no answer to %s within %v in all (raise its max_timeout)", e.Method, e.After)
+	}
+	return fmt.Sprintf("no answer to %s within %v (raise its timeout)", e.Method, e.After)
 }
 
 // AnswerError says that an upstream's answer to a request could not be used:
@@ -56,6 +86,9 @@ func (e *AnswerError) Error() string {
 }
 
 func (e *AnswerError) Unwrap() error { return e.Err }
+
+// Is matches wire.ErrUnusable.
+func (e *AnswerError) Is(target error) bool { return target == wire.ErrUnusable }
 
 // VersionError says that a server chose a protocol revision that we do not
 // speak over initialize.

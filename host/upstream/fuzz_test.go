@@ -31,6 +31,8 @@ func FuzzConn(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}` + "\n" + `{"jsonrpc":"2.0","id":1,"error":5}`,
 		`{"jsonrpc":"2.0","id":"x","method":"ping"}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`,
 		`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 600) + `"}` + "\n\n" + `{"result":"` + strings.Repeat("y", 600) + `","id":2}`,
+		`{"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2}}` +
+			"\n" + `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"failed"}}`,
 		"\x00\xff{\n[[[[", `{"id":1`, ``,
 	} {
 		f.Add([]byte(s))
@@ -39,9 +41,9 @@ func FuzzConn(f *testing.F) {
 		progress := 0
 		c := NewConn(io.NopCloser(bytes.NewReader(stream)), discard{io.Discard}, ConnOptions{
 			MaxMessage:     500,
-			OnNotification: func(method string, _ []byte) { _ = method[0] },
-			OnRequest: func(_ context.Context, _ string, params []byte) wire.Reply {
-				return wire.Reply{Result: params}
+			OnNotification: func(m wire.Inbound) { _, _ = m.Method[0], m.Owners() },
+			OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+				return wire.Reply{Result: m.Params}
 			},
 			OnGarbage: func(_ string, raw []byte) {
 				if len(raw) > maxExcerpt {
@@ -50,7 +52,7 @@ func FuzzConn(f *testing.F) {
 			},
 		})
 		first := call(t.Context(), c, "initialize", "", nil)
-		second := call(t.Context(), c, "m", "{}", func([]byte) { progress++ })
+		second := call(t.Context(), c, "m", `{"task":{}}`, func([]byte) { progress++ })
 		for _, done := range []<-chan answered{first, second} {
 			if a := <-done; a.err == nil && a.reply.Result == nil && a.reply.Error == nil {
 				t.Error("neither answer nor error")
@@ -120,7 +122,7 @@ func BenchmarkCall(b *testing.B) {
 		c := overPipes(b, pipes)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := c.Call(b.Context(), "tools/call", []byte(params), nil); err != nil {
+			if _, err := c.Call(b.Context(), wire.Call{Method: "tools/call", Params: []byte(params)}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -131,7 +133,7 @@ func BenchmarkCall(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := c.Call(b.Context(), "tools/call", []byte(params), nil); err != nil {
+				if _, err := c.Call(b.Context(), wire.Call{Method: "tools/call", Params: []byte(params)}); err != nil {
 					b.Error(err)
 				}
 			}

@@ -44,7 +44,19 @@ type InitializeResult struct {
 // the server refused, a *VersionError if it chose a revision we do not speak,
 // and the errors of Call.
 func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult, error) {
-	reply, err := c.Call(ctx, string(mcp.MethodInitialize), p.raw(), nil)
+	return initialize(ctx, c, p.raw())
+}
+
+// greeter is what the handshake needs of a link.
+type greeter interface {
+	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
+	Notify(ctx context.Context, method string, params []byte) error
+	negotiated(revision string)
+}
+
+// initialize is the handshake with the raw params of the request.
+func initialize(ctx context.Context, g greeter, params []byte) (InitializeResult, error) {
+	reply, err := g.Call(ctx, wire.Call{Method: string(mcp.MethodInitialize), Params: params})
 	if err != nil {
 		return InitializeResult{}, err
 	}
@@ -60,8 +72,13 @@ func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
 	res.Instructions, _ = wire.GetString(reply.Result, "instructions")
 	res.Capabilities, _ = wire.Get(reply.Result, "capabilities")
-	c.batches.Store(res.ProtocolVersion == mcp.ProtocolVersion20250326)
-	return res, c.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
+	g.negotiated(res.ProtocolVersion)
+	return res, g.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
+}
+
+// negotiated turns batches on, which only one revision has.
+func (c *Conn) negotiated(revision string) {
+	c.batches.Store(revision == mcp.ProtocolVersion20250326)
 }
 
 func (p ClientParams) raw() []byte {

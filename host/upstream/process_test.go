@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestServerSeesOnlyItsEnvironment(t *testing.T) {
@@ -107,7 +109,7 @@ func TestShutdownSteps(t *testing.T) {
 		f := launch(t, spec("stubborn", b.env()))
 		_, _, r := b.next()
 		<-f.Started()
-		f.grace = time.Millisecond
+		f.tempo.grace = time.Millisecond
 		if err := f.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -152,10 +154,10 @@ func TestShutdownSteps(t *testing.T) {
 		<-f.Started()
 		done := make(chan error, 1)
 		go func() {
-			_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"flood"}`), func([]byte) {
+			_, err := f.Call(t.Context(), wire.Call{Method: "tools/call", Params: []byte(`{"name":"flood"}`), Progress: func([]byte) {
 				f.closing() // as Close does first
 				f.cancel(errors.New("closed"))
-			})
+			}})
 			done <- err
 		}()
 		if err := <-done; err != nil {

@@ -91,22 +91,28 @@ func (c *Conn) oversized(e excerpt, err *wire.TooLargeError) {
 }
 
 func (c *Conn) reject(id int64, err error) {
-	c.mu.Lock()
-	p := c.pending[id]
-	c.mu.Unlock()
-	if p != nil {
-		c.resolve(id, outcome{err: &AnswerError{Upstream: c.opts.Name, Method: p.method, Err: err}})
+	if p := c.take(id); p != nil {
+		p.done <- outcome{err: &AnswerError{Upstream: c.opts.Name, Method: p.method, Err: err}}
 	}
 }
 
 func (c *Conn) answer(m wire.Message, raw []byte) {
 	id, ok := ownID(m.ID)
-	if ok && c.resolve(id, outcome{reply: wire.Reply{Result: m.Result, Error: m.Error}}) {
+	if p := c.take(id); ok && p != nil {
+		reply := wire.Reply{Result: m.Result, Error: m.Error}
+		if p.task { // before the caller gets the bytes, which are its own then
+			c.tasks.begin(id, p.progress, reply.Result)
+		}
+		c.tasks.answered(p.method, p.params, reply)
+		p.done <- outcome{reply: reply}
 		return
 	}
 	c.mu.Lock()
 	_, late := c.abandoned[id]
 	delete(c.abandoned, id)
+	if late {
+		c.heeded(id)
+	}
 	issued := c.lastID
 	c.mu.Unlock()
 	switch {
@@ -128,8 +134,9 @@ func (c *Conn) notification(m wire.Message) {
 	case string(mcp.MethodNotificationCancelled):
 		c.takenBack(m.Params)
 	default:
+		c.tasks.notified(m.Method, m.Params)
 		if c.opts.OnNotification != nil {
-			c.opts.OnNotification(m.Method, m.Params)
+			c.opts.OnNotification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.current})
 		}
 	}
 }
@@ -146,6 +153,10 @@ func (c *Conn) progress(m wire.Message) {
 	}
 	c.mu.Unlock()
 	if p == nil {
+		if taker := c.tasks.progress(id); taker != nil {
+			taker(m.Params)
+			return
+		}
 		c.log.Debug("progress for no request in flight dropped", "token", clip(string(token)))
 		return
 	}
@@ -169,7 +180,7 @@ func (c *Conn) request(m wire.Message) {
 	case <-c.ctx.Done():
 		return
 	}
-	if c.opts.OnRequest == nil {
+	if c.opts.OnRequest == nil || m.Method == string(mcp.MethodPing) {
 		c.respond(m.ID, builtin(m.Method))
 		return
 	}
@@ -185,9 +196,11 @@ func (c *Conn) request(m wire.Message) {
 	c.mu.Lock()
 	c.asked[key] = in
 	c.mu.Unlock()
+	owners := c.owners()
 	c.wg.Go(func() {
 		defer cancel(nil)
-		reply := c.opts.OnRequest(ctx, m.Method, m.Params)
+		reply := c.opts.OnRequest(ctx, wire.Inbound{Method: m.Method, Params: m.Params,
+			Owners: func() []any { return owners }})
 		c.mu.Lock()
 		if c.asked[key] == in {
 			delete(c.asked, key)

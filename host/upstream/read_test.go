@@ -118,7 +118,7 @@ func TestGarbageLogIsLimited(t *testing.T) {
 
 func TestNotificationsInOrder(t *testing.T) {
 	var got []string
-	c, p := pair(t, ConnOptions{OnNotification: func(method string, params []byte) { got = append(got, method+string(params)) }})
+	c, p := pair(t, ConnOptions{OnNotification: func(m wire.Inbound) { got = append(got, m.Method+string(m.Params)) }})
 	const n = 5000
 	for i := range n {
 		p.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"i":%d}}`, i)
@@ -140,7 +140,7 @@ func TestBatchesOnlyWhereTheRevisionHasThem(t *testing.T) {
 	for _, version := range []string{"2025-03-26", "2025-06-18"} {
 		garbage := make(chan string, 3)
 		c, p := pair(t, ConnOptions{OnGarbage: func(reason string, _ []byte) { garbage <- reason }})
-		initialize(t, c, p, version)
+		greet(t, c, p, version)
 		done := call(t.Context(), c, "m", "", nil)
 		p.line()
 		p.send(`[5,{"jsonrpc":"2.0","id":2,"result":{}}]`)
@@ -173,11 +173,11 @@ func TestServerRequestsByDefault(t *testing.T) {
 func TestServerRequests(t *testing.T) {
 	entered := make(chan string)
 	ended := make(chan error, maxServing)
-	c, p := pair(t, ConnOptions{OnRequest: func(ctx context.Context, method string, params []byte) wire.Reply {
-		if method == "quick" {
-			return wire.Reply{Result: params}
+	c, p := pair(t, ConnOptions{OnRequest: func(ctx context.Context, m wire.Inbound) wire.Reply {
+		if m.Method == "quick" {
+			return wire.Reply{Result: m.Params}
 		}
-		entered <- method
+		entered <- m.Method
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
 		return wire.Reply{Result: []byte("{}")}
@@ -201,6 +201,8 @@ func TestServerRequests(t *testing.T) {
 	}
 	p.send(`{"jsonrpc":"2.0","id":"over","method":"slow"}`)
 	p.want(`{"jsonrpc":"2.0","id":"over","error":{"code":-32603,"message":"too many requests in flight (at most 128)"}}`)
+	p.send(`{"jsonrpc":"2.0","id":"alive","method":"ping"}`) // answered all the same
+	p.want(`{"jsonrpc":"2.0","id":"alive","result":{}}`)
 	c.Close()
 	for range maxServing {
 		var down *DownError
@@ -289,7 +291,7 @@ func TestInitializeRefused(t *testing.T) {
 	}
 }
 
-func initialize(t *testing.T, c *Conn, p *peer, version string) {
+func greet(t *testing.T, c *Conn, p *peer, version string) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {

@@ -24,6 +24,7 @@ import (
 const (
 	serverEnv = "UPSTREAM_TEST_SERVER"
 	beaconEnv = "UPSTREAM_TEST_BEACON"
+	startsEnv = "UPSTREAM_TEST_STARTS" // a file that grows by a byte with each start
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,9 @@ type rawServer struct {
 	out io.Writer
 
 	tools     []string
+	prompts   int
+	hello     json.RawMessage // params of initialize
+	start     int             // counted from 1; 0 if nobody counts
 	calls     int
 	lists     int
 	cancelled []json.RawMessage
@@ -72,7 +76,7 @@ func serverMain(mode string) {
 		io.Copy(io.Discard, beacon)
 		return
 	case "parent":
-		start(spec("stubborn", beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, time.Minute)
+		start(spec("stubborn", beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, brisk)
 		hang()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
@@ -90,7 +94,16 @@ func serverMain(mode string) {
 	case "daemonizes":
 		startDaemon()
 	}
-	s := &rawServer{in: bufio.NewReader(os.Stdin), out: os.Stdout, tools: []string{"a", "b"},
+	starts := countStart()
+	switch {
+	case mode == "third start works" && starts < 3, mode == "starts once" && starts > 1:
+		fmt.Fprintln(os.Stderr, "not this time")
+		os.Exit(4)
+	case mode == "hangs the second time" && starts > 1:
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	s := &rawServer{in: bufio.NewReader(os.Stdin), out: os.Stdout, tools: []string{"a", "b"}, start: starts,
 		waiting: map[string]json.RawMessage{}, replies: make(chan json.RawMessage, 1)}
 	for {
 		line, err := s.in.ReadBytes('\n')
@@ -137,6 +150,7 @@ func (s *rawServer) result(id json.RawMessage, result string) {
 func (s *rawServer) handle(mode string, m rawMessage) {
 	switch m.Method {
 	case "initialize":
+		s.hello = m.Params
 		s.initialize(mode, m.ID)
 	case "notifications/cancelled":
 		s.cancelled = append(s.cancelled, m.Params)
@@ -164,6 +178,8 @@ func (s *rawServer) handle(mode string, m rawMessage) {
 		s.call(m, p.Name, p.Meta.ProgressToken)
 	case "":
 		s.replies <- m.Result
+	default:
+		s.listMore(mode, m)
 	}
 }
 
@@ -176,7 +192,9 @@ func (s *rawServer) initialize(mode string, id json.RawMessage) {
 	case "old":
 		version = "1999-01-01"
 	case "no tools":
-		capabilities = `{"resources":{}}`
+		capabilities = `{"x":{}}`
+	case "surfaces", "refuses templates", "resources fail", "resources hang":
+		capabilities = `{"tools":{},"resources":{},"prompts":{}}`
 	case "chatty":
 		s.write("Server is starting on stdio...")
 	}
@@ -233,6 +251,9 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 	case "ask":
 		s.write(`{"jsonrpc":"2.0","id":"q1","method":"ping"}`)
 		go func() { s.result(m.ID, string(<-s.replies)) }()
+	case "ask roots":
+		s.write(`{"jsonrpc":"2.0","id":"q2","method":"roots/list","params":{"x":1e400}}`)
+		go func() { s.result(m.ID, string(<-s.replies)) }()
 	case "change once":
 		s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.result(m.ID, `{}`)
@@ -241,6 +262,14 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 		for range 50 {
 			s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
+		s.result(m.ID, `{}`)
+	case "who":
+		s.result(m.ID, fmt.Sprintf(`{"start":%d,"hello":%s}`, s.start, s.hello))
+	case "crash":
+		os.Exit(9)
+	case "more prompts":
+		s.prompts++
+		s.write(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
 		s.result(m.ID, `{}`)
 	case "half line":
 		fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,"resu`, m.ID)

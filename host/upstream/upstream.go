@@ -5,38 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// DefaultTimeout is the timeout of a Spec that has none.
-const DefaultTimeout = 60 * time.Second
-
 // killWait is how long Close waits for its goroutines after it has killed.
 const killWait = 500 * time.Millisecond
-
-// Spec says how to reach one server: a subprocess that speaks MCP on its
-// standard input and output.
-type Spec struct {
-	// Name of the upstream in the configuration, for logs and errors.
-	Name string
-	// Command is a path (relative to Dir if it has a separator), or a name
-	// that is looked up in the PATH of the server's own environment.
-	Command string
-	Args    []string
-	// Env holds KEY=VALUE for the variables that the configuration names. The
-	// server sees these and the base list (environ.go), nothing else of ours.
-	Env []string
-	// Dir is the working directory; "": ours.
-	Dir string
-	// Timeout is the most that one request may take; 0: DefaultTimeout. The
-	// handshake and each listing of tools are held to it as well.
-	Timeout time.Duration
-	// MaxMessage caps a message of the server in bytes; 0:
-	// wire.DefaultMaxMessage.
-	MaxMessage int
-}
 
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
@@ -44,78 +20,75 @@ type Options struct {
 	// Log takes what happens to the upstream, its stderr included; nil:
 	// nowhere. Every record has the attribute "upstream".
 	Log *slog.Logger
-	// ClientName and ClientVersion are our clientInfo in the handshake.
+	// ClientName and ClientVersion are our clientInfo in the handshake if there
+	// is no Hello.
 	ClientName, ClientVersion string
-	// OnTools takes the raw tool definitions, in the upstream's order, after
-	// the first listing (before Started is closed) and after each new one. A
-	// server without tools gives an empty slice. Calls do not overlap; the
-	// callee may keep the slice.
-	OnTools func(tools [][]byte)
+	// Hello gives the raw params of initialize, once for each handshake, when
+	// the process or connection is there. It may wait until it knows them;
+	// Spec.Timeout does not count meanwhile. ctx ends with the upstream or the
+	// connection. Nil: made of ClientName and ClientVersion, no capabilities.
+	Hello func(ctx context.Context) (params []byte, err error)
+	// OnHandshake takes the raw result of each initialize.
+	OnHandshake func(result []byte)
+	// OnList takes what a listing of a surface gave, in the upstream's order:
+	// at each start, before it is ready (and the first time before Started is
+	// closed), and after each change that the server tells of. A surface that
+	// the server lacks gives an empty slice at each start. A listing that
+	// fails, or a server that goes down, changes nothing. meta is the _meta of
+	// the pages in one object, nil for none. Calls do not overlap; the callee
+	// may keep the slices.
+	OnList func(s wire.Surface, items [][]byte, meta []byte)
 	// OnNotification takes the server's notifications as
-	// ConnOptions.OnNotification does.
-	OnNotification func(method string, params []byte)
+	// ConnOptions.OnNotification does. After a list_changed the list is read
+	// again without more ado.
+	OnNotification func(m wire.Inbound)
+	// OnRequest answers the server's requests as ConnOptions.OnRequest does.
+	// While it runs, calls in flight do not count as idle.
+	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
+	// OnReady runs after each start, when the listings are in and calls are
+	// forwarded. It has a goroutine of its own and may make calls.
+	OnReady func()
 }
 
-// State is where an upstream is in its life.
-type State string
-
-// The states. Starting leads to Ready or Failed, Ready to Failed, and every
-// one to Closed.
-const (
-	Starting State = "starting" // the process, the handshake or the first listing is under way
-	Ready    State = "ready"    // calls are forwarded
-	Failed   State = "failed"   // could not be started, or has ended; Status.Err says why
-	Closed   State = "closed"   // Close was called
-)
-
-// Status is a snapshot of an upstream for people.
-type Status struct {
-	Name            string
-	State           State
-	Since           time.Time // when State was entered
-	ServerName      string    // what the server calls itself; "" before the handshake
-	ServerVersion   string
-	ProtocolVersion string
-	Tools           int           // number of tools in the last listing
-	StartTime       time.Duration // from Start to Ready; 0 before
-	Pid             int           // of the process; 0 when there is none
-	// Err is the last error; if it ended the upstream, with the first line that
-	// was no message and the last lines the server wrote to stderr; at most
-	// 2 KiB. "" if there was none.
-	Err string
-}
-
-// Upstream is one configured server and its connection. It is safe for
-// concurrent use.
+// Upstream is one configured server and its connection, or one after the
+// other. It is safe for concurrent use.
 type Upstream struct {
-	spec Spec
-	opts Options
-	log  *slog.Logger
+	spec  Spec
+	opts  Options
+	log   *slog.Logger
+	tempo tempo
 
-	grace  time.Duration // between the steps of a shutdown
-	start  time.Time
 	cancel context.CancelCauseFunc // ends the life of the upstream
 	kill   chan struct{}           // closed when a shutdown must not wait any more
 	killed sync.Once
+	wg     sync.WaitGroup // runs of OnReady
 
 	started chan struct{} // see Started
+	shaken  chan struct{} // closed with the first handshake's end, or the first failure
 	done    chan struct{} // closed when every goroutine has ended
-	relist  chan struct{} // holds one token while a new listing is wanted
+	relist  chan struct{} // holds a token while wanted is not empty
+
+	asking atomic.Int32 // requests of the server that are being answered
 
 	mu      sync.Mutex
+	wanted  map[wire.Surface]bool // to be listed again
 	status  Status
-	conn    *Conn  // set in state Ready
-	down    error  // why calls fail, set in states Failed and Closed
-	garbage string // the first line of the server that was no message
+	begun   time.Time     // when the current start began
+	server  []byte        // the last result of initialize
+	link    link          // set in state Ready
+	down    *DownError    // why there is no link, once one start has failed
+	hope    bool          // the first start after a failure is to come, soon, or goes on
+	turned  chan struct{} // closed and replaced with each change of the state
+	garbage string        // the first line of the server that was no message
 }
 
 // Start makes an upstream and returns at once; process start, handshake and
-// the first listing go on in the background. The caller must Close it.
+// the first listings go on in the background. The caller must Close it.
 func Start(spec Spec, opts Options) *Upstream {
-	return start(spec, opts, time.Second)
+	return start(spec, opts, usualTempo)
 }
 
-func start(spec Spec, opts Options, grace time.Duration) *Upstream {
+func start(spec Spec, opts Options, tempo tempo) *Upstream {
 	if spec.Timeout <= 0 {
 		spec.Timeout = DefaultTimeout
 	}
@@ -123,66 +96,142 @@ func start(spec Spec, opts Options, grace time.Duration) *Upstream {
 		spec:    spec,
 		opts:    opts,
 		log:     logger(opts.Log, spec.Name),
-		grace:   grace,
-		start:   time.Now(),
+		tempo:   tempo,
 		kill:    make(chan struct{}),
 		started: make(chan struct{}),
+		shaken:  make(chan struct{}),
 		done:    make(chan struct{}),
 		relist:  make(chan struct{}, 1),
+		wanted:  make(map[wire.Surface]bool),
+		begun:   time.Now(),
+		turned:  make(chan struct{}),
 	}
-	u.status = Status{Name: spec.Name, State: Starting, Since: u.start}
+	u.status = Status{Name: spec.Name, State: Starting, Since: u.begun}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	u.cancel = cancel
 	go u.run(ctx)
 	return u
 }
 
-// Started is closed when the first listing is in, or the start has failed for
-// good, or the upstream was closed.
+// Name is that of the Spec.
+func (u *Upstream) Name() string { return u.spec.Name }
+
+// Started is closed when the first start is settled: the first listings are
+// in, or it has failed, or the upstream was closed.
 func (u *Upstream) Started() <-chan struct{} { return u.started }
+
+// Handshake waits for the first handshake and returns the raw result of the
+// last one. The error is a *DownError when the first start failed before it,
+// unless a later one got that far; or the cause of ctx when that ends first.
+func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
+	select {
+	case <-u.shaken:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.server != nil {
+		return u.server, nil
+	}
+	return nil, u.refusal()
+}
+
+// Server is the raw result of the last initialize; ok is false before the
+// first. It stays while the server is down.
+func (u *Upstream) Server() (result []byte, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.server, u.server != nil
+}
+
+// Call sends a request and returns the server's raw answer, whether result or
+// JSON-RPC error; see Conn.Call for params and progress. It waits until the
+// upstream has started; if it has just gone down, until the first new start is
+// settled, but about two seconds at most. The answer may take as long as
+// Spec.Timeout and Spec.MaxTimeout say.
+//
+// Errors: *DownError, at once when the upstream goes down or is down;
+// *TimeoutError; *AnswerError; *wire.RPCError for params that cannot be sent;
+// the cause of ctx when that ends first. In the last case and on timeout the
+// request was cancelled at the server.
+func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	for last := link(nil); ; {
+		l, err := u.connection(ctx, last)
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		reply, err := u.callOn(ctx, l, call)
+		if err == nil || last != nil || !surelyUnsent(err) {
+			return reply, err
+		}
+		last = l // it had ended unnoticed; the call can do with the next
+	}
+}
+
+func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Reply, error) {
+	ctx, call, limit := u.limited(ctx, call)
+	defer limit.stop()
+	return l.Call(ctx, call)
+}
+
+// Notify sends a notification; params may be nil. It waits for the upstream as
+// Call does. Errors: *DownError, or the cause of ctx.
+func (u *Upstream) Notify(ctx context.Context, method string, params []byte) error {
+	l, err := u.connection(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return l.Notify(ctx, method, params)
+}
+
+// Ready waits until the upstream has started. The error is a *DownError when
+// it is down, or the cause of ctx when that ends first.
+func (u *Upstream) Ready(ctx context.Context) error {
+	_, err := u.connection(ctx, nil)
+	return err
+}
+
+// connection waits for a link other than stale.
+func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
+	select {
+	case <-u.started:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var patience *time.Timer
+	for {
+		u.mu.Lock()
+		l, turned, hope, refusal := u.link, u.turned, u.hope, error(nil)
+		if l == nil || l == stale {
+			refusal = u.refusal()
+		}
+		u.mu.Unlock()
+		if refusal == nil {
+			return l, nil
+		}
+		if !hope && l == nil {
+			return nil, refusal
+		}
+		if patience == nil {
+			patience = time.NewTimer(u.tempo.patience)
+			defer patience.Stop()
+		}
+		select {
+		case <-turned:
+		case <-patience.C:
+			return nil, refusal
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
 
 // Status is a snapshot.
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.status
-}
-
-// Call sends a request and returns the server's raw answer, whether result or
-// JSON-RPC error; see Conn.Call for params and progress. It waits until the
-// upstream has started, and then at most Spec.Timeout for the answer.
-//
-// Errors: *DownError, at once when the upstream is down; *TimeoutError;
-// *AnswerError; *wire.RPCError for params that cannot be sent; the cause of
-// ctx when that ends first. In the last case and on timeout the request was
-// cancelled at the server.
-func (u *Upstream) Call(ctx context.Context, method string, params []byte, progress func(params []byte)) (wire.Reply, error) {
-	conn, err := u.connection(ctx)
-	if err != nil {
-		return wire.Reply{}, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
-		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
-	defer cancel()
-	return conn.Call(ctx, method, params, progress)
-}
-
-// Ready waits until the upstream has started. The error is a *DownError when
-// it is down, or the cause of ctx when that ends first.
-func (u *Upstream) Ready(ctx context.Context) error {
-	_, err := u.connection(ctx)
-	return err
-}
-
-func (u *Upstream) connection(ctx context.Context) (*Conn, error) {
-	select {
-	case <-u.started:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.conn, u.down
 }
 
 // Close shuts the upstream down as the specification says (revision

@@ -22,32 +22,56 @@ import (
 type fixture struct {
 	*Upstream
 	log   syncBuffer
-	tools chan []string // names of each listing
+	tools chan []string // names of each listing of tools
 	notes chan string   // methods and params of notifications, if asked for
 }
 
+// spec is that of a server in some mode, which is not started again.
 func spec(mode string, env ...string) Spec {
-	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode)}
+	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode, "GORACE=atexit_sleep_ms=0"), Restart: RestartNever}
 }
+
+// brisk takes no step of a shutdown by the clock, and starts anew at once.
+var brisk = tempo{grace: time.Minute, first: time.Millisecond, most: time.Millisecond, steady: time.Hour, patience: time.Minute}
 
 func launch(t *testing.T, s Spec) *fixture {
 	t.Helper()
+	return launchWith(t, s, Options{}, brisk)
+}
+
+// launchWith fills in what opts leave out.
+func launchWith(t *testing.T, s Spec, opts Options, tempo tempo) *fixture {
+	t.Helper()
 	f := &fixture{tools: make(chan []string, 10), notes: make(chan string, 100)}
-	f.Upstream = start(s, Options{
-		Log:        slog.New(slog.NewTextHandler(&f.log, nil)),
-		ClientName: "test", ClientVersion: "0",
-		OnTools: func(tools [][]byte) {
-			var names []string
-			for _, def := range tools {
-				name, _ := wire.GetString(def, "name")
-				names = append(names, name)
+	opts.Log = slog.New(slog.NewTextHandler(&f.log, nil))
+	opts.ClientName, opts.ClientVersion = "test", "0"
+	if opts.OnList == nil {
+		opts.OnList = func(s wire.Surface, items [][]byte, _ []byte) {
+			if s == wire.Tools {
+				f.tools <- keys(s, items)
 			}
-			f.tools <- names
-		},
-		OnNotification: func(method string, params []byte) { f.notes <- method + string(params) },
-	}, time.Minute) // no step of a shutdown is taken by the clock
+		}
+	}
+	if opts.OnNotification == nil {
+		opts.OnNotification = func(m wire.Inbound) { f.notes <- m.Method + string(m.Params) }
+	}
+	f.Upstream = start(s, opts, tempo)
 	t.Cleanup(func() { f.stop(t) })
 	return f
+}
+
+func keys(s wire.Surface, items [][]byte) []string {
+	var names []string
+	for _, item := range items {
+		name, _ := wire.GetString(item, s.Key())
+		names = append(names, name)
+	}
+	return names
+}
+
+// toolCall is a call of a tool without arguments.
+func toolCall(tool string) wire.Call {
+	return wire.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":%q}`, tool)}
 }
 
 // stop closes at once, so that only tests of the steps see them.
@@ -61,7 +85,7 @@ func (f *fixture) stop(t *testing.T) {
 
 func (f *fixture) call(t *testing.T, tool string) string {
 	t.Helper()
-	reply, err := f.Call(t.Context(), "tools/call", fmt.Appendf(nil, `{"name":%q}`, tool), nil)
+	reply, err := f.Call(t.Context(), toolCall(tool))
 	if err != nil || reply.Error != nil {
 		t.Fatalf("%s: %s %v", tool, reply.Error, err)
 	}
@@ -80,11 +104,11 @@ func TestUpstream(t *testing.T) {
 		t.Errorf("tools %v", got)
 	}
 	const params = `{"name":"echo","arguments":{"n":123456789012345678901234567890,"f":1.0,"e":1E5},"_meta":{"trace":"\u00e9"},"unknown":[null]}`
-	reply, err := f.Call(t.Context(), "tools/call", []byte(params), nil)
+	reply, err := f.Call(t.Context(), wire.Call{Method: "tools/call", Params: []byte(params)})
 	if err != nil || string(reply.Result) != params {
 		t.Errorf("echo: %s, %v", reply.Result, err)
 	}
-	reply, err = f.Call(t.Context(), "tools/call", []byte(`{"name":"nosuch"}`), nil)
+	reply, err = f.Call(t.Context(), toolCall("nosuch"))
 	if err != nil || string(reply.Error) != `{"code":-32602,"message":"no such tool","data":{"n":9007199254740993}}` {
 		t.Errorf("error: %s, %v", reply.Error, err)
 	}
@@ -97,7 +121,7 @@ func TestUpstream(t *testing.T) {
 	if s := f.Status(); s.State != Closed || s.Pid != 0 {
 		t.Errorf("status %+v", s)
 	}
-	if _, err := f.Call(t.Context(), "m", nil, nil); !errors.Is(err, wire.ErrClosed) {
+	if _, err := f.Call(t.Context(), wire.Call{Method: "m"}); !errors.Is(err, wire.ErrClosed) {
 		t.Error(err)
 	}
 	if err := f.Close(t.Context()); err != nil {
@@ -108,12 +132,12 @@ func TestUpstream(t *testing.T) {
 func TestUpstreamProgress(t *testing.T) {
 	f := launch(t, spec("ok"))
 	next := 0
-	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"flood","_meta":{"progressToken":"theirs"}}`), func(params []byte) {
+	_, err := f.Call(t.Context(), wire.Call{Method: "tools/call", Params: []byte(`{"name":"flood","_meta":{"progressToken":"theirs"}}`), Progress: func(params []byte) {
 		if got, _ := wire.Get(params, "progress"); string(got) != fmt.Sprint(next) {
 			t.Errorf("got %s, want %d", params, next)
 		}
 		next++
-	})
+	}})
 	if err != nil || next != 2000 {
 		t.Fatalf("%d of 2000 before the answer, %v", next, err)
 	}
@@ -125,7 +149,7 @@ func TestUpstreamConcurrentCalls(t *testing.T) {
 	for i := range 200 {
 		wg.Go(func() {
 			params := fmt.Appendf(nil, `{"name":"echo","i":%d,"pad":%q}`, i, strings.Repeat("p", i*100))
-			reply, err := f.Call(t.Context(), "tools/call", params, nil)
+			reply, err := f.Call(t.Context(), wire.Call{Method: "tools/call", Params: params})
 			if err != nil || !bytes.Equal(reply.Result, params) {
 				t.Errorf("call %d: %.100s, %v", i, reply.Result, err)
 			}
@@ -141,7 +165,7 @@ func TestUpstreamCancel(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			_, err := f.Call(ctx, "tools/call", fmt.Appendf(nil, `{"name":%q}`, tool), nil)
+			_, err := f.Call(ctx, toolCall(tool))
 			done <- err
 		}()
 		if got := <-f.notes; got != `notifications/message{"data":"hanging"}` {
@@ -176,7 +200,7 @@ func TestUpstreamTimeout(t *testing.T) {
 	<-f.Started()
 	f.spec.Timeout = time.Millisecond // after the handshake, which is held to it too
 	var timeout *TimeoutError
-	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"hang"}`), nil)
+	_, err := f.Call(t.Context(), toolCall("hang"))
 	if !errors.As(err, &timeout) || timeout.Method != "tools/call" || timeout.Upstream != "x" || errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -212,7 +236,7 @@ func TestStartFailures(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := launch(t, tt.spec)
-			_, err := f.Call(t.Context(), "m", nil, nil) // waits for the start
+			_, err := f.Call(t.Context(), wire.Call{Method: "m"}) // waits for the start
 			var down *DownError
 			if !errors.As(err, &down) || down.Upstream != "x" {
 				t.Errorf("call: %v", err)
@@ -249,12 +273,12 @@ func TestCrash(t *testing.T) {
 	f := launch(t, spec("third call kills"))
 	hanging := make(chan error, 1)
 	go func() {
-		_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"hang"}`), nil)
+		_, err := f.Call(t.Context(), toolCall("hang"))
 		hanging <- err
 	}()
 	<-f.notes
 	f.call(t, "echo")
-	_, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"echo"}`), nil)
+	_, err := f.Call(t.Context(), toolCall("echo"))
 	for _, err := range []error{err, <-hanging} {
 		var down *DownError
 		if !errors.As(err, &down) || down.Reason != "its process ended: exit status 7 (what it wrote to stderr is in the log)" {
@@ -269,7 +293,7 @@ func TestCrash(t *testing.T) {
 	if log := f.log.String(); !strings.Contains(log, `msg=stderr upstream=x line="[31mout of`) {
 		t.Errorf("log %s", log)
 	}
-	if _, err := f.Call(t.Context(), "m", nil, nil); err == nil {
+	if _, err := f.Call(t.Context(), wire.Call{Method: "m"}); err == nil {
 		t.Error("a call of a dead upstream succeeded")
 	}
 }
@@ -286,7 +310,7 @@ func TestFaultsInService(t *testing.T) {
 				exitWait, tt.reason = 0, "it closed its output"
 			}
 			f := launch(t, spec("ok"))
-			_, err := f.Call(t.Context(), "tools/call", fmt.Appendf(nil, `{"name":%q}`, tt.tool), nil)
+			_, err := f.Call(t.Context(), toolCall(tt.tool))
 			var down *DownError
 			if !errors.As(err, &down) || !strings.HasPrefix(down.Reason, tt.reason) {
 				t.Errorf("got %v", err)
@@ -298,7 +322,7 @@ func TestFaultsInService(t *testing.T) {
 		f := launch(t, spec("ok"))
 		f.call(t, "closes stdin")
 		var down *DownError
-		if _, err := f.Call(t.Context(), "tools/call", []byte(`{"name":"echo"}`), nil); !errors.As(err, &down) {
+		if _, err := f.Call(t.Context(), toolCall("echo")); !errors.As(err, &down) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -310,7 +334,7 @@ func TestFaultsInService(t *testing.T) {
 		for range 5 {
 			wg.Go(func() {
 				params := fmt.Appendf(nil, `{"name":"echo","pad":%q}`, strings.Repeat("p", 1<<20))
-				if _, err := f.Call(ctx, "tools/call", params, nil); !errors.Is(err, context.Canceled) {
+				if _, err := f.Call(ctx, wire.Call{Method: "tools/call", Params: params}); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
@@ -333,8 +357,8 @@ func TestListing(t *testing.T) {
 		names []string
 		warn  string
 	}{
-		{"paged", []string{"one", "two"}, "tool without a name left out"},
-		{"paged", []string{"one", "two"}, "second tool of the same name left out"},
+		{"paged", []string{"one", "two"}, "item without a name left out"},
+		{"paged", []string{"one", "two"}, "second item of the same name left out"},
 		{"looping", []string{"t", "tA", "tB"}, "repeats a cursor"},
 		{"no tools", nil, ""},
 	} {
@@ -366,11 +390,11 @@ func TestFailedRelistKeepsTheUpstream(t *testing.T) {
 // TestStartBare is an upstream whose owner wants to know nothing.
 func TestStartBare(t *testing.T) {
 	u := Start(spec("ok"), Options{})
-	if _, err := u.Call(t.Context(), "tools/call", []byte(`{"name":"change once"}`), nil); err != nil {
+	if _, err := u.Call(t.Context(), toolCall("change once")); err != nil {
 		t.Error(err)
 	}
-	if u.spec.Timeout != DefaultTimeout || u.grace != time.Second {
-		t.Errorf("timeout %v, grace %v", u.spec.Timeout, u.grace)
+	if u.spec.Timeout != DefaultTimeout || u.tempo != usualTempo {
+		t.Errorf("timeout %v, tempo %+v", u.spec.Timeout, u.tempo)
 	}
 	if err := u.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // JSON-RPC 2.0 section 5.1.
@@ -63,5 +64,25 @@ func (e *CancelledError) Error() string {
 	return "cancelled by the client"
 }
 
+// ErrUnusable says that a peer's answer to a request could not be used: a
+// failure of the protocol, not of what was asked for.
+var ErrUnusable = errors.New("unusable answer")
+
 // ErrClosed says that a connection was closed on our side.
 var ErrClosed = errors.New("connection closed")
+
+// CancelParams are the params of notifications/cancelled for our request id,
+// made of the notification that was the cause, if one was, so that its reason
+// and _meta travel.
+func CancelParams(cause error, id int64) []byte {
+	raw := strconv.AppendInt(nil, id, 10)
+	var cancelled *CancelledError
+	if errors.As(cause, &cancelled) && cancelled.Params != nil {
+		if params, err := Set(cancelled.Params, raw, "requestId"); err == nil {
+			return params
+		}
+	}
+	params, _ := Set(nil, raw, "requestId")
+	params, _ = Set(params, Quote(cause.Error()), "reason")
+	return params
+}

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// The client and the server of the benchmark understand each other.
+// The clients and the servers of the benchmark understand each other.
 func TestCallsOfEchoServer(t *testing.T) {
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
@@ -34,14 +36,41 @@ func TestCallsOfEchoServer(t *testing.T) {
 		served <- serveEcho(fromClient, toClient)
 		toClient.Close()
 	}()
-	c := newClient(toServer, fromServer)
-	if err := c.initialize(); err != nil {
+	c := newLineClient(toServer, fromServer)
+	if err := initialize(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.waitForTool("echo"); err != nil {
+	testCalls(t, c)
+	if err := c.close(); err != nil {
 		t.Error(err)
 	}
-	if err := c.waitForTool("other"); err == nil {
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.request("ping", "{}"); err == nil {
+		t.Error("an answer after the end")
+	}
+}
+
+func TestCallsOfEchoServerOverHTTP(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(echoHTTP))
+	defer server.Close()
+	c, err := openHTTP(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testCalls(t, c)
+	if err := c.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func testCalls(t *testing.T, c client) {
+	t.Helper()
+	if err := needTool(c, "echo"); err != nil {
+		t.Error(err)
+	}
+	if err := needTool(c, "other"); err == nil {
 		t.Error("a tool that is not there was found")
 	}
 	k := &kind{client: c, params: `{"name":"echo","arguments":{"message":"é \"x\""}}`, want: `"é \"x\""`}
@@ -52,14 +81,60 @@ func TestCallsOfEchoServer(t *testing.T) {
 	if len(k.times) != 10 {
 		t.Errorf("%d times were taken, want 10", len(k.times))
 	}
-	if err := c.call(k.params, "something else"); err == nil {
+	if per, err := measureRate(k, 5*time.Millisecond); err != nil || per <= 0 {
+		t.Errorf("%f calls per second, %v", per, err)
+	}
+	k.want = "something else"
+	if err := call(c, k.params, k.want); err == nil {
 		t.Error("a wrong answer was taken")
 	}
-	if err := c.close(); err != nil {
-		t.Error(err)
+	if _, err := measureRate(k, time.Millisecond); err == nil {
+		t.Error("wrong answers were taken")
 	}
-	if err := <-served; err != nil {
-		t.Error(err)
+}
+
+func TestIDOf(t *testing.T) {
+	for line, want := range map[string]int{
+		`{"jsonrpc":"2.0","id":17,"result":{}}`:                         17,
+		`{"result":{"id":"x"},"jsonrpc":"2.0","id":5}`:                  5,
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`: 0,
+		`{"jsonrpc":"2.0","id":"text","result":{}}`:                     0,
+	} {
+		if got, ok := idOf([]byte(line)); got != want || ok != (want != 0) {
+			t.Errorf("%s: %d, %t", line, got, ok)
+		}
+	}
+}
+
+// What the quiet client reads is what any client reads.
+func TestQuietClient(t *testing.T) {
+	large := strings.Repeat("x", 70_000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		answer, err := echo(body)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(body), "chunks") {
+			io.WriteString(w, "data: ")
+			w.(http.Flusher).Flush()
+		}
+		w.Write(answer)
+	}))
+	defer server.Close()
+	c, err := dialQuietly(server.Listener.Addr().String(), "/mcp", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for _, message := range []string{"one piece", "in chunks", large, "in chunks" + large, "the end"} {
+		if err := c.call(`{"name":"echo","arguments":{"message":"`+message+`"}}`, message); err != nil {
+			t.Error(err)
+		}
+	}
+	const params = `{"name":"echo","arguments":{"message":"hello"}}`
+	if n := testing.AllocsPerRun(100, func() { c.build("tools/call", params) }); n > 0 {
+		t.Errorf("a request allocates %v times", n)
 	}
 }
 
@@ -75,5 +150,15 @@ func TestTable(t *testing.T) {
 	}
 	if got := strings.Join(strings.Fields(lines[2]), " "); got != "script 1.000 1.000" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestOtherTables(t *testing.T) {
+	var out bytes.Buffer
+	rateTable(&out, []rate{{name: "a", through: []float64{30, 10, 20}, direct: []float64{40, 80, 10}}})
+	sizeTable(&out, []size{{"b", 1000.4, 12.25}})
+	got := strings.Join(strings.Fields(out.String()), " ")
+	if !strings.Contains(got, "a 20 40 0.50") || !strings.Contains(got, "b 1000 12.2") {
+		t.Error(got)
 	}
 }

@@ -1,11 +1,15 @@
 // Command bench.d measures MCP calls made directly to a server next to the same
-// calls made through mcp-metatool, and how soon each answers after its start.
+// calls made through mcp-metatool: how long one takes, how many it makes in a
+// second, what it allocates, and how soon each answers after its start.
 // scripts/bench builds and runs it.
 //
-//	main.go     the command and its table
-//	measure.go  what is measured, and how
-//	client.go   a client that adds as little as possible
-//	server.go   a server that does as little as possible
+//	main.go         the command and its tables
+//	measure.go      how long calls and starts take
+//	throughput.go   many calls at once
+//	allocations.go  what a proxied call allocates
+//	peers.go        the processes and sessions that calls are made with
+//	client.go, httpclient.go  clients that add as little as possible
+//	server.go       a server that does as little as possible
 package main
 
 import (
@@ -20,16 +24,28 @@ import (
 	"time"
 )
 
-// serverVerb makes this program the server.
-const serverVerb = "echo-server"
+// These verbs make this program the server.
+const (
+	serverVerb     = "echo-server"      // over standard input and output
+	httpServerVerb = "echo-http-server" // over streamable HTTP
+)
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == serverVerb {
-		if err := serveEcho(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "echo-server:", err)
+	if len(os.Args) == 2 {
+		var err error
+		switch os.Args[1] {
+		case serverVerb:
+			err = serveEcho(os.Stdin, os.Stdout)
+		case httpServerVerb:
+			err = serveEchoHTTP(os.Stderr)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
 			os.Exit(1)
 		}
-		return
+		if os.Args[1] == serverVerb || os.Args[1] == httpServerVerb {
+			return
+		}
 	}
 	var b bench
 	flag.StringVar(&b.binary, "binary", "mcp-metatool", "the `FILE` to measure")
@@ -61,7 +77,11 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "%d CPUs, %s/%s, %d calls and %d starts of each kind, kinds taking turns\n\n",
 		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, b.calls, b.starts)
-	calls, err := b.measureCalls(ctx)
+	calls, rates, err := b.measureCalls(ctx)
+	if err != nil {
+		return err
+	}
+	sizes, err := b.measureAllocations(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,6 +90,8 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	table(out, "call", calls)
+	rateTable(out, rates)
+	sizeTable(out, sizes)
 	table(out, "start of the process to the answer to initialize", starts)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -36,71 +35,66 @@ func (t times) percentile(p int) time.Duration {
 
 // kind is one way of making a call.
 type kind struct {
-	client       *client
+	client       client
 	params, want string
 	times        times
 }
 
-// measureCalls gives a row for each kind of call that goes through the binary.
-func (b *bench) measureCalls(ctx context.Context) (rows []row, err error) {
-	var clients []*client
-	defer func() {
-		for _, c := range clients {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	open := func(command string, args ...string) (*client, error) {
-		c, _, err := start(ctx, b.env("calls"), command, args...)
-		if err == nil {
-			clients = append(clients, c)
-		}
-		return c, err
-	}
-	config, err := b.configure()
+// pair is a call through the binary, and what it is compared with.
+type pair struct {
+	name            string
+	through, direct *kind
+}
+
+// measureCalls gives a row for each kind of call that goes through the binary,
+// and a rate for each that there is without the binary, too.
+func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err error) {
+	p, err := b.open(ctx)
+	defer func() { err = errors.Join(err, p.close()) }()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	proxied, err := open(b.binary, "serve", "--config", config)
+	// What a call is compared with has the same server and the same client's
+	// transport, without the binary between them.
+	overStdio, overHTTP := echoing(p.echo, "echo"), echoing(p.echoHTTP, "echo")
+	pairs := []pair{
+		{"echo, Go server, stdio->stdio", echoing(p.proxy, "echo__echo"), overStdio},
+		{"echo, Go server, HTTP->stdio", echoing(p.proxyHTTP, "echo__echo"), overHTTP},
+		{"echo, Go server, HTTP->HTTP", echoing(p.proxyHTTP, "remote__echo"), overHTTP},
+	}
+	kinds := []*kind{overStdio, overHTTP}
+	if p.node != nil {
+		node := echoing(p.node, "echo")
+		pairs = append(pairs, pair{"echo, server-everything, stdio->stdio", echoing(p.proxy, "everything__echo"), node})
+		kinds = append(kinds, node)
+	}
+	for _, p := range pairs {
+		kinds = append(kinds, p.through)
+	}
+	composites, err := b.composites(p.proxy)
 	if err != nil {
-		return nil, err
-	}
-	echo, err := open(b.self, serverVerb)
-	if err != nil {
-		return nil, err
-	}
-	const hello = `hello, 17 bytes..`
-	params := func(name string) string {
-		return `{"name":"` + name + `","arguments":{"message":"` + hello + `"}}`
-	}
-	direct := &kind{client: echo, params: params("echo"), want: hello}
-	names := []string{"echo, Go server"}
-	kinds := []*kind{direct, {client: proxied, params: params("echo__echo"), want: hello}}
-	if b.everything != "" {
-		node, err := open("node", b.everything)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, "echo, server-everything")
-		kinds = append(kinds, &kind{client: node, params: params("echo"), want: hello},
-			&kind{client: proxied, params: params("everything__echo"), want: hello})
-	}
-	composites, err := b.composites(proxied)
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Composites load the machine, so they are kept out of the comparison.
 	for _, group := range [][]*kind{kinds, composites} {
 		if err := b.takeTurns(group); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	for i, name := range names {
-		rows = append(rows, row{name: name, times: kinds[2*i+1].times, base: kinds[2*i].times})
+	for _, p := range pairs {
+		rows = append(rows, row{name: p.name, times: p.through.times, base: p.direct.times})
 	}
 	for i, c := range scripts {
 		rows = append(rows, row{name: c.name, times: composites[i].times})
 	}
-	return rows, nil
+	rates, err = measureRates(pairs)
+	return rows, rates, err
+}
+
+// echoing calls an echo tool by its name.
+func echoing(c client, tool string) *kind {
+	const hello = `hello, 17 bytes..`
+	return &kind{client: c, params: `{"name":"` + tool + `","arguments":{"message":"` + hello + `"}}`, want: hello}
 }
 
 // scripts are the composite tools that are called. None has a base: there is no
@@ -113,10 +107,7 @@ var scripts = []struct{ name, tool, code string }{
 }
 
 // composites saves the composite tools.
-func (b *bench) composites(proxied *client) ([]*kind, error) {
-	if err := proxied.waitForTool("echo__echo"); err != nil {
-		return nil, err
-	}
+func (b *bench) composites(proxied client) ([]*kind, error) {
 	var kinds []*kind
 	for _, s := range scripts {
 		definition, err := json.Marshal(map[string]any{"name": "save_tool", "arguments": map[string]any{
@@ -126,7 +117,7 @@ func (b *bench) composites(proxied *client) ([]*kind, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := proxied.call(string(definition), s.tool); err != nil {
+		if err := call(proxied, string(definition), s.tool); err != nil {
 			return nil, err
 		}
 		kinds = append(kinds, &kind{client: proxied, want: "hello", params: `{"name":"` + s.tool + `","arguments":{"message":"hello"}}`})
@@ -145,7 +136,7 @@ func (b *bench) takeTurns(kinds []*kind) error {
 		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, k := range order {
 			began := time.Now()
-			if err := k.client.call(k.params, k.want); err != nil {
+			if err := call(k.client, k.params, k.want); err != nil {
 				return err
 			}
 			if i >= warmup {
@@ -158,7 +149,7 @@ func (b *bench) takeTurns(kinds []*kind) error {
 
 // measureStarts compares with the start of a server alone.
 func (b *bench) measureStarts(ctx context.Context) ([]row, error) {
-	config, err := b.configure()
+	config, err := b.configure("")
 	if err != nil {
 		return nil, err
 	}
@@ -202,21 +193,4 @@ func (b *bench) measureStarts(ctx context.Context) ([]row, error) {
 		}
 	}
 	return rows, nil
-}
-
-// env keeps what the binary caches in a directory of the run.
-func (b *bench) env(cache string) []string {
-	dir := filepath.Join(b.dir, cache)
-	return []string{"XDG_CACHE_HOME=" + dir, "LocalAppData=" + dir, "HOME=" + dir}
-}
-
-// configure writes the configuration and gives its path.
-func (b *bench) configure() (string, error) {
-	text := fmt.Sprintf("[store]\ndir = %q\n[upstream.echo]\ncommand = %q\nargs = [%q]\n",
-		filepath.Join(b.dir, "store"), b.self, serverVerb)
-	if b.everything != "" {
-		text += fmt.Sprintf("[upstream.everything]\ncommand = \"node\"\nargs = [%q]\n", b.everything)
-	}
-	path := filepath.Join(b.dir, "bench.toml")
-	return path, os.WriteFile(path, []byte(text), 0o600)
 }

@@ -42,7 +42,7 @@ async function sameResults({ report, main, direct }) {
   }
 }
 
-async function requestAsWritten({ setup, report, main }) {
+async function requestAsWritten({ report, main, tapped }) {
   await report.check("arguments, _meta and unknown members reach the server as they were written", async () => {
     const id = '"an id \\u00e9"';
     const params = callParams(
@@ -51,7 +51,7 @@ async function requestAsWritten({ setup, report, main }) {
     );
     const answer = await main.answer(main.start("tools/call", params, id));
     equal(member(answer.raw, "id"), id, "id in the answer");
-    const seen = setup.tapped("main").find((l) => l.raw.includes('"tap 1"'));
+    const seen = tapped().find((l) => l.raw.includes('"tap 1"'));
     equal(tokens(seen.params), tokens(replace(params, "name", '"echo"')), "params");
     assert(Number.isInteger(seen.value.id), `id upstream: ${seen.value.id}`);
   });

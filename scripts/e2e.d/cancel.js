@@ -50,33 +50,33 @@ async function stop(main, call, list) {
   list.push({ ...call, from: main.messages.length });
 }
 
-async function toldUpstream(setup, already) {
-  const lines = setup.tapped("main");
+async function toldUpstream(tapped, already) {
+  const lines = tapped();
   const calls = lines.filter((l) => l.value.params?.name === "trigger-long-running-operation");
   const told = lines.filter((l) => l.value.method === "notifications/cancelled").slice(already);
   equal(told.length, 1, "notifications/cancelled at the server");
   equal(told[0].value.params.requestId, calls.at(-1).value.id, "requestId upstream");
 }
 
-const toldSoFar = (setup) => setup.tapped("main").filter((l) => l.value.method === "notifications/cancelled").length;
+const toldSoFar = (tapped) => tapped().filter((l) => l.value.method === "notifications/cancelled").length;
 
-async function proxied({ setup, main }, list) {
-  const before = toldSoFar(setup);
+async function proxied({ main, tapped }, list) {
+  const before = toldSoFar(tapped);
   const call = start(main, "cancel-1", longName, { duration: seconds, steps: 20 });
   await firstProgress(main, call);
   await stop(main, call, list);
-  await toldUpstream(setup, before);
+  await toldUpstream(tapped, before);
 }
 
-async function waiting({ setup, main }, list) {
-  const before = toldSoFar(setup);
+async function waiting({ main, tapped }, list) {
+  const before = toldSoFar(tapped);
   const code = `
 everything.trigger_long_running_operation({"duration": ${seconds}, "steps": 20})
 return "too late"`;
   const call = start(main, "cancel-2", "eval_starlark", { code });
   await firstProgress(main, call);
   await stop(main, call, list);
-  await toldUpstream(setup, before);
+  await toldUpstream(tapped, before);
 }
 
 async function computing({ main }, list) {

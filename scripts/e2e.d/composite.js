@@ -66,7 +66,7 @@ async function save({ report, main }) {
   });
 }
 
-async function call({ setup, report, main }) {
+async function call({ setup, report, main, tapped }) {
   await report.check("a script joins two servers: {result, logs, executionTime, toolCalls}", async () => {
     const from = main.messages.length;
     const params = { name: inventory.name, arguments: { dir: setup.files }, _meta: { progressToken: "joined", "example.com/trace": "composite" } };
@@ -96,7 +96,7 @@ async function call({ setup, report, main }) {
     const path = join(setup.files, "joined.txt");
     const code = `
 said = everything.echo(message = params["words"])
-everything.trigger_long_running_operation({"duration": 0.4, "steps": 4})
+everything.trigger_long_running_operation({"duration": 1.8, "steps": 36})
 filesystem.write_file({"path": params.path, "content": said})
 return said`;
     const from = main.messages.length;
@@ -105,8 +105,10 @@ return said`;
     const answer = succeeded(await main.request("tools/call", params));
     equal(readFileSync(path, "utf8"), structured(answer).result, "the file");
     const steps = notes(main, from, main.messages.indexOf(answer), "77").map((n) => n.progress);
-    assert(steps.length >= 4 && steps.every((s, i) => i === 0 || s > steps[i - 1]), `progress: ${steps}`);
-    const seen = setup.tapped("main").find((l) => l.raw.includes('"from script"')).value.params;
+    assert(steps.every((s, i) => i === 0 || s > steps[i - 1]), `progress: ${steps}`);
+    // Of 36 steps of one call, those of each half second; the end is never left out.
+    assert(steps.length >= 4 && steps.length < 12 && steps.some((s) => !Number.isInteger(s)) && steps.at(-1) === 3, `progress: ${steps}`);
+    const seen = tapped().find((l) => l.raw.includes('"from script"')).value.params;
     equal(seen._meta["example.com/trace"], "via script", "_meta upstream");
     return `progress ${steps}`;
   });

@@ -45,7 +45,9 @@ function of({ setup }, client) {
   return all.filter((p) => group.has(p.pid));
 }
 
-async function gone(context, client, name, end) {
+// gone ends an instance of the binary, a client or a Listening, and waits until
+// all its processes have ended.
+export async function gone(context, client, name, end) {
   const before = of(context, client);
   assert(before.length > 3, `only ${listed(before)} to begin with`);
   const started = performance.now();
@@ -64,7 +66,7 @@ async function gone(context, client, name, end) {
 export async function outputs({ setup, report }) {
   const served = setup.clients.filter((c) => c.viaBinary);
   await report.check("stdout carried JSON-RPC messages and nothing else", async () => {
-    await Promise.all(served.map((c) => within(limit, "end of output", c.closed)));
+    await Promise.all([...served, ...setup.listeners].map((c) => within(limit, "end of output", c.closed)));
     for (const client of served) {
       equal(client.noise.join("\n"), "", "other lines");
       equal(client.unfinished, "", "unfinished line");
@@ -74,7 +76,7 @@ export async function outputs({ setup, report }) {
   await report.check("the log has what servers write on stderr, and no secret", async () => {
     const log = served.map((c) => c.stderr).join("");
     assert(/memory.*started with .*--token/.test(log), `the line with the secret never came to the log: ${log.slice(0, 2000)}`);
-    for (const text of [log, ...setup.outputs]) {
+    for (const text of [log, ...setup.listeners.map((l) => l.output), ...setup.outputs]) {
       const at = text.indexOf(setup.secret);
       assert(at < 0, `the secret is in: ${text.slice(Math.max(0, at - 200), at + 20)}`);
     }

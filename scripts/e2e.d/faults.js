@@ -30,6 +30,18 @@ export async function killedUpstream({ setup, report, main }) {
     assert(value.result.isError === true, "the script did not fail");
     equal(value.result.structuredContent.error.type, "tool", "type");
   });
+  await report.check("a killed server that is to be restarted: the call in flight says so, later ones work again", async () => {
+    const [victim] = marked(setup.mark).filter((p) => p.upstream === "memory" && p.parent === main.child.pid);
+    process.kill(victim.pid, "SIGSTOP");
+    const pending = main.call("memory__read_graph");
+    await main.request("ping");
+    process.kill(victim.pid, "SIGKILL");
+    const { value, raw } = await within(2000, "answer to the call in flight", pending);
+    assert(value.result?.isError === true && value.result.content[0].text.includes("memory"), raw);
+    const started = performance.now();
+    await until(10_000, "a call works", async () => !(await main.call("memory__read_graph")).value.result.isError);
+    return `${Math.round(performance.now() - started)} ms later`;
+  });
 }
 
 const startupWait = 4000; // ms

@@ -6,21 +6,30 @@
 //	calls.js      proxied calls
 //	composite.js  saved tools
 //	cancel.js     cancelled calls
-//	sdkclient.js  the TypeScript client, and the commands for the shell
+//	sdkclient.js  the TypeScript client (sdksurfaces.js: beyond tools), and the commands for the shell
+//	http.js       the HTTP front: sessions, refusals, broken connections
+//	fidelity.js   each combination of transports beside the server itself (items.js, combinations.js)
+//	conformance.js  the official suites, directly and through the binary
 //	faults.js     killed and broken upstreams
 //	ending.js     end of input, SIGTERM, orphans, purity of output
 //	setup.js      configurations and clients for all of them
-//	rawclient.js, rawjson.js, processes.js, report.js  what they are made of
+//	client.js, rawclient.js, httpclient.js, rawjson.js, tap.js, listening.js, processes.js, report.js
+//	              what they are made of
 
-import { resolve } from "node:path";
+import { rmSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { cancel } from "./cancel.js";
 import { calls } from "./calls.js";
 import { composites } from "./composite.js";
 import { ending, outputs } from "./ending.js";
+import { conformance } from "./conformance.js";
 import { brokenUpstreams, killedUpstream } from "./faults.js";
+import { fidelity } from "./fidelity.js";
+import { http } from "./http.js";
+import { HttpClient } from "./httpclient.js";
 import { lists } from "./lists.js";
-import { Report } from "./report.js";
+import { Report, equal } from "./report.js";
 import { commands, sdkClient } from "./sdkclient.js";
 import { Setup } from "./setup.js";
 
@@ -40,24 +49,29 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
 }
 
 async function suites() {
-  const main = setup.serve(setup.configure("main", setup.upstreams("main")));
+  const upstreams = setup.upstreams("main");
+  upstreams.filesystem.restart = "never"; // it is going to be killed
+  const main = setup.serve(setup.configure("main", upstreams));
   const direct = Object.fromEntries(
     ["everything", "filesystem", "memory"].map((name) => [name, setup.direct(name, name === "filesystem" ? [setup.files] : [])]),
   );
-  const context = { setup, report, main, direct };
+  const context = { setup, report, main, direct, tapped: () => setup.tapped("main") };
   report.section("Start and tool lists");
   await lists(context);
-  report.section("Proxied calls");
-  await calls(context);
-  report.section("Composite tools");
-  await composites(context);
-  report.section("Cancellation");
-  await cancel(context);
+  for (const [title, suite] of repeated) {
+    report.section(title);
+    await suite(context);
+  }
+  await alone("Over HTTP", () => overHTTP(context));
   report.section("A killed upstream");
   await killedUpstream(context);
   await Promise.all(Object.values(direct).map((client) => client.close()));
-  report.section("The TypeScript client");
-  await sdkClient(context, pathToFileURL(modules));
+  for (const over of ["stdio", "HTTP"]) {
+    await alone(`The TypeScript client over ${over}`, () => sdkClient(context, pathToFileURL(modules), over));
+  }
+  await alone("The HTTP front", () => http(context));
+  await alone("Combinations of transports", () => fidelity(context));
+  await alone("Conformance", () => conformance(context));
   report.section("Commands");
   await commands(context);
   report.section("Broken upstreams");
@@ -65,6 +79,38 @@ async function suites() {
   report.section("The end");
   await ending(context, broken);
   await outputs(context);
+}
+
+// alone runs a section that later ones do not build on.
+async function alone(title, suite) {
+  report.section(title);
+  try {
+    await suite();
+  } catch (err) {
+    report.failed++;
+    console.log(`  FAIL  could not go on with "${title}": ${err.stack}`);
+  }
+}
+
+// repeated are the suites that a client goes through over each transport.
+const repeated = [["Proxied calls", calls], ["Composite tools", composites], ["Cancellation", cancel]];
+
+// overHTTP repeats what a client over stdio has done as one over HTTP.
+async function overHTTP(context) {
+  const front = await setup.front(setup.configure("overhttp", setup.upstreams("overhttp")));
+  const client = new HttpClient(front.url, front);
+  await client.initialize();
+  rmSync(join(setup.files, "joined.txt")); // as it was at the start
+  const there = { ...context, main: client, tapped: () => setup.tapped("overhttp") };
+  for (const [title, suite] of repeated) {
+    report.section(`${title} over HTTP`);
+    await suite(there);
+  }
+  await report.check("nothing but messages came, and no stream broke", async () => {
+    equal(client.noise.concat(client.problems).join("; "), "", "problems");
+    equal(await client.close(), 204, "status of DELETE");
+    equal((await front.stop()).code, 0, "exit code");
+  });
 }
 
 try {

@@ -27,6 +27,12 @@ export class Report {
     }
   }
 
+  // table prints rows of cells in columns.
+  table(head, rows) {
+    const widths = head.map((_, i) => Math.max(...[head, ...rows].map((row) => row[i].length)));
+    for (const row of [head, ...rows]) console.log(`        ${row.map((cell, i) => cell.padEnd(widths[i])).join("  ").trimEnd()}`);
+  }
+
   summary() {
     console.log(`\n${this.passed} passed, ${this.failed} failed`);
     return this.failed === 0 && this.passed > 0;
@@ -48,6 +54,11 @@ export async function within(ms, what, promise) {
 
 export function assert(condition, message) {
   if (!condition) throw new Error(message);
+}
+
+// none fails unless a list of texts is empty.
+export function none(what, list) {
+  assert(list.length === 0, `${what}: ${list.join("; ")}`);
 }
 
 export function equal(got, want, what) {

@@ -4,32 +4,46 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { inventory } from "./composite.js";
 import { builtins } from "./lists.js";
-import { assert, equal, pause, within } from "./report.js";
+import { assert, equal, pause, until, within } from "./report.js";
+import { sdkCapabilities, sdkSurfaces } from "./sdksurfaces.js";
 
 const sdk = (modules, path) => import(new URL(`@modelcontextprotocol/sdk/dist/esm/${path}`, modules.href + "/"));
 
-export async function sdkClient({ setup, report }, modules) {
-  const [{ Client }, { StdioClientTransport }, types] = await Promise.all(
-    ["client/index.js", "client/stdio.js", "types.js"].map((path) => sdk(modules, path)),
+// sdkClient drives the binary over "stdio" or "HTTP".
+export async function sdkClient({ setup, report }, modules, over) {
+  const [{ Client }, { StdioClientTransport }, { StreamableHTTPClientTransport }, types] = await Promise.all(
+    ["client/index.js", "client/stdio.js", "client/streamableHttp.js", "types.js"].map((path) => sdk(modules, path)),
   );
-  const config = setup.configure("sdk", setup.upstreams("sdk"));
-  const transport = new StdioClientTransport({
-    command: setup.binary, args: ["--config", config], env: setup.env, cwd: setup.dir, stderr: "pipe",
-  });
+  const config = setup.configure(`sdk-${over}`, setup.upstreams(`sdk-${over}`));
   let log = "";
-  transport.stderr.on("data", (chunk) => (log += chunk));
-  const client = new Client({ name: "e2e-sdk", version: "1" });
+  let front;
+  const transports = {
+    stdio() {
+      const stdio = new StdioClientTransport({
+        command: setup.binary, args: ["--config", config], env: setup.env, cwd: setup.dir, stderr: "pipe",
+      });
+      stdio.stderr.on("data", (chunk) => (log += chunk));
+      return stdio;
+    },
+    async HTTP() {
+      front = await setup.front(config);
+      return new StreamableHTTPClientTransport(new URL(front.url));
+    },
+  };
+  const client = new Client({ name: "e2e-sdk", version: "1" }, { capabilities: sdkCapabilities });
   const problems = [];
   client.onerror = (err) => problems.push(err.message);
   let changes = 0;
   client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => void changes++);
   const call = (name, args = {}, options) => client.callTool({ name, arguments: args }, undefined, options);
 
-  const connected = await report.check("connects (serve is the default verb)", async () => {
+  const connected = await report.check(over === "stdio" ? "connects (serve is the default verb)" : "connects over HTTP", async () => {
+    const transport = await transports[over]();
     await client.connect(transport);
+    if (over === "HTTP") assert(transport.sessionId, "there is no session");
     return JSON.stringify(client.getServerVersion());
   });
-  if (!connected) throw new Error(`the SDK client is not connected: ${log}`);
+  if (!connected) throw new Error(`the SDK client is not connected: ${log || front?.output}`);
   await report.check("lists the tools of all servers", async () => {
     const { tools } = await client.listTools();
     const names = tools.map((t) => t.name);
@@ -57,7 +71,7 @@ export async function sdkClient({ setup, report }, modules) {
     const { structuredContent } = await call(inventory.name, { dir: setup.files });
     equal(structuredContent.toolCalls.length, 2, "toolCalls");
     assert(!(await call("delete_saved_tool", { name: inventory.name })).isError, "delete_saved_tool");
-    assert(changes >= 2, `${changes} list_changed`);
+    await until(5000, "two list_changed", () => changes >= 2); // over HTTP they come on a stream of their own
   });
   await report.check("cancels a call and goes on", async () => {
     const abort = new AbortController();
@@ -67,10 +81,14 @@ export async function sdkClient({ setup, report }, modules) {
     await pause(1200);
     assert(!(await call("everything__echo", { message: "on" })).isError, "echo");
   });
+  await sdkSurfaces(report, client, types);
   await report.check("closes; nothing it got was a surprise to it", async () => {
+    if (over === "HTTP") await client.transport.terminateSession();
     await within(10_000, "close", client.close());
+    if (front) equal((await front.stop()).code, 0, "exit code");
     setup.outputs.push(log);
-    // Progress that comes with the result, or after the client has cancelled, is what it calls unknown.
+    // Progress that comes with the result, or after the client has cancelled, is
+    // what it calls unknown.
     equal(problems.filter((p) => !/progress notification for an unknown token/.test(p)).join("; "), "", "problems");
   });
 }

@@ -3,9 +3,10 @@
 
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { Listening } from "./listening.js";
 import { markName, marked } from "./processes.js";
 import { RawClient } from "./rawclient.js";
 import { member } from "./rawjson.js";
@@ -14,6 +15,7 @@ const node = process.execPath;
 
 export class Setup {
   clients = []; // every RawClient there was, for the checks at the end
+  listeners = []; // every Listening
   outputs = []; // stdout and stderr of every command
 
   constructor(binary, modules) {
@@ -83,22 +85,25 @@ export class Setup {
     return join(this.dir, `${name}-tap.jsonl`);
   }
 
-  // tapped gives the lines that have reached server-everything, as raw texts.
+  // tapped gives the lines that have reached server-everything, as raw texts;
+  // none before it has started.
   tapped(name) {
+    if (!existsSync(this.tapFile(name))) return [];
     const lines = readFileSync(this.tapFile(name), "utf8").split("\n").slice(0, -1);
     return lines.map((raw) => ({ raw, value: JSON.parse(raw), params: member(raw, "params") }));
   }
 
-  // configure writes a configuration and gives its path. name also keeps stores apart.
-  configure(name, upstreams, startupWait = "15s") {
+  // configure writes a configuration and gives its path. name also keeps stores
+  // apart; each upstream has the keys of its table, http those of its own.
+  configure(name, upstreams, startupWait = "15s", http = {}) {
     const text = JSON.stringify;
     const lines = [`startup_wait = ${text(startupWait)}`, "[store]", `dir = ${text(join(this.dir, name))}`];
-    for (const [upstream, { command, args, timeout = "60s", env = {} }] of Object.entries(upstreams)) {
+    if (Object.keys(http).length > 0) lines.push("[http]", ...Object.entries(http).map(([k, v]) => `${k} = ${text(v)}`));
+    for (const [upstream, { timeout = "60s", env = {}, ...keys }] of Object.entries(upstreams)) {
+      lines.push(`[upstream.${upstream}]`, ...Object.entries({ ...keys, timeout }).map(([k, v]) => `${k} = ${text(v)}`));
+      if (!keys.command) continue;
       const pairs = Object.entries({ ...env, E2E_UPSTREAM: upstream, [markName]: this.mark });
-      lines.push(
-        `[upstream.${upstream}]`, `command = ${text(command)}`, `args = ${text(args)}`, `timeout = ${text(timeout)}`,
-        `env = { ${pairs.map(([k, v]) => `${k} = ${text(v)}`).join(", ")} }`,
-      );
+      lines.push(`env = { ${pairs.map(([k, v]) => `${k} = ${text(v)}`).join(", ")} }`);
     }
     const path = join(this.dir, `${name}.toml`);
     writeFileSync(path, lines.join("\n") + "\n");
@@ -108,6 +113,38 @@ export class Setup {
   // serve starts the binary as a server; the client is not initialized yet.
   serve(config) {
     return this.#client(this.binary, ["serve", "--config", config]);
+  }
+
+  // front starts the binary as an HTTP server, and waits until it listens. Its
+  // endpoint is the result's url.
+  async front(config) {
+    const process = this.listen(0, this.binary, ["serve", "--http", "127.0.0.1:0", "--config", config], "front");
+    process.url = await process.says(/serving MCP on (http:\S+)/);
+    return process;
+  }
+
+  // listen starts a process that is to listen on a port, 0 if it finds one itself.
+  listen(port, command, args, upstream, env = {}) {
+    const process = new Listening(port, command, args, { env: { ...this.env, E2E_UPSTREAM: upstream, ...env }, cwd: this.dir });
+    this.listeners.push(process);
+    return process;
+  }
+
+  // everything starts server-everything as a server over "HTTP" or "SSE".
+  everything(port, transport) {
+    const args = [this.server("everything"), transport === "SSE" ? "sse" : "streamableHttp"];
+    return this.listen(port, node, args, `everything-${transport}`, { PORT: String(port) });
+  }
+
+  // tappedServer starts server-everything as upstreams does, by itself.
+  tappedServer(name) {
+    const { command, args } = this.upstreams(name).everything;
+    return this.#client(command, args, { ...this.env, E2E_UPSTREAM: name });
+  }
+
+  // end kills the processes of an upstream.
+  end(upstream) {
+    for (const p of marked(this.mark)) if (p.upstream === upstream) process.kill(p.pid, "SIGKILL");
   }
 
   // direct starts one of the servers by itself.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+func authCommand() *cobra.Command {
+	s := &settings{}
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use:   "auth NAME",
+		Short: "Log in to an upstream server that wants OAuth",
+		Long: `Log in to an upstream server that wants OAuth: print an address, open it in the
+browser, and wait until the login there is done. The access token is kept in a
+file that only you can read; serve and the other verbs use and renew it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l := login{out: cmd.OutOrStdout(), prompt: cmd.ErrOrStderr(), browse: !noBrowser}
+			return l.run(cmd.Context(), s, args[0])
+		},
+	}
+	s.addFlags(cmd, slog.LevelWarn)
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address only: somebody else opens it")
+	return cmd
+}
+
+// login is one run of auth.
+type login struct {
+	out, prompt io.Writer
+	browse      bool
+}
+
+func (l login) run(ctx context.Context, s *settings, name string) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	u, err := loginTo(cfg, name)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	if err := upstream.Authorize(ctx, host.UpstreamSpec(cfg, u), l.show); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return errors.New(cfg.NewMasker().Mask(err.Error())) // some of it is what servers say
+	}
+	_, err = fmt.Fprintf(l.out, "logged in to %s\n", name)
+	return err
+}
+
+// loginTo finds the upstream, which has to want OAuth.
+func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
+	var others []string
+	for i := range cfg.Upstreams {
+		u := &cfg.Upstreams[i]
+		switch {
+		case u.Name != name:
+			if u.OAuth != nil {
+				others = append(others, u.Name)
+			}
+		case u.Transport == config.Stdio:
+			return nil, fmt.Errorf("upstream %q is started by a command, and gets its credentials from there (env)", name)
+		case u.OAuth == nil:
+			return nil, fmt.Errorf("upstream %q has no table [upstream.%s.oauth] (add it: it may be empty)", name, name)
+		case u.URL == "":
+			return nil, fmt.Errorf("upstream %q has no url, because a variable in it is not set", name)
+		default:
+			return u, nil
+		}
+	}
+	hint := "none of them wants OAuth"
+	if len(others) > 0 {
+		hint = "those with OAuth are: " + strings.Join(others, ", ")
+	}
+	return nil, fmt.Errorf("there is no upstream %q in the configuration (%s)", name, hint)
+}
+
+// show tells a person where to log in.
+func (l login) show(address string) error {
+	_, err := fmt.Fprintf(l.prompt, "Open this address in a browser to log in:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n", printable(address))
+	if l.browse {
+		openBrowser(address)
+	}
+	return err
+}
+
+// openBrowser opens an address that a server gave us, if it is one for a
+// browser. That there is none to open it is no error: the address is printed.
+func openBrowser(address string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return
+	}
+	command := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open"}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	browser := exec.Command(command[0], append(command[1:], u.String())...)
+	if browser.Start() == nil {
+		_ = browser.Process.Release() // it lives on as long as it wants
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// frontFlags say how clients reach us.
+type frontFlags struct {
+	http            httpFlag
+	unauthenticated bool
+}
+
+func (f *frontFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&f.http, "http", "serve streamable HTTP on `ADDRESS`, HOST:PORT or a port of 127.0.0.1 (default: listen of [http] in the configuration)")
+	flags.Lookup("http").NoOptDefVal = switchedOn
+	flags.BoolVar(&f.unauthenticated, "allow-unauthenticated", false, "with --http: let in every client that can connect, from other machines too")
+}
+
+// takeAddress checks the arguments of serve: none, but the address may be apart
+// from its flag. (That it may also be left out keeps the flag's parser from
+// taking the next word.)
+func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
+	if f.http.on && f.http.address == "" && len(args) == 1 {
+		if err := f.http.Set(args[0]); err != nil {
+			return fmt.Errorf("--http: %w", err)
+		}
+		return nil
+	}
+	if f.unauthenticated && !f.http.on {
+		return errors.New("--allow-unauthenticated is for --http")
+	}
+	return cobra.NoArgs(cmd, args)
+}
+
+// switchedOn is the value of a flag that is given without one.
+const switchedOn = "true"
+
+// httpFlag is a switch that can be given an address.
+type httpFlag struct {
+	on      bool
+	address string // "": that of the configuration
+}
+
+// String implements pflag.Value.
+func (f *httpFlag) String() string { return f.address }
+
+// Type implements pflag.Value: what can be left out is shown as for a switch.
+func (f *httpFlag) Type() string { return "bool" }
+
+// Set implements pflag.Value.
+func (f *httpFlag) Set(text string) error {
+	if text == switchedOn {
+		f.on = true
+		return nil
+	}
+	address, err := config.ParseListen(text)
+	if err != nil {
+		return fmt.Errorf("%q %w", text, err)
+	}
+	f.on, f.address = true, address
+	return nil
+}
+
+// serveHTTP serves any number of sessions over HTTP until ctx ends.
+func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *frontFlags) error {
+	address := cfg.HTTP.Listen
+	if f.http.address != "" {
+		address = f.http.address
+	}
+	ln, err := listen(ctx, address, len(cfg.HTTP.Tokens) > 0 || f.unauthenticated)
+	if err != nil {
+		return err
+	}
+	defer ln.Close() // also by whoever serves; twice does no harm
+	scheme := "http"
+	if cfg.HTTP.CertFile != "" {
+		scheme = "https"
+		if ln, err = withTLS(ln, cfg.HTTP); err != nil {
+			return err
+		}
+	}
+	return withHost(ctx, cfg, log, host.ManyClients, func(ctx context.Context, h *host.Host) error {
+		fmt.Fprintf(os.Stderr, "mcp-metatool: serving MCP on %s://%s%s\n", scheme, ln.Addr(), cfg.HTTP.Path)
+		return h.ServeHTTPOn(ctx, ln)
+	})
+}
+
+// listen opens an address. One that other machines can reach is refused unless
+// their clients are authenticated, or are meant not to be.
+func listen(ctx context.Context, address string, guarded bool) (net.Listener, error) {
+	resolved, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("--http %s: %w", address, err)}
+	}
+	if !guarded && !resolved.IP.IsLoopback() {
+		return nil, &exitError{exitUsage, fmt.Errorf("--http %s: other machines could connect, and the configuration has no tokens "+
+			"(set tokens in [http], listen on 127.0.0.1, or give --allow-unauthenticated)", address)}
+	}
+	var open net.ListenConfig
+	ln, err := open.Listen(ctx, "tcp", resolved.String())
+	if err != nil {
+		var reason *os.SyscallError // without the address a second time
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		return nil, fmt.Errorf("--http %s: cannot listen there: %w", address, err)
+	}
+	return ln, nil
+}
+
+// withTLS puts TLS in front of the connections that ln accepts.
+func withTLS(ln net.Listener, settings config.HTTP) (net.Listener, error) {
+	certificate, err := tls.LoadX509KeyPair(settings.CertFile, settings.KeyFile)
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("[http] tls_cert and tls_key: %w", err)}
+	}
+	return tls.NewListener(ln, &tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}), nil
+}

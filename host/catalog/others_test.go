@@ -1,0 +1,160 @@
+package catalog
+
+import (
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func raws(items ...string) (raw [][]byte) {
+	for _, i := range items {
+		raw = append(raw, []byte(i))
+	}
+	return raw
+}
+
+// twoUpstreams is a catalog of "a", which has a prefix, and "b", which has
+// none, and what was told of changes.
+func twoUpstreams() (*Catalog, *[]wire.Surface) {
+	var told []wire.Surface
+	all := func(string) bool { return true }
+	none := func(string) bool { return false }
+	c := New([]Source{
+		{Server: "a", Prefix: "a__", Exposes: all, Hides: none},
+		{Server: "b", Exposes: all, Hides: none},
+	}, slog.New(slog.DiscardHandler), func(s wire.Surface) { told = append(told, s) })
+	return c, &told
+}
+
+func page(t *testing.T, c *Catalog, s wire.Surface) string {
+	t.Helper()
+	p, err := c.Page(s, "", 100)
+	if err != nil || p.Next != "" {
+		t.Fatalf("%s: next %q, %v", s, p.Next, err)
+	}
+	var all []string
+	for _, raw := range p.Items {
+		all = append(all, string(raw))
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestPrompts(t *testing.T) {
+	c, _ := twoUpstreams()
+	c.SetUpstream("a", wire.Prompts, raws(`{"title":1e400,"name":"x"}`, `{"name":"odd name"}`, `{"title":"no name"}`), nil)
+	c.SetUpstream("b", wire.Prompts, raws(`{"name":"a__x"}`, `{"name":"y"}`, `{"name":"y"}`), nil)
+	odd := PublicName("a__", "odd name")
+	want := strings.Join([]string{`{"name":"` + odd + `"}`, `{"title":1e400,"name":"a__x"}`, `{"name":"y"}`}, "\n")
+	if got := page(t, c, wire.Prompts); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if server, own, ok := c.Prompt(odd); server != "a" || own != "odd name" || !ok {
+		t.Errorf("Prompt(%s) = %s, %s, %v", odd, server, own, ok)
+	}
+	if _, _, ok := c.Prompt("x"); ok {
+		t.Error("found by the upstream's own name")
+	}
+	wantProblems := []string{
+		`upstream "a" lists 1 prompts that have no name; they are left out`,
+		`upstream "b" lists prompt "y" twice; the first is used`,
+		`prompt name "a__x": prompt "x" of upstream "a" hides prompt "a__x" of upstream "b" (give one of the upstreams another prefix)`,
+	}
+	if got := c.Problems(); !reflect.DeepEqual(got, wantProblems) {
+		t.Errorf("problems %q", got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	c, _ := twoUpstreams()
+	c.SetBuiltins([]Entry{{Name: "own", Definition: []byte(`{"name":"own"}`)}})
+	c.SetUpstream("a", wire.Tools, raws(`{"name":"x.y"}`, `{"name":"z"}`), nil)
+	c.SetUpstream("b", wire.Prompts, raws(`{"name":"p"}`), nil)
+	want := []Name{
+		{wire.Tools, PublicName("a__", "x.y"), "a", "x.y", true},
+		{wire.Tools, "a__z", "a", "z", false},
+		{wire.Prompts, "p", "b", "p", false},
+	}
+	if got := c.Names(); !reflect.DeepEqual(got, want) {
+		t.Errorf("names %+v\nwant  %+v", got, want)
+	}
+	if c.Prefix("a") != "a__" || c.Prefix("b") != "" || !slices.Equal(c.Upstreams(), []string{"a", "b"}) {
+		t.Errorf("upstreams %q with prefixes %q, %q", c.Upstreams(), c.Prefix("a"), c.Prefix("b"))
+	}
+}
+
+func TestResources(t *testing.T) {
+	c, _ := twoUpstreams()
+	c.SetUpstream("b", wire.Resources, raws(`{"uri":"file:///1","name":"b's"}`, `{"uri":"file:///2"}`), nil)
+	if owner, _ := c.Resource("file:///1"); owner != "b" {
+		t.Errorf("the only owner is %q", owner)
+	}
+	c.SetUpstream("a", wire.Resources, raws(`{"uri":"file:///1", "name":"a's"}`), nil)
+	if got, want := page(t, c, wire.Resources), `{"uri":"file:///1", "name":"a's"}`+"\n"+`{"uri":"file:///2"}`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for uri, want := range map[string]string{"file:///1": "a", "file:///2": "b", "file:///3": ""} {
+		if owner, ok := c.Resource(uri); owner != want || ok != (want != "") {
+			t.Errorf("%s belongs to %q, %v", uri, owner, ok)
+		}
+	}
+	if got, want := c.Problems(), []string{`resource "file:///1": that of upstream "a" hides that of upstream "b", which is configured later`}; !slices.Equal(got, want) {
+		t.Errorf("problems %q", got)
+	}
+}
+
+func TestTemplatesOfUpstreams(t *testing.T) {
+	c, _ := twoUpstreams()
+	c.SetUpstream("a", wire.Templates, raws(`{"uriTemplate":"{+any}"}`, `{"uriTemplate":"x://{"}`), nil)
+	c.SetUpstream("b", wire.Templates, raws(`{"uriTemplate":"file:///{name}"}`, `{"uriTemplate":"{+any}"}`), nil)
+	for uri, want := range map[string][]string{"file:///f": {"b", "a"}, "file:///d/f": {"a"}, strings.Repeat("x", maxURI+1): nil} {
+		if got := c.Matching(uri); !slices.Equal(got, want) {
+			t.Errorf("%.20s: %q, want %q", uri, got, want)
+		}
+	}
+	for text, want := range map[string]string{"{+any}": "a", "file:///{name}": "b", "x://{": "a", "y": ""} {
+		if owner, ok := c.Template(text); owner != want || ok != (want != "") {
+			t.Errorf("template %s belongs to %q, %v", text, owner, ok)
+		}
+	}
+	if got := len(c.Problems()); got != 2 { // the same template twice; one that cannot be parsed
+		t.Errorf("problems %q", c.Problems())
+	}
+}
+
+func TestOnChangeTellsTheSurface(t *testing.T) {
+	c, told := twoUpstreams()
+	for _, surface := range wire.Surfaces {
+		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)
+		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)               // no news
+		c.SetUpstream("b", surface, nil, nil)                                             // no news
+		c.SetUpstream("nobody", surface, raws(`{"`+surface.Key()+`":"y"}`), nil)          // not configured
+		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), []byte(`{"k":1}`)) // agents see this
+	}
+	var want []wire.Surface
+	for _, surface := range wire.Surfaces {
+		want = append(want, surface, surface)
+	}
+	if !slices.Equal(*told, want) {
+		t.Errorf("told of %q, want %q", *told, want)
+	}
+}
+
+func TestListMeta(t *testing.T) {
+	c, _ := twoUpstreams()
+	c.SetUpstream("a", wire.Resources, nil, []byte(`{"same":[1, 2],"differs":1,"mine":true}`))
+	if p, _ := c.Page(wire.Resources, "", 1); string(p.Meta) != `{"same":[1, 2],"differs":1,"mine":true}` {
+		t.Errorf("of one: %s", p.Meta)
+	}
+	c.SetUpstream("b", wire.Resources, nil, []byte(`{"same":[1,2],"differs":2}`))
+	want := `{"same":[1, 2],"mine":true,"io.github.mcp-metatool/upstreams":{"a":{"differs":1},"b":{"differs":2}}}`
+	if p, _ := c.Page(wire.Resources, "", 1); string(p.Meta) != want {
+		t.Errorf("of two: %s", p.Meta)
+	}
+	if p, _ := c.Page(wire.Tools, "", 1); p.Meta != nil {
+		t.Errorf("tools: %s", p.Meta)
+	}
+}

@@ -1,0 +1,120 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// list is what agents see of one surface.
+type list struct {
+	items    []item // in order
+	meta     []byte // raw _meta of the list; nil for none
+	problems []string
+}
+
+type item struct {
+	key        string // public name or URI
+	rank       int    // place of the source; within one, items are ordered by key
+	definition []byte
+}
+
+func (l list) same(m list) bool {
+	return bytes.Equal(l.meta, m.meta) && slices.EqualFunc(l.items, m.items, func(a, b item) bool {
+		return a.key == b.key && bytes.Equal(a.definition, b.definition)
+	})
+}
+
+// builder collects a list.
+type builder struct {
+	surface wire.Surface
+	list
+}
+
+func (b *builder) add(rank int, key string, definition []byte) {
+	b.items = append(b.items, item{key, rank, definition})
+}
+
+func (b *builder) problem(format string, args ...any) {
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+}
+
+func (b *builder) finish() list {
+	slices.SortFunc(b.items, func(a, b item) int {
+		if a.rank != b.rank {
+			return a.rank - b.rank
+		}
+		return strings.Compare(a.key, b.key)
+	})
+	return b.list
+}
+
+// ErrCursor says that a cursor is none of ours.
+var ErrCursor = errors.New("invalid cursor (take nextCursor of an earlier page, or none)")
+
+// Page is a part of a list.
+type Page struct {
+	Items [][]byte // raw definitions; not to be changed
+	Next  string   // cursor of the page that follows; "" when there is none
+	Meta  []byte   // raw _meta of the whole list; nil for none
+}
+
+// Page returns at most limit items of a surface behind cursor ("" for the
+// first page) in the catalog's order: built-in tools, saved tools, upstreams
+// as configured, by name or URI within each. A cursor stands for a place in
+// that order, so it stays good when the catalog changes. The error is
+// ErrCursor.
+func (c *Catalog) Page(surface wire.Surface, cursor string, limit int) (Page, error) {
+	l := c.view.Load().lists[surface]
+	start := 0
+	if cursor != "" {
+		rank, key, err := decodeCursor(cursor)
+		if err != nil {
+			return Page{}, err
+		}
+		start, _ = slices.BinarySearchFunc(l.items, key, func(e item, key string) int {
+			if e.rank != rank {
+				return e.rank - rank
+			}
+			if e.key <= key {
+				return -1
+			}
+			return 1
+		})
+	}
+	end := min(len(l.items), start+limit)
+	p := Page{Meta: l.meta}
+	for _, e := range l.items[start:end] {
+		p.Items = append(p.Items, e.definition)
+	}
+	if end < len(l.items) {
+		last := l.items[end-1]
+		p.Next = encodeCursor(last.rank, last.key)
+	}
+	return p, nil
+}
+
+func encodeCursor(rank int, key string) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d:%s", rank, key))
+}
+
+func decodeCursor(cursor string) (rank int, key string, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", ErrCursor
+	}
+	number, key, ok := strings.Cut(string(raw), ":")
+	if !ok {
+		return 0, "", ErrCursor
+	}
+	if rank, err = strconv.Atoi(number); err != nil || rank < 0 {
+		return 0, "", ErrCursor
+	}
+	return rank, key, nil
+}

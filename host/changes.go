@@ -1,0 +1,166 @@
+package host
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// Changes say how a configuration differs from the one before it. They have
+// names of upstreams and settings, and no values.
+type Changes struct {
+	// Upstreams that differ, in the order of the new configuration; those that
+	// were removed come last.
+	Upstreams []UpstreamChange
+	// Settings are in force; Restart are those that will be after a restart.
+	// They are called as in TOML: "execution.timeout".
+	Settings, Restart []string
+}
+
+// UpstreamChange is what becomes of one upstream.
+type UpstreamChange struct {
+	Name string
+	Kind ChangeKind
+	// Settings that differ, as they are called in TOML: "env"; none for one that
+	// is added or removed.
+	Settings []string
+}
+
+// ChangeKind is what becomes of an upstream.
+type ChangeKind string
+
+// The kinds.
+const (
+	Added    ChangeKind = "added"    // or no longer disabled
+	Removed  ChangeKind = "removed"  // or disabled
+	Replaced ChangeKind = "replaced" // started anew, with another command for instance
+	Adjusted ChangeKind = "adjusted" // it goes on, under another prefix for instance
+)
+
+// Lines are the changes for people.
+func (c Changes) Lines() []string {
+	var lines []string
+	for _, u := range c.Upstreams {
+		line := fmt.Sprintf("upstream %q: %s", u.Name, u.Kind)
+		if len(u.Settings) > 0 {
+			line += fmt.Sprintf(" (%s)", strings.Join(u.Settings, ", "))
+		}
+		lines = append(lines, line)
+	}
+	for _, s := range c.Settings {
+		lines = append(lines, s+": changed")
+	}
+	for _, s := range c.Restart {
+		lines = append(lines, s+": needs a restart")
+	}
+	return lines
+}
+
+// compare tells how next differs from old, and returns what can be in force of
+// it: next, with the settings of old that cannot change at run time.
+func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
+	c := Changes{Upstreams: h.compareUpstreams(old, next)}
+	adopted := *old // what is not named here needs a restart
+	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
+	adopted.Upstreams = next.Upstreams
+	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
+	adopted.Execution = next.Execution
+	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
+
+	c.Settings = differences("", *old, adopted)
+	c.Restart = differences("", adopted, *next)
+	if h.opts.Clients != ManyClients { // it means nothing to others
+		c.Restart = slices.DeleteFunc(c.Restart, func(s string) bool { return strings.HasPrefix(s, "http.") })
+	}
+	return c, &adopted
+}
+
+// compareUpstreams tells what becomes of those that differ.
+func (h *Host) compareUpstreams(old, next *config.Config) []UpstreamChange {
+	before := map[string]*config.Upstream{}
+	for _, u := range enabled(old) {
+		before[u.Name] = u
+	}
+	var changes []UpstreamChange
+	for _, u := range enabled(next) {
+		was := before[u.Name]
+		delete(before, u.Name)
+		if was == nil {
+			changes = append(changes, UpstreamChange{Name: u.Name, Kind: Added})
+			continue
+		}
+		settings := differences("", *was, *u)
+		if len(settings) == 0 {
+			continue
+		}
+		kind := Adjusted
+		if h.isolated(was) != h.isolated(u) || !sameUpstream(UpstreamSpec(old, was), UpstreamSpec(old, u)) {
+			kind = Replaced
+		}
+		changes = append(changes, UpstreamChange{u.Name, kind, settings})
+	}
+	for _, u := range enabled(old) {
+		if before[u.Name] != nil {
+			changes = append(changes, UpstreamChange{Name: u.Name, Kind: Removed})
+		}
+	}
+	return changes
+}
+
+// differences are the settings in which two structs of a configuration differ,
+// as they are called in TOML, behind the name of their table.
+func differences[T any](table string, a, b T) []string {
+	return differ(table, reflect.ValueOf(a), reflect.ValueOf(b))
+}
+
+func differ(table string, a, b reflect.Value) []string {
+	var keys []string
+	for i := range a.NumField() {
+		field := a.Type().Field(i)
+		if !field.IsExported() || notSettings[field.Name] {
+			continue
+		}
+		key := table + settingName(table, field.Name)
+		switch {
+		case field.Type.Kind() == reflect.Struct:
+			keys = append(keys, differ(key+".", a.Field(i), b.Field(i))...)
+		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// notSettings are fields of config.Config that say something else, or that are
+// compared one by one.
+var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true}
+
+// settingName is what the reference calls a field.
+func settingName(table, field string) string {
+	switch table + field {
+	case "Debug":
+		return "execution.debug"
+	case "Dir":
+		return "cwd"
+	case "OAuth":
+		return "oauth"
+	case "http.CertFile":
+		return "tls_cert"
+	case "http.KeyFile":
+		return "tls_key"
+	}
+	var b strings.Builder
+	lower := false // the letter before
+	for _, r := range field {
+		if unicode.IsUpper(r) && lower {
+			b.WriteByte('_')
+		}
+		lower = unicode.IsLower(r)
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

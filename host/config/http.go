@@ -1,0 +1,151 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// minToken is the length in bytes below which a bearer token can be guessed.
+const minToken = 16
+
+var defaultHTTP = HTTP{
+	Listen: DefaultListen, Path: DefaultPath,
+	SessionTTL: DefaultSessionTTL, MaxSessions: DefaultMaxSessions, ResumeWindow: DefaultResumeWindow,
+}
+
+// decodeHTTP reads how clients reach us over HTTP.
+func decodeHTTP(t *table, c *Config) {
+	if t == nil {
+		return
+	}
+	h := &c.HTTP
+	h.configured = true
+	if listen, ok := t.str("listen"); ok {
+		if address, err := ParseListen(listen); err != nil {
+			t.problem("listen", "%s %v", quoteWritten(t.node.fields["listen"]), err)
+		} else {
+			h.Listen = address
+		}
+	}
+	t.endpoint(h)
+	h.Tokens = t.strs("tokens", t.token)
+	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
+	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
+	t.certificate(h)
+	t.duration(t.key("session_ttl"), &h.SessionTTL, minSessionTTL, maxSessionTTL)
+	t.count(t.key("max_sessions"), &h.MaxSessions, 1, maxMaxSessions)
+	t.duration(t.key("resume_window"), &h.ResumeWindow, 0, maxResumeWindow)
+	t.close(httpAliases)
+}
+
+// httpAliases are what other programs call these settings.
+var httpAliases = map[string]string{
+	"address": "listen", "addr": "listen", "bind": "listen", "port": "listen", "host": "listen",
+	"endpoint": "path", "token": "tokens", "bearertokens": "tokens", "apikeys": "tokens",
+	"cert": "tls_cert", "certfile": "tls_cert", "tlscertfile": "tls_cert",
+	"key": "tls_key", "keyfile": "tls_key", "tlskeyfile": "tls_key",
+	"origins": "allowed_origins", "hosts": "allowed_hosts", "sessiontimeout": "session_ttl",
+}
+
+var errListen = errors.New(`is no address to listen on (write "127.0.0.1:8080", "[::1]:8080", or a port: "8080")`)
+
+// ParseListen reads an address to listen on: HOST:PORT, or a port alone, which
+// is one of 127.0.0.1. An empty HOST stands for every address of the machine.
+// The error is worded to follow the text that was read.
+func ParseListen(s string) (string, error) {
+	if isPort(s) {
+		s = net.JoinHostPort("127.0.0.1", s)
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || !isPort(port) || strings.ContainsAny(host, " /\t\n") {
+		return "", errListen
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// isPort takes 0 too, which stands for any free port.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && strconv.FormatUint(n, 10) == s
+}
+
+// endpoint reads the path under which MCP is served.
+func (t *table) endpoint(h *HTTP) {
+	path, ok := t.str("path")
+	if !ok {
+		return
+	}
+	address, err := url.Parse(path)
+	if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || address.Path != path || strings.ContainsAny(path, "{}") {
+		t.problem("path", "%s is no path (write \"/mcp\")", quoteWritten(t.node.fields["path"]))
+		return
+	}
+	h.Path = path
+}
+
+// token reads a bearer token, all of which is secret (RFC 6750, 2.1).
+func (t *table) token(key string, n *node) (string, bool) {
+	token, ok := t.private(key, "token", n)
+	if !ok {
+		return "", false
+	}
+	bad := strings.ContainsFunc(strings.TrimRight(token, "="), func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("-._~+/", r)
+	})
+	switch {
+	case token == "":
+		t.problem(key, "is empty (anybody could come in; leave it out)")
+	case bad:
+		t.problem(key, "has characters that a bearer token cannot have (letters, digits and -._~+/ are fine)")
+	default:
+		if len(token) < minToken {
+			t.r.warnings = append(t.r.warnings, t.path(key)+": the token is short enough to be guessed (openssl rand -hex 32 makes a good one)")
+		}
+		return token, true
+	}
+	return "", false
+}
+
+// origin reads an origin as browsers send it (RFC 6454, 6.2).
+func (t *table) origin(key string, n *node) (string, bool) {
+	origin, ok := t.public(key, n)
+	if !ok {
+		return "", false
+	}
+	address, err := url.Parse(origin)
+	if err != nil || address.Scheme == "" || address.Host == "" || address.Scheme+"://"+address.Host != origin {
+		t.problem(key, "%s is no origin (write https://HOST or http://HOST:PORT, without a path)", quoteWritten(n))
+		return "", false
+	}
+	return strings.ToLower(origin), true
+}
+
+// host reads a name by which clients reach us, with or without a port.
+func (t *table) host(key string, n *node) (string, bool) {
+	host, ok := t.public(key, n)
+	if !ok {
+		return "", false
+	}
+	address, err := url.Parse("http://" + host)
+	if err != nil || address.Hostname() == "" || address.Host != host {
+		t.problem(key, "%s is no host (write \"mcp.example.com\" or \"mcp.example.com:8443\")", quoteWritten(n))
+		return "", false
+	}
+	return strings.ToLower(host), true
+}
+
+// certificate reads the files of a certificate and of its key, both or none.
+func (t *table) certificate(h *HTTP) {
+	cert, key := t.key("tls_cert"), t.key("tls_key")
+	h.CertFile, _ = t.file(cert)
+	h.KeyFile, _ = t.file(key)
+	for _, pair := range [][2]string{{cert, key}, {key, cert}} {
+		if t.node.fields[pair[0]] != nil && t.node.fields[pair[1]] == nil {
+			t.problem(pair[0], "is given without %s (TLS needs both)", pair[1])
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+)
+
+// remote reads how to reach a server that runs by itself.
+func (t *table) remote(u *Upstream) {
+	t.url(u)
+	u.Headers = t.headers()
+	u.OAuth = t.oauth()
+	if u.OAuth == nil {
+		return
+	}
+	for name := range u.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			t.problem("oauth", "cannot be together with a header %s (leave one out: OAuth makes that header)", name)
+		}
+	}
+}
+
+// url reads the address. It can have credentials in it, so no problem quotes
+// it.
+func (t *table) url(u *Upstream) {
+	n := t.get("url", "a string", kindString)
+	if n == nil {
+		return
+	}
+	text, ok := t.credentialed("url", n)
+	if !ok {
+		return
+	}
+	address, err := url.Parse(text)
+	switch {
+	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Hostname() == "":
+		t.problem("url", "is no address of a server (write https://HOST/PATH or http://HOST:PORT/PATH)")
+	case address.Fragment != "" || strings.Contains(text, "#"):
+		t.problem("url", "has a part behind #, which no server gets to see (leave it out)")
+	default:
+		u.URL = text
+	}
+}
+
+// ownHeaders are those of the transport, in lower case: MCP 2025-11-25,
+// basic/transports, and 2026-07-28, and what HTTP needs itself.
+var ownHeaders = words(`accept content-type content-length content-encoding transfer-encoding connection upgrade host te trailer
+	mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id`)
+
+// headers reads the header fields that go with every request.
+func (t *table) headers() map[string]string {
+	sub := t.sub("headers")
+	if sub == nil {
+		return nil
+	}
+	sub.lenient = t.lenient
+	headers := make(map[string]string, len(sub.node.keys))
+	taken := map[string]string{} // by their names in lower case
+	for _, name := range sub.node.keys {
+		n, lower := sub.node.fields[name], strings.ToLower(name)
+		switch other, twice := taken[lower]; {
+		case !isToken(name):
+			sub.problem("", "%q cannot be the name of a header (letters, digits and - are fine)", name)
+			continue
+		case ownHeaders[lower]:
+			sub.problem(name, "is set by the transport itself (leave it out)")
+			continue
+		case twice:
+			sub.problem(name, "is the same header as %s (leave one out)", other)
+			continue
+		}
+		taken[lower] = name
+		if !sub.check(name, n, "a string", kindString) {
+			continue
+		}
+		value, ok := sub.private(name, name, n)
+		if !ok {
+			continue
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			sub.problem(name, "has a line break or another control character in it (at the end of a variable, perhaps?)")
+			continue
+		}
+		headers[name] = value
+	}
+	return headers
+}
+
+// isToken says whether s can be the name of a header field (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// oauth reads how to get an access token, nil when there is no such table.
+func (t *table) oauth() *OAuth {
+	sub := t.sub("oauth")
+	if sub == nil {
+		return nil
+	}
+	sub.lenient = t.lenient
+	o := &OAuth{}
+	idKey, secretKey := sub.key("client_id"), sub.key("client_secret")
+	o.ClientID, _ = sub.str(idKey)
+	if n := sub.get(secretKey, "a string", kindString); n != nil {
+		o.ClientSecret, _ = sub.private(secretKey, "client_secret", n)
+		if sub.node.fields[idKey] == nil {
+			sub.problem(secretKey, "has no %s that it belongs to", idKey)
+		}
+	}
+	o.Scopes = sub.strs("scopes", func(key string, n *node) (string, bool) {
+		scope, ok := sub.public(key, n)
+		if ok && (scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' })) {
+			sub.problem(key, "%s is no scope (write each one as a string of its own)", quoteWritten(n))
+			return "", false
+		}
+		return scope, ok
+	})
+	sub.count(sub.key("redirect_port"), &o.RedirectPort, 1, maxPort)
+	sub.close(oauthAliases)
+	return o
+}
+
+// oauthAliases are what hosts call these settings.
+var oauthAliases = map[string]string{
+	"callbackport": "redirect_port", "scope": "scopes", "port": "redirect_port",
+}

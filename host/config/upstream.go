@@ -1,0 +1,221 @@
+package config
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// decodeUpstream reads one upstream and adds it to c.
+func decodeUpstream(t *table, name string, c *Config) {
+	u := Upstream{
+		Name: name, Prefix: name + "__", Timeout: DefaultUpstreamTimeout,
+		Restart: RestartAlways, Isolation: Shared, Start: Eager,
+	}
+	t.boolean("disabled", &u.Disabled)
+	t.lenient = u.Disabled
+	t.transport(&u)
+	if u.Transport == Stdio {
+		t.process(&u)
+	} else {
+		t.remote(&u)
+	}
+	if prefix, ok := t.str("prefix"); ok {
+		u.Prefix = prefix
+		if !prefixPattern.MatchString(prefix) {
+			t.problem("prefix", "%s has to consist of letters, digits, _ and -", quoteWritten(t.node.fields["prefix"]))
+		}
+	}
+	t.timeouts(&u)
+	choice(t, "restart", &u.Restart, RestartAlways, RestartNever)
+	choice(t, "isolation", &u.Isolation, Shared, PerSession)
+	choice(t, "start", &u.Start, Eager, Lazy)
+	u.Expose = t.strs("expose", t.pattern)
+	u.Hide = t.strs("hide", t.pattern)
+	u.Probe = t.probe(&u)
+	t.close(upstreamAliases)
+	c.Upstreams = append(c.Upstreams, u)
+}
+
+// timeouts reads how long requests may take.
+func (t *table) timeouts(u *Upstream) {
+	t.duration("timeout", &u.Timeout, minTimeout, maxTimeout)
+	key := t.key("max_timeout")
+	u.MaxTimeout = max(DefaultMaxTimeout, u.Timeout)
+	t.duration(key, &u.MaxTimeout, minTimeout, maxTimeout)
+	if u.MaxTimeout < u.Timeout {
+		t.problem(key, "is below timeout, %s (nothing could take that long then)", units.FormatDuration(u.Timeout))
+	}
+}
+
+// processKeys are the settings that only a process has, remoteKeys those that
+// only a server with an address has.
+var (
+	processKeys = []string{"command", "args", "env", "cwd"}
+	remoteKeys  = []string{"url", "headers", "oauth"}
+)
+
+// transport tells how the server is reached, and reports what does not go
+// together with that.
+func (t *table) transport(u *Upstream) {
+	has := func(key string) bool { return t.node.fields[key] != nil }
+	u.Transport = Stdio
+	if has("url") {
+		u.Transport = StreamableHTTP
+	}
+	switch {
+	case !has("url") && !has("command"):
+		command, url := `command = "…"`, `url = "https://…"`
+		if t.r.json {
+			command, url = `"command": "…"`, `"url": "https://…"`
+		}
+		t.problem("", "has neither command nor url (say what to start: %s; or what to connect to: %s)", command, url)
+	case has("url") && has("command"):
+		t.problem("url", "cannot be together with command (leave one out: a server is started, or connected to)")
+	}
+	t.transportKey(u, "transport")
+	if t.r.json { // as hosts call it
+		t.transportKey(u, "type")
+		if has("type") && has("transport") {
+			t.problem("type", "cannot be together with transport (leave one out: they are the same)")
+		}
+	}
+	foreign := remoteKeys
+	if u.Transport != Stdio {
+		foreign = processKeys
+	}
+	for _, key := range foreign {
+		if has(key) && key != "command" && (has("url") || has("command")) { // of those all is said
+			t.problem(key, "has no meaning for a server that is %s", u.Transport.reached())
+		}
+	}
+	t.know(processKeys...)
+	t.know(remoteKeys...)
+}
+
+// transportNames are what hosts call the transports, in lower case without
+// separators.
+var transportNames = map[string]Transport{
+	"stdio": Stdio, "http": StreamableHTTP, "streamablehttp": StreamableHTTP, "sse": LegacySSE,
+}
+
+// transportKey reads the transport as a key names it. What the server has, a
+// command or an address, decides whether that can be.
+func (t *table) transportKey(u *Upstream, key string) {
+	name, ok := t.str(key)
+	if !ok {
+		return
+	}
+	written := quoteWritten(t.node.fields[key])
+	transport, ok := transportNames[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))]
+	switch {
+	case !ok:
+		t.problem(key, `%s is no transport (there are "stdio", "http" and "sse")`, written)
+	case (transport == Stdio) != (u.Transport == Stdio):
+		t.problem(key, "%s does not fit a server that is %s", written, u.Transport.reached())
+	default:
+		u.Transport = transport
+	}
+}
+
+func (t Transport) reached() string {
+	if t == Stdio {
+		return "started by a command"
+	}
+	return "reached at a url"
+}
+
+// choice sets *v to the value under a key if that is one of those there are.
+func choice[S ~string](t *table, key string, v *S, values ...S) {
+	text, ok := t.str(key)
+	if !ok {
+		return
+	}
+	names := make([]string, len(values))
+	for i, value := range values {
+		if S(text) == value {
+			*v = value
+			return
+		}
+		names[i] = `"` + string(value) + `"`
+	}
+	t.problem(key, "%s is unknown here (there are %s)", quoteWritten(t.node.fields[key]), strings.Join(names, " and "))
+}
+
+// process reads what to start.
+func (t *table) process(u *Upstream) {
+	t.command(u)
+	u.Args = t.args()
+	u.Env = t.environment()
+	if dir, ok := t.directory("cwd"); ok {
+		u.Dir = dir
+	}
+}
+
+// command reads the command itself.
+func (t *table) command(u *Upstream) {
+	command, ok := t.str("command")
+	switch {
+	case !ok:
+		// Reported.
+	case strings.TrimSpace(command) == "":
+		t.problem("command", "is empty (say what to start)")
+	case strings.HasPrefix(command, "~") || strings.ContainsAny(command, `/`+string(filepath.Separator)):
+		u.Command = t.absolute("command", command)
+	default:
+		u.Command = command
+	}
+}
+
+// args reads the arguments. One that follows an option such as --token is a
+// secret.
+func (t *table) args() []string {
+	option := ""
+	return t.strs("args", func(key string, n *node) (string, bool) {
+		arg, ok := t.private(key, option, n)
+		option = ""
+		if strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
+			option = arg
+		}
+		return arg, ok
+	})
+}
+
+// environment reads the variables for the process.
+func (t *table) environment() map[string]string {
+	env := t.sub("env")
+	if env == nil {
+		return nil
+	}
+	env.lenient = t.lenient
+	vars := make(map[string]string, len(env.node.keys))
+	for _, name := range env.node.keys {
+		n := env.node.fields[name]
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			env.problem("", "%q cannot be the name of a variable", name)
+			continue
+		}
+		if !env.check(name, n, "a string", kindString) {
+			continue
+		}
+		if value, ok := env.private(name, name, n); ok {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// pattern reads one pattern for tool names.
+func (t *table) pattern(key string, n *node) (string, bool) {
+	pattern, ok := t.public(key, n)
+	if !ok {
+		return "", false
+	}
+	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+		t.problem(key, "%s is not a pattern (* stands for any text, ? for one character, [a-z] for one out of a range)", quoteWritten(n))
+		return "", false
+	}
+	return pattern, true
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Warnings are things that are allowed but will not work, or not as expected,
+// one line each: a command that is not found, a working directory that does not
+// exist, a file that is not read, a secret that is sent in the clear. It looks
+// at the file system each time.
+func (c *Config) Warnings() []string {
+	warnings := slices.Clone(c.warnings)
+	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	for _, file := range []struct{ name, key string }{{c.HTTP.CertFile, "tls_cert"}, {c.HTTP.KeyFile, "tls_key"}} {
+		if info, err := os.Stat(file.name); file.name != "" && (err != nil || !info.Mode().IsRegular()) {
+			key := "http." + c.key(file.key)
+			add("%s: %q is not a file", key, c.masked(key, file.name))
+		}
+	}
+	if c.HTTP.configured && len(c.HTTP.Tokens) == 0 && !isLoopback(c.HTTP.Listen) {
+		add("http.listen: other machines can reach %s, and there are no tokens (serve will refuse that)", c.masked("http.listen", c.HTTP.Listen))
+	}
+	for i := range c.Upstreams {
+		u := &c.Upstreams[i]
+		if u.Disabled {
+			continue
+		}
+		at := fmt.Sprintf("upstream %q: ", u.Name)
+		if u.Transport != Stdio {
+			if u.leaks() {
+				add("%surl: credentials are sent without encryption (use https)", at)
+			}
+			continue
+		}
+		if _, err := exec.LookPath(u.Command); err != nil {
+			add("%scommand %q is not found (is it installed, and in PATH?)", at, c.masked(at+"command", u.Command))
+		}
+		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
+			add("%scwd %q is not a directory", at, c.masked(at+"cwd", u.Dir))
+		}
+	}
+	masker := c.NewMasker()
+	for i, w := range warnings {
+		warnings[i] = masker.Mask(w)
+	}
+	return warnings
+}
+
+// leaks says whether credentials go over a network in the clear.
+func (u *Upstream) leaks() bool {
+	address, err := url.Parse(u.URL)
+	if err != nil || address.Scheme != "http" || isLoopback(net.JoinHostPort(address.Hostname(), "80")) {
+		return false
+	}
+	secret := u.OAuth != nil || len(secretParts("", u.URL)) > 0
+	for name := range u.Headers {
+		secret = secret || looksSecret(name)
+	}
+	return secret
+}
+
+// isLoopback says whether only this machine can reach an address, HOST:PORT,
+// going by how it is written.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
+}

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestFidelity does everything of peertest.Items directly and through us, and
+// compares what client and server saw, token by token. With -v it prints the
+// list.
+func TestFidelity(t *testing.T) {
+	verdicts, direct := map[string][]string{}, map[config.Transport]map[string][]byte{}
+	for _, c := range combinations {
+		if direct[c.upstream] == nil {
+			direct[c.upstream] = seenDirectly(t, c.upstream)
+		}
+		t.Run(c.String(), func(t *testing.T) {
+			for _, item := range compareThrough(t, c, peertest.Switches{}, direct[c.upstream]) {
+				verdicts[item.name] = append(verdicts[item.name], item.verdict)
+			}
+		})
+	}
+	t.Log(fidelityList(verdicts))
+}
+
+// TestFidelityOfOtherServers does it with servers that use other freedoms of
+// the protocol.
+func TestFidelityOfOtherServers(t *testing.T) {
+	direct := map[config.Transport]map[string][]byte{
+		config.Stdio: seenDirectly(t, config.Stdio), config.StreamableHTTP: seenDirectly(t, config.StreamableHTTP),
+	}
+	for _, other := range []struct {
+		name             string
+		client, upstream config.Transport
+		sw               peertest.Switches
+	}{
+		{"connections that break", config.Stdio, config.StreamableHTTP, peertest.Switches{CutAfter: 100}},
+		{"connections that break", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{CutAfter: 250}},
+		{"JSON answers", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{Answers: "auto"}},
+		{"no sessions", config.Stdio, config.StreamableHTTP, peertest.Switches{NoSessions: true}},
+		{"strings as ids", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{StringIDs: true}},
+		{"strings as ids", config.Stdio, config.Stdio, peertest.Switches{StringIDs: true}},
+		{"long pages", config.StreamableHTTP, config.Stdio, peertest.Switches{PageSize: 1000}},
+	} {
+		c := combination{other.client, other.upstream}
+		t.Run(other.name+"/"+c.String(), func(t *testing.T) { compareThrough(t, c, other.sw, direct[c.upstream]) })
+	}
+}
+
+// compared is an item and how it went.
+type compared struct{ name, verdict string }
+
+// compareThrough does all items through us and compares what was seen.
+func compareThrough(t *testing.T, c combination, sw peertest.Switches, direct map[string][]byte) (all []compared) {
+	w := startWay(t, c, sw)
+	p := pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
+	if name, _ := wire.GetString(p.Welcome.Msg.Result, "serverInfo", "name"); name != Name {
+		t.Fatalf("this is not a way through us, but %q", name)
+	}
+	seen, errs := seenBy(p)
+	for _, item := range peertest.Items {
+		diff, verdict := peertest.Diff(direct[item.Name], seen[item.Name]), "same"
+		if err := errs[item.Name]; err != nil {
+			diff = err.Error()
+		}
+		if diff != "" {
+			verdict = "DIFFERS"
+			t.Errorf("%s: %s", item.Name, diff)
+		}
+		all = append(all, compared{item.Name, verdict})
+	}
+	return all
+}
+
+// seenDirectly does all items without us.
+func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
+	t.Helper()
+	up := startRaw(t, transport, peertest.Switches{})
+	seen, errs := seenBy(pair(t, dialRaw(t, up, peertest.ClientOptions{Script: peertest.Script}), up.received))
+	for name, err := range errs {
+		t.Fatalf("directly over %s: %s: %v", transport, name, err)
+	}
+	return seen
+}
+
+// seenBy does all items.
+func seenBy(p *peertest.Pair) (seen map[string][]byte, errs map[string]error) {
+	seen, errs = map[string][]byte{}, map[string]error{}
+	for _, item := range peertest.Items {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		raw, err := item.Run(ctx, p)
+		cancel()
+		if seen[item.Name] = raw; err != nil {
+			errs[item.Name] = err
+		}
+	}
+	return seen, errs
+}
+
+// fidelityList is the table of all items and combinations.
+func fidelityList(verdicts map[string][]string) string {
+	var b strings.Builder
+	b.WriteString("fidelity, against the same conversation without us\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "item\tdirect")
+	for _, c := range combinations {
+		fmt.Fprintf(w, "\t%s", c)
+	}
+	fmt.Fprintln(w)
+	for _, item := range peertest.Items {
+		fmt.Fprintf(w, "%s\tworks\t%s\n", item.Name, strings.Join(verdicts[item.Name], "\t"))
+	}
+	w.Flush()
+	return b.String()
+}

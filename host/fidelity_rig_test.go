@@ -1,0 +1,181 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+)
+
+// init makes the test binary a raw server of peertest where it is told to be
+// one, before TestMain looks for the servers of this package.
+func init() { peertest.Main() }
+
+// combination is a way through us.
+type combination struct{ client, upstream config.Transport }
+
+func (c combination) String() string { return string(c.client) + "->" + string(c.upstream) }
+
+// combinations are all there are; clients of the older HTTP+SSE transport are
+// not served.
+var combinations = []combination{
+	{config.Stdio, config.Stdio}, {config.Stdio, config.StreamableHTTP}, {config.Stdio, config.LegacySSE},
+	{config.StreamableHTTP, config.Stdio}, {config.StreamableHTTP, config.StreamableHTTP}, {config.StreamableHTTP, config.LegacySSE},
+}
+
+// bounded is a context for what waits for peers.
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// rawUpstream is a server of peertest, ready to be used by anybody.
+type rawUpstream struct {
+	received *peertest.Log
+	config   config.Upstream
+}
+
+// startRaw makes one that is reached by a transport. Its tools keep their names.
+func startRaw(t testing.TB, transport config.Transport, sw peertest.Switches) rawUpstream {
+	t.Helper()
+	up := config.Upstream{
+		Name: "raw", Transport: transport, Timeout: time.Minute, MaxTimeout: time.Minute,
+		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager,
+	}
+	if transport == config.Stdio {
+		observer, err := peertest.NewObserver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(observer.Close)
+		sw.Observer = observer.Addr()
+		up.Command, up.Env = os.Args[0], sw.Environ()
+		return rawUpstream{&observer.Log, up}
+	}
+	server := peertest.NewServer(sw)
+	handler := server.HTTP()
+	if transport == config.LegacySSE {
+		handler = server.SSE()
+	}
+	up.URL = listenHTTP(t, server, handler)
+	return rawUpstream{server.Received, up}
+}
+
+func listenHTTP(t testing.TB, server *peertest.Server, handler http.Handler) (url string) {
+	l := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.Close()
+		l.Close()
+	})
+	return l.URL
+}
+
+// dialRaw connects a client to the server, without us.
+func dialRaw(t testing.TB, up rawUpstream, opts peertest.ClientOptions) *peertest.Client {
+	t.Helper()
+	switch up.config.Transport {
+	case config.StreamableHTTP:
+		return peertest.NewHTTP(up.config.URL, opts)
+	case config.LegacySSE:
+		c, err := peertest.NewSSE(up.config.URL, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	cmd := exec.Command(up.config.Command)
+	cmd.Env = os.Environ()
+	for name, value := range up.config.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // ends with its input
+	return peertest.NewStdio(out, in, opts)
+}
+
+// way is a running Host with a raw server behind it.
+type way struct {
+	combination
+	host     *Host
+	received *peertest.Log // by the server
+	url      string        // of the HTTP front
+}
+
+func startWay(t testing.TB, c combination, sw peertest.Switches) *way {
+	t.Helper()
+	up := startRaw(t, c.upstream, sw)
+	cfg := testConfig(t, up.config)
+	w := &way{combination: c, received: up.received}
+	clients := OneClient
+	if c.client != config.Stdio {
+		clients = ManyClients
+	}
+	w.host, _ = startHostFor(t, cfg, clients)
+	if c.client == config.Stdio {
+		return w
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.url = "http://" + ln.Addr().String() + config.DefaultPath
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- w.host.ServeHTTPOn(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("HTTP: %v", err)
+		}
+	})
+	return w
+}
+
+// dial opens a session through the Host.
+func (w *way) dial(t testing.TB, opts peertest.ClientOptions) *peertest.Client {
+	t.Helper()
+	if w.client != config.Stdio {
+		return peertest.NewHTTP(w.url, opts)
+	}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := w.host.Serve(context.Background(), inR, outW)
+		inR.Close()
+		outW.Close()
+		served <- err
+	}()
+	t.Cleanup(func() { <-served }) // a client that is gone may be an error
+	return peertest.NewStdio(outR, inW, opts)
+}
+
+// pair initializes a client and makes a pair with the server's log. The client
+// is closed at the end of the test, if it is not gone by then.
+func pair(t testing.TB, c *peertest.Client, received *peertest.Log) *peertest.Pair {
+	t.Helper()
+	welcome, err := c.Initialize(bounded(t), peertest.ClientParams)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = c.Close(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &peertest.Pair{Client: c, Welcome: welcome, Server: received}
+}

@@ -1,0 +1,82 @@
+package front
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestConversations plays testdata/*.txtar: "> " the client says, "< " it must
+// hear, byte for byte, "! " a command of this test. After the last line nothing
+// more may come.
+func TestConversations(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no conversations", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
+				play(t, string(f.Data))
+			})
+		}
+	}
+}
+
+func play(t *testing.T, text string) {
+	k := newTalk(t)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "> "):
+			k.send(line[2:])
+		case strings.HasPrefix(line, "< "):
+			if got := k.receive(); got != line[2:] {
+				t.Fatalf("got  %s\nwant %s", got, line[2:])
+			}
+		case strings.HasPrefix(line, "! "):
+			k.command(line[2:])
+		}
+	}
+	k.hangUp()
+}
+
+// command runs a "!" line of a conversation.
+func (k *talk) command(line string) {
+	k.t.Helper()
+	name, arg, _ := strings.Cut(line, " ")
+	switch name {
+	case "initialize":
+		k.initialize(arg)
+	case "release":
+		k.backend.release <- struct{}{}
+	case "cancelled":
+		if err := <-k.backend.cancelled; err.Error() != arg {
+			k.t.Errorf("cancelled with %q, want %q", err, arg)
+		}
+	case "notified":
+		if got := <-k.backend.notified; got != arg {
+			k.t.Errorf("the backend heard %q, want %q", got, arg)
+		}
+	case "refuse":
+		k.backend.refuse <- wire.Errorf(-32099, "%s", arg)
+	case "after":
+		go (<-k.backend.after)()
+	case "changed":
+		s := <-k.backend.welcomed
+		k.backend.welcomed <- s
+		s.Changed(wire.Surface(arg))
+	case "large":
+		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)
+	default:
+		k.t.Fatalf("unknown command %q", line)
+	}
+}

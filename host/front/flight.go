@@ -1,0 +1,233 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// maxInFlight bounds the requests of one session that are worked on at once.
+const maxInFlight = 4096
+
+// request is a request of the client in flight. It implements route.Origin.
+type request struct {
+	session *Session
+	out     Stream
+	cancel  context.CancelCauseFunc
+	key     string // in Session.inFlight
+	method  string
+	reports bool // progress to the client
+
+	// Guarded by Session.mu:
+	phase phase
+}
+
+// phase is where a request is in its life.
+type phase int
+
+const (
+	working  phase = iota
+	answered       // messages that still belong to it go to the session's own stream
+	ongoing        // the same, and the answer was a task that may report progress
+	dropped        // cancelled: the client has forgotten it
+)
+
+// errGone is why requests are cancelled whose client has gone.
+var errGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
+
+// request registers msg and starts its work.
+func (s *Session) request(msg wire.Message, out Stream, to answerer) {
+	work, reply := s.lookup(msg)
+	if work == nil {
+		to.answer(msg.ID, reply)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	req := &request{session: s, out: out, cancel: cancel, method: msg.Method}
+	if id, bad := s.register(msg.ID, req); bad != nil {
+		cancel(nil)
+		to.answer(id, wire.Reply{Error: bad.Raw()})
+		return
+	}
+	go func() {
+		defer s.workers.Done()
+		defer cancel(nil)
+		reply := work(ctx, req, msg)
+		if reply.Result == nil && reply.Error == nil {
+			reply = fail(wire.CodeInternal, "%s ended without an answer: %v", msg.Method, context.Cause(ctx))
+		}
+		if s.finish(req, reply) {
+			to.answer(msg.ID, reply)
+		} else {
+			to.answer(nil, wire.Reply{})
+		}
+	}()
+}
+
+// register puts a request in flight and counts it as a worker. An error is to
+// be sent with the id returned.
+func (s *Session) register(id []byte, req *request) ([]byte, *wire.RPCError) {
+	req.key = wire.IDKey(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return id, wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", id)
+	case s.inFlight[req.key] != nil:
+		// With its id the answer would seem to belong to the other request.
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", id)
+	case len(s.inFlight) >= maxInFlight:
+		return id, wire.Errorf(wire.CodeInternal, "request %s refused: %d requests are in flight (wait for answers)", id, maxInFlight)
+	}
+	s.inFlight[req.key] = req
+	s.workers.Add(1) // under the lock: none is added once Close waits
+	return nil, nil
+}
+
+// finish takes a request out of flight. It is false when the request was
+// cancelled before: then it must not be answered (revision 2025-11-25,
+// basic/utilities/cancellation).
+func (s *Session) finish(req *request, reply wire.Reply) bool {
+	after := answered
+	if req.reports {
+		if _, ok := taskOf(reply.Result); ok {
+			after = ongoing
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[req.key] != req {
+		return false // perhaps the id is in use again by now
+	}
+	delete(s.inFlight, req.key)
+	req.phase = after
+	return true
+}
+
+// taskOf is the id of the task that a result stands for, if it is a
+// CreateTaskResult (2025-11-25, basic/utilities/tasks).
+func taskOf(result []byte) (id string, ok bool) {
+	if !bytes.Contains(result, []byte(`"taskId"`)) { // most are not, and may be large
+		return "", false
+	}
+	id, ok = wire.GetString(result, "task", "taskId")
+	return id, ok && id != ""
+}
+
+// cancelled takes the request that params names out of flight.
+func (s *Session) cancelled(params []byte) {
+	id, ok := wire.Get(params, "requestId")
+	if !ok {
+		return
+	}
+	key := wire.IDKey(id)
+	// initialize must not be cancelled (basic/lifecycle).
+	s.drop(&wire.CancelledError{Params: params}, func(r *request) bool {
+		return r.key == key && r.method != string(mcp.MethodInitialize)
+	})
+}
+
+// Abandon cancels the requests whose messages go to out, without an answer, and
+// gives up those to the client that went there: the client has gone away from
+// it.
+func (s *Session) Abandon(out Stream) {
+	s.drop(errGone, func(req *request) bool { return req.out == out })
+	s.abandonAsks(out)
+}
+
+// hangUp handles the end of input: calls are cancelled without an answer,
+// short requests (a listing) still get theirs.
+func (s *Session) hangUp() {
+	s.drop(errGone, func(req *request) bool { return req.method == string(mcp.MethodToolsCall) })
+}
+
+// drop cancels requests in flight.
+func (s *Session) drop(cause error, which func(req *request) bool) {
+	s.mu.Lock()
+	var gone []*request
+	for key, req := range s.inFlight {
+		if which(req) {
+			delete(s.inFlight, key)
+			req.phase = dropped
+			gone = append(gone, req)
+		}
+	}
+	s.mu.Unlock()
+	for _, req := range gone {
+		req.cancel(cause)
+	}
+}
+
+// InFlight is the number of requests that are worked on.
+func (s *Session) InFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.inFlight)
+}
+
+// stream is where what belongs to the request goes now.
+func (r *request) stream() Stream {
+	if r.at() == working {
+		return r.out
+	}
+	return r.session.main
+}
+
+func (r *request) at() phase {
+	r.session.mu.Lock()
+	defer r.session.mu.Unlock()
+	return r.phase
+}
+
+// Session implements route.Origin.
+func (r *request) Session() route.Session { return r.session }
+
+// Notify implements route.Origin.
+func (r *request) Notify(method string, params []byte) {
+	r.session.write(r.stream(), wire.Notification(method, params))
+}
+
+// Ask implements route.Origin.
+func (r *request) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return r.session.ask(ctx, r.stream(), call)
+}
+
+// progress is the function that takes the request's progress to the client,
+// nil if the client gave no token. After a cancellation or an answer the client
+// has forgotten the token; after an answer that is a task it is still good.
+func (r *request) progress(params []byte) func([]byte) {
+	token, ok := wire.Get(params, "_meta", "progressToken")
+	if !ok || !validToken(token) {
+		return nil
+	}
+	r.reports = true
+	return func(params []byte) {
+		params, err := wire.Set(params, token, "progressToken")
+		if err != nil {
+			r.session.opts.Log.Warn("malformed progress notification", "err", err)
+			return
+		}
+		r.report(wire.Notification("notifications/progress", params))
+	}
+}
+
+// report writes progress where the request is now.
+func (r *request) report(msg []byte) {
+	s := r.session
+	if r.at() == working {
+		err := r.out.Write(msg)
+		if !errors.Is(err, errFinished) {
+			s.written(r.out, err)
+			return
+		}
+	}
+	if r.at() == ongoing {
+		s.write(s.main, msg)
+	}
+}

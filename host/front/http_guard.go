@@ -1,0 +1,136 @@
+package front
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// digest stands for a bearer token; the zero one for none.
+type digest [sha256.Size]byte
+
+// guard decides who may come in.
+type guard struct {
+	tokens  []digest
+	origins []string
+	hosts   []string
+}
+
+func newGuard(opts HTTPOptions) *guard {
+	g := &guard{}
+	for _, token := range opts.Tokens {
+		g.tokens = append(g.tokens, sha256.Sum256([]byte(token)))
+	}
+	for _, origin := range opts.AllowedOrigins {
+		g.origins = append(g.origins, strings.ToLower(strings.TrimSuffix(origin, "/")))
+	}
+	for _, host := range opts.AllowedHosts {
+		g.hosts = append(g.hosts, strings.ToLower(host))
+	}
+	return g
+}
+
+// host tells whether r was sent to a name of ours. Otherwise a web page may
+// have had its own name resolved to our address (DNS rebinding).
+func (g *guard) host(r *http.Request) bool {
+	name := hostname(r.Host)
+	if loopback(name) || slices.Contains(g.hosts, "*") {
+		return true
+	}
+	host := strings.ToLower(r.Host)
+	if slices.Contains(g.hosts, host) || slices.Contains(g.hosts, strings.ToLower(name)) {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	tcp, ok := local.(*net.TCPAddr)
+	return ok && tcp.AddrPort().Addr().Unmap() == addr.Unmap()
+}
+
+// origin tells whether the web page that r comes from, if any, may use us.
+// listed is true where it was allowed by name: only then its scripts may read
+// the answers (CORS).
+func (g *guard) origin(r *http.Request) (ok, listed bool) {
+	values := r.Header["Origin"]
+	if len(values) == 0 {
+		return true, false
+	}
+	if len(values) > 1 {
+		return false, false
+	}
+	if slices.Contains(g.origins, "*") || slices.Contains(g.origins, strings.ToLower(values[0])) {
+		return true, true
+	}
+	u, err := url.Parse(values[0])
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && loopback(u.Hostname()), false
+}
+
+// token finds out with which token r came. All of them are compared, each in
+// constant time.
+func (g *guard) token(r *http.Request) (token digest, ok bool) {
+	if len(g.tokens) == 0 {
+		return digest{}, true
+	}
+	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = sha256.Sum256([]byte(strings.TrimSpace(value)))
+	found := 0
+	for i := range g.tokens {
+		found |= subtle.ConstantTimeCompare(g.tokens[i][:], token[:])
+	}
+	return token, found == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// hostname is a Host header without its port.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func loopback(name string) bool {
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// accepts tells whether the client takes a media type; one that does not say
+// takes all.
+func accepts(r *http.Request, kind, subtype string) bool {
+	values := r.Header["Accept"]
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			part, _, _ = strings.Cut(part, ";")
+			k, s, _ := strings.Cut(strings.TrimSpace(part), "/")
+			if (k == "*" || strings.EqualFold(k, kind)) && (s == "*" || strings.EqualFold(s, subtype)) {
+				return true
+			}
+		}
+	}
+	return len(values) == 0
+}
+
+// prefersEvents tells whether the client names event streams before JSON, as
+// those do that want one in any case.
+func prefersEvents(r *http.Request) bool {
+	accept := strings.ToLower(strings.Join(r.Header["Accept"], ","))
+	events := strings.Index(accept, "text/event-stream")
+	plain := strings.Index(accept, "application/json")
+	return events >= 0 && (plain < 0 || events < plain)
+}
+
+// isJSON tells whether the body of r is declared as JSON.
+func isJSON(r *http.Request) bool {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
+}

@@ -1,0 +1,105 @@
+package front
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// certificate makes files with a certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parsed, err := x509.ParseCertificate(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(parsed)
+	return certFile, keyFile, roots
+}
+
+// TestTLS also has HTTP/2 carry the streams.
+func TestTLS(t *testing.T) {
+	certFile, keyFile, roots := certificate(t)
+	config, err := TLSFromFiles(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newToyBackend()
+	h := NewHTTP(t.Context(), HTTPOptions{Session: b.options()})
+	srv := NewServer(h, silent)
+	srv.TLSConfig = config
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- srv.ServeTLS(listener, "", "") }()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	w := &web{t: t, backend: b, http: h, url: "https://" + listener.Addr().String()}
+	g := w.guest()
+	g.http = &http.Client{Transport: transport}
+	g.initialize("2025-11-25")
+	get := g.stream("GET", "")
+	e := g.stream("POST", callOf(1, "count", "{}"))
+	e.want(progressOf(1, 1), progressOf(1, 2), pong)
+	e.end()
+	if res := g.post(ping); res.ProtoMajor != 2 {
+		t.Errorf("spoke %s", res.Proto)
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	get.end()
+	if err := srv.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	transport.CloseIdleConnections()
+}
+
+func TestTLSFromMissingFiles(t *testing.T) {
+	_, err := TLSFromFiles("no-cert.pem", "no-key.pem")
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no-cert.pem with key no-key.pem") {
+		t.Error(err)
+	}
+}

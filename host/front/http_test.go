@@ -1,0 +1,292 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestHTTPSession(t *testing.T) {
+	for _, revision := range Revisions {
+		t.Run(revision, func(t *testing.T) {
+			w := newWeb(t, HTTPOptions{})
+			g := w.join(revision)
+			if got := g.call(ping); got != pong {
+				t.Errorf("ping: %s", got)
+			}
+			call := `{"jsonrpc":"2.0","id":"ö","method":"tools/call","params":{"name":"echo","n":12345678901234567890.10}}`
+			if got := g.call(call); got != `{"jsonrpc":"2.0","id":"ö","result":{"params":{"name":"echo","n":12345678901234567890.10}}}` {
+				t.Errorf("echo: %s", got)
+			}
+			if got := g.call(`{"jsonrpc":"2.0","id":2,"method":"nope"}`); !strings.Contains(got, "-32601") {
+				t.Errorf("nope: %s", got)
+			}
+			g.tell(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+			if got := <-w.backend.notified; got != "notifications/x " {
+				t.Errorf("the backend heard %q", got)
+			}
+			if res := g.do(t.Context(), "DELETE", ""); res.StatusCode != 204 {
+				t.Errorf("DELETE: %s %s", res.Status, read(t, res))
+			}
+			if s := <-w.backend.left; s != w.session() || w.http.Sessions() != 0 {
+				t.Errorf("%d sessions are left", w.http.Sessions())
+			}
+			if res := g.post(ping); res.StatusCode != 404 {
+				t.Errorf("after DELETE: %s %s", res.Status, read(t, res))
+			}
+		})
+	}
+}
+
+func TestHTTPRefusals(t *testing.T) {
+	w := newWeb(t, HTTPOptions{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}})
+	id := w.join("2025-11-25").id
+	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	for _, tt := range []struct {
+		name, method, body string
+		header             []string
+		status             int
+		answer             string // has this in it
+	}{
+		{"PUT", "PUT", ping, nil, 405, "method not allowed"},
+		{"OPTIONS", "OPTIONS", "", nil, 405, ""},
+		{"parse error", "POST", `{"jsonrpc":`, nil, 400, `"id":null,"error":{"code":-32700`},
+		{"no JSON-RPC", "POST", `{"id":7,"method":"x"}`, nil, 400, `"id":7,"error":{"code":-32600`},
+		{"bad response", "POST", `{"jsonrpc":"2.0","id":7,"result":1,"error":2}`, nil, 400, "-32600"},
+		{"batch where there are none", "POST", `[` + ping + `]`, nil, 400, `"id":null,"error":{"code":-32600`},
+		{"empty", "POST", " ", nil, 400, "-32700"},
+		{"parse error without session", "POST", `{`, []string{"Mcp-Session-Id", ""}, 400, "-32700"},
+		{"no session", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":1,"error":{"code":-32000,"message":"the Mcp-Session-Id header is missing`},
+		{"unknown session", "POST", ping, []string{"Mcp-Session-Id", "x"}, 404, `"id":1,"error":{"code":-32001`},
+		{"GET without session", "GET", "", []string{"Mcp-Session-Id", ""}, 400, "missing"},
+		{"GET of unknown session", "GET", "", []string{"Mcp-Session-Id", "x"}, 404, "not found"},
+		{"DELETE without session", "DELETE", "", []string{"Mcp-Session-Id", ""}, 400, "missing"},
+		{"DELETE of unknown session", "DELETE", "", []string{"Mcp-Session-Id", "x"}, 404, "not found"},
+		{"second initialize", "POST", initialize, nil, 200, "initialized already"},
+		{"unsupported revision", "POST", ping, []string{"MCP-Protocol-Version", "2099-01-01"}, 400, "2025-11-25"},
+		{"GET, unsupported revision", "GET", "", []string{"MCP-Protocol-Version", "x"}, 400, "2025-11-25"},
+		{"supported revision", "POST", ping, []string{"MCP-Protocol-Version", "2025-06-18"}, 200, "{}"},
+		{"not JSON", "POST", ping, []string{"Content-Type", "text/plain"}, 415, "application/json"},
+		{"no type", "POST", ping, []string{"Content-Type", ""}, 415, "application/json"},
+		{"JSON with charset", "POST", ping, []string{"Content-Type", "Application/JSON; charset=utf-8"}, 200, "{}"},
+		{"accepts only JSON", "POST", ping, []string{"Accept", "application/json"}, 406, "text/event-stream"},
+		{"accepts only events", "POST", ping, []string{"Accept", "text/event-stream"}, 406, "application/json"},
+		{"accepts all", "POST", ping, []string{"Accept", "*/*"}, 200, "{}"},
+		{"accepts kinds", "POST", ping, []string{"Accept", "text/*;q=0.1, application/json;q=1"}, 200, "{}"},
+		{"says not what it accepts", "POST", ping, []string{"Accept", ""}, 200, "{}"},
+		{"GET accepts only JSON", "GET", "", []string{"Accept", "application/json"}, 406, "text/event-stream"},
+		{"strange event id", "GET", "", []string{"Last-Event-ID", "zzz"}, 400, "not one of ours"},
+		{"unknown event id", "GET", "", []string{"Last-Event-ID", "99.1"}, 400, "over"},
+		{"event id of the future", "GET", "", []string{"Last-Event-ID", "0.77"}, 400, "never"},
+		{"name of another", "POST", ping, []string{"Host", "evil.example"}, 403, "allowed_hosts"},
+		{"localhost", "POST", ping, []string{"Host", "LocalHost:99"}, 200, "{}"},
+		{"loopback", "POST", ping, []string{"Host", "[::1]:99"}, 200, "{}"},
+		{"another address", "POST", ping, []string{"Host", "10.1.2.3"}, 403, "10.1.2.3"},
+		{"allowed name", "POST", ping, []string{"Host", "MCP.example:8080"}, 200, "{}"},
+		{"allowed name and port", "POST", ping, []string{"Host", "other.example:81"}, 200, "{}"},
+		{"another port", "POST", ping, []string{"Host", "other.example:82"}, 403, "allowed_hosts"},
+		{"page of another", "POST", ping, []string{"Origin", "https://evil.example"}, 403, "allowed_origins"},
+		{"page of none", "GET", "", []string{"Origin", "null"}, 403, "allowed_origins"},
+		{"page that looks local", "POST", ping, []string{"Origin", "http://localhost.evil.example"}, 403, "allowed_origins"},
+		{"page with a user", "POST", ping, []string{"Origin", "http://localhost@evil.example"}, 403, "allowed_origins"},
+		{"local page", "POST", ping, []string{"Origin", "http://127.0.0.1:3000"}, 200, "{}"},
+		{"allowed page", "POST", ping, []string{"Origin", "https://app.example"}, 200, "{}"},
+		{"page on another port", "POST", ping, []string{"Origin", "https://app.example:444"}, 403, "allowed_origins"},
+		{"too large", "POST", `"` + strings.Repeat("x", 33<<20) + `"`, nil, 413, "max_message"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := &guest{t: t, web: w, http: http.DefaultClient, id: id}
+			res := g.do(t.Context(), tt.method, tt.body, tt.header...)
+			if got := read(t, res); res.StatusCode != tt.status || !strings.Contains(got, tt.answer) {
+				t.Errorf("got %s %s, want %d with %s", res.Status, got, tt.status, tt.answer)
+			}
+		})
+	}
+	if w.http.Sessions() != 1 {
+		t.Errorf("%d sessions", w.http.Sessions())
+	}
+}
+
+func TestTooLargeWithoutLength(t *testing.T) {
+	w := newWeb(t, HTTPOptions{})
+	r := w.guest().request(t.Context(), "POST", strings.Repeat("x", 33<<20))
+	r.ContentLength = -1
+	out := httptest.NewRecorder()
+	w.http.ServeHTTP(out, r)
+	if out.Code != 413 || !strings.Contains(out.Body.String(), "max_message") {
+		t.Errorf("got %d %s", out.Code, out.Body)
+	}
+}
+
+func TestHTTPTokens(t *testing.T) {
+	w := newWeb(t, HTTPOptions{Tokens: []string{"secret", "other"}})
+	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
+		g := w.guest()
+		res := g.post(ping, "Authorization", value)
+		if res.StatusCode != 401 || !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%q: %s", value, res.Status)
+		}
+		read(t, res)
+	}
+	g := w.guest()
+	g.token = "secret"
+	g.initialize("2025-11-25")
+	if got := g.call(ping); got != pong {
+		t.Error(got)
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		body := ""
+		if method == "POST" {
+			body = ping
+		}
+		res := g.do(t.Context(), method, body, "Authorization", "Bearer other")
+		if res.StatusCode != 404 {
+			t.Errorf("%s with another token: %s", method, res.Status)
+		}
+		read(t, res)
+	}
+}
+
+func TestHTTPShares(t *testing.T) {
+	w := newWeb(t, HTTPOptions{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}})
+	res := w.guest().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("preflight: %s %v", res.Status, res.Header)
+	}
+	res = w.guest().do(t.Context(), "OPTIONS", "", "Origin", "http://localhost:3000")
+	if res.StatusCode != 401 || res.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("preflight of a page that is not listed: %s %v", res.Status, res.Header)
+	}
+	read(t, res)
+}
+
+func TestHTTPBatch(t *testing.T) {
+	w := newWeb(t, HTTPOptions{})
+	g := w.join("2025-03-26")
+	got := g.call(`[` + ping + `,{"jsonrpc":"2.0","method":"notifications/x"},7]`)
+	if got != `[`+pong+`,{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a message is a JSON object"}}]` {
+		t.Errorf("got %s", got)
+	}
+	g.tell(` [{"jsonrpc":"2.0","method":"notifications/x"}]`)
+	e := g.stream("POST", `[`+callOf(1, "count", "{}")+`,`+callOf(2, "echo", "{}")+`]`)
+	e.want(progressOf(1, 1), progressOf(1, 2))
+	if got := e.next(); got[0] != '[' || strings.Count(got, `"result"`) != 2 {
+		t.Errorf("got %s", got)
+	}
+	e.end()
+}
+
+func TestFailedInitializeLeavesNoSession(t *testing.T) {
+	w := newWeb(t, HTTPOptions{MaxSessions: 1})
+	w.backend.refuse <- wire.Errorf(-32099, "come back later")
+	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	for _, body := range []string{initialize, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`} {
+		res := w.guest().post(body)
+		if got := read(t, res); !strings.Contains(got, `"error"`) || res.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("got %s %s", res.Status, got)
+		}
+		if n := w.http.Sessions(); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+	}
+	w.join("2025-11-25")
+}
+
+func TestMaxSessions(t *testing.T) {
+	w := newWeb(t, HTTPOptions{MaxSessions: 2})
+	g := w.join("2025-11-25")
+	w.join("2025-11-25")
+	res := w.guest().post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	if got := read(t, res); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(got, `"id":1,"error"`) {
+		t.Errorf("got %s %s", res.Status, got)
+	}
+	if got := g.call(ping); got != pong {
+		t.Error(got)
+	}
+	g.do(t.Context(), "DELETE", "")
+	w.join("2025-11-25")
+}
+
+func TestIdleSessions(t *testing.T) {
+	w := newWeb(t, HTTPOptions{SessionTTL: 20 * instant})
+	calling, listening := w.join("2025-11-25"), w.join("2025-11-25")
+	answer := make(chan string)
+	go func() { answer <- calling.call(callOf(1, "wait", "{}")) }()
+	e := listening.stream("GET", "")
+	first, second := w.session(), w.session()
+	w.join("2025-11-25")
+	if s := <-w.backend.left; s == first || s == second {
+		t.Error("a busy session was ended")
+	}
+	w.backend.release <- struct{}{}
+	if got := <-answer; got != waited {
+		t.Errorf("got %s", got)
+	}
+	e.cancel()
+	<-w.backend.left
+	<-w.backend.left
+	if res := calling.post(ping); res.StatusCode != 404 {
+		t.Errorf("an idle session is still there: %s", res.Status)
+	}
+}
+
+func TestHTTPClose(t *testing.T) {
+	w := newWeb(t, HTTPOptions{})
+	g := w.join("2025-11-25")
+	e := g.stream("GET", "")
+	answer := make(chan string)
+	go func() { answer <- g.call(callOf(1, "wait", "{}")) }()
+	<-w.backend.waiting
+	asked := g.stream("POST", callOf(2, "ask", `{"method":"roots/list"}`))
+	asked.next()
+	if err := w.http.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if got := <-answer; !strings.Contains(got, `"id":1,`) {
+		t.Errorf("the call in flight got %s", got)
+	}
+	e.end()
+	if got := asked.next(); !strings.Contains(got, `"id":2,`) {
+		t.Errorf("the call that waits for the client got %s", got)
+	}
+	asked.end()
+	res := w.guest().post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	if res.StatusCode != 503 {
+		t.Errorf("after Close: %s", res.Status)
+	}
+	read(t, res)
+}
+
+// TestSessionsLeaveNothing has sessions end in three ways; TestMain looks for
+// goroutines.
+func TestSessionsLeaveNothing(t *testing.T) {
+	const each = 170
+	w := newWeb(t, HTTPOptions{SessionTTL: 300 * instant, ResumeWindow: instant})
+	for i := range 3 * each {
+		g := w.join(Revisions[i%len(Revisions)])
+		switch i % 3 {
+		case 0: // ends it
+			g.do(t.Context(), "DELETE", "")
+		case 1: // vanishes with streams open and a call in flight
+			ctx, cancel := context.WithCancel(t.Context())
+			g.do(ctx, "GET", "")
+			g.do(ctx, "POST", callOf(1, "ask", `{"method":"roots/list"}`))
+			cancel()
+		case 2: // is never heard of again
+		}
+	}
+	for range 3 * each {
+		<-w.backend.left
+	}
+	for range each {
+		if err := <-w.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+			t.Fatalf("cancelled with %v", err)
+		}
+	}
+}

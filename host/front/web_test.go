@@ -1,0 +1,267 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// web is an HTTP front end on a real socket.
+type web struct {
+	t       testing.TB
+	backend *toyBackend
+	http    *HTTP
+	url     string
+}
+
+func newWeb(t testing.TB, opts HTTPOptions) *web {
+	b := newToyBackend()
+	opts.Session = b.options()
+	opts.Session.MaxMessage = 32 << 20
+	h := NewHTTP(context.Background(), opts)
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = NewServer(h, silent)
+	srv.Start()
+	t.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		srv.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return &web{t: t, backend: b, http: h, url: srv.URL}
+}
+
+// guest is a raw client.
+type guest struct {
+	t     testing.TB
+	web   *web
+	http  *http.Client
+	id    string // of the session
+	token string
+}
+
+func (w *web) guest() *guest { return &guest{t: w.t, web: w, http: http.DefaultClient} }
+
+// join begins a session.
+func (w *web) join(revision string) *guest {
+	w.t.Helper()
+	g := w.guest()
+	g.initialize(revision)
+	return g
+}
+
+func (g *guest) initialize(revision string) {
+	g.t.Helper()
+	res := g.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q}}`, revision))
+	body := read(g.t, res)
+	if g.id = res.Header.Get("Mcp-Session-Id"); res.StatusCode != 200 || g.id == "" {
+		g.t.Fatalf("initialize: %s %s", res.Status, body)
+	}
+	res = g.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if body := read(g.t, res); res.StatusCode != 202 || body != "" {
+		g.t.Fatalf("initialized: %s %s", res.Status, body)
+	}
+}
+
+// session is the server's end of the newest session.
+func (w *web) session() route.Session { return <-w.backend.welcomed }
+
+func (g *guest) request(ctx context.Context, method, body string, header ...string) *http.Request {
+	g.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, g.web.url, reader)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if g.id != "" {
+		r.Header.Set("Mcp-Session-Id", g.id)
+	}
+	if g.token != "" {
+		r.Header.Set("Authorization", "Bearer "+g.token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		switch name, value := header[i], header[i+1]; {
+		case name == "Host":
+			r.Host = value
+		case value == "":
+			r.Header[http.CanonicalHeaderKey(name)] = nil
+		default:
+			r.Header.Set(name, value)
+		}
+	}
+	return r
+}
+
+func (g *guest) do(ctx context.Context, method, body string, header ...string) *http.Response {
+	g.t.Helper()
+	res, err := g.http.Do(g.request(ctx, method, body, header...))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+func (g *guest) post(body string, header ...string) *http.Response {
+	g.t.Helper()
+	return g.do(context.Background(), "POST", body, header...)
+}
+
+// call posts a request and returns its JSON answer.
+func (g *guest) call(body string) string {
+	g.t.Helper()
+	res := g.post(body)
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "application/json" {
+		g.t.Fatalf("%s: %s, %s: %s", body, res.Status, kind, read(g.t, res))
+	}
+	return read(g.t, res)
+}
+
+// tell posts what has no answer.
+func (g *guest) tell(body string) {
+	g.t.Helper()
+	res := g.post(body)
+	if got := read(g.t, res); res.StatusCode != 202 || got != "" {
+		g.t.Fatalf("%s: %s: %s", body, res.Status, got)
+	}
+}
+
+func read(t testing.TB, res *http.Response) string {
+	t.Helper()
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// events is an event stream that a guest reads.
+type events struct {
+	t      testing.TB
+	body   *bufio.Reader
+	cancel context.CancelFunc // vanish
+	last   string             // id of the last event
+}
+
+// stream sends a request that must be answered with an event stream.
+func (g *guest) stream(method, body string, header ...string) *events {
+	g.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g.t.Cleanup(cancel)
+	res := g.do(ctx, method, body, header...)
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+		g.t.Fatalf("%s: %s %s: %s", method, res.Status, res.Header.Get("Content-Type"), read(g.t, res))
+	}
+	return &events{t: g.t, body: bufio.NewReader(res.Body), cancel: cancel}
+}
+
+// any reads the next event or comment; io.EOF after the last.
+func (e *events) any() (data, comment string, err error) {
+	var seen []string
+	for {
+		line, err := e.body.ReadString('\n')
+		if err != nil {
+			return "", "", err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && len(seen) > 0:
+			return data, comment, nil
+		case name == "id":
+			e.last = value
+		case name == "data":
+			data = value
+		case name == "":
+			comment = value
+		}
+		seen = append(seen, line)
+	}
+}
+
+// next is the next event with data.
+func (e *events) next() string {
+	e.t.Helper()
+	for {
+		data, _, err := e.any()
+		if err != nil {
+			e.t.Fatalf("event stream: %v", err)
+		}
+		if data != "" {
+			return data
+		}
+	}
+}
+
+func (e *events) want(data ...string) {
+	e.t.Helper()
+	for _, want := range data {
+		if got := e.next(); got != want {
+			e.t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// end checks that no message follows.
+func (e *events) end() {
+	e.t.Helper()
+	if err := e.silence(); !errors.Is(err, io.EOF) {
+		e.t.Errorf("the stream ended with %v", err)
+	}
+}
+
+// silence checks that no message follows, however the stream ends.
+func (e *events) silence() error {
+	e.t.Helper()
+	defer e.cancel()
+	for {
+		data, _, err := e.any()
+		if data != "" {
+			e.t.Errorf("after the end: %s", data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func callOf(id int, name, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":%d}}}`,
+		id, name, arguments, id)
+}
+
+func progressOf(token, n int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%d,"x":{"y":1.0}}}`, token, n)
+}
+
+func changed(surface wire.Surface) string {
+	return string(wire.Notification(surface.ChangedMethod(), nil))
+}
+
+const (
+	waited  = `{"jsonrpc":"2.0","id":1,"result":{"waited":true}}`
+	ping    = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	pong    = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	hour    = time.Hour
+	instant = time.Millisecond
+)

@@ -1,0 +1,211 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestMain(m *testing.M) {
+	peertest.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// start runs a server of peertest behind a real upstream, and waits until its
+// first start is over.
+func start(t *testing.T, name string, sw peertest.Switches) *upstream.Upstream {
+	t.Helper()
+	sw.PageSize = 1000 // a listing is one request
+	spec := upstream.Spec{Name: name, Command: os.Args[0], Timeout: time.Minute, Restart: upstream.RestartNever}
+	for k, v := range sw.Environ() {
+		spec.Env = append(spec.Env, k+"="+v)
+	}
+	return run(t, spec)
+}
+
+func run(t *testing.T, spec upstream.Spec) *upstream.Upstream {
+	up := upstream.Start(spec, upstream.Options{ClientName: "t"})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := up.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	<-up.Started()
+	return up
+}
+
+// second makes a fault happen to all but the first request of that kind: the
+// server starts well.
+func second(kind string) map[string]peertest.Fault {
+	return map[string]peertest.Fault{"tools/list": {Kind: kind, Skip: 1}}
+}
+
+func TestCheck(t *testing.T) {
+	secretive := start(t, "secretive", peertest.Switches{Faults: map[string]peertest.Fault{"tools/list": {Kind: peertest.CrashBefore, Skip: 1}}})
+	targets := []Target{
+		{Name: "good", Connection: start(t, "good", peertest.Switches{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
+		{Name: "plain", Connection: start(t, "plain", peertest.Switches{Capabilities: "{}"})},
+		{Name: "crash", Connection: secretive},
+		{Name: "gone", Connection: run(t, upstream.Spec{Name: "gone", Command: "no-such-command-anywhere", Restart: upstream.RestartNever})},
+		{Name: "off"},
+	}
+	reports := Checker{Within: time.Minute}.Check(t.Context(), targets)
+	for i, want := range []struct {
+		state  upstream.State
+		check  Outcome
+		method string
+		err    string
+	}{
+		{upstream.Ready, OK, "tools/list", ""},
+		{upstream.Ready, OK, "ping", ""},
+		{upstream.Failed, Failed, "tools/list", "exit"},
+		{upstream.Failed, Failed, "", "no-such-command-anywhere"},
+		{disabled, Skipped, "", ""},
+	} {
+		r := reports[i]
+		if r.Server != targets[i].Name || r.State != want.state || r.Check != want.check || r.Method != want.method {
+			t.Errorf("%+v", r)
+		}
+		if (want.err == "") != (r.Error == "") || !strings.Contains(r.Error, want.err) || strings.Contains(r.Error, "upstream ") {
+			t.Errorf("%s: error %q", r.Server, r.Error)
+		}
+		if (want.check == OK) != (r.Latency > 0) {
+			t.Errorf("%s: latency %v", r.Server, r.Latency)
+		}
+	}
+	if p := reports[0].Probe; p == nil || p.Check != OK || p.Latency <= 0 {
+		t.Errorf("probe %+v", p)
+	}
+	if Healthy(reports) || !Healthy(reports[:2]) {
+		t.Error("Healthy")
+	}
+}
+
+// TestHangHarmsNoOther has one upstream hang until the other one has been
+// checked.
+func TestHangHarmsNoOther(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	good := after{Connection: start(t, "good", peertest.Switches{}), f: cancel}
+	hang := start(t, "hang", peertest.Switches{Faults: second(peertest.Hang)})
+	reports := Checker{Within: time.Minute}.Check(ctx, []Target{{Name: "hang", Connection: hang}, {Name: "good", Connection: good}})
+	if reports[0].Check != Failed || reports[1].Check != OK {
+		t.Errorf("%+v", reports)
+	}
+}
+
+// after calls f after each call.
+type after struct {
+	Connection
+	f func()
+}
+
+func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	defer c.f()
+	return c.Connection.Call(ctx, call)
+}
+
+// TestBounded has upstreams that hang take no more than the time of a check.
+func TestBounded(t *testing.T) {
+	const within = 50 * time.Millisecond
+	hang := start(t, "hang", peertest.Switches{Faults: second(peertest.Hang)})
+	probed := start(t, "probed", peertest.Switches{})
+	reports := Checker{Within: within}.Check(t.Context(), []Target{{Name: "hang", Connection: hang}})
+	reports = append(reports, Checker{Within: time.Minute}.Check(t.Context(), []Target{
+		{Name: "probed", Connection: probed, Probe: &config.Probe{Call: "wait", Params: []byte("{}"), Timeout: within}},
+	})...)
+	for i, want := range []string{"no answer to tools/list within 50ms", "probe wait: no answer to tools/call within 50ms"} {
+		if r := reports[i]; r.Check != Failed || r.Error != want || r.State != upstream.Ready {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// sleeper is an upstream that sleeps until it is asked to be ready, and then
+// never is.
+type sleeper struct {
+	Connection
+	woken *int
+}
+
+func (s sleeper) Status() upstream.Status {
+	if *s.woken > 0 {
+		return upstream.Status{State: upstream.Starting, Since: time.Now(), Restarts: 3}
+	}
+	return upstream.Status{State: Asleep}
+}
+
+func (s sleeper) Ready(ctx context.Context) error {
+	*s.woken++
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestAsleep(t *testing.T) {
+	woken := 0
+	c := Checker{Within: time.Minute, Wake: time.Millisecond}
+	r := c.Check(t.Context(), []Target{{Name: "lazy", Connection: sleeper{woken: &woken}}})[0]
+	if r.State != Asleep || r.Check != Skipped || r.Error != "" || woken != 0 {
+		t.Errorf("%+v, woken %d times", r, woken)
+	}
+	r = c.Check(t.Context(), []Target{{Name: "lazy", Connection: sleeper{woken: &woken}, Wake: true}})[0]
+	if r.State != upstream.Starting || r.Check != Failed || r.Error != "is still starting after 1ms" || woken != 1 || r.Restarts != 3 {
+		t.Errorf("%+v, woken %d times", r, woken)
+	}
+}
+
+func TestReportText(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	soon := now.Add(2500 * time.Millisecond)
+	reports := []Report{
+		{Server: "good", State: upstream.Ready, Check: OK, Latency: 1.26, Probe: &ProbeReport{Check: OK, Latency: 12.6}},
+		{Server: "was-down", State: upstream.Ready, Check: OK, Latency: 2, LastError: "it exited\x1b[2J", Restarts: 2},
+		{Server: "down", State: upstream.Failed, Check: Failed, Error: "it\nexited", LastError: "it exited", Restarts: 1, RestartAt: &soon},
+		{Server: "bad", State: upstream.Ready, Check: Failed, Latency: 3, Error: "probe x: y", Probe: &ProbeReport{Check: Failed, Error: "y"}},
+		{Server: "lazy", State: Asleep, Check: Skipped},
+	}
+	want := `SERVER    STATE   CHECK    LATENCY  PROBE   RESTARTS  ERROR
+good      ready   ok       1.3ms    13ms    0         
+was-down  ready   ok       2ms      -       2         before: it exited` + "\ufffd" + `[2J
+down      failed  failed   -        -       1         it exited (starts again in 2.5s)
+bad       ready   failed   3ms      failed  0         probe x: y
+lazy      asleep  skipped  -        -       -         
+`
+	if got := Table(reports, now); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	raw, err := json.Marshal(reports[4])
+	if want := `{"server":"lazy","state":"asleep","check":"skipped","restarts":0}`; err != nil || string(raw) != want {
+		t.Errorf("got %s, want %s", raw, want)
+	}
+}
+
+func TestNote(t *testing.T) {
+	st := upstream.Status{
+		Name: "x", State: upstream.Failed,
+		Err: "upstream \"x\": the process exited with status 3, hunter2-hunter2; its last lines on stderr:\ncannot reach hunter2-hunter2\nbye",
+	}
+	c := Checker{Details: true, Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2-hunter2", "****") }}
+	var r Report
+	c.note(&r, st)
+	if r.LastError != "the process exited with status 3, ****; its last lines on stderr:" || strings.Join(r.Details, "|") != "cannot reach ****|bye" {
+		t.Errorf("%+v", r)
+	}
+	c.Details = false
+	r = Report{}
+	if c.note(&r, st); r.LastError != "the process exited with status 3, ****" || r.Details != nil {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,97 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// probe makes the call of a probe and judges the answer.
+func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *ProbeReport {
+	r := &ProbeReport{Tool: c.text(p.Call), Check: Failed}
+	params, err := wire.Set(nil, wire.Quote(p.Call), "name")
+	if err == nil {
+		params, err = wire.Set(params, p.Params, "arguments")
+	}
+	if err != nil { // the configuration has let through what it must not
+		r.Error = err.Error()
+		return r
+	}
+	result, took, err := c.ask(ctx, up, wire.Call{Method: "tools/call", Params: params}, p.Timeout)
+	if err != nil {
+		r.Error = c.text(reason(err))
+		return r
+	}
+	r.Latency = milliseconds(took)
+	if r.Error = c.verdict(result, p.Expect); r.Error == "" {
+		r.Check = OK
+	}
+	return r
+}
+
+// verdict says why a result of tools/call is not what was expected, "" if it
+// is.
+func (c Checker) verdict(result []byte, want *config.Expectation) string {
+	if !wire.Object(result) {
+		return "answered with what is no result"
+	}
+	text := textOf(result)
+	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" {
+		return "failed: " + c.excerpt(text)
+	}
+	if want == nil {
+		return ""
+	}
+	switch {
+	case want.Value != nil:
+		if got := valueOf(result, text); !contains(got, want.Value) {
+			return fmt.Sprintf("answered %s, which does not have %s", c.excerpt(string(got)), c.excerpt(string(want.Value)))
+		}
+	case want.Pattern != "":
+		pattern, err := regexp.Compile(want.Pattern)
+		if err != nil { // the configuration has let through what it must not
+			return c.text(err.Error())
+		}
+		if !pattern.MatchString(text) {
+			return fmt.Sprintf("answered %q, which does not match %s", c.excerpt(text), c.excerpt("/"+want.Pattern+"/"))
+		}
+	case !strings.Contains(text, want.Text):
+		return fmt.Sprintf("answered %q, in which there is no %q", c.excerpt(text), c.excerpt(want.Text))
+	}
+	return ""
+}
+
+// textOf is the text of a result: that of its text blocks, one after the other
+// on lines of their own; of a result that has none, the JSON of its structured
+// content.
+func textOf(result []byte) string {
+	content, _ := wire.Get(result, "content")
+	blocks, _ := wire.Elements(content) // of what is no array, there are none
+	var texts []string
+	for _, block := range blocks {
+		if text, ok := wire.GetString(block, "text"); ok {
+			texts = append(texts, text)
+		}
+	}
+	if texts == nil {
+		structured, _ := wire.Get(result, "structuredContent")
+		return string(structured)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// valueOf is the JSON of a result: its structured content, else its text if
+// that is JSON, else the text itself.
+func valueOf(result []byte, text string) []byte {
+	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
+		return v
+	}
+	if _, err := parse([]byte(text)); err == nil {
+		return []byte(text)
+	}
+	return wire.Quote(text)
+}

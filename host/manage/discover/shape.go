@@ -1,0 +1,329 @@
+package discover
+
+import (
+	"bytes"
+	"slices"
+)
+
+// schemas are several schemas of which all hold.
+type schemas []*node
+
+// property is a member that an object can have.
+type property struct {
+	name string
+	of   schemas
+}
+
+// choice is a list of schemas of which one or more hold.
+type choice struct {
+	keyword string // oneOf, anyOf, if (then, else), dependentSchemas
+	options []*node
+}
+
+// shape is what schemas that hold at once say together.
+type shape struct {
+	never    bool // nothing matches
+	typed    bool
+	types    []string // when typed
+	listed   bool
+	literals []*node // when listed: all the values there are
+
+	properties []property
+	required   []string
+	rest       schemas // of members that are not listed
+	closed     bool    // there are no other members
+	items      schemas
+	tuple      []schemas
+	choices    []choice
+	conditions []string
+
+	title, description string
+	value              *node            // default
+	examples           []*node          // of any kind
+	rules              map[string]*node // other keywords that bound a value
+	seen               map[*node]bool
+	references         []*node // what references lead to
+}
+
+// ruleKeywords are the keywords that bound values and do not change their type.
+var ruleKeywords = setOf("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+	"multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+	"contentEncoding", "contentMediaType", "deprecated")
+
+// reader makes shapes of one document. Its work is bounded by steps.
+type reader struct {
+	*schemaDocument
+	steps int
+}
+
+// maxSteps is how many schemas are read, each time it is met, for one
+// description.
+const maxSteps = 4000
+
+// maxMembers is how many members of one object are looked at: more than there
+// is room for.
+const maxMembers = 500
+
+func (r *reader) shape(all schemas) *shape {
+	s := &shape{rules: map[string]*node{}, seen: map[*node]bool{}}
+	for _, n := range all {
+		r.add(s, n)
+	}
+	return s
+}
+
+// with is s with option holding, too, in place of the choice at index i.
+func (r *reader) with(s *shape, i int, option *node) *shape {
+	c := *s
+	c.types, c.literals = slices.Clone(s.types), slices.Clone(s.literals)
+	c.properties = make([]property, len(s.properties))
+	for j, p := range s.properties {
+		c.properties[j] = property{p.name, slices.Clone(p.of)}
+	}
+	c.required, c.rest, c.items = slices.Clone(s.required), slices.Clone(s.rest), slices.Clone(s.items)
+	c.tuple = make([]schemas, len(s.tuple))
+	for j, t := range s.tuple {
+		c.tuple[j] = slices.Clone(t)
+	}
+	c.choices = slices.Delete(slices.Clone(s.choices), i, i+1)
+	c.conditions, c.references = slices.Clone(s.conditions), slices.Clone(s.references)
+	c.rules = make(map[string]*node, len(s.rules))
+	for k, v := range s.rules {
+		c.rules[k] = v
+	}
+	c.seen = make(map[*node]bool, len(s.seen))
+	for k := range s.seen {
+		c.seen[k] = true
+	}
+	r.steps -= (len(s.properties) + len(s.required) + len(s.literals) + len(s.seen)) / 16
+	r.add(&c, option)
+	return &c
+}
+
+// add makes n hold in s, too. What is nearer to the place of use wins where
+// only one thing can be said: a description beside a $ref over its target's.
+func (r *reader) add(s *shape, n *node) {
+	if n == nil || s.seen[n] || r.steps <= 0 {
+		return
+	}
+	r.steps -= 1 + len(n.members)/8
+	s.seen[n] = true
+	if n.kind == 'f' {
+		s.never = true
+	}
+	for _, m := range n.object() {
+		r.keyword(s, n, m.name, m.value)
+	}
+	r.conditional(s, n)
+	for _, m := range n.object() {
+		switch m.name {
+		case "$ref", "$dynamicRef", "$recursiveRef":
+			if target := r.resolve(m.value.text()); target != nil && m.value.kind == '"' {
+				s.references = append(s.references, target)
+				r.add(s, target)
+			}
+		case "allOf":
+			for _, part := range m.value.items {
+				r.add(s, part)
+			}
+		}
+	}
+}
+
+func (r *reader) keyword(s *shape, n *node, keyword string, v *node) {
+	r.steps -= (len(v.members) + len(v.items)) / 32
+	switch keyword {
+	case "type":
+		s.restrict(v)
+	case "const":
+		s.among([]*node{v})
+	case "enum":
+		s.among(v.items)
+	case "properties":
+		for _, m := range v.members {
+			if len(s.properties) < maxMembers {
+				s.property(m.name, m.value)
+			}
+		}
+	case "required":
+		for _, name := range v.texts() {
+			s.require(name)
+		}
+	case "additionalProperties", "unevaluatedProperties":
+		s.others(v)
+	case "patternProperties":
+		for _, m := range v.members {
+			s.rest = append(s.rest, m.value)
+		}
+	case "items", "prefixItems":
+		s.elements(n, keyword, v)
+	case "oneOf", "anyOf":
+		if len(v.items) > 0 {
+			s.choices = append(s.choices, choice{keyword, v.items})
+		}
+	case "title", "description":
+		s.annotate(keyword, v.text())
+	case "default":
+		if s.value == nil {
+			s.value = v
+		}
+	case "examples":
+		s.examples = append(s.examples, v.items...)
+	case "example":
+		s.examples = append(s.examples, v)
+	default:
+		if ruleKeywords[keyword] && s.rules[keyword] == nil {
+			s.rules[keyword] = v
+		}
+	}
+}
+
+func (s *shape) annotate(keyword, text string) {
+	if keyword == "title" && s.title == "" {
+		s.title = text
+	}
+	if keyword == "description" && s.description == "" {
+		s.description = text
+	}
+}
+
+// restrict takes the keyword type.
+func (s *shape) restrict(v *node) {
+	types := v.texts()
+	if v.kind == '"' {
+		types = []string{v.text()}
+	}
+	if types == nil {
+		return
+	}
+	if !s.typed {
+		s.typed, s.types = true, types
+		return
+	}
+	has := func(list []string, t string) bool { return slices.Contains(list, t) }
+	before := s.types
+	s.types = nil
+	for _, t := range before {
+		switch {
+		case has(types, t), t == "integer" && has(types, "number"):
+			s.types = append(s.types, t)
+		case t == "number" && has(types, "integer"):
+			s.types = append(s.types, "integer")
+		}
+	}
+	s.never = s.never || len(s.types) == 0
+}
+
+// among takes the keywords enum and const.
+func (s *shape) among(values []*node) {
+	if !s.listed {
+		s.listed, s.literals = true, slices.Clone(values)
+	} else {
+		s.literals = slices.DeleteFunc(s.literals, func(l *node) bool {
+			return !slices.ContainsFunc(values, func(v *node) bool { return bytes.Equal(l.raw, v.raw) })
+		})
+	}
+	s.never = s.never || len(s.literals) == 0
+}
+
+func (s *shape) property(name string, of *node) {
+	for i, p := range s.properties {
+		if p.name == name {
+			s.properties[i].of = append(p.of, of)
+			return
+		}
+	}
+	s.properties = append(s.properties, property{name, schemas{of}})
+}
+
+func (s *shape) require(name string) {
+	if len(s.required) < maxMembers && !slices.Contains(s.required, name) {
+		s.required = append(s.required, name)
+	}
+}
+
+// others takes the keyword additionalProperties.
+func (s *shape) others(v *node) {
+	switch v.kind {
+	case 'f':
+		s.closed = true
+	case 't', '{':
+		s.rest = append(s.rest, v)
+	}
+}
+
+// elements takes the keywords items and prefixItems; items was a list of the
+// first ones before 2020-12, and additionalItems what follows them.
+func (s *shape) elements(n *node, keyword string, v *node) {
+	switch {
+	case v.kind == '[' && s.tuple == nil:
+		for _, item := range v.items {
+			s.tuple = append(s.tuple, schemas{item})
+		}
+		if more := n.get("additionalItems"); keyword == "items" && more != nil {
+			s.items = append(s.items, more)
+		}
+	case v.kind == '[':
+	case keyword == "items":
+		s.items = append(s.items, v)
+	}
+}
+
+// conditional takes the keywords that hold only for some values.
+func (r *reader) conditional(s *shape, n *node) {
+	if then, other := n.get("then"), n.get("else"); n.get("if") != nil && (then != nil || other != nil) {
+		s.choices = append(s.choices, choice{"if", []*node{orAny(then), orAny(other)}})
+	}
+	for _, keyword := range []string{"dependentSchemas", "dependentRequired", "dependencies"} {
+		for _, m := range n.get(keyword).object() {
+			if m.value.kind == '[' {
+				if names := m.value.texts(); len(names) > 0 {
+					s.conditions = append(s.conditions, quoted(m.name)+" needs "+listed(names, " and ")+", too")
+				}
+				continue
+			}
+			s.choices = append(s.choices, choice{"dependentSchemas", []*node{anything, m.value}})
+		}
+	}
+}
+
+var anything = &node{kind: 't', raw: []byte("true")}
+
+func orAny(n *node) *node {
+	if n == nil {
+		return anything
+	}
+	return n
+}
+
+// typing are the keywords that an option of a choice can say something about
+// types with; options without them only tell more cases apart.
+var typing = setOf("type", "enum", "const", "properties", "patternProperties", "additionalProperties", "items",
+	"prefixItems", "oneOf", "anyOf", "allOf", "$ref", "$dynamicRef", "$recursiveRef", "then", "else")
+
+// matters tells whether the options of c differ in type.
+func (c choice) matters() bool {
+	return slices.ContainsFunc(c.options, (*node).types)
+}
+
+// types tells whether a schema says something about types.
+func (n *node) types() bool {
+	return n.kind == 'f' || slices.ContainsFunc(n.members, func(m member) bool { return typing[m.name] })
+}
+
+// kinds are the types that a value of s can have; nil for any.
+func (s *shape) kinds() []string {
+	switch {
+	case s.typed:
+		return s.types
+	case len(s.properties) > 0 || len(s.required) > 0 || s.rest != nil || s.closed:
+		return []string{"object"}
+	case s.items != nil || s.tuple != nil:
+		return []string{"array"}
+	case s.rules["minLength"] != nil || s.rules["maxLength"] != nil || s.rules["pattern"] != nil || s.rules["format"] != nil:
+		return []string{"string"}
+	case s.rules["minimum"] != nil || s.rules["maximum"] != nil || s.rules["multipleOf"] != nil:
+		return []string{"number"}
+	}
+	return nil
+}

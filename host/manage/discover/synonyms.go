@@ -1,0 +1,44 @@
+package discover
+
+import "slices"
+
+// synonymGroups are words that names of tools use for nearly the same. A tool
+// found by a synonym comes behind one that has the word itself.
+var synonymGroups = [][]string{
+	{"create", "add", "new", "make"},
+	{"delete", "remove", "erase", "destroy"},
+	{"search", "find", "query", "lookup"},
+	{"get", "fetch", "read", "retrieve", "show", "view"},
+	{"list", "enumerate", "browse"},
+	{"update", "edit", "modify", "change"},
+	{"send", "post"},
+	{"execute", "run", "exec"},
+	{"rename", "move"},
+	{"directory", "folder", "dir"},
+	{"repository", "repo"},
+	{"pr", "pull"},
+	{"message", "msg"},
+	{"email", "mail"},
+	{"image", "picture", "photo"},
+	{"document", "doc"},
+	{"ticket", "issue", "bug"},
+	{"config", "configuration", "setting"},
+	{"user", "member", "person", "people"},
+	{"database", "db"},
+	{"weather", "forecast"},
+}
+
+// synonyms are the stems of the words of the same groups, by stem.
+var synonyms = func() map[string][]string {
+	all := map[string][]string{}
+	for _, group := range synonymGroups {
+		for _, word := range group {
+			for _, other := range group {
+				if s, o := stem(word), stem(other); s != o && !slices.Contains(all[s], o) {
+					all[s] = append(all[s], o)
+				}
+			}
+		}
+	}
+	return all
+}()

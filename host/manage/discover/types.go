@@ -1,0 +1,359 @@
+package discover
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// typer writes schemas as types. How much it writes is bounded by room.
+type typer struct {
+	reader
+	room   int // bytes left
+	deep   int // levels of nesting that are written out
+	active map[*node]int
+	// aliases are the names of schemas that contain themselves, in the order in
+	// which they were found; root is what the document itself is called.
+	aliases []alias
+	root    string
+	written bool // all of it: nothing was cut for want of room
+}
+
+type alias struct {
+	of   *node
+	name string
+}
+
+// maxUnion is how many options of a choice are written out; those of an
+// enumeration are bounded by the room alone.
+const maxUnion = 12
+
+// leaf is a piece of text that is never broken.
+func (t *typer) leaf(s string) text {
+	if t.room -= len(s); t.room < 0 {
+		t.written = false
+		return text{head: "..."}
+	}
+	return text{head: s}
+}
+
+func (t *typer) full() bool {
+	if t.room > 0 && t.steps > 0 {
+		return false
+	}
+	t.written = false
+	return true
+}
+
+// typeOf is what all of the schemas describe, at a level of nesting that is 1
+// for an argument.
+func (t *typer) typeOf(all schemas, level int) text {
+	if t.full() {
+		return text{head: "..."}
+	}
+	s := t.shape(all)
+	if target := s.reference(all); target != nil {
+		if name, ok := t.alias(target); ok {
+			return t.leaf(name)
+		}
+	}
+	return t.shaped(s, level)
+}
+
+// reference is the schema that all is no more than a reference to; nil for
+// none.
+func (s *shape) reference(all schemas) *node {
+	if len(all) != 1 || len(s.references) == 0 {
+		return nil
+	}
+	kinds := 0
+	for _, m := range all[0].members {
+		if typing[m.name] {
+			kinds++
+		}
+	}
+	if kinds != 1 || all[0].get("allOf") != nil {
+		return nil
+	}
+	return s.references[0]
+}
+
+// alias is the name of a schema that contains itself. That it does is known
+// when it is met in itself.
+func (t *typer) alias(n *node) (string, bool) {
+	for _, a := range t.aliases {
+		if a.of == n {
+			return a.name, true
+		}
+	}
+	if t.active[n] == 0 {
+		return "", false
+	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(t.aliases, func(a alias) bool { return a.name == name })
+	}
+	base := t.nameOf(n)
+	name := base
+	for i := 2; taken(name); i++ {
+		name = base + strconv.Itoa(i)
+	}
+	t.aliases = append(t.aliases, alias{n, name})
+	return name, true
+}
+
+// nameOf finds a name for a schema: its title, or its key in the document.
+func (t *typer) nameOf(n *node) string {
+	if n == t.schemaDocument.root {
+		return t.root
+	}
+	for _, keyword := range []string{"$defs", "definitions"} {
+		for _, m := range t.schemaDocument.root.get(keyword).object() {
+			if m.value == n {
+				return aliasName(m.name)
+			}
+		}
+	}
+	return aliasName(n.get("title").text())
+}
+
+func aliasName(s string) string {
+	name := ""
+	for _, part := range strings.FieldsFunc(s[:min(len(s), maxName)], func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	if !Identifier(name) {
+		return "Nested" + name
+	}
+	return name
+}
+
+func (t *typer) shaped(s *shape, level int) text {
+	for n := range s.seen {
+		t.active[n]++
+	}
+	defer func() {
+		for n := range s.seen {
+			t.active[n]--
+		}
+	}()
+	switch {
+	case t.full():
+		return text{head: "..."}
+	case s.never:
+		return t.leaf("never")
+	case s.listed:
+		var u union
+		for _, l := range s.literals {
+			if t.full() {
+				u.add(text{head: "..."})
+				break
+			}
+			u.add(t.leaf(literal(l, maxLiteral)))
+		}
+		return u.text()
+	}
+	for i, c := range s.choices {
+		if c.matters() {
+			return t.choice(s, i, level)
+		}
+	}
+	kinds := s.kinds()
+	if kinds == nil {
+		return t.leaf("any")
+	}
+	var u union
+	for _, kind := range kinds {
+		u.add(t.kind(s, kind, level))
+	}
+	return u.text()
+}
+
+// choice is s with each option of its choice i.
+func (t *typer) choice(s *shape, i, level int) text {
+	alone := s.bare(i)
+	var u union
+	for n, option := range s.choices[i].options {
+		if n == maxUnion || t.full() {
+			u.add(text{head: "..."})
+			break
+		}
+		if alone {
+			u.add(t.typeOf(schemas{option}, level))
+		} else if w := t.with(s, i, option); !w.never {
+			u.add(t.shaped(w, level))
+		}
+	}
+	if len(u.parts) == 0 {
+		return t.leaf("never")
+	}
+	return u.text()
+}
+
+// bare tells whether choice i is all that s says of types.
+func (s *shape) bare(i int) bool {
+	for j, c := range s.choices {
+		if j != i && c.matters() {
+			return false
+		}
+	}
+	return !s.typed && s.properties == nil && s.required == nil && s.rest == nil && !s.closed && s.items == nil && s.tuple == nil
+}
+
+// kind is s as a value of one JSON type.
+func (t *typer) kind(s *shape, kind string, level int) text {
+	switch kind {
+	case "string":
+		return t.leaf("str")
+	case "integer":
+		return t.leaf("int")
+	case "number":
+		return t.leaf("float")
+	case "boolean":
+		return t.leaf("bool")
+	case "null":
+		return t.leaf("None")
+	case "array":
+		return t.array(s, level)
+	case "object":
+		return t.object(s, level)
+	}
+	return t.leaf("any")
+}
+
+func (t *typer) array(s *shape, level int) text {
+	if s.items == nil && s.tuple == nil {
+		return t.leaf("list")
+	}
+	if level >= t.deep {
+		return t.leaf("list[...]")
+	}
+	t.room -= len("list[]")
+	if s.tuple == nil {
+		return text{head: "list[", parts: []text{t.typeOf(s.items, level+1)}, tail: "]"}
+	}
+	list := text{head: "[", tail: "]", separator: ", ", breakable: true}
+	for _, of := range s.tuple {
+		if t.full() {
+			list.parts = append(list.parts, text{head: "..."})
+			return list
+		}
+		list.parts = append(list.parts, t.typeOf(of, level+1))
+	}
+	if s.items != nil {
+		if more := t.typeOf(s.items, level+1); more.head != "never" {
+			list.parts = append(list.parts, text{head: "*list[", parts: []text{more}, tail: "]"})
+		}
+	}
+	return list
+}
+
+func (t *typer) object(s *shape, level int) text {
+	properties := s.ordered()
+	if len(properties) == 0 {
+		switch {
+		case s.rest != nil && level < t.deep:
+			t.room -= len("dict[str, ]")
+			return text{head: "dict[str, ", parts: []text{t.typeOf(s.rest[:1], level+1)}, tail: "]"}
+		case s.closed:
+			return t.leaf("{}")
+		}
+		return t.leaf("dict")
+	}
+	if level >= t.deep {
+		return t.leaf("{...}")
+	}
+	return t.members(s, properties, level)
+}
+
+// members is an object with its members, as a dict literal would have them.
+func (t *typer) members(s *shape, properties []property, level int) text {
+	o := text{head: "{", tail: "}", separator: ", ", breakable: true}
+	for _, p := range properties {
+		if t.full() {
+			o.parts = append(o.parts, text{head: "..."})
+			return o
+		}
+		o.parts = append(o.parts, t.member(s, p, quoted(p.name), level))
+	}
+	if rest := s.rest; rest != nil && rest[0].kind == '{' && len(rest[0].members) > 0 {
+		o.parts = append(o.parts, text{head: "str: ", parts: []text{t.typeOf(rest[:1], level+1)}})
+	}
+	return o
+}
+
+// member is one member of an object, or an argument: with = and its default, or
+// with = ... when it may be left out and has none.
+func (t *typer) member(s *shape, p property, name string, level int) text {
+	m := text{head: t.leaf(name + ": ").head, parts: []text{t.typeOf(p.of, level+1)}}
+	if !s.requires(p.name) {
+		m.tail = t.leaf(fmt.Sprintf(" = %s", t.defaultOf(p.of))).head
+	}
+	return m
+}
+
+// maxDefault is the longest default that is shown, in bytes.
+const maxDefault = 60
+
+func (t *typer) defaultOf(all schemas) string {
+	if s := t.shape(all); s.value != nil {
+		return literal(s.value, maxDefault)
+	}
+	return "..."
+}
+
+// ordered are the properties that s can have, those that it must have first;
+// with those that are required and nothing else is said of.
+func (s *shape) ordered() []property {
+	var must, may []property
+	seen := map[string]bool{}
+	for _, p := range s.properties {
+		seen[p.name] = true
+		switch {
+		case slices.ContainsFunc(p.of, func(n *node) bool { return n.kind == 'f' }): // must not be there
+		case s.requires(p.name):
+			must = append(must, p)
+		default:
+			may = append(may, p)
+		}
+	}
+	for _, name := range s.required {
+		if !seen[name] {
+			must = append(must, property{name, schemas{anything}})
+		}
+	}
+	return append(must, may...)
+}
+
+func (s *shape) requires(name string) bool { return slices.Contains(s.required, name) }
+
+// union collects alternatives, each once.
+type union struct {
+	parts []text
+	seen  map[string]bool
+}
+
+func (u *union) add(t text) {
+	if t.separator == " | " {
+		for _, p := range t.parts {
+			u.add(p)
+		}
+		return
+	}
+	if u.seen == nil {
+		u.seen = map[string]bool{}
+	}
+	if flat := t.flat(); !u.seen[flat] {
+		u.seen[flat] = true
+		u.parts = append(u.parts, t)
+	}
+}
+
+func (u *union) text() text {
+	if len(u.parts) == 1 {
+		return u.parts[0]
+	}
+	return text{separator: " | ", parts: u.parts}
+}

@@ -1,0 +1,233 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeUpstream keeps what it is sent and answers with it, unless answer says
+// otherwise.
+type fakeUpstream struct {
+	name   string
+	err    error                                                           // why it is down
+	answer map[string]func(context.Context, wire.Call) (wire.Reply, error) // by method
+	shake  chan struct{}                                                   // closed when the handshake is over
+	notice chan string                                                     // gets notifications
+
+	mu     sync.Mutex
+	server string // result of the handshake; "" before
+	calls  []wire.Call
+}
+
+func (u *fakeUpstream) Ready(context.Context) error { return u.err }
+
+func (u *fakeUpstream) Handshake(ctx context.Context) ([]byte, error) {
+	select {
+	case <-u.shake:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	result, _ := u.Server()
+	return result, nil
+}
+
+func (u *fakeUpstream) Server() ([]byte, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return []byte(u.server), u.server != ""
+}
+
+func (u *fakeUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	u.mu.Lock()
+	u.calls = append(u.calls, call)
+	u.mu.Unlock()
+	if u.err != nil {
+		return wire.Reply{}, u.err
+	}
+	if answer, ok := u.answer[call.Method]; ok {
+		return answer(ctx, call)
+	}
+	return wire.Reply{Result: fmt.Appendf(nil, `{"server":%q,"method":%q,"params":%s}`, u.name, call.Method, call.Params)}, nil
+}
+
+func (u *fakeUpstream) Notify(ctx context.Context, method string, params []byte) error {
+	select {
+	case u.notice <- method + " " + string(params):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// sent are the requests since the last time, as "method params".
+func (u *fakeUpstream) sent() (all []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.calls {
+		all = append(all, c.Method+" "+string(c.Params))
+	}
+	u.calls = nil
+	return all
+}
+
+// on sets the answer to a method: raw JSON of a result, or of an error if it
+// has a code.
+func (u *fakeUpstream) on(method, raw string) {
+	u.answer[method] = func(context.Context, wire.Call) (wire.Reply, error) { return reply(raw), nil }
+}
+
+func reply(raw string) wire.Reply {
+	if _, bad := wire.Get([]byte(raw), "code"); bad {
+		return wire.Reply{Error: []byte(raw)}
+	}
+	return wire.Reply{Result: []byte(raw)}
+}
+
+// fakeSession keeps what it is told.
+type fakeSession struct {
+	name   string
+	params string
+	old    string // revision; "": the newest
+	asked  func(ctx context.Context, call wire.Call) (wire.Reply, error)
+
+	mu      sync.Mutex
+	told    []string
+	changes []wire.Surface
+}
+
+func (s *fakeSession) Session() Session { return s }
+func (s *fakeSession) Client() []byte   { return []byte(s.params) }
+func (s *fakeSession) Revision() string { return cmp.Or(s.old, "2025-11-25") }
+
+func (s *fakeSession) Changed(surface wire.Surface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes = append(s.changes, surface)
+}
+
+func (s *fakeSession) Notify(method string, params []byte) { s.tell(method + " " + string(params)) }
+
+func (s *fakeSession) tell(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, what)
+}
+
+func (s *fakeSession) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	if s.asked != nil {
+		return s.asked(ctx, call)
+	}
+	return wire.Reply{Result: fmt.Appendf(nil, `{"client":%q,"method":%q}`, s.name, call.Method)}, nil
+}
+
+// heard is what the session was told since the last time.
+func (s *fakeSession) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := s.told
+	s.told = nil
+	return told
+}
+
+// fakeRequest is a request of a session; what it is told begins with its id.
+type fakeRequest struct {
+	*fakeSession
+	id string
+}
+
+func (r *fakeRequest) Notify(method string, params []byte) {
+	r.tell(r.id + ": " + method + " " + string(params))
+}
+
+func (s *fakeSession) request(id string) *fakeRequest { return &fakeRequest{s, id} }
+
+// owners makes Inbound.Owners.
+func owners(all ...any) func() []any { return func() []any { return all } }
+
+// rig is a router between fakes.
+type rig struct {
+	t        testing.TB
+	router   *Router
+	shared   *Shared
+	ups      map[string]*fakeUpstream
+	sessions map[string]*fakeSession
+}
+
+const everything = `{"capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{},"tasks":{"list":{}}}}`
+
+// newRig makes a router with upstreams that have every capability.
+func newRig(t testing.TB, servers ...string) *rig {
+	g := &rig{t: t, shared: &Shared{}, ups: map[string]*fakeUpstream{}, sessions: map[string]*fakeSession{}}
+	var sources []catalog.Source
+	for _, name := range servers {
+		up := &fakeUpstream{
+			name: name, server: everything, shake: make(chan struct{}), notice: make(chan string, 100),
+			answer: map[string]func(context.Context, wire.Call) (wire.Reply, error){},
+		}
+		close(up.shake)
+		g.ups[name] = up
+		g.shared.Set(name, up)
+		sources = append(sources, catalog.Source{Server: name, Prefix: name + "__",
+			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }})
+	}
+	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(s wire.Surface) { g.router.Changed(s) })
+	g.router = New(Options{
+		Catalog: c, Upstreams: g.shared, Instructions: "ours", Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(g.router.Close)
+	return g
+}
+
+// lists sets a list of an upstream by the keys of its items.
+func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
+	var items [][]byte
+	for _, k := range keys {
+		items = append(items, fmt.Appendf(nil, `{%q:%q}`, surface.Key(), k))
+	}
+	g.router.Catalog.SetUpstream(server, surface, items, nil)
+}
+
+// session begins a session whose client has capabilities, a raw object.
+func (g *rig) session(name, capabilities string) *fakeSession {
+	g.t.Helper()
+	s := &fakeSession{name: name, params: `{"capabilities":` + capabilities + `}`}
+	if _, err := g.router.Welcome(g.t.Context(), s); err != nil {
+		g.t.Fatal(err)
+	}
+	g.sessions[name] = s
+	return s
+}
+
+// ask sends a request of a client and returns the raw result or error.
+func (g *rig) ask(s *fakeSession, method, params string) string {
+	g.t.Helper()
+	r := g.router.Handle(g.t.Context(), Call{Method: method, Origin: s.request("r"), Params: []byte(params)})
+	if (r.Result == nil) == (r.Error == nil) {
+		g.t.Fatalf("%s %s: result %s and error %s", method, params, r.Result, r.Error)
+	}
+	return string(r.Result) + string(r.Error)
+}
+
+// want compares lists of what was said.
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\ngot  %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+var errDown = errors.New(`upstream "down" exited`)

@@ -1,0 +1,41 @@
+package route
+
+import (
+	"context"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// pageSize is the number of items on one page of a list. It is large because
+// some clients never ask for a second page.
+const pageSize = 1000
+
+// list answers a request for a list. It waits for upstreams that are still
+// starting, as far as Options.Settled does.
+func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire.Reply {
+	cursor := ""
+	if raw, ok := wire.Get(call.Params, "cursor"); ok {
+		if cursor, ok = wire.GetString(call.Params, "cursor"); !ok {
+			return fail(wire.CodeInvalidParams, "%s: params.cursor must be a string, got %.64s", call.Method, raw)
+		}
+	}
+	r.Settled(ctx)
+	if surface == wire.Tools {
+		r.Refresh()
+	} else if !r.offered(call.Origin.Session(), surface.Capability()) {
+		return notFound(call.Method)
+	}
+	page, err := r.Catalog.Page(surface, cursor, pageSize)
+	if err != nil {
+		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)
+	}
+	b := append(append([]byte{'{'}, wire.Quote(string(surface))...), ':')
+	b = append(b, array(page.Items)...)
+	if page.Next != "" {
+		b = append(append(b, `,"nextCursor":`...), wire.Quote(page.Next)...)
+	}
+	if page.Meta != nil {
+		b = append(append(b, `,"_meta":`...), page.Meta...)
+	}
+	return wire.Reply{Result: append(b, '}')}
+}

@@ -1,0 +1,98 @@
+package route
+
+import (
+	"context"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// getPrompt asks the upstream that has the prompt, by its own name for it.
+func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
+	name, bad := stringParam(call, "name")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	to, own, bad := r.promptOwner(ctx, call, name)
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	params, err := wire.Set(call.Params, wire.Quote(own), "name")
+	if err != nil {
+		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
+	}
+	return r.forward(ctx, call, to, params)
+}
+
+// promptOwner finds the upstream that has a prompt, and its own name for it.
+func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to reached, own string, bad *wire.RPCError) {
+	server, own, ok := r.Catalog.Prompt(name)
+	if !ok {
+		r.Settled(ctx)
+		server, own, ok = r.Catalog.Prompt(name)
+	}
+	if ok {
+		to, ok = r.to(call.Origin.Session(), server)
+	}
+	if !ok {
+		return to, "", r.unknown("prompt", name, wire.Prompts)
+	}
+	return to, own, nil
+}
+
+// complete asks for completions where what they are for comes from.
+func (r *Router) complete(ctx context.Context, call Call) wire.Reply {
+	if bad := checkMeta(call.Method, call.Params); bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	if !r.offered(call.Origin.Session(), "completions") {
+		return notFound(call.Method)
+	}
+	kind, ok := wire.GetString(call.Params, "ref", "type")
+	if !ok {
+		return fail(wire.CodeInvalidParams, "%s: params.ref.type must be a string", call.Method)
+	}
+	switch kind {
+	case "ref/prompt":
+		return r.completePrompt(ctx, call)
+	case "ref/resource":
+		return r.completeResource(ctx, call)
+	}
+	if all := r.offering(call.Origin.Session(), "completions"); len(all) == 1 {
+		return r.forward(ctx, call, all[0], call.Params)
+	}
+	return fail(wire.CodeInvalidParams, "%s: unknown params.ref.type %q", call.Method, kind)
+}
+
+func (r *Router) completePrompt(ctx context.Context, call Call) wire.Reply {
+	name, ok := wire.GetString(call.Params, "ref", "name")
+	if !ok {
+		return fail(wire.CodeInvalidParams, "%s: params.ref.name must be a string", call.Method)
+	}
+	to, own, bad := r.promptOwner(ctx, call, name)
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	params, err := wire.Set(call.Params, wire.Quote(own), "ref", "name")
+	if err != nil {
+		return fail(wire.CodeInvalidParams, "%s: params: %v", call.Method, err)
+	}
+	return r.forward(ctx, call, to, params)
+}
+
+func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
+	uri, ok := wire.GetString(call.Params, "ref", "uri")
+	if !ok {
+		return fail(wire.CodeInvalidParams, "%s: params.ref.uri must be a string", call.Method)
+	}
+	if _, known := r.Catalog.Template(uri); !known {
+		r.Settled(ctx)
+	}
+	if server, ok := r.Catalog.Template(uri); ok {
+		if to, ok := r.to(call.Origin.Session(), server); ok {
+			return r.forward(ctx, call, to, call.Params)
+		}
+	}
+	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+		return r.forward(ctx, call, c, call.Params)
+	}, "completions")
+}

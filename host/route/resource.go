@@ -1,0 +1,71 @@
+package route
+
+import (
+	"context"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// codeResourceNotFound is the error for a resource that nobody has (revision
+// 2025-11-25, server/resources, "Error Handling").
+const codeResourceNotFound = -32002
+
+// readResource asks the upstream that has the resource. Of a URI that nobody
+// lists, those are asked in turn that may have it.
+func (r *Router) readResource(ctx context.Context, call Call) wire.Reply {
+	uri, bad := stringParam(call, "uri")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+		return r.forward(ctx, call, c, call.Params)
+	}, "resources")
+}
+
+// askForURI tries the upstreams that may have the resource with the URI: the
+// one that lists it; else those with a template for it; else all that have the
+// capability. When none answers without an error, the reply is the error of
+// the only one, or of the best one, or that nobody has the resource.
+func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(reached) wire.Reply, capability ...string) wire.Reply {
+	s := call.Origin.Session()
+	candidates := r.holders(s, uri)
+	if len(candidates) == 0 {
+		r.Settled(ctx)
+		candidates = r.holders(s, uri)
+	}
+	guess := len(candidates) == 0
+	if guess {
+		if !r.offered(s, capability...) {
+			return notFound(call.Method)
+		}
+		candidates = r.offering(s, capability...)
+	}
+	reply, _, ok := firstOf(ctx, candidates, try)
+	if !ok && guess && len(candidates) != 1 {
+		return noResource(uri)
+	}
+	return reply
+}
+
+// holders are the upstreams that list a resource with the URI, or a template
+// for it.
+func (r *Router) holders(s Session, uri string) []reached {
+	servers := r.Catalog.Matching(uri)
+	if owner, ok := r.Catalog.Resource(uri); ok {
+		servers = []string{owner}
+	}
+	var all []reached
+	for _, server := range servers {
+		if c, ok := r.to(s, server); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func noResource(uri string) wire.Reply {
+	return wire.Reply{Error: (&wire.RPCError{
+		Code: codeResourceNotFound, Message: "resource not found: " + uri,
+		Data: wire.Marshal(map[string]string{"uri": uri}),
+	}).Raw()}
+}

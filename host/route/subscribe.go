@@ -1,0 +1,189 @@
+package route
+
+import (
+	"context"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// topic is a resource that sessions are subscribed to over one connection.
+type topic struct {
+	place
+	uri string
+}
+
+// subscribe subscribes at the upstream that has the resource, and to what it
+// says of it.
+func (r *Router) subscribe(ctx context.Context, call Call) wire.Reply {
+	uri, bad := stringParam(call, "uri")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+		return r.subscribeAt(ctx, call, c, uri)
+	}, "resources", "subscribe")
+}
+
+// subscribeAt subscribes at one upstream. The session is a subscriber before
+// the upstream is asked, since the first update may come with the answer.
+func (r *Router) subscribeAt(ctx context.Context, call Call, c reached, uri string) wire.Reply {
+	s, t := call.Origin.Session(), topic{c.place(), uri}
+	if len(uri) > maxSubscribed {
+		return fail(wire.CodeInvalidParams, "%s: params.uri is longer than %d bytes", call.Method, maxSubscribed)
+	}
+	release, err := r.subscribing.take(ctx, t)
+	if err != nil {
+		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
+	}
+	defer release()
+	before, room := r.enlist(t, s)
+	if !room {
+		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, the most there may be (unsubscribe from some)", maxSubscriptions)
+	}
+	reply := r.forward(ctx, call, c, call.Params)
+	if reply.Error != nil && !before {
+		r.delist(t, s)
+	}
+	return reply
+}
+
+// enlist makes a session a subscriber; before tells that it was one.
+func (r *Router) enlist(t topic, s Session) (before, room bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.clients[s]
+	if !ok {
+		return false, true // it has left, and the answer does not matter
+	}
+	if c.topics[t] {
+		return true, true
+	}
+	if len(c.topics) >= maxSubscriptions {
+		return false, false
+	}
+	c.topics[t] = true
+	if r.topics[t] == nil {
+		r.topics[t] = map[Session]bool{}
+	}
+	r.topics[t][s] = true
+	return false, true
+}
+
+// delist undoes enlist. It tells whether s was a subscriber, and the last.
+func (r *Router) delist(t topic, s Session) (last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.clients[s]; ok {
+		delete(c.topics, t)
+	}
+	if !r.topics[t][s] {
+		return false
+	}
+	delete(r.topics[t], s)
+	if len(r.topics[t]) > 0 {
+		return false
+	}
+	delete(r.topics, t)
+	return true
+}
+
+// unsubscribe ends a subscription; the upstream is told when it was the last
+// one. What was not subscribed to is left to the upstream to answer, unless
+// another session is subscribed.
+func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
+	uri, bad := stringParam(call, "uri")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	s := call.Origin.Session()
+	var mine []topic
+	others := false
+	r.mu.Lock()
+	for t, subscribers := range r.topics {
+		if t.uri != uri {
+			continue
+		}
+		if subscribers[s] {
+			mine = append(mine, t)
+		} else {
+			others = true
+		}
+	}
+	r.mu.Unlock()
+	if len(mine) == 0 && !others {
+		return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+			return r.forward(ctx, call, c, call.Params)
+		}, "resources", "subscribe")
+	}
+	reply := empty()
+	for _, t := range mine { // one, unless the URI has moved to another upstream
+		reply = r.leave(ctx, t, s, &call)
+	}
+	return reply
+}
+
+// leave ends a subscription of s; when it was the last one, the upstream is
+// told, with the client's own request if there is one.
+func (r *Router) leave(ctx context.Context, t topic, s Session, call *Call) wire.Reply {
+	release, err := r.subscribing.take(ctx, t)
+	if err != nil {
+		return fail(wire.CodeInternal, "resources/unsubscribe: %v", err)
+	}
+	defer release()
+	if !r.delist(t, s) {
+		return empty()
+	}
+	c, ok := r.to(t.own, t.server)
+	if !ok {
+		return empty()
+	}
+	if call != nil {
+		return r.forward(ctx, *call, c, call.Params)
+	}
+	if up, ok := c.Server(); !ok || !declares(up, "resources", "subscribe") {
+		return empty()
+	}
+	params := wire.Marshal(map[string]string{"uri": t.uri})
+	if _, err := c.Call(ctx, wire.Call{Method: "resources/unsubscribe", Params: params}); err != nil {
+		r.Log.Debug("unsubscribing for a session that has left", "upstream", t.server, "uri", t.uri, "err", err)
+	}
+	return empty()
+}
+
+// resubscribe tells an upstream that has started again what sessions are
+// subscribed to.
+func (r *Router) resubscribe(at place) {
+	var topics []topic
+	r.mu.Lock()
+	for t := range r.topics {
+		if t.place == at {
+			topics = append(topics, t)
+		}
+	}
+	r.mu.Unlock()
+	for _, t := range topics {
+		if err := r.subscribeAgain(t); err != nil {
+			r.Log.Warn("subscription lost: the upstream has started again and does not take it", "upstream", t.server, "uri", t.uri, "err", err)
+		}
+	}
+}
+
+func (r *Router) subscribeAgain(t topic) error {
+	release, err := r.subscribing.take(r.ctx, t)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r.mu.Lock()
+	wanted := len(r.topics[t]) > 0
+	r.mu.Unlock()
+	c, ok := r.to(t.own, t.server)
+	if !wanted || !ok {
+		return nil
+	}
+	reply, err := c.Call(r.ctx, wire.Call{Method: "resources/subscribe", Params: wire.Marshal(map[string]string{"uri": t.uri})})
+	if err == nil && reply.Error != nil {
+		err = wire.ParseError(reply.Error)
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestSubscriptions(t *testing.T) {
+	g := newRig(t, "a", "b")
+	g.lists("b", wire.Resources, "f:///d")
+	x, y := g.session("x", `{}`), g.session("y", `{}`)
+	const sub, unsub = "resources/subscribe", "resources/unsubscribe"
+	const uri = `{"uri":"f:///d"}`
+	if got := g.ask(x, sub, `{"uri":"f:///d","_meta":{"k":1}}`); got != `{"server":"b","method":"resources/subscribe","params":{"uri":"f:///d","_meta":{"k":1}}}` {
+		t.Errorf("got %s", got)
+	}
+	g.ask(y, sub, uri)
+	g.ups["b"].sent()
+	update := func(uri string) {
+		g.notice("b", "notifications/resources/updated", `{"uri":"`+uri+`"}`, x.request("1"))
+	}
+	update("f:///d")
+	update("f:///d/part")
+	update("f:///dd")
+	for _, s := range []*fakeSession{x, y} {
+		want(t, s.name, s.heard(), `notifications/resources/updated {"uri":"f:///d"}`, `notifications/resources/updated {"uri":"f:///d/part"}`)
+	}
+	g.notice("a", "notifications/resources/updated", uri)
+	want(t, "an update of another upstream", x.heard())
+
+	if got := g.ask(y, unsub, uri); got != `{}` {
+		t.Errorf("not the last: %s", got)
+	}
+	if got := g.ask(y, unsub, uri); got != `{}` {
+		t.Errorf("not subscribed: %s", got)
+	}
+	want(t, "b, while x is subscribed", g.ups["b"].sent())
+	g.router.OnReady("b")
+	want(t, "b, started again", g.ups["b"].sent(), sub+" "+uri)
+	update("f:///d")
+	want(t, "y", y.heard())
+	if got := g.ask(x, unsub, `{"uri":"f:///d","_meta":{}}`); !strings.Contains(got, `"server":"b"`) {
+		t.Errorf("the last: %s", got)
+	}
+	want(t, "b", g.ups["b"].sent(), unsub+` {"uri":"f:///d","_meta":{}}`)
+	g.router.OnReady("b")
+	want(t, "b, started again", g.ups["b"].sent())
+	if len(g.router.topics) != 0 || len(g.router.subscribing.of) != 0 {
+		t.Errorf("left over: %v, %v", g.router.topics, g.router.subscribing.of)
+	}
+}
+
+func TestSubscriptionOfASessionThatLeaves(t *testing.T) {
+	g := newRig(t, "a")
+	g.lists("a", wire.Resources, "f:1", "f:2")
+	x, y := g.session("x", `{}`), g.session("y", `{}`)
+	g.ask(x, "resources/subscribe", `{"uri":"f:1"}`)
+	g.ask(x, "resources/subscribe", `{"uri":"f:2"}`)
+	g.ask(y, "resources/subscribe", `{"uri":"f:2"}`)
+	g.ups["a"].sent()
+	g.router.Left(x)
+	g.router.Left(x) // twice is once
+	g.router.later.Wait()
+	want(t, "a", g.ups["a"].sent(), `resources/unsubscribe {"uri":"f:1"}`)
+	g.notice("a", "notifications/resources/updated", `{"uri":"f:2"}`)
+	want(t, "x", x.heard())
+	want(t, "y", y.heard(), `notifications/resources/updated {"uri":"f:2"}`)
+}
+
+func TestSubscriptionThatFails(t *testing.T) {
+	g := newRig(t, "a", "b")
+	x, y := g.session("x", `{}`), g.session("y", `{}`)
+	g.ups["a"].on("resources/subscribe", `{"code":-9,"message":"no"}`)
+	if got := g.ask(x, "resources/subscribe", `{"uri":"f:1"}`); !strings.Contains(got, `"server":"b"`) {
+		t.Errorf("the one that takes it: %s", got)
+	}
+	g.notice("a", "notifications/resources/updated", `{"uri":"f:1"}`)
+	want(t, "x", x.heard())
+	g.notice("b", "notifications/resources/updated", `{"uri":"f:1"}`)
+	want(t, "x", x.heard(), `notifications/resources/updated {"uri":"f:1"}`)
+	g.router.Left(y)
+	g.notice("b", "notifications/resources/updated", `{"uri":"f:9"}`)
+	want(t, "the only session", x.heard(), `notifications/resources/updated {"uri":"f:9"}`)
+}
+
+func TestTooManySubscriptions(t *testing.T) {
+	g := newRig(t, "a")
+	s := g.session("s", `{}`)
+	for i := range maxSubscriptions {
+		g.ask(s, "resources/subscribe", fmt.Sprintf(`{"uri":"f:%d"}`, i))
+	}
+	if got := g.ask(s, "resources/subscribe", `{"uri":"f:1"}`); strings.Contains(got, "code") {
+		t.Errorf("once more: %s", got)
+	}
+	if got := g.ask(s, "resources/subscribe", `{"uri":"f:x"}`); !strings.Contains(got, "unsubscribe from some") {
+		t.Errorf("one too many: %s", got)
+	}
+	if got := g.ask(s, "resources/subscribe", `{"uri":"`+strings.Repeat("x", maxSubscribed+1)+`"}`); !strings.Contains(got, "longer than") {
+		t.Errorf("a large one: %s", got)
+	}
+}
+
+// TestUnsubscribeMeetsSubscribe: however the two of different sessions meet,
+// the upstream is left as the sessions want it.
+func TestUnsubscribeMeetsSubscribe(t *testing.T) {
+	g := newRig(t, "a")
+	x, y := g.session("x", `{}`), g.session("y", `{}`)
+	var mu sync.Mutex
+	subscribed := false
+	for method, value := range map[string]bool{"resources/subscribe": true, "resources/unsubscribe": false} {
+		g.ups["a"].answer[method] = func(context.Context, wire.Call) (wire.Reply, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			subscribed = value
+			return empty(), nil
+		}
+	}
+	for range 200 {
+		g.ask(x, "resources/subscribe", `{"uri":"f:1"}`)
+		var both sync.WaitGroup
+		both.Go(func() { g.ask(x, "resources/unsubscribe", `{"uri":"f:1"}`) })
+		both.Go(func() { g.ask(y, "resources/subscribe", `{"uri":"f:1"}`) })
+		both.Wait()
+		if !subscribed {
+			t.Fatal("y is subscribed, but not at the upstream")
+		}
+		g.ask(y, "resources/unsubscribe", `{"uri":"f:1"}`)
+		if subscribed {
+			t.Fatal("nobody is subscribed, but at the upstream")
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Tasks (revision 2025-11-25, basic/utilities/tasks) keep the ids that their
+// makers gave them; the router remembers whose they are. A session reaches its
+// own tasks only, unless it is the only one there is: then also those that are
+// not remembered, of a session before it perhaps.
+
+// taskOf is the id of the task that was made for a request, if params asked
+// for one and reply tells of one.
+func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
+	if _, asked := wire.Get(params, "task"); !asked || reply.Result == nil {
+		return "", false
+	}
+	return wire.GetString(reply.Result, "task", "taskId")
+}
+
+// noteTask remembers the task that an upstream made for a request.
+func (r *Router) noteTask(o Origin, server string, params []byte, reply wire.Reply) {
+	if id, ok := taskOf(params, reply); ok && o != nil {
+		r.rememberTask(o.Session(), taskKey{server, id})
+	}
+}
+
+func (r *Router) rememberTask(s Session, t taskKey) {
+	var status []byte
+	var early bool
+	r.with(s, func(c *client) {
+		keep(&c.tasks, t.id, t.id, t.server)
+		status, early = r.early.take(t)
+	})
+	if early {
+		s.Notify("notifications/tasks/status", status)
+	}
+}
+
+// taskSession is the session that has a task of an upstream; nil for none.
+func (r *Router) taskSession(server, id string) Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holder(taskKey{server, id})
+}
+
+// holder is taskSession for a caller that holds r.mu.
+func (r *Router) holder(t taskKey) Session {
+	for s, c := range r.clients {
+		if server, ok := c.tasks.get(t.id); ok && server == t.server {
+			return s
+		}
+	}
+	return nil
+}
+
+// taskReader is the session that the status of a task is for: the one that has
+// the task, or the only one. When there is none, the status is kept: the answer
+// that tells whose the task is may still be on its way to the router.
+func (r *Router) taskReader(t taskKey, status []byte) Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.holder(t); s != nil {
+		return s
+	}
+	if len(r.clients) == 1 {
+		for s := range r.clients {
+			return s
+		}
+	}
+	keep(&r.early, t, t.id, status)
+	return nil
+}
+
+// task asks about a task, or cancels it, where it runs.
+func (r *Router) task(ctx context.Context, call Call) wire.Reply {
+	id, bad := stringParam(call, "taskId")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	s := call.Origin.Session()
+	server, known := "", false
+	r.with(s, func(c *client) { server, known = c.tasks.get(id) })
+	if known {
+		if to, ok := r.to(s, server); ok {
+			return r.forward(ctx, call, to, call.Params)
+		}
+	}
+	if !r.offered(s, "tasks") {
+		return notFound(call.Method)
+	}
+	if !known && r.alone(s) {
+		candidates := r.offering(s, "tasks")
+		reply, from, ok := firstOf(ctx, candidates, func(c reached) wire.Reply {
+			return r.forward(ctx, call, c, call.Params)
+		})
+		if ok {
+			r.rememberTask(s, taskKey{from.server, id})
+		}
+		if ok || len(candidates) == 1 {
+			return reply
+		}
+	}
+	return fail(wire.CodeInvalidParams, "%s: this session has no task %q", call.Method, id)
+}
+
+// listTasks lists the tasks of the session.
+func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
+	s := call.Origin.Session()
+	all := r.offering(s, "tasks", "list")
+	switch len(all) {
+	case 0:
+		return notFound(call.Method)
+	case 1:
+		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params))
+	}
+	if _, ok := wire.Get(call.Params, "cursor"); ok {
+		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never give one
+	}
+	replies := make([]wire.Reply, len(all))
+	var asked sync.WaitGroup
+	for i, c := range all {
+		asked.Go(func() { replies[i] = r.ownTasks(s, c.server, r.allTasks(ctx, call, c)) })
+	}
+	asked.Wait()
+	return joinTasks(all, replies)
+}
+
+// ownTasks is a list of tasks without those of other sessions.
+func (r *Router) ownTasks(s Session, server string, reply wire.Reply) wire.Reply {
+	if r.alone(s) {
+		return reply
+	}
+	return keepTasks(reply, func(id string) bool {
+		return r.taskSession(server, id) == s
+	})
+}
+
+// keepTasks leaves those tasks in a list for which keep holds.
+func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
+	raw, ok := wire.Get(reply.Result, "tasks")
+	if !ok {
+		return reply
+	}
+	tasks, err := wire.Elements(raw)
+	if err != nil {
+		return fail(wire.CodeInternal, "tasks/list: malformed answer: %v", err)
+	}
+	tasks = slices.DeleteFunc(tasks, func(task []byte) bool {
+		id, ok := wire.GetString(task, "taskId")
+		return !ok || !keep(id)
+	})
+	result, err := wire.Set(reply.Result, array(tasks), "tasks")
+	if err != nil {
+		return fail(wire.CodeInternal, "tasks/list: malformed answer: %v", err)
+	}
+	return wire.Reply{Result: result}
+}
+
+// maxTaskPages bounds how much of an upstream's list of tasks is joined with
+// those of others.
+const maxTaskPages = 100
+
+// allTasks is the first page of an upstream's tasks with the tasks of all pages
+// and no cursor.
+func (r *Router) allTasks(ctx context.Context, call Call, c reached) wire.Reply {
+	var first []byte
+	var tasks [][]byte
+	params := call.Params
+	for range maxTaskPages {
+		reply := r.forward(ctx, call, c, params)
+		if reply.Error != nil {
+			return reply
+		}
+		raw, _ := wire.Get(reply.Result, "tasks")
+		page, err := wire.Elements(raw)
+		if err != nil {
+			return fail(wire.CodeInternal, "tasks/list: malformed answer of upstream %q: %v", c.server, err)
+		}
+		tasks = append(tasks, page...)
+		if first == nil {
+			first = reply.Result
+		}
+		cursor, ok := wire.Get(reply.Result, "nextCursor")
+		if !ok { // both edits are of an object that has been read
+			first, _ = wire.Delete(first, "nextCursor")
+			first, _ = wire.Set(first, array(tasks), "tasks")
+			return wire.Reply{Result: first}
+		}
+		if params, err = wire.Set(params, cursor, "cursor"); err != nil {
+			return fail(wire.CodeInvalidParams, "tasks/list: params: %v", err)
+		}
+	}
+	return fail(wire.CodeInternal, "tasks/list: upstream %q has more than %d pages of tasks", c.server, maxTaskPages)
+}
+
+// joinTasks is one list of tasks out of several. Those that failed are left
+// out, unless all did.
+func joinTasks(from []reached, replies []wire.Reply) wire.Reply {
+	var tasks [][]byte
+	var metas []catalog.Part
+	for i, reply := range replies {
+		if reply.Error != nil {
+			continue
+		}
+		raw, _ := wire.Get(reply.Result, "tasks")
+		page, _ := wire.Elements(raw) // read before
+		tasks = append(tasks, page...)
+		meta, _ := wire.Get(reply.Result, "_meta")
+		metas = append(metas, catalog.Part{Server: from[i].server, Raw: meta})
+	}
+	if metas == nil {
+		return replies[0]
+	}
+	b := append([]byte(`{"tasks":`), array(tasks)...)
+	if meta := catalog.MergeMeta(metas); meta != nil {
+		b = append(append(b, `,"_meta":`...), meta...)
+	}
+	return wire.Reply{Result: append(b, '}')}
+}

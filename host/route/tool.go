@@ -1,0 +1,120 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// CallTool answers a call of a tool that agents see. A name that is not in
+// the catalog is looked up again once all upstreams have started.
+func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
+	name, bad := stringParam(call, "name")
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	if args, ok := wire.Get(call.Params, "arguments"); ok && !wire.Object(args) {
+		return fail(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
+	}
+	entry, ok := r.Catalog.Tool(name)
+	if !ok || entry.Kind == catalog.Composite {
+		r.Refresh()
+		entry, ok = r.Catalog.Tool(name)
+	}
+	if !ok {
+		r.Settled(ctx)
+		entry, ok = r.Catalog.Tool(name)
+	}
+	switch {
+	case !ok:
+		return wire.Reply{Error: r.unknown("tool", name, wire.Tools).Raw()}
+	case entry.Kind == catalog.Proxied:
+		return r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+	}
+	if _, task := wire.Get(call.Params, "task"); task && r.offered(call.Origin.Session(), "tasks") {
+		// Revision 2025-11-25, basic/utilities/tasks, "Tool-Level Negotiation":
+		// without execution.taskSupport.
+		return fail(wire.CodeMethodNotFound, "tools/call: tool %q cannot be called as a task", name)
+	}
+	return known(call, r.handlers[entry.Kind].CallTool(ctx, name, call))
+}
+
+// structuredSince is the first revision whose results have structuredContent.
+const structuredSince = "2025-06-18"
+
+// known takes out of a result that we have made what the session's revision
+// does not know; the text says the same.
+func known(call Call, reply wire.Reply) wire.Reply {
+	if reply.Result == nil || call.Origin.Session().Revision() >= structuredSince {
+		return reply
+	}
+	if plain, err := wire.Delete(reply.Result, "structuredContent"); err == nil {
+		reply.Result = plain
+	}
+	return reply
+}
+
+// unknown is a protocol error, not a tool's (revision 2025-11-25,
+// server/tools and server/prompts, "Error Handling").
+func (r *Router) unknown(noun, name string, surface wire.Surface) *wire.RPCError {
+	hint := ""
+	if near := catalog.Nearest(name, r.Catalog.Visible(surface)); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	}
+	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
+}
+
+// Ready waits until an upstream has started and listed its tools. The error
+// says why it is down, or is the cause of ctx's end. Of an upstream that
+// sessions have for themselves, it is that of origin's session.
+func (r *Router) Ready(ctx context.Context, origin Origin, server string) error {
+	up, ok := r.to(sessionOf(origin), server)
+	if !ok {
+		return fmt.Errorf("upstream %q is not configured", server)
+	}
+	return up.Ready(ctx)
+}
+
+// CallUpstream calls a tool of an upstream by their real names, on behalf of
+// origin. params is the params object of tools/call; its name is replaced, and
+// its progress token by the connection. When no answer comes, the reply is an
+// isError result that says why: the failure of one upstream is a failed tool,
+// not a failed protocol. An answer that is no answer is one, though: a JSON-RPC
+// error.
+func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+	up, ok := r.to(sessionOf(origin), server)
+	if !ok {
+		return wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", server))}
+	}
+	params, err := wire.Set(params, wire.Quote(tool), "name")
+	if err != nil {
+		return fail(wire.CodeInvalidParams, "tools/call: params: %v", err)
+	}
+	reply, err := up.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress, Owner: origin})
+	if err == nil {
+		r.noteTask(origin, server, params, reply)
+		r.noteElicitations(origin, server, reply)
+		return reply
+	}
+	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
+	var bad *wire.RPCError
+	switch {
+	case errors.Is(err, wire.ErrUnusable):
+		return fail(wire.CodeInternal, "%v", err)
+	case errors.As(err, &bad):
+		return wire.Reply{Error: bad.Raw()}
+	}
+	return wire.Reply{Result: ErrorResult(err.Error())}
+}
+
+// sessionOf is the session of an origin, which may be nil.
+func sessionOf(o Origin) Session {
+	if o == nil {
+		return nil
+	}
+	return o.Session()
+}

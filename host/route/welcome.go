@@ -1,0 +1,123 @@
+package route
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// assumed are the capabilities of an upstream that is not known yet: a client
+// that is not told of a surface would never ask for it.
+const assumed = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}`
+
+// Bounds of what an upstream's instructions, and all of them, may add to ours,
+// in bytes.
+const (
+	maxInstructions    = 4 << 10
+	maxAllInstructions = 32 << 10
+)
+
+// Welcome begins the session s with the answer to its initialize request: ours
+// and what the upstreams said in theirs, as far as their handshakes are over
+// within Options.HandshakeWait. The error is the cause of ctx when that ends
+// first; then the session has not begun.
+func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
+	r.mu.Lock()
+	r.clients[s] = newClient(s)
+	r.mu.Unlock()
+	all := r.reach(s)
+	r.awaitHandshakes(ctx, all)
+	if err := context.Cause(ctx); err != nil {
+		r.Left(s)
+		return Welcome{}, err
+	}
+	var metas []catalog.Part
+	capabilities := []byte(`{"tools":{"listChanged":true}}`)
+	for _, c := range all {
+		theirs := []byte(assumed)
+		if result, ok := c.Server(); ok {
+			theirs, _ = wire.Get(result, "capabilities")
+			meta, _ := wire.Get(result, "_meta")
+			metas = append(metas, catalog.Part{Server: c.server, Raw: meta})
+		}
+		capabilities = catalog.Union(capabilities, theirs)
+	}
+	for _, surface := range []wire.Surface{wire.Resources, wire.Prompts} {
+		if _, ok := wire.Get(capabilities, surface.Capability()); ok {
+			changes := wire.Marshal(map[string]any{surface.Capability(): map[string]bool{"listChanged": true}})
+			capabilities = catalog.Union(capabilities, changes)
+		}
+	}
+	return Welcome{Capabilities: capabilities, Instructions: r.instructions(all), Meta: catalog.MergeMeta(metas)}, nil
+}
+
+// awaitHandshakes waits for the handshakes of upstreams for a while.
+func (r *Router) awaitHandshakes(ctx context.Context, all []reached) {
+	ctx, cancel := context.WithTimeout(ctx, r.HandshakeWait)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, c := range all {
+		if _, ok := c.Server(); !ok {
+			waiting.Go(func() { _, _ = c.Handshake(ctx) }) // Server tells whether there was one
+		}
+	}
+	waiting.Wait()
+}
+
+// instructions are ours, then those of each upstream under its name.
+func (r *Router) instructions(all []reached) string {
+	var b strings.Builder
+	b.WriteString(r.Instructions)
+	rest := maxAllInstructions
+	for _, c := range all {
+		result, _ := c.Server()
+		theirs, _ := wire.GetString(result, "instructions")
+		if theirs = strings.TrimSpace(theirs); theirs == "" {
+			continue
+		}
+		theirs = cut(theirs, min(maxInstructions, rest))
+		rest -= len(theirs)
+		if b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString("Instructions of server \"" + c.server + "\":\n" + theirs)
+		if rest <= 0 {
+			break
+		}
+	}
+	return b.String()
+}
+
+// cut is the beginning of s, in whole characters.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + " [cut]"
+}
+
+// Left forgets a session that has ended. What upstreams are to be told of it
+// goes on in the background.
+func (r *Router) Left(s Session) {
+	r.mu.Lock()
+	c, ok := r.clients[s]
+	delete(r.clients, s)
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.inBackground(func() {
+		r.hangUp(c)
+		for t := range c.topics { // it is nobody else's any more
+			r.leave(r.ctx, t, s, nil)
+		}
+		r.relevel()
+	})
+}

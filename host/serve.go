@@ -1,0 +1,111 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func (h *Host) session() front.Options {
+	return front.Options{
+		Backend: h, Name: Name, Version: h.opts.Version, MaxMessage: int(h.config().MaxMessage), Log: h.opts.Log,
+	}
+}
+
+// Serve runs one session with a client until in ends, the client stops
+// reading, or ctx ends; nil means that the client hung up. See
+// front.ServeStdio about in.
+func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	return front.ServeStdio(ctx, in, out, h.session())
+}
+
+// ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The
+// error is the cause of ctx, or says why ln could not be served any more.
+func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
+	settings := h.config().HTTP
+	sessions := front.NewHTTP(ctx, front.HTTPOptions{
+		Session: h.session(), Tokens: settings.Tokens,
+		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
+		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
+		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // 0 is their default
+	})
+	path := cmp.Or(settings.Path, config.DefaultPath)
+	server := front.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			http.NotFound(w, r)
+			return
+		}
+		sessions.ServeHTTP(w, r)
+	}), h.opts.Log)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	var err error
+	ended := false
+	select {
+	case err = <-served:
+		ended = true
+		err = fmt.Errorf("serving HTTP on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	late, cancel := context.WithTimeout(context.Background(), sessionsTime)
+	defer cancel()
+	if bad := errors.Join(sessions.Close(late), server.Shutdown(late)); bad != nil {
+		h.opts.Log.Warn("end of the HTTP sessions", "err", bad)
+	}
+	server.Close() // what is still open after that
+	if !ended {
+		<-served
+	}
+	return err
+}
+
+// sessionsTime bounds the end of the HTTP sessions.
+const sessionsTime = 1500 * time.Millisecond
+
+// Client is a session with a Host in the same process, for commands that call
+// tools themselves.
+type Client struct {
+	*upstream.Conn
+	served chan error
+}
+
+// Connect opens a session with h over in-process pipes and initializes it.
+// Closing the Client ends the session and waits for it.
+func (h *Host) Connect(ctx context.Context, onNotification func(m wire.Inbound)) (*Client, error) {
+	fromClient, toHost := io.Pipe()
+	fromHost, toClient := io.Pipe()
+	c := &Client{served: make(chan error, 1)}
+	go func() {
+		err := h.Serve(ctx, fromClient, toClient)
+		fromClient.Close()
+		toClient.Close()
+		c.served <- err
+	}()
+	c.Conn = upstream.NewConn(fromHost, toHost, upstream.ConnOptions{
+		Name: Name, Log: h.opts.Log, OnNotification: onNotification, MaxMessage: int(h.config().MaxMessage),
+	})
+	if _, err := c.Initialize(ctx, upstream.ClientParams{Name: Name, Version: h.opts.Version}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close ends the session. What the host was about to send is lost.
+func (c *Client) Close() error {
+	err := c.Conn.Close()
+	if served := <-c.served; !errors.Is(served, wire.ErrClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

@@ -1,0 +1,305 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// message takes one message that came on the stream of f, or on the one of the
+// server's own messages if f is nil. It returns the outcome of f if the message
+// is that. An answer with another id than that of the stream's request is never
+// taken for its answer.
+func (l *httpLink) message(raw []byte, f *flight) *outcome {
+	m, err := wire.Parse(raw)
+	switch {
+	case err != nil:
+		return l.malformed(m, err, raw, f)
+	case m.IsResponse():
+		return l.response(m, raw, f)
+	case m.IsRequest():
+		l.request(m, f)
+	default:
+		l.notification(m, f)
+	}
+	return nil
+}
+
+func (l *httpLink) malformed(m wire.Message, err error, raw []byte, f *flight) *outcome {
+	if f != nil && m.Error != nil && isError(raw, f.id) { // nothing but the id is missing
+		return &outcome{reply: wire.Reply{Error: m.Error}}
+	}
+	l.junk(err.Error(), raw)
+	if id, ok := ownID(m.ID); ok && f != nil && id == f.id && m.Method == "" && (m.Result != nil || m.Error != nil) {
+		return &outcome{err: l.useless(f, err)}
+	}
+	return nil
+}
+
+func (l *httpLink) response(m wire.Message, raw []byte, f *flight) *outcome {
+	id, ok := ownID(m.ID)
+	switch {
+	case f != nil && (ok && id == f.id || m.Error != nil && isError(raw, f.id)):
+		return &outcome{reply: wire.Reply{Result: m.Result, Error: m.Error}}
+	case f != nil:
+		l.junk("an answer with the id of another request than that of its stream", raw)
+		return nil
+	}
+	l.mu.Lock()
+	other := l.flights[id]
+	var answer chan outcome
+	if other != nil {
+		answer = other.answer
+	}
+	l.mu.Unlock()
+	if answer == nil {
+		l.junk("an answer to no request that waits for it here", raw)
+		return nil
+	}
+	select {
+	case answer <- outcome{reply: wire.Reply{Result: m.Result, Error: m.Error}}:
+	default: // it holds one already
+		l.junk("a second answer to one request", raw)
+	}
+	return nil
+}
+
+func (l *httpLink) notification(m wire.Message, f *flight) {
+	switch m.Method {
+	case string(mcp.MethodNotificationProgress):
+		l.progress(m, f)
+	case string(mcp.MethodNotificationCancelled):
+		l.takenBack(m.Params)
+	default:
+		l.tasks.notified(m.Method, m.Params)
+		l.opts.onNotification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: l.ownersOf(f)})
+	}
+}
+
+func (l *httpLink) progress(m wire.Message, f *flight) {
+	token, _ := wire.Get(m.Params, "progressToken")
+	id, _ := ownID(token)
+	if f == nil || f.id != id {
+		l.mu.Lock()
+		f = l.flights[id]
+		l.mu.Unlock()
+	}
+	if f != nil && f.deliver(m.Params) {
+		return
+	}
+	if taker := l.tasks.progress(id); taker != nil {
+		taker(m.Params)
+		return
+	}
+	l.log.Debug("progress for no request in flight dropped", "token", clip(string(token)))
+}
+
+// ownersOf are the owners of a message on the stream of f: that of f alone, or
+// those of all calls if the stream is of none.
+func (l *httpLink) ownersOf(f *flight) func() []any {
+	switch {
+	case f == nil:
+		return l.owners
+	case f.owners == nil:
+		var owners []any
+		if f.owner != nil {
+			owners = []any{f.owner}
+		}
+		f.owners = func() []any { return owners }
+	}
+	return f.owners
+}
+
+// owners are those of calls just given up, then those of calls in flight, the
+// oldest first.
+func (l *httpLink) owners() []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = expire(l.late, time.Now())
+	all := slices.Clone(l.late)
+	ids := make([]int64, 0, len(l.flights))
+	for id, f := range l.flights {
+		if f.owner != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	owners := make([]any, 0, len(all)+len(ids))
+	for _, g := range all {
+		owners = append(owners, g.owner)
+	}
+	for _, id := range ids {
+		owners = append(owners, l.flights[id].owner)
+	}
+	return owners
+}
+
+// request answers a request of the server, on a goroutine of its own. It waits
+// only for a server that asks and asks and does not take the answers.
+func (l *httpLink) request(m wire.Message, f *flight) {
+	select {
+	case l.answers <- struct{}{}:
+	case <-l.ctx.Done():
+		return
+	}
+	var work func()
+	switch {
+	case m.Method == string(mcp.MethodPing):
+		work = func() { l.respond(m.ID, builtin(m.Method)) }
+	case !l.serve():
+		work = func() {
+			l.respond(m.ID, wire.Reply{Error: wire.Errorf(wire.CodeInternal,
+				"too many requests in flight (at most %d)", maxServing).Raw()})
+		}
+	default:
+		work = l.asking(m, l.ownersOf(f)())
+	}
+	l.start(func() {
+		defer func() { <-l.answers }()
+		work()
+	})
+}
+
+func (l *httpLink) serve() bool {
+	select {
+	case l.serving <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// asking registers a request of the server and returns what answers it.
+func (l *httpLink) asking(m wire.Message, owners []any) func() {
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	in, key := &inbound{cancel: cancel}, wire.IDKey(m.ID)
+	l.mu.Lock()
+	l.asked[key] = in
+	l.mu.Unlock()
+	return func() {
+		defer cancel(nil)
+		reply := l.opts.onRequest(ctx, wire.Inbound{Method: m.Method, Params: m.Params,
+			Owners: func() []any { return owners }})
+		l.mu.Lock()
+		if l.asked[key] == in {
+			delete(l.asked, key)
+		}
+		l.mu.Unlock()
+		<-l.serving
+		if ctx.Err() == nil {
+			l.respond(m.ID, reply)
+		}
+	}
+}
+
+// respond posts the answer to a request of the server.
+func (l *httpLink) respond(id []byte, reply wire.Reply) {
+	ctx, cancel := context.WithTimeout(l.ctx, asideTime)
+	defer cancel()
+	if err := l.tell(ctx, "a request of the server", wire.Response(id, reply)); err != nil && l.ctx.Err() == nil {
+		l.log.Warn("the answer to a request of the server was not taken", "id", clip(string(id)), "err", err)
+	}
+}
+
+// takenBack cancels a request of the server.
+func (l *httpLink) takenBack(params []byte) {
+	id, _ := wire.Get(params, "requestId")
+	l.mu.Lock()
+	in := l.asked[wire.IDKey(id)]
+	l.mu.Unlock()
+	if in == nil {
+		l.log.Debug("cancellation of no request in flight dropped", "id", clip(string(id)))
+		return
+	}
+	in.cancel(&wire.CancelledError{Params: params})
+}
+
+// junk reports what is no usable message.
+func (l *httpLink) junk(reason string, raw []byte) {
+	head := raw[:min(len(raw), maxExcerpt)]
+	l.mu.Lock()
+	more, ok := l.garbage.allow()
+	l.mu.Unlock()
+	if ok {
+		attrs := []any{"reason", reason, "message", clip(string(head))}
+		if more > 0 {
+			attrs = append(attrs, "not_logged", more)
+		}
+		l.log.Warn("garbage from the server", attrs...)
+	}
+	l.opts.onGarbage(reason, head)
+}
+
+// listen reads the stream of what the server says on its own account, and opens
+// it again whenever it ends, until the link ends or the server has none.
+func (l *httpLink) listen() {
+	at := cursor{retry: -1}
+	opened := false
+	for {
+		resp, err := l.peer.do(l.ctx, http.MethodGet, nil, at.id)
+		switch {
+		case l.ctx.Err() != nil:
+			if err == nil {
+				resp.Body.Close()
+			}
+			return
+		case err != nil:
+			l.log.Debug("the stream of the server's own messages does not open", "err", l.failure(err))
+			at.failures++
+		case resp.StatusCode == http.StatusOK && contentType(resp.Header) == contentEvents:
+			opened = true
+			l.hears.Store(true)
+			at.failures = 0
+			l.hear(resp, &at)
+		default:
+			at.failures++
+			if status := statusError(resp); !l.retriable(status, opened) {
+				return
+			}
+		}
+		if !at.wait(l.ctx) {
+			return
+		}
+	}
+}
+
+// hear reads one stream to its end.
+func (l *httpLink) hear(resp *http.Response, at *cursor) {
+	events := newEventReader(resp.Body, l.max).behind(at.id)
+	since, brought := time.Now(), false
+	for {
+		ev, err := l.next(events)
+		if err != nil {
+			break
+		}
+		brought = true
+		l.event(ev, nil)
+	}
+	at.at(events, brought || time.Since(since) > mostRetry)
+	events.release()
+	resp.Body.Close()
+}
+
+// retriable looks at the status that the stream was refused with. Servers that
+// have none say 405; some say 404, which otherwise means a lost session.
+func (l *httpLink) retriable(status *StatusError, opened bool) bool {
+	switch {
+	case status.Status == http.StatusNotFound && opened && l.lostSession(status.Status):
+		_ = l.lose()
+		return false
+	case status.Status/100 == 5 && status.Status != http.StatusNotImplemented,
+		status.Status == http.StatusTooManyRequests, status.Status == http.StatusConflict:
+		l.log.Debug("the stream of the server's own messages does not open", "err", status)
+		return true
+	}
+	l.hears.Store(false)
+	if status.Status != http.StatusMethodNotAllowed {
+		l.log.Debug("the server has no stream of its own messages", "err", status)
+	}
+	return false
+}

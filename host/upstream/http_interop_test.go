@@ -1,0 +1,69 @@
+package upstream
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestMCPGoServers: the servers of mcp-go, over both transports, chosen by what
+// they understand.
+func TestMCPGoServers(t *testing.T) {
+	s := server.NewMCPServer("interop", "1", server.WithToolCapabilities(true), server.WithElicitation())
+	s.AddTool(mcp.NewTool("work"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for i := range 3 {
+			if err := s.SendNotificationToClient(ctx, "notifications/progress",
+				map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": i}); err != nil {
+				return nil, err
+			}
+		}
+		res, err := s.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{Message: "who?",
+			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}}})
+		if err != nil { // its HTTP with SSE has no elicitation
+			return mcp.NewToolResultText("nobody"), nil
+		}
+		return mcp.NewToolResultText(string(res.Action)), nil
+	})
+	streamable := httptest.NewServer(server.NewStreamableHTTPServer(s))
+	defer streamable.Close()
+	old := httptest.NewServer(server.NewSSEServer(s))
+	defer old.Close()
+	for _, tt := range []struct{ name, url, want string }{
+		{"streamable HTTP", streamable.URL + "/mcp", "decline"},
+		{"HTTP with SSE", old.URL + "/sse", "nobody"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			done := make(chan struct{}, 10)
+			u := Start(Spec{Name: "go", URL: tt.url}, Options{
+				Hello: func(context.Context) ([]byte, error) {
+					return ClientParams{Name: "t", Version: "1", Capabilities: []byte(`{"elicitation":{}}`)}.raw(), nil
+				},
+				OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+					if o := m.Owners(); m.Method != "elicitation/create" || len(o) != 1 || o[0] != "me" {
+						t.Errorf("asked %s for %v", m.Method, o)
+					}
+					return wire.Reply{Result: []byte(`{"action":"decline"}`)}
+				},
+				OnList: func(s wire.Surface, items [][]byte, _ []byte) {
+					if s == wire.Tools && len(items) != 1 {
+						t.Errorf("%d tools", len(items))
+					}
+					done <- struct{}{}
+				},
+			})
+			defer u.Close(t.Context())
+			call := callOf("work")
+			call.Owner = "me"
+			call.Progress = func([]byte) {} // some of it comes after the answer there, and is dropped
+			if got := outcomeOf(u.Call(t.Context(), call)); got != `{"content":[{"type":"text","text":"`+tt.want+`"}]}` {
+				t.Errorf("got %s", got)
+			}
+			<-done
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Bounds of one listing, far above what servers have, so that one with endless
+// cursors comes to an end.
+const (
+	maxPages = 1000
+	maxItems = 20000
+	maxMeta  = 64 << 10 // bytes of _meta that are merged of several pages
+)
+
+// listing collects the items of one surface of a server, page by page.
+type listing struct {
+	surface wire.Surface
+	log     *slog.Logger
+	items   [][]byte
+	keys    map[string]bool
+	meta    []byte // raw object; nil for none
+}
+
+// listAll lists a surface of the server behind l: raw items in the server's
+// order, and the _meta of its pages in one object. An item that could never be
+// asked for, having no name or that of an earlier one, is left out with a
+// warning. Cursors that repeat or never end stop the listing with a warning,
+// and what was listed counts.
+func listAll(ctx context.Context, l link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
+	method := surface.ListMethod()
+	c := listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
+	params := []byte("{}") // some servers reject a request without params
+	cursors := make(map[string]bool)
+	for page := 1; ; page++ {
+		reply, err := l.Call(ctx, wire.Call{Method: method, Params: params})
+		if err != nil {
+			return nil, nil, err
+		}
+		if reply.Error != nil {
+			return nil, nil, fmt.Errorf("server refused %s: %w", method, refusal(reply.Error))
+		}
+		if err := c.add(reply.Result); err != nil {
+			return nil, nil, err
+		}
+		cursor, ok := wire.GetString(reply.Result, "nextCursor")
+		switch {
+		case !ok || cursor == "":
+			return c.items, c.meta, nil
+		case cursors[cursor]:
+			log.Warn(method+" repeats a cursor; listing ended there", "cursor", clip(cursor), "items", len(c.items))
+			return c.items, c.meta, nil
+		case page == maxPages || len(c.items) >= maxItems:
+			log.Warn(method+" does not end; listing cut off", "pages", page, "items", len(c.items))
+			return c.items, c.meta, nil
+		}
+		cursors[cursor] = true
+		raw, _ := wire.Get(reply.Result, "nextCursor")
+		params, _ = wire.Set(nil, raw, "cursor")
+	}
+}
+
+func (c *listing) add(page []byte) error {
+	name := string(c.surface)
+	raw, ok := wire.Get(page, name)
+	if !ok {
+		return fmt.Errorf("answer to %s has no %q", c.surface.ListMethod(), name)
+	}
+	items, err := wire.Elements(raw)
+	if err != nil {
+		return fmt.Errorf("answer to %s: %q: %w", c.surface.ListMethod(), name, err)
+	}
+	for _, item := range items {
+		key, ok := wire.GetString(item, c.surface.Key())
+		switch {
+		case !ok || key == "":
+			c.log.Warn("item without a "+c.surface.Key()+" left out", "list", name, "item", clip(string(item[:min(len(item), maxExcerpt)])))
+		case c.keys[key]:
+			c.log.Warn("second item of the same "+c.surface.Key()+" left out", "list", name, "item", clip(key))
+		default:
+			c.keys[key] = true
+			c.items = append(c.items, item)
+		}
+	}
+	meta, ok := wire.Get(page, "_meta")
+	switch {
+	case !ok || !wire.Object(meta):
+	case c.meta != nil && len(c.meta)+len(meta) > maxMeta:
+		c.log.Warn("_meta of a later page left out: it is too large", "list", name, "bytes", len(meta))
+	default:
+		c.meta = merge(c.meta, meta)
+	}
+	return nil
+}
+
+// merge puts the members of more into the object meta, which may be nil; where
+// both have one, that of more stays.
+func merge(meta, more []byte) []byte {
+	if meta == nil {
+		return more
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(more, &members) // an object, as was checked
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if out, err := wire.Set(meta, members[name], name); err == nil {
+			meta = out
+		}
+	}
+	return meta
+}

@@ -1,0 +1,170 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// tokenLockRetry is how often a lock that another process holds is tried again.
+const tokenLockRetry = 50 * time.Millisecond
+
+// tokenFile is a file of tokens that the upstreams of several processes share.
+// It is replaced as a whole, and only its owner may read it. What reads it and
+// then writes what follows from that holds the lock in between.
+type tokenFile struct{ path string }
+
+// tokenEntries is what the file holds, by upstream.
+type tokenEntries struct {
+	Upstreams map[string]tokenEntry `json:"upstreams"`
+}
+
+// tokenEntry is the authorization of one upstream.
+type tokenEntry struct {
+	// Client is the one that was registered for us; nil if it is configured.
+	Client *oauthClient     `json:"client,omitempty"`
+	Token  *transport.Token `json:"token,omitempty"`
+}
+
+// oauthClient is a client known to the authorization server.
+type oauthClient struct {
+	ID         string `json:"id"`
+	Secret     string `json:"secret,omitempty"`
+	AuthMethod string `json:"auth_method,omitempty"`
+}
+
+// tokenLocks are the locks among goroutines of this process: a file lock alone
+// is not one on every system.
+var tokenLocks sync.Map // path -> chan struct{} of capacity 1
+
+// lock takes the lock of the file, or returns the cause of ctx.
+func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
+	turn, _ := tokenLocks.LoadOrStore(f.path, make(chan struct{}, 1))
+	own := turn.(chan struct{})
+	select {
+	case own <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+	l := flock.New(f.path+".lock", flock.SetPermissions(0o600))
+	if err == nil {
+		_, err = l.TryLockContext(ctx, tokenLockRetry)
+	}
+	if err != nil {
+		<-own
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("token file %s cannot be locked: %w", f.path, err)
+	}
+	return func() {
+		l.Close() // a lock that cannot be closed ends with the process
+		<-own
+	}, nil
+}
+
+// entry is that of key, the zero entry if the file or it is not there.
+func (f tokenFile) entry(key string) (tokenEntry, error) {
+	all, err := f.read()
+	return all.Upstreams[key], err
+}
+
+func (f tokenFile) read() (tokenEntries, error) {
+	var all tokenEntries
+	data, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return all, fmt.Errorf("token file: %w", err)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return all, nil
+	}
+	if json.Unmarshal(data, &all) != nil { // the error might quote a token
+		return all, fmt.Errorf("token file %s is not valid (remove it and authorize again)", f.path)
+	}
+	return all, nil
+}
+
+// change replaces the entry of key. The caller holds the lock.
+func (f tokenFile) change(key string, with func(*tokenEntry)) error {
+	all, err := f.read()
+	if err != nil {
+		return err
+	}
+	if all.Upstreams == nil {
+		all.Upstreams = make(map[string]tokenEntry)
+	}
+	entry := all.Upstreams[key]
+	with(&entry)
+	all.Upstreams[key] = entry
+	data, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	if err := replaceFile(f.path, append(data, '\n')); err != nil {
+		return fmt.Errorf("token file %s is not written: %w", f.path, err)
+	}
+	return nil
+}
+
+// replaceFile writes a file that only its owner may read, all or nothing.
+func replaceFile(path string, data []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
+}
+
+// tokenStore is the place of one upstream's token for mcp-go. Whoever lets it
+// save holds the lock of the file.
+type tokenStore struct {
+	file tokenFile
+	key  string
+	// client is written with each token; nil if it is configured.
+	client func() *oauthClient
+}
+
+func (s *tokenStore) GetToken(ctx context.Context) (*transport.Token, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	entry, err := s.file.entry(s.key)
+	if err != nil {
+		return nil, err
+	}
+	if entry.Token == nil {
+		return nil, transport.ErrNoToken
+	}
+	return entry.Token, nil
+}
+
+func (s *tokenStore) SaveToken(ctx context.Context, token *transport.Token) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.file.change(s.key, func(e *tokenEntry) { e.Token, e.Client = token, s.client() })
+}

@@ -1,0 +1,95 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// owned makes a call with an owner and waits until the server has it.
+func owned(ctx context.Context, c *Conn, p *peer, owner any) <-chan answered {
+	p.t.Helper()
+	done := make(chan answered, 1)
+	go func() {
+		reply, err := c.Call(ctx, wire.Call{Method: "m", Owner: owner})
+		done <- answered{reply, err}
+	}()
+	p.line()
+	return done
+}
+
+func TestOwners(t *testing.T) {
+	got := make(chan []any)
+	leave := make(chan struct{})
+	c, p := pair(t, ConnOptions{
+		OnNotification: func(m wire.Inbound) { got <- m.Owners() },
+		OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+			<-leave
+			got <- m.Owners()
+			return wire.Reply{Result: []byte("{}")}
+		},
+	})
+	want := func(owners ...any) {
+		t.Helper()
+		p.send(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+		if got := <-got; !slices.Equal(got, owners) {
+			t.Errorf("owners %v, want %v", got, owners)
+		}
+	}
+	want()
+	a := owned(t.Context(), c, p, "a")      // 1
+	nobody := owned(t.Context(), c, p, nil) // 2
+	ctx, cancel := context.WithCancel(t.Context())
+	b := owned(ctx, c, p, "b")         // 3
+	d := owned(t.Context(), c, p, "d") // 4
+	want("a", "b", "d")
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	<-a
+	want("b", "d")
+	// A request keeps the owners of the moment it came in.
+	p.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+	want("b", "d") // it is taken in
+	// What the server says after a cancellation may still belong to that call.
+	cancel()
+	p.line()
+	if a := <-b; !errors.Is(a.err, context.Canceled) {
+		t.Error(a.err)
+	}
+	e := owned(t.Context(), c, p, "e") // 5
+	want("b", "d", "e")
+	p.send(`{"jsonrpc":"2.0","id":3,"result":{}}`) // late: the server is done with it
+	want("d", "e")
+	close(leave)
+	if got := <-got; !slices.Equal(got, []any{"b", "d"}) {
+		t.Errorf("owners of the request: %v", got)
+	}
+	p.want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
+	for i, done := range []<-chan answered{nobody, d, e} {
+		p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, []int{2, 4, 5}[i])
+		<-done
+	}
+	want()
+}
+
+func TestLingering(t *testing.T) {
+	now := time.Now()
+	late := []given{{1, "a", now.Add(-1)}, {2, "b", now}, {3, "c", now.Add(1)}, {4, "d", now.Add(2)}}
+	if got := expire(slices.Clone(late), now); len(got) != 2 || got[0].owner != "c" {
+		t.Errorf("left: %v", got)
+	}
+	if got := expire(slices.Clone(late), now.Add(time.Hour)); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+	c, _ := pair(t, ConnOptions{})
+	for i := range int64(maxLingering + 1) {
+		c.lingers(i, fmt.Sprint(i))
+	}
+	if got := c.owners(); len(got) != maxLingering || got[0] != "1" {
+		t.Errorf("%d kept, first %v", len(got), got[0])
+	}
+}

@@ -1,0 +1,78 @@
+package upstream
+
+import "time"
+
+// DefaultTimeout is the timeout of a Spec that has none.
+const DefaultTimeout = 60 * time.Second
+
+// The transports of a Spec.
+const (
+	TransportStdio = "stdio" // a subprocess of ours
+	TransportHTTP  = "http"  // streamable HTTP (revisions 2025-03-26 and later)
+	TransportSSE   = "sse"   // HTTP with SSE (revision 2024-11-05)
+)
+
+// The values of Spec.Restart.
+const (
+	RestartAlways = "always"
+	RestartNever  = "never"
+)
+
+// Spec says how to reach one server: a subprocess that speaks MCP on its
+// standard input and output, or an address.
+type Spec struct {
+	// Name of the upstream in the configuration, for logs and errors.
+	Name string
+	// Transport is one of the constants; "": TransportHTTP if there is a URL,
+	// else TransportStdio.
+	Transport string
+
+	// For stdio.
+
+	// Command is a path (relative to Dir if it has a separator), or a name
+	// that is looked up in the PATH of the server's own environment.
+	Command string
+	Args    []string
+	// Env holds KEY=VALUE for the variables that the configuration names. The
+	// server sees these and the base list (environ.go), nothing else of ours.
+	Env []string
+	// Dir is the working directory; "": ours.
+	Dir string
+
+	// For HTTP and SSE.
+
+	// URL of the server's endpoint.
+	URL string
+	// Headers go with every request. They may be secrets and stand in no log
+	// and no error.
+	Headers map[string]string
+	// OAuth gets the server's access tokens; nil: none.
+	OAuth *OAuth
+
+	// For all of them.
+
+	// Timeout is the most that a request may take without a sign of life: its
+	// own progress, or a request of the server that is being answered, which
+	// may have a person behind it. 0: DefaultTimeout. The handshake and each
+	// listing are held to it as a whole. tasks/result is not: it waits for the
+	// end of a task by design.
+	Timeout time.Duration
+	// MaxTimeout is the most that a request may take in any case; 0: no limit.
+	MaxTimeout time.Duration
+	// MaxMessage caps a message of the server in bytes; 0:
+	// wire.DefaultMaxMessage.
+	MaxMessage int
+	// Restart says whether a server that has ended, broken its connection or
+	// failed to start is started again; "": RestartAlways.
+	Restart string
+}
+
+func (s Spec) transport() string {
+	switch {
+	case s.Transport != "":
+		return s.Transport
+	case s.URL != "":
+		return TransportHTTP
+	}
+	return TransportStdio
+}

@@ -1,0 +1,297 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+const (
+	eventWindow = 16 << 10 // bytes read at a time
+	maxEventID  = 4 << 10  // bytes; a longer id could not be sent back in a header
+	maxRetry    = 24 * time.Hour
+)
+
+// event is one server-sent event that has data, perhaps empty.
+type event struct {
+	name string // "" where the server gave none, which means "message"
+	data []byte // the lines of data joined by \n; the receiver owns it
+	// long is of the data of an event that is too large; data is nil then.
+	long excerpt
+}
+
+// eventReader reads a text/event-stream (HTML standard, 9.2.6): lines that end
+// in \n, \r\n or \r, a byte order mark at the start, comments, the fields
+// event, data, id and retry. An event that the stream breaks off in is no
+// event, and its id does not count. It is for one goroutine.
+type eventReader struct {
+	r   io.Reader
+	max int // bytes of data of one event
+
+	// lastID is the id of the last whole event, to resume behind it; empty for
+	// none. An event without data counts as well (SEP-1699 primes with it). Its
+	// bytes are good until the next event.
+	lastID []byte
+	// retry is how long the server wants us to wait before we connect again;
+	// negative while it has not said.
+	retry time.Duration
+
+	window     []byte // read from r
+	start, end int    // of what is not taken from window yet
+	begun      bool   // a byte order mark can come no more
+	afterCR    bool   // a \n now belongs to the line before
+
+	line    []byte // the part of the current line that left the window
+	cutting bool   // the current line is too long: line is its head only
+	tail    []byte // and tail its end
+
+	// The event so far.
+	name  string
+	data  []byte
+	has   bool // a data field was there
+	large bool // more than max
+	long  excerpt
+	id    []byte
+	hasID bool
+}
+
+var eventReaders = sync.Pool{New: func() any { return &eventReader{window: make([]byte, eventWindow)} }}
+
+// newEventReader makes a reader of r whose events have at most max bytes of
+// data. It must be released.
+func newEventReader(r io.Reader, max int) *eventReader {
+	if max <= 0 {
+		max = wire.DefaultMaxMessage
+	}
+	e := eventReaders.Get().(*eventReader)
+	e.r, e.max, e.retry = r, max, -1
+	return e
+}
+
+// behind sets the id that stands until the stream brings another one.
+func (e *eventReader) behind(id string) *eventReader {
+	e.lastID = append(e.lastID[:0], id...)
+	return e
+}
+
+func (e *eventReader) release() {
+	*e = eventReader{window: e.window, lastID: e.lastID[:0], id: e.id[:0]}
+	eventReaders.Put(e)
+}
+
+// next returns the next event. A *wire.TooLargeError comes with an event that
+// tells what was skipped, and the next call goes on behind it. Other errors
+// are those of the stream, io.EOF at its end.
+func (e *eventReader) next() (event, error) {
+	for {
+		l, err := e.readLine()
+		switch {
+		case err != nil:
+			return event{}, err
+		case len(l.text) > 0:
+			e.field(l)
+			continue
+		}
+		if e.hasID {
+			e.lastID, e.id = e.id, e.lastID
+		}
+		has, ev, large := e.has, event{name: e.name, data: e.data, long: e.long}, e.large
+		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
+		switch {
+		case large:
+			return ev, &wire.TooLargeError{Limit: e.max}
+		case has:
+			return ev, nil
+		}
+	}
+}
+
+// streamLine is a line of the stream without its ending.
+type streamLine struct {
+	text []byte
+	kept bool   // text is the receiver's; otherwise it is good until more is read
+	tail []byte // not nil if the line was too long, and text is its head only
+}
+
+// field takes a line that is not empty.
+func (e *eventReader) field(l streamLine) {
+	name, value, _ := bytes.Cut(l.text, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		e.addData(value, l)
+	case "event":
+		e.name = "message"
+		if string(value) != e.name {
+			e.name = string(value[:min(len(value), maxExcerpt)])
+		}
+	case "id":
+		if l.tail == nil && len(value) <= maxEventID && bytes.IndexByte(value, 0) < 0 {
+			e.id, e.hasID = append(e.id[:0], value...), true
+		}
+	case "retry":
+		if ms, ok := digits(value); ok && l.tail == nil {
+			e.retry = min(time.Duration(ms)*time.Millisecond, maxRetry)
+		}
+	}
+}
+
+// digits reads what is nothing but ASCII digits. What is too long for a number
+// that matters here is the largest of them.
+func digits(b []byte) (n int64, ok bool) {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if errors.Is(err, strconv.ErrRange) || n > int64(maxRetry/time.Millisecond) {
+		return int64(maxRetry / time.Millisecond), true
+	}
+	return n, err == nil
+}
+
+func (e *eventReader) addData(value []byte, l streamLine) {
+	tail := l.tail
+	joined := len(value)
+	if e.has {
+		joined += len(e.data) + len("\n")
+	}
+	switch {
+	case e.large:
+		if tail == nil {
+			tail = value
+		}
+		e.long.tail = lastBytes(append(append(e.long.tail, '\n'), tail[max(0, len(tail)-maxExcerpt):]...))
+	case tail != nil || joined > e.max:
+		head := value
+		if len(e.data) > 0 {
+			head = e.data
+		}
+		if tail == nil {
+			tail = lastBytes(value)
+		}
+		e.large, e.data = true, nil
+		e.long = excerpt{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
+	case !e.has && l.kept:
+		e.data = value
+	case !e.has:
+		e.data = append(make([]byte, 0, len(value)), value...)
+	default:
+		e.data = append(append(e.data, '\n'), value...)
+	}
+	e.has = true
+}
+
+func lastBytes(b []byte) []byte { return bytes.Clone(b[max(0, len(b)-maxExcerpt):]) }
+
+// readLine returns the next line.
+func (e *eventReader) readLine() (streamLine, error) {
+	for {
+		if e.start == e.end {
+			if err := e.fill(); err != nil {
+				return streamLine{}, err
+			}
+		}
+		w := e.window[e.start:e.end]
+		if e.afterCR {
+			e.afterCR = false
+			if w[0] == '\n' {
+				e.start++
+				continue
+			}
+		}
+		i := lineEnd(w)
+		if i < 0 {
+			e.keep(w)
+			e.start = e.end
+			continue
+		}
+		e.afterCR = w[i] == '\r'
+		e.start += i + 1
+		if len(e.line) == 0 {
+			return streamLine{text: w[:i]}, nil
+		}
+		e.keep(w[:i])
+		l := streamLine{text: e.line, kept: true, tail: e.tail}
+		e.line, e.tail, e.cutting = nil, nil, false
+		return l, nil
+	}
+}
+
+// lineEnd is where the first line in w ends, or -1. A \r is looked for only
+// before the first \n, so that a window of many lines is read once.
+func lineEnd(w []byte) int {
+	i := bytes.IndexByte(w, '\n')
+	if i < 0 {
+		return bytes.IndexByte(w, '\r')
+	}
+	if cr := bytes.IndexByte(w[:i], '\r'); cr >= 0 {
+		return cr
+	}
+	return i
+}
+
+// keep adds a part to the current line. A comment is not worth keeping.
+func (e *eventReader) keep(part []byte) {
+	const room = len("event: ") // more than any field that matters has before its value
+	switch {
+	case len(part) == 0:
+	case e.cutting:
+		e.tail = lastBytes(append(e.tail, part[max(0, len(part)-maxExcerpt):]...))
+	case len(e.line)+len(part) > e.max+room || len(e.line) > 0 && e.line[0] == ':':
+		all := append(e.line, part[:min(len(part), 2*maxExcerpt)]...)
+		e.tail = lastBytes(append(lastBytes(e.line), part[max(0, len(part)-maxExcerpt):]...))
+		e.line = bytes.Clone(all[:min(len(all), maxExcerpt+room)])
+		e.cutting = true
+	case e.line == nil:
+		e.line = bytes.Clone(part)
+	default:
+		if cap(e.line)-len(e.line) < len(part) { // append alone would copy a long line over and over
+			e.line = slices.Grow(e.line, max(len(e.line), len(part)))
+		}
+		e.line = append(e.line, part...)
+	}
+}
+
+// fill reads into the empty window.
+func (e *eventReader) fill() error {
+	e.start, e.end = 0, 0
+	for e.end == 0 || !e.begun && e.end < len(bom) {
+		n, err := e.r.Read(e.window[e.end:])
+		e.end += n
+		if !e.begun && !bytes.HasPrefix(bom, e.window[:min(e.end, len(bom))]) {
+			e.begun = true
+		}
+		if err != nil {
+			if e.end > 0 {
+				e.r = ended{err}
+				break
+			}
+			return err
+		}
+	}
+	if !e.begun {
+		e.begun = true
+		if bytes.HasPrefix(e.window[:e.end], bom) {
+			e.start = len(bom)
+			if e.start == e.end {
+				return e.fill()
+			}
+		}
+	}
+	return nil
+}
+
+var bom = []byte("\xEF\xBB\xBF")
+
+// ended is a reader that has nothing more.
+type ended struct{ err error }
+
+func (e ended) Read([]byte) (int, error) { return 0, e.err }

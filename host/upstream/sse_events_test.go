@@ -1,0 +1,195 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// readEvents reads all of r and writes down each event as "name|data|last id".
+func readEvents(r io.Reader, max int) (all []string, retry time.Duration, err error) {
+	e := newEventReader(r, max)
+	defer e.release()
+	for {
+		ev, err := e.next()
+		var large *wire.TooLargeError
+		switch {
+		case err == nil:
+			all = append(all, fmt.Sprintf("%s|%s|%s", ev.name, ev.data, e.lastID))
+		case errors.As(err, &large):
+			all = append(all, "too large")
+		default:
+			return append(all, "end "+string(e.lastID)), e.retry, err
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"line feeds", "data: a\n\ndata: b\n\n", []string{"|a|", "|b|", "end "}},
+		{"carriage returns", "data: a\r\rdata: b\r\r", []string{"|a|", "|b|", "end "}},
+		{"both", "data: a\r\n\r\ndata: b\r\n\r\n", []string{"|a|", "|b|", "end "}},
+		{"mixed endings", "data: a\rdata: b\ndata: c\r\n\r\n", []string{"|a\nb\nc|", "end "}},
+		{"byte order mark", "\xEF\xBB\xBFdata: a\n\n", []string{"|a|", "end "}},
+		{"two byte order marks", "\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\n", []string{"end "}},
+		{"half a byte order mark", "\xEF\xBBdata: a\n\ndata: b\n\n", []string{"|b|", "end "}},
+		{"no space, one, two", "data:a\ndata: b\ndata:  c\n\n", []string{"|a\nb\n c|", "end "}},
+		{"comments", ": hello\n\n:\n: x\ndata: a\n: y\n\n", []string{"|a|", "end "}},
+		{"name", "event: endpoint\ndata: /x\n\ndata: y\n\n", []string{"endpoint|/x|", "|y|", "end "}},
+		{"ids stay", "id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", []string{"|a|1", "|b|1", "|c|", "end "}},
+		{"id without data", "id: p\n\n", []string{"end p"}},
+		{"id with empty data", "id: p\ndata:\n\n", []string{"||p", "end p"}},
+		{"id with a NUL", "id: 1\n\nid: 2\x00\ndata: a\n\n", []string{"|a|1", "end 1"}},
+		{"unknown fields and no colon", "foo: bar\nnothing\ndata\ndata\n\n", []string{"|\n|", "end "}},
+		{"half an event", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []string{"|a|1", "end 1"}},
+		{"half a line", "data: a\n\ndata: b", []string{"|a|", "end "}},
+		{"too large", "id: 7\ndata: 0123456789abcdefghijk\n\ndata: ok\n\n", []string{"too large", "|ok|7", "end 7"}},
+		{"too large together", "data: 0123456789\ndata: abcdefghijk\ndata: more\n\ndata: ok\n\n", []string{"too large", "|ok|", "end "}},
+		{"long comment", ": 0123456789abcdefghijk0123456789abcdefghijk\ndata: ok\n\n", []string{"|ok|", "end "}},
+		{"as large as can be", "data: 0123456789abcdefghij\n\n", []string{"|0123456789abcdefghij|", "end "}},
+		{"nothing", "", []string{"end "}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for i, r := range []io.Reader{
+				strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in)), iotest.DataErrReader(strings.NewReader(tt.in)),
+			} {
+				got, _, err := readEvents(r, 20)
+				if !slices.Equal(got, tt.want) || err != io.EOF {
+					t.Errorf("reader %d: got %q, %v, want %q", i, got, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// TestEventsAtOnce: an event is there when its blank line is, whatever ended it.
+func TestEventsAtOnce(t *testing.T) {
+	for _, ending := range []string{"\n", "\r", "\r\n"} {
+		r, w := io.Pipe()
+		e := newEventReader(r, 0)
+		go w.Write([]byte("data: a" + ending + ending))
+		if ev, err := e.next(); err != nil || string(ev.data) != "a" {
+			t.Errorf("after %q: got %q, %v", ending, ev.data, err)
+		}
+		r.Close()
+		e.release()
+	}
+}
+
+func TestEventRetry(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"retry: 1500\n": 1500 * time.Millisecond, "retry: 0\n": 0, "retry:\n": -1, "retry: -5\n": -1, "retry: 5s\n": -1,
+		"retry: 99999999999999999999999\n": maxRetry, "": -1,
+	} {
+		if _, got, _ := readEvents(strings.NewReader(in), 0); got != want {
+			t.Errorf("%q: got %v, want %v", in, got, want)
+		}
+	}
+}
+
+// TestEventTooLarge: enough is kept to find the call that it would have answered.
+func TestEventTooLarge(t *testing.T) {
+	body := strings.Repeat("x", 100<<10)
+	for _, in := range []string{
+		`{"jsonrpc":"2.0","id":42,"result":"` + body + `"}`,
+		`{"result":"` + body + `","jsonrpc":"2.0","id":42}`,
+		`{"result":"` + body + "\",\ndata: \"id\":42,\ndata: \"jsonrpc\":\"2.0\"}",
+	} {
+		e := newEventReader(strings.NewReader("data: "+in+"\n\n"), 1000)
+		ev, err := e.next()
+		var large *wire.TooLargeError
+		if id := ev.long.responseID(); !errors.As(err, &large) || string(id) != "42" {
+			t.Errorf("%.40s: got id %q, %v", in, id, err)
+		}
+		if len(ev.long.head) > maxExcerpt || len(ev.long.tail) > maxExcerpt {
+			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.long.head), len(ev.long.tail))
+		}
+		e.release()
+	}
+}
+
+// eventsByTheBook reads a whole stream the way the HTML standard words it.
+func eventsByTheBook(in string) (all []string) {
+	in = strings.TrimPrefix(in, "\xEF\xBB\xBF")
+	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n"), "\n")
+	var name, data, id, last string
+	for _, line := range lines[:len(lines)-1] {
+		if line == "" {
+			last = id
+			if data != "" {
+				all = append(all, fmt.Sprintf("%s|%s|%s", name, data[:len(data)-1], last))
+			}
+			name, data = "", ""
+			continue
+		}
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case field == "event":
+			name = value
+		case field == "data":
+			data += value + "\n"
+		case field == "id" && !strings.Contains(value, "\x00"):
+			id = value
+		}
+	}
+	return append(all, "end "+last)
+}
+
+func FuzzEvents(f *testing.F) {
+	for _, s := range []string{"data: a\n\n", "\xEF\xBB\xBFid: 1\r\ndata: x\rdata\n\r\n", ":\r\r\n\nid\ndata:\n\n", "event: e\ndata: {}\n\nid: \x00\n\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		want := eventsByTheBook(string(in))
+		if len(in) > maxExcerpt { // names and ids are bounded
+			return
+		}
+		for i, r := range []io.Reader{bytes.NewReader(in), iotest.OneByteReader(bytes.NewReader(in)), iotest.HalfReader(bytes.NewReader(in))} {
+			if got, _, err := readEvents(r, 0); !slices.Equal(got, want) || err != io.EOF {
+				t.Fatalf("reader %d: got %q, %v, want %q", i, got, err, want)
+			}
+		}
+		for _, max := range []int{1, 3, 8} { // no event is larger, whatever comes
+			e := newEventReader(bytes.NewReader(in), max)
+			for {
+				ev, err := e.next()
+				var large *wire.TooLargeError
+				if err != nil && !errors.As(err, &large) {
+					break
+				}
+				if len(ev.data) > max {
+					t.Fatalf("max %d: event %q", max, ev.data)
+				}
+			}
+			e.release()
+		}
+	})
+}
+
+func BenchmarkEvents(b *testing.B) {
+	msg := "event: message\nid: 12\ndata: " + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}` + "\n\n"
+	in := strings.Repeat(msg, 100)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(in)))
+	for b.Loop() {
+		e := newEventReader(strings.NewReader(in), 0)
+		for {
+			if _, err := e.next(); err != nil {
+				break
+			}
+		}
+		e.release()
+	}
+}

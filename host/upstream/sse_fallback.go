@@ -1,0 +1,119 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// fallbackLink is a link over streamable HTTP that becomes one over HTTP with
+// SSE if the server refuses initialize like one that knows only that (revision
+// 2025-11-25, basic/transports, backwards compatibility).
+type fallbackLink struct {
+	spec Spec
+	opts linkOptions
+	done chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	now    link
+	closed bool
+}
+
+func newFallbackLink(spec Spec, opts linkOptions, first link) *fallbackLink {
+	f := &fallbackLink{spec: spec, opts: opts, done: make(chan struct{}), now: first}
+	f.wg.Go(f.watch)
+	return f
+}
+
+// watch waits for the end of the link that is not replaced any more.
+func (f *fallbackLink) watch() {
+	defer close(f.done)
+	for {
+		l := f.current()
+		<-l.Done()
+		if f.current() == l {
+			return
+		}
+	}
+}
+
+func (f *fallbackLink) current() link {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	l := f.current()
+	reply, err := l.Call(ctx, call)
+	if call.Method != string(mcp.MethodInitialize) || !refusedLikeSSE(err) {
+		return reply, err
+	}
+	old, err2 := dialSSE(ctx, f.spec, f.opts)
+	if err2 != nil {
+		if ctx.Err() != nil {
+			return reply, context.Cause(ctx)
+		}
+		return reply, &DownError{Upstream: f.spec.Name, Err: errors.Join(err, err2), Reason: fmt.Sprintf(
+			"it speaks neither streamable HTTP (%v) nor HTTP with SSE (%v)", errors.Unwrap(err), err2)}
+	}
+	if !f.replace(old) {
+		old.shutDown(0, nil)
+		return reply, err
+	}
+	l.shutDown(0, nil)
+	f.opts.log.Info("the server speaks HTTP with SSE only (set transport to sse to skip the attempt)")
+	return old.Call(ctx, call)
+}
+
+func (f *fallbackLink) replace(by link) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.now = by
+	return true
+}
+
+// refusedLikeSSE tells whether initialize failed the way it does where nothing
+// takes a POST.
+func refusedLikeSSE(err error) bool {
+	var status *StatusError
+	if !errors.As(err, &status) || status.Status/100 != 4 {
+		return false
+	}
+	switch status.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
+		http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
+		return false
+	}
+	return true
+}
+
+func (f *fallbackLink) Notify(ctx context.Context, method string, params []byte) error {
+	return f.current().Notify(ctx, method, params)
+}
+
+func (f *fallbackLink) negotiated(revision string) { f.current().negotiated(revision) }
+func (f *fallbackLink) Done() <-chan struct{}      { return f.done }
+func (f *fallbackLink) Err() error                 { return f.current().Err() }
+func (f *fallbackLink) pid() int                   { return 0 }
+func (f *fallbackLink) lastWords() []string        { return nil }
+
+func (f *fallbackLink) shutDown(grace time.Duration, kill <-chan struct{}) {
+	f.mu.Lock()
+	f.closed = true
+	l := f.now
+	f.mu.Unlock()
+	l.shutDown(grace, kill)
+	f.wg.Wait()
+}

@@ -1,0 +1,132 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestHello: the process is started, and its handshake waits for the params,
+// however long that takes.
+func TestHello(t *testing.T) {
+	const params = `{"protocolVersion":"2025-03-26","capabilities":{"x":1e400},"clientInfo":{"name":"theirs","version":"1","title":"é"},"_meta":{"n":9007199254740993}}`
+	b := newBeacon(t)
+	asked, known := make(chan struct{}), make(chan struct{})
+	shaken := make(chan string, 1)
+	s := spec("ok", b.env())
+	s.Timeout = 5 * time.Second
+	f := launchWith(t, s, Options{
+		Hello: func(ctx context.Context) ([]byte, error) {
+			close(asked)
+			<-known
+			return []byte(params), ctx.Err()
+		},
+		OnHandshake: func(result []byte) { shaken <- string(result) },
+	}, brisk)
+	b.next() // the process is there
+	<-asked
+	if _, ok := f.Server(); ok {
+		t.Error("an answer to a question that was not put")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Handshake(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(known)
+	const result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1.2"}}`
+	if raw, err := f.Handshake(t.Context()); err != nil || string(raw) != result {
+		t.Errorf("%s, %v", raw, err)
+	}
+	if got := <-shaken; got != result {
+		t.Error(got)
+	}
+	if raw, ok := f.Server(); !ok || string(raw) != result {
+		t.Errorf("server %s", raw)
+	}
+	if got := f.call(t, "who"); got != `{"start":0,"hello":`+params+`}` {
+		t.Errorf("the server saw %s", got)
+	}
+	if f.Name() != "x" {
+		t.Error(f.Name())
+	}
+}
+
+// TestHelloOfAServerThatEnds: nobody waits for a client on behalf of a process
+// that is gone.
+func TestHelloOfAServerThatEnds(t *testing.T) {
+	asked := make(chan error, 10)
+	f := launchWith(t, spec("exit"), Options{Hello: func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		asked <- context.Cause(ctx)
+		return nil, context.Cause(ctx)
+	}}, brisk)
+	_, err := f.Handshake(t.Context())
+	wantDown(t, err, "exit status 3")
+	wantDown(t, <-asked, "exit status 3")
+	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "cannot open the database") {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestCloseWhileHelloWaits(t *testing.T) {
+	asked := make(chan struct{})
+	f := launchWith(t, spec("ok"), Options{Hello: func(ctx context.Context) ([]byte, error) {
+		close(asked)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}}, brisk)
+	<-asked
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := f.Handshake(t.Context())
+	wantDown(t, err, "closed")
+	if log := f.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Error(log)
+	}
+}
+
+func TestHelloThatFails(t *testing.T) {
+	f := launchWith(t, spec("ok"), Options{Hello: func(context.Context) ([]byte, error) {
+		return nil, errors.New("no client came")
+	}}, brisk)
+	_, err := f.Call(t.Context(), wire.Call{Method: "m"})
+	wantDown(t, err, "no client came")
+}
+
+func TestRequestsOfTheServer(t *testing.T) {
+	asked := make(chan string, 1)
+	f := launchWith(t, spec("ok"), Options{OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+		for _, owner := range m.Owners() {
+			asked <- m.Method + string(m.Params) + owner.(string)
+		}
+		return wire.Reply{Result: []byte(`{"roots":[]}`)}
+	}}, brisk)
+	call := toolCall("ask roots")
+	call.Owner = "me"
+	reply, err := f.Call(t.Context(), call)
+	if err != nil || string(reply.Result) != `{"roots":[]}` {
+		t.Errorf("%s, %v", reply.Result, err)
+	}
+	if got := <-asked; got != `roots/list{"x":1e400}me` {
+		t.Error(got)
+	}
+	if got := f.call(t, "ask"); got != "{}" || len(asked) != 0 { // ping goes to nobody
+		t.Error(got)
+	}
+}
+
+func TestUnknownTransport(t *testing.T) {
+	s := spec("ok")
+	s.Transport = "pigeon"
+	f := launch(t, s)
+	wantDown(t, f.Ready(t.Context()), `unknown transport "pigeon" (use stdio, http or sse)`)
+	if got := (Spec{URL: "http://x"}).transport() + (Spec{Command: "x"}).transport(); got != "httpstdio" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// lists takes OnList and says each as "surface [keys] meta".
+func lists(t *testing.T) (chan string, func(wire.Surface, [][]byte, []byte)) {
+	c := make(chan string, 20)
+	return c, func(s wire.Surface, items [][]byte, meta []byte) {
+		if items == nil {
+			t.Errorf("%s: nil for an empty list", s)
+		}
+		c <- fmt.Sprintf("%s %v %s", s, keys(s, items), meta)
+	}
+}
+
+func TestSurfaces(t *testing.T) {
+	const resources, templates = `resources [file:///a file:///b] {"k":2,"first":1e400,"second":[]}`, "resourceTemplates [file:///{x}] "
+	const prompts = `prompts [p0] { "n" : 9007199254740993 }`
+	for _, tt := range []struct {
+		mode string
+		want []string
+		logs string
+	}{
+		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "second item of the same uri left out"},
+		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "item without a uri left out"},
+		{"refuses templates", []string{"tools [a b] ", resources, "resourceTemplates [] ", prompts}, ""},
+		{"resources fail", []string{"tools [a b] ", templates, prompts}, "server refused resources/list: no disk (code -32603)"},
+		{"ok", []string{"tools [a b] ", "resources [] ", "resourceTemplates [] ", "prompts [] "}, ""},
+		{"no tools", []string{"tools [] ", "resources [] ", "resourceTemplates [] ", "prompts [] "}, ""},
+	} {
+		listed, onList := lists(t)
+		f := launchWith(t, spec(tt.mode), Options{OnList: onList}, brisk)
+		<-f.Started()
+		if s := f.Status(); s.State != Ready {
+			t.Fatalf("%s: status %+v", tt.mode, s)
+		}
+		close(listed) // all of them come before
+		var got []string
+		for l := range listed {
+			got = append(got, l)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q", tt.mode, got)
+		}
+		if !strings.Contains(f.log.String(), tt.logs) {
+			t.Errorf("%s: log %s", tt.mode, f.log.String())
+		}
+		f.stop(t)
+	}
+}
+
+func TestListThatNeverComes(t *testing.T) {
+	s := spec("resources hang")
+	s.Timeout = 500 * time.Millisecond
+	listed, onList := lists(t)
+	f := launchWith(t, s, Options{OnList: onList}, brisk)
+	<-f.Started()
+	st := f.Status()
+	if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {
+		t.Errorf("status %+v", st)
+	}
+	f.call(t, "echo")
+	if got := <-listed; got != "tools [a b] " {
+		t.Error(got)
+	}
+}
+
+func TestOnlyTheChangedListIsReadAgain(t *testing.T) {
+	listed, onList := lists(t)
+	f := launchWith(t, spec("surfaces"), Options{OnList: onList}, brisk)
+	<-f.Started()
+	for range 4 {
+		<-listed
+	}
+	f.call(t, "more prompts")
+	if got := <-f.notes; got != "notifications/prompts/list_changed" {
+		t.Error(got)
+	}
+	if got := <-listed; !strings.HasPrefix(got, "prompts [p0 p1]") {
+		t.Error(got)
+	}
+	if s := f.Status(); s.Prompts != 2 || s.Resources != 2 || s.Templates != 1 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestMetaIsBounded(t *testing.T) {
+	var log syncBuffer
+	c := listing{surface: wire.Tools, log: slog.New(slog.NewTextHandler(&log, nil)), keys: make(map[string]bool)}
+	big := `{"big":"` + strings.Repeat("x", maxMeta) + `"}`
+	for _, meta := range []string{big, `{"more":1}`, `[]`} {
+		if err := c.add([]byte(`{"tools":[],"_meta":` + meta + `}`)); err != nil {
+			t.Error(err)
+		}
+	}
+	if string(c.meta) != big || strings.Count(log.String(), "too large") != 1 { // one page's own passes whole
+		t.Errorf("%d bytes, log %s", len(c.meta), log.String())
+	}
+}
+
+func TestMerge(t *testing.T) {
+	for _, tt := range []struct{ meta, more, want string }{
+		{"", `{ "a" : 1 }`, `{ "a" : 1 }`},
+		{`{"a":1,"b":{"c":1}}`, `{"z":1,"b":{"d":1.0},"\u0061":2}`, `{"a":2,"b":{"d":1.0},"z":1}`},
+		{`{}`, `{}`, `{}`},
+	} {
+		var meta []byte
+		if tt.meta != "" {
+			meta = []byte(tt.meta)
+		}
+		if got := string(merge(meta, []byte(tt.more))); got != tt.want {
+			t.Errorf("%s + %s: %s", tt.meta, tt.more, got)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package wire
+
+// Call is a request on its way to a peer.
+type Call struct {
+	Method string
+	// Params is the raw params object; nil for none. A progress token in it is
+	// replaced or taken out by the connection.
+	Params []byte
+	// Progress gets the raw params of each progress notification for the
+	// request: in order, all of them before the answer. Nil: not wanted. Where
+	// the answer is a task that goes on (revision 2025-11-25,
+	// basic/utilities/tasks) it may be called until the task has ended.
+	Progress func(params []byte)
+	// Owner is whatever the caller wants to have back with messages of the peer
+	// that belong to this request (Inbound.Owners); comparable, nil for none.
+	Owner any
+}
+
+// Inbound is a request or notification that a peer sends on its own account.
+type Inbound struct {
+	Method string
+	Params []byte // raw; nil if absent; the receiver may keep it
+	// Owners are those of the calls in flight that the message may belong to,
+	// oldest first, without nil ones: exactly the one call on whose stream it
+	// came where the transport tells (HTTP), otherwise all calls in flight on
+	// the connection, perhaps none. The function is good while the message is
+	// handled, and takes no locks of its caller.
+	Owners func() []any
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// peers are sessions with the servers themselves and with the binary.
+type peers struct {
+	echo, echoHTTP   client // with the Go server
+	node             client // with server-everything, nil without
+	proxy, proxyHTTP client // with the binary, which has the servers behind it
+
+	closers []func() error
+}
+
+// open starts everything. The peers must be closed, also after an error.
+func (b *bench) open(ctx context.Context) (*peers, error) {
+	p := &peers{}
+	server, err := listen(ctx, nil, b.self, httpServerVerb)
+	if err != nil {
+		return p, err
+	}
+	p.closers = append(p.closers, server.close)
+	config, err := b.configure(server.url)
+	if err != nil {
+		return p, err
+	}
+	front, err := listen(ctx, b.env("calls"), b.binary, "serve", "--http", "127.0.0.1:0", "--config", config)
+	if err != nil {
+		return p, err
+	}
+	p.closers = append(p.closers, front.close)
+	if p.echo, err = p.start(ctx, b, b.self, serverVerb); err != nil {
+		return p, err
+	}
+	if p.proxy, err = p.start(ctx, b, b.binary, "serve", "--config", config); err != nil {
+		return p, err
+	}
+	if b.everything != "" {
+		if p.node, err = p.start(ctx, b, "node", b.everything); err != nil {
+			return p, err
+		}
+	}
+	if p.echoHTTP, err = p.connect(server.url); err != nil {
+		return p, err
+	}
+	if p.proxyHTTP, err = p.connect(front.url); err != nil {
+		return p, err
+	}
+	return p, errors.Join(needTool(p.proxy, "echo__echo"), needTool(p.proxyHTTP, "echo__echo"), needTool(p.proxyHTTP, "remote__echo"))
+}
+
+func (p *peers) start(ctx context.Context, b *bench, command string, args ...string) (client, error) {
+	c, _, err := start(ctx, b.env("calls"), command, args...)
+	if err != nil {
+		return nil, err
+	}
+	p.closers = append(p.closers, c.close)
+	return c, nil
+}
+
+func (p *peers) connect(url string) (client, error) {
+	c, err := openHTTP(url)
+	if err != nil {
+		return nil, err
+	}
+	p.closers = append(p.closers, c.close)
+	return c, nil
+}
+
+// close closes the last first: sessions end before the processes they are with.
+func (p *peers) close() (err error) {
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, p.closers[i]())
+	}
+	return err
+}
+
+// env keeps what the binary caches in a directory of the run.
+func (b *bench) env(cache string) []string {
+	dir := filepath.Join(b.dir, cache)
+	return []string{"XDG_CACHE_HOME=" + dir, "LocalAppData=" + dir, "HOME=" + dir}
+}
+
+// configure writes a configuration and gives its path. It has the Go server as
+// "echo", as "remote" if there is a URL of it, and server-everything.
+func (b *bench) configure(url string) (string, error) {
+	text := fmt.Sprintf("[store]\ndir = %q\n[upstream.echo]\ncommand = %q\nargs = [%q]\n",
+		filepath.Join(b.dir, "store"), b.self, serverVerb)
+	if b.everything != "" {
+		text += fmt.Sprintf("[upstream.everything]\ncommand = \"node\"\nargs = [%q]\n", b.everything)
+	}
+	name := "local.toml"
+	if url != "" {
+		text += fmt.Sprintf("[upstream.remote]\nurl = %q\n", url)
+		name = "all.toml"
+	}
+	path := filepath.Join(b.dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}

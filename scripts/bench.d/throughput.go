@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	concurrency = 64 // calls at once
+	rateRounds  = 7  // of each kind
+	rateTime    = 400 * time.Millisecond
+)
+
+// rate is how many calls per second there were in each round, and how many of
+// those made directly.
+type rate struct {
+	name            string
+	through, direct []float64
+}
+
+// measureRates takes turns, each kind right after the one it is compared with.
+func measureRates(pairs []pair) ([]rate, error) {
+	rates := make([]rate, len(pairs))
+	for round := range rateRounds + 1 {
+		for i, p := range pairs {
+			direct, err := measureRate(p.direct, rateTime)
+			if err != nil {
+				return nil, err
+			}
+			through, err := measureRate(p.through, rateTime)
+			if err != nil {
+				return nil, err
+			}
+			if round == 0 {
+				continue // to warm up
+			}
+			rates[i].name = p.name
+			rates[i].through = append(rates[i].through, through)
+			rates[i].direct = append(rates[i].direct, direct)
+		}
+	}
+	return rates, nil
+}
+
+// measureRate makes calls for some time, from as many goroutines as there are to
+// be calls at once, and gives how many there were in a second.
+func measureRate(k *kind, during time.Duration) (float64, error) {
+	var done atomic.Int64
+	var group errgroup.Group
+	began := time.Now()
+	for range concurrency {
+		group.Go(func() error {
+			for time.Since(began) < during {
+				if err := call(k.client, k.params, k.want); err != nil {
+					return err
+				}
+				done.Add(1)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds(), err
+}
+
+func rateTable(out io.Writer, rates []rate) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "throughput at %d calls at once\tcalls/s\tdirect\tratio\t\n", concurrency)
+	for _, r := range rates {
+		own, base := median(r.through), median(r.direct)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.2f\t\n", r.name, own, base, own/base)
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+}
+
+func median(of []float64) float64 {
+	return slices.Sorted(slices.Values(of))[len(of)/2]
+}
