@@ -112,6 +112,20 @@ const (
 	// Code Invalid: there is no such answer (any more).
 	FuncAnswerRead = "answer_read"
 
+	// FuncUndo (ptr, len i32) -> i64 takes one [ToolCall] as JSON, to be made if
+	// the run ends by an error, cancellation or a limit: the host then makes all
+	// such calls one by one, the last taken first. Code OK. Code ToolError with
+	// the number 1: the call cannot be made ever; why is a [CallError], to be
+	// fetched as answer 0 with FuncAnswerRead. Code Invalid: the bytes are not
+	// such a call, or the response was written already. Code Limit: as for
+	// FuncCallTools; each counts as a call, and all that are not committed
+	// together as one batch. Answers that were not fetched are dropped.
+	FuncUndo = "undo"
+
+	// FuncCommit () -> i64 drops the calls that FuncUndo has taken. Code OK;
+	// Invalid when the response was written already.
+	FuncCommit = "commit"
+
 	// FuncProgress (ptr, len i32) -> i64 takes a [Progress] as JSON and reports
 	// it to whoever called the tool. Code OK; Invalid when the bytes are no
 	// such message, or more than [MaxProgress], or the response was written
@@ -203,6 +217,8 @@ const (
 	MaxDepth = 1000
 	// MaxFrames is how deep a script's calls may nest before the guest ends it.
 	MaxFrames = 1000
+	// MaxChain is how many composite tools may call one another in a row.
+	MaxChain = 8
 	// MaxBatch is the largest number of calls in one batch.
 	MaxBatch = 1000
 	// MaxProgress is the largest number of bytes in one Progress message.

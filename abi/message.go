@@ -33,9 +33,13 @@ type Request struct {
 	Memory uint64 `json:"memory,omitempty"`
 }
 
+// Composites is the script name of the server that stands for the composite
+// tools that are saved on the host; it is never in Request.Servers.
+const Composites = "tools"
+
 // ToolCall is one call of a batch.
 type ToolCall struct {
-	// Server is a script name out of Request.Servers.
+	// Server is a script name out of Request.Servers, or Composites.
 	Server string `json:"server"`
 	// Tool is the tool as the script wrote it: a script name (attribute form),
 	// or, if Exact, the server's own name for it (index form). Exact lookup is
@@ -44,6 +48,13 @@ type ToolCall struct {
 	Exact bool   `json:"exact,omitempty"`
 	// Raw asks for the whole MCP result instead of the value in it.
 	Raw bool `json:"raw,omitempty"`
+	// Timeout is how long the call may take, in seconds; 0 is no limit beside
+	// that of the run. One that takes longer gets a CallError of type
+	// ErrTimeout.
+	Timeout float64 `json:"timeout,omitempty"`
+	// Meta is a JSON object: members for the _meta of the request, beside those
+	// that the host puts there. Absent is none.
+	Meta json.RawMessage `json:"meta,omitempty"`
 	// Arguments is a JSON object.
 	Arguments json.RawMessage `json:"arguments"`
 }
@@ -68,7 +79,8 @@ type CallError struct {
 	// Details is optional JSON: a JSON-RPC error's data, or the content of an
 	// isError result.
 	Details json.RawMessage `json:"details,omitempty"`
-	// Limit is set when the answer was over a limit: LimitDepth.
+	// Limit is set when the call was over a fixed limit: LimitDepth for its
+	// answer, LimitChain for a composite tool that others have called.
 	Limit string `json:"limit,omitempty"`
 }
 
@@ -118,6 +130,9 @@ const (
 	LimitDepth     = "depth"     // MaxDepth
 	LimitMemory    = "memory"    // for a value larger than any memory
 )
+
+// LimitChain is a limit that the host keeps itself: MaxChain.
+const LimitChain = "chain"
 
 // Position is a place in a script.
 type Position struct {

@@ -27,6 +27,12 @@ func callTools(ptr unsafe.Pointer, length uint32) uint64
 //go:wasmimport metatool answer_read
 func answerRead(index uint32, ptr unsafe.Pointer, capacity uint32) uint64
 
+//go:wasmimport metatool undo
+func undo(ptr unsafe.Pointer, length uint32) uint64
+
+//go:wasmimport metatool commit
+func commit() uint64
+
 //go:wasmimport metatool progress
 func progress(ptr unsafe.Pointer, length uint32) uint64
 
@@ -95,17 +101,36 @@ type host struct{}
 
 var _ interp.Host = host{}
 
+var errLimit = errors.New("the run has reached its limit of tool calls or of their size")
+
 func (host) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	message := interp.AppendCalls(nil, calls)
 	code, n := abi.Unpack(callTools(pointer(message), uint32(len(message))))
 	switch {
 	case code == abi.Limit:
-		return nil, errors.New("the run has reached its limit of tool calls or of their size")
+		return nil, errLimit
 	case code != abi.OK || int(n) != len(calls):
 		return nil, fmt.Errorf("the host refused the tool calls (code %d)", code)
 	}
 	return fetchAnswers(int(n))
 }
+
+func (host) Undo(call abi.ToolCall) (*abi.CallError, error) {
+	message := interp.AppendCall(nil, call)
+	switch code, _ := abi.Unpack(undo(pointer(message), uint32(len(message)))); code {
+	case abi.OK:
+		return nil, nil
+	case abi.ToolError:
+		refused, err := answer(0)
+		return refused.Err, err
+	case abi.Limit:
+		return nil, errLimit
+	default:
+		return nil, fmt.Errorf("the host refused the call (code %d)", code)
+	}
+}
+
+func (host) Commit() { commit() }
 
 // fetchAnswers and answer are the one place that knows in which form an answer
 // crosses the boundary.

@@ -120,7 +120,9 @@ type settings struct {
 func (h *Host) settings(cfg *config.Config) *settings {
 	composer := compose.New(compose.Options{
 		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
-		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug, Executed: h.store.RecordExecution,
+		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug,
+		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
+		Executed: h.store.RecordExecution,
 	})
 	manager := manage.New(manage.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,

@@ -50,6 +50,9 @@ type Case struct {
 	Result string
 	// Calls is how many tool calls have been made at the end.
 	Calls int
+	// Undo is how many calls to undo with are kept at the end. The host refuses
+	// those of a tool "refused", with the error type permission, and message "no".
+	Undo int
 	// Logs are the entries the host has got.
 	Logs []string
 }
@@ -61,7 +64,9 @@ func Cases() []Case {
 
 const (
 	okCall   = `[{"server":"s","tool":"t","arguments":{}}]`
-	twoCalls = `[{"server":"s","tool":"t","arguments":{"n":1e400}},{"server":"s","tool":"u","exact":true,"raw":true,"arguments":{}}]`
+	twoCalls = `[{"server":"s","tool":"t","arguments":{"n":1e400}},{"server":"s","tool":"u","exact":true,"raw":true,"timeout":0.5,"meta":{"a":1},"arguments":{}}]`
+	okUndo   = `{"server":"s","tool":"t","arguments":{}}`
+	refused1 = `{"server":"s","tool":"refused","arguments":{}}`
 	okError  = `{"type":"runtime","message":"m","position":{"file":"f","line":1,"column":2}}`
 )
 
@@ -88,6 +93,19 @@ func honest() []Case {
 			End: EndResult, Result: "null",
 		},
 		{
+			Name: "undo, commit", Answers: []abi.Answer{value("1")}, Calls: 1,
+			Wasm: new(script).tools(okCall, abi.OK, 1).undo(okUndo, abi.OK, 0).fetch(0, 9, abi.Invalid, 0).
+				undo(okUndo, abi.OK, 0).call(abi.FuncCommit).want(abi.OK, 0).call(abi.FuncCommit).want(abi.OK, 0).
+				undo(refused1, abi.ToolError, 1).fetch(1, bufSize, abi.Invalid, 0).
+				fetch(0, bufSize, abi.ToolError, uint32(len(`{"type":"permission","server":"s","tool":"refused","message":"no"}`))).
+				undo(okUndo, abi.OK, 0).result("null", abi.OK).module().Encode(),
+			End: EndResult, Result: "null", Undo: 1,
+		},
+		{
+			Name: "undo, then an error", Wasm: new(script).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).fail(okError, abi.OK).module().Encode(),
+			End: EndError, Undo: 2,
+		},
+		{
 			Name: "log and progress",
 			Wasm: new(script).send(abi.FuncLog, []uint32{1}, "héllo", abi.OK, 0).
 				send(abi.FuncLog, []uint32{0}, "", abi.OK, 0).
@@ -111,6 +129,9 @@ func wild() (cases []Case) {
 		{"length just over memory", 0, memSize + 1},
 	}
 	for _, f := range HostFunctions {
+		if !takesRange(f) {
+			continue
+		}
 		for _, r := range ranges {
 			s := new(script).tools(okCall, abi.OK, 1)
 			args := []uint32{r.ptr, r.len}
@@ -165,6 +186,7 @@ func order() []Case {
 		{
 			Name: "business after the response",
 			Wasm: new(script).result("1", abi.OK).tools(okCall, abi.Invalid, 0).
+				undo(okUndo, abi.Invalid, 0).call(abi.FuncCommit).want(abi.Invalid, 0).
 				send(abi.FuncLog, []uint32{0}, "late", abi.Invalid, 0).
 				send(abi.FuncProgress, nil, `{"progress":1}`, abi.Invalid, 0).module().Encode(),
 			End: EndResult, Result: "1",
@@ -199,11 +221,24 @@ func content() (cases []Case) {
 		"no tool": `[{"server":"s","arguments":{}}]`, "no arguments": `[{"server":"s","tool":"t"}]`, "arguments null": `[{"server":"s","tool":"t","arguments":null}]`,
 		"arguments an array": `[{"server":"s","tool":"t","arguments":[]}]`, "argument twice": `[{"server":"s","tool":"t","arguments":{"a":1,"a":2}}]`,
 		"unknown name": `[{"server":"s","tool":"t","arguments":{},"x":1}]`, "name in another case": `[{"Server":"s","tool":"t","arguments":{}}]`,
+		"timeout negative": `[{"server":"s","tool":"t","arguments":{},"timeout":-1}]`, "timeout too large": `[{"server":"s","tool":"t","arguments":{},"timeout":1e999}]`,
+		"timeout text": `[{"server":"s","tool":"t","arguments":{},"timeout":"1"}]`, "meta an array": `[{"server":"s","tool":"t","arguments":{},"meta":[]}]`,
+		"meta null": `[{"server":"s","tool":"t","arguments":{},"meta":null}]`, "name twice in meta": `[{"server":"s","tool":"t","arguments":{},"meta":{"a":1,"a":2}}]`,
 		"bad UTF-8": "[{\"server\":\"s\",\"tool\":\"\xc3\",\"arguments\":{}}]",
 		"too deep":  `[{"server":"s","tool":"t","arguments":{"a":` + strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth) + "}}]",
 	} {
 		cases = append(cases, Case{
 			Name: "calls: " + what, Wasm: new(script).tools(json, abi.Invalid, 0).result("1", abi.OK).module().Encode(), End: EndResult,
+		})
+	}
+	for what, json := range map[string]string{
+		"empty": "", "a batch": okCall, "null": "null", "no tool": `{"server":"s","arguments":{}}`, "arguments an array": `{"server":"s","tool":"t","arguments":[]}`,
+		"unknown name": `{"server":"s","tool":"t","arguments":{},"x":1}`, "meta an array": `{"server":"s","tool":"t","arguments":{},"meta":[]}`,
+		"timeout negative": `{"server":"s","tool":"t","arguments":{},"timeout":-1}`,
+		"too deep":         `{"server":"s","tool":"t","arguments":{"a":` + strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth) + "}}",
+	} {
+		cases = append(cases, Case{
+			Name: "undo: " + what, Wasm: new(script).undo(json, abi.Invalid, 0).result("1", abi.OK).module().Encode(), End: EndResult,
 		})
 	}
 	return append(cases,

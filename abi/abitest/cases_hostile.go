@@ -25,6 +25,8 @@ func (s *script) argumentsOf(f Import, text string) *script {
 		return s.call(f.Name, bufAt, bufSize)
 	case abi.FuncAnswerRead:
 		return s.call(f.Name, 0, bufAt, bufSize)
+	case abi.FuncCommit:
+		return s.call(f.Name)
 	case abi.FuncLog, abi.FuncResponseWrite:
 		return s.call(f.Name, 0, ptr, n)
 	default:
@@ -37,6 +39,8 @@ func validText(function string) string {
 	switch function {
 	case abi.FuncCallTools:
 		return okCall
+	case abi.FuncUndo:
+		return okUndo
 	case abi.FuncProgress:
 		return `{"progress":1}`
 	default:
@@ -71,6 +75,9 @@ func early() (cases []Case) {
 // edges: ranges at the very end of memory, to every function.
 func edges() (cases []Case) {
 	for _, f := range HostFunctions {
+		if !takesRange(f) {
+			continue
+		}
 		for _, r := range []struct {
 			what     string
 			ptr, len uint32
@@ -156,6 +163,8 @@ func storms() (cases []Case) {
 		switch f.Name {
 		case abi.FuncCallTools:
 			text = "[]" // not the calls themselves: they are counted
+		case abi.FuncUndo:
+			c.Undo = MaxCalls
 		case abi.FuncLog:
 			text = ""
 			for range MaxLogs / 32 { // each counts for that much

@@ -10,6 +10,7 @@ import (
 func limits() []Case {
 	sixCalls := "[" + strings.Repeat(strings.Trim(okCall, "[]")+",", MaxCalls) + strings.Trim(okCall, "[]") + "]"
 	long := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
+	half := `{"server":"s","tool":"t","arguments":{"a":` + long(MaxArguments/2) + `}}`
 	entry := strings.Repeat("x", 400)
 	grow := Code(I32Const(1), MemoryGrow, I32Const(0xffffffff), I32Eq)
 	return []Case{
@@ -27,6 +28,16 @@ func limits() []Case {
 			Name: "limit: too many bytes of arguments", End: EndLimit, Limit: "arguments",
 			Wasm: new(script).tools(`[{"server":"s","tool":"t","arguments":{"a":`+long(MaxArguments)+`}}]`, abi.Limit, 0).
 				tools(okCall, abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "limit: calls to undo with count as calls", End: EndLimit, Limit: "calls", Undo: MaxCalls,
+			Wasm: new(script).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).
+				undo(okUndo, abi.OK, 0).tools(okCall, abi.Limit, 0).undo(okUndo, abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "limit: bytes of calls to undo with", End: EndLimit, Limit: "arguments", Undo: 1,
+			Wasm: new(script).undo(half, abi.OK, 0).call(abi.FuncCommit).want(abi.OK, 0).undo(half, abi.OK, 0).undo(half, abi.Limit, 0).
+				fail(okError, abi.OK).module().Encode(),
 		},
 		{
 			Name: "limit: answer too large", End: EndLimit, Limit: "answer", Calls: 1, Answers: []abi.Answer{value(long(MaxAnswer))},

@@ -17,10 +17,15 @@ var HostFunctions = []Import{
 	{abi.HostModule, abi.FuncRequestRead, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncCallTools, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncAnswerRead, Signature{[]ValueType{I32, I32, I32}, toI64}},
+	{abi.HostModule, abi.FuncUndo, Signature{[]ValueType{I32, I32}, toI64}},
+	{abi.HostModule, abi.FuncCommit, Signature{nil, toI64}},
 	{abi.HostModule, abi.FuncProgress, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncLog, Signature{[]ValueType{I32, I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncResponseWrite, Signature{[]ValueType{I32, I32, I32}, toI64}},
 }
+
+// takesRange tells whether a function is given a range of the guest's memory.
+func takesRange(f Import) bool { return len(f.Params) > 0 }
 
 // GuestFunctions is every function that a guest of version 1 exports.
 var GuestFunctions = map[string]Signature{
@@ -91,6 +96,11 @@ func (s *script) send(function string, first []uint32, text string, code abi.Cod
 // tools calls a batch.
 func (s *script) tools(batch string, code abi.Code, n uint32) *script {
 	return s.send(abi.FuncCallTools, nil, batch, code, n)
+}
+
+// undo names a call to undo with.
+func (s *script) undo(call string, code abi.Code, n uint32) *script {
+	return s.send(abi.FuncUndo, nil, call, code, n)
 }
 
 // fetch reads an answer into the buffer.

@@ -28,9 +28,11 @@ func predeclared(servers []string) starlark.StringDict {
 var always = func() starlark.StringDict {
 	env := starlark.StringDict{
 		"params":    starlark.None,
+		"content":   contentModule,
 		"json":      jsonModule,
 		"log":       logModule,
 		"math":      mathModule,
+		"tools":     server{abi.Composites},
 		"Error":     makeError,
 		"Exception": makeError,
 		"ToolError": makeToolError,
@@ -53,13 +55,18 @@ var always = func() starlark.StringDict {
 
 // builtins are the functions that differ from the library's, or that it lacks.
 var builtins = []*starlark.Builtin{
+	starlark.NewBuiltin("commit", commitBuiltin),
 	starlark.NewBuiltin("dict", dictBuiltin),
 	starlark.NewBuiltin("fail", failBuiltin),
 	starlark.NewBuiltin("getattr", getattrBuiltin),
+	starlark.NewBuiltin("is_error", isErrorBuiltin),
+	starlark.NewBuiltin("parallel", parallelBuiltin),
+	starlark.NewBuiltin("parallel_map", parallelMapBuiltin),
 	starlark.NewBuiltin("print", logBuiltin(abi.LogInfo)),
 	starlark.NewBuiltin("progress", progressBuiltin),
 	starlark.NewBuiltin("repr", reprBuiltin),
 	starlark.NewBuiltin("str", strBuiltin),
+	starlark.NewBuiltin("undo", undoBuiltin),
 }
 
 // Names lists what a script can name without declaring it, and the words the

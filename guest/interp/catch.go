@@ -165,7 +165,7 @@ func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value
 // uncatchable says whether an error ends the run whatever the script does:
 // limits, what the script is not allowed to do, and the end of the request.
 func (r *run) uncatchable(err error) bool {
-	if r.fatal != nil || errors.Is(err, errTooDeep) {
+	if r.fatal != nil || errors.Is(err, errTooDeep) || errors.Is(err, errAbandoned) {
 		return true
 	}
 	var failed *toolError

@@ -121,7 +121,7 @@ func knownServers(env starlark.StringDict) string {
 	const shown = 8
 	var names []string
 	for name, v := range env {
-		if _, ok := v.(server); ok {
+		if _, ok := v.(server); ok && name != abi.Composites {
 			names = append(names, name)
 		}
 	}

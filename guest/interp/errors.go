@@ -122,7 +122,7 @@ func (r *run) scriptError(err error) *abi.Error {
 	}
 	var eval *starlark.EvalError
 	if errors.As(err, &eval) {
-		stack := scriptFrames(eval.CallStack)
+		stack := scriptFrames(framesOf(eval))
 		out.Position = r.innermost(stack)
 		out.Stack = r.backtrace(stack, out.Message)
 		if own != nil {
@@ -161,7 +161,7 @@ func (r *run) causes(e *errorValue) string {
 		if e.origin == nil {
 			continue
 		}
-		if at := r.innermost(scriptFrames(e.origin.CallStack)); at != nil {
+		if at := r.innermost(scriptFrames(framesOf(e.origin))); at != nil {
 			fmt.Fprintf(&b, " (%s:%d:%d)", at.File, at.Line, at.Column)
 		}
 	}

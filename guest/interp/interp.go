@@ -18,6 +18,8 @@
 //     a limit cannot be caught.
 //   - f-strings, string literals side by side, and formats with width and
 //     precision.
+//   - parallel and parallel_map, whose calls overlap; undo and commit; tools,
+//     the saved tools; content, blocks of it.
 //   - log and progress beside print.
 //   - Integers have any size, in JSON too, and dicts keep their order there.
 //
@@ -35,7 +37,8 @@
 //
 // What runs with it: object.go is the dict, catch.go and errorvalue.go are try
 // and errors, repr.go prints values, format.go and spec.go format them,
-// server.go calls tools, say.go is what a script says, builtins.go and
+// server.go calls tools, parallel.go many at once, undo.go names those that take
+// something back, content.go makes content blocks, say.go is what a script says, builtins.go and
 // jsonmodule.go are the rest of what it can name; decode.go and encode.go carry
 // values across as JSON, each behind one type.
 package interp
@@ -68,6 +71,11 @@ type Host interface {
 	// order. An error means that the run has reached a limit: no script can
 	// catch it. The values of the answers belong to the caller afterwards.
 	CallTools(calls []abi.ToolCall) ([]abi.Answer, error)
+	// Undo takes a call that is to be made if the run fails. The first result
+	// says why it cannot be; an error is one as of CallTools.
+	Undo(call abi.ToolCall) (*abi.CallError, error)
+	// Commit drops the calls that Undo has taken.
+	Commit()
 	// Log takes one entry of the script's log, valid UTF-8.
 	Log(level abi.LogLevel, text string)
 	// Progress reports the script's own advance.
@@ -142,6 +150,7 @@ type run struct {
 	host     Host
 	src      *source
 	maxSteps uint64
+	steps    uint64 // of all threads, as far as onSteps has seen
 	// fatal is set once, by what no script may catch; it decides what the run's
 	// error is, whatever happened to the Go error on its way out.
 	fatal *fatalError
@@ -154,9 +163,7 @@ func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 
 // exec runs a compiled script and encodes what it returns.
 func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *abi.Error) {
-	thread := &starlark.Thread{Name: r.src.name, OnMaxSteps: r.onSteps}
-	thread.SetLocal(runKey, r)
-	thread.SetMaxExecutionSteps(stepSlice)
+	thread := r.newThread()
 	globals, err := prog.Init(thread, env)
 	if err != nil {
 		return nil, r.scriptError(err)
@@ -172,15 +179,48 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 	return result, nil
 }
 
+// newThread is a thread of the script.
+func (r *run) newThread() *starlark.Thread {
+	thread := &starlark.Thread{Name: r.src.name, OnMaxSteps: r.onSteps}
+	thread.SetLocal(runKey, r)
+	thread.SetMaxExecutionSteps(stepSlice)
+	return thread
+}
+
+// callTools makes calls for a thread of the script, and returns as many answers.
+// An error is one that ends the run.
+func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.Answer, error) {
+	if t := taskOf(thread); t != nil {
+		return t.callTools(calls)
+	}
+	answers := make([]abi.Answer, 0, len(calls))
+	for len(calls) > 0 {
+		batch := calls[:min(len(calls), abi.MaxBatch)]
+		calls = calls[len(batch):]
+		made, err := r.host.CallTools(batch)
+		if err == nil && len(made) != len(batch) {
+			err = fmt.Errorf("the host gave %d answers to %d calls", len(made), len(batch))
+		}
+		if err != nil {
+			fatal := &fatalError{message: fmt.Sprintf("%s.%s: %v", batch[0].Server, batch[0].Tool, err)}
+			r.setFatal(fatal)
+			return nil, fatal
+		}
+		answers = append(answers, made...)
+	}
+	return answers, nil
+}
+
 // onSteps is called by the interpreter every stepSlice steps. To look at the
 // depth of the stack here costs nothing per call, and is enough because every
 // frame takes steps.
 func (r *run) onSteps(thread *starlark.Thread) {
+	r.steps += stepSlice
 	switch {
 	case thread.CallStackDepth() > MaxFrames:
 		r.stop(thread, abi.LimitRecursion,
 			fmt.Sprintf("call stack deeper than %d frames, a fixed limit (does a function call itself without end?)", MaxFrames))
-	case r.maxSteps > 0 && thread.Steps >= r.maxSteps:
+	case r.maxSteps > 0 && r.steps >= r.maxSteps:
 		r.stop(thread, "", fmt.Sprintf("more than %d steps", r.maxSteps))
 	default:
 		thread.SetMaxExecutionSteps(thread.Steps + stepSlice)

@@ -40,7 +40,11 @@ func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
 		return abi.Answer{Err: &abi.CallError{Type: class, Server: c.Server, Tool: c.Tool, Message: message}}
 	}
 	if c.Server == "other" {
-		return abi.Answer{Value: fmt.Appendf(nil, `{"server":%q,"tool":%q,"exact":%t,"raw":%t,"arguments":%s}`, c.Server, c.Tool, c.Exact, c.Raw, c.Arguments)}
+		how := ""
+		if c.Timeout != 0 || c.Meta != nil {
+			how = fmt.Sprintf(`"timeout":%v,"meta":%q,`, c.Timeout, c.Meta)
+		}
+		return abi.Answer{Value: fmt.Appendf(nil, `{"server":%q,"tool":%q,"exact":%t,"raw":%t,%s"arguments":%s}`, c.Server, c.Tool, c.Exact, c.Raw, how, c.Arguments)}
 	}
 	switch c.Tool {
 	case "echo":
@@ -60,6 +64,21 @@ func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
 	}
 	return refuse(abi.ErrValidation, "no such tool")
 }
+
+func (h *fakeHost) Undo(c abi.ToolCall) (*abi.CallError, error) {
+	if c.Tool == "limit" {
+		return nil, errors.New("the run has made 100 calls, which is as many as it may")
+	}
+	if c.Server == "demo" {
+		if a := h.answer(c); a.Err != nil {
+			return a.Err, nil
+		}
+	}
+	fmt.Fprintf(&h.log, "undo %s\n", AppendCalls(nil, []abi.ToolCall{c}))
+	return nil, nil
+}
+
+func (h *fakeHost) Commit() { h.log.WriteString("commit\n") }
 
 func (h *fakeHost) Log(level abi.LogLevel, text string) { fmt.Fprintf(&h.log, "%d %s\n", level, text) }
 

@@ -89,7 +89,7 @@ func TestLanguageReferenceIsComplete(t *testing.T) {
 	}
 	names = append(names, starlark.Universe.Keys()...)
 	for _, v := range []starlark.HasAttrs{
-		starlark.String(""), starlark.NewList(nil), starlark.NewSet(0), starlark.NewDict(0), jsonModule, mathModule, logModule, &errorValue{},
+		starlark.String(""), starlark.NewList(nil), starlark.NewSet(0), starlark.NewDict(0), jsonModule, mathModule, logModule, contentModule, &errorValue{},
 	} {
 		names = append(names, v.AttrNames()...)
 	}

@@ -170,16 +170,27 @@ func AppendCalls(buf []byte, calls []abi.ToolCall) []byte {
 		if i > 0 {
 			buf = append(buf, ',')
 		}
-		buf = appendString(append(buf, `{"server":`...), c.Server)
-		buf = appendString(append(buf, `,"tool":`...), c.Tool)
-		if c.Exact {
-			buf = append(buf, `,"exact":true`...)
-		}
-		if c.Raw {
-			buf = append(buf, `,"raw":true`...)
-		}
-		buf = append(append(buf, `,"arguments":`...), c.Arguments...)
-		buf = append(buf, '}')
+		buf = AppendCall(buf, c)
 	}
 	return append(buf, ']')
+}
+
+// AppendCall encodes one call; see AppendCalls.
+func AppendCall(buf []byte, c abi.ToolCall) []byte {
+	buf = appendString(append(buf, `{"server":`...), c.Server)
+	buf = appendString(append(buf, `,"tool":`...), c.Tool)
+	if c.Exact {
+		buf = append(buf, `,"exact":true`...)
+	}
+	if c.Raw {
+		buf = append(buf, `,"raw":true`...)
+	}
+	if c.Timeout != 0 {
+		buf = strconv.AppendFloat(append(buf, `,"timeout":`...), c.Timeout, 'g', -1, 64)
+	}
+	if c.Meta != nil {
+		buf = append(append(buf, `,"meta":`...), c.Meta...)
+	}
+	buf = append(append(buf, `,"arguments":`...), c.Arguments...)
+	return append(buf, '}')
 }

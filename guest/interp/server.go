@@ -89,25 +89,14 @@ func (t tool) Attr(name string) (starlark.Value, error) {
 
 // CallInternal makes the call and waits for its answer.
 func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	object, err := t.arguments(args, kwargs)
+	r := runOf(thread)
+	call, err := t.request(r, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
-	r := runOf(thread)
-	arguments, err := encodeJSON("arguments", object)
+	answers, err := r.callTools(thread, []abi.ToolCall{call})
 	if err != nil {
-		return nil, r.encodeFailed(t.Name(), err)
-	}
-	answers, err := r.host.CallTools([]abi.ToolCall{{
-		Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw, Arguments: arguments,
-	}})
-	if err != nil {
-		fatal := &fatalError{message: fmt.Sprintf("%s: %v", t.Name(), err)}
-		r.setFatal(fatal)
-		return nil, fatal
-	}
-	if len(answers) != 1 {
-		return nil, fmt.Errorf("%s: the host gave %d answers to one call", t.Name(), len(answers))
+		return nil, err
 	}
 	if answers[0].Err != nil {
 		return nil, &toolError{answers[0].Err}
@@ -117,6 +106,69 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 		return nil, fmt.Errorf("%s: its answer cannot be read: %w", t.Name(), err)
 	}
 	return v, nil
+}
+
+// request is the call with the arguments of a positional dict and keywords.
+// Beside a dict, the keywords timeout and meta say how the call is made; without
+// one, all keywords are arguments, so that no tool's argument is out of reach.
+func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi.ToolCall, error) {
+	call := abi.ToolCall{Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw}
+	var err error
+	if len(args) > 0 {
+		rest := make([]starlark.Tuple, 0, len(kwargs))
+		for _, kv := range kwargs {
+			switch kv[0].(starlark.String) {
+			case "timeout":
+				call.Timeout, err = t.timeout(kv[1])
+			case "meta":
+				call.Meta, err = t.meta(r, kv[1])
+			default:
+				rest = append(rest, kv)
+			}
+			if err != nil {
+				return call, err
+			}
+		}
+		kwargs = rest
+	}
+	object, err := t.arguments(args, kwargs)
+	if err != nil {
+		return call, err
+	}
+	if call.Arguments, err = encodeJSON("arguments", object); err != nil {
+		return call, r.encodeFailed(t.Name(), err)
+	}
+	return call, nil
+}
+
+// timeout is the time that a call is given, in seconds; 0 is any.
+func (t tool) timeout(v starlark.Value) (float64, error) {
+	if v == starlark.None {
+		return 0, nil
+	}
+	seconds, err := finite("timeout", v)
+	if err == nil && seconds <= 0 {
+		err = fmt.Errorf("timeout must be more than 0 seconds, got %s", repr(v))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", t.Name(), err)
+	}
+	return seconds, nil
+}
+
+// meta is what goes into a call's _meta.
+func (t tool) meta(r *run, v starlark.Value) ([]byte, error) {
+	switch v.(type) {
+	case starlark.NoneType:
+		return nil, nil
+	case Object:
+		out, err := encodeJSON("meta", v)
+		if err != nil {
+			return nil, r.encodeFailed(t.Name(), err)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%s: meta must be a dict, got %s", t.Name(), v.Type())
 }
 
 // arguments makes one object of a call's positional dict and keywords.

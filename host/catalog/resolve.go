@@ -6,18 +6,21 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // scriptServer is one upstream as scripts see it.
 type scriptServer struct {
 	server string
 	hidden map[string]bool     // the upstream's own tool names; true: nobody may call it
+	tools  map[string][]byte   // their raw definitions
 	idents map[string][]string // script name -> own names
 	order  []string            // script names as first seen
 }
 
-func (s *scriptServer) add(tool string, hidden bool) {
+func (s *scriptServer) add(tool string, definition []byte, hidden bool) {
 	s.hidden[tool] = hidden
+	s.tools[tool] = definition
 	id := abi.Ident(tool)
 	if len(s.idents[id]) == 0 {
 		s.order = append(s.order, id)
@@ -78,6 +81,17 @@ func (e *HiddenError) Error() string {
 // Servers are the script names of all upstreams, in the order of the
 // configuration, whether they are up or not.
 func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
+
+// InputSchema is the raw inputSchema of a tool, by the real names of server and
+// tool; nil when there is none. It shares the definition's bytes.
+func (c *Catalog) InputSchema(server, tool string) []byte {
+	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
+	if !ok || s.server != server {
+		return nil
+	}
+	schema, _ := wire.Get(s.tools[tool], "inputSchema")
+	return schema
+}
 
 // Resolve finds the tool that a script means by its server's script name and a
 // tool name: with exact the upstream's own name first, then, as without it,

@@ -62,12 +62,12 @@ func (b *builder) tool(t *tools, e Entry, rank int, visible bool) {
 }
 
 func (b *builder) sourceTools(t *tools, s *source, rank int) {
-	script := &scriptServer{server: s.Server, hidden: map[string]bool{}, idents: map[string][]string{}}
+	script := &scriptServer{server: s.Server, hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{}}
 	t.scripts[abi.Ident(s.Server)] = script
 	t.servers = append(t.servers, abi.Ident(s.Server))
 	for _, l := range b.of(s) {
 		hidden := s.Hides(l.own)
-		script.add(l.own, hidden)
+		script.add(l.own, l.definition, hidden)
 		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
 		b.tool(t, e, rank, !hidden && s.Exposes(l.own))
 	}

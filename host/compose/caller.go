@@ -3,7 +3,10 @@ package compose
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -17,9 +20,11 @@ type target struct {
 	server, tool string // real names
 	err          error  // why there is no such tool
 	record       *journal.Call
+	undo         []target // what the saved tool has left to be undone
 }
 
-// CallTools makes a batch of calls, at most Options.Parallel at a time.
+// CallTools makes a batch of calls, at most Options.Parallel at a time in the
+// whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
 	targets := make([]target, len(calls))
 	for i, call := range calls { // in the script's order, whatever the calls do then
@@ -28,24 +33,26 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 		targets[i] = t
 	}
 	answers := make([]abi.Answer, len(calls))
-	if len(targets) == 1 {
-		answers[0] = r.call(ctx, &targets[0])
-		return answers
+	more := int64(0)
+	for int(more) < len(targets)-1 && r.tree.more.TryAcquire(1) {
+		more++
 	}
-	next := make(chan int)
+	defer r.tree.more.Release(more)
+	var next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; int(i) < len(targets); i = next.Add(1) - 1 {
+			answers[i] = r.call(ctx, &targets[i]) // returns at once when ctx has ended
+		}
+	}
 	var workers sync.WaitGroup
-	for range min(r.cfg.Parallel, len(targets)) {
-		workers.Go(func() {
-			for i := range next {
-				answers[i] = r.call(ctx, &targets[i])
-			}
-		})
+	for range more {
+		workers.Go(work)
 	}
-	for i := range targets {
-		next <- i // r.call returns at once when ctx has ended
-	}
-	close(next)
+	work()
 	workers.Wait()
+	for i := range targets {
+		r.undo.adopt(targets[i].undo)
+	}
 	return answers
 }
 
@@ -53,6 +60,11 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 // have started yet, or be down: then that is what is wrong.
 func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	t := target{ToolCall: call}
+	if call.Server == abi.Composites {
+		t.server = abi.Composites
+		t.tool, t.err = r.resolveSaved(call)
+		return t
+	}
 	find := func() { t.server, t.tool, t.err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
 	find()
 	var missing *catalog.NotFoundError
@@ -84,6 +96,8 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
 		answer.Err = t.fail(contextFailure(ctx).Type, "not made: the run had ended")
+	case t.server == abi.Composites:
+		answer = r.composite(ctx, t)
 	default:
 		answer = r.forward(ctx, t)
 	}
@@ -92,19 +106,52 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 }
 
 func (r *run) forward(ctx context.Context, t *target) journal.Answer {
-	params := object{}
-	params.raw("name", wire.Quote(t.tool))
-	params.raw("arguments", t.Arguments)
-	if r.meta != nil {
-		params.raw("_meta", r.meta)
+	if failed := r.checkCall(t); failed != nil {
+		return journal.Answer{Err: failed}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
-	reply := r.cfg.Upstreams.CallUpstream(ctx, r.origin, t.server, t.tool, params.bytes(), part.reporter(t.record))
-	if ctx.Err() != nil {
+	limited, cancel := t.limited(ctx)
+	defer cancel()
+	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
+	switch {
+	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, "no answer before the run ended")}
+	case limited.Err() != nil:
+		part.finish()
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
 	}
 	part.finish()
 	return t.answer(reply)
+}
+
+// params are those of the call's request; meta is what the run's own request had.
+func (t *target) params(meta []byte) []byte {
+	params := object{}
+	params.raw("name", wire.Quote(t.tool))
+	params.raw("arguments", t.Arguments)
+	if meta = joinMeta(meta, t.Meta); meta != nil {
+		params.raw("_meta", meta)
+	}
+	return params.bytes()
+}
+
+// limited is the context of a call that has a timeout of its own.
+func (t *target) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.Timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, t.timeout())
+}
+
+// late says that a call has met its own timeout.
+func (t *target) late() string {
+	return fmt.Sprintf("no answer within %v, the timeout of the call", t.timeout())
+}
+
+// timeout is that of the call itself. What is longer than any run is cut.
+func (t *target) timeout() time.Duration {
+	const most = 24 * time.Hour
+	return min(time.Duration(min(t.Timeout, most.Seconds())*float64(time.Second)), most)
 }
 
 // fail is the error that the script gets for the call.
@@ -123,9 +170,6 @@ func unresolvedType(err error) abi.ErrorType {
 	}
 	return abi.ErrRuntime // a name the script got wrong, like any other unknown name
 }
-
-// Log takes an entry of the script's log.
-func (r *run) Log(level abi.LogLevel, text string) { r.journal.Log(level, text) }
 
 // Progress takes what the script says of its own advance.
 func (r *run) Progress(p abi.Progress) { r.progress.script(p) }

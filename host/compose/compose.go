@@ -7,6 +7,12 @@
 //	run.go       one run, how it ended
 //	limits.go    what a run may use, and the failure when that is not enough
 //	caller.go    the script's calls: resolve, route, record
+//	composite.go saved tools that scripts call
+//	undo.go      calls that undo what a failed run has done
+//	schemas.go   checking the arguments of calls
+//	meta.go      the _meta of calls
+//	forward.go   the script's log, for the client too
+//	content.go   content blocks that a script returns
 //	answer.go    from an upstream's reply to the value a script sees
 //	progress.go  one rising progress sequence out of many
 //	result.go    the CallToolResult of a run
@@ -55,6 +61,9 @@ type Catalog interface {
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers are the script names of all servers.
 	Servers() []string
+	// InputSchema is the raw inputSchema of a tool, by real names; nil when there
+	// is none.
+	InputSchema(server, tool string) []byte
 }
 
 // Options are what a Composer works with and under.
@@ -62,6 +71,10 @@ type Options struct {
 	Sandbox   Sandbox
 	Catalog   Catalog
 	Upstreams Upstreams
+	// Saved has the tools that scripts can call as tools.NAME; nil: none.
+	Saved Saved
+	// Listeners knows who is sent what scripts log; nil: nobody is.
+	Listeners Listeners
 	// Log gets one line per run, without params or results. Nil is
 	// slog.Default().
 	Log *slog.Logger
@@ -74,6 +87,9 @@ type Options struct {
 	// Parallel is how many calls of one run may be under way at once; 0 is
 	// DefaultParallel.
 	Parallel int
+	// UndoTimeout is how long the calls may take, all together, that undo what a
+	// failed run has done; 0 is DefaultUndoTimeout.
+	UndoTimeout time.Duration
 	// Debug puts script backtraces into errors.
 	Debug bool
 	// Executed, when set, is told of each run of a saved tool once its script
@@ -84,7 +100,9 @@ type Options struct {
 // The defaults of Options.
 const (
 	DefaultTimeout  = 30 * time.Second
-	DefaultParallel = 8
+	DefaultParallel = 16
+
+	DefaultUndoTimeout = 10 * time.Second
 )
 
 // EvalName is the name that code without a saved tool goes by.
@@ -94,6 +112,7 @@ const EvalName = "eval_starlark"
 type Composer struct {
 	cfg              Options
 	progressInterval time.Duration
+	schemas          schemas // of upstream tools
 }
 
 // New makes a Composer.
@@ -103,6 +122,9 @@ func New(cfg Options) *Composer {
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = DefaultParallel
+	}
+	if cfg.UndoTimeout <= 0 {
+		cfg.UndoTimeout = DefaultUndoTimeout
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -123,18 +145,9 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 		return wire.Reply{Result: f.Result()}
 	}
 	r := c.newRun(def.Name, args, call)
-	r.budget = c.budget(def.Limits)
-	params, f := arguments(def, args)
-	if f != nil {
-		return r.finish(sandbox.Outcome{}, f)
-	}
-	reply := r.execute(ctx, def.Code, params, func(result []byte) *Failure {
-		return checkResult(def, result)
-	})
-	if c.cfg.Executed != nil {
-		c.cfg.Executed(def.Name, time.Now())
-	}
-	return reply
+	r.chain, r.tree = []string{def.Name}, c.newTree(c.budget(def.Limits).Limits)
+	out, f := r.saved(ctx, def, args)
+	return r.finish(ctx, out, f)
 }
 
 // Eval runs code that is not saved. params is a raw JSON object, nil counts as
@@ -147,14 +160,16 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 		return wire.Reply{Result: f.Result()}
 	}
 	r := c.newRun(EvalName, params, call)
+	r.tree = c.newTree(r.budget.Limits)
 	params, ok := clean(params)
 	if !ok {
-		return r.finish(sandbox.Outcome{}, tooDeep("params"))
+		return r.finish(ctx, sandbox.Outcome{}, tooDeep("params"))
 	}
 	if !wire.Object(params) {
-		return r.finish(sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"})
+		return r.finish(ctx, sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"})
 	}
-	return r.execute(ctx, code, params, nil)
+	out, f := r.execute(ctx, code, params, nil)
+	return r.finish(ctx, out, f)
 }
 
 // ready waits for the guest, so that its compilation does not count against
@@ -176,20 +191,6 @@ func (c *Composer) newRun(tool string, params []byte, call route.Call) *run {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
 	return r
-}
-
-// forwardMeta is the _meta that calls made on behalf of a request carry: that
-// of the request without its progress token. Nil when nothing is left.
-func forwardMeta(params []byte) []byte {
-	meta, ok := wire.Get(params, "_meta")
-	if !ok {
-		return nil
-	}
-	meta, err := wire.Delete(meta, "progressToken")
-	if err != nil || isEmptyObject(meta) {
-		return nil
-	}
-	return meta
 }
 
 // arguments validates the arguments of a call and gives them the types that

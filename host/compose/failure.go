@@ -28,7 +28,9 @@ type Failure struct {
 	Fuel         uint64            // what the run had used
 	Violations   []tools.Violation // of a schema
 	Nearest      []string          // names that may have been meant
+	Compensation []undone          // what became of the calls that undo what the run did
 	Run          string            // id of the run, where the log says more
+	Data         []byte            // raw JSON: what the script said of its own error
 	Stack        string            // script backtrace; debug mode only
 }
 
@@ -40,7 +42,7 @@ func (f *Failure) locate(e *abi.Error, debug bool) {
 	if e == nil {
 		return
 	}
-	f.Position = e.Position
+	f.Position, f.Data = e.Position, e.Details
 	f.limited(e.Limit)
 	if e.Call != nil {
 		f.Server, f.Tool, f.Upstream = e.Call.Server, e.Call.Tool, e.Call.Details
@@ -65,6 +67,17 @@ func (f *Failure) Text() string {
 			break
 		}
 		b.WriteString("\n  " + v.String())
+	}
+	for i, u := range f.Compensation {
+		if i == maxShownViolations {
+			fmt.Fprintf(&b, "\n  and %d calls more to undo what was done", len(f.Compensation)-i)
+			break
+		}
+		if u.err == nil {
+			fmt.Fprintf(&b, "\n  undone by %s.%s", u.server, u.tool)
+		} else {
+			fmt.Fprintf(&b, "\n  NOT undone by %s.%s: %s", u.server, u.tool, clip(u.err.Message, maxListedMessage))
+		}
 	}
 	if f.Stack != "" {
 		b.WriteString("\n" + f.Stack)
@@ -110,8 +123,13 @@ func (f *Failure) body() []byte {
 	}
 	details.text("server", f.Server)
 	details.text("tool", f.Tool)
-	if f.Upstream != nil {
+	if v, ok := wire.Get(f.Upstream, "violations"); ok && f.Type == abi.ErrValidation {
+		details.raw("violations", new(inliner).value(v))
+	} else if f.Upstream != nil {
 		details.raw("upstream", new(inliner).value(f.Upstream))
+	}
+	if f.Data != nil {
+		details.raw("data", new(inliner).value(f.Data))
 	}
 	details.text("limit", f.Limit)
 	details.number("value", f.Value)
@@ -123,6 +141,9 @@ func (f *Failure) body() []byte {
 	}
 	if f.Nearest != nil {
 		details.raw("nearest", wire.Marshal(f.Nearest))
+	}
+	if f.Compensation != nil {
+		details.raw("compensation", compensationList(f.Compensation))
 	}
 	details.text("run", f.Run)
 	details.count("fuel", f.Fuel)
@@ -141,5 +162,5 @@ func (f *Failure) body() []byte {
 func (f *Failure) Result() []byte {
 	structured := object{}
 	structured.raw("error", f.body())
-	return toolResult(wire.Quote(f.Text()), structured.bytes(), true, nil)
+	return toolResult([][]byte{textBlock(wire.Quote(f.Text()))}, structured.bytes(), true, nil)
 }

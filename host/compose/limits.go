@@ -130,7 +130,7 @@ func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 }
 
 // fixed are the limits that nothing raises.
-var fixed = map[string]float64{abi.LimitRecursion: abi.MaxFrames, abi.LimitDepth: abi.MaxDepth}
+var fixed = map[string]float64{abi.LimitRecursion: abi.MaxFrames, abi.LimitDepth: abi.MaxDepth, abi.LimitChain: abi.MaxChain}
 
 // limited adds the limit that a guest says it has met: one that it keeps
 // itself, since it is not trusted to speak of the host's.

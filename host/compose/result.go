@@ -14,19 +14,33 @@ import (
 // follows the naming rule of MCP 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
+// An audience is who a result is for.
+type audience struct {
+	revision string // of the protocol; "": all are known
+	whole    bool   // wants the result whole, whatever its size
+}
+
 // runResult builds the CallToolResult of a run that has ended: with f when it
 // failed, else with its result. Everything about the run comes from its record.
-func runResult(rec journal.Record, f *Failure) []byte {
+func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	structured := object{}
-	var text []byte
+	var content [][]byte
 	if f != nil {
 		structured.raw("error", f.body())
-		text = wire.Quote(f.Text())
+		content = [][]byte{textBlock(wire.Quote(f.Text()))}
+	} else if content = contentOf(rec.Outcome.Result, to.revision); content != nil {
+		shown := rec.Outcome.Result
+		if !to.whole { // it is in the content already
+			shown = new(inliner).value(shown)
+		}
+		structured.raw("result", shown)
 	} else {
 		structured.raw("result", rec.Outcome.Result)
-		if text = rec.Outcome.Result; text[0] != '"' {
+		text := rec.Outcome.Result
+		if text[0] != '"' {
 			text = wire.Quote(string(text))
 		}
+		content = [][]byte{textBlock(text)}
 	}
 	structured.raw("logs", logList(rec.Logs))
 	structured.raw("executionTime", milliseconds(rec.Duration))
@@ -39,25 +53,22 @@ func runResult(rec journal.Record, f *Failure) []byte {
 	receipt.count("fuel", rec.Outcome.Fuel)
 	meta := object{}
 	meta.raw(ReceiptKey, receipt.bytes())
-	return toolResult(text, structured.bytes(), f != nil, meta.bytes())
+	return toolResult(content, structured.bytes(), f != nil, meta.bytes())
 }
 
 // TextResult is the CallToolResult of a successful call outside any run: a text
 // for readers, and structured, a raw JSON object, for programs.
 func TextResult(text string, structured []byte) []byte {
-	return toolResult(wire.Quote(text), structured, false, nil)
+	return toolResult([][]byte{textBlock(wire.Quote(text))}, structured, false, nil)
 }
 
-// toolResult is a CallToolResult with one text block; text is a JSON string.
-func toolResult(text, structured []byte, isError bool, meta []byte) []byte {
-	block := object{}
-	block.text("type", "text")
-	block.raw("text", text)
+// toolResult is a CallToolResult of content blocks.
+func toolResult(content [][]byte, structured []byte, isError bool, meta []byte) []byte {
 	result := object{}
 	if meta != nil {
 		result.raw("_meta", meta)
 	}
-	result.raw("content", array([][]byte{block.bytes()}))
+	result.raw("content", array(content))
 	result.raw("structuredContent", structured)
 	result.raw("isError", strconv.AppendBool(nil, isError))
 	return result.bytes()
@@ -76,7 +87,11 @@ func logList(logs []journal.Entry) []byte {
 }
 
 func callList(calls []journal.CallRecord) []byte {
-	var in inliner
+	return new(inliner).calls(calls)
+}
+
+// calls lists calls, and within those of composite tools theirs.
+func (in *inliner) calls(calls []journal.CallRecord) []byte {
 	items := make([][]byte, len(calls))
 	for i, c := range calls {
 		o := object{}
@@ -90,6 +105,12 @@ func callList(calls []journal.CallRecord) []byte {
 			o.raw("error", callError(e.Type, e.Message))
 		default:
 			o.raw("result", in.value(c.Answer.Value))
+		}
+		if c.Undo {
+			o.raw("undo", []byte("true"))
+		}
+		if c.Answer.Run != nil {
+			o.raw("toolCalls", in.calls(c.Answer.Run.Calls))
 		}
 		items[i] = o.bytes()
 	}

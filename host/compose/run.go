@@ -22,25 +22,34 @@ type run struct {
 	meta     []byte       // for the calls it makes; nil: none
 	progress *progress    // nil: nobody asked
 	budget   budget
+	whole    bool // the result is shown whole, whatever its size
+
+	tree     *tree
+	inner    bool     // it is not the root of the tree
+	chain    []string // the saved tools that led to this run, itself the last
+	failures failures // of saved tools that it has called
+	undo     undoing
+
+	forwarded int // entries of the log that the client was sent
 }
 
-// execute runs the script and builds the reply. check, when given, judges the
-// script's result.
-func (r *run) execute(ctx context.Context, code string, params []byte, check func(result []byte) *Failure) wire.Reply {
+// execute runs the script. check, when given, judges its result.
+func (r *run) execute(ctx context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	limited, cancel := context.WithTimeout(ctx, r.budget.timeout)
 	defer cancel()
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.cfg.Catalog.Servers(),
 		},
-		Limits: r.budget.Limits,
-		Caller: r,
+		Limits:  r.budget.Limits,
+		Account: r.tree.account,
+		Caller:  r,
 	})
 	f := r.classify(ctx, limited, out, err)
 	if f == nil && check != nil {
 		f = check(out.Result)
 	}
-	return r.finish(out, f)
+	return out, f
 }
 
 // classify says how a run ended, nil for a success. A context that has ended
@@ -70,8 +79,11 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	case out.Err.Type == abi.ErrInternal:
 		return r.internal(errors.New("guest: " + out.Err.Message))
 	}
-	f := &Failure{Type: scriptErrorType(out.Err.Type), Message: out.Err.Message}
+	f := &Failure{Type: r.errorType(out.Err), Message: out.Err.Message}
 	f.locate(out.Err, r.cfg.Debug)
+	if f.Server == abi.Composites {
+		f.inherit(r.failures.of(f.Tool))
+	}
 	if out.Err.Limit == abi.LimitMemory { // met before any memory was asked for
 		f.Message += "; this limit is fixed"
 		f.Limit, f.Value, f.Used = abi.LimitMemory, float64(r.budget.Memory), float64(out.Memory)
@@ -104,6 +116,19 @@ func scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	return abi.ErrRuntime
 }
 
+// errorType is the class of a script's error. Of a call that failed, whatever
+// class we gave that ourselves.
+func (r *run) errorType(e *abi.Error) abi.ErrorType {
+	if e.Call != nil {
+		for _, c := range r.journal.Record().Calls {
+			if made := c.Answer.Err; made != nil && made.Type == e.Type && made.Server == e.Call.Server && made.Tool == e.Call.Tool {
+				return e.Type
+			}
+		}
+	}
+	return scriptErrorType(e.Type)
+}
+
 // contextFailure is the failure for a request whose context has ended.
 func contextFailure(ctx context.Context) *Failure {
 	cause := context.Cause(ctx)
@@ -119,20 +144,42 @@ func contextFailure(ctx context.Context) *Failure {
 	return &Failure{Type: abi.ErrCancelled, Message: "the request was cancelled"}
 }
 
-// finish closes the journal, logs the run and builds the reply.
-func (r *run) finish(out sandbox.Outcome, f *Failure) wire.Reply {
+// finish ends the run and builds the reply.
+func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.Reply {
+	return wire.Reply{Result: runResult(r.end(ctx, out, f), f, audience{revision: r.revision(), whole: r.whole})}
+}
+
+// end undoes what a run has done that has failed, closes the journal and logs
+// the run. ctx is the one that the run had.
+func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
+	if f != nil && (ctx.Err() == nil || !r.inner) {
+		f.Compensation = r.compensate(ctx) // else whoever has called it ends as well, and does
+	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
+	if r.inner {
+		r.tree.fuel.Add(out.Fuel)
+	} else {
+		end.Fuel += r.tree.fuel.Load()
+	}
 	if f != nil {
-		f.Fuel = out.Fuel
+		f.Fuel = end.Fuel
 		end.Error, end.Message, end.Result = f.Type, f.Message, nil
 	}
 	r.journal.Close(end)
 	rec := r.journal.Record()
 	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", rec.Tool, "outcome", outcomeName(rec.Outcome),
 		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
-		"calls", len(rec.Calls), "fuel", out.Fuel)
-	return wire.Reply{Result: runResult(rec, f)}
+		"calls", len(rec.Calls), "fuel", end.Fuel)
+	return rec
+}
+
+// revision is the protocol revision of the client.
+func (r *run) revision() string {
+	if r.origin == nil {
+		return ""
+	}
+	return r.origin.Session().Revision()
 }
 
 func outcomeName(o journal.Outcome) string {

@@ -12,6 +12,8 @@ const (
 	minMaxFuel     = 10_000_000            // what a script needs that does little
 	maxMaxFuel     = 1_000_000_000_000_000 // days
 	maxConcurrent  = 10_000
+	maxMaxParallel = 1000 // abi.MaxBatch
+	maxUndoTimeout = time.Hour
 	maxMaxQueued   = 1_000_000
 	maxMaxCalls    = 1_000_000
 	minMessageSize = 1 << 10   // of what scripts send and get

@@ -48,6 +48,8 @@ const (
 	DefaultMaxResult       = 16 << 20 // bytes
 	DefaultMaxLogs         = 1 << 20  // bytes
 	DefaultMaxQueued       = 10_000
+	DefaultMaxParallel     = 16
+	DefaultUndoTimeout     = 10 * time.Second
 	DefaultUpstreamTimeout = 60 * time.Second
 	DefaultMaxTimeout      = time.Hour // or Timeout, if that is longer
 	DefaultProbeTimeout    = 10 * time.Second
@@ -111,6 +113,12 @@ type Execution struct {
 	// the arguments of calls made at once, of one answer, of the script's
 	// result, and of everything it logs.
 	MaxArguments, MaxAnswer, MaxResult, MaxLogs uint64
+
+	// MaxParallel is how many calls of one script may be under way at once.
+	MaxParallel int
+	// UndoTimeout is how long the calls may take, all together, that undo what
+	// a script did that has failed.
+	UndoTimeout time.Duration
 
 	// MaxConcurrent is how many scripts may compute at the same time; 0 is the
 	// sandbox's default, which depends on the machine.

@@ -52,7 +52,7 @@ func decode(r *reader, root *node, c *Config) {
 var defaultExecution = Execution{
 	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxFuel: DefaultMaxFuel, MaxCalls: DefaultMaxCalls,
 	MaxArguments: DefaultMaxArguments, MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
-	MaxQueued: DefaultMaxQueued,
+	MaxQueued: DefaultMaxQueued, MaxParallel: DefaultMaxParallel, UndoTimeout: DefaultUndoTimeout,
 }
 
 // decodeExecution reads the limits of composite calls, of each and of all.
@@ -68,6 +68,8 @@ func decodeExecution(t *table, c *Config) {
 	t.size(t.key("max_answer"), &c.Execution.MaxAnswer, minMessageSize, maxMessageSize)
 	t.size(t.key("max_result"), &c.Execution.MaxResult, minMessageSize, maxMessageSize)
 	t.size(t.key("max_logs"), &c.Execution.MaxLogs, minMessageSize, maxMessageSize)
+	t.count(t.key("max_parallel"), &c.Execution.MaxParallel, 1, maxMaxParallel)
+	t.duration(t.key("undo_timeout"), &c.Execution.UndoTimeout, minTimeout, maxUndoTimeout)
 	t.count(t.key("max_concurrent"), &c.Execution.MaxConcurrent, 1, maxConcurrent)
 	t.count(t.key("max_queued"), &c.Execution.MaxQueued, 1, maxMaxQueued)
 	if t.r.json {

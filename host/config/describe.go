@@ -31,6 +31,8 @@ func (c *Config) Describe(w io.Writer) error {
 	d.line("", "max_fuel", strconv.FormatUint(e.MaxFuel, 10)+" per composite call")
 	d.line("", "limits", fmt.Sprintf("%d tool calls; arguments %s, answer %s, result %s, logs %s", e.MaxCalls,
 		units.FormatSize(e.MaxArguments), units.FormatSize(e.MaxAnswer), units.FormatSize(e.MaxResult), units.FormatSize(e.MaxLogs)))
+	d.line("", "max_parallel", strconv.Itoa(e.MaxParallel)+" calls of one script at once")
+	d.line("", "undo_timeout", units.FormatDuration(e.UndoTimeout))
 	concurrent := "two for each CPU, four at least"
 	if e.MaxConcurrent > 0 {
 		concurrent = strconv.Itoa(e.MaxConcurrent)

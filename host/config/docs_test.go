@@ -108,6 +108,8 @@ func TestReferenceHasTheDefaults(t *testing.T) {
 		{"max_memory", strconv.Quote(strings.Replace(units.FormatSize(c.Execution.MaxMemory), "MiB", "MB", 1))},
 		{"max_fuel", fmt.Sprint(c.Execution.MaxFuel)},
 		{"max_calls", fmt.Sprint(c.Execution.MaxCalls)},
+		{"max_parallel", fmt.Sprint(c.Execution.MaxParallel)},
+		{"undo_timeout", strconv.Quote(units.FormatDuration(c.Execution.UndoTimeout))},
 		{"max_queued", fmt.Sprint(c.Execution.MaxQueued)},
 		{"max_message", strconv.Quote(strings.Replace(units.FormatSize(uint64(c.MaxMessage)), "MiB", "MB", 1))},
 	} {

@@ -62,9 +62,17 @@ type Call struct {
 // JSON object. Calls are numbered in the order in which they are opened; so
 // whoever makes calls concurrently opens them in the script's order first.
 func (r *Run) OpenCall(server, tool string, arguments []byte) *Call {
-	c := &Call{run: r, rec: CallRecord{
-		Server: server, Tool: tool, Arguments: arguments, Start: time.Since(r.start),
-	}}
+	return r.open(CallRecord{Server: server, Tool: tool, Arguments: arguments})
+}
+
+// OpenUndo is OpenCall for a call that undoes what the script has done.
+func (r *Run) OpenUndo(server, tool string, arguments []byte) *Call {
+	return r.open(CallRecord{Server: server, Tool: tool, Arguments: arguments, Undo: true})
+}
+
+func (r *Run) open(rec CallRecord) *Call {
+	rec.Start = time.Since(r.start)
+	c := &Call{run: r, rec: rec}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.rec.Seq = len(r.calls) + 1

@@ -130,3 +130,20 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	}
 }
+
+// TestTree: the record of a composite tool's run is in that of the call, and
+// calls that undo are told from others.
+func TestTree(t *testing.T) {
+	r := Open("outer", []byte(`{}`))
+	inner := Open("inner", []byte(`{}`))
+	inner.OpenCall("s", "t", []byte(`{}`)).Close(Answer{Value: []byte("1")})
+	inner.Close(Outcome{Result: []byte("2")})
+	rec := inner.Record()
+	r.OpenCall("tools", "inner", []byte(`{}`)).Close(Answer{Value: []byte("2"), Run: &rec})
+	r.OpenUndo("s", "back", []byte(`{}`)).Close(Answer{Value: []byte("3")})
+	r.Close(Outcome{Error: "runtime"})
+	calls := r.Record().Calls
+	if len(calls) != 2 || calls[0].Undo || calls[0].Answer.Run.Calls[0].Tool != "t" || !calls[1].Undo || calls[1].Seq != 2 {
+		t.Errorf("calls = %+v", calls)
+	}
+}

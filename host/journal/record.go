@@ -52,6 +52,9 @@ type CallRecord struct {
 	Arguments    []byte        // raw JSON object
 	Start        time.Duration // since the start of the run
 	Progress     int           // progress notifications received
+	// Undo tells that the call was made after the script's end, to undo what it
+	// has done.
+	Undo bool
 
 	// Done tells whether the call was answered before the run ended; Duration
 	// and Answer are meaningful only then.
@@ -71,6 +74,9 @@ type Answer struct {
 	Meta []byte
 	// Value is the raw JSON that the script was given.
 	Value []byte
+	// Run is the record of the run that answered: of a composite tool that the
+	// script has called. Nil for others.
+	Run *Record
 	// Err is the error that the script was given instead of a value: for an
 	// isError result, a JSON-RPC error, or a call that was not made.
 	Err *abi.CallError

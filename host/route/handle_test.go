@@ -126,6 +126,28 @@ func TestResourceThatNobodyLists(t *testing.T) {
 	want(t, "asked", g.ups["c"].sent())
 }
 
+// TestListens: scripts log, so a level can be asked for whatever upstreams offer.
+func TestListens(t *testing.T) {
+	g := newRig(t, "a")
+	g.ups["a"].server = `{"capabilities":{"tools":{}}}`
+	s, other := g.session("s", `{}`), g.session("other", `{}`)
+	listens := func() (levels string) {
+		for _, level := range []string{"debug", "info", "warning", "error"} {
+			if g.router.Listens(s, level) {
+				levels += level + " "
+			}
+		}
+		return levels
+	}
+	want(t, "at first", []string{listens()}, "")
+	want(t, "set", []string{g.ask(s, "logging/setLevel", `{"level":"warning"}`)}, `{}`)
+	want(t, "from warning on", []string{listens()}, "warning error ")
+	if g.router.Listens(other, "error") {
+		t.Error("another session gets messages that it has not asked for")
+	}
+	want(t, "asked", g.ups["a"].sent())
+}
+
 func TestWhatNoUpstreamOffers(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].server = `{"capabilities":{"tools":{}}}`
@@ -133,7 +155,7 @@ func TestWhatNoUpstreamOffers(t *testing.T) {
 	for method, params := range map[string]string{
 		"resources/list": `{}`, "resources/templates/list": `{}`, "prompts/list": `{}`, "resources/read": `{"uri":"x"}`,
 		"resources/subscribe": `{"uri":"x"}`, "resources/unsubscribe": `{"uri":"x"}`, "completion/complete": `{}`,
-		"logging/setLevel": `{"level":"info"}`, "tasks/list": `{}`, "tasks/get": `{"taskId":"x"}`,
+		"tasks/list": `{}`, "tasks/get": `{"taskId":"x"}`,
 	} {
 		if got, want := g.ask(s, method, params), `{"code":-32601,"message":"method not found: `+method+`"}`; got != want {
 			t.Errorf("%s: %s", method, got)

@@ -28,9 +28,6 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 		return fail(wire.CodeInvalidParams, "%s: unknown level %.64q (known are %s)", call.Method, level, strings.Join(logLevels, ", "))
 	}
 	s := call.Origin.Session()
-	if !r.offered(s, "logging") {
-		return notFound(call.Method)
-	}
 	r.with(s, func(c *client) { c.level = level })
 	all := r.offering(s, "logging") // the others are told when they are ready
 	replies := make([]wire.Reply, len(all))
@@ -119,6 +116,15 @@ func (r *Router) levelAgain(at place) {
 	if reply := r.tellLevel(r.ctx, Call{Method: "logging/setLevel"}, c); reply.Error != nil {
 		r.Log.Debug("log level not set", "upstream", at.server, "err", wire.ParseError(reply.Error))
 	}
+}
+
+// Listens tells whether a session has asked for messages of a level.
+func (r *Router) Listens(s Session, level string) (wanted bool) {
+	r.with(s, func(c *client) {
+		least := slices.Index(logLevels, c.level)
+		wanted = least >= 0 && slices.Index(logLevels, level) >= least
+	})
+	return wanted
 }
 
 // listeners are the sessions that want a message of a level.

@@ -36,7 +36,7 @@ func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 		return Welcome{}, err
 	}
 	var metas []catalog.Part
-	capabilities := []byte(`{"tools":{"listChanged":true}}`)
+	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
 	for _, c := range all {
 		theirs := []byte(assumed)
 		if result, ok := c.Server(); ok {

@@ -79,16 +79,34 @@ func decodeCalls(b []byte) ([]abi.ToolCall, error) {
 		return nil, fmt.Errorf("a batch of %d calls", len(calls))
 	}
 	for i := range calls {
-		c := &calls[i]
-		c.Arguments = bytes.TrimSpace(c.Arguments)
-		if c.Server == "" || c.Tool == "" {
-			return nil, fmt.Errorf("call %d: no server or tool", i)
-		}
-		if len(c.Arguments) == 0 || c.Arguments[0] != '{' {
-			return nil, fmt.Errorf("call %d: arguments are not an object", i)
+		if err := checkCall(&calls[i]); err != nil {
+			return nil, fmt.Errorf("call %d: %w", i, err)
 		}
 	}
 	return calls, nil
+}
+
+// decodeCall reads one call.
+func decodeCall(b []byte) (call abi.ToolCall, err error) {
+	if err = decode(b, &call, 1); err == nil {
+		err = checkCall(&call)
+	}
+	return call, err
+}
+
+func checkCall(c *abi.ToolCall) error {
+	c.Arguments, c.Meta = bytes.TrimSpace(c.Arguments), bytes.TrimSpace(c.Meta)
+	switch {
+	case c.Server == "" || c.Tool == "":
+		return errors.New("no server or tool")
+	case len(c.Arguments) == 0 || c.Arguments[0] != '{':
+		return errors.New("arguments are not an object")
+	case len(c.Meta) > 0 && c.Meta[0] != '{':
+		return errors.New("meta is not an object")
+	case c.Timeout < 0:
+		return errors.New("a negative timeout")
+	}
+	return nil
 }
 
 // decodeError reads a script's error. What only the host can know is not for

@@ -53,6 +53,9 @@ func TestConformance(t *testing.T) {
 			if !slices.EqualFunc(caller.logs, c.Logs, strings.HasPrefix) {
 				t.Errorf("logs %q, want %q", caller.logs, c.Logs)
 			}
+			if len(caller.undo) != c.Undo {
+				t.Errorf("%d calls to undo with, want %d", len(caller.undo), c.Undo)
+			}
 			if out.Memory > abitest.MaxMemory {
 				t.Errorf("%d bytes of memory, more than the limit", out.Memory)
 			}

@@ -24,30 +24,53 @@ const (
 type fuel struct {
 	counter api.MutableGlobal // the slice under way; nil before the start
 	budget  int64
-	left    int64 // of the budget, not yet in the counter
+	left    int64    // of the budget, not yet in the counter
+	account *Account // that slices are taken from as well; nil: none
+	shared  bool     // it was the account that had not enough
 }
 
 // start gives the first slice of a budget to an instance.
-func (f *fuel) start(m api.Module, budget int64) {
+func (f *fuel) start(m api.Module, budget int64, account *Account) {
 	counter := m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal) // load has seen to it
 	counter.Set(0)
-	*f = fuel{counter: counter, budget: budget, left: budget}
+	*f = fuel{counter: counter, budget: budget, left: budget, account: account}
 	f.refill()
 }
 
 // refill gives the next slice, less what the last one was overdrawn by. It
 // tells whether there was enough for that.
 func (f *fuel) refill() bool {
-	f.left += int64(f.counter.Get()) // both are far from overflow: see charge
-	if f.left < 0 {
+	over := -int64(f.counter.Get()) // far from overflow: see charge
+	if over > f.left {
+		f.account.takeFuel(f.left)
 		f.left = 0
 		f.counter.Set(0)
 		return false
 	}
-	slice := min(fuelSlice, f.left)
-	f.left -= slice
-	f.counter.Set(uint64(slice))
+	slice := min(fuelSlice, f.left-over)
+	taken := f.account.takeFuel(over + slice)
+	if taken < over || taken == over && slice > 0 {
+		f.left -= taken
+		f.counter.Set(0)
+		f.shared = true
+		return false
+	}
+	f.left -= taken
+	f.counter.Set(uint64(taken - over))
 	return true
+}
+
+// settle gives back to the account what was not used of the last slice, or pays
+// what was overdrawn.
+func (f *fuel) settle() {
+	if f.counter == nil {
+		return
+	}
+	if rest := int64(f.counter.Get()); rest > 0 {
+		f.account.returnFuel(rest)
+	} else {
+		f.account.takeFuel(-rest)
+	}
 }
 
 // charge takes units for work that the host does for the guest. What is

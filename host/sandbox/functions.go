@@ -61,6 +61,8 @@ var abiFunctions = []hostFunction{
 	{abi.FuncRequestRead, types(i32, i32), types(i64), serving(requestRead)},
 	{abi.FuncCallTools, types(i32, i32), types(i64), serving(callTools)},
 	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), serving(answerRead)},
+	{abi.FuncUndo, types(i32, i32), types(i64), serving(undo)},
+	{abi.FuncCommit, nil, types(i64), serving(commit)},
 	{abi.FuncProgress, types(i32, i32), types(i64), serving(progress)},
 	{abi.FuncLog, types(i32, i32, i32), types(i64), serving(logWrite)},
 	{abi.FuncResponseWrite, types(i32, i32, i32), types(i64), serving(responseWrite)},
@@ -107,8 +109,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	if err != nil {
 		return abi.Pack(abi.Invalid, 0)
 	}
-	if len(calls) > i.limits.Calls-i.calls {
-		i.meet(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
+	if !i.admitCalls(len(calls)) {
 		return abi.Pack(abi.Limit, 0)
 	}
 	i.calls += len(calls)
@@ -120,6 +121,70 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("%d answers to %d calls", len(made), len(calls))})
 	}
 	return abi.Pack(abi.OK, i.answers.park(i, calls, made))
+}
+
+func undo(ctx context.Context, i *instance, stack []uint64) {
+	stack[0] = i.undo(ctx, uint32(stack[0]), uint32(stack[1]))
+}
+
+func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
+	message := i.view(abi.FuncUndo, ptr, length)
+	i.crossing(len(message), checkCost)
+	i.answers = answers{}
+	switch {
+	case i.responded:
+		return abi.Pack(abi.Invalid, 0)
+	case i.limit != nil:
+		return abi.Pack(abi.Limit, 0)
+	case len(message) > i.limits.Arguments-i.undoing:
+		i.meet(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+			"arguments of more than %s in calls to undo with", formatBytes(uint64(i.limits.Arguments))))
+		return abi.Pack(abi.Limit, 0)
+	}
+	call, err := decodeCall(append([]byte(nil), message...))
+	if err != nil {
+		return abi.Pack(abi.Invalid, 0)
+	}
+	if !i.admitCalls(1) {
+		return abi.Pack(abi.Limit, 0)
+	}
+	i.undos++
+	i.undoing += len(message)
+	failed := i.caller.Undo(ctx, call)
+	if ctx.Err() != nil {
+		i.end(stopped(ctx, i.name))
+	}
+	if failed == nil {
+		return abi.Pack(abi.OK, 0)
+	}
+	i.answers.park(i, []abi.ToolCall{call}, []abi.Answer{{Err: failed}})
+	return abi.Pack(abi.ToolError, 1)
+}
+
+// admitCalls says whether n calls more are within the limits; if not, that limit
+// is met.
+func (i *instance) admitCalls(n int) bool {
+	if n > i.limits.Calls-i.calls-i.undos {
+		i.meet(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
+		return false
+	}
+	if !i.account.takeCalls(n) {
+		i.meet(LimitCalls, int(i.account.allCalls), "execution.max_calls",
+			fmt.Sprintf("with the scripts that call it, or that it calls, more than %d tool calls", i.account.allCalls))
+		return false
+	}
+	return true
+}
+
+func commit(_ context.Context, i *instance, stack []uint64) {
+	i.crossing(0, 0)
+	if i.responded {
+		stack[0] = abi.Pack(abi.Invalid, 0)
+		return
+	}
+	i.undoing = 0
+	i.caller.Commit()
+	stack[0] = abi.Pack(abi.OK, 0)
 }
 
 func answerRead(_ context.Context, i *instance, stack []uint64) {

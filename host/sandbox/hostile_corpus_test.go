@@ -34,7 +34,7 @@ type attack struct {
 // They are smaller than the defaults in scale, not in kind. Those that are to
 // end by another limit have moreFuel times as much fuel.
 var hostileLimits = Limits{
-	Memory: 12 << 20, Fuel: 150_000_000, Calls: 100,
+	Memory: 16 << 20, Fuel: 150_000_000, Calls: 100,
 	Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 64 << 10,
 }
 
@@ -245,6 +245,14 @@ func (v *victim) call(ctx context.Context, c abi.ToolCall) abi.Answer {
 		return refuse(abi.ErrTool, "it is broken")
 	}
 }
+
+func (v *victim) Undo(ctx context.Context, c abi.ToolCall) *abi.CallError {
+	if c.Tool == "forbidden" {
+		return v.call(ctx, c).Err
+	}
+	return nil
+}
+func (v *victim) Commit() {}
 
 func (v *victim) Log(_ abi.LogLevel, text string) { v.logged += len(text) }
 func (v *victim) Progress(abi.Progress)           {}

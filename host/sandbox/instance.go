@@ -17,6 +17,7 @@ import (
 type instance struct {
 	name    string
 	limits  Limits
+	account *Account // shared with other runs; nil: none
 	caller  Caller
 	log     *slog.Logger
 	request []byte // JSON
@@ -28,6 +29,8 @@ type instance struct {
 	fuel    fuel
 	answers answers
 	calls   int
+	undos   int // calls to undo with, the committed ones too
+	undoing int // bytes of those that are not committed
 	logged  int // bytes charged against Limits.Logs
 	logFull bool
 
@@ -52,7 +55,7 @@ func newInstance(r Run, log *slog.Logger) (*instance, error) {
 		return nil, fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", r.Request.Name, len(request), abi.MaxMessage)
 	}
 	return &instance{
-		name: r.Request.Name, limits: limits, caller: r.Caller, log: log, request: request,
+		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log, request: request,
 	}, nil
 }
 
@@ -69,6 +72,7 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 		out.Duration = time.Since(started)
 	}
 	out.Calls, out.Fuel = i.calls, i.fuel.used()
+	i.fuel.settle()
 	if i.memory != nil {
 		out.Memory = i.memory.Peak()
 	}
@@ -100,7 +104,7 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	i.module, i.serving = m, true
 	s.setState(m)
 	i.wasi = s.wasi
-	i.fuel.start(m, int64(i.limits.Fuel))
+	i.fuel.start(m, int64(i.limits.Fuel), i.account)
 	return nil
 }
 
@@ -184,6 +188,12 @@ func (i *instance) memoryLimit() *LimitError {
 }
 
 func (i *instance) fuelLimit() *LimitError {
+	if i.fuel.shared {
+		return &LimitError{
+			Limit: LimitFuel, Value: uint64(i.account.allFuel), Setting: "execution.max_fuel",
+			Message: fmt.Sprintf("script %q: with the scripts that call it, or that it calls, more than %d units of fuel needed", i.name, i.account.allFuel),
+		}
+	}
 	return &LimitError{
 		Limit: LimitFuel, Value: i.limits.Fuel, Setting: "execution.max_fuel",
 		Message: fmt.Sprintf("script %q: more than %d units of fuel needed (does it loop without end?)", i.name, i.limits.Fuel),

@@ -36,6 +36,13 @@ type Caller interface {
 	// it returns then is not looked at. The calls are checked for form only
 	// (valid JSON, an object as arguments), not for permission.
 	CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer
+	// Undo takes a call that is to be made if the run fails, and says what is
+	// wrong with it, nil for nothing. It must return promptly when ctx ends.
+	// Their number counts against Limits.Calls, and their size, all together,
+	// against Limits.Arguments.
+	Undo(ctx context.Context, call abi.ToolCall) *abi.CallError
+	// Commit drops the calls that Undo has taken.
+	Commit()
 	// Log takes one entry of the script's log: valid UTF-8, within
 	// Limits.Logs in sum.
 	Log(level abi.LogLevel, text string)
@@ -48,6 +55,9 @@ type Run struct {
 	// Request is handed to the guest; its Memory is set from Limits.
 	Request abi.Request
 	Limits  Limits
+	// Account, when set, is what the run and others may use together: what the
+	// run uses counts there too.
+	Account *Account
 	Caller  Caller
 }
 

@@ -21,6 +21,7 @@ type fakeCaller struct {
 
 	mu       sync.Mutex
 	calls    []abi.ToolCall
+	undo     []abi.ToolCall
 	logs     []string
 	levels   []abi.LogLevel
 	progress []abi.Progress
@@ -38,6 +39,23 @@ func (f *fakeCaller) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.
 		answers[i] = f.tools(ctx, c)
 	}
 	return answers
+}
+
+// Undo refuses the tool "refused".
+func (f *fakeCaller) Undo(_ context.Context, call abi.ToolCall) *abi.CallError {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if call.Tool == "refused" {
+		return &abi.CallError{Type: abi.ErrPermission, Server: call.Server, Tool: call.Tool, Message: "no"}
+	}
+	f.undo = append(f.undo, call)
+	return nil
+}
+
+func (f *fakeCaller) Commit() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.undo = nil
 }
 
 func (f *fakeCaller) Log(level abi.LogLevel, text string) {

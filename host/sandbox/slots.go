@@ -105,6 +105,14 @@ func (t *turn) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer
 	return answers
 }
 
+// Undo holds no slot while it waits for the server of the call.
+func (t *turn) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
+	t.give()
+	failed := t.Caller.Undo(ctx, call)
+	t.take()
+	return failed
+}
+
 // Progress holds no slot while the client takes the notification: one that
 // reads slowly slows its own run, not those of others.
 func (t *turn) Progress(p abi.Progress) {

@@ -107,7 +107,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 	if err := p.fill(m); err != nil {
 		return err
 	}
-	i.fuel.start(m, int64(i.limits.Fuel))
+	i.fuel.start(m, int64(i.limits.Fuel), nil)
 	_, err = i.call(ctx, abi.ExportInitialize)
 	return err
 }
@@ -119,7 +119,7 @@ func (i *instance) warm(ctx context.Context, w warmup) error {
 		return err
 	}
 	serving.module, serving.memory, serving.wasi, serving.serving = i.module, i.memory, i.wasi, true
-	serving.fuel.start(i.module, bootFuel)
+	serving.fuel.start(i.module, bootFuel, nil)
 	_, err = serving.call(ctx, abi.ExportRun)
 	i.wasi = serving.wasi
 	if err = serving.classify(ctx, err); err != nil {

@@ -84,5 +84,7 @@ func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Ans
 	return answers
 }
 
-func (warmupCaller) Log(abi.LogLevel, string) {}
-func (warmupCaller) Progress(abi.Progress)    {}
+func (warmupCaller) Undo(context.Context, abi.ToolCall) *abi.CallError { return nil }
+func (warmupCaller) Commit()                                           {}
+func (warmupCaller) Log(abi.LogLevel, string)                          {}
+func (warmupCaller) Progress(abi.Progress)                             {}

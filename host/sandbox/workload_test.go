@@ -94,8 +94,10 @@ func (w *workloadTools) CallTools(_ context.Context, calls []abi.ToolCall) []abi
 	return answers
 }
 
-func (*workloadTools) Log(abi.LogLevel, string) {}
-func (*workloadTools) Progress(abi.Progress)    {}
+func (*workloadTools) Log(abi.LogLevel, string)                          {}
+func (*workloadTools) Undo(context.Context, abi.ToolCall) *abi.CallError { return nil }
+func (*workloadTools) Commit()                                           {}
+func (*workloadTools) Progress(abi.Progress)                             {}
 
 // nativeHost is the same for the interpreter without a sandbox.
 type nativeHost struct{ *workloadTools }
@@ -140,3 +142,5 @@ func TestWorkloads(t *testing.T) {
 		})
 	}
 }
+
+func (h nativeHost) Undo(abi.ToolCall) (*abi.CallError, error) { return nil, nil }

@@ -1,0 +1,186 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Saved knows the saved tools; see tools.Store.
+type Saved interface {
+	// Get finds one by name; the error is tools.ErrNotFound when there is none.
+	Get(name string) (tools.Definition, error)
+	List() []tools.Definition
+}
+
+// A tree is a run with the runs of the saved tools that it calls, and that those
+// call. They have one account and one time.
+type tree struct {
+	account *sandbox.Account
+	// more are the calls that may be under way beside one. A run always makes
+	// one at least, so that none waits for another that waits for it.
+	more *semaphore.Weighted
+	fuel atomic.Uint64 // that runs below the root have used
+}
+
+func (c *Composer) newTree(l sandbox.Limits) *tree {
+	return &tree{account: sandbox.NewAccount(l), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+}
+
+// resolveSaved finds the saved tool that a call means: by its name, or by its
+// script name.
+func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
+	if r.cfg.Saved == nil {
+		return call.Tool, &savedError{call.Tool, nil}
+	}
+	if _, err := r.cfg.Saved.Get(call.Tool); !errors.Is(err, tools.ErrNotFound) {
+		return call.Tool, nil // what else is wrong with it is told when it is run
+	}
+	var all, found []string
+	for _, d := range r.cfg.Saved.List() {
+		all = append(all, d.Name)
+		if !call.Exact && abi.Ident(d.Name) == call.Tool {
+			found = append(found, d.Name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return call.Tool, &savedError{call.Tool, catalog.Nearest(call.Tool, all)}
+	case 1:
+		return found[0], nil
+	}
+	return call.Tool, &catalog.AmbiguousError{Server: abi.Composites, Name: call.Tool, Tools: found}
+}
+
+// savedError says that there is no saved tool of that name.
+type savedError struct {
+	name    string
+	nearest []string
+}
+
+func (e *savedError) Error() string {
+	msg := fmt.Sprintf("there is no saved tool %q", e.name)
+	if len(e.nearest) > 0 {
+		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(e.nearest, ", "))
+	}
+	return msg
+}
+
+// composite runs a saved tool for a script.
+func (r *run) composite(ctx context.Context, t *target) journal.Answer {
+	chain := append(slices.Clone(r.chain), t.tool)
+	switch {
+	case slices.Contains(r.chain, t.tool):
+		return journal.Answer{Err: t.fail(abi.ErrValidation, "saved tools call one another in a circle: "+strings.Join(chain, " -> "))}
+	case len(chain) > abi.MaxChain:
+		failed := t.fail(abi.ErrResource, fmt.Sprintf("more than %d saved tools call one another, a fixed limit: %s", abi.MaxChain, strings.Join(chain, " -> ")))
+		failed.Limit = abi.LimitChain
+		return journal.Answer{Err: failed}
+	}
+	def, err := r.cfg.Saved.Get(t.tool)
+	if err != nil {
+		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
+	}
+	part := r.progress.begin(t.server + "." + t.tool)
+	limited, cancel := t.limited(ctx)
+	defer cancel()
+	child := r.child(chain, t, part)
+	out, f := child.saved(limited, def, t.Arguments)
+	rec := child.end(ctx, out, f)
+	t.undo = child.undo.pass()
+	switch {
+	case ctx.Err() != nil:
+		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, "no answer before the run ended"), Run: &rec}
+	case limited.Err() != nil:
+		f = &Failure{Type: abi.ErrTimeout, Message: t.late()}
+	}
+	part.finish()
+	a := journal.Answer{Run: &rec}
+	if f == nil {
+		if a.Value = rec.Outcome.Result; t.Raw {
+			a.Value = runResult(rec, nil, audience{})
+		}
+		return a
+	}
+	if t.Raw && f.Type != abi.ErrResource && f.Type != abi.ErrCancelled && f.Type != abi.ErrPermission {
+		a.Value = runResult(rec, f, audience{})
+		return a
+	}
+	r.failures.add(t.tool, f)
+	a.Err = t.fail(f.Type, clip(f.Message, maxCallMessage))
+	if f.Type == abi.ErrRuntime {
+		a.Err.Type = abi.ErrTool // for whoever has called it, it is a tool that failed
+	}
+	a.Err.Details = strict(f.body())
+	return a
+}
+
+// child is the run of a saved tool that this run calls.
+func (r *run) child(chain []string, t *target, part *part) *run {
+	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
+	child := r.newRun(t.tool, t.Arguments, call)
+	child.meta, child.chain, child.tree, child.inner = joinMeta(r.meta, t.Meta), chain, r.tree, true
+	if child.progress != nil {
+		child.progress.interval = 0 // the root's is what counts
+	}
+	return child
+}
+
+// saved runs a saved tool with raw arguments.
+func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (sandbox.Outcome, *Failure) {
+	r.budget = r.Composer.budget(def.Limits)
+	params, f := arguments(def, args)
+	if f != nil {
+		return sandbox.Outcome{}, f
+	}
+	r.whole = def.OutputSchema != nil
+	out, f := r.execute(ctx, def.Code, params, func(result []byte) *Failure { return checkResult(def, result) })
+	if r.cfg.Executed != nil {
+		r.cfg.Executed(def.Name, time.Now())
+	}
+	return out, f
+}
+
+// inherit adds to the failure of a run what is known of the failure of the saved
+// tool that it called.
+func (f *Failure) inherit(of *Failure) {
+	if of == nil || f.Limit != "" {
+		return
+	}
+	f.Limit, f.Value, f.Used, f.Setting, f.Queued = of.Limit, of.Value, of.Used, of.Setting, of.Queued
+}
+
+// failures are those of saved tools that a run has called, the last of each.
+type failures struct {
+	mu     sync.Mutex
+	byTool map[string]*Failure
+}
+
+func (f *failures) add(tool string, failure *Failure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byTool == nil {
+		f.byTool = map[string]*Failure{}
+	}
+	f.byTool[tool] = failure
+}
+
+func (f *failures) of(tool string) *Failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byTool[tool]
+}

@@ -1,0 +1,135 @@
+package compose
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// listener is a client of a revision that wants to be told what scripts log.
+type listener struct {
+	anySession
+	revision string
+	least    string
+	told     []string
+}
+
+// anySession is nil: nothing else is asked of a listener.
+type anySession = route.Session
+
+func (l *listener) Session() route.Session { return l }
+func (l *listener) Revision() string       { return l.revision }
+func (l *listener) Notify(method string, params []byte) {
+	l.told = append(l.told, method+" "+string(params))
+}
+func (l *listener) Listens(_ route.Session, level string) bool {
+	return strings.Contains("warning error", level) || l.least == "info"
+}
+
+const picture = `{"type":"image","data":"aGVsbG8=","mimeType":"image/png","annotations":{"priority":0.5},"x-unknown":12345678901234567890}`
+
+func TestContent(t *testing.T) {
+	var u upstreams
+	u.result("s.shot", `{"content":[`+picture+`]}`)
+	u.result("s.both", `{"content":[{"type":"image","data":"YQ==","mimeType":"image/png"},{"type":"text","text":"seen"}]}`)
+	u.result("s.text", `{"content":[{"type":"text","text":"a b"}]}`)
+	c := composer(realSandbox(t), &u)
+	for code, want := range map[string]string{
+		"return content.text('hi')":                                      `[{"type":"text","text":"hi"}]`,
+		"return content.image('aGVsbG8=')":                               `[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}]`,
+		"return content.image(b'hello', 'image/gif')":                    `[{"type":"image","data":"aGVsbG8=","mimeType":"image/gif"}]`,
+		"return content.audio('YQ==', mime_type='audio/ogg')":            `[{"type":"audio","data":"YQ==","mimeType":"audio/ogg"}]`,
+		"return content.resource('x:1', text='t', mimeType='a/b')":       `[{"type":"resource","resource":{"uri":"x:1","mimeType":"a/b","text":"t"}}]`,
+		"return content.resource('x:1', blob=b'a')":                      `[{"type":"resource","resource":{"uri":"x:1","blob":"YQ=="}}]`,
+		"return content.link('https://x', title='X')":                    `[{"type":"resource_link","uri":"https://x","name":"https://x","title":"X"}]`,
+		"return [content.image('YQ=='), 'a picture', content.text('b')]": `[{"type":"text","text":"a picture"},{"type":"text","text":"b"},{"type":"image","data":"YQ==","mimeType":"image/png"}]`,
+		"return [content.image('YQ=='), {'n': 1}, 5]":                    `[{"type":"text","text":"{\"n\":1}"},{"type":"text","text":"5"},{"type":"image","data":"YQ==","mimeType":"image/png"}]`,
+		"return s.shot()":                                  `[` + picture + `]`,
+		"return ['look'] + s.shot.raw().content":           `[{"type":"text","text":"look"},` + picture + `]`,
+		"return s.both()":                                  `[{"type":"text","text":"seen"},{"type":"image","data":"YQ==","mimeType":"image/png"}]`,
+		"return s.text.raw().content":                      `[{"type":"text","text":"a b"}]`,
+		"return {'type': 'text', 'text': 'x', 'lines': 3}": `[{"type":"text","text":"{\"type\":\"text\",\"text\":\"x\",\"lines\":3}"}]`,
+		"return [content.text('a'), {'n': 1}]":             `[{"type":"text","text":"[{\"type\":\"text\",\"text\":\"a\"},{\"n\":1}]"}]`,
+		"return [{'type': 'image'}, 'x']":                  `[{"type":"text","text":"[{\"type\":\"image\"},\"x\"]"}]`,
+		"return {'shot': s.shot()[0].mimeType}":            `[{"type":"text","text":"{\"shot\":\"image/png\"}"}]`,
+		"try:\n    content.image('not base64!')\nexcept Error as e:\n    return e.message":   `[{"type":"text","text":"content.image: the data is text that is not base64"}]`,
+		"try:\n    content.image({})\nexcept Error as e:\n    return e.message":              `[{"type":"text","text":"content.image: the data must be base64 text or bytes, got dict"}]`,
+		"try:\n    content.resource('x:1')\nexcept Error as e:\n    return len(e.message)>9": `[{"type":"text","text":"true"}]`,
+	} {
+		reply := c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
+		if got := get(t, reply, "content"); got != want {
+			t.Errorf("%s\ngave %s\nwant %s", code, reply.Result, want)
+		}
+	}
+}
+
+// TestContentIsNotTwice: a large picture is in the content, and not once more in
+// the structured result, unless a schema asks for that.
+func TestContentIsNotTwice(t *testing.T) {
+	for _, schema := range []string{``, `{"type":"object"}`} {
+		def := saved("return content.image('YWJj' * 20000)")
+		def.OutputSchema = []byte(schema)
+		if schema == "" {
+			def.OutputSchema = nil
+		}
+		reply := composer(realSandbox(t), &upstreams{}).CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+		if n := strings.Count(string(reply.Result), strings.Repeat("YWJj", 20000)); n != 1 && schema == "" || n != 2 && schema != "" {
+			t.Errorf("schema %q: the data is there %d times", schema, n)
+		}
+		if got := get(t, reply, "structuredContent", "result"); strings.HasPrefix(got, `{"truncated":true,"size":`) != (schema == "") {
+			t.Errorf("schema %q: result = %.200s", schema, got)
+		}
+		conforms(t, def, reply)
+	}
+}
+
+// TestContentOfOldRevisions: clients get only what their revision knows.
+func TestContentOfOldRevisions(t *testing.T) {
+	const code = "return [content.image('YQ=='), content.audio('YWJj'), content.link('x:1', 'one'), content.resource('x:2', text='t')]"
+	for revision, want := range map[string]string{
+		"2024-11-05": "text text image resource", "2025-03-26": "text image audio resource", "2025-06-18": "image audio resource_link resource", "2025-11-25": "image audio resource_link resource",
+	} {
+		call := route.Call{Params: params(`{}`), Origin: &listener{revision: revision}}
+		reply := composer(realSandbox(t), &upstreams{}).CallSaved(t.Context(), saved(code), call)
+		blocks, _ := wire.Elements([]byte(get(t, reply, "content")))
+		var got []string
+		for _, b := range blocks {
+			kind, _ := wire.GetString(b, "type")
+			got = append(got, kind)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s", revision, get(t, reply, "content"))
+		}
+		if revision == "2024-11-05" && !strings.Contains(string(blocks[0]), "[audio, audio/wav, 3 bytes: left out") || revision < "2025-06-18" && !strings.Contains(get(t, reply, "content"), `"one: x:1"`) {
+			t.Errorf("%s: %s", revision, get(t, reply, "content"))
+		}
+	}
+}
+
+// TestLogsAreForwarded to clients that want them.
+func TestLogsAreForwarded(t *testing.T) {
+	run := func(l *listener, code string) {
+		c := composer(realSandbox(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = shelf{"inner": "log.error('inside')"} })
+		c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`), Origin: l})
+	}
+	l := &listener{}
+	run(l, "print('quiet')\nlog.warn('a', 1)\ntools.inner()\nlog.info('quiet')")
+	want := `notifications/message {"level":"warning","logger":"job","data":"a 1"}
+notifications/message {"level":"error","logger":"inner","data":"inside"}`
+	if got := strings.Join(l.told, "\n"); got != want {
+		t.Errorf("got %s", got)
+	}
+	l = &listener{least: "info"}
+	run(l, "print('x')")
+	if got := fmt.Sprint(l.told); got != `[notifications/message {"level":"info","logger":"job","data":"x"}]` {
+		t.Errorf("got %s", got)
+	}
+	l = &listener{}
+	run(l, "for n in range(5000): log.error(n)")
+	if len(l.told) != maxForwarded || !strings.Contains(l.told[maxForwarded-1], "too much") {
+		t.Errorf("%d messages, the last %s", len(l.told), l.told[len(l.told)-1])
+	}
+}

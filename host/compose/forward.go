@@ -1,0 +1,38 @@
+package compose
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Listeners knows which clients want log messages; see route.Router.
+type Listeners interface {
+	// Listens tells whether a session has asked for messages of that level.
+	Listens(s route.Session, level string) bool
+}
+
+// logNames are the levels of entries as MCP names them (revision 2025-11-25,
+// server/utilities/logging).
+var logNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
+
+// maxForwarded is how many entries of one run a client is sent: one that reads
+// slowly would lose its session over more. All are in the result.
+const maxForwarded = 256
+
+// Log takes an entry of the script's log: into the journal, and to the client
+// if it has asked for such.
+func (r *run) Log(level abi.LogLevel, text string) {
+	r.journal.Log(level, text)
+	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
+		return
+	}
+	if r.forwarded++; r.forwarded == maxForwarded {
+		text = "this script logs too much: what follows is in its result only"
+	}
+	params := object{}
+	params.text("level", logNames[level])
+	params.raw("logger", wire.Quote(r.tool))
+	params.raw("data", wire.Quote(text))
+	r.origin.Notify("notifications/message", params.bytes())
+}

@@ -1,0 +1,70 @@
+package compose
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// maxMeta bounds what a script adds to the _meta of one call, in bytes.
+const maxMeta = 64 << 10
+
+// forwardMeta is the _meta that calls made on behalf of a request carry: that
+// of the request without its progress token. Nil when nothing is left.
+func forwardMeta(params []byte) []byte {
+	meta, ok := wire.Get(params, "_meta")
+	if !ok {
+		return nil
+	}
+	meta, err := wire.Delete(meta, "progressToken")
+	if err != nil || isEmptyObject(meta) {
+		return nil
+	}
+	return meta
+}
+
+// joinMeta is the _meta of one call: that of the request, and what the script
+// adds, which wins. A progress token is not the script's to give.
+func joinMeta(request, script []byte) []byte {
+	added := object{}
+	names := map[string]bool{"progressToken": true}
+	eachMember(script, func(name string, value []byte) {
+		if !names[name] {
+			names[name] = true
+			added.raw(name, value)
+		}
+	})
+	if added.empty() {
+		return request
+	}
+	joined := object{}
+	eachMember(request, func(name string, value []byte) {
+		if !names[name] {
+			joined.raw(name, value)
+		}
+	})
+	eachMember(added.bytes(), joined.raw)
+	return joined.bytes()
+}
+
+// eachMember calls f with the members of a JSON object, in order; nil has none.
+func eachMember(raw []byte, f func(name string, value []byte)) {
+	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if tok, err := d.ReadToken(); err != nil || tok.Kind() != '{' {
+		return
+	}
+	for d.PeekKind() == '"' {
+		tok, err := d.ReadToken()
+		if err != nil {
+			return
+		}
+		name := tok.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return
+		}
+		f(name, bytes.Clone(value))
+	}
+}

@@ -1,0 +1,80 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// maxSchemas is how many compiled schemas of upstream tools are kept. When there
+// are more, all are made anew as they are needed.
+const maxSchemas = 512
+
+// schemas are the compiled inputSchemas of upstream tools, by their text. It is
+// safe for concurrent use.
+type schemas struct {
+	mu     sync.Mutex
+	byText map[[sha256.Size]byte]*inputSchema
+}
+
+// inputSchema is compiled once, by whoever needs it first.
+type inputSchema struct {
+	once   sync.Once
+	schema *tools.Schema // nil for one that we cannot use
+}
+
+// of is the compiled schema of a tool's arguments; nil when there is none, or
+// one that cannot be compiled: the server will judge the arguments itself.
+func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.Schema {
+	if len(raw) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(raw)
+	s.mu.Lock()
+	found := s.byText[sum]
+	if found == nil {
+		if s.byText == nil || len(s.byText) >= maxSchemas {
+			s.byText = make(map[[sha256.Size]byte]*inputSchema)
+		}
+		found = &inputSchema{}
+		s.byText[sum] = found
+	}
+	s.mu.Unlock()
+	found.once.Do(func() {
+		var err error
+		if found.schema, err = tools.CompileSchema(raw, "inputSchema"); err != nil {
+			log.Debug("arguments of a tool are not checked: its schema cannot be used", "upstream", server, "tool", tool, "err", err)
+		}
+	})
+	return found.schema
+}
+
+// checkCall holds the arguments of a call against the tool's inputSchema. The
+// error is for the script.
+func (r *run) checkCall(t *target) *abi.CallError {
+	if len(t.Meta) > maxMeta {
+		return t.fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
+	}
+	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log)
+	if schema == nil {
+		return nil
+	}
+	err := schema.Validate(t.Arguments)
+	if err == nil {
+		return nil
+	}
+	failed := t.fail(abi.ErrValidation, clip("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
+	var v *tools.ValidationError
+	if errors.As(err, &v) {
+		details := object{}
+		details.raw("violations", wire.Marshal(v.Violations[:min(len(v.Violations), maxShownViolations)]))
+		failed.Details = strict(details.bytes())
+	}
+	return failed
+}

@@ -1,0 +1,133 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// undoing are the calls that undo what a run has done, should it fail: in the
+// order in which the script has named them. Those of a saved tool that has
+// succeeded become its caller's.
+type undoing struct {
+	mu    sync.Mutex
+	calls []target
+}
+
+func (u *undoing) adopt(calls []target) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.calls = append(u.calls, calls...)
+}
+
+// pass hands the calls on, or drops them.
+func (u *undoing) pass() []target {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	calls := u.calls
+	u.calls = nil
+	return calls
+}
+
+// Undo takes a call that is to be made if the run fails. What can be wrong with
+// it is told now: later there is nobody to tell.
+func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
+	t := r.resolve(ctx, call)
+	switch {
+	case t.server == abi.Composites:
+		return t.fail(abi.ErrValidation, "a saved tool cannot undo anything (name tools of servers)")
+	case t.err != nil:
+		return t.fail(unresolvedType(t.err), t.err.Error())
+	}
+	if failed := r.checkCall(&t); failed != nil {
+		return failed
+	}
+	r.undo.adopt([]target{t})
+	return nil
+}
+
+// Commit drops what Undo has taken.
+func (r *run) Commit() { r.undo.pass() }
+
+// closingTime is what undoing may take when the session is over: whoever ends it
+// waits half a second (package front), and then the process may be gone.
+const closingTime = 400 * time.Millisecond
+
+// undone is the outcome of one call that was to undo something.
+type undone struct {
+	server, tool string
+	err          *abi.CallError // nil: it is undone
+}
+
+// compensate makes the calls that undo what the run has done, the last first,
+// each whatever became of those before. They have a time of their own, since the
+// run's is over perhaps.
+func (r *run) compensate(ctx context.Context) []undone {
+	calls := r.undo.pass()
+	if len(calls) == 0 {
+		return nil
+	}
+	timeout := r.cfg.UndoTimeout
+	if errors.Is(context.Cause(ctx), wire.ErrClosed) {
+		timeout = min(timeout, closingTime)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	outcomes := make([]undone, 0, len(calls))
+	for i := len(calls) - 1; i >= 0; i-- {
+		t := &calls[i]
+		t.record = r.journal.OpenUndo(t.server, t.tool, t.Arguments)
+		answer := r.compensation(ctx, t, timeout)
+		t.record.Close(answer)
+		if answer.Err != nil {
+			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
+		}
+		outcomes = append(outcomes, undone{t.server, t.tool, answer.Err})
+	}
+	return outcomes
+}
+
+// compensation makes one of the calls.
+func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration) journal.Answer {
+	late := func() journal.Answer {
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (execution.undo_timeout)", timeout))}
+	}
+	if ctx.Err() != nil {
+		return late()
+	}
+	limited, cancel := t.limited(ctx)
+	defer cancel()
+	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), nil)
+	switch {
+	case ctx.Err() != nil:
+		return late()
+	case limited.Err() != nil:
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
+	}
+	t.Raw = false // a result that says isError is a failure here
+	return t.answer(reply)
+}
+
+// compensationList is what became of each call, as JSON.
+func compensationList(all []undone) []byte {
+	items := make([][]byte, len(all))
+	for i, u := range all {
+		o := object{}
+		o.raw("server", wire.Quote(u.server))
+		o.raw("tool", wire.Quote(u.tool))
+		if u.err == nil {
+			o.raw("undone", []byte("true"))
+		} else {
+			o.raw("undone", []byte("false"))
+			o.raw("error", callError(u.err.Type, u.err.Message))
+		}
+		items[i] = o.bytes()
+	}
+	return array(items)
+}

@@ -1,0 +1,155 @@
+package compose
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// saga has tools that make and remove things.
+func saga() *upstreams {
+	var u upstreams
+	u.result("s.make", `{}`)
+	u.result("s.remove", `{}`)
+	u.result("s.fails", `{"isError":true,"content":[{"type":"text","text":"it is stuck"}]}`)
+	return &u
+}
+
+// made are the upstream's calls in short: their tools with the argument n.
+func made(u *upstreams) string {
+	var all []string
+	for _, call := range u.calls() {
+		_, p, _ := strings.Cut(call, " ")
+		name, _ := wire.GetString([]byte(p), "name")
+		n, _ := wire.Get([]byte(p), "arguments", "n")
+		all = append(all, name+string(n))
+	}
+	return strings.Join(all, " ")
+}
+
+const twoSteps = `
+for n in [1, 2]:
+    s.make(n=n)
+    undo(s.remove, {"n": n})
+`
+
+func TestUndo(t *testing.T) {
+	for _, tt := range []struct{ name, code, calls, compensation string }{
+		{"success", twoSteps + "return 1", "make1 make2", ""},
+		{"error", twoSteps + "fail('no')", "make1 make2 remove2 remove1",
+			`[{"server":"s","tool":"remove","undone":true},{"server":"s","tool":"remove","undone":true}]`},
+		{"commit", twoSteps + "commit()\nfail('no')", "make1 make2", ""},
+		{"committed in part", twoSteps + "commit()\nundo(s.remove, n=3)\nfail('no')", "make1 make2 remove3",
+			`[{"server":"s","tool":"remove","undone":true}]`},
+		{"one that fails", "undo(s.remove, n=1)\nundo(s.fails, n=2)\ns.make(n=3)\nfail('no')", "make3 fails2 remove1",
+			`[{"server":"s","tool":"fails","undone":false,"error":{"type":"tool","message":"it is stuck"}},{"server":"s","tool":"remove","undone":true}]`},
+		{"limit", twoSteps + "while True: pass", "make1 make2 remove2 remove1", `undone`},
+		{"a limit of calls", twoSteps + "while True: s.make(n=0)", "remove2 remove1", `undone`},
+		{"a result that does not match", twoSteps + "return 'text'", "make1 make2 remove2 remove1", `undone`},
+		{"a wrong tool", "try:\n    undo(s.remov, n=1)\nexcept Error as e:\n    s.make(n=len(e.message) > 0)\nfail('no')", "maketrue", ""},
+		{"wrong arguments", "undo(s.strict, n='x')", "", ""},
+		{"a hidden tool", "try:\n    undo(s.secret, n=1)\nexcept:\n    s.make(n=1)", "", ""},
+		{"a saved tool", "undo(tools.other, n=1)", "", ""},
+		{"in parallel", "parallel_map(lambda n: [s.make(n=n), undo(s.remove, n=n)], range(3))\nfail('no')", "remove2 remove1 remove0", `undone`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := saga()
+			u.result("s.strict", `{}`)
+			c := composer(realSandbox(t), u, shelf{"other": "return 1"}.in, func(o *Options) {
+				o.Limits.Fuel, o.Limits.Calls = 50_000_000, 20
+				o.Catalog.(*catalog.Catalog).SetUpstream("s", wire.Tools, [][]byte{[]byte(`{"name":"make"}`), []byte(`{"name":"remove"}`), []byte(`{"name":"fails"}`),
+					[]byte(`{"name":"secret"}`), []byte(`{"name":"strict","inputSchema":{"properties":{"n":{"type":"integer"}}}}`)}, nil)
+			})
+			def := saved(tt.code)
+			if tt.name == "a result that does not match" {
+				def.OutputSchema = []byte(`{"type":"integer"}`)
+			}
+			reply := c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+			if got := made(u); got != tt.calls && (len(tt.calls) == 0 || !strings.HasSuffix(got, " "+tt.calls)) {
+				t.Errorf("calls: %s, want %s", got, tt.calls)
+			}
+			if (get(t, reply, "isError") == "true") != (tt.name != "success") {
+				t.Errorf("result = %s", reply.Result)
+			}
+			got := get(t, reply, "structuredContent", "error", "details", "compensation")
+			if got != tt.compensation && (tt.compensation != "undone" || strings.Count(got, `"undone":true`) < 2) {
+				t.Errorf("compensation = %s, want %s", got, tt.compensation)
+			}
+			if listed := strings.Count(get(t, reply, "structuredContent", "toolCalls"), `"undo":true`); listed != strings.Count(got, "undone") {
+				t.Errorf("%d calls are listed: %s", listed, reply.Result)
+			}
+		})
+	}
+}
+
+// TestUndoAfterCancel: what is cancelled, or late, is undone all the same.
+func TestUndoAfterCancel(t *testing.T) {
+	for _, cancelled := range []bool{true, false} {
+		u := saga()
+		called := u.block("s.wait")
+		c := composer(realSandbox(t), u, func(o *Options) {
+			if !cancelled {
+				o.Timeout = 200 * time.Millisecond
+			}
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		done := make(chan wire.Reply, 1)
+		go func() { done <- c.CallSaved(ctx, saved(twoSteps+"s.wait()"), route.Call{Params: params(`{}`)}) }()
+		<-called
+		if cancelled {
+			cancel(&wire.CancelledError{})
+		}
+		reply := <-done
+		if got := made(u); got != "make1 make2 wait remove2 remove1" {
+			t.Errorf("calls: %s", got)
+		}
+		if got := get(t, reply, "structuredContent", "error", "details", "compensation"); strings.Count(got, `"undone":true`) != 2 {
+			t.Errorf("compensation = %s", got)
+		}
+	}
+}
+
+// TestUndoIsBounded: calls that do not come back have their own time.
+func TestUndoIsBounded(t *testing.T) {
+	u := saga()
+	u.block("s.hangs")
+	c := composer(realSandbox(t), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
+	reply := c.CallSaved(t.Context(), saved("undo(s.remove, n=1)\nundo(s.hangs, n=2)\nfail('no')"), route.Call{Params: params(`{}`)})
+	got := get(t, reply, "structuredContent", "error", "details", "compensation")
+	if made(u) != "hangs2" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 2 {
+		t.Errorf("calls %s, compensation %s", made(u), got)
+	}
+	if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs: not done within 30ms") {
+		t.Errorf("text = %s", text)
+	}
+}
+
+// TestUndoInTrees: what a saved tool has done is undone when it fails, or when
+// its caller does later.
+func TestUndoInTrees(t *testing.T) {
+	step := "s.make(n=params.n)\nundo(s.remove, n=params.n)\n"
+	for code, want := range map[string]string{
+		"tools.good(n=1)\nfail('no')":                                            "make1 remove1",
+		"undo(s.remove, n=0)\ntools.good(n=1)\ntools.good(n=2)\nfail('no')":      "make1 make2 remove2 remove1 remove0",
+		"tools.good(n=1)\ntry:\n    tools.bad(n=2)\nexcept:\n    s.make(n=3)":    "make1 make2 remove2 make3",
+		"tools.good(n=1)\ncommit()\nfail('no')":                                  "make1",
+		"tools.done(n=1)\nfail('no')":                                            "make1",
+		"tools.good(n=1)\ntools.bad(n=2)":                                        "make1 make2 remove2 remove1",
+		"tools.middle(n=1)\nfail('no')":                                          "make1 remove1",
+		"try:\n    tools.slow({'n': 1}, timeout=0.05)\nexcept:\n    s.make(n=2)": "make1 wait remove1 make2",
+	} {
+		u := saga()
+		u.block("s.wait")
+		all := shelf{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)", "slow": step + "s.wait()"}
+		composer(realSandbox(t), u, all.in).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
+		if got := made(u); got != want {
+			t.Errorf("%s\ncalls %s, want %s", code, got, want)
+		}
+	}
+}
