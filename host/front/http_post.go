@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -270,8 +271,14 @@ func (v *visit) answer(w http.ResponseWriter, r *http.Request, out *stream) bool
 		v.forsake(out)
 		return false
 	}
-	v.serve(r.Context(), c, v.session.Revision() >= primeRevision)
+	v.serve(r.Context(), c, v.primes(r))
 	return true
+}
+
+// primes tells whether the client of r expects events without data: by the
+// revision that the request says it is made in, if it does.
+func (v *visit) primes(r *http.Request) bool {
+	return cmp.Or(r.Header.Get(versionHeader), v.session.Revision()) >= primeRevision
 }
 
 // forsake cancels what belongs to a stream whose client has gone.
