@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -13,7 +12,11 @@ import (
 // Welcome implements front.Backend.
 func (h *Host) Welcome(ctx context.Context, s route.Session) (route.Welcome, error) {
 	h.upstreams.welcome(s)
-	return h.router.Welcome(ctx, s)
+	w, err := h.router.Welcome(ctx, s)
+	if err != nil { // the session has not begun
+		h.upstreams.left(s)
+	}
+	return w, err
 }
 
 // Handle implements front.Backend.
@@ -32,22 +35,21 @@ func (h *Host) Left(s route.Session) {
 	h.upstreams.left(s)
 }
 
-// settled waits until no upstream is starting any more, startup_wait is over,
-// counted from the start or the last reload, or ctx ends.
+// settled waits until no upstream is starting any more, or has been for longer
+// than startup_wait, or ctx ends.
 func (h *Host) settled(ctx context.Context) {
-	now := h.now.Load()
-	timer := time.NewTimer(time.Until(now.since.Add(now.cfg.StartupWait)))
-	defer timer.Stop()
-	h.upstreams.settled(ctx, timer.C)
+	if most := h.config().StartupWait; most > 0 {
+		h.upstreams.settled(ctx, most)
+	}
 }
 
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // reports on all of them in the order of the configuration.
 func (h *Host) Upstreams(ctx context.Context) []upstream.Status {
-	h.upstreams.settled(ctx, nil)
+	h.upstreams.settled(ctx, 0)
 	var report []upstream.Status
 	for _, s := range h.upstreams.all() {
-		report = append(report, s.status())
+		report = append(report, s.Status())
 	}
 	return report
 }

@@ -70,11 +70,16 @@ func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
 	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
 	adopted.Execution = next.Execution
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
+	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
+	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 { // where all may come in was decided when it was listened there
+		adopted.HTTP.Tokens = next.HTTP.Tokens
+	}
 
 	c.Settings = differences("", *old, adopted)
 	c.Restart = differences("", adopted, *next)
 	if h.opts.Clients != ManyClients { // it means nothing to others
-		c.Restart = slices.DeleteFunc(c.Restart, func(s string) bool { return strings.HasPrefix(s, "http.") })
+		isHTTP := func(s string) bool { return strings.HasPrefix(s, "http.") }
+		c.Settings, c.Restart = slices.DeleteFunc(c.Settings, isHTTP), slices.DeleteFunc(c.Restart, isHTTP)
 	}
 	return c, &adopted
 }

@@ -118,8 +118,13 @@ type way struct {
 func startWay(t testing.TB, c combination, sw peertest.Switches) *way {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
-	cfg := testConfig(t, up.config)
-	w := &way{combination: c, received: up.received}
+	return serveWay(t, c, up.received, testConfig(t, up.config))
+}
+
+// serveWay runs a Host with a configuration.
+func serveWay(t testing.TB, c combination, received *peertest.Log, cfg *config.Config) *way {
+	t.Helper()
+	w := &way{combination: c, received: received}
 	clients := OneClient
 	if c.client != config.Stdio {
 		clients = ManyClients

@@ -7,6 +7,7 @@
 //	backend.go     what sessions show
 //	upstreams.go   connections to upstreams, shared or of one session
 //	slot.go        one upstream that runs, or sleeps until it is needed
+//	health.go      how upstreams are, when somebody asks
 //	memory.go      what upstreams had when they ran last
 //	hello.go       what upstreams are told in the handshake
 //	reload.go      another configuration for a Host that runs
@@ -17,7 +18,7 @@
 // Packages below host: config (settings), wire (raw JSON-RPC), front (sessions
 // with clients), upstream (connections to servers), catalog (the namespaced
 // view), route (requests in flight), compose (composite calls), manage
-// (built-in tools), journal (the record of a run), sandbox (wasm instances),
+// (built-in tools), health (checks of upstreams), journal (the record of a run), sandbox (wasm instances),
 // peertest (raw peers for tests).
 package host
 
@@ -34,6 +35,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -61,6 +63,7 @@ type Options struct {
 type Host struct {
 	opts Options
 	now  atomic.Pointer[settings]
+	web  atomic.Pointer[front.HTTP] // nil unless ServeHTTPOn runs
 
 	sandbox   *sandbox.Sandbox
 	store     *tools.Store
@@ -110,7 +113,6 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 // settings is a configuration in force, with what is made anew for each.
 type settings struct {
 	cfg      *config.Config
-	since    time.Time
 	composer *compose.Composer
 	manager  *manage.Handler
 }
@@ -126,8 +128,9 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	})
 	manager := manage.New(manage.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
+		Health: h, Directory: h.catalog, Settled: h.settled,
 	})
-	return &settings{cfg: cfg, since: time.Now(), composer: composer, manager: manager}
+	return &settings{cfg: cfg, composer: composer, manager: manager}
 }
 
 // config is the configuration in force.

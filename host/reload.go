@@ -22,6 +22,7 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	h.catalog.SetSources(sources(cfg))
 	now := h.settings(cfg)
 	h.now.Store(now)
+	h.admit()
 	if !h.upstreams.apply(cfg) {
 		return Changes{}, wire.ErrClosed
 	}

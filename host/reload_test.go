@@ -1,11 +1,13 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -71,12 +73,18 @@ func (g *gate) call(c *client, id, prefix string) {
 	c.t.Helper()
 	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{"address":%q}}}`,
 		id, prefix+"gate", g.Addr()))
+	g.accept(c.t)
+}
+
+// accept waits until an upstream has the call.
+func (g *gate) accept(t testing.TB) {
+	t.Helper()
 	conn, err := g.Accept()
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	g.conn = conn.(*net.TCPConn)
-	c.t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { conn.Close() })
 }
 
 // open has the upstream answer.
@@ -98,8 +106,8 @@ func (g *gate) gone(t testing.TB) {
 	}
 }
 
-// changed waits until the client is told that a list is another, and that it
-// has, or lacks, a tool.
+// changed waits until the client is told that a list is another, and then until
+// that has, or lacks, a tool.
 func (c *client) changed(tool string, has bool) {
 	c.t.Helper()
 	for {
@@ -107,13 +115,18 @@ func (c *client) changed(tool string, has bool) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if !strings.Contains(string(raw), `"notifications/tools/list_changed"`) {
-			continue
+		if strings.Contains(string(raw), `"notifications/tools/list_changed"`) {
+			break
 		}
-		if list := c.request(`"list"`, "tools/list", `{}`); strings.Contains(list, fmt.Sprintf(`"name":%q`, tool)) == has {
+	}
+	list := ""
+	for range 1000 { // one of several changes may come first
+		list = c.request(`"list"`, "tools/list", `{}`)
+		if strings.Contains(list, fmt.Sprintf(`"name":%q`, tool)) == has {
 			return
 		}
 	}
+	c.t.Fatalf("%s: %s", tool, list)
 }
 
 func TestReloadReplacesAnUpstream(t *testing.T) {
@@ -148,6 +161,18 @@ func TestReloadReplacesAnUpstream(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestReloadAndCancel: a call that is given up does not keep the old process.
+func TestReloadAndCancel(t *testing.T) {
+	h, _ := startHostFor(t, testConfig(t, upstreamOf("raw", "raw")), ManyClients)
+	c, g := dial(t, h), newGate(t)
+	c.pid("raw__")
+	g.call(c, "1", "raw__")
+	reload(t, h, func(cfg *config.Config) { another(&cfg.Upstreams[0]) })
+	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	g.gone(t)
+	c.pid("raw__")
 }
 
 func TestReloadAddsAndRemoves(t *testing.T) {
@@ -223,10 +248,11 @@ func TestReloadOfSettings(t *testing.T) {
 	changes := reload(t, h, func(cfg *config.Config) {
 		cfg.StartupWait, cfg.Debug, cfg.Execution.MaxFuel = time.Second, true, 20_000_000
 		cfg.Execution.MaxQueued, cfg.Store.Dir, cfg.HTTP.Tokens, cfg.HTTP.CertFile = 1, t.TempDir(), []string{"t"}, "/cert"
+		cfg.HTTP.MaxSessions = 1
 	})
 	want := []string{
-		"execution.debug: changed", "startup_wait: changed", "execution.max_fuel: changed",
-		"execution.max_queued: needs a restart", "store.dir: needs a restart", "http.tokens: needs a restart", "http.tls_cert: needs a restart",
+		"execution.debug: changed", "startup_wait: changed", "execution.max_fuel: changed", "http.tokens: changed",
+		"execution.max_queued: needs a restart", "store.dir: needs a restart", "http.tls_cert: needs a restart", "http.max_sessions: needs a restart",
 	}
 	if got := changes.Lines(); !slices.Equal(got, want) {
 		t.Errorf("changes:\n%q\nwant\n%q", got, want)
@@ -235,9 +261,52 @@ func TestReloadOfSettings(t *testing.T) {
 	if value, _ := wire.Get([]byte(got), "structuredContent", "error", "details", "value"); string(value) != "20000000" {
 		t.Errorf("the limit is not in force: %s", got)
 	}
+	changes = reload(t, h, func(cfg *config.Config) { cfg.HTTP.Tokens = nil })
+	if got := changes.Lines(); !slices.Equal(got, []string{"http.tokens: needs a restart"}) {
+		t.Errorf("without any token: %q", got)
+	}
 	changes = reload(t, h, func(*config.Config) {})
 	if got := changes.Lines(); got != nil {
 		t.Errorf("nothing has changed, but: %q", got)
+	}
+}
+
+// TestReloadOfTokens: who has a token that is none any more is out.
+func TestReloadOfTokens(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.HTTP.Tokens = []string{"old"}
+	h, _ := startHostFor(t, cfg, ManyClients)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- h.ServeHTTPOn(ctx, ln) }()
+	t.Cleanup(func() { cancel(); <-served })
+	status := func(token string) int {
+		const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+ln.Addr().String()+config.DefaultPath, strings.NewReader(hello))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	if old, now := status("old"), status("new"); old != 200 || now != 401 {
+		t.Errorf("before: %d, %d", old, now)
+	}
+	reload(t, h, func(cfg *config.Config) { cfg.HTTP.Tokens = []string{"new"} })
+	if old, now := status("old"), status("new"); old != 401 || now != 200 {
+		t.Errorf("after: %d, %d", old, now)
 	}
 }
 

@@ -39,6 +39,11 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // 0 is their default
 	})
+	h.reloading.Lock()
+	h.web.Store(sessions)
+	h.admit() // a reload may have come before
+	h.reloading.Unlock()
+	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
 	server := front.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != path {
@@ -68,6 +73,15 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		<-served
 	}
 	return err
+}
+
+// admit has the HTTP front end let in whom the configuration in force does. The
+// caller holds h.reloading.
+func (h *Host) admit() {
+	if web := h.web.Load(); web != nil {
+		settings := h.config().HTTP
+		web.Admit(settings.Tokens, settings.AllowedOrigins, settings.AllowedHosts)
+	}
 }
 
 // sessionsTime bounds the end of the HTTP sessions.

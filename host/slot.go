@@ -99,6 +99,9 @@ func (s *slot) started() *upstream.Upstream {
 				return // it has only a few calls to finish
 			}
 			s.remember()
+			if s.own != nil {
+				s.host.upstreams.listed.Store(s.name, true)
+			}
 			peer.OnReady()
 		},
 	})
@@ -300,15 +303,24 @@ func (s *slot) Notify(ctx context.Context, method string, params []byte) error {
 	return up.Notify(ctx, method, params)
 }
 
-// settled is closed when the upstream's first start is over, which began at
-// since; nil while it sleeps.
-func (s *slot) settled() (over <-chan struct{}, since time.Time) {
+// settled waits until the upstream's first start is over, or has taken as long as
+// most (0: however long that takes), or ctx ends; not for one that sleeps.
+func (s *slot) settled(ctx context.Context, most time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.up == nil {
-		return nil, time.Time{}
+	up, begun := s.up, s.begun
+	s.mu.Unlock()
+	if up == nil {
+		return
 	}
-	return s.up.Started(), s.begun
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, begun.Add(most))
+		defer cancel()
+	}
+	select {
+	case <-up.Started():
+	case <-ctx.Done():
+	}
 }
 
 // close takes the upstream down.

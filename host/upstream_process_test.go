@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	case "raw":
 		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
 		return
+	case "relay":
+		relay()
+		return
 	case "late": // starts once the other end of a connection is closed
 		conn, err := net.Dial("tcp", os.Args[1])
 		if err != nil {

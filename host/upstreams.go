@@ -47,6 +47,9 @@ type upstreams struct {
 	shared map[string]*slot
 	own    map[route.Session]map[string]*slot // of every session there is
 
+	// listed has the names of those that have started for a session of their own.
+	listed sync.Map
+
 	stop    chan struct{}  // closed by close
 	closing sync.WaitGroup // shutdowns that nobody else waits for
 }
@@ -177,6 +180,9 @@ func (u *upstreams) newOwn(c *config.Upstream, s route.Session) *slot {
 func (u *upstreams) left(s route.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.closed {
+		return // close ends all
+	}
 	for _, own := range u.own[s] {
 		u.closing.Go(func() { u.end(own) })
 	}
@@ -188,6 +194,7 @@ func (u *upstreams) left(s route.Session) {
 // what it is told. The caller holds u.mu.
 func (u *upstreams) retire(s *slot) {
 	idle := s.retire()
+	u.listed.Delete(s.name)
 	u.closing.Go(func() {
 		late := time.NewTimer(cmp.Or(s.spec.MaxTimeout, config.DefaultMaxTimeout) + time.Minute)
 		defer late.Stop()
@@ -233,22 +240,11 @@ func (u *upstreams) all() []*slot {
 
 // settled waits until none is starting any more, or has been for as long as most
 // (0: however long that takes), or ctx ends. It does not wait for what a session
-// has for itself if another session's has been listed already.
+// has for itself where what another session has was listed.
 func (u *upstreams) settled(ctx context.Context, most time.Duration) {
 	for _, s := range u.all() {
-		over, since := s.settled()
-		if over == nil || s.own != nil && u.host.catalog.Listed(s.name) {
-			continue
-		}
-		until := ctx
-		if most > 0 {
-			var cancel context.CancelFunc
-			until, cancel = context.WithDeadline(ctx, since.Add(most))
-			defer cancel()
-		}
-		select {
-		case <-over:
-		case <-until.Done():
+		if _, listed := u.listed.Load(s.name); s.own == nil || !listed {
+			s.settled(ctx, most)
 		}
 	}
 }

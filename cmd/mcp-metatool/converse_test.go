@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -22,7 +23,11 @@ import (
 //	< JSON         wait for a message that has all of this in it; skip others
 //	! JSON         by the end, no such message has come, skipped ones included
 //	file NAME      wait until there is such a file, and is not empty
-//	signal NAME    send TERM or INT
+//	log TEXT       wait until the server's standard error has this, further on
+//	               than the last time
+//	copy FROM TO   replace what is in a file
+//	run CODE ...   run a command, and check its exit code
+//	signal NAME    send TERM, INT or HUP
 //	close          close the server's input
 //	exit CODE      wait for its end; by default the last line is exit 0
 //
@@ -35,9 +40,9 @@ func converse(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	c := &conversation{messages: make(chan string, 1000)}
+	c := &conversation{messages: make(chan string, 1000), log: textLog{more: make(chan struct{}, 1)}}
 	c.cmd = exec.Command(args[1], args[2:]...)
-	c.cmd.Stderr = os.Stderr
+	c.cmd.Stderr = io.MultiWriter(os.Stderr, &c.log)
 	c.in, _ = c.cmd.StdinPipe()
 	out, _ := c.cmd.StdoutPipe()
 	if err := c.cmd.Start(); err != nil {
@@ -66,9 +71,52 @@ type conversation struct {
 	messages chan string // from the server
 	seen     []string
 	never    []any
+	log      textLog
 	ended    bool
 
 	signalled bool // so its input stays open
+}
+
+// textLog keeps what is written, for somebody who waits for it.
+type textLog struct {
+	more chan struct{} // holds a token once there is more
+
+	mu   sync.Mutex // guards what follows
+	text string     // that nobody has waited for
+}
+
+// Write implements io.Writer.
+func (l *textLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text += string(p)
+	select {
+	case l.more <- struct{}{}:
+	default: // somebody has to look anyway
+	}
+	return len(p), nil
+}
+
+// await waits for a text, and forgets all up to it.
+func (l *textLog) await(want string) error {
+	late := time.After(20 * time.Second)
+	for {
+		l.mu.Lock()
+		_, rest, found := strings.Cut(l.text, want)
+		if found {
+			l.text = rest
+		}
+		all := l.text
+		l.mu.Unlock()
+		if found {
+			return nil
+		}
+		select {
+		case <-l.more:
+		case <-late:
+			return fmt.Errorf("it did not come; all there was:\n%s", all)
+		}
+	}
 }
 
 func (c *conversation) read(out io.Reader) {
@@ -94,9 +142,24 @@ func (c *conversation) step(line string) error {
 		return err
 	case "file":
 		return awaitFile(rest)
+	case "log":
+		return c.log.await(rest)
+	case "copy":
+		from, to, _ := strings.Cut(rest, " ")
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o600)
+	case "run":
+		code, command, _ := strings.Cut(rest, " ")
+		if exitcode(code, strings.Fields(command)) != 0 {
+			return errors.New("it did not end so")
+		}
+		return nil
 	case "signal":
-		c.signalled = true
-		return c.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT}[rest])
+		c.signalled = rest != "HUP"
+		return c.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[rest])
 	case "close":
 		return c.in.Close()
 	case "exit":

@@ -6,9 +6,11 @@
 //	signals.go   what ends the process, and how
 //	settings.go  flags that several verbs share: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
-//	serve.go, check.go, servers.go, auth.go, tools.go, run.go, version.go
+//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go, version.go
 //	             one verb each; servehttp.go is serve --http, names.go is
 //	             servers --names
+//	reloader.go  a server that follows its configuration; watch.go watches the
+//	             file, control.go is the socket that other commands reach it by
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
 //	demo.go      the verb demo; demotool.go has its composite tool,
@@ -110,7 +112,7 @@ func newRoot() *cobra.Command {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(
-		serveCommand("serve"), checkCommand(), serversCommand(), authCommand(), toolsCommand(),
+		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), toolsCommand(),
 		runCommand(), demoCommand(), demoServerCommand(), versionCommand(),
 	)
 	return root

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -32,7 +38,7 @@ func TestReadme(t *testing.T) {
 			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
 		}
 	}
-	want := map[string]int{"registration": 4, "config": 2, "save": 1, "script": 2, "result": 1, "error": 1}
+	want := map[string]int{"registration": 5, "http": 1, "config": 2, "save": 1, "script": 2, "result": 1, "error": 1}
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
@@ -66,6 +72,7 @@ type readme struct {
 	env      []string
 	kinds    map[string]int
 	commands int
+	url      string // where the HTTP front end was served
 }
 
 func newReadme(t *testing.T) *readme {
@@ -122,6 +129,9 @@ func (r *readme) shell(line string) error {
 		words := strings.Fields(command)
 		return r.register(words[0], words[1:])
 	}
+	if address, ok := strings.CutPrefix(line, "mcp-metatool serve --http "); ok {
+		return r.serve(address)
+	}
 	line = strings.Replace(line, "go run ./cmd/mcp-metatool ", "mcp-metatool ", 1)
 	if !strings.HasPrefix(line, "mcp-metatool ") {
 		return fmt.Errorf("no test knows how to run it")
@@ -159,8 +169,48 @@ func (r *readme) toml(text string) error {
 	return r.command("mcp-metatool", "check")
 }
 
+// serve starts the HTTP front end on a port of its own, and ends it once it
+// says where it listens.
+func (r *readme) serve(address string) error {
+	r.kinds["http"]++
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("mcp-metatool", "serve", "--http", net.JoinHostPort(host, "0"))
+	cmd.Env = r.env
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var heard strings.Builder
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		fmt.Fprintln(&heard, lines.Text())
+		if _, at, ok := strings.Cut(lines.Text(), "serving MCP on "); ok {
+			url, err := url.Parse(strings.TrimSpace(at))
+			if err != nil {
+				return err
+			}
+			url.Host = address
+			r.url = url.String()
+			break
+		}
+	}
+	err = errors.Join(cmd.Process.Signal(syscall.SIGTERM), lines.Err())
+	_, _ = io.Copy(&heard, stderr)
+	if err = errors.Join(err, cmd.Wait()); err != nil || r.url == "" {
+		return fmt.Errorf("%w\n%s", err, heard.String())
+	}
+	return nil
+}
+
 type registration struct {
 	Type    string   `json:"type"`
+	URL     string   `json:"url"`
 	Command string   `json:"command" toml:"command"`
 	Args    []string `json:"args" toml:"args"`
 }
@@ -203,6 +253,13 @@ func (r *readme) registerAll(servers map[string]registration) error {
 		return fmt.Errorf("%d servers", len(servers))
 	}
 	for _, s := range servers {
+		if s.URL != "" {
+			r.kinds["registration"]++
+			if s.Type != "http" || s.URL != r.url {
+				return fmt.Errorf("type %q, url %s; want http, %s", s.Type, s.URL, r.url)
+			}
+			return nil
+		}
 		if s.Type != "" && s.Type != "stdio" {
 			return fmt.Errorf("type %q", s.Type)
 		}

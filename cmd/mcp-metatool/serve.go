@@ -36,7 +36,9 @@ To see what it does: mcp-metatool demo. To end it: Ctrl-D.
 // serve runs a front end until its end, which is orderly for a signal and, on
 // standard input and output, for a client that hangs up.
 func serve(ctx context.Context, s *settings, f *frontFlags) error {
-	cfg, err := s.load()
+	r := newReloader(s, f)
+	defer onHangup(ctx, r.hangup)()
+	cfg, err := r.load()
 	if err != nil {
 		return err
 	}
@@ -45,9 +47,9 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 		log.Warn("no configuration file, so there are no upstream servers", "looked_for", cfg.Searched)
 	}
 	if f.http.on {
-		err = serveHTTP(ctx, cfg, log, f)
+		err = serveHTTP(ctx, cfg, log, f, r)
 	} else {
-		err = serveStdio(ctx, cfg, log)
+		err = serveStdio(ctx, cfg, log, r)
 	}
 	if errors.Is(err, errSignal) {
 		log.Info("ended", "reason", err)
@@ -57,11 +59,11 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 }
 
 // serveStdio runs one session on standard input and output.
-func serveStdio(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+func serveStdio(ctx context.Context, cfg *config.Config, log *slog.Logger, r *reloader) error {
 	if isTerminal(os.Stdin) {
 		fmt.Fprint(os.Stderr, terminalHint)
 	}
-	return withHost(ctx, cfg, log, host.OneClient, func(ctx context.Context, h *host.Host) error {
+	return r.withHost(ctx, cfg, log, host.OneClient, func(ctx context.Context, h *host.Host) error {
 		// Without Close: a read of standard input cannot be interrupted.
 		return h.Serve(ctx, struct{ io.Reader }{os.Stdin}, os.Stdout)
 	})

@@ -74,12 +74,8 @@ func (f *httpFlag) Set(text string) error {
 }
 
 // serveHTTP serves any number of sessions over HTTP until ctx ends.
-func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *frontFlags) error {
-	address := cfg.HTTP.Listen
-	if f.http.address != "" {
-		address = f.http.address
-	}
-	ln, err := listen(ctx, address, len(cfg.HTTP.Tokens) > 0 || f.unauthenticated)
+func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *frontFlags, r *reloader) error {
+	ln, err := listen(ctx, cfg.HTTP.Listen, len(cfg.HTTP.Tokens) > 0 || f.unauthenticated)
 	if err != nil {
 		return err
 	}
@@ -91,7 +87,7 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 			return err
 		}
 	}
-	return withHost(ctx, cfg, log, host.ManyClients, func(ctx context.Context, h *host.Host) error {
+	return r.withHost(ctx, cfg, log, host.ManyClients, func(ctx context.Context, h *host.Host) error {
 		fmt.Fprintf(os.Stderr, "mcp-metatool: serving MCP on %s://%s%s\n", scheme, ln.Addr(), cfg.HTTP.Path)
 		return h.ServeHTTPOn(ctx, ln)
 	})

@@ -12,34 +12,50 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
 func serversCommand() *cobra.Command {
 	v := serversView{}
 	cmd := &cobra.Command{
-		Use:   "servers",
-		Short: "Start every upstream server and report on each; exit code 1 if one fails",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context(), cmd.OutOrStdout()) },
+		Use:   "servers [NAME]",
+		Short: "Start the upstream servers, or one, and report on each; exit code 1 if one fails",
+		Long: `Start the upstream servers, or the one called NAME, and report on each. One that
+is started on first use (start = "lazy") is left asleep unless it is NAME, or has
+never run. The exit code is 1 if one fails.
+
+With --check, each server that has started is then asked for its tools, and makes
+the call of its [upstream.NAME.probe] if it has one.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				v.only = args[0]
+			}
+			return v.run(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	v.addFlags(cmd, silent) // the report has it all
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&v.names, "names", false, "print what agents call the servers' tools and prompts, instead")
+	cmd.Flags().BoolVar(&v.check, "check", false, "check that the servers work, and report on that instead")
+	cmd.MarkFlagsMutuallyExclusive("names", "check")
 	return cmd
 }
 
 // serversView is one run of servers.
 type serversView struct {
 	settings
-	asJSON, names bool
+	asJSON, names, check bool
+	only                 string // name of the one server that counts; "" for all
 }
 
 // serverReport is one upstream in the output of servers --json.
 type serverReport struct {
 	Name            string  `json:"name"`
-	State           string  `json:"state"`     // ready, failed, disabled
+	State           string  `json:"state"`     // ready, failed, asleep, disabled
 	Transport       string  `json:"transport"` // stdio, http, sse
 	Host            string  `json:"host,omitempty"`
 	ServerName      string  `json:"serverName,omitempty"`
@@ -64,34 +80,67 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if v.only != "" {
+		if cfg, err = onlyServer(cfg, v.only); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
 	var servers serversReport
 	var names namesReport
+	var checks checksReport
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
 		states := h.Upstreams(ctx) // waits for them, and so comes before their names
 		servers = newServersReport(cfg, states, h.Problems())
 		names = newNamesReport(cfg, h.Names(), h.Problems())
+		if v.check {
+			checks = newChecksReport(h.Checkup(ctx))
+		}
 		return context.Cause(ctx)
 	})
 	if err != nil {
 		return err
 	}
+	var report interface{ write(w io.Writer) error } = servers
+	failed := servers.failed()
 	switch {
-	case v.names && v.asJSON:
-		err = writeJSON(w, names)
 	case v.names:
-		err = names.write(w)
-	case v.asJSON:
-		err = writeJSON(w, servers)
-	default:
-		err = servers.write(w)
+		report = names
+	case v.check:
+		report, failed = checks, !checks.Healthy
 	}
-	if err == nil && servers.failed() {
+	if v.asJSON {
+		err = writeJSON(w, report)
+	} else {
+		err = report.write(w)
+	}
+	if err == nil && failed {
 		err = &exitError{code: exitFailed}
 		if v.names { // which does not say what is missing in it
 			err = &exitError{exitFailed, errors.New("not every server is there (see: mcp-metatool servers)")}
 		}
 	}
 	return err
+}
+
+// onlyServer is cfg with one of its upstreams, which does not sleep.
+func onlyServer(cfg *config.Config, name string) (*config.Config, error) {
+	var names []string
+	for _, u := range cfg.Upstreams {
+		if u.Name == name {
+			one := *cfg
+			u.Start = config.Eager
+			one.Upstreams = []config.Upstream{u}
+			return &one, nil
+		}
+		names = append(names, u.Name)
+	}
+	hint := "none is configured"
+	if near := catalog.Nearest(name, names); near != nil {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	} else if names != nil {
+		hint = "there are " + strings.Join(names, ", ")
+	}
+	return nil, fmt.Errorf("no upstream server is called %q (%s)", name, hint)
 }
 
 // newServersReport puts the upstreams into the order of the configuration.
@@ -138,7 +187,7 @@ func maskAll(masker *config.Masker, lines []string) []string {
 
 func (r serversReport) failed() bool {
 	for _, s := range r.Servers {
-		if s.State != string(upstream.Ready) && s.State != "disabled" {
+		if s.State != string(upstream.Ready) && s.State != string(health.Asleep) && s.State != "disabled" {
 			return true
 		}
 	}
@@ -156,11 +205,13 @@ func (r serversReport) write(w io.Writer) error {
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(oneLine(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""
-		if s.State == string(upstream.Ready) {
+		if s.State == string(upstream.Ready) || s.State == string(health.Asleep) {
 			tools, resources, prompts = fmt.Sprint(s.Tools), fmt.Sprint(s.Resources), fmt.Sprint(s.Prompts)
 			if s.Templates > 0 {
 				resources += fmt.Sprintf("+%d", s.Templates) // those that templates stand for cannot be counted
 			}
+		}
+		if s.State == string(upstream.Ready) {
 			start = time.Duration(s.StartTime * float64(time.Millisecond)).Round(time.Millisecond).String()
 		}
 		first, _, _ := strings.Cut(s.Error, "\n")
@@ -173,10 +224,15 @@ func (r serversReport) write(w io.Writer) error {
 	}
 	for _, s := range r.Servers {
 		if _, more, ok := strings.Cut(s.Error, "\n"); ok {
-			fmt.Fprintf(w, "\n%s:\n  %s\n", s.Name, strings.ReplaceAll(printable(strings.TrimSpace(more)), "\n", "\n  "))
+			writeDetails(w, s.Name, strings.TrimSpace(more))
 		}
 	}
 	return writeProblems(w, r.Problems)
+}
+
+// writeDetails writes lines that did not fit into the row of a server.
+func writeDetails(w io.Writer, server, lines string) {
+	fmt.Fprintf(w, "\n%s:\n  %s\n", server, strings.ReplaceAll(printable(lines), "\n", "\n  "))
 }
 
 func writeProblems(w io.Writer, problems []string) error {

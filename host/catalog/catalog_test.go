@@ -248,3 +248,61 @@ func FuzzPage(f *testing.F) {
 		}
 	})
 }
+
+// TestSetSources: what upstreams have listed stays with them, under their new
+// names; changes are told of where agents see any.
+func TestSetSources(t *testing.T) {
+	var told []wire.Surface
+	all := func(string) bool { return true }
+	none := func(string) bool { return false }
+	a := Source{Server: "a", Prefix: "a__", Exposes: all, Hides: none}
+	b := Source{Server: "b", Prefix: "b__", Exposes: all, Hides: none}
+	c := New([]Source{a, b}, slog.New(slog.DiscardHandler), func(s wire.Surface) { told = append(told, s) })
+	c.SetUpstream("a", wire.Tools, definitions("x", "y"), nil)
+	c.SetUpstream("a", wire.Prompts, definitions("p"), nil)
+	c.SetUpstream("b", wire.Tools, definitions("z"), nil)
+	c.SetUpstream("b", wire.Resources, [][]byte{[]byte(`{"uri":"file:///1"}`)}, []byte(`{"n":1}`))
+
+	renamed, narrow := a, a
+	renamed.Prefix = "new_"
+	narrow.Prefix, narrow.Exposes, narrow.Hides = "new_", none, func(tool string) bool { return tool == "x" }
+	for _, tt := range []struct {
+		name    string
+		sources []Source
+		tools   string
+		told    []wire.Surface
+	}{
+		{"as before", []Source{a, b}, "a__x a__y b__z", nil},
+		{"another order", []Source{b, a}, "b__z a__x a__y", []wire.Surface{wire.Tools}},
+		{"another prefix", []Source{b, renamed}, "b__z new_x new_y", []wire.Surface{wire.Tools, wire.Prompts}},
+		{"fewer shown", []Source{b, narrow}, "b__z", []wire.Surface{wire.Tools}},
+		{"one removed, one added", []Source{a, {Server: "c", Exposes: all, Hides: none}}, "a__x a__y", []wire.Surface{wire.Tools, wire.Resources, wire.Prompts}},
+		{"added again, with nothing", []Source{a, b}, "a__x a__y", nil},
+	} {
+		told = nil
+		c.SetSources(tt.sources)
+		if got := strings.Join(c.Visible(wire.Tools), " "); got != tt.tools {
+			t.Errorf("%s: tools %q, want %q", tt.name, got, tt.tools)
+		}
+		if !slices.Equal(told, tt.told) {
+			t.Errorf("%s: told of %v, want %v", tt.name, told, tt.told)
+		}
+	}
+	e, _ := c.Tool("a__x")
+	if want := strings.Replace(string(definitions("x")[0]), `"x"`, `"a__x"`, 1); string(e.Definition) != want {
+		t.Errorf("definition %s, want %s", e.Definition, want)
+	}
+	c.SetSources([]Source{b, narrow})
+	var hidden *HiddenError
+	if _, _, err := c.Resolve("a", "x", true); !errors.As(err, &hidden) {
+		t.Errorf("a script may call it: %v", err)
+	}
+	if server, own, ok := c.Prompt("new_p"); !ok || server != "a" || own != "p" {
+		t.Errorf("prompt: %s %s %t", server, own, ok)
+	}
+	var missing *NotFoundError
+	c.SetSources([]Source{b})
+	if _, _, err := c.Resolve("a", "y", true); !errors.As(err, &missing) || missing.Kind != "server" {
+		t.Errorf("a script knows a server that was removed: %v", err)
+	}
+}

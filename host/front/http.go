@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -84,7 +85,7 @@ const (
 // Close it.
 type HTTP struct {
 	opts  HTTPOptions
-	guard *guard
+	guard atomic.Pointer[guard]
 	ctx   context.Context // of all sessions
 	end   context.CancelCauseFunc
 
@@ -99,7 +100,7 @@ type HTTP struct {
 // NewHTTP makes an HTTP front end whose sessions end with ctx.
 func NewHTTP(ctx context.Context, opts HTTPOptions) *HTTP {
 	h := &HTTP{opts: opts.withDefaults(), visits: map[string]*visit{}}
-	h.guard = newGuard(opts)
+	h.guard.Store(newGuard(opts.Tokens, opts.AllowedOrigins, opts.AllowedHosts))
 	h.ctx, h.end = context.WithCancelCause(ctx)
 	h.workers.Go(h.sweep)
 	return h
@@ -127,6 +128,25 @@ func (h *HTTP) Close(ctx context.Context) error {
 	}
 }
 
+// Admit changes who may come in; see the fields of HTTPOptions. Sessions that
+// were made with a token that is none any more end.
+func (h *HTTP) Admit(tokens, allowedOrigins, allowedHosts []string) {
+	g := newGuard(tokens, allowedOrigins, allowedHosts)
+	var revoked []*visit
+	h.mu.Lock()
+	h.guard.Store(g)
+	for id, v := range h.visits {
+		if !g.knows(v.token) {
+			delete(h.visits, id)
+			revoked = append(revoked, v)
+		}
+	}
+	h.mu.Unlock()
+	for _, v := range revoked {
+		v.session.End(errRevoked)
+	}
+}
+
 // Sessions is the number of sessions, with those that are ending.
 func (h *HTTP) Sessions() int {
 	h.mu.Lock()
@@ -139,6 +159,7 @@ func (h *HTTP) Sessions() int {
 var (
 	errFull    = errors.New("too many sessions are open (try again later, or raise max_sessions)")
 	errClosing = errors.New("the server is shutting down")
+	errRevoked = errors.New("the token is not valid any more")
 )
 
 // admit begins a session for whoever has the token. The caller is in it
@@ -148,6 +169,9 @@ func (h *HTTP) admit(token digest) (*visit, error) {
 	defer h.mu.Unlock()
 	if h.closed || h.ctx.Err() != nil {
 		return nil, errClosing
+	}
+	if !h.guard.Load().knows(token) { // not any more, since the request was let in
+		return nil, errRevoked
 	}
 	if h.count >= h.opts.MaxSessions {
 		return nil, errFull

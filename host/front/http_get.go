@@ -28,7 +28,7 @@ func (h *HTTP) get(w http.ResponseWriter, r *http.Request, token digest) {
 		h.refuse(w, nil, *bad)
 		return
 	}
-	v.serve(r.Context(), c, v.session.Revision() >= primeRevision)
+	v.serve(r.Context(), c, v.primes(r))
 }
 
 // resume attaches c to the stream of the event that the client has seen last.

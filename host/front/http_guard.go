@@ -21,15 +21,15 @@ type guard struct {
 	hosts   []string
 }
 
-func newGuard(opts HTTPOptions) *guard {
+func newGuard(tokens, allowedOrigins, allowedHosts []string) *guard {
 	g := &guard{}
-	for _, token := range opts.Tokens {
+	for _, token := range tokens {
 		g.tokens = append(g.tokens, sha256.Sum256([]byte(token)))
 	}
-	for _, origin := range opts.AllowedOrigins {
+	for _, origin := range allowedOrigins {
 		g.origins = append(g.origins, strings.ToLower(strings.TrimSuffix(origin, "/")))
 	}
-	for _, host := range opts.AllowedHosts {
+	for _, host := range allowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(host))
 	}
 	return g
@@ -71,6 +71,14 @@ func (g *guard) origin(r *http.Request) (ok, listed bool) {
 	}
 	u, err := url.Parse(values[0])
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && loopback(u.Hostname()), false
+}
+
+// knows tells whether a session of whoever has the token may go on.
+func (g *guard) knows(token digest) bool {
+	if len(g.tokens) == 0 {
+		return token == digest{}
+	}
+	return slices.Contains(g.tokens, token)
 }
 
 // token finds out with which token r came. All of them are compared, each in

@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -60,12 +61,12 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 
 // ServeHTTP implements http.Handler.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.guard.host(r) {
+	if !h.guard.Load().host(r) {
 		h.log().Warn("request refused: unknown Host", "host", r.Host)
 		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(r.Host) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
-	ok, listed := h.guard.origin(r)
+	ok, listed := h.guard.Load().origin(r)
 	if !ok {
 		h.log().Warn("request refused: unknown Origin", "origin", r.Header.Get("Origin"))
 		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
@@ -78,7 +79,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	token, ok := h.guard.token(r)
+	token, ok := h.guard.Load().token(r)
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		h.refuse(w, nil, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})
@@ -270,8 +271,14 @@ func (v *visit) answer(w http.ResponseWriter, r *http.Request, out *stream) bool
 		v.forsake(out)
 		return false
 	}
-	v.serve(r.Context(), c, v.session.Revision() >= primeRevision)
+	v.serve(r.Context(), c, v.primes(r))
 	return true
+}
+
+// primes tells whether the client of r expects events without data: by the
+// revision that the request says it is made in, if it does.
+func (v *visit) primes(r *http.Request) bool {
+	return cmp.Or(r.Header.Get(versionHeader), v.session.Revision()) >= primeRevision
 }
 
 // forsake cancels what belongs to a stream whose client has gone.

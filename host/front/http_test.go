@@ -152,6 +152,39 @@ func TestHTTPTokens(t *testing.T) {
 	}
 }
 
+// TestHTTPAdmit changes the tokens while there are sessions.
+func TestHTTPAdmit(t *testing.T) {
+	w := newWeb(t, HTTPOptions{Tokens: []string{"stays", "goes"}})
+	stays, goes := w.guest(), w.guest()
+	stays.token, goes.token = "stays", "goes"
+	stays.initialize("2025-11-25")
+	goes.initialize("2025-11-25")
+	w.http.Admit([]string{"stays", "comes"}, nil, nil)
+	if got := stays.call(ping); got != pong {
+		t.Errorf("a session whose token is as valid as before: %s", got)
+	}
+	for token, want := range map[string]int{"goes": 401, "comes": 404} { // the session is gone in any case
+		res := goes.do(t.Context(), "POST", ping, "Authorization", "Bearer "+token)
+		if res.StatusCode != want {
+			t.Errorf("%s: %s", token, res.Status)
+		}
+		read(t, res)
+	}
+	comes := w.guest()
+	comes.token = "comes"
+	comes.initialize("2025-11-25")
+	w.http.Admit(nil, nil, nil)
+	open := w.guest()
+	open.initialize("2025-11-25")
+	if got := open.call(ping); got != pong {
+		t.Error(got)
+	}
+	w.http.Admit([]string{"stays"}, nil, nil)
+	if res := open.post(ping); res.StatusCode != 401 {
+		t.Errorf("a session without a token: %s", res.Status)
+	}
+}
+
 func TestHTTPShares(t *testing.T) {
 	w := newWeb(t, HTTPOptions{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}})
 	res := w.guest().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")

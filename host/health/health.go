@@ -99,7 +99,7 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	if t.Connection == nil {
 		return r
 	}
-	patience := c.Within
+	patience, begun := c.Within, time.Now()
 	if t.Connection.Status().State == Asleep {
 		if !t.Wake {
 			c.note(&r, t.Connection.Status())
@@ -111,7 +111,12 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	if err == nil && t.Probe != nil {
 		r.Probe = c.probe(ctx, t.Connection, t.Probe)
 	}
-	c.note(&r, t.Connection.Status()) // as it is now, whatever the check did to it
+	st := t.Connection.Status() // as it is now, whatever the check did to it
+	var down *upstream.DownError
+	if errors.As(err, &down) && st.State == upstream.Ready && st.Since.Before(begun) {
+		st.State, st.Since = upstream.Failed, time.Now() // it has just ended, and does not know yet
+	}
+	c.note(&r, st)
 	c.judge(&r, err)
 	return r
 }

@@ -167,23 +167,21 @@ func TestAsleep(t *testing.T) {
 }
 
 func TestReportText(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	soon := now.Add(2500 * time.Millisecond)
 	reports := []Report{
 		{Server: "good", State: upstream.Ready, Check: OK, Latency: 1.26, Probe: &ProbeReport{Check: OK, Latency: 12.6}},
 		{Server: "was-down", State: upstream.Ready, Check: OK, Latency: 2, LastError: "it exited\x1b[2J", Restarts: 2},
-		{Server: "down", State: upstream.Failed, Check: Failed, Error: "it\nexited", LastError: "it exited", Restarts: 1, RestartAt: &soon},
+		{Server: "down", State: upstream.Failed, Check: Failed, Error: "it\nexited", LastError: "it exited", Restarts: 1},
 		{Server: "bad", State: upstream.Ready, Check: Failed, Latency: 3, Error: "probe x: y", Probe: &ProbeReport{Check: Failed, Error: "y"}},
 		{Server: "lazy", State: Asleep, Check: Skipped},
 	}
 	want := `SERVER    STATE   CHECK    LATENCY  PROBE   RESTARTS  ERROR
 good      ready   ok       1.3ms    13ms    0         
 was-down  ready   ok       2ms      -       2         before: it exited` + "\ufffd" + `[2J
-down      failed  failed   -        -       1         it exited (starts again in 2.5s)
+down      failed  failed   -        -       1         it exited
 bad       ready   failed   3ms      failed  0         probe x: y
 lazy      asleep  skipped  -        -       -         
 `
-	if got := Table(reports, now); got != want {
+	if got := Table(reports); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	raw, err := json.Marshal(reports[4])

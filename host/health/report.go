@@ -103,8 +103,8 @@ func (c Checker) judge(r *Report, err error) {
 var Columns = []string{"SERVER", "STATE", "CHECK", "LATENCY", "PROBE", "RESTARTS", "ERROR"}
 
 // Cells are the report as a row of a table, in printable text without line
-// breaks; a cell can be empty. now is for times that are given as distances.
-func (r *Report) Cells(now time.Time) []string {
+// breaks; a cell can be empty.
+func (r *Report) Cells() []string {
 	probe, latency := "", duration(r.Latency)
 	if r.Probe != nil {
 		probe = string(r.Probe.Check)
@@ -115,9 +115,6 @@ func (r *Report) Cells(now time.Time) []string {
 	wrong := r.Error
 	if wrong == "" && r.LastError != "" {
 		wrong = "before: " + r.LastError
-	}
-	if r.RestartAt != nil {
-		wrong += fmt.Sprintf(" (starts again in %v)", max(0, r.RestartAt.Sub(now)).Round(100*time.Millisecond))
 	}
 	restarts := ""
 	if r.Check != Skipped {
@@ -131,12 +128,12 @@ func (r *Report) Cells(now time.Time) []string {
 }
 
 // Table is the reports as text.
-func Table(reports []Report, now time.Time) string {
+func Table(reports []Report) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(Columns, "\t"))
 	for i := range reports {
-		cells := reports[i].Cells(now)
+		cells := reports[i].Cells()
 		for j, cell := range cells[:len(cells)-1] {
 			if cell == "" {
 				cells[j] = "-"

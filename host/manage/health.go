@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -91,7 +90,7 @@ func (h *Handler) health(ctx context.Context, args []byte, call route.Call) (wir
 	case err != nil:
 		return wire.Reply{}, err
 	}
-	text := health.Table(reports, time.Now())
+	text := health.Table(reports)
 	if len(reports) == 0 {
 		text = "No servers are configured."
 	}

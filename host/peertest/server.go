@@ -169,6 +169,7 @@ func (s *session) received(e Entry, out stream) {
 		defer s.mu.Unlock()
 		if s.closed {
 			cancel()
+			out.abort()
 			return
 		}
 		s.calls[c.key] = c

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// drainTime is how long the output of a process is read after its end. There
-// is more to come only if a process that left the group holds the pipe open.
+// drainTime is how long the output of a process is read after its end where a
+// pipe cannot be read without waiting. There is more to come only if a process
+// that left the group holds the pipe open.
 const drainTime = time.Second
 
 // exitWait is how long the end of the output waits for the exit status, to say
@@ -81,8 +82,9 @@ func startProcess(spec Spec, log *slog.Logger) (*process, error) {
 		return nil, fmt.Errorf("command %q did not start: %w", spec.Command, cause(err))
 	}
 	p.wg.Go(func() {
+		defer p.stderr.Close()
 		defer close(p.errsRead)
-		p.errs.copy(p.stderr)
+		p.errs.copy(&output{file: p.stderr})
 	})
 	return p, nil
 }
@@ -124,6 +126,10 @@ func (p *process) own(cmd *exec.Cmd, started chan<- error) {
 		p.state = cmd.ProcessState.String()
 	}
 	close(p.exited)
+	now := time.Now()
+	if !errors.Is(errors.Join(p.stdout.SetReadDeadline(now), p.stderr.SetReadDeadline(now)), os.ErrNoDeadline) {
+		return // see output.Read
+	}
 	t := time.NewTimer(drainTime)
 	defer t.Stop()
 	select {
@@ -132,6 +138,35 @@ func (p *process) own(cmd *exec.Cmd, started chan<- error) {
 	}
 	p.stdout.Close()
 	p.stderr.Close()
+}
+
+// output is our end of a pipe that a process writes to. It ends with the
+// process, after what that has left in the pipe, also if another process holds
+// the pipe open: then there would be no end of it, and callers would wait.
+type output struct {
+	file *os.File
+	rest int // bytes read since the process has ended
+}
+
+func (o *output) Close() error { return o.file.Close() }
+
+// maxRest bounds, in bytes, what is read after the end of a process, for
+// whoever still writes. No pipe holds more, unless the system was told so.
+const maxRest = 1 << 20
+
+func (o *output) Read(b []byte) (n int, err error) {
+	n, err = o.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	if o.rest < maxRest { // own has set the deadline: the process has ended
+		n, err = readNow(o.file, b[:min(len(b), maxRest-o.rest)])
+		o.rest += n
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // describe says why the output ended.
@@ -154,7 +189,7 @@ func (p *process) describe(err error) string {
 func (p *process) lastLines() []string {
 	select {
 	case <-p.exited:
-		<-p.errsRead // comes: own closes the pipe if need be
+		<-p.errsRead // comes: own sees to it
 	default:
 	}
 	return p.errs.lines()

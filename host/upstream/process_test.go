@@ -209,6 +209,20 @@ func TestDaemonHoldsThePipes(t *testing.T) {
 	gone(server)
 	daemon.Close() // ends it
 	gone(r)
+
+	f = launch(t, spec("daemonizes", b.env()))
+	one, c1, _ = b.next()
+	_, c2, _ = b.next()
+	_, err := f.Call(t.Context(), toolCall("crash"))
+	var down *DownError
+	if !errors.As(err, &down) || !strings.HasPrefix(down.Reason, "its process ended: exit status 9") {
+		t.Errorf("got %v", err)
+	}
+	<-f.done
+	if daemon = c2; one == "daemon" {
+		daemon = c1
+	}
+	daemon.Close()
 }
 
 // TestKilledParentTakesTheServerAlong is the parent-death signal.

@@ -3,6 +3,8 @@
 package upstream
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -43,4 +45,22 @@ func (g *group) wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	g.signal(syscall.SIGKILL, true)
 	return err
+}
+
+// readNow reads what there is in a pipe, without waiting for more and whatever
+// the deadline of f.
+func readNow(f *os.File, b []byte) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	// Not raw.Read, which minds the deadline. f does not block: only then does it have one.
+	bad := raw.Control(func(fd uintptr) {
+		for {
+			if n, err = syscall.Read(int(fd), b); !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	})
+	return max(n, 0), errors.Join(err, bad)
 }

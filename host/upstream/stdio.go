@@ -22,7 +22,7 @@ func dialStdio(spec Spec, opts linkOptions) (link, error) {
 		return nil, err
 	}
 	l := &stdioLink{process: p, done: make(chan struct{})}
-	l.Conn = newConn(p.stdout, p.stdin, ConnOptions{
+	l.Conn = newConn(&output{file: p.stdout}, p.stdin, ConnOptions{
 		Name:           spec.Name,
 		MaxMessage:     spec.MaxMessage,
 		OnNotification: opts.onNotification,

@@ -63,23 +63,24 @@ func needTool(c client, name string) error {
 }
 
 // lineClient speaks lines with a process or, in tests, with whatever there is.
+// There is no goroutine that reads: of those that wait for an answer one does,
+// so that a call that is alone is not slowed down by handing its answer over.
 type lineClient struct {
-	in     io.WriteCloser
-	cmd    *exec.Cmd // nil in tests
-	stderr bytes.Buffer
-	read   chan struct{} // closed when the server has hung up
-
-	writing sync.Mutex // not mu: a server may not read before its answers are read
+	in      io.WriteCloser
+	cmd     *exec.Cmd // nil in tests
+	stderr  bytes.Buffer
+	writing sync.Mutex
+	reading chan struct{}  // full while somebody reads
+	out     *bufio.Scanner // of who reads
 
 	mu      sync.Mutex
 	nextID  int
-	waiting map[int]chan []byte // nil when the server has hung up
-	err     error               // why it has
+	waiting map[int]chan []byte
 }
 
 func newLineClient(in io.WriteCloser, out io.Reader) *lineClient {
-	c := &lineClient{in: in, read: make(chan struct{}), waiting: map[int]chan []byte{}}
-	go c.receive(out)
+	c := &lineClient{in: in, out: bufio.NewScanner(out), reading: make(chan struct{}, 1), waiting: map[int]chan []byte{}}
+	c.out.Buffer(nil, maxLine)
 	return c
 }
 
@@ -96,27 +97,49 @@ func start(ctx context.Context, env []string, command string, args ...string) (*
 	if err != nil {
 		return nil, 0, err
 	}
-	c := &lineClient{in: in, cmd: cmd, read: make(chan struct{}), waiting: map[int]chan []byte{}}
-	cmd.Stderr = &c.stderr
+	c := newLineClient(in, out)
+	c.cmd, cmd.Stderr = cmd, &c.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, 0, err
 	}
-	go c.receive(out)
 	if err := initialize(c); err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("%s: %w", command, err), c.close())
 	}
 	return c, time.Since(began), nil
 }
 
-// receive hands out answers until there are no more. What is no answer to a
+func (c *lineClient) request(method, params string) ([]byte, error) {
+	answer := make(chan []byte, 1)
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.waiting[id] = answer
+	c.mu.Unlock()
+	if err := c.write(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params); err != nil {
+		return nil, err
+	}
+	select {
+	case line := <-answer:
+		return line, nil
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+		return c.read(answer)
+	}
+}
+
+// read hands out answers until there is one on a channel. What is no answer to a
 // request of ours is left out.
-func (c *lineClient) receive(out io.Reader) {
-	defer close(c.read)
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		line := lines.Bytes()
-		id, ok := idOf(line)
+func (c *lineClient) read(own chan []byte) ([]byte, error) {
+	for {
+		select {
+		case line := <-own:
+			return line, nil
+		default:
+		}
+		if !c.out.Scan() {
+			return nil, errors.Join(errors.New("the server hung up"), c.out.Err())
+		}
+		id, ok := idOf(c.out.Bytes())
 		if !ok {
 			continue
 		}
@@ -125,16 +148,35 @@ func (c *lineClient) receive(out io.Reader) {
 		delete(c.waiting, id)
 		c.mu.Unlock()
 		if answer != nil {
-			answer <- bytes.Clone(line)
+			answer <- bytes.Clone(c.out.Bytes())
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = errors.Join(errors.New("the server hung up"), lines.Err())
-	for _, answer := range c.waiting {
-		close(answer)
+}
+
+func (c *lineClient) notify(method string) error {
+	return c.write(`{"jsonrpc":"2.0","method":%q}`+"\n", method)
+}
+
+func (c *lineClient) write(format string, args ...any) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := fmt.Fprintf(c.in, format, args...)
+	return err
+}
+
+// close hangs up and waits for the server to end. No request may be under way.
+func (c *lineClient) close() error {
+	err := c.in.Close()
+	for c.out.Scan() {
+		// The server may be writing still.
 	}
-	c.waiting = nil
+	if c.cmd == nil {
+		return errors.Join(err, c.out.Err())
+	}
+	if waited := c.cmd.Wait(); waited != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", waited, &c.stderr))
+	}
+	return err
 }
 
 // idOf finds the id of a message without decoding it: the first member of that
@@ -153,50 +195,4 @@ func idOf(line []byte) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-func (c *lineClient) request(method, params string) ([]byte, error) {
-	answer := make(chan []byte, 1)
-	c.mu.Lock()
-	if c.waiting == nil {
-		defer c.mu.Unlock()
-		return nil, c.err
-	}
-	c.nextID++
-	id := c.nextID
-	c.waiting[id] = answer
-	c.mu.Unlock()
-	if err := c.write(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params); err != nil {
-		return nil, err
-	}
-	if line, ok := <-answer; ok {
-		return line, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return nil, c.err
-}
-
-func (c *lineClient) notify(method string) error {
-	return c.write(`{"jsonrpc":"2.0","method":%q}`+"\n", method)
-}
-
-func (c *lineClient) write(format string, args ...any) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	_, err := fmt.Fprintf(c.in, format, args...)
-	return err
-}
-
-// close hangs up and waits for the server to end.
-func (c *lineClient) close() error {
-	err := c.in.Close()
-	<-c.read
-	if c.cmd == nil {
-		return err
-	}
-	if waited := c.cmd.Wait(); waited != nil {
-		err = errors.Join(err, fmt.Errorf("%w: %s", waited, &c.stderr))
-	}
-	return err
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+)
+
+// checksReport says whether the upstreams work: the output of servers --check.
+type checksReport struct {
+	Healthy bool            `json:"healthy"`
+	Servers []health.Report `json:"servers"`
+}
+
+func newChecksReport(reports []health.Report) checksReport {
+	return checksReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
+}
+
+// write prints a table; what does not fit into one line of it goes below.
+func (r checksReport) write(w io.Writer) error {
+	if len(r.Servers) == 0 {
+		_, err := fmt.Fprintln(w, "no upstream servers are configured")
+		return err
+	}
+	t := newTable(w)
+	t.row(toAny(health.Columns)...)
+	for i := range r.Servers {
+		t.row(toAny(r.Servers[i].Cells())...)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, s := range r.Servers {
+		if s.Details != nil {
+			writeDetails(w, s.Server, strings.Join(s.Details, "\n"))
+		}
+	}
+	return nil
+}
+
+func toAny(cells []string) []any {
+	row := make([]any, len(cells))
+	for i, cell := range cells {
+		row[i] = cell
+	}
+	return row
+}

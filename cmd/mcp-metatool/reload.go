@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+func reloadCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have servers that run read their configuration again; exit code 1 if one refuses",
+		Long: `Have servers that run read their configuration again, and print what each of
+them says: what has changed, or why it goes on as before.
+
+Those are the servers (serve) of the same store: with --config those that were
+started with that file, else all of them, each with its own.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return reload(cmd.Context(), s, cmd.OutOrStdout()) },
+	}
+	s.addFlags(cmd, silent) // there is nothing to log
+	return cmd
+}
+
+func reload(ctx context.Context, s *settings, w io.Writer) error {
+	opts := config.LoadOptions{Flag: s.config}
+	cfg, broken := s.load() // the servers say it, too, if there are any
+	store := config.StoreDir(opts)
+	if broken == nil {
+		store = cfg.Store.Dir
+	}
+	if store == "" {
+		return broken
+	}
+	run := filepath.Join(store, controlDir)
+	ran, failed := 0, 0
+	for _, path := range controlSockets(run) {
+		answer, err := askServer(ctx, path, controlAsk{Config: absolute(s.config)})
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && nobodyThere(err):
+			continue // it was killed
+		case err != nil:
+			ran, failed = ran+1, failed+1
+			fmt.Fprintf(w, "%s: no answer: %s\n", path, printable(err.Error()))
+			continue
+		case answer.Reload == nil:
+			continue
+		}
+		ran++
+		if len(answer.Reload.Problems) > 0 {
+			failed++
+		}
+		if err := answer.write(w); err != nil {
+			return err
+		}
+	}
+	if unlock, err := lockControl(run); err == nil {
+		sweepControl(run)
+		unlock()
+	}
+	switch {
+	case ran == 0 && broken != nil:
+		return broken
+	case ran == 0:
+		return &exitError{exitUsage, fmt.Errorf("no server runs with this configuration (looked in %s)", run)}
+	case failed > 0:
+		return &exitError{exitFailed, fmt.Errorf("%d of %d servers go on as before", failed, ran)}
+	}
+	return nil
+}
+
+// write prints what a server says.
+func (a controlAnswer) write(w io.Writer) error {
+	name := a.Config
+	if name == "" {
+		name = "no configuration file"
+	}
+	what, lines := "reloaded", a.Reload.Changes
+	switch {
+	case len(a.Reload.Problems) > 0:
+		what, lines = "not reloaded", a.Reload.Problems
+	case len(lines) == 0:
+		what = "nothing has changed"
+	}
+	_, err := fmt.Fprintf(w, "server %d, %s: %s\n", a.PID, printable(name), what)
+	for _, line := range lines {
+		fmt.Fprintf(w, "  %s\n", printable(line))
+	}
+	for _, line := range a.Reload.Warnings {
+		fmt.Fprintf(w, "  warning: %s\n", printable(line))
+	}
+	return err
+}

@@ -1,0 +1,45 @@
+package host
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// TestChangesOfAnUpstream: what has to be started anew, and what need not.
+func TestChangesOfAnUpstream(t *testing.T) {
+	base := config.Upstream{Name: "x", Transport: config.Stdio, Command: "x", Isolation: config.Shared, Prefix: "x__"}
+	for _, tt := range []struct {
+		want   string
+		change func(u *config.Upstream)
+	}{
+		{"replaced (command, args)", func(u *config.Upstream) { u.Command, u.Args = "y", []string{"z"} }},
+		{"replaced (cwd)", func(u *config.Upstream) { u.Dir = "/" }},
+		{"replaced (transport, url, headers)", func(u *config.Upstream) {
+			u.Transport, u.URL, u.Headers = config.StreamableHTTP, "http://x", map[string]string{"A": "b"}
+		}},
+		{"replaced (oauth)", func(u *config.Upstream) { u.OAuth = &config.OAuth{} }},
+		{"replaced (timeout)", func(u *config.Upstream) { u.Timeout = time.Second }},
+		{"replaced (max_timeout, restart)", func(u *config.Upstream) { u.MaxTimeout, u.Restart = 1, config.RestartNever }},
+		{"replaced (isolation)", func(u *config.Upstream) { u.Isolation = config.PerSession }},
+		{"replaced (env, prefix)", func(u *config.Upstream) { u.Env, u.Prefix = map[string]string{"A": "b"}, "" }},
+		{"adjusted (prefix, start, expose, hide)", func(u *config.Upstream) {
+			u.Prefix, u.Start, u.Expose, u.Hide = "", config.Lazy, []string{"a"}, []string{"b"}
+		}},
+		{"removed", func(u *config.Upstream) { u.Disabled = true }},
+	} {
+		h := &Host{opts: Options{Clients: ManyClients}}
+		now := base
+		tt.change(&now)
+		of := func(u config.Upstream) *config.Config { return &config.Config{Upstreams: []config.Upstream{u}} }
+		changes, _ := h.compare(of(base), of(now))
+		if got, want := changes.Lines(), []string{`upstream "x": ` + tt.want}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if changes, _ := h.compare(of(now), of(now)); changes.Lines() != nil {
+			t.Errorf("nothing has changed, but: %q", changes.Lines())
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package host
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// relay is a server process whose standard input and output are the test's: it
+// passes them through a connection.
+func relay() {
+	conn, err := net.Dial("tcp", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		_, _ = io.Copy(conn, os.Stdin)
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(os.Stdout, conn)
+}
+
+// TestConversations plays testdata/conversations/*.txtar through a Host with one
+// upstream, "up". Both ends are the test's, and every line is raw: "c> " the
+// client says, "c< " it must hear, "u< " the upstream must hear, "u> " it says,
+// in this order. $name stands for anything when it is heard first, then for
+// that. A file's comment may set the upstream's prefix ("prefix=x__").
+func TestConversations(t *testing.T) {
+	files, err := filepath.Glob("testdata/conversations/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no conversations", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix := ""
+		if _, rest, ok := strings.Cut(string(archive.Comment), "prefix="); ok {
+			prefix = strings.Fields(rest)[0]
+		}
+		for _, f := range archive.Files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
+				newTalk(t, prefix).play(string(f.Data))
+			})
+		}
+	}
+}
+
+// talk is a conversation over raw lines.
+type talk struct {
+	t      *testing.T
+	client struct {
+		in  *io.PipeWriter
+		out *wire.Reader
+	}
+	upstream struct {
+		conn net.Conn
+		in   *wire.Reader
+	}
+	names map[string]string // what $name stands for
+}
+
+func newTalk(t *testing.T, prefix string) *talk {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	up := upstreamOf("up", "relay")
+	up.Args, up.Prefix, up.Restart = []string{ln.Addr().String()}, prefix, config.RestartNever
+	h, _ := startHostFor(t, testConfig(t, up), OneClient)
+	k := &talk{t: t, names: map[string]string{}}
+	if k.upstream.conn, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.upstream.conn.Close() })
+	k.upstream.in = wire.NewReader(k.upstream.conn, 0)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	k.client.in, k.client.out = inW, wire.NewReader(outR, 0)
+	served := make(chan error, 1)
+	go func() {
+		err := h.Serve(context.Background(), inR, outW)
+		outW.Close()
+		served <- err
+	}()
+	t.Cleanup(func() {
+		inW.Close()
+		_, _ = io.Copy(io.Discard, outR)
+		if err := <-served; err != nil {
+			t.Errorf("session: %v", err)
+		}
+	})
+	return k
+}
+
+func (k *talk) play(text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		who, what, ok := strings.Cut(line, " ")
+		if !ok {
+			k.t.Fatalf("no line of a conversation: %q", line)
+		}
+		switch who {
+		case "c>":
+			k.say(k.client.in, what)
+		case "u>":
+			k.say(k.upstream.conn, what)
+		case "c<":
+			k.expect(line, what, k.client.out)
+		case "u<":
+			k.expect(line, what, k.upstream.in)
+		default:
+			k.t.Fatalf("no line of a conversation: %q", line)
+		}
+	}
+}
+
+var placeholder = regexp.MustCompile(`\$[a-z]+`)
+
+func (k *talk) say(to io.Writer, text string) {
+	k.t.Helper()
+	text = placeholder.ReplaceAllStringFunc(text, func(name string) string {
+		if value, ok := k.names[name]; ok {
+			return value
+		}
+		return name // "$ref"
+	})
+	if _, err := io.WriteString(to, text+"\n"); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// patience is how long a message is waited for that has to come.
+const patience = 20 * time.Second
+
+func (k *talk) expect(line, want string, from *wire.Reader) {
+	k.t.Helper()
+	timer := time.AfterFunc(patience, func() { // ends the read
+		k.upstream.conn.Close()
+		k.client.in.CloseWithError(context.DeadlineExceeded)
+	})
+	raw, err := from.Read()
+	timer.Stop()
+	if err != nil {
+		k.t.Fatalf("%s\nnothing came: %v", line, err)
+	}
+	var open []string
+	pattern := regexp.QuoteMeta(want)
+	pattern = regexp.MustCompile(`\\\$[a-z]+`).ReplaceAllStringFunc(pattern, func(name string) string {
+		name = name[1:]
+		if value, ok := k.names[name]; ok {
+			return regexp.QuoteMeta(value)
+		}
+		open = append(open, name)
+		return `(.+?)`
+	})
+	found := regexp.MustCompile("^" + pattern + "$").FindSubmatch(raw)
+	if found == nil {
+		k.t.Fatalf("got  %s\nwant %s", raw, line)
+	}
+	for i, name := range open {
+		k.names[name] = string(found[i+1])
+	}
+}

@@ -1,0 +1,172 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// overHTTP is how sessions come that can be kept apart.
+var overHTTP = combination{config.StreamableHTTP, config.Stdio}
+
+// TestOwnUpstreamAsksItsSession has the processes of two sessions ask while both
+// have calls in flight: each asks its own client, as which it was started.
+func TestOwnUpstreamAsksItsSession(t *testing.T) {
+	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up.config.Isolation = config.PerSession
+	w := serveWay(t, overHTTP, up.received, testConfig(t, up.config))
+	var pairs [2]*peertest.Pair
+	for i := range pairs {
+		script := func(_ *peertest.Client, m wire.Message) wire.Reply {
+			return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[{"uri":"file:///session/%d"}]}`, i)}
+		}
+		pairs[i] = pair(t, w.dial(t, peertest.ClientOptions{Script: script}), up.received)
+		pairs[i].Client.Start("1", "tools/call", peertest.ToolParams("wait", "{}", "1"))
+		if _, _, err := pairs[i].Client.Log.Find(bounded(t), "progress", 0, peertest.ProgressWith("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range pairs {
+		e, err := p.Client.Request(bounded(t), "2", "tools/call", peertest.ToolParams("ask", `{"method":"roots/list"}`, ""))
+		if err != nil || !strings.Contains(string(e.Raw), fmt.Sprintf("file:///session/%d", i)) {
+			t.Errorf("session %d: %s %v", i, e.Raw, err)
+		}
+		asked := 0
+		for _, e := range p.Client.Log.All() {
+			if e.Msg.IsRequest() {
+				asked++
+			}
+		}
+		if asked != 1 {
+			t.Errorf("session %d was asked %d times", i, asked)
+		}
+	}
+	hellos := 0
+	for _, e := range up.received.All() {
+		if e.Msg.Method == "initialize" {
+			hellos++
+			if !strings.Contains(string(e.Msg.Params), `"name":"raw client"`) {
+				t.Errorf("a process was started as %s", e.Raw)
+			}
+		}
+	}
+	if hellos != len(pairs) {
+		t.Errorf("%d processes for %d sessions", hellos, len(pairs))
+	}
+	for _, p := range pairs {
+		if err := p.Client.Notify("notifications/cancelled", `{"requestId":1}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOwnUpstreamEndsWithItsSession: one session's process is gone after
+// DELETE, another's goes on.
+func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
+	u := upstreamOf("raw", "raw")
+	u.Isolation = config.PerSession
+	w := serveWay(t, overHTTP, nil, testConfig(t, u, upstreamOf("shared", "raw")))
+	call := func(p *peertest.Pair, tool string) string {
+		t.Helper()
+		e, err := p.Client.Request(bounded(t), `"pid"`, "tools/call", peertest.ToolParams(tool, "{}", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pidIn(t, string(e.Msg.Result))
+	}
+	one := pair(t, w.dial(t, peertest.ClientOptions{}), nil)
+	two := pair(t, w.dial(t, peertest.ClientOptions{}), nil)
+	if e, err := one.Client.Request(bounded(t), "1", "tools/list", ""); err != nil || !strings.Contains(string(e.Raw), `"raw__pid"`) {
+		t.Errorf("list: %s %v", e.Raw, err)
+	}
+	first, second := call(one, "raw__pid"), call(two, "raw__pid")
+	if first == second || call(one, "raw__pid") != first || call(one, "shared__pid") != call(two, "shared__pid") {
+		t.Errorf("processes %s and %s", first, second)
+	}
+	g := newGate(t) // a call in flight when the session ends, and a sign of life of its process
+	one.Client.Start("2", "tools/call", peertest.ToolParams("raw__gate", fmt.Sprintf(`{"address":%q}`, g.Addr()), ""))
+	g.accept(t)
+	if err := one.Client.Close(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	g.gone(t)
+	if call(two, "raw__pid") != second {
+		t.Error("the other session's process has gone too")
+	}
+	if n := len(w.host.upstreams.all()); n != 2 {
+		t.Errorf("%d upstreams for one session", n)
+	}
+}
+
+// TestOwnLazyUpstream: a session's own process need not run before it is used.
+func TestOwnLazyUpstream(t *testing.T) {
+	l := newLazy(t)
+	l.cfg.Upstreams[0].Isolation = config.PerSession
+	first := l.first()
+	w := serveWay(t, overHTTP, l.received, l.cfg)
+	before := l.received.Len()
+	one := pair(t, w.dial(t, peertest.ClientOptions{}), l.received)
+	two := pair(t, w.dial(t, peertest.ClientOptions{}), l.received)
+	if got := lists(t, one); got != first {
+		t.Errorf("asleep, it has\n%s\nand it had\n%s", got, first)
+	}
+	if n := l.received.Len() - before; n != 0 {
+		t.Errorf("it sleeps, and has got %d messages", n)
+	}
+	if got := callRaw(t, two, "instead", `{"text":"good morning"}`); !strings.Contains(got, "good morning") {
+		t.Errorf("%s", got)
+	}
+	var states []upstream.State
+	for _, s := range w.host.upstreams.all() {
+		states = append(states, s.Status().State)
+	}
+	slices.Sort(states)
+	if !slices.Equal(states, []upstream.State{health.Asleep, upstream.Ready}) {
+		t.Errorf("states %v", states)
+	}
+}
+
+// TestOwnUpstreamThatIsSlow: a session whose own process is still starting is
+// shown what another's has, and neither waits for it.
+func TestOwnUpstreamThatIsSlow(t *testing.T) {
+	g := newGate(t)
+	u := upstreamOf("slow", "late")
+	u.Isolation, u.Args, u.Timeout = config.PerSession, []string{g.Addr().String()}, time.Hour
+	cfg := testConfig(t, u)
+	cfg.StartupWait = time.Hour
+	w := serveWay(t, overHTTP, nil, cfg)
+	session := func(opened bool) *peertest.Pair {
+		client := w.dial(t, peertest.ClientOptions{})
+		welcome := client.Start(`"init"`, "initialize", peertest.ClientParams)
+		g.accept(t)
+		if opened {
+			g.conn.Close()
+		}
+		select {
+		case a := <-welcome:
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		case <-bounded(t).Done():
+			t.Fatal("no answer to initialize")
+		}
+		t.Cleanup(func() { _ = client.Close(bounded(t)) })
+		return &peertest.Pair{Client: client}
+	}
+	one := session(true)
+	want := `"slow__pid"`
+	for i, p := range []*peertest.Pair{one, session(false), one} {
+		if e, err := p.Client.Request(bounded(t), "1", "tools/list", ""); err != nil || !strings.Contains(string(e.Raw), want) {
+			t.Errorf("list %d: %s %v", i, e.Raw, err)
+		}
+	}
+	g.conn.Close()
+}

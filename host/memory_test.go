@@ -1,0 +1,110 @@
+package host
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// odd is what would be another after being encoded anew.
+var odd = remembered{
+	Handshake: []byte(`{ "n":9007199254740993, "s":"<\u00e9>&` + "\u2028" + `"}`),
+	Lists: map[wire.Surface]list{
+		wire.Tools:     {Items: [][]byte{[]byte(`{"name":"a", "x":1e400}`), []byte(`{"name":"b","name":"c","y":-0}`)}, Meta: []byte(`{"k": 1.0}`)},
+		wire.Resources: {Items: [][]byte{}},
+		wire.Templates: {Items: [][]byte{[]byte(`{"uriTemplate":"x://{y}"}`)}},
+	},
+}
+
+func TestMemoryKeepsBytes(t *testing.T) {
+	m := &memory{dir: filepath.Join(t.TempDir(), "servers"), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if _, ok := m.load("x", "id"); ok {
+		t.Error("it remembers what it never heard of")
+	}
+	m.save("x", "id", odd)
+	got, ok := m.load("x", "id")
+	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.file("id"), odd.file("id")) {
+		t.Errorf("got  %+s\nwant %+s", got, odd)
+	}
+	if _, ok := m.load("x", "other"); ok {
+		t.Error("it remembers another one")
+	}
+	names, err := filepath.Glob(filepath.Join(m.dir, "*"))
+	hidden, _ := filepath.Glob(filepath.Join(m.dir, ".*"))
+	if err != nil || len(names) != 1 || len(hidden) != 0 {
+		t.Errorf("files %v %v %v", names, hidden, err)
+	}
+}
+
+// TestMemoryCannotBeKept: nothing but a line in the log comes of it.
+func TestMemoryCannotBeKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "servers")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	m := &memory{dir: file, log: slog.New(slog.NewTextHandler(&log, nil))}
+	m.save("x", "id", odd)
+	if !strings.Contains(log.String(), "cannot be remembered") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	secrets := (&config.Config{Secrets: []string{"secret-1", "secret-2"}}).NewMasker()
+	base := func() upstream.Spec {
+		return upstream.Spec{
+			Name: "x", Transport: "stdio", Command: "c", Args: []string{"--token", "secret-1"}, Env: []string{"A=secret-1", "B=1"},
+			Headers: map[string]string{"X": "1"},
+		}
+	}
+	of := identity(base(), secrets)
+	for name, tt := range map[string]struct {
+		change func(s *upstream.Spec)
+		same   bool
+	}{
+		"nothing":   {func(*upstream.Spec) {}, true},
+		"limits":    {func(s *upstream.Spec) { s.Timeout, s.Restart, s.MaxMessage = 1, "never", 1 }, true},
+		"secrets":   {func(s *upstream.Spec) { s.Args[1], s.Env[0] = "secret-2", "A=secret-2" }, true},
+		"command":   {func(s *upstream.Spec) { s.Command = "d" }, false},
+		"args":      {func(s *upstream.Spec) { s.Args = s.Args[:1] }, false},
+		"env":       {func(s *upstream.Spec) { s.Env[1] = "B=2" }, false},
+		"cwd":       {func(s *upstream.Spec) { s.Dir = "/" }, false},
+		"url":       {func(s *upstream.Spec) { s.URL = "http://x" }, false},
+		"transport": {func(s *upstream.Spec) { s.Transport = "sse" }, false},
+		"headers":   {func(s *upstream.Spec) { s.Headers["X"] = "2" }, false},
+		"oauth":     {func(s *upstream.Spec) { s.OAuth = &upstream.OAuth{ClientID: "x"} }, false},
+	} {
+		spec := base()
+		tt.change(&spec)
+		if same := identity(spec, secrets) == of; same != tt.same {
+			t.Errorf("with other %s it counts as the same: %v", name, same)
+		}
+	}
+}
+
+func FuzzRecall(f *testing.F) {
+	f.Add(odd.file("id"))
+	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[{"name":""}]}}}`))
+	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[],"_meta":[]}}}`))
+	f.Add([]byte(`{"of":"id","handshake":1,"lists":[]} `))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, same, err := recall(data, "id")
+		if !same || err != nil {
+			return
+		}
+		again, same, err := recall(r.file("id"), "id")
+		if !same || err != nil || !reflect.DeepEqual(again, r) {
+			t.Errorf("%s becomes %s (%v)", data, r.file("id"), err)
+		}
+	})
+}

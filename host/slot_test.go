@@ -1,0 +1,228 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// lazy is a server with start = "lazy", and the configuration of Hosts that run
+// one after the other.
+type lazy struct {
+	*testing.T
+	rawUpstream
+	cfg *config.Config
+}
+
+func newLazy(t *testing.T) *lazy {
+	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up.config.Start = config.Lazy
+	up.config.Env["API_TOKEN"] = "hunter2-hunter2"
+	cfg := testConfig(t, up.config)
+	cfg.Secrets = []string{"hunter2-hunter2"}
+	return &lazy{t, up, cfg}
+}
+
+func (l *lazy) file() string { return filepath.Join(l.cfg.Store.Dir, "servers", "raw.json") }
+
+// with has f use a Host, which has ended when with returns.
+func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *peertest.Pair)) {
+	l.Run(name, func(t *testing.T) {
+		w := serveWay(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
+		f(t, w.host, pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), l.received))
+	})
+}
+
+// first has the server run for the first time, and returns what a client sees.
+func (l *lazy) first() (seen string) {
+	l.with("first", func(t *testing.T, h *Host, p *peertest.Pair) {
+		seen = lists(t, p)
+		wantState(t, h, upstream.Ready)
+	})
+	return seen
+}
+
+// lists are the answers to initialize and to all requests for lists, as they
+// came.
+func lists(t *testing.T, p *peertest.Pair) string {
+	t.Helper()
+	all := string(p.Welcome.Msg.Result)
+	for i, surface := range wire.Surfaces {
+		e, err := p.Client.Request(bounded(t), fmt.Sprint(100+i), surface.ListMethod(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += "\n" + string(e.Msg.Result)
+	}
+	return all
+}
+
+func wantState(t *testing.T, h *Host, want upstream.State) upstream.Status {
+	t.Helper()
+	st := h.Upstreams(t.Context())[0]
+	if st.State != want {
+		t.Errorf("state %s, want %s", st.State, want)
+	}
+	return st
+}
+
+func callRaw(t *testing.T, p *peertest.Pair, tool, arguments string) string {
+	t.Helper()
+	e, err := p.Client.Request(bounded(t), `"call"`, "tools/call", peertest.ToolParams(tool, arguments, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(e.Raw)
+}
+
+// TestLazy has a server run once, sleep the next time until it is needed, and
+// learn of a change of its lists meanwhile.
+func TestLazy(t *testing.T) {
+	l := newLazy(t)
+	first := l.first()
+	changed := ""
+	l.with("asleep", func(t *testing.T, h *Host, p *peertest.Pair) {
+		before := l.received.Len()
+		if seen := lists(t, p); seen != first {
+			t.Errorf("asleep, it has\n%s\nand it had\n%s", seen, first)
+		}
+		for method, params := range map[string]string{
+			"logging/setLevel": `{"level":"warning"}`, "tasks/list": "", "resources/unsubscribe": `{"uri":"raw://text"}`,
+		} {
+			if e, err := p.Client.Request(bounded(t), "1", method, params); err != nil || e.Msg.Error != nil {
+				t.Errorf("%s: %s %v", method, e.Raw, err)
+			}
+		}
+		st := wantState(t, h, health.Asleep)
+		if st.Pid != 0 || st.ServerName != "raw" || st.Tools != len(peertest.Tools) || st.Prompts != len(peertest.Prompts) || st.ProtocolVersion == "" {
+			t.Errorf("%+v", st)
+		}
+		if n := l.received.Len() - before; n != 0 {
+			t.Errorf("it sleeps, and has got %d messages", n)
+		}
+		if got := callRaw(t, p, "instead", `{"text":"good morning"}`); !strings.Contains(got, "good morning") {
+			t.Errorf("first call: %s", got)
+		}
+		wantState(t, h, upstream.Ready)
+		if e, _, err := l.received.Find(bounded(t), "the level", before, peertest.Method("logging/setLevel")); err != nil || !strings.Contains(string(e.Raw), "warning") {
+			t.Errorf("%s %v", e.Raw, err)
+		}
+		callRaw(t, p, "change", `{"list":"tools"}`)
+		if _, _, err := p.Client.Log.Find(bounded(t), "the change", 0, peertest.Method("notifications/tools/list_changed")); err != nil {
+			t.Fatal(err)
+		}
+		if changed = lists(t, p); changed == first {
+			t.Error("the list did not change")
+		}
+	})
+	l.with("asleep again", func(t *testing.T, h *Host, p *peertest.Pair) {
+		if seen := lists(t, p); seen != changed {
+			t.Errorf("the change was forgotten: it has\n%s\nand it had\n%s", seen, changed)
+		}
+		wantState(t, h, health.Asleep)
+	})
+	// The server starts with its list as it was; now that is what counts.
+	l.with("woken by a script", func(t *testing.T, h *Host, p *peertest.Pair) {
+		if got := callRaw(t, p, "eval_starlark", `{"code":"raw.instead(text='from a script')"}`); !strings.Contains(got, "from a script") {
+			t.Errorf("%s", got)
+		}
+		wantState(t, h, upstream.Ready)
+		if seen := lists(t, p); seen != first {
+			t.Errorf("awake, it has\n%s\nwant\n%s", seen, first)
+		}
+	})
+}
+
+// TestLazyForgets has the configuration change, and the file break.
+func TestLazyForgets(t *testing.T) {
+	l := newLazy(t)
+	l.first()
+	data, err := os.ReadFile(l.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "hunter2") {
+		t.Error("there is a secret in the file")
+	}
+	if info, err := os.Stat(l.file()); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	want := func(name string, state upstream.State) {
+		t.Helper()
+		l.with(name, func(t *testing.T, h *Host, _ *peertest.Pair) { wantState(t, h, state) })
+	}
+	env := l.cfg.Upstreams[0].Env
+	env["API_TOKEN"], l.cfg.Secrets = "another-token", []string{"another-token"}
+	want("another secret", health.Asleep)
+	env["MODE"] = "full"
+	want("another environment", upstream.Ready)
+	want("the same environment", health.Asleep)
+	for _, damage := range []string{"", "{", `{"of":1}`, strings.Replace(string(data), `"tools":{"items":[`, `"tools":{"items":[7,`, 1)} {
+		if err := os.WriteFile(l.file(), []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want("damaged", upstream.Ready)
+		want("mended", health.Asleep)
+	}
+	l.cfg.Upstreams[0].Start = config.Eager
+	want("eager", upstream.Ready)
+}
+
+// TestLazyWithNobody: what a server has for nobody does not replace what it has
+// for a client.
+func TestLazyWithNobody(t *testing.T) {
+	l := newLazy(t)
+	l.first()
+	before, err := os.ReadFile(l.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Upstreams[0].Start = config.Eager
+	t.Run("nobody", func(t *testing.T) {
+		h, _ := startHostFor(t, l.cfg, NoClient)
+		wantState(t, h, upstream.Ready)
+		conn, ok := h.upstreams.For(nil, "raw")
+		if !ok {
+			t.Fatal("no connection")
+		}
+		if _, err := conn.Call(bounded(t), wire.Call{Method: "tools/call", Params: []byte(peertest.ToolParams("change", `{"list":"tools"}`, ""))}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if after, err := os.ReadFile(l.file()); err != nil || string(after) != string(before) {
+		t.Errorf("it was replaced (%v)", err)
+	}
+}
+
+// TestEagerSaysWhatItHasNow: what is remembered of a server that starts with us
+// is not what a client is told.
+func TestEagerSaysWhatItHasNow(t *testing.T) {
+	l := newLazy(t)
+	l.first()
+	data, err := os.ReadFile(l.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(data), `"prompts":{"listChanged":true}`, `"x":{}`, 1)
+	if old == string(data) {
+		t.Fatalf("no prompts in %s", data)
+	}
+	if err := os.WriteFile(l.file(), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Upstreams[0].Start = config.Eager
+	l.with("eager", func(t *testing.T, _ *Host, p *peertest.Pair) {
+		if _, ok := wire.Get(p.Welcome.Msg.Result, "capabilities", "prompts"); !ok {
+			t.Errorf("%s", p.Welcome.Raw)
+		}
+	})
+}
