@@ -128,7 +128,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	})
 	manager := manage.New(manage.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
-		Health: h, Directory: h.catalog, Settled: h.settled,
+		Health: h, Directory: h.catalog, Settled: h.settled, SavedInScripts: true,
 	})
 	return &settings{cfg: cfg, composer: composer, manager: manager}
 }

@@ -180,6 +180,7 @@ func TestUpstreamOfOneSession(t *testing.T) {
 	g.ask(y, "resources/subscribe", `{"uri":"f:1"}`)
 	g.ask(y, "logging/setLevel", `{"level":"debug"}`)
 	want(t, "asked of x's", upX.sent(), `resources/subscribe {"uri":"f:1"}`)
+	peer.OnReady() // the start that all this has waited for
 	peer.OnReady()
 	want(t, "asked of y's", upY.sent(), `resources/subscribe {"uri":"f:1"}`, `logging/setLevel {"level":"debug"}`,
 		`logging/setLevel {"level":"debug"}`, `resources/subscribe {"uri":"f:1"}`)

@@ -33,7 +33,7 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	replies := make([]wire.Reply, len(all))
 	var asked sync.WaitGroup
 	for i, c := range all {
-		asked.Go(func() { replies[i] = r.tellLevel(ctx, call, c) })
+		asked.Go(func() { replies[i] = r.tellLevel(ctx, call, c, true) })
 	}
 	asked.Wait()
 	for _, reply := range replies {
@@ -48,15 +48,19 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 }
 
 // tellLevel sets the level of one upstream. It decides on it when its turn has
-// come, so that the upstream is left with the one that counts.
-func (r *Router) tellLevel(ctx context.Context, call Call, c reached) wire.Reply {
+// come, so that the upstream is left with the one that counts. Again: also if
+// it is what the upstream was told last.
+func (r *Router) tellLevel(ctx context.Context, call Call, c reached, again bool) wire.Reply {
 	release, err := r.leveling.take(ctx, c.place())
 	if err != nil {
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	defer release()
 	level := r.levelFor(c.place())
-	if level == "" {
+	r.mu.Lock()
+	told := r.levels[c.place()] == level
+	r.mu.Unlock()
+	if level == "" || told && !again {
 		return empty()
 	}
 	params, err := wire.Set(call.Params, wire.Quote(level), "level")
@@ -113,7 +117,7 @@ func (r *Router) levelAgain(at place) {
 	if has, _ := c.offers("logging"); !has {
 		return
 	}
-	if reply := r.tellLevel(r.ctx, Call{Method: "logging/setLevel"}, c); reply.Error != nil {
+	if reply := r.tellLevel(r.ctx, Call{Method: "logging/setLevel"}, c, false); reply.Error != nil {
 		r.Log.Debug("log level not set", "upstream", at.server, "err", wire.ParseError(reply.Error))
 	}
 }

@@ -44,6 +44,8 @@ func TestLogMessages(t *testing.T) {
 
 	g.ups["b"].sent()
 	g.router.OnReady("b")
+	want(t, "b, ready for the first time", g.ups["b"].sent())
+	g.router.OnReady("b")
 	want(t, "b, started again", g.ups["b"].sent(), `logging/setLevel {"level":"debug"}`)
 
 	z := g.session("z", `{}`) // never asks, while others have

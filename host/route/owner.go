@@ -27,13 +27,20 @@ func (r *Router) OnReady(server string) { r.Peer(server, nil).OnReady() }
 
 // OnReady says that the upstream has started, or started again: it is told what
 // sessions are subscribed to, and the level of log messages. It returns when
-// that is done.
+// that is done. The first time, what it was told it was told just now: requests
+// wait for the start.
 func (p Peer) OnReady() {
 	p.router.mu.Lock()
-	delete(p.router.levels, p.place)
+	again := p.router.ready[p.place]
+	p.router.ready[p.place] = true
+	if again {
+		delete(p.router.levels, p.place)
+	}
 	p.router.mu.Unlock()
 	p.router.levelAgain(p.place)
-	p.router.resubscribe(p.place)
+	if again {
+		p.router.resubscribe(p.place)
+	}
 }
 
 // owner is the origin that a message belongs to: that of the task it names; or

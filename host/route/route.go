@@ -81,6 +81,7 @@ type Router struct {
 	clients map[Session]*client
 	topics  map[topic]map[Session]bool // subscribers
 	levels  map[place]string           // what the upstream was told last
+	ready   map[place]bool             // upstreams that have been ready
 	early   recent[taskKey, []byte]    // status of tasks of upstreams that are not known yet
 }
 
@@ -95,7 +96,7 @@ func New(opts Options) *Router {
 	}
 	r := &Router{
 		Options: opts, handlers: map[catalog.Kind]Handler{},
-		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[place]string{},
+		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[place]string{}, ready: map[place]bool{},
 		early: recent[taskKey, []byte]{limit: maxEarly},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())

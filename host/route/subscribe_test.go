@@ -41,6 +41,8 @@ func TestSubscriptions(t *testing.T) {
 	}
 	want(t, "b, while x is subscribed", g.ups["b"].sent())
 	g.router.OnReady("b")
+	want(t, "b, ready for the first time", g.ups["b"].sent())
+	g.router.OnReady("b")
 	want(t, "b, started again", g.ups["b"].sent(), sub+" "+uri)
 	update("f:///d")
 	want(t, "y", y.heard())

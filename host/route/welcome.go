@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -109,6 +110,7 @@ func (r *Router) Left(s Session) {
 	r.mu.Lock()
 	c, ok := r.clients[s]
 	delete(r.clients, s)
+	maps.DeleteFunc(r.ready, func(at place, _ bool) bool { return at.own == s })
 	r.mu.Unlock()
 	if !ok {
 		return
@@ -119,5 +121,8 @@ func (r *Router) Left(s Session) {
 			r.leave(r.ctx, t, s, nil)
 		}
 		r.relevel()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		maps.DeleteFunc(r.levels, func(at place, _ string) bool { return at.own == s })
 	})
 }
