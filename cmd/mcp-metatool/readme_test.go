@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
 		}
 	}
-	want := map[string]int{"registration": 5, "http": 1, "config": 2, "save": 1, "script": 2, "result": 1, "error": 1}
+	want := map[string]int{"registration": 5, "http": 1, "config": 2, "save": 1, "script": 3, "result": 1, "error": 1}
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
