@@ -54,6 +54,7 @@ func newSlot(h *Host, conf *config.Upstream, own route.Session, hello *hello) *s
 		return s
 	}
 	s.known = known
+	h.router.Peer(s.name, s.own).OnAsleep()
 	for surface, l := range known.Lists {
 		s.publish(surface, l)
 	}

@@ -43,6 +43,15 @@ func (p Peer) OnReady() {
 	}
 }
 
+// OnAsleep says that the upstream has not started yet, and that requests are
+// answered for it that need no start: it is told all that it has missed when it
+// is ready.
+func (p Peer) OnAsleep() {
+	p.router.mu.Lock()
+	defer p.router.mu.Unlock()
+	p.router.ready[p.place] = true
+}
+
 // owner is the origin that a message belongs to: that of the task it names; or
 // the only call that it may belong to; or the newest one of the only session
 // with calls in flight; or the session that has the connection for itself. It

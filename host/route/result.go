@@ -43,12 +43,20 @@ func checkMeta(method string, params []byte) *wire.RPCError {
 
 // stringParam is a member of params that must be a string.
 func stringParam(call Call, name string) (string, *wire.RPCError) {
-	if bad := checkMeta(call.Method, call.Params); bad != nil {
-		return "", bad
+	var found [2][]byte
+	wire.Pick(call.Params, []string{"_meta", name}, found[:])
+	return textOf(call.Method, name, found[0], found[1])
+}
+
+// textOf is the string that the member called name of params has to be; meta is
+// the _meta beside it, nil for none.
+func textOf(method, name string, meta, value []byte) (string, *wire.RPCError) {
+	if meta != nil && meta[0] != '{' {
+		return "", wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)
 	}
-	s, ok := wire.GetString(call.Params, name)
+	text, ok := wire.Text(value)
 	if !ok {
-		return "", wire.Errorf(wire.CodeInvalidParams, "%s: params.%s must be a string", call.Method, name)
+		return "", wire.Errorf(wire.CodeInvalidParams, "%s: params.%s must be a string", method, name)
 	}
-	return s, nil
+	return text, nil
 }

@@ -13,11 +13,13 @@ import (
 // CallTool answers a call of a tool that agents see. A name that is not in
 // the catalog is looked up again once all upstreams have started.
 func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
-	name, bad := stringParam(call, "name")
+	var found [3][]byte
+	wire.Pick(call.Params, []string{"_meta", "name", "arguments"}, found[:])
+	name, bad := textOf(call.Method, "name", found[0], found[1])
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
 	}
-	if args, ok := wire.Get(call.Params, "arguments"); ok && !wire.Object(args) {
+	if args := found[2]; args != nil && args[0] != '{' {
 		return fail(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
 	}
 	entry, ok := r.Catalog.Tool(name)
