@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -19,10 +21,13 @@ const maxInFlight = 4096
 type request struct {
 	session *Session
 	out     Stream
+	batch   *batch // that it came in; nil for none
+	msg     wire.Message
+	work    work
+	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	key     string // in Session.inFlight
-	method  string
-	reports bool // progress to the client
+	reports bool   // progress to the client
 
 	// Guarded by Session.mu:
 	phase phase
@@ -42,32 +47,71 @@ const (
 var errGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
 // request registers msg and starts its work.
-func (s *Session) request(msg wire.Message, out Stream, to answerer) {
+func (s *Session) request(msg wire.Message, out Stream, b *batch) {
 	work, reply := s.lookup(msg)
 	if work == nil {
-		to.answer(msg.ID, reply)
+		s.answer(out, b, msg.ID, reply)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	req := &request{session: s, out: out, cancel: cancel, method: msg.Method}
+	req := &request{session: s, out: out, batch: b, msg: msg, work: work}
+	req.ctx, req.cancel = context.WithCancelCause(s.ctx)
 	if id, bad := s.register(msg.ID, req); bad != nil {
-		cancel(nil)
-		to.answer(id, wire.Reply{Error: bad.Raw()})
+		req.cancel(nil)
+		s.answer(out, b, id, wire.Reply{Error: bad.Raw()})
 		return
 	}
-	go func() {
-		defer s.workers.Done()
-		defer cancel(nil)
-		reply := work(ctx, req, msg)
-		if reply.Result == nil && reply.Error == nil {
-			reply = fail(wire.CodeInternal, "%s ended without an answer: %v", msg.Method, context.Cause(ctx))
+	s.crew.start(req)
+}
+
+// run does the work of a request and answers it.
+func (r *request) run() {
+	s := r.session
+	defer s.workers.Done()
+	defer r.cancel(nil)
+	reply := r.work(s, r.ctx, r)
+	if reply.Result == nil && reply.Error == nil {
+		reply = fail(wire.CodeInternal, "%s ended without an answer: %v", r.msg.Method, context.Cause(r.ctx))
+	}
+	if s.finish(r, reply) {
+		s.answer(r.out, r.batch, r.msg.ID, reply)
+	} else {
+		s.answer(r.out, r.batch, nil, wire.Reply{})
+	}
+}
+
+// crew runs requests. It keeps some of its goroutines for the next ones: their
+// stacks have grown already.
+type crew struct {
+	keep int             // at most
+	ctx  context.Context // when it ends, none is kept any more
+	next chan *request   // taken by those that are kept
+	idle atomic.Int32
+	all  sync.WaitGroup
+}
+
+// start runs a request.
+func (c *crew) start(req *request) {
+	select {
+	case c.next <- req:
+	default:
+		c.all.Go(func() { c.run(req) })
+	}
+}
+
+func (c *crew) run(req *request) {
+	for {
+		req.run()
+		if int(c.idle.Add(1)) > c.keep {
+			c.idle.Add(-1)
+			return
 		}
-		if s.finish(req, reply) {
-			to.answer(msg.ID, reply)
-		} else {
-			to.answer(nil, wire.Reply{})
+		select {
+		case req = <-c.next:
+			c.idle.Add(-1)
+		case <-c.ctx.Done():
+			return
 		}
-	}()
+	}
 }
 
 // register puts a request in flight and counts it as a worker. An error is to
@@ -129,7 +173,7 @@ func (s *Session) cancelled(params []byte) {
 	key := wire.IDKey(id)
 	// initialize must not be cancelled (basic/lifecycle).
 	s.drop(&wire.CancelledError{Params: params}, func(r *request) bool {
-		return r.key == key && r.method != string(mcp.MethodInitialize)
+		return r.key == key && r.msg.Method != string(mcp.MethodInitialize)
 	})
 }
 
@@ -144,7 +188,7 @@ func (s *Session) Abandon(out Stream) {
 // hangUp handles the end of input: calls are cancelled without an answer,
 // short requests (a listing) still get theirs.
 func (s *Session) hangUp() {
-	s.drop(errGone, func(req *request) bool { return req.method == string(mcp.MethodToolsCall) })
+	s.drop(errGone, func(req *request) bool { return req.msg.Method == string(mcp.MethodToolsCall) })
 }
 
 // drop cancels requests in flight.

@@ -154,7 +154,7 @@ func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
 		return
 	case msg.IsRequest():
 		out = v.open()
-		v.session.receive(msg, nil, out, &single{v.session, out})
+		v.session.receive(msg, nil, out, nil)
 	default:
 		v.session.receive(msg, nil, nil, nil)
 	}
@@ -183,7 +183,7 @@ func (h *HTTP) initialize(w http.ResponseWriter, r *http.Request, token digest, 
 		return
 	}
 	out := v.open()
-	v.session.receive(msg, nil, out, &single{v.session, out})
+	v.session.receive(msg, nil, out, nil)
 	heard := v.answer(w, r, out)
 	h.leave(v)
 	switch {

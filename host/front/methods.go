@@ -20,7 +20,7 @@ var Revisions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 const batchRevision = "2025-03-26"
 
 // work answers a request.
-type work func(ctx context.Context, req *request, msg wire.Message) wire.Reply
+type work func(s *Session, ctx context.Context, req *request) wire.Reply
 
 // lookup finds the work of a request; nil with the reply where there is none
 // to do.
@@ -30,7 +30,7 @@ func (s *Session) lookup(msg wire.Message) (work, wire.Reply) {
 		if bad := s.negotiate(msg.Params); bad != nil {
 			return nil, wire.Reply{Error: bad.Raw()}
 		}
-		return s.welcome, wire.Reply{}
+		return (*Session).welcome, wire.Reply{}
 	case string(mcp.MethodPing):
 		return nil, wire.Reply{Result: []byte("{}")}
 	}
@@ -40,7 +40,7 @@ func (s *Session) lookup(msg wire.Message) (work, wire.Reply) {
 	if early {
 		return nil, fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", msg.Method)
 	}
-	return s.handle, wire.Reply{}
+	return (*Session).handle, wire.Reply{}
 }
 
 func fail(code int, format string, args ...any) wire.Reply {
@@ -99,7 +99,7 @@ type serverInfo struct {
 }
 
 // welcome answers initialize once the backend knows what there is to offer.
-func (s *Session) welcome(ctx context.Context, _ *request, _ wire.Message) wire.Reply {
+func (s *Session) welcome(ctx context.Context, _ *request) wire.Reply {
 	w, err := s.opts.Backend.Welcome(ctx, s)
 	if err != nil {
 		s.uninitialize()
@@ -122,7 +122,8 @@ func (s *Session) welcome(ctx context.Context, _ *request, _ wire.Message) wire.
 }
 
 // handle answers what is not of the session itself.
-func (s *Session) handle(ctx context.Context, req *request, msg wire.Message) wire.Reply {
+func (s *Session) handle(ctx context.Context, req *request) wire.Reply {
+	msg := req.msg
 	for _, surface := range wire.Surfaces {
 		if msg.Method == surface.ListMethod() {
 			s.mu.Lock()

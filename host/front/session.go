@@ -57,6 +57,7 @@ type Options struct {
 	Backend       Backend
 	Name, Version string // of this server
 	MaxMessage    int    // bytes; 0: wire.DefaultMaxMessage
+	KeepWorkers   int    // idle goroutines that are kept for the next requests
 	Log           *slog.Logger
 }
 
@@ -67,6 +68,7 @@ type Session struct {
 	ctx  context.Context // of the session; ends with a cause
 	end  context.CancelCauseFunc
 
+	crew     crew           // runs requests
 	workers  sync.WaitGroup // one per request in flight
 	notifier sync.WaitGroup // notifyChanges
 	changed  chan struct{}  // holds a token while due has something new
@@ -103,6 +105,7 @@ func NewSession(ctx context.Context, main Stream, opts Options) *Session {
 		listed: map[wire.Surface]bool{}, due: map[wire.Surface]bool{}, changed: make(chan struct{}, 1),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.crew = crew{keep: opts.KeepWorkers, ctx: s.ctx, next: make(chan *request)}
 	s.notifier.Go(s.notifyChanges)
 	return s
 }
@@ -204,44 +207,32 @@ func (s *Session) Receive(raw []byte, out Stream) (waits bool) {
 		return s.receiveBatch(raw, out)
 	}
 	msg, err := wire.Parse(raw)
-	return s.receive(msg, err, out, &single{session: s, out: out})
+	return s.receive(msg, err, out, nil)
 }
 
-// answerer takes the reply to the request with the raw id to the client, once
-// for each message that wants an answer. The zero Reply says that there is
-// none, after all.
-type answerer interface {
-	answer(id []byte, reply wire.Reply)
-}
-
-// single answers a message that came alone.
-type single struct {
-	session *Session
-	out     Stream
-}
-
-func (a *single) answer(id []byte, reply wire.Reply) {
+// answer takes the reply to the request with the raw id to the client, on out
+// unless it is one of a batch; once for each message that wants an answer. The
+// zero Reply says that there is none, after all.
+func (s *Session) answer(out Stream, b *batch, id []byte, reply wire.Reply) {
+	if b != nil {
+		b.answer(id, reply)
+		return
+	}
 	var last []byte
 	if reply.Result != nil || reply.Error != nil {
 		last = wire.Response(id, reply)
 	}
-	a.session.written(a.out, a.out.Close(last))
+	s.written(out, out.Close(last))
 }
 
-// receive handles what wire.Parse has made of one message.
-func (s *Session) receive(msg wire.Message, err error, out Stream, to answerer) (waits bool) {
-	var bad *wire.RPCError
+// receive handles what wire.Parse has made of one message, of a batch if b is
+// not nil.
+func (s *Session) receive(msg wire.Message, err error, out Stream, b *batch) (waits bool) {
 	switch {
-	case errors.As(err, &bad):
-		if !wantsAnswer(msg, err) {
-			s.opts.Log.Warn("client sent a malformed response", "err", err)
-			s.answeredBadly(msg.ID, bad)
-			return false
-		}
-		to.answer(msg.ID, wire.Reply{Error: bad.Raw()})
-		return true
+	case err != nil:
+		return s.malformed(msg, err, out, b)
 	case msg.IsRequest():
-		s.request(msg, out, to)
+		s.request(msg, out, b)
 		return true
 	case msg.IsNotification():
 		s.notification(msg)
@@ -249,6 +240,19 @@ func (s *Session) receive(msg wire.Message, err error, out Stream, to answerer) 
 		s.answered(msg)
 	}
 	return false
+}
+
+// malformed is receive for what is no message.
+func (s *Session) malformed(msg wire.Message, err error, out Stream, b *batch) (waits bool) {
+	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
+	errors.As(err, &bad) // it always is
+	if !wantsAnswer(msg, err) {
+		s.opts.Log.Warn("client sent a malformed response", "err", err)
+		s.answeredBadly(msg.ID, bad)
+		return false
+	}
+	s.answer(out, b, msg.ID, wire.Reply{Error: bad.Raw()})
+	return true
 }
 
 // wantsAnswer tells whether what wire.Parse has made of a message has to be
@@ -262,7 +266,7 @@ func wantsAnswer(msg wire.Message, err error) bool {
 
 // Reject answers a message that could not be read, on out.
 func (s *Session) Reject(err *wire.RPCError, out Stream) {
-	(&single{s, out}).answer(nil, wire.Reply{Error: err.Raw()})
+	s.answer(out, nil, nil, wire.Reply{Error: err.Raw()})
 }
 
 // End ends the session: the contexts of its requests in flight end with cause.
@@ -279,6 +283,7 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	stalled := !waitFor(&s.workers, stallTime)
 	stalled = !waitFor(&s.notifier, stallTime) || stalled
+	stalled = !waitFor(&s.crew.all, stallTime) || stalled
 	if begun {
 		s.opts.Backend.Left(s)
 	}

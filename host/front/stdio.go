@@ -20,6 +20,9 @@ import (
 // an io.Closer whose Close does so: then ServeStdio closes it and waits for
 // the reader. Otherwise the reading goroutine ends with the process.
 func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) error {
+	if opts.KeepWorkers == 0 {
+		opts.KeepWorkers = keepWorkers
+	}
 	s := NewSession(ctx, lines{wire.NewWriter(w)}, opts)
 	eof := make(chan error, 1)
 	go func() {
@@ -43,20 +46,23 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	return errors.Join(err, s.Close())
 }
 
+// keepWorkers is the default of Options.KeepWorkers of the only session there is.
+const keepWorkers = 64
+
 // read handles messages from r until it ends.
 func (s *Session) read(r io.Reader) error {
 	in := wire.NewReader(r, s.opts.MaxMessage)
 	for {
 		raw, err := in.Read()
-		var large *wire.TooLargeError
-		switch {
-		case errors.As(err, &large):
-			s.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err), s.main)
-		case err != nil:
-			return err
-		default:
+		if err == nil {
 			s.Receive(raw, s.main)
+			continue
 		}
+		var large *wire.TooLargeError
+		if !errors.As(err, &large) {
+			return err
+		}
+		s.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err), s.main)
 	}
 }
 

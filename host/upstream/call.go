@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,8 +35,9 @@ type pending struct {
 }
 
 type outcome struct {
-	reply wire.Reply
-	err   error
+	reply   wire.Reply
+	err     error
+	unbegun bool // nothing of the request was written
 }
 
 // Call sends a request under an id of ours and waits for its answer, a result
@@ -69,11 +71,13 @@ type outcome struct {
 // stands near the beginning or the end of the message, as it does with every
 // known server; otherwise the call waits until ctx ends.
 func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
-	p := &pending{method: call.Method, progress: call.Progress, owner: call.Owner, done: make(chan outcome, 1)}
-	p.task = call.Progress != nil && asksForTask(call.Params)
-	if call.Method == methodTasksResult {
-		p.params = call.Params
-	}
+	return c.callWithin(ctx, call, nil)
+}
+
+// callWithin is Call with a limit. When that ends the call, its error takes the
+// place of the cause of ctx.
+func (c *Conn) callWithin(ctx context.Context, call wire.Call, l *limit) (wire.Reply, error) {
+	p := newPending(call)
 	id, err := c.register(p)
 	if err != nil {
 		return wire.Reply{}, notSent(err)
@@ -83,22 +87,69 @@ func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 		c.withdraw(id, p)
 		return wire.Reply{}, err
 	}
-	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), sent: func(err error) {
-		if err != nil {
-			c.resolve(id, outcome{err: errUnsent})
-		}
-	}})
+	expiring := l.expiring()
+	defer l.stop()
+	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), call: id}, l, expiring)
 	if err != nil {
 		if _, idle := c.withdraw(id, p); idle != nil { // progress for a request it cannot know
 			<-idle
 		}
 		return wire.Reply{}, notSent(c.unsent(ctx, err))
 	}
-	select {
-	case o := <-p.done:
-		return o.reply, c.unsent(ctx, o.err)
-	case <-ctx.Done():
-		return c.giveUp(ctx, id, p)
+	for {
+		select {
+		case o := <-p.done:
+			if o.err == nil { // it came from the read loop, which has done with p
+				p.recycle()
+			}
+			return c.concluded(ctx, id, o)
+		case <-ctx.Done():
+			return c.giveUp(ctx, id, p, context.Cause(ctx))
+		case <-expiring:
+			if err := l.expired(); err != nil {
+				return c.giveUp(ctx, id, p, err)
+			}
+		}
+	}
+}
+
+// spent are calls that are over, to be used again.
+var spent = sync.Pool{New: func() any { return &pending{done: make(chan outcome, 1)} }}
+
+func newPending(call wire.Call) *pending {
+	p := spent.Get().(*pending)
+	p.method, p.progress, p.owner = call.Method, call.Progress, call.Owner
+	p.task = call.Progress != nil && asksForTask(call.Params)
+	if call.Method == methodTasksResult {
+		p.params = call.Params
+	}
+	return p
+}
+
+func (p *pending) recycle() {
+	*p = pending{done: p.done}
+	spent.Put(p)
+}
+
+// concluded is what Call returns when the call has an outcome.
+func (c *Conn) concluded(ctx context.Context, id int64, o outcome) (wire.Reply, error) {
+	if o.err == nil {
+		return o.reply, nil
+	}
+	err := c.unsent(ctx, o.err)
+	if o.unbegun || c.out.withdraw(id) { // it was still to be written when the connection ended
+		err = notSent(err)
+	}
+	return wire.Reply{}, err
+}
+
+// sent is told what became of a message.
+func (c *Conn) sent(m outgoing, f fate) {
+	if m.answer {
+		<-c.answers
+	}
+	if m.call != 0 && f != written {
+		c.resolve(m.call, outcome{err: errUnsent, unbegun: f == unbegun})
 	}
 }
 
@@ -106,7 +157,7 @@ func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 // is sure to be written unless the stream breaks. Errors: *DownError, or the
 // cause of ctx.
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
-	return c.unsent(ctx, c.out.send(ctx, outgoing{msg: wire.Notification(method, params)}))
+	return c.unsent(ctx, c.out.send(ctx, outgoing{msg: wire.Notification(method, params)}, nil, nil))
 }
 
 func (c *Conn) register(p *pending) (int64, error) {
@@ -156,24 +207,25 @@ func (c *Conn) resolve(id int64, o outcome) {
 	}
 }
 
-// giveUp ends a call whose ctx has ended, unless its answer came just before.
-func (c *Conn) giveUp(ctx context.Context, id int64, p *pending) (wire.Reply, error) {
+// giveUp ends a call that is not waited for any more, unless its answer came
+// just before.
+func (c *Conn) giveUp(ctx context.Context, id int64, p *pending, cause error) (wire.Reply, error) {
 	waiting, idle := c.withdraw(id, p)
-	if waiting && p.owner != nil {
+	sent := waiting && !c.out.withdraw(id)
+	if sent && p.owner != nil {
 		c.lingers(id, p.owner)
 	}
-	if waiting && p.method != string(mcp.MethodInitialize) {
+	if sent && p.method != string(mcp.MethodInitialize) {
 		c.out.push(outgoing{msg: wire.Notification(
-			string(mcp.MethodNotificationCancelled), wire.CancelParams(context.Cause(ctx), id))})
+			string(mcp.MethodNotificationCancelled), wire.CancelParams(cause, id))})
 	}
 	if idle != nil {
 		<-idle
 	}
 	if waiting {
-		return wire.Reply{}, context.Cause(ctx)
+		return wire.Reply{}, cause
 	}
-	o := <-p.done
-	return o.reply, c.unsent(ctx, o.err)
+	return c.concluded(ctx, id, <-p.done)
 }
 
 // unsent replaces errUnsent by a *DownError. What broke the writer mostly ends
@@ -203,8 +255,8 @@ func withToken(params []byte, id int64, want bool) ([]byte, error) {
 		}
 		return out, nil
 	}
-	if params == nil {
-		return nil, nil
+	if _, ok := wire.Get(params, "_meta", "progressToken"); !ok {
+		return params, nil
 	}
 	out, err := wire.Delete(params, "_meta", "progressToken")
 	if err != nil { // no objects, so no token; the server may judge them

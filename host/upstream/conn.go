@@ -73,6 +73,7 @@ type Conn struct {
 	tasks   taskTokens
 	current func() []any  // owners, made once
 	garbage limiter       // owned by the read loop
+	seen    atomic.Int64  // see heard
 	batches atomic.Bool   // the negotiated revision has JSON-RPC batches
 	serving chan struct{} // one token per running OnRequest
 	answers chan struct{} // one token per request of the server until its answer is written
@@ -93,7 +94,6 @@ func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logg
 		opts:      opts,
 		log:       log,
 		r:         r,
-		out:       newWriter(w),
 		pending:   make(map[int64]*pending),
 		abandoned: make(map[int64]struct{}),
 		asked:     make(map[string]*inbound),
@@ -101,6 +101,7 @@ func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logg
 		answers:   make(chan struct{}, maxAnswers),
 		done:      make(chan struct{}),
 	}
+	c.out = newWriter(w, c.sent)
 	c.current = c.owners
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.wg.Go(c.out.run)
@@ -142,6 +143,10 @@ func (c *Conn) Close() error {
 	c.wg.Wait()
 	return nil
 }
+
+// heard is twice the number of messages that came in, garbage included, and one
+// more while one is worked on.
+func (c *Conn) heard() int64 { return c.seen.Load() }
 
 // closeWrite closes the stream to the server once what was handed to the
 // writer is written, and lets the server's own messages come in to their end.

@@ -271,18 +271,16 @@ func (l *httpLink) listen() {
 // hear reads one stream to its end.
 func (l *httpLink) hear(resp *http.Response, at *cursor) {
 	events := newEventReader(resp.Body, l.max).behind(at.id)
-	since, brought := time.Now(), false
-	for {
+	defer resp.Body.Close()
+	defer events.release()
+	for since, brought := time.Now(), false; ; brought = true {
 		ev, err := l.next(events)
 		if err != nil {
-			break
+			at.at(events, brought || time.Since(since) > mostRetry, err)
+			return
 		}
-		brought = true
 		l.event(ev, nil)
 	}
-	at.at(events, brought || time.Since(since) > mostRetry)
-	events.release()
-	resp.Body.Close()
 }
 
 // retriable looks at the status that the stream was refused with. Servers that

@@ -32,13 +32,15 @@ const (
 type cursor struct {
 	id       string        // of the last event; "" for none
 	retry    time.Duration // asked for by the server; negative for none
+	broken   bool          // the last stream broke off: its server may be gone
 	failures int           // of connecting, in a row
 	idle     int           // streams that brought nothing, in a row
 }
 
-// at takes over where a reader is at the end of its stream. brought tells
-// whether there was anything in it.
-func (c *cursor) at(e *eventReader, brought bool) {
+// at takes over where a reader is at the end of its stream, which err is why
+// of. brought tells whether there was anything in it.
+func (c *cursor) at(e *eventReader, brought bool, err error) {
+	c.broken = !errors.Is(err, io.EOF)
 	if string(e.lastID) != c.id {
 		c.id = string(e.lastID)
 		brought = true
@@ -58,6 +60,9 @@ func (c *cursor) wait(ctx context.Context) bool {
 	d, tries := usualRetry, c.failures+c.idle
 	if c.retry >= 0 {
 		d, tries = max(c.retry, leastRetry), c.failures
+	}
+	if c.broken && c.retry < 0 && tries == 0 {
+		d = leastRetry // callers wait to know
 	}
 	if tries > 1 {
 		d = min(max(d, mostRetry), d<<min(tries-1, 10))
@@ -253,7 +258,7 @@ func (l *httpLink) follow(ctx context.Context, f *flight, resp *http.Response) (
 		if o != nil {
 			return o.reply, &rest{l, f, resp.Body, events}, o.err
 		}
-		at.at(events, false)
+		at.at(events, false, err)
 		events.release()
 		resp.Body.Close()
 		if ctx.Err() != nil {

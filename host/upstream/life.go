@@ -98,6 +98,10 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 			return context.Cause(ctx)
 		case <-l.Done():
 			return l.Err()
+		case <-u.doubt:
+			if err := u.silent(ctx, l); err != nil {
+				return err
+			}
 		case <-u.relist:
 			for _, s := range u.toRelist() {
 				if err := u.list(ctx, l, s); err != nil && !over(ctx, l, err) {
@@ -136,7 +140,7 @@ func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 	text := down.Error()
 	u.mu.Lock()
 	if u.garbage != "" {
-		text += fmt.Sprintf("; it wrote what is no JSON-RPC message, first %q", u.garbage)
+		text += fmt.Sprintf("\nit wrote what is no JSON-RPC message, first %q", u.garbage)
 	}
 	before, up := u.status.Err, time.Duration(0)
 	if u.status.State == Ready {

@@ -10,34 +10,26 @@ import (
 )
 
 // limit ends a call that takes too long: too long without a sign of life, or
-// too long in all. See Spec.Timeout and Spec.MaxTimeout.
+// too long in all. See Spec.Timeout and Spec.MaxTimeout. A nil limit is none.
 type limit struct {
 	spec   *Spec
 	method string
-	asking *atomic.Int32 // requests of the server that are being answered
-	cancel context.CancelCauseFunc
-	most   *time.Timer // nil for no limit
+	asking *atomic.Int32           // requests of the server that are being answered
+	cancel context.CancelCauseFunc // ends the call; nil where whoever makes it looks at expiring
+	most   time.Time               // when the call must have ended; zero for never
 
-	mu   sync.Mutex
-	idle *time.Timer // nil for no limit
-	busy bool        // a progress callback runs, and may wait for the client
-	over bool        // the call has ended
+	mu    sync.Mutex
+	timer *time.Timer // nil for no limit, and when the call has ended
+	busy  bool        // a progress callback runs, and may wait for the client
 }
 
-// limited returns call and its context with the limits of the upstream's spec.
-// The caller must stop them when the call has ended.
-func (u *Upstream) limited(ctx context.Context, call wire.Call) (context.Context, wire.Call, *limit) {
+// newLimit returns call with the limits of the upstream's spec, which do not
+// count yet.
+func (u *Upstream) newLimit(call wire.Call) (wire.Call, *limit) {
 	l := &limit{spec: &u.spec, method: call.Method, asking: &u.asking}
-	ctx, l.cancel = context.WithCancelCause(ctx)
 	if u.spec.MaxTimeout > 0 {
-		l.most = time.AfterFunc(u.spec.MaxTimeout, func() { l.expire(u.spec.MaxTimeout, true) })
+		l.most = time.Now().Add(u.spec.MaxTimeout)
 	}
-	if call.Method == methodTasksResult {
-		return ctx, call, l
-	}
-	l.mu.Lock() // the timer may fire before it is assigned
-	l.idle = time.AfterFunc(u.spec.Timeout, l.idled)
-	l.mu.Unlock()
 	if progress := call.Progress; progress != nil {
 		call.Progress = func(params []byte) {
 			l.progress(true)
@@ -45,20 +37,82 @@ func (u *Upstream) limited(ctx context.Context, call wire.Call) (context.Context
 			l.progress(false)
 		}
 	}
+	return call, l
+}
+
+// limited returns call and its context with the limits of the upstream's spec.
+// The caller must stop them when the call has ended.
+func (u *Upstream) limited(ctx context.Context, call wire.Call) (context.Context, wire.Call, *limit) {
+	call, l := u.newLimit(call)
+	ctx, l.cancel = context.WithCancelCause(ctx)
+	l.mu.Lock() // the timer may fire before it is assigned
+	defer l.mu.Unlock()
+	if wait, ok := l.next(); ok {
+		l.timer = time.AfterFunc(wait, func() {
+			if err := l.expired(); err != nil {
+				l.cancel(err)
+			}
+		})
+	}
 	return ctx, call, l
 }
 
-func (l *limit) stop() {
+// timers are at rest.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
+
+// expiring begins the limit, which must be stopped. Whenever something comes
+// from the channel, expired tells whether that is the end of the call.
+func (l *limit) expiring() <-chan time.Time {
+	if l == nil {
+		return nil
+	}
+	wait, ok := l.next()
+	if !ok {
+		return nil
+	}
 	l.mu.Lock()
-	l.over = true
+	defer l.mu.Unlock()
+	l.timer = timers.Get().(*time.Timer)
+	l.timer.Reset(wait)
+	return l.timer.C
+}
+
+// next is the time until the limit has to be looked at again, from a sign of
+// life on.
+func (l *limit) next() (wait time.Duration, ok bool) {
+	wait = l.spec.Timeout
+	if l.method == methodTasksResult {
+		if l.most.IsZero() {
+			return 0, false
+		}
+		return time.Until(l.most), true
+	}
+	if !l.most.IsZero() {
+		wait = min(wait, time.Until(l.most))
+	}
+	return wait, true
+}
+
+func (l *limit) stop() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	timer := l.timer
+	l.timer = nil
 	l.mu.Unlock()
-	if l.idle != nil {
-		l.idle.Stop()
+	if timer != nil {
+		timer.Stop()
 	}
-	if l.most != nil {
-		l.most.Stop()
+	if l.cancel != nil {
+		l.cancel(nil)
+	} else if timer != nil {
+		timers.Put(timer)
 	}
-	l.cancel(nil)
 }
 
 // progress is told when a progress callback begins and when it has returned.
@@ -66,25 +120,33 @@ func (l *limit) progress(begins bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.busy = begins
-	if !begins && !l.over { // it may go on after the call: a task
-		l.idle.Reset(l.spec.Timeout)
+	if !begins {
+		l.again()
 	}
 }
 
-// idled runs when the call has been idle for the whole timeout.
-func (l *limit) idled() {
+// again starts the timer for the next time. The caller holds l.mu.
+func (l *limit) again() {
+	if l.timer == nil { // progress may go on after the call: a task
+		return
+	}
+	if wait, ok := l.next(); ok {
+		l.timer.Reset(wait)
+	}
+}
+
+// expired is the error of a call whose time is up, when its timer has fired.
+func (l *limit) expired() error {
 	l.mu.Lock()
-	busy := l.busy
-	if !busy && !l.over && l.asking.Load() > 0 {
-		l.idle.Reset(l.spec.Timeout)
-		busy = true
+	defer l.mu.Unlock()
+	switch {
+	case l.timer == nil:
+		return nil
+	case !l.most.IsZero() && !time.Now().Before(l.most):
+		return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.MaxTimeout, Max: true}
+	case l.busy || l.asking.Load() > 0:
+		l.again()
+		return nil
 	}
-	l.mu.Unlock()
-	if !busy {
-		l.expire(l.spec.Timeout, false)
-	}
-}
-
-func (l *limit) expire(after time.Duration, most bool) {
-	l.cancel(&TimeoutError{Upstream: l.spec.Name, Method: l.method, After: after, Max: most})
+	return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.Timeout}
 }

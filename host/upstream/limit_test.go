@@ -87,7 +87,7 @@ func TestLimitOfATask(t *testing.T) {
 		limit.stop()
 		call.Progress(nil)
 		<-time.After(time.Hour)
-		if err := context.Cause(ctx); !errors.Is(err, context.Canceled) || limit.idle.Stop() {
+		if err := context.Cause(ctx); !errors.Is(err, context.Canceled) || limit.timer != nil {
 			t.Errorf("ended by %v", err)
 		}
 	})

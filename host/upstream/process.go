@@ -160,7 +160,7 @@ func (o *output) Read(b []byte) (n int, err error) {
 		return n, err
 	}
 	if o.rest < maxRest { // own has set the deadline: the process has ended
-		n, err = readNow(o.file, b[:min(len(b), maxRest-o.rest)])
+		n, _ = readNow(o.file, b[:min(len(b), maxRest-o.rest)])
 		o.rest += n
 	}
 	if n == 0 {

@@ -25,17 +25,25 @@ func (c *Conn) read() {
 	in := wire.NewReader(lines, c.opts.MaxMessage)
 	for {
 		raw, err := in.Read()
-		var large *wire.TooLargeError
-		switch {
-		case err == nil:
+		c.seen.Add(1)
+		if err == nil {
 			c.receive(raw)
-		case errors.As(err, &large):
-			c.oversized(lines.pop(), large)
-		default:
+		} else if !c.skipped(err, lines) {
 			c.ended(err)
 			return
 		}
+		c.seen.Add(1)
 	}
+}
+
+// skipped handles a message that was too long; false if err is another error.
+func (c *Conn) skipped(err error, lines *edges) bool {
+	var large *wire.TooLargeError
+	if !errors.As(err, &large) {
+		return false
+	}
+	c.oversized(lines.pop(), large)
+	return true
 }
 
 // receive takes one line. It may be a batch only under the revision that has
@@ -216,7 +224,7 @@ func (c *Conn) request(m wire.Message) {
 }
 
 func (c *Conn) respond(id []byte, reply wire.Reply) {
-	c.out.push(outgoing{msg: wire.Response(id, reply), sent: func(error) { <-c.answers }})
+	c.out.push(outgoing{msg: wire.Response(id, reply), answer: true})
 }
 
 func builtin(method string) wire.Reply {

@@ -207,23 +207,31 @@ func (s *sseStream) describe(err error) string {
 	return "its event stream broke off: " + clip(err.Error())
 }
 
-// Write posts one message. It waits until the server has taken it, so that
+// Write posts messages, each one a line.
+func (s *sseStream) Write(lines []byte) (n int, err error) {
+	for line := range bytes.Lines(lines) {
+		if err := s.send(bytes.Clone(bytes.TrimSpace(line))); err != nil {
+			return n, err
+		}
+		n += len(line)
+	}
+	return n, nil
+}
+
+// send posts one message. It waits until the server has taken it, so that
 // messages arrive in order, but not long: some servers respond only when they
 // have done what it says, and may need another message of ours for that.
-func (s *sseStream) Write(line []byte) (int, error) {
-	body := bytes.Clone(bytes.TrimSpace(line))
+func (s *sseStream) send(body []byte) error {
 	posted := make(chan error, 1)
 	s.wg.Go(func() { posted <- s.post(body) })
 	t := time.NewTimer(postPatience)
 	defer t.Stop()
 	select {
 	case err := <-posted:
-		if err != nil {
-			return 0, err
-		}
+		return err
 	case <-t.C:
+		return nil
 	}
-	return len(line), nil
 }
 
 // post posts one message. What goes wrong with it is told to the call that it

@@ -67,6 +67,7 @@ type Upstream struct {
 	shaken  chan struct{} // closed with the first handshake's end, or the first failure
 	done    chan struct{} // closed when every goroutine has ended
 	relist  chan struct{} // holds a token while wanted is not empty
+	doubt   chan struct{} // holds a token after a call has timed out
 
 	asking atomic.Int32 // requests of the server that are being answered
 
@@ -102,6 +103,7 @@ func start(spec Spec, opts Options, tempo tempo) *Upstream {
 		shaken:  make(chan struct{}),
 		done:    make(chan struct{}),
 		relist:  make(chan struct{}, 1),
+		doubt:   make(chan struct{}, 1),
 		wanted:  make(map[wire.Surface]bool),
 		begun:   time.Now(),
 		turned:  make(chan struct{}),
@@ -170,9 +172,26 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 }
 
 func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Reply, error) {
-	ctx, call, limit := u.limited(ctx, call)
-	defer limit.stop()
-	return l.Call(ctx, call)
+	var reply wire.Reply
+	var err error
+	if conn, ok := l.(limitedLink); ok {
+		call, limit := u.newLimit(call)
+		reply, err = conn.callWithin(ctx, call, limit)
+	} else {
+		ctx, call, limit := u.limited(ctx, call)
+		defer limit.stop()
+		reply, err = l.Call(ctx, call)
+	}
+	if err != nil {
+		u.doubts(err)
+	}
+	return reply, err
+}
+
+// limitedLink is a link that can do without a context for each limit.
+type limitedLink interface {
+	// callWithin is link.Call that begins and stops a limit.
+	callWithin(ctx context.Context, call wire.Call, l *limit) (wire.Reply, error)
 }
 
 // Notify sends a notification; params may be nil. It waits for the upstream as

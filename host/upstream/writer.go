@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -12,85 +15,144 @@ import (
 // errUnsent says that a message was not written because the writer has ended.
 var errUnsent = errors.New("not sent")
 
+// maxHeld bounds the messages of senders that wait to be written.
+const maxHeld = 64
+
 // outgoing is one message on its way to the server.
 type outgoing struct {
-	msg []byte
-	// sent is told how it went, on the writer's goroutine; may be nil.
-	sent func(err error)
+	msg    []byte
+	call   int64 // id of a request; 0 for what is none
+	answer bool  // to a request of the server
+	slot   bool  // it has one of writer.slots
 }
 
-// writer writes the messages of one connection, one at a time and whole, on
-// one goroutine. A server that does not read its input thus blocks that
-// goroutine alone: a caller waits only until its message is taken over, and
-// can stop waiting. A message once taken over is always written to its end, so
-// that the next one begins on its own line.
+// writer writes the messages of one connection, in order and whole, on one
+// goroutine. A server that does not read its input thus blocks that goroutine
+// alone: a caller waits only until its message is taken over, and can stop
+// waiting. What was taken over meanwhile is then written at once.
 //
-// At most one message of senders is held. Beside it there is a queue for what
-// must not wait: notifications/cancelled and answers to the server. It goes
-// first, which bounds it: one cancellation for each call that had been taken
-// over, none of which are taken over while the queue is not empty, and as many
-// answers as Conn.answers has tokens.
+// At most maxHeld messages of senders are held beside those being written.
+// Notifications/cancelled and answers to the server do not wait for a place
+// among them. That is bounded too: there is one cancellation for each call that
+// was taken over, and as many answers as Conn.answers has tokens.
 type writer struct {
-	w     io.WriteCloser
-	lines *wire.Writer
-	out   chan outgoing
-	wake  chan struct{} // holds a token while urgent may have something new
+	w    io.WriteCloser
+	sent func(m outgoing, o fate) // on the writer's goroutine, or that of push
+	// slots has a token for each message of senders that is held.
+	slots chan struct{}
+	wake  chan struct{} // holds a token while held may have something new
 	quit  chan struct{} // closed when nothing more may be taken over
 	once  sync.Once
 	done  chan struct{} // closed when the writer has ended and w is closed
 
-	mu     sync.Mutex
-	urgent []outgoing
-	over   bool // urgent takes no more
+	mu   sync.Mutex
+	held []outgoing
+	over bool // held takes no more
 }
 
-func newWriter(w io.WriteCloser) *writer {
+// fate is what has become of a message.
+type fate int
+
+const (
+	written fate = iota
+	broken       // the writer has ended within it
+	unbegun      // the writer had ended before it
+)
+
+func newWriter(w io.WriteCloser, sent func(outgoing, fate)) *writer {
 	return &writer{
 		w:     w,
-		lines: wire.NewWriter(w),
-		out:   make(chan outgoing),
+		sent:  sent,
+		slots: make(chan struct{}, maxHeld),
 		wake:  make(chan struct{}, 1),
 		quit:  make(chan struct{}),
 		done:  make(chan struct{}),
 	}
 }
 
-// send hands m over. It returns the cause of ctx if that ends first, and
-// errUnsent if the writer has; m is not written then.
-func (w *writer) send(ctx context.Context, m outgoing) error {
+// send hands m over. It returns the cause of ctx if that ends first, the
+// error of l if that does, which may be nil, and errUnsent if the writer has; m is not written then, and sent not told of it.
+func (w *writer) send(ctx context.Context, m outgoing, l *limit, expiring <-chan time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	select {
-	case w.out <- m:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-w.quit:
 		return errUnsent
-	case <-w.done:
+	default:
+	}
+	select {
+	case w.slots <- struct{}{}:
+	default:
+		if err := w.wait(ctx, l, expiring); err != nil {
+			return err
+		}
+	}
+	m.slot = true
+	if !w.hold(m) {
+		<-w.slots
 		return errUnsent
+	}
+	return nil
+}
+
+// wait waits for a slot.
+func (w *writer) wait(ctx context.Context, l *limit, expiring <-chan time.Time) error {
+	for {
+		select {
+		case w.slots <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.quit:
+			return errUnsent
+		case <-w.done:
+			return errUnsent
+		case <-expiring:
+			if err := l.expired(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// push queues m before everything that is not taken over yet, without waiting.
+// push hands m over without waiting.
 func (w *writer) push(m outgoing) {
+	if !w.hold(m) {
+		w.sent(m, unbegun)
+	}
+}
+
+// hold takes m over; false when it is too late.
+func (w *writer) hold(m outgoing) bool {
 	w.mu.Lock()
-	over := w.over
-	if !over {
-		w.urgent = append(w.urgent, m)
+	if w.over {
+		w.mu.Unlock()
+		return false
 	}
+	w.held = append(w.held, m)
+	first := len(w.held) == 1
 	w.mu.Unlock()
-	if over {
-		if m.sent != nil {
-			m.sent(errUnsent)
+	if first {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it is awake already
 		}
-		return
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default: // it is awake already
+	return true
+}
+
+// withdraw takes a request back. It is false when it may have been written.
+func (w *writer) withdraw(call int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.held, func(m outgoing) bool { return m.call == call })
+	if i < 0 {
+		return false
 	}
+	w.held = slices.Delete(w.held, i, i+1)
+	<-w.slots
+	return true
 }
 
 // finish makes the writer end, and close w, when it has written what it holds.
@@ -105,68 +167,73 @@ func (w *writer) close() {
 func (w *writer) run() {
 	defer close(w.done)
 	defer w.w.Close()
-	for {
-		m, ok := w.next()
-		if !ok {
+	var batch []outgoing
+	var msgs [][]byte
+	var buf []byte
+	for err := error(nil); err == nil; {
+		if batch = w.take(batch); len(batch) == 0 {
 			return
 		}
-		err := w.lines.Write(m.msg)
-		if m.sent != nil {
-			m.sent(err)
+		for _, m := range batch {
+			msgs = append(msgs, m.msg)
 		}
-		if err != nil {
-			w.drop(err)
-			return
+		var whole, begun int
+		whole, begun, buf, err = wire.WriteLines(w.w, buf, msgs)
+		for i, m := range batch {
+			switch {
+			case i < whole:
+				w.sent(m, written)
+			case i < begun:
+				w.sent(m, broken)
+			default:
+				w.sent(m, unbegun)
+			}
 		}
+		clear(msgs)
+		msgs = msgs[:0]
+	}
+	for _, m := range w.drop() {
+		w.sent(m, unbegun)
 	}
 }
 
-// next waits for a message; ok is false when there will be none.
-func (w *writer) next() (m outgoing, ok bool) {
-	for {
-		if m, ok := w.pop(); ok {
-			return m, true
+// take waits for messages and takes all that are held; none when there will be
+// none. It keeps the memory of the batch before.
+func (w *writer) take(before []outgoing) []outgoing {
+	clear(before)
+	for quit := w.quit; ; {
+		w.mu.Lock()
+		if batch := w.held; len(batch) > 0 {
+			w.held = before[:0]
+			w.mu.Unlock()
+			for _, m := range batch {
+				if m.slot {
+					<-w.slots
+				}
+			}
+			return batch
 		}
+		if quit == nil { // nothing is held, and nothing may be
+			w.over = true
+			w.mu.Unlock()
+			return nil
+		}
+		w.mu.Unlock()
 		select {
-		case m := <-w.out:
-			return m, true
 		case <-w.wake:
-		case <-w.quit:
-			return w.last()
+			runtime.Gosched() // calls that are about to be made come along
+		case <-quit:
+			quit = nil
 		}
 	}
 }
 
-func (w *writer) pop() (outgoing, bool) {
+// drop takes what is held and will not be written.
+func (w *writer) drop() []outgoing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.urgent) == 0 {
-		return outgoing{}, false
-	}
-	m := w.urgent[0]
-	w.urgent = w.urgent[1:]
-	return m, true
-}
-
-// last is pop after quit: an empty queue stays empty.
-func (w *writer) last() (outgoing, bool) {
-	m, ok := w.pop()
-	if !ok {
-		w.drop(errUnsent)
-	}
-	return m, ok
-}
-
-// drop gives up what is still queued.
-func (w *writer) drop(err error) {
-	w.mu.Lock()
 	w.over = true
-	urgent := w.urgent
-	w.urgent = nil
-	w.mu.Unlock()
-	for _, m := range urgent {
-		if m.sent != nil {
-			m.sent(err)
-		}
-	}
+	held := w.held
+	w.held = nil
+	return held
 }

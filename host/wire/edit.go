@@ -5,101 +5,111 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// lenient accepts what peers send and we only pass on: neither duplicate names
-// nor invalid UTF-8 deep inside a value are ours to judge.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-
-type decoder struct {
-	jsontext.Decoder
-	buf *bytes.Buffer
+// members walks over the members of an object, in order:
+//
+//	for o := walk(raw); o.next(); {
+//		use(o.name(), o.value())
+//	}
+//
+// When next has returned false and err is nil, the whole of raw is checked.
+type members struct {
+	member
+	raw   []byte
+	begun bool
+	over  bool
+	err   error
 }
 
-var decoders = sync.Pool{New: func() any { return &decoder{buf: new(bytes.Buffer)} }}
+// member is one member of an object raw: raw[at:colon] is its name in quotes,
+// raw[start:end] its value.
+type member struct{ at, colon, start, end int }
 
-func newDecoder(raw []byte) *decoder {
-	d := decoders.Get().(*decoder)
-	*d.buf = *bytes.NewBuffer(raw)
-	d.Reset(d.buf, lenient...)
-	return d
-}
+func walk(raw []byte) members { return members{raw: raw} }
 
-func (d *decoder) release() {
-	*d.buf = bytes.Buffer{}
-	d.Reset(d.buf, lenient...)
-	decoders.Put(d)
-}
-
-// finish reads the closing delimiter and makes sure that nothing follows.
-func (d *decoder) finish() error {
-	if _, err := d.ReadToken(); err != nil {
-		return syntax(err)
+func (o *members) next() bool {
+	if o.over {
+		return false
 	}
-	switch _, err := d.ReadToken(); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil:
-		return errors.New("more than one value")
-	default:
-		return syntax(err)
-	}
-}
-
-// member is one member of an object; raw[start:end] is its value, raw[at:end]
-// its name and value.
-type member struct {
-	name           string
-	at, start, end int
-}
-
-// members calls f for each member of the object raw, in order, until f returns
-// false. It checks the whole of raw if f never does.
-func members(raw []byte, f func(member) bool) error {
-	d := newDecoder(raw)
-	defer d.release()
-	tok, err := d.ReadToken()
-	if err != nil {
-		return syntax(err)
-	}
-	if tok.Kind() != '{' {
-		return errors.New("not a JSON object")
-	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadValue()
-		if err != nil {
-			return syntax(err)
-		}
-		m := member{at: int(d.InputOffset()) - len(name)}
-		m.name = unquote(name)
-		v, err := d.ReadValue()
-		if err != nil {
-			return syntax(err)
-		}
-		m.end = int(d.InputOffset())
-		m.start = m.end - len(v)
-		if !f(m) {
-			return nil
-		}
-	}
-	return d.finish()
-}
-
-// syntax says what is wrong with JSON text, and where.
-func syntax(err error) error {
-	var s *jsontext.SyntacticError
+	i := space(o.raw, o.end)
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return io.ErrUnexpectedEOF
-	case errors.As(err, &s):
-		return fmt.Errorf("%w at byte %d", s.Err, s.ByteOffset)
+	case i == len(o.raw):
+		return o.fail(i, unexpected)
+	case !o.begun && o.raw[i] != '{':
+		o.over, o.err = true, errNotObject
+		return false
+	case !o.begun:
+		o.begun = true
+		if i = space(o.raw, i+1); i < len(o.raw) && o.raw[i] == '}' {
+			return o.finish(i + 1)
+		}
+	case o.raw[i] == '}':
+		return o.finish(i + 1)
+	case o.raw[i] == ',':
+		i = space(o.raw, i+1)
+	default:
+		return o.fail(i, unexpected)
 	}
-	return err
+	return o.read(i)
 }
+
+// read reads the member at i.
+func (o *members) read(i int) bool {
+	at := i
+	i, f := scanString(o.raw, i)
+	if f != sound {
+		return o.fail(i, f)
+	}
+	colon := i
+	if i, f = scanColon(o.raw, i); f != sound {
+		return o.fail(i, f)
+	}
+	end, f := scanValue(o.raw, i, 1)
+	if f != sound {
+		return o.fail(end, f)
+	}
+	o.member = member{at, colon, i, end}
+	return true
+}
+
+func (o *members) fail(i int, f fault) bool {
+	o.over, o.err = true, syntax(o.raw, i, f)
+	return false
+}
+
+// finish makes sure that nothing follows the object.
+func (o *members) finish(i int) bool {
+	o.over, o.err = true, nothing(o.raw, i)
+	return false
+}
+
+// nothing is the error of a text that goes on behind its value.
+func nothing(raw []byte, i int) error {
+	if i = space(raw, i); i < len(raw) {
+		return fmt.Errorf("more than one value: something follows at byte %d", i)
+	}
+	return nil
+}
+
+// name is that of the member, without quotes and escapes.
+func (o *members) name() []byte {
+	quoted := o.raw[o.at:o.colon]
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	name, _ := jsontext.AppendUnquote(nil, quoted) // invalid UTF-8 becomes U+FFFD
+	return name
+}
+
+// is tells whether the member has that name.
+func (o *members) is(name string) bool { return string(o.name()) == name }
+
+// value is the raw value of the member.
+func (o *members) value() []byte { return o.raw[o.start:o.end] }
 
 func unquote(raw []byte) string {
 	if len(raw) >= 2 && bytes.IndexByte(raw, '\\') < 0 {
@@ -111,13 +121,13 @@ func unquote(raw []byte) string {
 
 // find locates the last member called name, the one that JSON readers keep.
 func find(obj []byte, name string) (m member, ok bool, err error) {
-	err = members(obj, func(x member) bool {
-		if x.name == name {
-			m, ok = x, true
+	o := walk(obj)
+	for o.next() {
+		if o.is(name) {
+			m, ok = o.member, true
 		}
-		return true
-	})
-	return m, ok, err
+	}
+	return m, ok, o.err
 }
 
 // findOnly is find in a copy of obj without the earlier members of that name;
@@ -126,18 +136,18 @@ func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err erro
 	for {
 		var first member
 		count := 0
-		err = members(obj, func(x member) bool {
-			if x.name == name {
+		o := walk(obj)
+		for o.next() {
+			if o.is(name) {
 				if count == 0 {
-					first = x
+					first = o.member
 				}
-				m = x
+				m = o.member
 				count++
 			}
-			return true
-		})
-		if err != nil || count < 2 {
-			return obj, m, count == 1, err
+		}
+		if o.err != nil || count < 2 {
+			return obj, m, count == 1, o.err
 		}
 		obj = cut(obj, first)
 	}
@@ -148,6 +158,9 @@ func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err erro
 func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	value = obj
 	for _, name := range path {
+		if lacks(value, name) {
+			return nil, false
+		}
 		m, found, err := find(value, name)
 		if !found || err != nil {
 			return nil, false
@@ -157,10 +170,42 @@ func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	return value, true
 }
 
+// lacks tells whether raw surely has no member called name. That is seen much
+// sooner than where one is.
+func lacks(raw []byte, name string) bool {
+	return !bytes.Contains(raw, []byte(name)) && bytes.IndexByte(raw, '\\') < 0
+}
+
+// Pick is Get of several members in one pass: values[i] becomes the raw value of
+// the member called names[i], nil if there is none. They are all nil, and ok is
+// false, when obj is no object.
+func Pick(obj []byte, names []string, values [][]byte) (ok bool) {
+	clear(values)
+	o := walk(obj)
+	for o.next() {
+		own := o.name()
+		for i, name := range names {
+			if string(own) == name {
+				values[i] = o.value()
+				break
+			}
+		}
+	}
+	if o.err != nil {
+		clear(values)
+	}
+	return o.err == nil
+}
+
 // GetString is the string at path below the object obj.
 func GetString(obj []byte, path ...string) (s string, ok bool) {
-	raw, ok := Get(obj, path...)
-	if !ok || len(raw) == 0 || raw[0] != '"' {
+	raw, _ := Get(obj, path...)
+	return Text(raw)
+}
+
+// Text is the string that raw, which is valid JSON or nil, stands for.
+func Text(raw []byte) (s string, ok bool) {
+	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
 	return unquote(raw), true
@@ -178,28 +223,46 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if obj == nil {
 		obj = []byte("{}")
 	}
-	obj, m, ok, err := findOnly(obj, path[0])
-	if err != nil {
-		return nil, fmt.Errorf("set %q: %w", path[0], err)
-	}
-	if ok {
-		inner, err := Set(obj[m.start:m.end], value, path[1:]...)
+	start, end := 0, len(obj) // of the innermost object on the way
+	for i, name := range path {
+		only, m, ok, err := findOnly(obj[start:end], name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("set %q: %w", name, err)
 		}
-		return splice(obj, m.start, m.end, inner), nil
+		if len(only) < end-start {
+			obj = splice(obj, start, end, only)
+			end = start + len(only)
+		}
+		if !ok {
+			return add(obj, start, end, value, path[i:]), nil
+		}
+		start, end = start+m.start, start+m.end
 	}
-	inner, err := Set(nil, value, path[1:]...)
-	if err != nil {
-		return nil, err
+	return splice(obj, start, end, value), nil
+}
+
+// add is Set in the object raw[start:end] that has no member path[0].
+func add(raw []byte, start, end int, value []byte, path []string) []byte {
+	size := len(value)
+	for _, name := range path {
+		size += len(name) + len(`,"":{}`)
 	}
-	entry := append(appendString(nil, path[0]), ':')
-	entry = append(entry, inner...)
-	end := bytes.LastIndexByte(obj, '}')
-	if body := bytes.TrimRight(obj[:end], " \t\r\n"); body[len(body)-1] != '{' {
-		entry = append([]byte{','}, entry...)
+	entry := make([]byte, 0, size)
+	end = start + bytes.LastIndexByte(raw[start:end], '}')
+	if body := bytes.TrimRight(raw[start:end], " \t\r\n"); body[len(body)-1] != '{' {
+		entry = append(entry, ',')
 	}
-	return splice(obj, end, end, entry), nil
+	for i, name := range path {
+		if i > 0 {
+			entry = append(entry, '{')
+		}
+		entry = append(appendString(entry, name), ':')
+	}
+	entry = append(entry, value...)
+	for range path[1:] {
+		entry = append(entry, '}')
+	}
+	return splice(raw, end, end, entry)
 }
 
 // Delete returns obj without the member at path; obj itself when there is no
@@ -248,6 +311,10 @@ func splice(b []byte, start, end int, with []byte) []byte {
 func Quote(s string) []byte { return appendString(nil, s) }
 
 func appendString(b []byte, s string) []byte {
+	if simple(s) {
+		b = append(slices.Grow(b, len(s)+2), '"')
+		return append(append(b, s...), '"')
+	}
 	out, err := jsontext.AppendQuote(b, s)
 	if err != nil { // only for invalid UTF-8, which AppendQuote has replaced
 		q, _ := json.Marshal(s)
@@ -256,9 +323,22 @@ func appendString(b []byte, s string) []byte {
 	return out
 }
 
+// simple tells whether s stands in a JSON string as it is.
+func simple(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7F {
+			return false
+		}
+	}
+	return true
+}
+
 // Object tells whether raw is a valid JSON object.
 func Object(raw []byte) bool {
-	return members(raw, func(member) bool { return true }) == nil
+	o := walk(raw)
+	for o.next() {
+	}
+	return o.err == nil
 }
 
 // maxElements bounds what Elements allocates for a hostile array.

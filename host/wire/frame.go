@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 )
 
@@ -80,37 +81,136 @@ func (r *Reader) skip(err error) error {
 }
 
 // Writer writes newline-delimited messages. It is safe for concurrent use;
-// messages are written whole and in the order of the calls.
+// messages are written whole and in the order of the calls. What is to be
+// written while a Write of the underlying writer is under way goes out together
+// in the next one, by the caller that is woken for it.
 type Writer struct {
-	mu  sync.Mutex
 	w   io.Writer
-	buf []byte
-	err error
+	buf []byte // of whoever writes
+
+	mu      sync.Mutex // guards what follows
+	waiting [][]byte   // the batch that gathers
+	spare   [][]byte
+	number  uint64        // of the batch that gathers
+	done    uint64        // number of the first batch that is not written
+	writing bool          // the one before the batch that gathers is being written
+	turns   [2]*sync.Cond // what callers of batches with even and odd numbers wait on
+	err     error
 }
 
 // NewWriter makes a Writer.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+func NewWriter(w io.Writer) *Writer {
+	out := &Writer{w: w}
+	out.turns = [2]*sync.Cond{sync.NewCond(&out.mu), sync.NewCond(&out.mu)}
+	return out
+}
 
-// Write writes one message and its line ending with a single call of the
-// underlying Write, and returns when that has returned. Line breaks between
-// tokens are replaced by spaces, which changes no JSON value. After an error
-// every later call returns the same error.
+// Write writes one message and its line ending, and returns when they are
+// written. Line breaks between tokens are replaced by spaces, which changes no
+// JSON value. After an error every later call returns the same error; calls
+// that were waiting return it too, some of whose messages may have been written.
 func (w *Writer) Write(msg []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return w.err
 	}
-	w.buf = append(w.buf[:0], msg...)
-	for i, c := range w.buf {
-		if c == '\n' || c == '\r' {
-			w.buf[i] = ' '
-		}
+	w.waiting = append(w.waiting, msg)
+	own := w.number
+	for w.writing && w.done <= own {
+		w.turns[own%2].Wait()
 	}
-	w.buf = append(w.buf, '\n')
-	_, w.err = w.w.Write(w.buf)
-	if cap(w.buf) > 1<<20 { // one huge message must not pin its size for ever
-		w.buf = nil
+	if w.done <= own && w.err == nil {
+		w.lead()
 	}
 	return w.err
+}
+
+// lead writes the batch that has gathered. Its caller holds w.mu.
+func (w *Writer) lead() {
+	w.writing = true
+	w.mu.Unlock()
+	runtime.Gosched() // who is about to write comes along; when nobody is, this is nothing
+	w.mu.Lock()
+	batch := w.waiting
+	w.waiting = w.spare[:0]
+	w.number++
+	w.mu.Unlock()
+	err := w.flush(batch)
+	clear(batch)
+	w.mu.Lock()
+	w.spare, w.writing, w.done, w.err = batch, false, w.number, err
+	w.turns[(w.number-1)%2].Broadcast()
+	if err != nil {
+		w.turns[w.number%2].Broadcast()
+	} else {
+		w.turns[w.number%2].Signal() // it leads
+	}
+}
+
+// flush writes a batch.
+func (w *Writer) flush(batch [][]byte) (err error) {
+	_, _, w.buf, err = WriteLines(w.w, w.buf, batch)
+	return err
+}
+
+const (
+	// maxGather is how much is gathered for one Write, in bytes.
+	maxGather = 64 << 10
+	// maxKeep is the size of a buffer that is kept, in bytes: one huge message
+	// must not pin its size for ever.
+	maxKeep = 1 << 20
+)
+
+// WriteLines writes messages with a line ending each, many with one Write. Line
+// breaks within them become spaces. After an error, the first whole of them are
+// written, and of the first begun at least a byte is. buf is memory to work in,
+// as is what is returned for the next time.
+func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse []byte, err error) {
+	for from, i := 0, 0; i < len(msgs); i++ {
+		buf = appendLine(buf, msgs[i])
+		if i+1 < len(msgs) && len(buf)+len(msgs[i+1]) < maxGather {
+			continue
+		}
+		n, err := w.Write(buf)
+		if err != nil {
+			whole, begun = written(msgs[from:], n)
+			return from + whole, from + begun, nil, err
+		}
+		if buf = buf[:0]; cap(buf) > maxKeep {
+			buf = nil
+		}
+		from = i + 1
+	}
+	return len(msgs), len(msgs), buf, nil
+}
+
+// written tells how many messages n bytes of their lines hold.
+func written(msgs [][]byte, n int) (whole, begun int) {
+	for _, msg := range msgs {
+		if n > 0 {
+			begun++
+		}
+		if n -= len(msg) + 1; n < 0 {
+			break
+		}
+		whole++
+	}
+	return whole, begun
+}
+
+func appendLine(b, msg []byte) []byte {
+	at := len(b)
+	b = append(b, msg...)
+	for _, c := range []byte("\n\r") {
+		for line := b[at:]; ; {
+			i := bytes.IndexByte(line, c)
+			if i < 0 {
+				break
+			}
+			line[i] = ' '
+			line = line[i+1:]
+		}
+	}
+	return append(b, '\n')
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,22 +43,19 @@ func Parse(raw []byte) (Message, error) {
 	var m Message
 	var version, method []byte
 	var duplicate string
-	err := members(raw, func(mem member) bool {
-		dst := m.field(mem.name, &version, &method)
+	o := walk(raw)
+	for o.next() {
+		dst := m.field(o.name(), &version, &method)
 		if dst == nil {
-			return true
+			continue
 		}
 		if *dst != nil {
-			duplicate = mem.name
+			duplicate = string(o.name())
 		}
-		*dst = raw[mem.start:mem.end]
-		return true
-	})
-	if err != nil {
-		if kind := firstByte(raw); kind != '{' && jsontext.Value(raw).IsValid(lenient...) {
-			return Message{}, Errorf(CodeInvalidRequest, "invalid request: a message is a JSON object")
-		}
-		return Message{}, Errorf(CodeParse, "parse error: %v", err)
+		*dst = o.value()
+	}
+	if o.err != nil {
+		return Message{}, broken(raw, o.err)
 	}
 	if m.ID != nil && !validID(m.ID) && (m.Error == nil || string(m.ID) != "null") {
 		id := m.ID
@@ -70,7 +68,7 @@ func Parse(raw []byte) (Message, error) {
 	case string(version) != `"2.0"`:
 		return m, Errorf(CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`)
 	case method != nil:
-		if json.Unmarshal(method, &m.Method) != nil || m.Method == "" {
+		if m.Method = methodName(method); m.Method == "" {
 			return m, Errorf(CodeInvalidRequest, "invalid request: method must be a non-empty string, got %s", clip(method))
 		}
 		if m.Result != nil || m.Error != nil {
@@ -87,8 +85,22 @@ func Parse(raw []byte) (Message, error) {
 	return m, nil
 }
 
-func (m *Message) field(name string, version, method *[]byte) *[]byte {
-	switch name {
+// broken is what Parse makes of the error of a text that is no object.
+func broken(raw []byte, err error) *RPCError {
+	if errors.Is(err, errNotObject) {
+		end, f := scanValue(raw, space(raw, 0), 0)
+		if f != sound {
+			err = syntax(raw, end, f)
+		} else if err = nothing(raw, end); err == nil {
+			return Errorf(CodeInvalidRequest, "invalid request: a message is a JSON object")
+		}
+	}
+	return Errorf(CodeParse, "parse error: %v", err)
+}
+
+// field is where the value of a member goes; nil for members that do not matter.
+func (m *Message) field(name []byte, version, method *[]byte) *[]byte {
+	switch string(name) {
 	case "jsonrpc":
 		return version
 	case "method":
@@ -103,6 +115,22 @@ func (m *Message) field(name string, version, method *[]byte) *[]byte {
 		return &m.Error
 	}
 	return nil
+}
+
+// usual are methods that need no memory of their own.
+var usual = map[string]string{
+	`"tools/call"`: "tools/call", `"notifications/progress"`: "notifications/progress",
+	`"notifications/message"`: "notifications/message", `"notifications/cancelled"`: "notifications/cancelled",
+}
+
+// methodName is the string raw; "" when it is none.
+func methodName(raw []byte) string {
+	if name, ok := usual[string(raw)]; ok {
+		return name
+	}
+	var name string
+	_ = json.Unmarshal(raw, &name)
+	return name
 }
 
 func validID(raw []byte) bool {
@@ -147,23 +175,33 @@ func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 	if firstByte(raw) != '[' {
 		return nil, false, nil
 	}
-	d := newDecoder(raw)
-	defer d.release()
-	if _, err := d.ReadToken(); err != nil {
-		return nil, true, Errorf(CodeParse, "parse error: %v", syntax(err))
+	i := space(raw, space(raw, 0)+1)
+	if i < len(raw) && raw[i] == ']' {
+		return ended(raw, i+1, nil)
 	}
-	for d.PeekKind() != ']' {
-		v, err := d.ReadValue()
-		if err != nil {
-			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(err))
+	for {
+		end, f := scanValue(raw, i, 1)
+		if f != sound {
+			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(raw, end, f))
 		}
 		if len(items) == most {
 			return nil, true, Errorf(CodeInvalidRequest, "invalid request: an array of more than %d items", most)
 		}
-		end := int(d.InputOffset())
-		items = append(items, raw[end-len(v):end])
+		items = append(items, raw[i:end])
+		i = space(raw, end)
+		switch {
+		case i < len(raw) && raw[i] == ']':
+			return ended(raw, i+1, items)
+		case i == len(raw) || raw[i] != ',':
+			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(raw, i, unexpected))
+		}
+		i = space(raw, i+1)
 	}
-	if err := d.finish(); err != nil {
+}
+
+// ended is what split returns at the end of the array.
+func ended(raw []byte, i int, items [][]byte) ([][]byte, bool, error) {
+	if err := nothing(raw, i); err != nil {
 		return nil, true, Errorf(CodeParse, "parse error: %v", err)
 	}
 	return items, true, nil

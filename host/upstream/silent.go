@@ -1,0 +1,53 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// listener is a link that knows whether anything comes from its server. One
+// over HTTP is none: there each request has a connection of its own.
+type listener interface {
+	// heard is a number that changes with each message; it is odd while one is
+	// being worked on, by us or by a client that is slow to take it.
+	heard() int64
+}
+
+// doubts has serve find out whether the server is still of use, after a call
+// has timed out.
+func (u *Upstream) doubts(err error) {
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
+		return
+	}
+	select {
+	case u.doubt <- struct{}{}:
+	default: // it is being found out
+	}
+}
+
+// silent asks the server for a sign of life, and is an error when there is
+// none: no answer to ping, and no other message meanwhile. Such a server would
+// let every call time out, for ever. One that waits for an answer of ours may
+// do nothing else.
+func (u *Upstream) silent(ctx context.Context, l link) error {
+	from, ok := l.(listener)
+	if !ok || u.asking.Load() > 0 {
+		return nil
+	}
+	before := from.heard()
+	ctx, cancel := u.deadline(ctx, string(mcp.MethodPing))
+	defer cancel()
+	_, err := l.Call(ctx, wire.Call{Method: string(mcp.MethodPing)})
+	var timeout *TimeoutError
+	if !errors.As(err, &timeout) || before%2 == 1 || from.heard() != before || u.asking.Load() > 0 {
+		return nil // the end of the link has its own error
+	}
+	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(
+		"it does not answer any more: a call had timed out, and no message came for %v after that, not even the answer to ping", timeout.After)}
+}

@@ -1,0 +1,61 @@
+package upstream
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSilentServerIsReplaced: a server that reads nothing any more ends for
+// nobody but us.
+func TestSilentServerIsReplaced(t *testing.T) {
+	s := phoenix(t, "ok")
+	s.Timeout = 300 * time.Millisecond
+	ready := make(chan struct{}, 10)
+	quick := brisk
+	quick.grace = time.Millisecond
+	f := launchWith(t, s, Options{OnReady: func() { ready <- struct{}{} }}, quick)
+	<-ready
+	f.call(t, "deaf")
+	var timeout *TimeoutError
+	if _, err := f.Call(t.Context(), toolCall("echo")); !errors.As(err, &timeout) {
+		t.Fatalf("got %v", err)
+	}
+	<-ready
+	if got := f.call(t, "who"); !strings.HasPrefix(got, `{"start":2,`) {
+		t.Error(got)
+	}
+	if s := f.Status(); !strings.Contains(s.Err, "it does not answer any more") {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// TestSlowServerIsKept: that a call times out says nothing of the server, and
+// one that waits for an answer of ours may do nothing else.
+func TestSlowServerIsKept(t *testing.T) {
+	s := phoenix(t, "ok")
+	s.Timeout = 300 * time.Millisecond
+	f := launch(t, s)
+	var timeout *TimeoutError
+	if _, err := f.Call(t.Context(), toolCall("hang")); !errors.As(err, &timeout) {
+		t.Fatalf("got %v", err)
+	}
+	l, err := f.connection(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.silent(t.Context(), l); err != nil {
+		t.Errorf("it answers: %v", err)
+	}
+	f.call(t, "deaf")
+	f.asking.Add(1)
+	if err := f.silent(t.Context(), l); err != nil {
+		t.Errorf("it waits for us: %v", err)
+	}
+	f.asking.Add(-1)
+	var down *DownError
+	if err := f.silent(t.Context(), l); !errors.As(err, &down) {
+		t.Errorf("it is deaf: %v", err)
+	}
+}
