@@ -1,0 +1,311 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestInterleavedCalls has one session over stdio make 200 calls at the same
+// time: half of them cannot end before the others have.
+func TestInterleavedCalls(t *testing.T) {
+	const calls, times = 200, 20
+	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
+		t.Run(string(upstream), func(t *testing.T) {
+			w := startWay(t, combination{config.Stdio, upstream}, peertest.Switches{})
+			asked, release := make(chan struct{}, calls), make(chan struct{})
+			p := pair(t, w.dial(t, peertest.ClientOptions{Script: func(_ *peertest.Client, m wire.Message) wire.Reply {
+				asked <- struct{}{}
+				<-release
+				return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[],"of":%s}`, m.Params)}
+			}}), w.received)
+			ctx := bounded(t)
+			await := func(i int, done <-chan peertest.Answer, own string) {
+				select {
+				case a := <-done:
+					if a.Err != nil || !strings.Contains(string(a.Raw), own) {
+						t.Errorf("call %d: %s %v", i, a.Raw, a.Err)
+					}
+				case <-ctx.Done():
+					t.Fatalf("call %d is not answered", i)
+				}
+			}
+			answers := make([]<-chan peertest.Answer, calls)
+			for i := 0; i < calls; i += 2 {
+				ask := fmt.Sprintf(`{"method":"roots/list","params":{"call":"<%d>"}}`, i)
+				answers[i] = p.Client.Start(fmt.Sprint(i), "tools/call", peertest.ToolParams("ask", ask, ""))
+				count := fmt.Sprintf(`{"times":%d}`, times+i)
+				answers[i+1] = p.Client.Start(fmt.Sprint(i+1), "tools/call", peertest.ToolParams("count", count, fmt.Sprint(i+1)))
+			}
+			for range calls / 2 {
+				select {
+				case <-asked:
+				case <-ctx.Done():
+					t.Fatal("the calls do not get through")
+				}
+			}
+			for i := 0; i < calls; i += 2 {
+				await(i+1, answers[i+1], fmt.Sprintf(`"counted":%d`, times+i))
+			}
+			close(release)
+			for i := 0; i < calls; i += 2 {
+				await(i, answers[i], fmt.Sprintf(`<%d>`, i))
+			}
+		})
+	}
+}
+
+// TestManySessions has 500 clients be there at the same time, over HTTP, with a
+// call each on one process that they share.
+func TestManySessions(t *testing.T) {
+	const sessions = 500
+	up := startRaw(t, config.Stdio, peertest.Switches{})
+	cfg := testConfig(t, up.config)
+	cfg.HTTP.MaxSessions = sessions + 1 // one has left and is not quite gone
+	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
+	ctx := bounded(t)
+	clients := make([]*peertest.Client, sessions)
+	var all sync.WaitGroup
+	each := func(f func(i int)) {
+		slots := make(chan struct{}, 50) // for the descriptors of connections
+		for i := range clients {
+			slots <- struct{}{}
+			all.Go(func() {
+				f(i)
+				<-slots
+			})
+		}
+		all.Wait()
+	}
+	each(func(i int) {
+		clients[i] = peertest.NewHTTP(w.url, peertest.ClientOptions{})
+		if _, err := clients[i].Initialize(ctx, peertest.ClientParams); err != nil {
+			t.Errorf("session %d: %v", i, err)
+		}
+	})
+	waiting := make([]<-chan peertest.Answer, sessions)
+	each(func(i int) { // all of these are under way at the same time
+		waiting[i] = clients[i].Start("1", "tools/call", peertest.ToolParams("wait", fmt.Sprintf(`{"n":"<%d>"}`, i), "7"))
+		if _, _, err := clients[i].Log.Find(ctx, "progress", 0, peertest.ProgressWith("7")); err != nil {
+			t.Errorf("session %d: %v", i, err)
+		}
+	})
+	each(func(i int) {
+		e, err := clients[i].Request(ctx, "2", "tools/call", peertest.ToolParams("echo", fmt.Sprintf(`{"n":"<%d>"}`, i), ""))
+		if err != nil || !strings.Contains(string(e.Raw), fmt.Sprintf(`<%d>`, i)) {
+			t.Errorf("session %d: %s %v", i, e.Raw, err)
+		}
+		if err := clients[i].Close(ctx); err != nil {
+			t.Errorf("session %d: end: %v", i, err)
+		}
+	})
+}
+
+// TestStalledClientHoldsUpNobody has a client over HTTP that does not read what
+// a server of many sends it, and others that go on meanwhile. Nothing is lost.
+func TestStalledClientHoldsUpNobody(t *testing.T) {
+	w := startWay(t, combination{config.StreamableHTTP, config.Stdio}, peertest.Switches{})
+	ctx := bounded(t)
+	stalled := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	other := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	stalled.Client.Pause()
+	const times, size = 2000, 500_000
+	counting := stalled.Client.Start("1", "tools/call", peertest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), `"t"`))
+	var large []<-chan peertest.Answer
+	for i := range 6 { // more than all buffers of the way hold
+		arguments := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
+		large = append(large, stalled.Client.Start(fmt.Sprintf(`"large-%d"`, i), "tools/call", peertest.ToolParams("echo", arguments, `"l"`)))
+	}
+	from := 0
+	for range len(large) + 1 { // the server has all of them
+		var err error
+		if _, from, err = w.received.Find(ctx, "the calls", from, peertest.Method("tools/call")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		if got := failure(toolCall(t, ctx, other, "echo", fmt.Sprintf(`{"n":%d}`, i))); got != "" {
+			t.Fatalf("call %d of another session: %s", i, got)
+		}
+	}
+	stalled.Client.Resume()
+	for i, answer := range append(large, counting) {
+		select {
+		case a := <-answer:
+			if a.Err != nil || failure(a.Entry) != "" {
+				t.Errorf("answer %d: %.200s %v", i, a.Raw, a.Err)
+			}
+		case <-ctx.Done():
+			t.Fatalf("answer %d does not come", i)
+		}
+	}
+	progress := 0
+	for _, e := range stalled.Client.Log.All() {
+		if peertest.ProgressWith(`"t"`)(e) {
+			progress++
+		}
+	}
+	if progress != times {
+		t.Errorf("%d of %d progress notifications", progress, times)
+	}
+}
+
+// TestLargeMessages takes 16 MiB both ways.
+func TestLargeMessages(t *testing.T) {
+	text := strings.Repeat("0123456789abcdef", 1<<20)
+	for _, c := range combinations {
+		t.Run(c.String(), func(t *testing.T) {
+			w := startWay(t, c, peertest.Switches{})
+			p := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+			e := toolCall(t, bounded(t), p, "echo", `{"x":"`+text+`"}`)
+			if got, _ := wire.GetString(e.Msg.Result, "received", "arguments", "x"); got != text {
+				t.Errorf("%d of %d bytes: %.200s", len(got), len(text), e.Raw)
+			}
+		})
+	}
+}
+
+// TestSessionsLeaveNothing opens sessions by the thousand and drops them in every
+// way: nothing of them stays. Fewer have a server of their own: its process takes
+// its time.
+func TestSessionsLeaveNothing(t *testing.T) {
+	t.Run("shared", func(t *testing.T) { testSessionsLeaveNothing(t, config.Shared, 1000) })
+	t.Run("own", func(t *testing.T) { testSessionsLeaveNothing(t, config.PerSession, 60) })
+}
+
+func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions int) {
+	shared, own := startRaw(t, config.Stdio, peertest.Switches{}), startRaw(t, config.Stdio, peertest.Switches{})
+	own.config.Name, own.config.Prefix, own.config.Isolation = "own", "own__", isolation
+	cfg := testConfig(t, shared.config, own.config)
+	cfg.HTTP.SessionTTL = 500 * time.Millisecond
+	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
+	ctx := bounded(t)
+	w.host.Upstreams(ctx)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 20)
+	round := func(n int) {
+		for i := range n {
+			slots <- struct{}{}
+			all.Go(func() {
+				dropSession(t, ctx, w, i)
+				<-slots
+			})
+		}
+		all.Wait()
+	}
+	round(20)
+	before := w.quiet(t, ctx)
+	round(sessions)
+	after := w.quiet(t, ctx)
+	t.Logf("%d sessions: before %+v, after %+v", sessions, before, after)
+	if after.goroutines > before.goroutines+5 || after.descriptors > before.descriptors+5 {
+		buf := make([]byte, 1<<20)
+		t.Errorf("before %+v, after %+v\n%s", before, after, buf[:runtime.Stack(buf, true)])
+	}
+	if after.upstreams != before.upstreams {
+		t.Errorf("%d upstreams are left, and not %d", after.upstreams, before.upstreams)
+	}
+}
+
+// dropSession opens a session and drops it in the way of its number.
+func dropSession(t *testing.T, ctx context.Context, w *way, i int) {
+	c := peertest.NewHTTP(w.url, peertest.ClientOptions{Forget: true})
+	_, err := c.Initialize(ctx, peertest.ClientParams)
+	if err != nil {
+		t.Errorf("session %d: %v", i, err)
+	}
+	if i%10 == 0 {
+		if _, err := c.Request(ctx, "1", "tools/call", peertest.ToolParams("own__echo", `{}`, "")); err != nil {
+			t.Errorf("session %d: %v", i, err)
+		}
+	}
+	switch i % 4 {
+	case 0: // as it should be
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("session %d: %v", i, err)
+		}
+	case 1: // without a word
+		c.Vanish()
+	case 2: // with a call under way
+		c.Start("2", "tools/call", peertest.ToolParams("wait", `{}`, `"t"`))
+		c.Vanish()
+	case 3: // half open: the session is there, but nobody listens, and no connection is left
+		c.Start("2", "tools/call", peertest.ToolParams("wait", `{}`, ""))
+		c.Drop("2")
+		c.Vanish()
+	}
+}
+
+// left is what there is of a Host.
+type left struct{ goroutines, descriptors, upstreams int }
+
+// quiet waits until the sessions have ended that nobody uses, and tells what is
+// left.
+func (w *way) quiet(t *testing.T, ctx context.Context) left {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	least, same := left{}, 0
+	for same < 40 {
+		l := left{goroutines: runtime.NumGoroutine(), upstreams: len(w.host.upstreams.all())}
+		if fds, err := os.ReadDir(filepath.Join("/proc", "self", "fd")); err == nil {
+			l.descriptors = len(fds)
+		}
+		if same++; l != least {
+			least, same = l, 0
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("it does not come to rest: %+v", l)
+		}
+	}
+	return least
+}
+
+// TestSessionCap: over the cap a client is turned away, and told when to come
+// back; then it can.
+func TestSessionCap(t *testing.T) {
+	up := startRaw(t, config.Stdio, peertest.Switches{})
+	cfg := testConfig(t, up.config)
+	cfg.HTTP.MaxSessions = 3
+	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
+	ctx := bounded(t)
+	var pairs []*peertest.Pair
+	for range cfg.HTTP.MaxSessions {
+		pairs = append(pairs, pair(t, w.dial(t, peertest.ClientOptions{}), w.received))
+	}
+	over := w.dial(t, peertest.ClientOptions{})
+	_, err := over.Initialize(ctx, peertest.ClientParams)
+	var status *peertest.StatusError
+	if !errors.As(err, &status) || status.Code != http.StatusServiceUnavailable || status.Header.Get("Retry-After") == "" ||
+		!bytes.Contains(status.Body, []byte("max_sessions")) {
+		t.Errorf("over the cap: %v", err)
+	}
+	over.Vanish()
+	for _, p := range pairs { // the others do not notice
+		if got := failure(toolCall(t, ctx, p, "echo", "{}")); got != "" {
+			t.Error(got)
+		}
+	}
+	if err := pairs[0].Client.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	again := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	if got := failure(toolCall(t, ctx, again, "echo", "{}")); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,168 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// faultCase is a fault of a server, and what its client gets to see of it
+// through us.
+type faultCase struct {
+	fault string // arguments of the tool
+	// stdio, http and sse are parts of the text of the error that a call ends
+	// with; "" for the right answer, "-" where there is no such fault.
+	stdio, http, sse string
+	// ends says that the server or its connection is gone, and every other call
+	// under way fails with it, at once.
+	ends bool
+}
+
+const (
+	noFault  = "-"
+	timedOut = "no answer to tools/call within"
+)
+
+var faultCases = []faultCase{
+	{`{"kind":"crash-before"}`, "its process ended: exit status 3", "before the answer", "its event stream broke off", true},
+	{`{"kind":"crash-during"}`, "its process ended: exit status 3", "before the answer", "its event stream broke off", true},
+	{`{"kind":"crash-after"}`, "", "", "", true},
+	{`{"kind":"close-stdout"}`, "it closed its output", noFault, "its event stream broke off", true},
+	{`{"kind":"hang"}`, timedOut, timedOut, timedOut, false},
+	{`{"kind":"deaf"}`, timedOut, noFault, noFault, false},
+	{`{"kind":"slow","size":20,"pause":1}`, "", "", "", false},
+	{`{"kind":"half-line"}`, timedOut, noFault, noFault, false},
+	{`{"kind":"garbage","count":100}`, "", "", "", false},
+	{`{"kind":"flood","count":2000,"size":100}`, "", "", "", false},
+	{`{"kind":"huge-line","size":3000000}`, "", "", "", false},
+	{`{"kind":"wrong-id"}`, "", "", "", false},
+	{`{"kind":"only-wrong-id"}`, timedOut, timedOut, timedOut, false},
+	{`{"kind":"duplicate","count":3}`, "", "", "", false},
+}
+
+// of is the case's text for a transport.
+func (c faultCase) of(transport config.Transport) string {
+	return map[config.Transport]string{config.Stdio: c.stdio, config.StreamableHTTP: c.http, config.LegacySSE: c.sse}[transport]
+}
+
+// TestFaultsOfServers shows what a client sees of each fault: an answer to the
+// call in any case, an error at once for calls that have lost their server, and
+// a server that is back soon. Run it with -v for the table.
+func TestFaultsOfServers(t *testing.T) {
+	for _, transport := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
+		for _, tt := range faultCases {
+			if tt.of(transport) == noFault {
+				continue
+			}
+			kind, _ := wire.GetString([]byte(tt.fault), "kind")
+			t.Run(fmt.Sprintf("%s/%s", transport, kind), func(t *testing.T) {
+				t.Parallel()
+				testFault(t, transport, tt)
+			})
+		}
+	}
+}
+
+func testFault(t *testing.T, transport config.Transport, tt faultCase) {
+	up := startRaw(t, transport, peertest.Switches{})
+	up.config.Timeout = 600 * time.Millisecond
+	w := serveWay(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
+	p := pair(t, w.dial(t, peertest.ClientOptions{}), up.received)
+	ctx := bounded(t)
+	if answer := toolCall(t, ctx, p, "echo", `{}`); failure(answer) != "" { // it is up
+		t.Fatalf("%s", answer.Raw)
+	}
+	other := p.Client.Start(`"other"`, "tools/call", peertest.ToolParams("wait", "{}", `"t"`))
+	if _, _, err := p.Client.Log.Find(ctx, "progress", 0, peertest.ProgressWith(`"t"`)); err != nil {
+		t.Fatal(err)
+	}
+
+	begun := time.Now()
+	answer := toolCall(t, ctx, p, "fault", tt.fault)
+	took := time.Since(begun)
+	got, want := failure(answer), tt.of(transport)
+	if !strings.Contains(got, want) || (want == "") != (got == "") {
+		t.Errorf("want %q in %s", want, answer.Raw)
+	}
+	othersTook := "lives on"
+	if tt.ends {
+		select {
+		case a := <-other:
+			othersTook = "answered after " + time.Since(begun).Round(time.Millisecond).String()
+			if failure(a.Entry) == "" {
+				t.Errorf("the other call: %s %v", a.Raw, a.Err)
+			}
+		case <-ctx.Done():
+			t.Fatal("the other call is not answered")
+		}
+	}
+	calls := 0
+	for calls = 1; ; calls++ { // also the answer to this one may be what half a line spoils
+		if a := toolCall(t, ctx, p, "echo", `{}`); failure(a) == "" {
+			break
+		}
+	}
+	if again, err := p.Client.Request(ctx, "9999", "ping", ""); err != nil || again.Msg.Error != nil {
+		t.Errorf("the session: %s %v", again.Raw, err)
+	}
+	if got == "" {
+		got = "the right answer"
+	}
+	status := w.host.Upstreams(ctx)[0]
+	t.Logf("%-45s | %8s | %s | other call %s | serves again after %v, call %d, restarts %d",
+		tt.fault, took.Round(100*time.Microsecond), got, othersTook, time.Since(begun).Round(time.Millisecond), calls, status.Restarts)
+	if tt.ends && status.Restarts == 0 {
+		t.Error("it was not started again")
+	}
+}
+
+// toolCall calls a tool and waits for the answer.
+func toolCall(t *testing.T, ctx context.Context, p *peertest.Pair, tool, arguments string) peertest.Entry {
+	t.Helper()
+	id := fmt.Sprint(p.Client.Log.Len() + 1000)
+	e, err := p.Client.Request(ctx, id, "tools/call", peertest.ToolParams(tool, arguments, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// failure is the text of an error result or a JSON-RPC error, "" for a result.
+func failure(e peertest.Entry) string {
+	if e.Msg.Error != nil {
+		return "JSON-RPC error " + string(e.Msg.Error)
+	}
+	if failed, _ := wire.Get(e.Msg.Result, "isError"); string(failed) != "true" {
+		return ""
+	}
+	content, _ := wire.Get(e.Msg.Result, "content")
+	items, err := wire.Elements(content)
+	if err != nil || len(items) == 0 {
+		return string(e.Msg.Result)
+	}
+	text, _ := wire.GetString(items[0], "text")
+	return "isError: " + text
+}
+
+// TestHealthCheckTellsNothingOfOthers: what a server wrote may be a part of
+// anybody's answer, so agents are not shown it.
+func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
+	w := startWay(t, combination{config.Stdio, config.Stdio}, peertest.Switches{})
+	p := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	ctx := bounded(t)
+	toolCall(t, ctx, p, "fault", `{"kind":"garbage"}`)
+	toolCall(t, ctx, p, "fault", `{"kind":"crash-before"}`)
+	e := toolCall(t, ctx, p, "health_check", `{}`)
+	if got := string(e.Raw); !strings.Contains(got, "exit status 3") || strings.Contains(got, "this is not JSON-RPC") {
+		t.Errorf("%s", got)
+	}
+	if err := w.host.Upstreams(ctx)[0].Err; !strings.Contains(err, "this is not JSON-RPC") { // for whoever runs us
+		t.Errorf("%s", err)
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+)
+
+// steady is how long a server has to be up for its next crash to be its first:
+// a little more than the proxy takes for that.
+const steady = 11 * time.Second
+
+// ends are the faults that end a server or its connection, by transport.
+var ends = map[string][]string{
+	"stdio": {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, peertest.CloseStdout, peertest.Deaf, peertest.StubbornExit, killed},
+	"http":  {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, forgotten},
+	"sse":   {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, forgotten},
+}
+
+// Ends that come from outside.
+const (
+	killed    = "SIGKILL"
+	forgotten = "restart" // of a server with an address: it knows no session any more
+)
+
+// crash is the life of a client that ends one server a few times in a row, with
+// calls under way, and measures how long those wait and how soon it is back.
+func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
+	c := s.visit("crash of "+o.name, rnd)
+	if c == nil {
+		return
+	}
+	defer c.close()
+	for range 1 + rnd.IntN(3) {
+		pause(ctx, time.Duration(rnd.IntN(1500))*time.Millisecond)
+		kind := ends[o.transport][rnd.IntN(len(ends[o.transport]))]
+		if _, _, ok := c.ready(ctx, o); !ok {
+			return
+		}
+		c.crashOnce(o, kind)
+	}
+	pause(ctx, steady+time.Duration(rnd.IntN(2000))*time.Millisecond)
+}
+
+// ready waits until the server answers, and tells how many calls that took, and
+// how the last of those ended that failed.
+func (c *session) ready(ctx context.Context, o origin) (calls int, last string, ok bool) {
+	for end := time.Now().Add(patience); ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
+		calls++
+		got := c.echo(o, 0)
+		if got.ok() {
+			return calls, last, true
+		}
+		last = clip(string(got.raw))
+		if time.Now().After(end) {
+			c.s.tally.fail("%s is not back within %v: %s", o.name, patience, last)
+			break
+		}
+	}
+	return calls, last, false
+}
+
+// crashOnce ends the server with three calls under way.
+func (c *session) crashOnce(o origin, kind string) {
+	var waiting []request
+	for range 3 {
+		r := c.call(o.name+"__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
+		c.underWay(r)
+		waiting = append(waiting, r)
+	}
+	pid := 0
+	if kind == killed {
+		m, err := c.s.host.ask(statusLine)
+		if err != nil {
+			c.s.tally.fail("%v", err)
+			return
+		}
+		for _, u := range m.Upstreams {
+			if u.Name == o.name {
+				pid = u.Pid
+			}
+		}
+		if pid == 0 { // it has just gone down by itself
+			kind = peertest.CrashBefore
+		}
+	}
+	c.s.tally.fault("server: " + kind)
+	began := time.Now()
+	switch kind {
+	case killed:
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
+	case forgotten:
+		c.s.farm.servers[o.name].Forget()
+	default:
+		waiting = append(waiting, c.call(o.name+"__fault", fmt.Sprintf(`{"kind":%q,"x":%q}`, kind, c.mark), false))
+	}
+	for _, r := range waiting {
+		got := c.answered(r)
+		if got.ok() && strings.Contains(r.what, "__wait") {
+			c.s.tally.fail("%s: %s was answered: %s", c.name(), r.what, clip(string(got.raw)))
+		}
+	}
+	answered := time.Since(began)
+	calls, last, ok := c.ready(context.Background(), o)
+	if !ok {
+		return
+	}
+	name := o.transport
+	if kind == peertest.Deaf || kind == peertest.StubbornExit {
+		name = "deaf" // that shows only when calls have timed out
+	}
+	c.s.tally.crashed(name, crash{o.name + " " + kind, answered, time.Since(began), calls, last})
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// patience is how long an answer may take: the longest timeout of a server and
+// then some.
+const patience = 45 * time.Second
+
+// session is one session of a client. All that it sends of its own making
+// carries its mark, and all that it receives is checked: no mark of another, no
+// answer to what it did not ask, none twice, no progress after the answer.
+type session struct {
+	s    *soak
+	no   int
+	kind string // for messages about failures
+	mark string // "~12~"
+	rnd  *rand.Rand
+	*peertest.Client
+
+	mu    sync.Mutex // guards what follows
+	last  int
+	nulls int               // errors without an id
+	asked map[string]*asked // by key of the id
+	gone  bool              // the client has left: what is missing is not
+}
+
+// asked is what was asked under one id.
+type asked struct {
+	what      string
+	sent      int // times; only rude clients use an id again
+	answers   int
+	cancelled bool
+	token     string        // raw; "" for none
+	begun     chan struct{} // closed at the first progress
+	told      bool          // begun is closed
+}
+
+func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
+	s.tally.count(func(t *tally) { t.sessions++ })
+	no := int(s.lastSession.Add(1))
+	return &session{s: s, no: no, kind: kind, rnd: rnd, mark: fmt.Sprintf("~%d~", no), asked: map[string]*asked{}}
+}
+
+// options are those of the raw client.
+func (c *session) options() peertest.ClientOptions {
+	return peertest.ClientOptions{Each: c.received, Forget: true, Script: c.answer}
+}
+
+// dialHTTP opens a session with the proxy over HTTP.
+func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*session, error) {
+	c := s.newSession(kind, rnd)
+	c.Client = peertest.NewHTTP(s.host.url, c.options())
+	return c, c.begin(ctx)
+}
+
+// begin initializes the session; if that fails nothing is left of it.
+func (c *session) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c.expect(`"init"`, "initialize", "")
+	_, err := c.Initialize(ctx, peertest.ClientParams)
+	if err != nil {
+		c.leave()
+		c.Vanish()
+	}
+	return err
+}
+
+func (c *session) name() string { return fmt.Sprintf("%s session %d", c.kind, c.no) }
+
+// expect notes that a request is about to be sent.
+func (c *session) expect(id, what, token string) {
+	c.s.tally.count(func(t *tally) { t.requests++ })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := wire.IDKey([]byte(id))
+	a := c.asked[key]
+	if a == nil {
+		a = &asked{what: what, token: token, begun: make(chan struct{})}
+		c.asked[key] = a
+	}
+	a.sent++
+}
+
+// id makes an id or token: every other one is a small number, as all sessions
+// use them; what is text carries the mark.
+func (c *session) id() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	if c.last%2 == 0 {
+		return fmt.Sprint(c.last)
+	}
+	return fmt.Sprintf(`"%s%d"`, c.mark, c.last)
+}
+
+// request is one request under way.
+type request struct {
+	id, token, what string
+	done            <-chan peertest.Answer
+}
+
+// start sends a request.
+func (c *session) start(what, method, params, token string) request {
+	r := request{id: c.id(), token: token, what: what}
+	c.expect(r.id, what, token)
+	r.done = c.Client.Start(r.id, method, params)
+	return r
+}
+
+// call starts a call of a tool. The token is one of its own if wanted.
+func (c *session) call(tool, arguments string, progress bool) request {
+	token := ""
+	if progress {
+		token = c.id()
+	}
+	return c.start(tool+" "+clip(arguments), "tools/call", peertest.ToolParams(tool, arguments, token), token)
+}
+
+// cancel takes a request back.
+func (c *session) cancel(r request) {
+	c.forgets(r)
+	_ = c.Notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%s,"reason":"soak %s"}`, r.id, c.mark))
+}
+
+// forgets says that the client does not mind whether a request is answered.
+func (c *session) forgets(r request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[wire.IDKey([]byte(r.id))].cancelled = true
+}
+
+// outcome is how a request ended.
+type outcome struct {
+	result []byte // nil: a JSON-RPC error, or nothing at all
+	failed bool   // isError
+	err    error  // no answer
+	raw    []byte
+}
+
+func (o outcome) ok() bool { return o.err == nil && o.result != nil && !o.failed }
+
+// wait waits for the answer of a request. That it does not come is a failure,
+// unless ctx ends or the client has left.
+func (c *session) wait(r request) outcome {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a := <-r.done:
+		if a.Err != nil {
+			return outcome{err: a.Err}
+		}
+		failed, _ := wire.Get(a.Msg.Result, "isError")
+		return outcome{result: a.Msg.Result, failed: string(failed) == "true", raw: a.Raw}
+	case <-timer.C:
+		return outcome{err: fmt.Errorf("no answer within %v", patience)}
+	}
+}
+
+// answered is wait for a client that behaves: there must be an answer.
+func (c *session) answered(r request) outcome {
+	o := c.wait(r)
+	if o.err != nil {
+		c.s.tally.fail("%s: %s (id %s): %v", c.name(), r.what, r.id, o.err)
+	}
+	return o
+}
+
+// received checks a message of the proxy. It runs before anybody who waits for
+// the message goes on.
+func (c *session) received(e peertest.Entry) {
+	for rest := e.Raw; ; {
+		at := bytes.IndexByte(rest, '~')
+		if at < 0 {
+			break
+		}
+		rest = rest[at:]
+		end := bytes.IndexByte(rest[1:], '~')
+		if end > 0 && end < 12 && digits(rest[1:end+1]) {
+			if string(rest[:end+2]) != c.mark {
+				c.s.tally.cross("%s got %s", c.name(), clip(string(e.Raw)))
+				return
+			}
+			rest = rest[end+2:]
+			continue
+		}
+		rest = rest[1:]
+	}
+	switch m := e.Msg; {
+	case !json.Valid(e.Raw):
+		c.s.tally.fail("%s got what is no JSON: %s", c.name(), clip(string(e.Raw)))
+	case m.IsResponse() && (m.ID == nil || string(m.ID) == "null"):
+		c.mu.Lock()
+		c.nulls++
+		c.mu.Unlock()
+	case m.IsResponse():
+		c.response(m, e.Raw)
+	case m.Method == "notifications/progress":
+		c.progress(m, e.Raw)
+	}
+}
+
+func digits(b []byte) bool {
+	return len(b) > 0 && len(bytes.Trim(b, "0123456789")) == 0
+}
+
+func (c *session) response(m wire.Message, raw []byte) {
+	c.mu.Lock()
+	a := c.asked[wire.IDKey(m.ID)]
+	if a != nil {
+		a.answers++
+	}
+	c.mu.Unlock()
+	switch {
+	case a == nil:
+		c.s.tally.cross("%s got an answer to no request of its: %s", c.name(), clip(string(raw)))
+	case a.answers > a.sent:
+		c.s.tally.fail("%s: %s was answered %d times: %s", c.name(), a.what, a.answers, clip(string(raw)))
+	default:
+		failed, _ := wire.Get(m.Result, "isError")
+		c.s.tally.count(func(t *tally) {
+			t.answered++
+			if m.Error != nil {
+				t.refused++
+			} else if string(failed) == "true" {
+				t.isError++
+			}
+		})
+	}
+}
+
+func (c *session) progress(m wire.Message, raw []byte) {
+	token, _ := wire.Get(m.Params, "progressToken")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.asked {
+		if a.token == string(token) {
+			if !a.told {
+				a.told = true
+				close(a.begun)
+			}
+			if a.answers >= a.sent && !a.cancelled {
+				c.s.tally.fail("%s: progress of %s after its answer", c.name(), a.what)
+			}
+			return
+		}
+	}
+	c.s.tally.cross("%s got progress for no request of its: %s", c.name(), clip(string(raw)))
+}
+
+// underWay waits until a request has made progress, or for as long as that can
+// take.
+func (c *session) underWay(r request) {
+	c.mu.Lock()
+	begun := c.asked[wire.IDKey([]byte(r.id))].begun
+	c.mu.Unlock()
+	timer := time.NewTimer(500 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-begun:
+	case <-timer.C: // its server has no stream for it
+	}
+}
+
+// answer answers requests of servers, with the mark.
+func (c *session) answer(_ *peertest.Client, m wire.Message) wire.Reply {
+	if m.Method == "ping" {
+		return wire.Reply{Result: []byte("{}")}
+	}
+	return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[],"x":%q}`, c.mark)}
+}
+
+// leave says that the client does not care any more.
+func (c *session) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+}
+
+// close ends the session as it should be, and settles the accounts.
+func (c *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	c.account()
+	if err := c.Close(ctx); err != nil {
+		c.s.tally.fail("%s: end: %v", c.name(), err)
+	}
+}
+
+// vanish breaks all connections.
+func (c *session) vanish() {
+	c.leave()
+	c.Vanish()
+	c.account()
+}
+
+// account counts what was not answered.
+func (c *session) account() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.asked {
+		missing := a.sent - a.answers
+		switch {
+		case missing <= 0:
+		case a.cancelled:
+			c.s.tally.count(func(t *tally) { t.cancel += missing })
+		case c.gone:
+			c.s.tally.count(func(t *tally) { t.left += missing })
+		default:
+			c.s.tally.fail("%s: %s was not answered", c.name(), a.what)
+		}
+	}
+}
+
+// clip bounds what is printed of a message.
+func clip(s string) string {
+	if len(s) > 300 {
+		return s[:300] + "..."
+	}
+	return s
+}

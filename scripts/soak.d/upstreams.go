@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+)
+
+// origin is one server behind the proxy.
+type origin struct {
+	name      string
+	transport string // "stdio", "http", "sse"
+	calm      bool   // nobody makes it do anything wrong
+	own       bool   // each session has one
+	extra     string // lines of its configuration
+	switches  peertest.Switches
+}
+
+// origins are all of them. The tools of each begin with its name.
+var origins = []origin{
+	{name: "calm", transport: "stdio", calm: true},
+	{name: "calmweb", transport: "http", calm: true},
+	{name: "wild", transport: "stdio"},
+	{name: "slowstart", transport: "stdio", switches: peertest.Switches{ // what it does wrong, it does at each start
+		StringIDs: true,
+		Faults: map[string]peertest.Fault{
+			"initialize":     {Kind: peertest.Slow, Size: 40, Pause: 1},
+			"tools/list":     {Kind: peertest.Duplicate},
+			"resources/list": {Kind: peertest.Garbage, Count: 20},
+			"prompts/list":   {Kind: peertest.WrongID},
+		},
+	}},
+	{name: "wildweb", transport: "http", switches: peertest.Switches{Answers: "auto", CutAfter: 40}},
+	{name: "plainweb", transport: "http", switches: peertest.Switches{Answers: "json", NoListening: true}},
+	{name: "wildsse", transport: "sse"},
+	{name: "own", transport: "stdio", own: true, extra: "isolation = \"session\"\n"},
+	{name: "lazy", transport: "stdio", extra: "start = \"lazy\"\n"},
+	{name: "flaky", transport: "stdio", calm: true, switches: peertest.Switches{ExitOnStart: 3}},
+}
+
+// farm has the servers: those with an address are in this process, the proxy
+// starts the others.
+type farm struct {
+	config string // of the proxy for HTTP
+	small  string // of the binary for one client over stdio
+	mark   string // in the environment of each server's process
+
+	servers map[string]*peertest.Server
+	web     []*http.Server
+}
+
+// markEnv is the environment variable with the mark.
+const markEnv = "MCP_METATOOL_SOAK"
+
+func newFarm(dir string) (*farm, error) {
+	f := &farm{
+		config: filepath.Join(dir, "config.toml"), small: filepath.Join(dir, "small.toml"),
+		mark: filepath.Base(dir), servers: map[string]*peertest.Server{},
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("startup_wait = \"5s\"\n[store]\ndir = %q\n[http]\nsession_ttl = \"2s\"\nresume_window = \"1s\"\nmax_sessions = 150\n",
+		filepath.Join(dir, "store"))
+	all, small := head, head
+	for _, o := range origins {
+		text := fmt.Sprintf("[upstream.%s]\n%s", o.name, o.extra)
+		if o.calm {
+			text += "timeout = \"20s\"\n"
+		} else {
+			text += "timeout = \"2s\"\nmax_timeout = \"6s\"\n"
+		}
+		sw := o.switches
+		sw.Name = o.name
+		if o.transport == "stdio" {
+			sw.StartsFile = filepath.Join(dir, o.name+".starts")
+			text += fmt.Sprintf("command = %q\nenv = { %s = %q, %s = '''%s''' }\n", self, markEnv, f.mark, peertest.Env, sw.Environ()[peertest.Env])
+		} else {
+			address, err := f.serve(o, sw)
+			if err != nil {
+				f.close()
+				return nil, err
+			}
+			text += fmt.Sprintf("url = %q\ntransport = %q\n", address, o.transport)
+		}
+		all += text
+		if o.name == "calm" || o.name == "calmweb" || o.name == "wild" {
+			small += text
+		}
+	}
+	return f, firstError(os.WriteFile(f.config, []byte(all), 0o600), os.WriteFile(f.small, []byte(small), 0o600))
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve starts a server with an address.
+func (f *farm) serve(o origin, sw peertest.Switches) (address string, err error) {
+	server := peertest.NewServer(sw)
+	server.Received.Forget = true
+	f.servers[o.name] = server
+	handler := server.HTTP()
+	if o.transport == "sse" {
+		handler = server.SSE()
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	web := &http.Server{Handler: handler}
+	f.web = append(f.web, web)
+	go func() { _ = web.Serve(ln) }() // until close
+	return "http://" + ln.Addr().String() + "/mcp", nil
+}
+
+// rest closes the connections that are kept for later.
+func (f *farm) rest() {
+	for _, web := range f.web {
+		web.SetKeepAlivesEnabled(false)
+		web.SetKeepAlivesEnabled(true)
+	}
+}
+
+func (f *farm) close() {
+	for _, web := range f.web {
+		_ = web.Close()
+	}
+	for _, server := range f.servers {
+		server.Close()
+	}
+}
+
+// processes are the ids of all processes of servers there are.
+func (f *farm) processes() []int {
+	var pids []int
+	names, _ := filepath.Glob("/proc/[0-9]*/environ")
+	want := []byte(markEnv + "=" + f.mark + "\x00")
+	for _, name := range names {
+		if env, err := os.ReadFile(name); err == nil && bytes.Contains(append(env, 0), want) {
+			pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// shared is the number of processes that there are while nobody is connected,
+// if those that are lazy have been used.
+func (f *farm) shared() int {
+	n := 0
+	for _, o := range origins {
+		if o.transport == "stdio" && !o.own {
+			n++
+		}
+	}
+	return n
+}
+
+// settled waits until as many processes are there as there should be.
+func (f *farm) settled(d time.Duration) (pids []int) {
+	for end := time.Now().Add(d); ; time.Sleep(100 * time.Millisecond) {
+		if pids = f.processes(); len(pids) == f.shared() || time.Now().After(end) {
+			return pids
+		}
+	}
+}
