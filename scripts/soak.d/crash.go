@@ -70,8 +70,14 @@ func (c *session) crashOnce(o origin, kind string) {
 	var waiting []request
 	for range 3 {
 		r := c.call(o.name+"__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
-		c.underWay(r)
 		waiting = append(waiting, r)
+		if !c.underWay(r) && o.switches.Answers != "json" { // then there is no stream for progress
+			for _, r := range waiting {
+				c.cancel(r)
+				c.wait(r)
+			}
+			return // somebody else has hurt it, and it would take what belongs to that
+		}
 	}
 	pid := 0
 	if kind == killed {

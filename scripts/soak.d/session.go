@@ -259,9 +259,8 @@ func (c *session) progress(m wire.Message, raw []byte) {
 	c.s.tally.cross("%s got progress for no request of its: %s", c.name(), clip(string(raw)))
 }
 
-// underWay waits until a request has made progress, or for as long as that can
-// take.
-func (c *session) underWay(r request) {
+// underWay waits until a request has made progress, and tells whether it has.
+func (c *session) underWay(r request) bool {
 	c.mu.Lock()
 	begun := c.asked[wire.IDKey([]byte(r.id))].begun
 	c.mu.Unlock()
@@ -269,7 +268,9 @@ func (c *session) underWay(r request) {
 	defer timer.Stop()
 	select {
 	case <-begun:
-	case <-timer.C: // its server has no stream for it
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
