@@ -39,9 +39,13 @@ func TestConformance(t *testing.T) {
 				return a
 			}}
 			ctx := context.Background()
+			deadline := 50 * time.Millisecond
+			if raceEnabled { // a storm has to get going first
+				deadline *= 10
+			}
 			if c.End == abitest.EndDeadline {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+				ctx, cancel = context.WithTimeout(ctx, deadline)
 				defer cancel()
 			}
 			request := abi.Request{Op: abi.OpRun, Name: "case", Params: json.RawMessage(abitest.Params)}
