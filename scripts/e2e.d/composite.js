@@ -116,9 +116,9 @@ return said`;
 
 async function mistakes({ report, main }) {
   await report.check("a failing tool call fails the script, and says which", async () => {
-    const code = 'print("before")\nreturn everything.get_sum(a = "two")';
+    const code = 'print("before")\nreturn filesystem.read_text_file(path = "/nowhere/at/all")';
     const { error, logs, toolCalls } = failed(await main.call("eval_starlark", { code }), "tool");
-    assert(/everything/.test(error.message) && /get.sum/.test(error.message), `message: ${error.message}`);
+    assert(/filesystem/.test(error.message) && /read.text.file/.test(error.message), `message: ${error.message}`);
     equal(JSON.stringify(logs), '["before"]', "logs");
     equal(toolCalls.length, 1, "toolCalls");
   });
