@@ -29,7 +29,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	targets := make([]target, len(calls))
 	for i, call := range calls { // in the script's order, whatever the calls do then
 		t := r.resolve(ctx, call)
-		t.record = r.journal.OpenCall(t.server, t.tool, call.Arguments)
+		t.record = r.journal.OpenCall(call, t.server, t.tool)
 		targets[i] = t
 	}
 	answers := make([]abi.Answer, len(calls))

@@ -26,7 +26,7 @@ func TestProgressInterval(t *testing.T) {
 			sent = append(sent, fmt.Sprintf("%dms %s", time.Since(begin).Milliseconds(), value))
 		}}
 		part := p.begin("s.t")
-		report := part.reporter(journal.Open("t", nil).OpenCall("s", "t", nil))
+		report := part.reporter(journal.Open(journal.Begin{}).OpenCall(abi.ToolCall{}, "s", "t"))
 		for i := range 12 {
 			report(fmt.Appendf(nil, `{"progress":%d,"total":16}`, i+1))
 			<-time.After(110 * time.Millisecond)

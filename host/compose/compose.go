@@ -73,6 +73,9 @@ type Options struct {
 	Upstreams Upstreams
 	// Saved has the tools that scripts can call as tools.NAME; nil: none.
 	Saved Saved
+	// Journal opens the record of each run; an error of it is why the run may not
+	// take place. Nil: records are kept while they are needed.
+	Journal func(journal.Begin) (*journal.Run, error)
 	// Listeners knows who is sent what scripts log; nil: nobody is.
 	Listeners Listeners
 	// Log gets one line per run, without params or results. Nil is
@@ -126,10 +129,13 @@ func New(cfg Options) *Composer {
 	if cfg.UndoTimeout <= 0 {
 		cfg.UndoTimeout = DefaultUndoTimeout
 	}
+	if cfg.Journal == nil {
+		cfg.Journal = func(b journal.Begin) (*journal.Run, error) { return journal.Open(b), nil }
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	cfg.Limits = withCeilings(cfg.Limits)
+	cfg.Limits = cfg.Limits.WithDefaults()
 	return &Composer{cfg: cfg, progressInterval: progressInterval}
 }
 
@@ -144,8 +150,11 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	if f := c.ready(ctx); f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r := c.newRun(def.Name, args, call)
-	r.chain, r.tree = []string{def.Name}, c.newTree(c.budget(def.Limits).Limits)
+	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r.chain, r.tree = []string{def.Name}, c.newTree(r.budget.Limits)
 	out, f := r.saved(ctx, def, args)
 	return r.finish(ctx, out, f)
 }
@@ -159,7 +168,10 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	if f := c.ready(ctx); f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r := c.newRun(EvalName, params, call)
+	r, f := c.newRun(tools.Definition{Name: EvalName, Code: code}, false, params, forwardMeta(call.Params), call, nil)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
 	r.tree = c.newTree(r.budget.Limits)
 	params, ok := clean(params)
 	if !ok {
@@ -183,14 +195,37 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 	}
 }
 
-func (c *Composer) newRun(tool string, params []byte, call route.Call) *run {
+// newRun opens the run of a tool with raw arguments. meta is for the calls it
+// makes; parent is the call of a script that it answers, nil for none.
+func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent) (*run, *Failure) {
 	r := &run{
-		Composer: c, journal: journal.Open(tool, params), tool: tool, origin: call.Origin, meta: forwardMeta(call.Params), budget: c.budget(tools.Limits{}),
+		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
+		budget: c.budget(def.Limits), servers: c.cfg.Catalog.Servers(),
 	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
-	return r
+	var err error
+	r.journal, err = c.cfg.Journal(journal.Begin{
+		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(), Servers: r.servers,
+		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
+	})
+	if err != nil {
+		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: %v", def.Name, err)}
+	}
+	return r, nil
+}
+
+// clientOf is who has sent a request, for the journal.
+func clientOf(origin route.Origin) journal.Client {
+	if origin == nil {
+		return journal.Client{}
+	}
+	s := origin.Session()
+	info, _ := wire.Get(s.Client(), "clientInfo")
+	name, _ := wire.GetString(info, "name")
+	version, _ := wire.GetString(info, "version")
+	return journal.Client{Session: s.ID(), Name: name, Version: version}
 }
 
 // arguments validates the arguments of a call and gives them the types that

@@ -98,7 +98,10 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	part := r.progress.begin(t.server + "." + t.tool)
 	limited, cancel := t.limited(ctx)
 	defer cancel()
-	child := r.child(chain, t, part)
+	child, f := r.child(chain, def, t, part)
+	if f != nil {
+		return journal.Answer{Err: t.fail(f.Type, f.Message)}
+	}
 	out, f := child.saved(limited, def, t.Arguments)
 	rec := child.end(ctx, out, f)
 	t.undo = child.undo.pass()
@@ -130,19 +133,21 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 }
 
 // child is the run of a saved tool that this run calls.
-func (r *run) child(chain []string, t *target, part *part) *run {
+func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
 	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
-	child := r.newRun(t.tool, t.Arguments, call)
-	child.meta, child.chain, child.tree, child.inner = joinMeta(r.meta, t.Meta), chain, r.tree, true
+	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, &journal.Parent{Run: r.journal.ID(), Call: t.record.Seq()})
+	if f != nil {
+		return nil, f
+	}
+	child.chain, child.tree, child.inner = chain, r.tree, true
 	if child.progress != nil {
 		child.progress.interval = 0 // the root's is what counts
 	}
-	return child
+	return child, nil
 }
 
 // saved runs a saved tool with raw arguments.
 func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (sandbox.Outcome, *Failure) {
-	r.budget = r.Composer.budget(def.Limits)
 	params, f := arguments(def, args)
 	if f != nil {
 		return sandbox.Outcome{}, f

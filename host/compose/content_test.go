@@ -21,6 +21,8 @@ type listener struct {
 type anySession = route.Session
 
 func (l *listener) Session() route.Session { return l }
+func (l *listener) Client() []byte         { return []byte(`{"clientInfo":{"name":"c","version":"1"}}`) }
+func (l *listener) ID() string             { return "listener" }
 func (l *listener) Revision() string       { return l.revision }
 func (l *listener) Notify(method string, params []byte) {
 	l.told = append(l.told, method+" "+string(params))

@@ -1,12 +1,12 @@
 package compose
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
@@ -31,14 +31,6 @@ var tunable = map[sandbox.Limit]struct{ member, setting string }{
 	sandbox.LimitMemory: {"limits.memory", "execution.max_memory"},
 	limitTime:           {"limits.timeout", timeoutSetting},
 	sandbox.LimitCalls:  {"limits.calls", "execution.max_calls"},
-}
-
-// withCeilings fills in what tools' limits are compared with.
-func withCeilings(l sandbox.Limits) sandbox.Limits {
-	l.Fuel = cmp.Or(l.Fuel, sandbox.DefaultFuel)
-	l.Memory = cmp.Or(l.Memory, sandbox.DefaultMemory)
-	l.Calls = cmp.Or(l.Calls, sandbox.DefaultCalls)
-	return l
 }
 
 // CheckLimits says which of a tool's own limits are above the configuration's.
@@ -70,6 +62,14 @@ func (c *Composer) budget(l tools.Limits) budget {
 	b.own[limitTime] = tighten(&b.timeout, l.Timeout)
 	b.own[sandbox.LimitCalls] = tighten(&b.Calls, l.Calls)
 	return b
+}
+
+// record are the limits for the journal.
+func (b *budget) record() journal.Limits {
+	return journal.Limits{
+		Timeout: b.timeout, Memory: b.Memory, Fuel: b.Fuel,
+		Calls: b.Calls, Arguments: b.Arguments, Answer: b.Answer, Result: b.Result, Logs: b.Logs,
+	}
 }
 
 // tighten lowers a limit to the tool's own, if that is set and lower.

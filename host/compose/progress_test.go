@@ -47,7 +47,7 @@ func (s *sink) rising(t *testing.T) []float64 {
 }
 
 func TestProgressSequence(t *testing.T) {
-	record := journal.Open("t", nil).OpenCall("s", "t", nil)
+	record := journal.Open(journal.Begin{}).OpenCall(abi.ToolCall{}, "s", "t")
 	var s sink
 	p := &progress{send: s.send}
 	one := p.begin("calc.one")
@@ -95,7 +95,7 @@ func TestProgressSequence(t *testing.T) {
 }
 
 func TestProgressOfScriptRules(t *testing.T) {
-	record := journal.Open("t", nil).OpenCall("s", "t", nil)
+	record := journal.Open(journal.Begin{}).OpenCall(abi.ToolCall{}, "s", "t")
 	total := 10.0
 	var s sink
 	p := &progress{send: s.send}

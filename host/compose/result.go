@@ -97,7 +97,7 @@ func (in *inliner) calls(calls []journal.CallRecord) []byte {
 		o := object{}
 		o.raw("server", wire.Quote(c.Server))
 		o.raw("tool", wire.Quote(c.Tool))
-		o.raw("params", in.value(c.Arguments))
+		o.raw("params", in.value(c.Asked.Arguments))
 		switch e := c.Answer.Err; {
 		case !c.Done:
 			o.raw("error", callError(abi.ErrCancelled, "no answer before the run ended"))

@@ -22,7 +22,8 @@ type run struct {
 	meta     []byte       // for the calls it makes; nil: none
 	progress *progress    // nil: nobody asked
 	budget   budget
-	whole    bool // the result is shown whole, whatever its size
+	servers  []string // script names
+	whole    bool     // the result is shown whole, whatever its size
 
 	tree     *tree
 	inner    bool     // it is not the root of the tree
@@ -39,7 +40,7 @@ func (r *run) execute(ctx context.Context, code string, params []byte, check fun
 	defer cancel()
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
-			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.cfg.Catalog.Servers(),
+			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers,
 		},
 		Limits:  r.budget.Limits,
 		Account: r.tree.account,
@@ -164,11 +165,11 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	}
 	if f != nil {
 		f.Fuel = end.Fuel
-		end.Error, end.Message, end.Result = f.Type, f.Message, nil
+		end.Error, end.Message, end.Result, end.Failure = f.Type, f.Message, nil, f.body()
 	}
 	r.journal.Close(end)
 	rec := r.journal.Record()
-	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", rec.Tool, "outcome", outcomeName(rec.Outcome),
+	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
 		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
 		"calls", len(rec.Calls), "fuel", end.Fuel)
 	return rec
@@ -180,11 +181,4 @@ func (r *run) revision() string {
 		return ""
 	}
 	return r.origin.Session().Revision()
-}
-
-func outcomeName(o journal.Outcome) string {
-	if o.Error == "" {
-		return "ok"
-	}
-	return string(o.Error)
 }

@@ -39,17 +39,22 @@ func (u *undoing) pass() []target {
 // it is told now: later there is nobody to tell.
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	t := r.resolve(ctx, call)
+	failed := r.checkUndo(&t)
+	r.journal.Undo(journal.UndoRecord{Asked: call, Server: t.server, Tool: t.tool, Err: failed})
+	if failed == nil {
+		r.undo.adopt([]target{t})
+	}
+	return failed
+}
+
+func (r *run) checkUndo(t *target) *abi.CallError {
 	switch {
 	case t.server == abi.Composites:
 		return t.fail(abi.ErrValidation, "a saved tool cannot undo anything (name tools of servers)")
 	case t.err != nil:
 		return t.fail(unresolvedType(t.err), t.err.Error())
 	}
-	if failed := r.checkCall(&t); failed != nil {
-		return failed
-	}
-	r.undo.adopt([]target{t})
-	return nil
+	return r.checkCall(t)
 }
 
 // Commit drops what Undo has taken.
@@ -82,7 +87,7 @@ func (r *run) compensate(ctx context.Context) []undone {
 	outcomes := make([]undone, 0, len(calls))
 	for i := len(calls) - 1; i >= 0; i-- {
 		t := &calls[i]
-		t.record = r.journal.OpenUndo(t.server, t.tool, t.Arguments)
+		t.record = r.journal.OpenUndo(t.ToolCall, t.server, t.tool)
 		answer := r.compensation(ctx, t, timeout)
 		t.record.Close(answer)
 		if answer.Err != nil {

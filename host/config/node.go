@@ -28,6 +28,9 @@ type node struct {
 	// 1, 0 when unknown. Asked for only when there is something to report,
 	// since finding out costs a pass over the file.
 	pos func() (line, column int)
+	// written is where the value is in the text, empty when it is in no one
+	// place or that is not known.
+	written span
 }
 
 // position is where the node is, zeroes when that is not known.

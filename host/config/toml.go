@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,7 +28,7 @@ func parseTOML(data []byte) (*node, *Problem) {
 		line, column := lineColumn(data, pe.Position.Start)
 		return nil, &Problem{Line: line, Column: column, Text: withoutQuotes(pe.Message)}
 	}
-	t := &tomlFile{data: data, md: &md, root: root, order: keyOrder(md.Keys())}
+	t := &tomlFile{data: data, places: findPlaces(string(data))}
 	values := make(map[string]any, len(root))
 	for key, primitive := range root {
 		var v any
@@ -59,61 +61,53 @@ func withoutQuotes(message string) string {
 }
 
 // tomlFile turns what the TOML library decodes into nodes. The library gives
-// tables as maps; the order of their keys and where they stand is in its
-// MetaData.
+// tables as maps; the order of their keys and where they stand comes from
+// places.
 type tomlFile struct {
-	data  []byte
-	md    *toml.MetaData
-	root  map[string]toml.Primitive
-	order map[string][]string
-}
-
-// keyOrder lists, for each table (by its key as text), its keys in the order
-// in which the file first mentions them.
-func keyOrder(keys []toml.Key) map[string][]string {
-	order := map[string][]string{}
-	seen := map[string]bool{}
-	for _, key := range keys {
-		for i := range key {
-			id := key[:i+1].String()
-			if !seen[id] {
-				seen[id] = true
-				parent := key[:i].String()
-				order[parent] = append(order[parent], key[i])
-			}
-		}
-	}
-	return order
+	data   []byte
+	places *places
 }
 
 // table makes the node of the table at path.
-func (t *tomlFile) table(path toml.Key, m map[string]any) *node {
-	n := &node{kind: kindTable, fields: make(map[string]*node, len(m)), pos: t.position(path)}
-	for _, key := range t.order[path.String()] {
-		if v, ok := m[key]; ok {
-			n.keys = append(n.keys, key)
-			n.fields[key] = t.value(append(path[:len(path):len(path)], key), v)
+func (t *tomlFile) table(path []string, m map[string]any) *node {
+	n := &node{kind: kindTable, fields: make(map[string]*node, len(m))}
+	t.locate(n, path)
+	for _, key := range t.places.order[id(path)] {
+		t.field(n, path, key, m)
+	}
+	if len(n.keys) < len(m) { // nothing may get lost, whatever the places are worth
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			t.field(n, path, key, m)
 		}
 	}
 	return n
 }
 
-// value makes the node of any value at path; items of an array have the path
-// of the array.
-func (t *tomlFile) value(path toml.Key, v any) *node {
-	n := &node{pos: t.position(path)}
+// field adds a key of m to the node of the table at path, unless it has it.
+func (t *tomlFile) field(n *node, path []string, key string, m map[string]any) {
+	if v, ok := m[key]; ok && n.fields[key] == nil {
+		n.keys = append(n.keys, key)
+		n.fields[key] = t.value(append(path[:len(path):len(path)], key), v)
+	}
+}
+
+// value makes the node of any value at path.
+func (t *tomlFile) value(path []string, v any) *node {
+	n := &node{}
+	t.locate(n, path)
+	item := func(i int) []string { return append(path[:len(path):len(path)], index(i)) }
 	switch v := v.(type) {
 	case map[string]any:
 		return t.table(path, v)
 	case []map[string]any:
 		n.kind = kindArray
-		for _, item := range v {
-			n.items = append(n.items, t.table(path, item))
+		for i, m := range v {
+			n.items = append(n.items, t.table(item(i), m))
 		}
 	case []any:
 		n.kind = kindArray
-		for _, item := range v {
-			n.items = append(n.items, t.value(path, item))
+		for i, m := range v {
+			n.items = append(n.items, t.value(item(i), m))
 		}
 	case string:
 		n.kind, n.text = kindString, v
@@ -129,48 +123,10 @@ func (t *tomlFile) value(path toml.Key, v any) *node {
 	return n
 }
 
-// position finds the key at path in the text. The library tells where a value
-// is only in the error of an Unmarshaler, so one that always fails is sent
-// there.
-func (t *tomlFile) position(path toml.Key) func() (line, column int) {
-	return func() (int, int) {
-		if len(path) == 0 {
-			return 0, 0
-		}
-		level := t.root
-		for _, key := range path[:len(path)-1] {
-			table := level[key]
-			level = nil
-			if err := t.md.PrimitiveDecode(table, &level); err != nil {
-				return 0, 0
-			}
-		}
-		var pe toml.ParseError
-		err := t.md.PrimitiveDecode(level[path[len(path)-1]], &whereabouts{})
-		if !errors.As(err, &pe) || pe.Position.Line < 1 {
-			return 0, 0
-		}
-		return t.keyOnLine(pe.Position, path[len(path)-1])
+// locate tells n where it is.
+func (t *tomlFile) locate(n *node, path []string) {
+	if p, ok := t.places.at[id(path)]; ok {
+		n.written = p.value
+		n.pos = func() (line, column int) { return lineColumn(t.data, p.key.from) }
 	}
 }
-
-// keyOnLine is where key begins on the line of its value; the line alone when
-// the key is not written there as it is.
-func (t *tomlFile) keyOnLine(p toml.Position, key string) (line, column int) {
-	start := min(max(p.Start, 0), len(t.data))
-	begin := bytes.LastIndexByte(t.data[:start], '\n') + 1
-	text, _, _ := bytes.Cut(t.data[begin:], []byte("\n"))
-	line, _ = lineColumn(t.data, begin)
-	before := min(len(text), start-begin+len(key)+1)
-	at := bytes.LastIndex(text[:before], []byte(key))
-	if at < 0 {
-		return line, 0
-	}
-	return line, utf8.RuneCount(text[:at]) + 1
-}
-
-// whereabouts refuses every value, which makes the TOML library say where it
-// is.
-type whereabouts struct{}
-
-func (*whereabouts) UnmarshalTOML(any) error { return errors.New("here") }

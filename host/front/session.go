@@ -26,6 +26,7 @@ package front
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -63,6 +64,7 @@ type Options struct {
 
 // Session is a session with one client. It implements route.Session.
 type Session struct {
+	id   string // for records
 	opts Options
 	main Stream          // for what belongs to no request in flight
 	ctx  context.Context // of the session; ends with a cause
@@ -100,7 +102,7 @@ const (
 // Whoever makes it feeds it (Receive) and must Close it.
 func NewSession(ctx context.Context, main Stream, opts Options) *Session {
 	s := &Session{
-		opts: opts, main: main,
+		id: rand.Text()[:16], opts: opts, main: main,
 		inFlight: map[string]*request{}, asks: map[int64]*ask{},
 		listed: map[wire.Surface]bool{}, due: map[wire.Surface]bool{}, changed: make(chan struct{}, 1),
 	}
@@ -113,6 +115,9 @@ func NewSession(ctx context.Context, main Stream, opts Options) *Session {
 // Done is closed when the session has ended; then Close waits for what is left
 // of its work.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// ID implements route.Session.
+func (s *Session) ID() string { return s.id }
 
 // Changed implements route.Session. A client that has neither finished its
 // handshake nor seen the list knows of none that could be another.

@@ -21,22 +21,22 @@ import (
 // for concurrent use. Byte slices handed to it are kept, not copied, and must
 // not be changed afterwards.
 type Run struct {
-	id     string
-	tool   string
-	params []byte
-	start  time.Time
+	id    string
+	begin Begin
+	start time.Time
 
 	mu      sync.Mutex
 	calls   []*Call
+	undos   []UndoRecord
 	logs    []Entry
 	end     time.Time
 	outcome Outcome
 }
 
-// Open begins the record of a run of tool with params, a raw JSON object.
-func Open(tool string, params []byte) *Run {
+// Open begins the record of a run.
+func Open(b Begin) *Run {
 	now := time.Now()
-	return &Run{id: NewID(now), tool: tool, params: params, start: now}
+	return &Run{id: NewID(now), begin: b, start: now}
 }
 
 // ID is the run's id.
@@ -58,16 +58,26 @@ type Call struct {
 	rec CallRecord // guarded by run.mu
 }
 
-// OpenCall begins the record of a call of server's tool with arguments, a raw
-// JSON object. Calls are numbered in the order in which they are opened; so
-// whoever makes calls concurrently opens them in the script's order first.
-func (r *Run) OpenCall(server, tool string, arguments []byte) *Call {
-	return r.open(CallRecord{Server: server, Tool: tool, Arguments: arguments})
+// OpenCall begins the record of a call that the script has asked for, of
+// server's tool by their real names. Calls are numbered in the order in which
+// they are opened; so whoever makes calls concurrently opens them in the script's
+// order first.
+func (r *Run) OpenCall(asked abi.ToolCall, server, tool string) *Call {
+	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool})
 }
 
 // OpenUndo is OpenCall for a call that undoes what the script has done.
-func (r *Run) OpenUndo(server, tool string, arguments []byte) *Call {
-	return r.open(CallRecord{Server: server, Tool: tool, Arguments: arguments, Undo: true})
+func (r *Run) OpenUndo(asked abi.ToolCall, server, tool string) *Call {
+	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool, Undo: true})
+}
+
+// Undo records a call that the script has named to undo something.
+func (r *Run) Undo(u UndoRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.IsZero() {
+		r.undos = append(r.undos, u)
+	}
 }
 
 func (r *Run) open(rec CallRecord) *Call {
@@ -79,6 +89,9 @@ func (r *Run) open(rec CallRecord) *Call {
 	r.calls = append(r.calls, c)
 	return c
 }
+
+// Seq is the number of the call.
+func (c *Call) Seq() int { return c.rec.Seq }
 
 // Begin marks the moment at which the call really left, when that is later
 // than its opening.
@@ -127,8 +140,8 @@ func (r *Run) Record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := Record{
-		ID: r.id, Tool: r.tool, Params: r.params, Start: r.start,
-		Logs: slices.Clone(r.logs), Done: !r.end.IsZero(), Outcome: r.outcome,
+		ID: r.id, Start: r.start, Begin: r.begin,
+		Undos: slices.Clone(r.undos), Logs: slices.Clone(r.logs), Done: !r.end.IsZero(), Outcome: r.outcome,
 	}
 	if rec.Done {
 		rec.Duration = r.end.Sub(r.start)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 func TestID(t *testing.T) {
@@ -41,10 +42,10 @@ func TestID(t *testing.T) {
 }
 
 func TestRecord(t *testing.T) {
-	r := Open("sum", []byte(`{"n":1}`))
-	a := r.OpenCall("calc", "add", []byte(`{"a":1}`))
-	b := r.OpenCall("calc", "div", []byte(`{"a":0}`))
-	open := r.OpenCall("calc", "slow", []byte(`{}`))
+	r := Open(Begin{Definition: tools.Definition{Name: "sum"}, Params: []byte(`{"n":1}`)})
+	a := r.OpenCall(abi.ToolCall{Arguments: []byte(`{"a":1}`)}, "calc", "add")
+	b := r.OpenCall(abi.ToolCall{Arguments: []byte(`{"a":0}`)}, "calc", "div")
+	open := r.OpenCall(abi.ToolCall{Arguments: []byte(`{}`)}, "calc", "slow")
 	b.Begin()
 	b.Progress()
 	b.Progress()
@@ -64,7 +65,7 @@ func TestRecord(t *testing.T) {
 	open.Close(Answer{Value: []byte(`5`)})
 
 	rec := r.Record()
-	if rec.ID != r.ID() || rec.Tool != "sum" || string(rec.Params) != `{"n":1}` || !rec.Done || rec.Duration <= 0 {
+	if rec.ID != r.ID() || rec.Definition.Name != "sum" || string(rec.Params) != `{"n":1}` || !rec.Done || rec.Duration <= 0 {
 		t.Errorf("record = %+v", rec)
 	}
 	if want := (Outcome{Error: abi.ErrTimeout, Message: "late", Memory: 9}); !reflect.DeepEqual(rec.Outcome, want) {
@@ -80,7 +81,7 @@ func TestRecord(t *testing.T) {
 			msg = c.Answer.Err.Message
 		}
 		got = append(got, fmt.Sprintf("%d %s.%s %s done=%v progress=%d value=%s err=%s",
-			c.Seq, c.Server, c.Tool, c.Arguments, c.Done, c.Progress, c.Answer.Value, msg))
+			c.Seq, c.Server, c.Tool, c.Asked.Arguments, c.Done, c.Progress, c.Answer.Value, msg))
 		if c.Start < 0 || c.Duration < 0 || c.Start+c.Duration > rec.Duration {
 			t.Errorf("call %d from %v for %v in a run of %v", c.Seq, c.Start, c.Duration, rec.Duration)
 		}
@@ -101,11 +102,11 @@ func TestRecord(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	r := Open("t", []byte(`{}`))
+	r := Open(Begin{Definition: tools.Definition{Name: "t"}})
 	const calls, each = 16, 50
 	var wg sync.WaitGroup
 	for i := range calls {
-		c := r.OpenCall("s", fmt.Sprint(i), nil)
+		c := r.OpenCall(abi.ToolCall{}, "s", fmt.Sprint(i))
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -134,13 +135,13 @@ func TestConcurrentUse(t *testing.T) {
 // TestTree: the record of a composite tool's run is in that of the call, and
 // calls that undo are told from others.
 func TestTree(t *testing.T) {
-	r := Open("outer", []byte(`{}`))
-	inner := Open("inner", []byte(`{}`))
-	inner.OpenCall("s", "t", []byte(`{}`)).Close(Answer{Value: []byte("1")})
+	r := Open(Begin{Definition: tools.Definition{Name: "outer"}})
+	inner := Open(Begin{Definition: tools.Definition{Name: "inner"}})
+	inner.OpenCall(abi.ToolCall{Arguments: []byte(`{}`)}, "s", "t").Close(Answer{Value: []byte("1")})
 	inner.Close(Outcome{Result: []byte("2")})
 	rec := inner.Record()
-	r.OpenCall("tools", "inner", []byte(`{}`)).Close(Answer{Value: []byte("2"), Run: &rec})
-	r.OpenUndo("s", "back", []byte(`{}`)).Close(Answer{Value: []byte("3")})
+	r.OpenCall(abi.ToolCall{Arguments: []byte(`{}`)}, "tools", "inner").Close(Answer{Value: []byte("2"), Run: &rec})
+	r.OpenUndo(abi.ToolCall{Arguments: []byte(`{}`)}, "s", "back").Close(Answer{Value: []byte("3")})
 	r.Close(Outcome{Error: "runtime"})
 	calls := r.Record().Calls
 	if len(calls) != 2 || calls[0].Undo || calls[0].Answer.Run.Calls[0].Tool != "t" || !calls[1].Undo || calls[1].Seq != 2 {

@@ -4,16 +4,55 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
+
+// Begin is what a run starts from: with the answers to its calls it decides all
+// that the run does.
+type Begin struct {
+	// Definition is that of the saved tool, as it was; of code that is not saved
+	// only Name and Code are set.
+	Definition tools.Definition
+	Saved      bool   // it is a saved tool
+	Params     []byte // raw JSON object, as the client sent it
+	Meta       []byte // raw JSON object: the _meta that goes with calls; nil: none
+	Limits     Limits
+	Servers    []string // script names of the servers that the script can name
+	Guest      string   // SHA-256 of the guest that runs it, lower-case hex
+	Client     Client
+	// Parent is the run whose script has called the tool; nil for a run that a
+	// client has asked for.
+	Parent *Parent
+}
+
+// Client is who has asked for a run.
+type Client struct {
+	Session string // id of the session, see route.Session
+	// Name and Version are what the client calls itself.
+	Name, Version string
+}
+
+// Parent is the call that a run answers.
+type Parent struct {
+	Run  string // id
+	Call int    // its Seq
+}
+
+// Limits are those that a run has; see sandbox.Limits.
+type Limits struct {
+	Timeout                                time.Duration
+	Memory, Fuel                           uint64
+	Calls, Arguments, Answer, Result, Logs int
+}
 
 // Record is the record of one run.
 type Record struct {
-	ID     string
-	Tool   string
-	Params []byte // raw JSON object, as the client sent it
-	Start  time.Time
-	Calls  []CallRecord // in the order in which the script made them
-	Logs   []Entry
+	ID    string
+	Start time.Time
+	Begin
+	Calls []CallRecord // in the order in which the script made them
+	Undos []UndoRecord // likewise
+	Logs  []Entry
 
 	// Done tells whether the run has ended; Duration and Outcome are
 	// meaningful only then.
@@ -28,9 +67,13 @@ type Outcome struct {
 	Error abi.ErrorType
 	// Message says what went wrong.
 	Message string
+	// Failure is the raw JSON object {type, message, details, stack} that the
+	// client was told; nil when it succeeded.
+	Failure []byte
 	// Result is the raw JSON the script returned; nil when it failed.
 	Result []byte
-	// Fuel is what the run used, in units; 0 where it is not metered.
+	// Fuel is what the run used, in units, with the runs of saved tools that its
+	// script has called; 0 where it is not metered.
 	Fuel uint64
 	// Memory is the peak of the instance's linear memory in bytes.
 	Memory uint64
@@ -46,10 +89,11 @@ type Entry struct {
 // CallRecord is the record of one call.
 type CallRecord struct {
 	Seq int // from 1
+	// Asked is the call as the script wrote it.
+	Asked abi.ToolCall
 	// Server and Tool are the real names; what the script wrote when it could
 	// not be resolved.
 	Server, Tool string
-	Arguments    []byte        // raw JSON object
 	Start        time.Duration // since the start of the run
 	Progress     int           // progress notifications received
 	// Undo tells that the call was made after the script's end, to undo what it
@@ -61,6 +105,15 @@ type CallRecord struct {
 	Done     bool
 	Duration time.Duration
 	Answer   Answer
+}
+
+// UndoRecord is the record of a call that the script has named to undo something
+// should the run fail. Whether it was made is told by a CallRecord.
+type UndoRecord struct {
+	Asked        abi.ToolCall // as the script wrote it
+	Server, Tool string       // as in CallRecord
+	// Err is what the script was told is wrong with it; nil: it was taken.
+	Err *abi.CallError
 }
 
 // Answer is the answer to a call, as the upstream gave it and as the script

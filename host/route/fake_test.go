@@ -111,6 +111,7 @@ type fakeSession struct {
 
 func (s *fakeSession) Session() Session { return s }
 func (s *fakeSession) Client() []byte   { return []byte(s.params) }
+func (s *fakeSession) ID() string       { return "fake" }
 func (s *fakeSession) Revision() string { return cmp.Or(s.old, "2025-11-25") }
 
 func (s *fakeSession) Changed(surface wire.Surface) {

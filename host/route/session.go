@@ -27,6 +27,9 @@ type Origin interface {
 // Session is the client's end of a session.
 type Session interface {
 	Origin
+	// ID names the session in records. It is made for them and opens nothing,
+	// unlike a transport's session id.
+	ID() string
 	// Client is the raw params object of the client's initialize request.
 	Client() []byte
 	// Revision is the negotiated protocol revision.

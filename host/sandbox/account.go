@@ -13,7 +13,7 @@ type Account struct {
 
 // NewAccount opens an account with the fuel and the calls of l.
 func NewAccount(l Limits) *Account {
-	l = l.withDefaults()
+	l = l.WithDefaults()
 	a := &Account{allFuel: int64(l.Fuel), allCalls: int64(l.Calls)}
 	a.fuel.Store(a.allFuel)
 	a.calls.Store(a.allCalls)

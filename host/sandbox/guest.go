@@ -16,6 +16,12 @@ var embedded []byte
 //go:embed guest.sum
 var embeddedSum string
 
+// GuestDigest is the SHA-256 of the embedded guest, in lower-case hex.
+func GuestDigest() string {
+	digest := embeddedDigest()
+	return hex.EncodeToString(digest[:])
+}
+
 // embeddedDigest is the digest of the guest that guest.sum describes; zeros when
 // there is none in it.
 func embeddedDigest() (digest [sha256.Size]byte) {

@@ -45,7 +45,7 @@ type instance struct {
 }
 
 func newInstance(r Run, log *slog.Logger) (*instance, error) {
-	limits := r.Limits.withDefaults()
+	limits := r.Limits.WithDefaults()
 	r.Request.Memory = limits.Memory
 	request, err := encode(r.Request)
 	if err != nil {

@@ -97,8 +97,8 @@ const (
 	DefaultLogs      = 1 << 20
 )
 
-// withDefaults fills what is zero and cuts Memory to what can be addressed.
-func (l Limits) withDefaults() Limits {
+// WithDefaults fills what is zero and cuts Memory to what can be addressed.
+func (l Limits) WithDefaults() Limits {
 	if l.Memory == 0 {
 		l.Memory = DefaultMemory
 	}
