@@ -1,0 +1,188 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	_ "embed"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+)
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// shownInPage is how much of one value a page has, in bytes, and leastInPage how
+// much when there are so many that pageBytes are used up.
+const (
+	shownInPage = 256 << 10
+	leastInPage = 1 << 10
+	pageBytes   = 16 << 20
+)
+
+// WriteHTML writes a run as a page that has all it needs in itself: no script,
+// and nothing that would be loaded from elsewhere.
+func WriteHTML(w io.Writer, rec *journal.Record) error {
+	t := Of(rec)
+	p := page{left: pageBytes}
+	return pageTemplate.Execute(w, p.of(rec, t))
+}
+
+// page is how much more a page may have.
+type page struct{ left int }
+
+// view is what the template is given.
+type view struct {
+	Style   template.CSS
+	Tool    string
+	ID      string
+	Outcome string // name
+	Class   string // of the outcome: ok, error or unanswered
+	Facts   []Fact
+	Ticks   []tick
+	Rows    []rowView
+	Logs    []logView
+	Failure *failure
+	Place   string
+	Values  []valueView // params, result, script
+}
+
+type tick struct {
+	Left template.CSS
+	Text string
+}
+
+type rowView struct {
+	Number, Label string
+	Indent        template.CSS
+	Class, Marks  string
+	Start, Took   string
+	Bar           template.CSS
+	Error         string
+	Values        []valueView
+}
+
+type valueView struct {
+	Name, Text, Left string
+	Open             bool
+}
+
+type logView struct{ At, Level, From, Text string }
+
+func (p *page) of(rec *journal.Record, t *Timeline) view {
+	v := view{
+		Style: template.CSS(pageStyle), Tool: line(rec.Definition.Name, 200), ID: clean(rec.ID),
+		Outcome: clean(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
+	}
+	if v.Failure != nil {
+		v.Outcome += " error"
+	}
+	for _, f := range facts(rec, t) {
+		v.Facts = append(v.Facts, Fact{f.Name, line(f.Value, 400)})
+	}
+	if v.Failure != nil {
+		v.Place = v.Failure.place()
+	}
+	const ticks = 4
+	v.Ticks = append(v.Ticks, tick{percent("left", 0), "0"})
+	for i := 1; i <= ticks; i++ {
+		v.Ticks = append(v.Ticks, tick{percent("left", float64(i)/ticks), duration(t.Length * time.Duration(i) / ticks)})
+	}
+	for _, r := range t.Rows {
+		v.Rows = append(v.Rows, p.row(t, r))
+	}
+	for _, e := range t.Logs {
+		text, left := cut(e.Text, p.room())
+		if left != "" {
+			text += " ... (" + left + ")"
+		}
+		p.left -= len(text)
+		v.Logs = append(v.Logs, logView{duration(e.At), levelName(e.Level), line(e.From, 80), text})
+	}
+	v.add(p.value("params", rec.Params))
+	if rec.Done && v.Failure == nil {
+		result := p.value("result", rec.Outcome.Result)
+		result.Open = true
+		v.add(result)
+	}
+	code, left := cut(rec.Definition.Code, p.room())
+	v.add(valueView{Name: "script", Text: code, Left: left})
+	return v
+}
+
+func (v *view) add(value valueView) {
+	if value.Text != "" {
+		v.Values = append(v.Values, value)
+	}
+}
+
+func (p *page) row(t *Timeline, r Row) rowView {
+	from, to := t.span(r)
+	row := rowView{
+		Number: r.Number, Label: line(r.Label, 200), Class: string(r.State), Marks: strings.TrimSpace(mark(r)),
+		Indent: template.CSS(fmt.Sprintf("padding-left:%drem", r.Depth)), Start: duration(r.Start), Took: duration(r.Took),
+		Bar: percent("left", from) + ";" + percent("width", to-from),
+	}
+	if r.State == Unanswered {
+		row.Took = "-"
+	}
+	if e := r.Call.Answer.Err; e != nil {
+		row.Error, _ = cut(string(e.Type)+" error: "+e.Message, shownBytes)
+	}
+	row.Values = append(row.Values, p.value("arguments", r.Call.Asked.Arguments))
+	for _, a := range answers(r.Call) {
+		row.Values = append(row.Values, p.value(a.Name, a.raw))
+	}
+	return row
+}
+
+// value is raw JSON, as far as there is room for it.
+func (p *page) value(name string, raw []byte) valueView {
+	text, left := pretty(raw, p.room())
+	p.left -= len(text)
+	return valueView{Name: name, Text: text, Left: left}
+}
+
+func (p *page) room() int { return max(leastInPage, min(shownInPage, p.left)) }
+
+func percent(property string, part float64) template.CSS {
+	return template.CSS(fmt.Sprintf("%s:%.3f%%", property, 100*part))
+}
+
+func outcomeClass(rec *journal.Record) string {
+	switch {
+	case !rec.Done:
+		return string(Unanswered)
+	case rec.Outcome.Error != "":
+		return string(Failed)
+	}
+	return string(Answered)
+}
+
+func levelName(l abi.LogLevel) string {
+	switch l {
+	case abi.LogWarn:
+		return "warning"
+	case abi.LogError:
+		return "error"
+	}
+	return "info"
+}
+
+func errorJSON(e *abi.CallError) []byte {
+	raw, err := json.Marshal(e)
+	if err != nil { // its details are not JSON
+		raw, _ = json.Marshal(abi.CallError{Type: e.Type, Server: e.Server, Tool: e.Tool, Message: e.Message})
+	}
+	return raw
+}

@@ -1,0 +1,308 @@
+package timeline
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// TextOptions say how much WriteText shows.
+type TextOptions struct {
+	Width int  // of the terminal in columns; 0: 80
+	Whole bool // arguments, answers and the result whole
+}
+
+// shownBytes is how much of a value is shown when it is not shown whole.
+const shownBytes = 2 << 10
+
+// WriteText writes a run for a terminal.
+func WriteText(w io.Writer, rec *journal.Record, opts TextOptions) error {
+	if opts.Width <= 0 {
+		opts.Width = 80
+	}
+	t := textWriter{Writer: bufio.NewWriter(w), opts: opts, Timeline: Of(rec)}
+	t.head(rec)
+	t.waterfall()
+	t.logs()
+	if opts.Whole {
+		t.values()
+	}
+	t.outcome(rec)
+	return t.Flush()
+}
+
+type textWriter struct {
+	*bufio.Writer
+	*Timeline
+	opts TextOptions
+}
+
+func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, format, a...) }
+
+// fact is a line of the head.
+func (t *textWriter) fact(name, value string) {
+	if value != "" {
+		t.printf("%-8s %s\n", name, line(value, 400))
+	}
+}
+
+func (t *textWriter) head(rec *journal.Record) {
+	for _, f := range facts(rec, t.Timeline) {
+		t.fact(f.Name, f.Value)
+	}
+}
+
+// Fact is a name with its value.
+type Fact struct{ Name, Value string }
+
+// facts are what is worth knowing of a run beside its calls.
+func facts(rec *journal.Record, t *Timeline) []Fact {
+	d := rec.Definition
+	all := []Fact{{"run", rec.ID}, {"tool", d.Name}}
+	if rec.Saved {
+		all = append(all, Fact{"version", short(d.Hash(), 12)})
+	}
+	took := "ended after " + duration(rec.Duration)
+	if !rec.Done {
+		took = "unfinished: it still runs, or the process ended before it did"
+	}
+	all = append(all, Fact{"started", rec.Start.UTC().Format("2006-01-02 15:04:05.000 UTC") + ", " + took})
+	if c := rec.Client; c.Session != "" || c.Name != "" {
+		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + " (session " + c.Session + ")"})
+	}
+	used := fmt.Sprintf("%d calls", len(t.Rows))
+	if len(t.Rows) == 1 {
+		used = "1 call"
+	}
+	if rec.Done {
+		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), size(rec.Outcome.Memory))
+	}
+	l := rec.Limits
+	return append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
+		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), size(l.Memory))})
+}
+
+// The least and the most columns that a part of the waterfall gets.
+const (
+	leastBar, mostBar     = 16, 100
+	leastLabel, mostLabel = 12, 48
+)
+
+// waterfall is a line per call with a bar that shows when it was under way.
+func (t *textWriter) waterfall() {
+	if len(t.Rows) == 0 {
+		t.printf("\nno calls\n")
+		return
+	}
+	number, label := 0, leastLabel
+	for _, r := range t.Rows {
+		number = max(number, len(r.Number))
+		label = max(label, min(mostLabel, 2*r.Depth+utf8.RuneCountInString(r.Label)))
+	}
+	const times = 2 + 8 + 2 + 8 + 2
+	bar := t.opts.Width - number - 2 - label - times - 2
+	if bar < leastBar {
+		label = max(leastLabel, label-(leastBar-bar))
+		bar = leastBar
+	}
+	bar = min(bar, mostBar)
+	end := duration(t.Length)
+	t.printf("\n%*s  %-*s  %8s  %8s  |0%*s|\n", number, "#", label, "call", "start", "took", bar-1, end)
+	for _, r := range t.Rows {
+		took := duration(r.Took)
+		if r.State == Unanswered {
+			took = "-"
+		}
+		t.printf("%*s  %-*s  %8s  %8s  |%s|%s\n", number, r.Number, label, indented(r, label),
+			duration(r.Start), took, t.bar(r, bar), mark(r))
+		if e := r.Call.Answer.Err; r.State == Failed && e != nil {
+			t.printf("%*s  %s\n", number, "", line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
+		}
+	}
+}
+
+// indented is the label of a row in n columns.
+func indented(r Row, n int) string {
+	return strings.Repeat("  ", r.Depth) + line(r.Label, max(1, n-2*r.Depth))
+}
+
+// mark is what a row has behind its bar.
+func mark(r Row) string {
+	var marks []string
+	switch r.State {
+	case Failed:
+		marks = append(marks, "failed")
+	case Unanswered:
+		marks = append(marks, "no answer")
+	}
+	if r.Undo {
+		marks = append(marks, "undo")
+	}
+	if n := r.Call.Progress; n > 0 {
+		marks = append(marks, fmt.Sprintf("%d progress", n))
+	}
+	if marks == nil {
+		return ""
+	}
+	return " " + strings.Join(marks, ", ")
+}
+
+// bar is a row's bar in n columns.
+func (t *textWriter) bar(r Row, n int) string {
+	from, to := t.span(r)
+	first := min(int(from*float64(n)), n-1)
+	cells := max(1, int(to*float64(n)+0.5)-first)
+	cells = min(cells, n-first)
+	with := "█"
+	switch {
+	case r.State == Failed:
+		with = "▒"
+	case r.State == Unanswered:
+		with = "░"
+	}
+	return strings.Repeat(" ", first) + strings.Repeat(with, cells) + strings.Repeat(" ", n-first-cells)
+}
+
+func (t *textWriter) logs() {
+	if len(t.Logs) == 0 {
+		return
+	}
+	t.printf("\nlog\n")
+	for _, e := range t.Logs {
+		level, from := "", ""
+		if e.Level != abi.LogInfo {
+			level = levelName(e.Level) + ": "
+		}
+		if e.From != "" {
+			from = clean(e.From) + ": "
+		}
+		text, left := cut(e.Text, t.most())
+		if left != "" {
+			text += " ... (" + left + ")"
+		}
+		t.printf("  %8s  %s\n", duration(e.At), strings.ReplaceAll(from+level+text, "\n", "\n            "))
+	}
+}
+
+// most is how many bytes of a value are shown; 0: all.
+func (t *textWriter) most() int {
+	if t.opts.Whole {
+		return 0
+	}
+	return shownBytes
+}
+
+// values are the arguments and the answers of all calls.
+func (t *textWriter) values() {
+	for _, r := range t.Rows {
+		t.printf("\n%s  %s\n", r.Number, line(r.Label, 200))
+		t.value("arguments", r.Call.Asked.Arguments)
+		for _, v := range answers(r.Call) {
+			t.value(v.Name, v.raw)
+		}
+	}
+}
+
+// value is one part of a call: its name, and raw JSON.
+type value struct {
+	Name string
+	raw  []byte
+}
+
+// answers are the parts of the answer to a call.
+func answers(c *journal.CallRecord) []value {
+	a := c.Answer
+	var all []value
+	add := func(name string, raw []byte) {
+		if raw != nil {
+			all = append(all, value{name, raw})
+		}
+	}
+	switch {
+	case a.RPCError != nil:
+		add("JSON-RPC error", a.RPCError)
+	case a.Result != nil:
+		add("result", a.Result)
+	case a.Run != nil && a.Err == nil:
+		add("value", a.Value)
+	}
+	if a.Err != nil {
+		add("error in the script", errorJSON(a.Err))
+	}
+	return all
+}
+
+func (t *textWriter) value(name string, raw []byte) {
+	text, left := pretty(raw, t.most())
+	if text == "" {
+		return
+	}
+	t.printf("  %s: %s\n", name, strings.ReplaceAll(text, "\n", "\n  "))
+	if left != "" {
+		t.printf("  ... (%s; --calls shows all of it)\n", left)
+	}
+}
+
+func (t *textWriter) outcome(rec *journal.Record) {
+	t.printf("\n")
+	if f := failureOf(rec); f != nil {
+		t.printf("%s error: %s\n", f.Type, f.Message)
+		if place := f.place(); place != "" {
+			t.printf("%s\n", place)
+		}
+		if f.Stack != "" {
+			t.printf("%s\n", strings.TrimSpace(f.Stack))
+		}
+		return
+	}
+	if !rec.Done {
+		t.printf("no result\n")
+		return
+	}
+	text, left := pretty(rec.Outcome.Result, t.most())
+	t.printf("result: %s\n", text)
+	if left != "" {
+		t.printf("... (%s; --calls shows all of it)\n", left)
+	}
+}
+
+// duration is a time in a run: three digits of it, so that it fits in a column.
+func duration(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	switch {
+	case d < 0:
+		return "0 ms"
+	case ms < 10:
+		return strconv.FormatFloat(ms, 'f', 2, 64) + " ms"
+	case ms < 100:
+		return strconv.FormatFloat(ms, 'f', 1, 64) + " ms"
+	case ms < 10_000:
+		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
+	case d < 10*time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	}
+	return strconv.FormatFloat(d.Minutes(), 'f', 0, 64) + " min"
+}
+
+// thousands is a number with its digits in groups of three.
+func thousands(n uint64) string {
+	digits := strconv.FormatUint(n, 10)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+func short(text string, n int) string { return text[:min(n, len(text))] }
