@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 const (
@@ -142,9 +144,42 @@ func writeTemp(root *os.Root, data []byte) (temp string, err error) {
 	return temp, nil
 }
 
-// readTool reads a tool file, given what a stat said of it. Only regular files
-// are opened: a symbolic link could lead anywhere, opening a pipe could block.
+// WriteFile makes or replaces a file (0600): whenever the process or the
+// machine stops, it has all of data or what it had before. A symbolic link of
+// that name is replaced, not followed.
+func WriteFile(root *os.Root, file string, data []byte) error {
+	temp, err := writeTemp(root, data)
+	if err != nil {
+		return err
+	}
+	if err := rename(root, temp, file); err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	return nil
+}
+
+// ReadFile reads a regular file of at most limit bytes. Only regular files are
+// opened: a symbolic link could lead anywhere, opening a pipe could block.
+func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	data, _, err := readRegular(root, file, info, limit)
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it is more than %s long", units.FormatSize(uint64(limit)))
+	}
+	return data, err
+}
+
+// readTool reads a tool file, given what a stat said of it.
 func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo, error) {
+	return readRegular(root, file, info, MaxFileBytes)
+}
+
+// readRegular reads a regular file, at most one byte more than limit, given
+// what a stat said of it.
+func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
 		return nil, info, errors.New("it is a symbolic link, which is not followed")
@@ -160,7 +195,7 @@ func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo
 	if err != nil {
 		return nil, info, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	return data, opened, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -136,9 +137,42 @@ func decodeFile(data []byte, name string, modified time.Time) (Definition, error
 	return d, nil
 }
 
-// checkDefinition checks what an agent gave and brings the schemas into the
-// form in which they are kept.
-func checkDefinition(d *Definition) error {
+// ParseFile reads a tool file, whatever it is called. The error says what is
+// wrong with it.
+func ParseFile(data []byte) (Definition, error) {
+	var named struct {
+		Name string `json:"name"`
+	}
+	// What is wrong with it otherwise, decodeFile says.
+	_ = json.Unmarshal(data, &named)
+	d, err := decodeFile(data, named.Name, time.Now())
+	if err == nil {
+		err = d.Check()
+	}
+	return d, err
+}
+
+// ParseExtra reads an object of members that this program does not know, for
+// Definition.Extra; those that it knows are an error.
+func ParseExtra(raw []byte) ([]Member, error) {
+	members, err := readObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if slices.Contains(fileMembers, m.Name) {
+			return nil, fmt.Errorf("%q is not an unknown member of a tool", m.Name)
+		}
+	}
+	return members, nil
+}
+
+// fileMembers are the members of a file that this program knows.
+var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "code", "metadata"}
+
+// Check checks what somebody gave, as [Store.Save] does, and brings the schemas
+// into the form in which they are kept.
+func (d *Definition) Check() error {
 	if err := CheckName(d.Name); err != nil {
 		return err
 	}

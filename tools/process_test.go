@@ -119,10 +119,28 @@ func TestCrash(t *testing.T) {
 			if err != nil || got < n || d.Code != version(name, got).Code {
 				t.Errorf("%s is version %q, %d was reported (%d bytes of code)", name, d.Description, n, len(d.Code))
 			}
+			if kill%4 == 0 {
+				expectWhole(t, s, name)
+			}
 		}
 		mustSave(t, s, tool("after")) // the lock died with its owner
 		if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
 			t.Errorf("left over: %v", left)
+		}
+	}
+}
+
+// expectWhole wants all versions of a tool to be as they once were saved.
+func expectWhole(t *testing.T, s *Store, name string) {
+	t.Helper()
+	versions, err := s.History(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range versions {
+		n, err := strconv.Atoi(v.Definition.Description)
+		if v.Problem != nil || err != nil || v.Definition.Code != version(name, n).Code {
+			t.Errorf("%s: version %d is %q: %v", name, v.Number, v.Definition.Description, v.Problem)
 		}
 	}
 }
@@ -240,6 +258,9 @@ func TestDiskFull(t *testing.T) {
 	s := openStore(t, dir, StoreOptions{})
 	if d, err := s.Get("a"); err != nil || d.Code != "return 1" || d.Metadata.ExecutionCount != 1 {
 		t.Errorf("got %+v, %v", d, err)
+	}
+	if versions, err := s.History("a"); err != nil || len(versions) > 0 {
+		t.Errorf("versions %+v, %v", versions, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
 		t.Errorf("left over: %v", left)

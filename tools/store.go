@@ -172,11 +172,15 @@ func (s *Store) known(name string) (*entry, error) {
 	e := s.cache[name]
 	switch {
 	case e == nil:
-		return nil, fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", shorten(name, 80), ErrNotFound)
+		return nil, notFound(name)
 	case e.problem != nil:
 		return nil, &CorruptError{s.problem(name, e)}
 	}
 	return e, nil
+}
+
+func notFound(name string) error {
+	return fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", shorten(name, 80), ErrNotFound)
 }
 
 // find is known for callers that do not hold files. Entries never change.
@@ -188,11 +192,23 @@ func (s *Store) find(name string) (*entry, error) {
 
 // Save writes a tool: a new one, or the next form of an existing one, whose
 // creation time and counts it keeps whatever def.Metadata says. It returns
-// what is on disk now, and whether the tool is new. Errors: [*NameError],
-// [*SchemaError], [*ClashError], [*CorruptError], ErrClosed, or that writing
-// failed, in which case the old form is still there.
+// what is on disk now, and whether the tool is new. A form that differs for
+// agents or runs makes the one before a version, see [Store.History]. Errors:
+// [*NameError], [*SchemaError], [*ClashError], [*CorruptError], ErrClosed, or
+// that writing or keeping the version failed, in which case the old form is
+// still there.
 func (s *Store) Save(def Definition) (saved Definition, created bool, err error) {
-	if err := checkDefinition(&def); err != nil {
+	return s.save(def, SavedOver)
+}
+
+// Import is Save for a definition that came from elsewhere; only the history
+// tells the difference.
+func (s *Store) Import(def Definition) (saved Definition, created bool, err error) {
+	return s.save(def, Imported)
+}
+
+func (s *Store) save(def Definition, ending Ending) (saved Definition, created bool, err error) {
+	if err := def.Check(); err != nil {
 		return Definition{}, false, err
 	}
 	if s.closed() {
@@ -200,23 +216,31 @@ func (s *Store) Save(def Definition) (saved Definition, created bool, err error)
 	}
 	err = s.exclusive(lockWait, func(root *os.Root) error {
 		old, err := s.find(def.Name)
+		created = errors.Is(err, ErrNotFound)
+		now := time.Now().UTC()
 		switch {
-		case errors.Is(err, ErrNotFound):
-			created = true
+		case created:
 			if err := s.checkClash(def.Name); err != nil {
 				return err
 			}
+			if ending != Reverted { // else it comes back as it was
+				def.Metadata = Metadata{Created: now, Extra: def.Metadata.Extra}
+			}
 		case err != nil:
 			return err
-		}
-		now := time.Now().UTC()
-		if created {
-			def.Metadata = Metadata{Created: now, Extra: def.Metadata.Extra}
-		} else {
+		default:
 			inherit(&def, &old.def)
+			if !def.sameToAgents(&old.def) {
+				if err := s.keep(root, &old.def, ending, now); err != nil {
+					return err
+				}
+			}
 		}
 		def.Metadata.Modified = now
 		saved, err = s.writeTool(root, &def, executions{})
+		if err == nil {
+			s.prune(root, def.Name)
+		}
 		return err
 	})
 	if err != nil {
@@ -249,24 +273,31 @@ func (s *Store) checkClash(name string) error {
 	return nil
 }
 
-// Delete removes the tool called name, with the executions not yet on disk.
-// Errors: ErrNotFound, [*CorruptError], or that removing failed.
+// Delete removes the tool called name, with the executions not yet on disk; its
+// last form becomes a version. Errors: ErrNotFound, [*CorruptError], ErrClosed,
+// or that moving its file failed, in which case the tool is still there.
 func (s *Store) Delete(name string) error {
 	if s.closed() {
 		return ErrClosed
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
-		s.files.Lock()
-		defer s.files.Unlock()
-		if _, err := s.known(name); err != nil {
+		if _, err := s.find(name); err != nil {
 			return err
 		}
-		if err := root.Remove(name + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("tool %q: cannot be deleted: %w", name, err)
+		versions, err := keptVersions(root, name)
+		if err != nil {
+			return err
 		}
-		delete(s.cache, name)
-		s.forget(name)
-		return nil
+		file, err := placeInHistory(root, name, nextVersion(versions, Deleted, time.Now()))
+		if err == nil {
+			err = s.remove(root, name, file)
+		}
+		if err != nil {
+			return fmt.Errorf("tool %q: cannot be deleted: %w (it is still there; to do without a history, remove %s)", name, err, s.path(name))
+		}
+		s.prune(root, name)
+		s.pruneDeleted(root, s.exists)
+		return syncHistory(root, name)
 	})
 	if err != nil {
 		return err
@@ -274,6 +305,22 @@ func (s *Store) Delete(name string) error {
 	wake(s.changed)
 	return nil
 }
+
+// remove moves a tool's file to its history.
+func (s *Store) remove(root *os.Root, name, file string) error {
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := rename(root, name+extension, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(s.cache, name)
+	s.forget(name)
+	return nil
+}
+
+// exists says whether there is a file for the name in any case, which on some
+// systems is the same.
+func (s *Store) exists(name string) bool { return s.checkClash(name) != nil }
 
 // Problems returns the files that are not used, sorted by name. Each is also
 // logged once whenever it changes.
@@ -291,8 +338,10 @@ func (s *Store) Problems() []Problem {
 }
 
 func (s *Store) problem(name string, e *entry) Problem {
-	return Problem{Name: name, Path: filepath.Join(s.dir, name+extension), Err: e.problem}
+	return Problem{Name: name, Path: s.path(name), Err: e.problem}
 }
+
+func (s *Store) path(name string) string { return filepath.Join(s.dir, name+extension) }
 
 // Close ends the goroutines and writes the counts that are not on disk yet;
 // its error says which could not be. Later calls return the same.

@@ -13,8 +13,11 @@
 // Files: name.go (names), value.go (strict JSON reading), schema.go and
 // resolve.go (compiling), cost.go (a bound on the work of a validation),
 // violation.go and describe.go (what is wrong with a value, in words),
-// coerce.go (arguments), limits.go (what a tool may use), format.go (the file format), store.go, cache.go,
-// count.go, dir.go and watch.go (the directory).
+// coerce.go (arguments), limits.go (what a tool may use), hash.go (what
+// identifies a definition), format.go (the file format), store.go, cache.go,
+// count.go, dir.go and watch.go (the directory), history.go (versions).
+//
+// Package tools/bundle has files that definitions travel in.
 //
 // The package imports nothing of the host.
 package tools
@@ -131,8 +134,5 @@ type Member struct {
 // sameToAgents reports whether an agent would see no difference between two
 // definitions: counts and times do not matter to it.
 func (d *Definition) sameToAgents(o *Definition) bool {
-	return d.Name == o.Name && d.Description == o.Description && d.Code == o.Code &&
-		string(d.InputSchema) == string(o.InputSchema) &&
-		string(d.OutputSchema) == string(o.OutputSchema) &&
-		string(d.Limits.JSON()) == string(o.Limits.JSON())
+	return d.Changes(o) == nil
 }

@@ -17,55 +17,67 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// toolsCommand works on the store alone: no upstream is started, no script
-// looked at.
+// toolsCommand works on the store alone: no upstream is started.
 func toolsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "tools",
-		Short: "List, show and delete saved tools",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &exitError{exitUsage, errors.New("tools: say which: tools list, tools show NAME, tools delete NAME")}
-		},
-	}
-	cmd.AddCommand(
+	verbs := []*cobra.Command{
 		storeCommand("list", "List the saved tools", cobra.NoArgs, listTools),
 		storeCommand("show NAME", "Show a saved tool: description, schema and script", cobra.ExactArgs(1), showTool),
-		storeCommand("delete NAME", "Delete a saved tool", cobra.ExactArgs(1), deleteTool),
-	)
+		storeCommand("delete NAME", "Delete a saved tool (revert brings it back)", cobra.ExactArgs(1), deleteTool),
+		historyCommand(), revertCommand(), exportCommand(), importCommand(),
+	}
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "List, show, delete, export and import saved tools, and go back to earlier versions",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			uses := make([]string, len(verbs))
+			for i, verb := range verbs {
+				uses[i] = "tools " + verb.Use
+			}
+			return &exitError{exitUsage, fmt.Errorf("tools: say which: %s", strings.Join(uses, ", "))}
+		},
+	}
+	cmd.AddCommand(verbs...)
 	return cmd
 }
 
 // storeView is what a verb of tools works with.
 type storeView struct {
 	*tools.Store
+	settings
+	cmd    *cobra.Command
+	cfg    *config.Config
+	log    *slog.Logger
 	dir    string
 	out    io.Writer
 	asJSON bool
 }
 
-func storeCommand(use, short string, args cobra.PositionalArgs, f func(v storeView, args []string) error) *cobra.Command {
-	s := &settings{}
-	v := storeView{}
-	cmd := &cobra.Command{
+func storeCommand(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
+	return new(storeView).command(use, short, args, f)
+}
+
+// command makes the command of a verb; verbs with flags of their own add them.
+func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
+	v.cmd = &cobra.Command{
 		Use: use, Short: short, Args: args,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			cfg, err := s.load()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := v.load()
 			if err != nil {
 				return err
 			}
 			v.out = cmd.OutOrStdout()
-			return v.with(cfg, s.logger(cfg), func() error { return f(v, args) })
+			return v.with(cfg, v.logger(cfg), func() error { return f(v, args) })
 		},
 	}
-	s.addFlags(cmd, slog.LevelError)
-	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
-	return cmd
+	v.addFlags(v.cmd, slog.LevelError)
+	v.cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	return v.cmd
 }
 
 // with opens the store around f.
 func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) error {
-	v.dir = filepath.Join(cfg.Store.Dir, "tools")
+	v.cfg, v.log, v.dir = cfg, log, filepath.Join(cfg.Store.Dir, "tools")
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -96,8 +108,8 @@ func newListedTool(d tools.Definition) listedTool {
 	return l
 }
 
-func listTools(v storeView, _ []string) error {
-	definitions, problems := v.List(), v.Problems()
+func listTools(v *storeView, _ []string) error {
+	definitions := v.List()
 	var err error
 	if v.asJSON {
 		list := make([]listedTool, len(definitions))
@@ -108,7 +120,12 @@ func listTools(v storeView, _ []string) error {
 	} else {
 		err = listForPeople(v.out, definitions)
 	}
-	for _, p := range problems {
+	return errors.Join(err, v.unused())
+}
+
+// unused is the error for files that are no tools.
+func (v *storeView) unused() (err error) {
+	for _, p := range v.Problems() {
 		err = errors.Join(err, fmt.Errorf("tool %q: %s is not used: %w", p.Name, p.Path, p.Err))
 	}
 	return err
@@ -129,7 +146,7 @@ func listForPeople(w io.Writer, definitions []tools.Definition) error {
 
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
-func showTool(v storeView, args []string) error {
+func showTool(v *storeView, args []string) error {
 	d, err := v.Get(args[0])
 	if err != nil {
 		return v.explain(args[0], err)
@@ -172,7 +189,7 @@ func indented(text string) string {
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
-func deleteTool(v storeView, args []string) error {
+func deleteTool(v *storeView, args []string) error {
 	if err := v.Delete(args[0]); err != nil {
 		return v.explain(args[0], err)
 	}
@@ -184,7 +201,7 @@ func deleteTool(v storeView, args []string) error {
 }
 
 // explain says which tools there are.
-func (v storeView) explain(name string, err error) error {
+func (v *storeView) explain(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return err
 	}

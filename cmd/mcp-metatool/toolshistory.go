@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+)
+
+func historyCommand() *cobra.Command {
+	v := &storeView{}
+	var between string
+	cmd := v.command("history [NAME]", "List the versions of a saved or deleted tool, or what changed between two",
+		cobra.MaximumNArgs(1), func(v *storeView, args []string) error {
+			switch {
+			case len(args) == 0 && between != "":
+				return &exitError{exitUsage, errors.New("tools history: --diff: say of which tool")}
+			case len(args) == 0:
+				return v.histories()
+			case between != "":
+				return v.difference(args[0], between)
+			}
+			return v.history(args[0])
+		})
+	cmd.Long = fmt.Sprintf(`List the versions of a saved or deleted tool, newest first; without a NAME, list
+the tools that have any.
+
+Whenever a tool is saved in another form, deleted, imported or reverted, by whom
+ever, the form that it had becomes a version. Counts of executions make none, and
+neither does editing the files of tools by hand. The newest %d versions of a tool
+are kept, and those of the %d tools that were deleted last, as files under
+tools/.history in the store's directory. A form that cannot be kept, on a full disk
+for instance, is not saved over or deleted either.
+
+CHANGED is what a version changed of the one before it.`, tools.MaxVersions, tools.MaxDeleted)
+	cmd.Example = `  mcp-metatool tools history report
+  mcp-metatool tools history report --diff 3      # from version 3 to now
+  mcp-metatool tools history report --diff 2..3`
+	cmd.Flags().StringVar(&between, "diff", "", "show what changed from version `N` to now, or with N..M to version M")
+	return cmd
+}
+
+func revertCommand() *cobra.Command {
+	cmd := storeCommand("revert NAME [VERSION]", "Bring back a version of a saved or deleted tool",
+		cobra.RangeArgs(1, 2), revertTool)
+	cmd.Long = `Bring back a version of a saved or deleted tool, see tools history.
+
+Without a VERSION it is the newest one that is not as the tool is now, so that
+doing it twice changes nothing. The form that the tool had until now becomes a
+version itself.`
+	return cmd
+}
+
+// listedVersion is one form of a tool in the output of tools history --json.
+type listedVersion struct {
+	Version int        `json:"version,omitempty"` // 0 is the present form
+	Saved   *time.Time `json:"saved,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"`
+	EndedBy string     `json:"endedBy,omitempty"`
+	// Changed are the members in which it differs from the one before it; null
+	// when that is not known.
+	Changed []string `json:"changed"`
+	Size    int64    `json:"size"` // of its file
+	Hash    string   `json:"hash,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+}
+
+// forms are the present form of a tool, if it is there, and its versions, newest
+// first.
+func (v *storeView) forms(name string) ([]tools.Version, error) {
+	versions, err := v.History(name)
+	if err != nil {
+		return nil, v.explain(name, err)
+	}
+	present, err := v.Get(name)
+	switch {
+	case errors.Is(err, tools.ErrNotFound):
+		return versions, nil
+	case err != nil:
+		return nil, err
+	}
+	file, err := present.File()
+	now := tools.Version{Definition: present, Size: int64(len(file)), Problem: err}
+	return append([]tools.Version{now}, versions...), nil
+}
+
+func (v *storeView) history(name string) error {
+	forms, err := v.forms(name)
+	if err != nil {
+		return err
+	}
+	list := make([]listedVersion, len(forms))
+	for i := range forms {
+		var before *tools.Version
+		if i+1 < len(forms) {
+			before = &forms[i+1]
+		}
+		list[i] = listed(&forms[i], before)
+	}
+	if v.asJSON {
+		return writeJSON(v.out, list)
+	}
+	t := newTable(v.out)
+	t.row("VERSION", "SAVED", "ENDED", "BY", "CHANGED", "SIZE", "HASH")
+	for _, l := range list {
+		number, ended := "now", ""
+		if l.Version > 0 {
+			number, ended = strconv.Itoa(l.Version), stamp(*l.Ended)
+		}
+		if l.Problem != "" {
+			t.row(number, "", ended, l.EndedBy, "unreadable: "+oneLine(l.Problem, 60), formatBytes(uint64(l.Size)), "-")
+			continue
+		}
+		t.row(number, stamp(*l.Saved), ended, l.EndedBy, strings.Join(l.Changed, ", "), formatBytes(uint64(l.Size)), l.Hash[:12])
+	}
+	return t.flush()
+}
+
+func listed(form, before *tools.Version) listedVersion {
+	l := listedVersion{Version: form.Number, Size: form.Size, EndedBy: string(form.EndedBy)}
+	if form.Number > 0 {
+		l.Ended = &form.Ended
+	}
+	if form.Problem != nil {
+		l.Problem = form.Problem.Error()
+		return l
+	}
+	l.Saved, l.Hash = &form.Definition.Metadata.Modified, form.Definition.Hash()
+	if before != nil && before.Problem == nil {
+		l.Changed = append([]string{}, form.Definition.Changes(&before.Definition)...)
+	}
+	return l
+}
+
+// listedHistory is one tool in the output of tools history --json without NAME.
+type listedHistory struct {
+	Name     string    `json:"name"`
+	Versions int       `json:"versions"`
+	Last     time.Time `json:"last"` // when the last one ended
+	Deleted  bool      `json:"deleted"`
+}
+
+func (v *storeView) histories() error {
+	names, err := v.Histories()
+	if err != nil {
+		return err
+	}
+	list := []listedHistory{}
+	for _, name := range names {
+		versions, err := v.History(name)
+		if err != nil || len(versions) == 0 {
+			continue // gone meanwhile
+		}
+		_, err = v.Get(name)
+		list = append(list, listedHistory{name, len(versions), versions[0].Ended, errors.Is(err, tools.ErrNotFound)})
+	}
+	if v.asJSON {
+		return writeJSON(v.out, list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(v.out, "no tool has versions")
+		return err
+	}
+	t := newTable(v.out)
+	t.row("NAME", "VERSIONS", "LAST CHANGE", "")
+	for _, h := range list {
+		state := ""
+		if h.Deleted {
+			state = "deleted"
+		}
+		t.row(h.Name, h.Versions, stamp(h.Last), state)
+	}
+	return t.flush()
+}
+
+// difference shows what changed between two forms, "N" or "N..M".
+func (v *storeView) difference(name, between string) error {
+	forms, err := v.forms(name)
+	if err != nil {
+		return err
+	}
+	first, last, both := strings.Cut(between, "..")
+	if !both {
+		last = "now"
+	}
+	var texts [2][]byte
+	for i, number := range []string{first, last} {
+		form, err := pick(forms, number)
+		if err == nil {
+			texts[i], err = bundle.Review(&form.Definition)
+		}
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("tool %q: --diff %s: %w", name, between, err)}
+		}
+	}
+	text := unified(name+" "+first, texts[0], name+" "+last, texts[1])
+	if text == "" {
+		text = fmt.Sprintf("%s and %s are the same\n", first, last)
+	}
+	_, err = fmt.Fprint(v.out, text)
+	return err
+}
+
+// pick finds a form by its number, "now" for the present one.
+func pick(forms []tools.Version, number string) (*tools.Version, error) {
+	n, err := strconv.Atoi(number)
+	if number == "now" {
+		n, err = 0, nil
+	}
+	if err != nil || n < 0 {
+		return nil, fmt.Errorf("%q is not the number of a version (write N or N..M)", number)
+	}
+	for i := range forms {
+		if forms[i].Number == n {
+			return &forms[i], forms[i].Problem
+		}
+	}
+	if n == 0 {
+		return nil, errors.New("it is deleted (write N..M)")
+	}
+	return nil, fmt.Errorf("%w: %d", tools.ErrNoVersion, n)
+}
+
+// unified is a diff of two texts for people, "" if there is none.
+func unified(oldName string, old []byte, newName string, now []byte) string {
+	text := diff.Diff(oldName, old, newName, now)
+	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line of a diff
+	return printable(string(text))
+}
+
+func revertTool(v *storeView, args []string) error {
+	name, number := args[0], 0
+	if len(args) == 2 {
+		n, err := strconv.Atoi(args[1])
+		if err != nil || n < 1 {
+			return &exitError{exitUsage, fmt.Errorf("%q is not the number of a version (tools history %s shows them)", args[1], name)}
+		}
+		number = n
+	}
+	to, changed, err := v.Revert(name, number)
+	switch {
+	case errors.Is(err, tools.ErrNoVersion):
+		return fmt.Errorf("%w (tools history %s shows what there is)", err, name)
+	case err != nil:
+		return v.explain(name, err)
+	}
+	if v.asJSON {
+		return writeJSON(v.out, map[string]any{"name": name, "version": to.Number, "changed": changed})
+	}
+	if !changed {
+		_, err = fmt.Fprintf(v.out, "%s is like version %d already\n", name, to.Number)
+		return err
+	}
+	_, err = fmt.Fprintf(v.out, "%s is as it was in version %d, saved %s\n", name, to.Number, stamp(to.Definition.Metadata.Modified))
+	return err
+}

@@ -1,0 +1,361 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+)
+
+func importCommand() *cobra.Command {
+	v := &storeView{}
+	m := &importing{storeView: v}
+	cmd := v.command("import PATH", "Save the tools of an export, after showing what that changes and asking",
+		cobra.ExactArgs(1), func(_ *storeView, args []string) error { return m.run(args[0]) })
+	cmd.Long = `Save the tools of an export: a file, a directory, or - for standard input; a
+.json file is a tool as tools show --json prints it. What that changes is shown as
+a diff, then it asks; without a terminal, --yes must be given.
+
+Nothing is saved unless every tool can be: its name, schemas and limits are good,
+and its script compiles in the sandbox, for the servers of the configuration. No
+server is started, and nothing runs. What was there before becomes a version, see
+tools history.
+
+` + conventions + `
+A smoke test of an export can name programs to be started: read what is shown.
+Files have no versions, and those that the export does not have stay.
+
+The exit code is 2 if the export is not good, or there is nobody to ask.`
+	cmd.Example = `  mcp-metatool tools import --dry-run tools/
+  mcp-metatool tools import report.toml --yes`
+	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&m.dry, "dry-run", false, "only show what would change")
+	return cmd
+}
+
+// importing is one call of tools import.
+type importing struct {
+	*storeView
+	yes, dry bool
+	path     string
+	changes  []*toolChange
+}
+
+// What becomes of a tool or a file.
+const (
+	stateNew     = "new"
+	stateChanged = "changed"
+	stateSame    = "same"
+)
+
+// toolChange is what an import does to one tool. It is an element of --json.
+type toolChange struct {
+	Name    string       `json:"name"`
+	State   string       `json:"state"`
+	Changed []string     `json:"changed,omitempty"` // members of the definition
+	Files   []fileChange `json:"files,omitempty"`   // beside the tool
+
+	tool   bundle.Tool
+	before tools.Definition // unless there is none
+	saved  bool             // there is one
+}
+
+// fileChange is what an import does to a file beside a tool.
+type fileChange struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+
+	file   bundle.File
+	before string
+}
+
+// any says whether there is something to do.
+func (c *toolChange) any() bool {
+	return c.State != stateSame || slices.ContainsFunc(c.Files, func(f fileChange) bool { return f.State != stateSame })
+}
+
+func (m *importing) run(path string) error {
+	m.path = path
+	list, err := m.read()
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("import: %w", err)}
+	}
+	if len(list) == 0 {
+		return &exitError{exitUsage, fmt.Errorf("import: %s has no tools", path)}
+	}
+	for _, t := range list {
+		c, err := m.compare(t)
+		if err != nil {
+			return err
+		}
+		m.changes = append(m.changes, c)
+	}
+	if err := m.check(m.cmd.Context()); err != nil {
+		return err
+	}
+	todo := slices.ContainsFunc(m.changes, (*toolChange).any)
+	if !m.asJSON {
+		m.show()
+	}
+	if todo && !m.dry {
+		if err := m.ask(); err != nil {
+			return err
+		}
+		if err := m.apply(); err != nil {
+			return err
+		}
+	}
+	return m.tell(todo)
+}
+
+func (m *importing) read() ([]bundle.Tool, error) {
+	if m.path != "-" {
+		return bundle.Read(m.path)
+	}
+	data, err := readAll(m.cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return bundle.Parse(data, "standard input")
+}
+
+// compare finds out what a tool changes.
+func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
+	c := &toolChange{Name: t.Name, State: stateNew, tool: t}
+	before, err := m.Get(t.Name)
+	switch {
+	case err == nil:
+		c.saved, c.before, c.State = true, before, stateSame
+		if c.Changed = t.Changes(&before); c.Changed != nil {
+			c.State = stateChanged
+		}
+	case !errors.Is(err, tools.ErrNotFound):
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	shelf, err := bundle.NewShelf(m.cfg.Store.Dir).Files(t.Name)
+	if err != nil {
+		return nil, fmt.Errorf("import: tool %q: %w (in %s)", t.Name, err, m.cfg.Store.Dir)
+	}
+	for _, f := range t.Files {
+		change := fileChange{Name: bundle.FilesDir + "/" + f.Name, State: stateNew, file: f}
+		if i := slices.IndexFunc(shelf, func(s bundle.File) bool { return s.Name == f.Name }); i >= 0 {
+			change.before, change.State = shelf[i].Content, stateChanged
+			if change.before == f.Content {
+				change.State = stateSame
+			}
+		}
+		c.Files = append(c.Files, change)
+	}
+	return c, nil
+}
+
+// check looks for everything that stands against saving the tools, as save_tool
+// does.
+func (m *importing) check(ctx context.Context) error {
+	var wrong error
+	add := func(t *bundle.Tool, what string) {
+		wrong = errors.Join(wrong, fmt.Errorf("import: %s: tool %q: %s", m.path, t.Name, what))
+	}
+	limits := compose.New(compose.Options{Log: m.log, Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution)})
+	known := m.List()
+	var scripts []*bundle.Tool
+	for _, c := range m.changes {
+		if c.State == stateSame {
+			continue
+		}
+		t := &c.tool
+		for _, d := range known {
+			if d.Name != t.Name && strings.EqualFold(d.Name, t.Name) {
+				add(t, (&tools.ClashError{Name: t.Name, Existing: d.Name}).Error())
+			}
+		}
+		for _, violation := range limits.CheckLimits(t.Limits) {
+			add(t, violation.String())
+		}
+		if len(t.Code) > manage.MaxCode {
+			add(t, fmt.Sprintf("code is %d bytes long (at most %d)", len(t.Code), manage.MaxCode))
+			continue
+		}
+		scripts = append(scripts, t)
+	}
+	if err := m.checkScripts(ctx, scripts, add); err != nil {
+		return err
+	}
+	if wrong != nil {
+		return &exitError{exitUsage, errors.Join(wrong, errors.New("import: nothing was saved"))}
+	}
+	return nil
+}
+
+// checkScripts has the sandbox read the scripts.
+func (m *importing) checkScripts(ctx context.Context, list []*bundle.Tool, wrong func(t *bundle.Tool, what string)) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return offline(ctx, m.cfg, m.log, func(ctx context.Context, with func(script) (scripts, error)) error {
+		for _, t := range list {
+			c, err := with(script{file: t.Name, name: t.Name, code: t.Code})
+			if err == nil {
+				err = c.Check(ctx, t.Name, t.Code)
+			}
+			var source *compose.SourceError
+			var failure *compose.Failure
+			switch {
+			case err == nil:
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case errors.As(err, &source), errors.As(err, &failure):
+				wrong(t, "code: "+err.Error())
+			default:
+				return fmt.Errorf("import: tool %q: %w", t.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// show prints what the import changes.
+func (m *importing) show() {
+	for _, c := range m.changes {
+		if c.State != stateSame {
+			before, from := []byte(nil), "nothing"
+			if c.saved {
+				before, from = review(&c.before), c.Name+" saved"
+			}
+			fmt.Fprint(m.out, unified(from, before, c.Name+" imported", review(&c.tool.Definition)))
+		}
+		for _, f := range c.Files {
+			if f.State == stateSame || bundle.IsRecording(f.Name) { // too long to be read
+				continue
+			}
+			from := f.Name + " saved"
+			if f.State == stateNew {
+				from = "nothing"
+			}
+			fmt.Fprint(m.out, unified(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content)))
+		}
+	}
+	for _, c := range m.changes {
+		fmt.Fprintf(m.out, "%-8s %s", c.State, c.Name)
+		if c.Changed != nil {
+			fmt.Fprintf(m.out, ": %s", strings.Join(c.Changed, ", "))
+		}
+		fmt.Fprintln(m.out)
+		for _, f := range c.Files {
+			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, formatBytes(uint64(len(f.file.Content))))
+		}
+	}
+}
+
+// review is the text of a tool for a diff.
+func review(d *tools.Definition) []byte {
+	text, err := bundle.Review(d)
+	if err != nil { // it was read, and so can be written
+		return fmt.Appendf(nil, "%v\n", err)
+	}
+	return text
+}
+
+// ask asks whether to go on.
+func (m *importing) ask() error {
+	if m.yes {
+		return nil
+	}
+	in, ok := m.cmd.InOrStdin().(*os.File)
+	if !ok || m.path == "-" || !isTerminal(in) {
+		return &exitError{exitUsage, errors.New("import: nothing was saved: there is no terminal to ask on (give --yes, or --dry-run to look only)")}
+	}
+	fmt.Fprintf(m.cmd.ErrOrStderr(), "Save this in %s? [y/N] ", m.cfg.Store.Dir)
+	line := make(chan string, 1) // nobody may be there any more
+	go func() {
+		text, _ := bufio.NewReader(in).ReadString('\n') // its end is a no
+		line <- text
+	}()
+	select {
+	case <-m.cmd.Context().Done():
+		fmt.Fprintln(m.cmd.ErrOrStderr())
+		return context.Cause(m.cmd.Context())
+	case text := <-line:
+		if answer := strings.ToLower(strings.TrimSpace(text)); answer == "y" || answer == "yes" {
+			return nil
+		}
+	}
+	return &exitError{exitFailed, errors.New("import: nothing was saved")}
+}
+
+// apply saves the tools, each of them wholly or not at all.
+func (m *importing) apply() error {
+	shelf := bundle.NewShelf(m.cfg.Store.Dir)
+	var failed error
+	for _, c := range m.changes {
+		if err := m.save(shelf, c); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("import: %w", err))
+		}
+	}
+	return failed
+}
+
+func (m *importing) save(shelf bundle.Shelf, c *toolChange) error {
+	if c.State != stateSame {
+		if now, err := m.Get(c.Name); c.saved != (err == nil) || c.saved && now.Changes(&c.before) != nil {
+			return fmt.Errorf("tool %q: has changed since it was shown, and is not imported (import again)", c.Name)
+		}
+		if _, _, err := m.Import(c.tool.Definition); err != nil {
+			return err
+		}
+	}
+	var files []bundle.File
+	for _, f := range c.Files {
+		if f.State != stateSame {
+			files = append(files, f.file)
+		}
+	}
+	if err := shelf.Put(files); err != nil {
+		return fmt.Errorf("tool %q: %w (the tool itself is imported)", c.Name, err)
+	}
+	return nil
+}
+
+// tell says what was done.
+func (m *importing) tell(todo bool) error {
+	if m.asJSON {
+		return writeJSON(m.out, map[string]any{"imported": todo && !m.dry, "tools": m.changes})
+	}
+	count := map[string]int{}
+	files := 0
+	for _, c := range m.changes {
+		count[c.State]++
+		for _, f := range c.Files {
+			if f.State != stateSame {
+				files++
+			}
+		}
+	}
+	others := ""
+	switch {
+	case files == 1:
+		others = "; 1 file"
+	case files > 1:
+		others = fmt.Sprintf("; %d files", files)
+	}
+	what := "imported"
+	switch {
+	case m.dry:
+		what = "nothing was saved (--dry-run)"
+	case !todo:
+		what = "nothing to import"
+	}
+	_, err := fmt.Fprintf(m.out, "%s: %d new, %d changed, %d same%s\n", what, count[stateNew], count[stateChanged], count[stateSame], others)
+	return err
+}

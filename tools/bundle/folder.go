@@ -1,0 +1,127 @@
+package bundle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// folder is where a bundle's files are, and how many bytes of them may be read.
+type folder struct {
+	root *os.Root
+	left int64
+}
+
+func openFolder(dir string) (*folder, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{root, MaxBytes}, nil
+}
+
+// Read reads a bundle: a file, or every *.toml of a folder. A file that ends in
+// .json is a tool as a store keeps it. The path itself may be a symbolic link;
+// what is found from there may not. An error that is an [*Error] is the bundle's
+// fault.
+func Read(path string) ([]Tool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.IsDir():
+		return readFolder(path)
+	case !info.Mode().IsRegular():
+		return nil, &Error{File: path, Text: "is neither a regular file nor a folder"}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Ext(path) == ".json" {
+		return readStored(data, path)
+	}
+	f, err := openFolder(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	return parse(data, path, f)
+}
+
+func readStored(data []byte, path string) ([]Tool, error) {
+	d, err := tools.ParseFile(data)
+	if err != nil {
+		return nil, &Error{File: path, Text: err.Error(), Err: err}
+	}
+	d.Metadata = tools.Metadata{} // of another machine
+	return []Tool{{Definition: d}}, nil
+}
+
+func readFolder(dir string) ([]Tool, error) {
+	f, err := openFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	names, err := namesIn(f.root, ".")
+	if err != nil {
+		return nil, &Error{File: dir, Text: err.Error(), Err: err}
+	}
+	var out []Tool
+	for _, name := range names {
+		if filepath.Ext(name) != tomlSuffix || strings.HasPrefix(name, ".") {
+			continue
+		}
+		data, err := readText(f.root, name, &f.left)
+		if err != nil {
+			return nil, inFolder(dir, err)
+		}
+		list, err := parse([]byte(data), name, f)
+		if err != nil {
+			return nil, inFolder(dir, err)
+		}
+		out = append(out, list...)
+	}
+	if err := noClash(out, dir); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return out, noOrphans(dir, names, out)
+}
+
+// noOrphans wants each script to be that of a tool: it would be missed.
+func noOrphans(dir string, names []string, list []Tool) error {
+	for _, name := range names {
+		tool, ok := strings.CutSuffix(name, scriptSuffix)
+		if ok && !slices.ContainsFunc(list, func(t Tool) bool { return t.Name == tool }) {
+			return &Error{File: filepath.Join(dir, name), Text: fmt.Sprintf("belongs to no tool (write %s%s for it)", tool, tomlSuffix)}
+		}
+	}
+	return nil
+}
+
+// inFolder puts the folder into the name of a file.
+func inFolder(dir string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.File = filepath.Join(dir, e.File)
+	}
+	return err
+}
+
+// split is the folder of a file and its name there.
+func split(file string) (dir, name string) { return filepath.Dir(file), filepath.Base(file) }

@@ -1,0 +1,265 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Parse reads a bundle of one file, sorted by the names of the tools. What is
+// wrong with it is an [*Error]. file is what it is called in errors. Tools
+// whose code is in another file are refused.
+func Parse(data []byte, file string) ([]Tool, error) {
+	return parse(data, file, nil)
+}
+
+// parse is Parse with the folder that the file is in.
+func parse(data []byte, file string, folder *folder) ([]Tool, error) {
+	r := &reader{file: file, data: strings.TrimPrefix(string(data), "\ufeff"), folder: folder}
+	if len(data) > MaxBytes {
+		return nil, &Error{File: file, Text: fmt.Sprintf("is %d bytes long (at most %d)", len(data), MaxBytes)}
+	}
+	if !utf8.ValidString(r.data) {
+		return nil, &Error{File: file, Text: "is not valid UTF-8"}
+	}
+	if at := nesting(r.data); at >= 0 {
+		return nil, r.at(at, fmt.Errorf("nested deeper than %d levels", maxNesting))
+	}
+	var top map[string]toml.Primitive
+	var err error
+	if r.md, err = toml.Decode(r.data, &top); err != nil {
+		return nil, r.place(err)
+	}
+	if err := r.format(top); err != nil {
+		return nil, err
+	}
+	var list map[string]toml.Primitive
+	if table, ok := top["tool"]; ok {
+		if err := r.decode(table, &list); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]Tool, 0, len(list))
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		t, err := r.tool(name, list[name])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, noClash(out, file)
+}
+
+// noClash wants names that are different files on every system.
+func noClash(list []Tool, file string) error {
+	seen := map[string]string{}
+	for _, t := range list {
+		key := strings.ToLower(t.Name)
+		if other, ok := seen[key]; ok {
+			return &Error{File: file, Text: fmt.Sprintf("has tool %q twice, or in another case as %q (rename one)", t.Name, other)}
+		}
+		seen[key] = t.Name
+	}
+	return nil
+}
+
+// reader reads the text of a bundle.
+type reader struct {
+	file   string
+	data   string
+	md     toml.MetaData
+	folder *folder
+}
+
+// format looks at everything in a bundle but the tools.
+func (r *reader) format(top map[string]toml.Primitive) error {
+	format, ok := top["format"]
+	if !ok {
+		return &Error{File: r.file, Text: fmt.Sprintf("is not an export of tools (it would say format = %q)", Format)}
+	}
+	var text string
+	if err := r.decode(format, &text); err != nil {
+		return err
+	}
+	if text != Format {
+		return r.refuse(format, fmt.Errorf("format %s is not known (this program reads %q)", clip(text), Format))
+	}
+	for _, key := range slices.Sorted(maps.Keys(top)) {
+		if key != "format" && key != "tool" {
+			return r.refuse(top[key], fmt.Errorf("unknown key %s (there are format and tool)", clip(key)))
+		}
+	}
+	return nil
+}
+
+// keys of a tool.
+var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "extra", "code", "code_file", "files"}
+
+func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
+	t := Tool{Definition: tools.Definition{Name: name}}
+	if err := tools.CheckName(name); err != nil {
+		return t, r.refuse(table, err)
+	}
+	var keys map[string]toml.Primitive
+	if err := r.decode(table, &keys); err != nil {
+		return t, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if err := r.key(&t, key, keys[key]); err != nil {
+			return t, err
+		}
+	}
+	if err := t.Check(); err != nil {
+		return t, r.refuse(table, err)
+	}
+	return t, nil
+}
+
+// key reads one key of a tool.
+func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
+	if key == "files" {
+		return r.files(t, value)
+	}
+	if !slices.Contains(toolKeys, key) {
+		return r.refuse(value, fmt.Errorf("tool %q: unknown key %s (there are %s)", t.Name, clip(key), strings.Join(toolKeys, ", ")))
+	}
+	var text string
+	err := r.decode(value, &text)
+	if err != nil {
+		return err
+	}
+	switch key {
+	case "description":
+		t.Description = text
+	case "inputSchema":
+		t.InputSchema = []byte(text)
+		_, err = tools.CompileInputSchema(t.InputSchema, key)
+	case "outputSchema":
+		t.OutputSchema = []byte(text)
+		_, err = tools.CompileSchema(t.OutputSchema, key)
+	case "limits":
+		t.Limits, err = tools.ParseLimits([]byte(text))
+	case "extra":
+		t.Extra, err = tools.ParseExtra([]byte(text))
+	case "code":
+		t.Code += text // code_file comes later and wants it to be empty
+	case "code_file":
+		err = r.codeFile(t, text)
+	}
+	if err != nil {
+		return r.refuse(value, fmt.Errorf("tool %q: %w", t.Name, err))
+	}
+	return nil
+}
+
+// codeFile reads the files beside a tool.
+func (r *reader) codeFile(t *Tool, name string) (err error) {
+	switch {
+	case t.Code != "":
+		return errors.New("has code and code_file (leave one out)")
+	case name != t.Name+scriptSuffix:
+		return fmt.Errorf("code_file %s must be %q, beside the bundle", clip(name), t.Name+scriptSuffix)
+	case r.folder == nil:
+		return errors.New("code_file is only for bundles in files (write the script as code)")
+	}
+	if t.Code, err = readText(r.folder.root, name, &r.folder.left); err != nil {
+		return err
+	}
+	beside, err := filesOf(r.folder.root, t.Name, &r.folder.left)
+	t.Files = append(t.Files, beside...)
+	return err
+}
+
+// files reads the files that are in the bundle's text.
+func (r *reader) files(t *Tool, table toml.Primitive) error {
+	var keys map[string]toml.Primitive
+	if err := r.decode(table, &keys); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		if !Owns(t.Name, name) {
+			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is not a file beside it (they are called %[1]s.toml, %[1]s.cassette.toml, %[1]s.ANYTHING.cassette.toml, or so with lock)", t.Name, clip(name)))
+		}
+		if slices.ContainsFunc(t.Files, func(f File) bool { return f.Name == name }) {
+			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is also in %s (leave one out)", t.Name, name, FilesDir))
+		}
+		f := File{Name: name}
+		if err := r.decode(keys[name], &f.Content); err != nil {
+			return err
+		}
+		t.Files = append(t.Files, f)
+	}
+	slices.SortFunc(t.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// decode reads a text into a *string, or the keys of a table into a map.
+func (r *reader) decode(value toml.Primitive, into any) error {
+	err := r.md.PrimitiveDecode(value, into)
+	want := "a text in quotes"
+	if keys, ok := into.(*map[string]toml.Primitive); ok {
+		want = "a table"
+		if *keys == nil { // of other values the library says nothing
+			err = errors.New("no table")
+		}
+	}
+	if err != nil {
+		return r.refuse(value, errors.New("must be "+want))
+	}
+	return nil
+}
+
+// refuse is an error at the place of a value.
+func (r *reader) refuse(value toml.Primitive, err error) error {
+	return r.place(r.md.PrimitiveDecode(value, &refusal{err}))
+}
+
+// refusal makes the library tell where a value is, which it does only for
+// errors.
+type refusal struct{ err error }
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (r *refusal) UnmarshalTOML(any) error { return r.err }
+
+// place is an error of the library in our words.
+func (r *reader) place(err error) error {
+	var parse toml.ParseError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &parse):
+		return r.at(parse.Position.Start, placed{parse.Message, err})
+	}
+	return &Error{File: r.file, Text: err.Error(), Err: err}
+}
+
+// placed is an error whose place is known.
+type placed struct {
+	message string
+	cause   error
+}
+
+func (p placed) Error() string { return p.message }
+func (p placed) Unwrap() error { return p.cause }
+
+func (r *reader) at(offset int, err error) error {
+	before := r.data[:max(0, min(offset, len(r.data)))]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return &Error{File: r.file, Line: line, Column: column, Text: err.Error(), Err: err}
+}
+
+// clip is a text of the bundle for a message.
+func clip(text string) string {
+	if runes := []rune(text); len(runes) > 60 {
+		text = string(runes[:60]) + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}

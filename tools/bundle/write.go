@@ -1,0 +1,165 @@
+package bundle
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+const heading = "# Saved tools of mcp-metatool, for \"mcp-metatool tools import\".\n"
+
+var errTooLarge = fmt.Errorf("the export is longer than %d bytes (export to a directory, or fewer tools)", MaxBytes)
+
+// Text is the bundle of some tools as one file.
+func Text(list []Tool) ([]byte, error) {
+	b := newWriter()
+	for _, t := range list {
+		b.definition(&t.Definition, "")
+		if len(t.Files) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\n[tool.%s.files]\n", t.Name)
+		for _, f := range t.Files {
+			b.text(quote(f.Name), f.Content)
+		}
+	}
+	return b.done()
+}
+
+// WriteFolder writes the bundle of some tools as files of a folder, which is
+// made if it is not there. Files that are there are replaced; those of other
+// tools stay.
+func WriteFolder(dir string, list []Tool) error {
+	for _, t := range list {
+		b := newWriter()
+		b.definition(&t.Definition, t.Name+scriptSuffix)
+		text, err := b.done()
+		if err != nil {
+			return err
+		}
+		err = NewShelf(dir).write(".", []File{{t.Name + scriptSuffix, t.Code}, {t.Name + tomlSuffix, string(text)}})
+		if err == nil {
+			err = NewShelf(dir).Put(t.Files)
+		}
+		if err != nil {
+			return fmt.Errorf("tool %q: not exported: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// Review is the text of a tool without its files, for people and diffs.
+func Review(d *tools.Definition) ([]byte, error) {
+	b := &writer{}
+	b.definition(d, "")
+	text, err := b.done()
+	return bytes.TrimPrefix(text, []byte("\n")), err
+}
+
+// writer writes a bundle and keeps the first error.
+type writer struct {
+	bytes.Buffer
+	err error
+}
+
+func newWriter() *writer {
+	b := &writer{}
+	b.WriteString(heading)
+	b.text("format", Format)
+	return b
+}
+
+func (b *writer) done() ([]byte, error) { return b.Bytes(), b.err }
+
+// definition writes a tool, its code in a file of that name if there is one.
+func (b *writer) definition(d *tools.Definition, codeFile string) {
+	if err := tools.CheckName(d.Name); err != nil {
+		b.fail(err)
+		return
+	}
+	fmt.Fprintf(b, "\n[tool.%s]\n", d.Name)
+	if d.Description != "" {
+		b.text("description", d.Description)
+	}
+	b.schema("inputSchema", d.InputSchema)
+	if d.OutputSchema != nil {
+		b.schema("outputSchema", d.OutputSchema)
+	}
+	if limits := d.Limits.JSON(); limits != nil {
+		b.text("limits", string(limits))
+	}
+	if len(d.Extra) > 0 {
+		b.text("extra", membersText(d.Extra))
+	}
+	if codeFile != "" {
+		b.text("code_file", codeFile)
+		return
+	}
+	b.text("code", d.Code)
+}
+
+func (b *writer) text(key, value string) {
+	switch {
+	case b.err != nil:
+		return
+	case b.Len()+len(value) > MaxBytes:
+		b.fail(errTooLarge)
+		return
+	case !utf8.ValidString(value):
+		b.fail(fmt.Errorf("%s is not valid UTF-8", key))
+	}
+	fmt.Fprintf(b, "%s = %s\n", key, quote(value))
+	if b.Len() > MaxBytes {
+		b.fail(errTooLarge)
+	}
+}
+
+func (b *writer) schema(key string, raw []byte) {
+	wide, err := jsontext.AppendFormat(nil, raw, jsontext.WithIndent("  "),
+		jsontext.PreserveRawStrings(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
+	if err != nil {
+		b.fail(fmt.Errorf("%s: %w", key, err))
+		return
+	}
+	text := strings.TrimSuffix(string(wide), "\n")
+	if len(text) > 8*len(raw)+1024 { // so deep that indenting hides it
+		text = string(raw)
+	}
+	if strings.Contains(text, "\n") {
+		text += "\n"
+	}
+	b.text(key, text)
+}
+
+// fail keeps the first error.
+func (b *writer) fail(err error) { b.err = cmp.Or(b.err, err) }
+
+func membersText(members []tools.Member) string {
+	var b bytes.Buffer
+	for i, m := range members {
+		name, err := jsontext.AppendQuote(nil, m.Name)
+		if err != nil { // it was read from JSON
+			panic(err)
+		}
+		fmt.Fprintf(&b, "%c%s:%s", "{,"[min(i, 1)], name, m.Value)
+	}
+	return b.String() + "}"
+}
+
+// WriteText writes a bundle's text to a file, all or nothing.
+func WriteText(file string, text []byte) error {
+	dir, name := split(file)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return tools.WriteFile(root, name, text)
+}

@@ -1,0 +1,279 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// past is a history in short: "2 deleted code-b, 1 saved code-a".
+func past(t testing.TB, s *Store, name string) string {
+	t.Helper()
+	versions, err := s.History(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, v := range versions {
+		what := v.Definition.Code
+		if v.Problem != nil {
+			what = "unreadable"
+		}
+		out = append(out, fmt.Sprintf("%d %s %s", v.Number, v.EndedBy, what))
+	}
+	return strings.Join(out, ", ")
+}
+
+func coded(name, code string) Definition {
+	d := tool(name)
+	d.Code = code
+	return d
+}
+
+func mustRevert(t testing.TB, s *Store, name string, number int) Version {
+	t.Helper()
+	to, changed, err := s.Revert(name, number)
+	if err != nil || !changed {
+		t.Fatalf("revert to %d: changed %v, %v", number, changed, err)
+	}
+	return to
+}
+
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, StoreOptions{})
+	other := openStore(t, dir, StoreOptions{}) // as another process
+	expect := func(want string) {
+		t.Helper()
+		if got := past(t, s, "a"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if _, err := s.History("a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of nothing: %v", err)
+	}
+	first := mustSave(t, s, coded("a", "A"))
+	mustSave(t, s, coded("a", "A")) // no change
+	s.RecordExecution("a", mtime)
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	expect("")
+	before := time.Now()
+	mustSave(t, other, coded("a", "B"))
+	expect("1 saved A")
+	versions, _ := s.History("a")
+	if v := versions[0]; v.Ended.Before(before.Add(-time.Second)) || v.Definition.Hash() != first.Hash() || v.Size < 50 ||
+		v.Definition.Metadata.ExecutionCount != 1 || !v.Definition.Metadata.Created.Equal(first.Metadata.Created) {
+		t.Errorf("version %+v", v)
+	}
+	if _, _, err := s.Import(coded("a", "C")); err != nil {
+		t.Fatal(err)
+	}
+	expect("2 imported B, 1 saved A")
+	mustRevert(t, s, "a", 1)
+	expect("3 reverted C, 2 imported B, 1 saved A")
+	mustRevert(t, s, "a", 0)
+	expect("4 reverted A, 3 reverted C, 2 imported B, 1 saved A")
+	if d, _ := s.Get("a"); d.Code != "C" || d.Metadata.ExecutionCount != 1 {
+		t.Errorf("now %+v", d)
+	}
+	if _, changed, err := s.Revert("a", 3); changed || err != nil {
+		t.Errorf("to what is there: %v, %v", changed, err)
+	}
+	if err := other.Delete("a"); err != nil {
+		t.Fatal(err)
+	}
+	expect("5 deleted C, 4 reverted A, 3 reverted C, 2 imported B, 1 saved A")
+	if _, _, err := s.Revert("a", 9); !errors.Is(err, ErrNoVersion) {
+		t.Errorf("to nothing: %v", err)
+	}
+	mustRevert(t, s, "a", 0)
+	if d, err := s.Get("a"); err != nil || d.Code != "C" || d.Metadata.ExecutionCount != 1 || !d.Metadata.Created.Equal(first.Metadata.Created) {
+		t.Errorf("back again %+v, %v", d, err)
+	}
+	expect("5 deleted C, 4 reverted A, 3 reverted C, 2 imported B, 1 saved A")
+	if got, err := s.Histories(); err != nil || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("histories %v, %v", got, err)
+	}
+	if got := names(s.List()); got != "a" || s.Problems() != nil {
+		t.Errorf("tools %s, problems %v", got, s.Problems())
+	}
+}
+
+func TestChanges(t *testing.T) {
+	a, b := tool("a"), tool("a")
+	b.Code, b.OutputSchema, b.Limits, b.Description = "", []byte(`{}`), Limits{Calls: 1}, "x"
+	if got := strings.Join(a.Changes(&b), " "); got != "description outputSchema limits code" {
+		t.Errorf("got %s", got)
+	}
+	b = tool("b")
+	b.InputSchema, b.Description, b.Metadata.ExecutionCount = []byte(`{"type":"object" }`), a.Description, 7
+	if got := strings.Join(a.Changes(&b), " "); got != "name inputSchema" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Unknown members come and go with the version that has them.
+func TestRevertRestoresUnknownMembers(t *testing.T) {
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	mustSave(t, s, coded("a", "A"))
+	next := coded("a", "B")
+	next.Extra = []Member{{"later", []byte("true")}}
+	mustSave(t, s, next)
+	mustRevert(t, s, "a", 1)
+	if d, _ := s.Get("a"); d.Extra != nil {
+		t.Errorf("extra %v", d.Extra)
+	}
+	mustRevert(t, s, "a", 2)
+	if d, _ := s.Get("a"); len(d.Extra) != 1 {
+		t.Errorf("extra %v", d.Extra)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	for i := range MaxVersions + 3 {
+		mustSave(t, s, coded("a", fmt.Sprint(i)))
+	}
+	versions, err := s.History("a")
+	if err != nil || len(versions) != MaxVersions {
+		t.Fatalf("%d versions, %v", len(versions), err)
+	}
+	if v := versions[0]; v.Number != MaxVersions+2 || v.Definition.Code != fmt.Sprint(MaxVersions+1) {
+		t.Errorf("newest %+v", v)
+	}
+}
+
+func TestDeletedToolsAreBounded(t *testing.T) {
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	mustSave(t, s, coded("stays", "A"))
+	mustSave(t, s, coded("stays", "B"))
+	for i := range MaxDeleted + 1 { // as if long ago, t0 first
+		k := kept{number: 1, ended: mtime.Add(time.Duration(i) * time.Hour), endedBy: Deleted}
+		folder := filepath.Join(s.Dir(), historyDir, fmt.Sprint("t", i))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, k.name()), []byte(toolJSON(fmt.Sprint("t", i), "x")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSave(t, s, coded("z", "A"))
+	if err := s.Delete("z"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Histories()
+	if err != nil || len(got) != MaxDeleted+1 || slices.Contains(got, "t0") || slices.Contains(got, "t1") ||
+		!slices.Contains(got, "z") || !slices.Contains(got, "stays") {
+		t.Errorf("histories %v, %v", got, err)
+	}
+}
+
+// What a crash or somebody else left in the history hurts nobody.
+func TestHistoryWithStrangeFiles(t *testing.T) {
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	mustSave(t, s, coded("a", "A"))
+	mustSave(t, s, coded("a", "B"))
+	folder := filepath.Join(s.Dir(), historyDir, "a")
+	for _, name := range []string{
+		"000007-20260131T120000.000Z-saved.json", // half a file
+		"000006-20260131T120000.000Z.json", "6-20260131T120000.000Z-saved.json", "notes.txt", tempPrefix + "x",
+		"-00001-20260131T120000.000Z-saved.json", "000005-20260131T120000.000Z-saved", "..json",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(`{"version":"1.0","na`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := past(t, s, "a"); got != "7 saved unreadable, 1 saved A" {
+		t.Errorf("got %q", got)
+	}
+	if _, _, err := s.Revert("a", 7); err == nil || !strings.Contains(err.Error(), "version 7 cannot be used: not valid JSON") {
+		t.Errorf("revert: %v", err)
+	}
+	mustRevert(t, s, "a", 0)
+	if got := past(t, s, "a"); got != "8 reverted B, 7 saved unreadable, 1 saved A" {
+		t.Errorf("got %q", got)
+	}
+	for _, name := range []string{"", "..", "../a", "a/b", "/etc", ".history"} {
+		if _, err := s.History(name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("history of %q: %v", name, err)
+		}
+	}
+}
+
+func TestHistoryIsPrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permission bits")
+	}
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	mustSave(t, s, coded("a", "A"))
+	mustSave(t, s, coded("a", "B"))
+	files := 0
+	err := filepath.WalkDir(filepath.Join(s.Dir(), historyDir), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		want := os.FileMode(0o600)
+		if d.IsDir() {
+			want = 0o700
+		} else {
+			files++
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil || files != 1 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// A version that cannot be kept: nothing is written over or taken away.
+func TestNoHistoryNoChange(t *testing.T) {
+	s := openStore(t, t.TempDir(), StoreOptions{})
+	mustSave(t, s, coded("a", "A"))
+	put(t, s, historyDir, "in the way")
+	if _, _, err := s.Save(coded("a", "B")); err == nil || !strings.Contains(err.Error(), "history cannot be read") {
+		t.Errorf("save: %v", err)
+	}
+	if err := s.Delete("a"); err == nil {
+		t.Error("deleted")
+	}
+	if d, err := s.Get("a"); err != nil || d.Code != "A" {
+		t.Errorf("now %+v, %v", d, err)
+	}
+	mustSave(t, s, coded("b", "A")) // a new tool has no version before
+	if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
+		t.Errorf("left over: %v", left)
+	}
+	if err := os.Remove(filepath.Join(s.Dir(), historyDir)); err != nil {
+		t.Fatal(err)
+	}
+	// Writing fails after the version was kept: the next try keeps it once.
+	d, _ := s.Get("a")
+	for range 2 {
+		err := s.exclusive(lockWait, func(root *os.Root) error { return s.keep(root, &d, Imported, time.Now()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := past(t, s, "a"); got != "" {
+			t.Errorf("what is there is called past: %s", got)
+		}
+	}
+	mustSave(t, s, coded("a", "B"))
+	if got := past(t, s, "a"); got != "1 saved A" {
+		t.Errorf("got %q", got)
+	}
+}
