@@ -66,10 +66,12 @@ func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
 	c := Changes{Upstreams: h.compareUpstreams(old, next)}
 	adopted := *old // what is not named here needs a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
-	adopted.Upstreams = next.Upstreams
+	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
 	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
 	adopted.Execution = next.Execution
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
+	adopted.Journal = next.Journal
+	adopted.Journal.Enabled, adopted.Journal.Dir = old.Journal.Enabled, old.Journal.Dir
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
 	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 { // where all may come in was decided when it was listened there
 		adopted.HTTP.Tokens = next.HTTP.Tokens

@@ -9,9 +9,11 @@
 //	slot.go        one upstream that runs, or sleeps until it is needed
 //	health.go      how upstreams are, when somebody asks
 //	memory.go      what upstreams had when they ran last
+//	record.go      writing down what goes through, in the journal
 //	hello.go       what upstreams are told in the handshake
 //	reload.go      another configuration for a Host that runs
 //	changes.go     how two configurations differ
+//	scripts.go     looking at scripts that are not run, and what they can call
 //	composites.go  saved tools as entries of the catalog, and their calls
 //	instructions.go  what models are told of the product
 //
@@ -32,10 +34,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -71,6 +75,7 @@ type Host struct {
 	router    *route.Router
 	upstreams *upstreams
 	memory    *memory
+	recorder  *recorder
 
 	refreshing sync.Mutex // makes one refresh of the composites at a time
 	reloading  sync.Mutex // makes one Reload at a time
@@ -95,11 +100,12 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
 	})
 	h.memory = &memory{dir: filepath.Join(cfg.Store.Dir, "servers"), log: opts.Log}
+	h.recorder = newRecorder(h, cfg)
 	h.upstreams = newUpstreams(h)
 	h.catalog = catalog.New(sources(cfg), opts.Log, func(surface wire.Surface) { h.router.Changed(surface) })
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Instructions: instructions,
-		Settled: h.settled, Refresh: h.refreshComposites, Log: opts.Log,
+		Settled: h.settled, Refresh: h.refreshComposites, Observer: h.recorder, Log: opts.Log,
 	})
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, builtins{h})
@@ -120,16 +126,25 @@ type settings struct {
 // settings makes what goes with a configuration. The catalog has its sources
 // already.
 func (h *Host) settings(cfg *config.Config) *settings {
-	composer := compose.New(compose.Options{
+	options := compose.Options{
 		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
 		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug,
 		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
-		Executed: h.store.RecordExecution,
-	})
-	manager := manage.New(manage.Options{
+		Executed: h.store.RecordExecution, Journal: h.recorder.log.Open,
+	}
+	composer := compose.New(options)
+	about := manage.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
-		Health: h, Directory: h.catalog, Settled: h.settled, SavedInScripts: true,
-	})
+		Health: h, Directory: h.catalog, Settled: h.settled, SavedInScripts: true, Runs: h.recorder.runs(cfg),
+	}
+	if cfg.Builtins.TestTool {
+		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) manage.Stage {
+			dry := options
+			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
+			return compose.New(dry)
+		}
+	}
+	manager := manage.New(about)
 	return &settings{cfg: cfg, composer: composer, manager: manager}
 }
 
@@ -164,6 +179,7 @@ const (
 // client does not read (front.ErrStalled) is not waited for, and neither is the
 // compilation of the guest, which cannot be interrupted; it ends by itself.
 func (h *Host) Close() error {
+	defer h.recorder.close(h.opts.Log)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	h.router.Close()

@@ -1,18 +1,29 @@
 package host
 
-// instructions go to the model with the answer to initialize.
-const instructions = `This server shows the tools of several other MCP servers as its own (named server__tool) and lets you save composite tools: Starlark scripts (a small Python dialect) that call those tools and run in a sandbox. Use one when a task takes several calls whose intermediate results you do not need to see.
+// instructions go to the model with the answer to initialize. A model that has
+// read nothing else shall write a script that runs.
+const instructions = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Starlark (a small Python dialect), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
 
-Try a script with eval_starlark; keep it with save_tool, after which it is a tool like any other.
+1. search_tools("words") finds tools of all servers, also those that are not in your list; scripts can call them.
+2. describe_tool("server.tool") shows signature, arguments, an example, what comes back.
+3. eval_starlark runs a script; its calls are real. test_tool runs it against answers that you invent.
+4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs into params.
+5. If a run fails, the error has line and hint; show_run (ids: list_runs) has every call and answer.
 
 In a script:
-- Call a tool as server.tool({"key": value}) or server.tool(key=value). Hyphens in names become underscores: server "my-files", tool "read-file" is my_files.read_file(...). Index form takes the exact name: my_files["read-file"]({...}).
-- A call returns the tool's structured content, else its JSON, else its text. server.tool.raw({...}) returns the whole MCP result. A failing tool raises ToolError: try/except Error as e, e.message, e.type, e.details.
-- params holds the arguments: params.name or params["name"]; params.get("name", default) for optional ones. JSON objects are dicts with attribute access.
-- parallel([lambda: a.x({...}), lambda: b.y({...})]) and parallel_map(f, items, limit=8) overlap their calls. tools.name({...}) calls a saved tool. undo(server.tool, {...}) names a call that takes back what was done if the script fails later.
-- return a value at top level: it becomes the result. print(...) goes to the result's logs.
-- Modules json (encode, decode, indent) and math are there. f-strings work. There is no import, class, with, file, network, clock or random.
+- What your list calls server__tool is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. Seconds to wait at most stand beside a dict: server.tool({...}, timeout=5).
+- A call gives the structured content, else the text (parsed if JSON), else the content blocks. server.tool.raw({...}) gives the whole MCP result and does not raise if that is an error. tools.name({...}) calls a saved tool.
+- params.name, params.get("name", default). d.key is d["key"], but methods win: write d["items"], d["keys"], d["values"].
+- return, anywhere, gives the result: JSON or content.text/image/audio/resource/link blocks. print and log.info/warn/error go to the logs.
+- A failed call raises ToolError. try, except Error as e, else, finally; e.type, e.message, e.details; raise; fail("message"). Limits cannot be caught.
+- parallel([lambda: a.x(), lambda: b.y()]), parallel_map(fn, items, limit=8): calls overlap, results in order; errors="collect" keeps errors in the list (is_error(x)).
+- undo(server.tool, {...}) is called if the script fails later; commit() drops that. progress(done, total, "message").
+- There are def, lambda, while, comprehensions, f-strings, json.encode/decode, math. There is no import, class, with, is (use ==), **, :=, sum, round, isinstance (type(x) == "list"), generator, a < b < c, file, network, clock, sleep.
 
 Example:
-issues = github.search_issues({"query": params.query})
-return [{"title": i.title, "url": i.html_url} for i in issues["items"][:5]]`
+def open_issues(repo):
+    found = github.list_issues({"owner": params.owner, "repo": repo, "state": "OPEN"}, timeout=10)
+    return {"repo": repo, "titles": [i.title for i in found.issues]}
+
+answers = parallel_map(open_issues, params.repos, errors="collect")
+return [a for a in answers if not is_error(a)]`

@@ -20,6 +20,7 @@ func (h *Host) Reload(cfg *config.Config) (Changes, error) {
 	// Before their upstreams are there: those may list at once. And no more is
 	// resolved to those that are about to go.
 	h.catalog.SetSources(sources(cfg))
+	h.recorder.apply(cfg)
 	now := h.settings(cfg)
 	h.now.Store(now)
 	h.admit()

@@ -27,4 +27,10 @@ const (
 	maxResumeWindow = time.Hour
 	maxProbeTimeout = 10 * time.Minute
 	maxPort         = 65535
+
+	minJournalSize  = 64 << 10
+	maxJournalSize  = 1 << 40
+	maxJournalTotal = 1 << 50
+	minJournalAge   = time.Hour
+	maxJournalAge   = 100 * 365 * 24 * time.Hour
 )

@@ -5,24 +5,27 @@
 // The way of a file:
 //
 //	load.go      which file, which environment variables, in which order
-//	toml.go      TOML text  \
+//	toml.go      TOML text  \   (places.go: where what is in it)
 //	json.go      JSON text  /-> node.go: one tree of values for both
 //	table.go     typed reading of that tree; every key that is asked for is
 //	             known, every other one is a problem with the nearest known key
 //	decode.go    the keys there are, their defaults and bounds -> Config
 //	upstream.go  those of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
-//	http.go      those of [http]
+//	http.go      those of [http], journal.go those of [journal],
+//	builtins.go those of [builtins]
+//	section.go   Section, LoadWithin: files that hold more than a configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
 //	bounds.go    the bounds of values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
-//	mask.go      Masker: replaces secrets in texts
+//	mask.go      Masker: replaces secrets in texts, find.go finds them
+//	redact.go    Redactor: the same, more thoroughly, also in JSON (redactjson.go)
 //	maskslog.go  a log/slog handler in front of which nothing secret gets past
 //	describe.go  what `mcp-metatool check` prints, and warnings.go of what it warns
 //
-// A new setting is a field in Config and a line in decode.go; a new section
-// ([journal]) is a function there. docs/configuration.md is the
+// A new setting is a field in Config and a line in decode.go; a new section is a
+// function of its own. docs/configuration.md is the
 // reference for users; a test loads each of its examples.
 //
 // Nothing here starts, watches or connects to anything.
@@ -80,6 +83,8 @@ type Config struct {
 	Execution Execution
 	Store     Store
 	HTTP      HTTP
+	Journal   Journal
+	Builtins  Builtins
 	// Upstreams are the upstream servers in the order of the file, disabled
 	// ones included.
 	Upstreams []Upstream

@@ -29,9 +29,14 @@ var (
 // decode reads the tree of a file into c.
 func decode(r *reader, root *node, c *Config) {
 	top := &table{r: r, node: root}
-	if !top.check("", root, top.tableType(), kindTable) {
-		return
+	if top.check("", root, top.tableType(), kindTable) {
+		decodeInto(top, c)
 	}
+}
+
+// decodeInto reads a file's top level into c.
+func decodeInto(top *table, c *Config) {
+	r := top.r
 	top.duration(top.key("startup_wait"), &c.StartupWait, 0, maxStartupWait)
 	size := uint64(c.MaxMessage)
 	top.size(top.key("max_message"), &size, minMaxMessage, maxMaxMessage)
@@ -39,6 +44,8 @@ func decode(r *reader, root *node, c *Config) {
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
 	decodeHTTP(top.sub("http"), c)
+	decodeJournal(top.sub("journal"), c)
+	decodeBuiltins(top.sub("builtins"), c)
 	if r.json {
 		decodeServersJSON(top, c)
 		top.close(map[string]string{"upstream": "upstreamServers", "upstreams": "upstreamServers", "servers": "mcpServers"})

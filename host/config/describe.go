@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ func (c *Config) Describe(w io.Writer) error {
 	}
 	d.line("", "max_concurrent", concurrent)
 	d.line("", "max_queued", strconv.Itoa(e.MaxQueued))
+	d.journal(&c.Journal)
+	d.builtins(c.Builtins)
 	if c.HTTP.configured {
 		d.http(&c.HTTP)
 	}
@@ -137,6 +140,30 @@ func (d *description) remote(at string, u *Upstream) {
 		scopes = d.list(at+"oauth.scopes", u.OAuth.Scopes, "none")
 	}
 	d.line("  ", "oauth", fmt.Sprintf("client %s; scopes %s; redirect port %s", client, scopes, port))
+}
+
+// journal describes what is kept of calls.
+func (d *description) journal(j *Journal) {
+	if !j.Enabled {
+		d.line("", "journal", "off")
+		return
+	}
+	dir := d.c.JournalDir()
+	if j.Dir != "" {
+		dir = d.shown("journal.dir", j.Dir)
+	} else if shown, ok := d.c.shown["store.dir"]; ok {
+		dir = filepath.Join(shown, filepath.Base(dir))
+	}
+	if j.Required {
+		dir += " (required)"
+	}
+	d.line("", "journal", d.masker.Mask(dir))
+	text := fmt.Sprintf("%s a file, %s in all, %s; sync %s; proxied calls: %s", units.FormatSize(j.MaxSize),
+		units.FormatSize(j.MaxTotal), units.FormatDuration(j.MaxAge), j.Sync, j.Proxied)
+	if n := len(j.Redact); n > 0 {
+		text += fmt.Sprintf("; %d redacted", n)
+	}
+	d.line("", "keeps", text)
 }
 
 // http describes how clients come in, if any do.

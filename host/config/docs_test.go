@@ -53,9 +53,9 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	const unknown = "this-is-near-to-nothing"
 	text := readReference(t)
 	files := map[string]string{
-		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[http]\nX = 1\n" +
+		"c.toml": "X = 1\n[execution]\nX = 1\n[store]\nX = 1\n[http]\nX = 1\n[journal]\nX = 1\n[builtins]\nX = 1\n" +
 			"[upstream.x]\ncommand = \"x\"\nX = 1\n[upstream.y]\nurl = \"http://x\"\noauth = { X = 1 }\n[upstream.z]\ncommand = \"x\"\nprobe = { call = \"x\", X = 1 }\n",
-		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "http": {"X": 1}, "upstreamServers": [
+		"c.json": `{"X": 1, "execution": {"X": 1}, "store": {"X": 1}, "http": {"X": 1}, "journal": {"X": 1}, "builtins": {"X": 1}, "upstreamServers": [
 			{"name": "x", "command": "x", "X": 1}, {"name": "y", "url": "http://x", "oauth": {"X": 1}},
 			{"name": "z", "command": "x", "probe": {"call": "x", "X": 1}}]}`,
 	}
@@ -64,8 +64,8 @@ func TestReferenceHasEveryKey(t *testing.T) {
 		file := write(t, filepath.Join(t.TempDir(), name), strings.ReplaceAll(body, "X", unknown))
 		_, err := Load(testOptions(file, t.TempDir(), nil))
 		var all interface{ Unwrap() []error }
-		if !errors.As(err, &all) || len(all.Unwrap()) != 7 {
-			t.Fatalf("%s: want seven unknown keys, got: %v", name, err)
+		if !errors.As(err, &all) || len(all.Unwrap()) != 9 {
+			t.Fatalf("%s: want nine unknown keys, got: %v", name, err)
 		}
 		for _, problem := range all.Unwrap() {
 			match := known.FindStringSubmatch(problem.Error())
@@ -105,6 +105,15 @@ func TestReferenceHasTheDefaults(t *testing.T) {
 		{"session_ttl", strconv.Quote(units.FormatDuration(c.HTTP.SessionTTL))},
 		{"max_sessions", fmt.Sprint(c.HTTP.MaxSessions)},
 		{"resume_window", strconv.Quote(units.FormatDuration(c.HTTP.ResumeWindow))},
+		{"test_tool", fmt.Sprint(c.Builtins.TestTool)},
+		{"runs", fmt.Sprint(c.Builtins.Runs)},
+		{"enabled", fmt.Sprint(c.Journal.Enabled)},
+		{"required", fmt.Sprint(c.Journal.Required)},
+		{"sync", strconv.Quote(string(c.Journal.Sync))},
+		{"max_size", strconv.Quote(strings.Replace(units.FormatSize(c.Journal.MaxSize), "MiB", "MB", 1))},
+		{"max_total", strconv.Quote(strings.Replace(units.FormatSize(c.Journal.MaxTotal), "GiB", "GB", 1))},
+		{"max_age", strconv.Quote(units.FormatDuration(c.Journal.MaxAge))},
+		{"proxied", strconv.Quote(string(c.Journal.Proxied))},
 		{"max_memory", strconv.Quote(strings.Replace(units.FormatSize(c.Execution.MaxMemory), "MiB", "MB", 1))},
 		{"max_fuel", fmt.Sprint(c.Execution.MaxFuel)},
 		{"max_calls", fmt.Sprint(c.Execution.MaxCalls)},

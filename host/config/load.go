@@ -35,6 +35,10 @@ type LoadOptions struct {
 	Getenv func(string) (string, bool)
 	// Home finds the user's home directory; nil means [os.UserHomeDir].
 	Home func() (string, error)
+	// Unset, when set, is told of each variable without a value in an upstream that
+	// is not disabled, by the upstream's name: whoever loads does without that
+	// upstream then. For [LoadWithin] only.
+	Unset func(upstream string, p *Problem)
 }
 
 // Load finds, reads and checks the configuration.
@@ -100,6 +104,8 @@ func newConfig() *Config {
 		MaxMessage:  DefaultMaxMessage,
 		Execution:   defaultExecution,
 		HTTP:        defaultHTTP,
+		Journal:     defaultJournal,
+		Builtins:    defaultBuiltins,
 		shown:       map[string]string{},
 	}
 }
@@ -169,15 +175,20 @@ func readCapped(name string) ([]byte, error) {
 	return data, nil
 }
 
+// unreadable says why a file cannot be read.
+func unreadable(name string, err error) *Problem {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return &Problem{File: name, Text: fmt.Sprintf("cannot be read: %v", pe.Err), Err: err}
+	}
+	return &Problem{File: name, Text: err.Error(), Err: err}
+}
+
 // parse fills c from the bytes of a file, or reports why they could not be
 // read.
 func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem {
 	if err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			return &Problem{File: name, Text: fmt.Sprintf("cannot be read: %v", pe.Err), Err: err}
-		}
-		return &Problem{File: name, Text: err.Error(), Err: err}
+		return unreadable(name, err)
 	}
 	base, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {

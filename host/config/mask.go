@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -17,9 +19,10 @@ const mask = "****"
 // know no secrets. All methods may be called from several goroutines at once.
 //
 // A secret is found as it is, and as it is written within a JSON string, a Go
-// string literal or an address; not in base64 or cut into pieces.
+// string literal, an address, base64 or hexadecimal digits (those two from
+// minCoded bytes on); not cut into pieces.
 type Masker struct {
-	secrets atomic.Pointer[[]string]
+	secrets atomic.Pointer[finder]
 }
 
 // NewMasker returns a Masker for the secrets of c.
@@ -41,10 +44,9 @@ func (m *Masker) Add(secrets ...string) {
 		old := m.secrets.Load()
 		all := forms
 		if old != nil {
-			all = slices.Concat(*old, forms)
+			all = slices.Concat(old.forms, forms)
 		}
-		all = sortSecrets(all)
-		if m.secrets.CompareAndSwap(old, &all) {
+		if m.secrets.CompareAndSwap(old, newFinder(sortSecrets(all))) {
 			return
 		}
 	}
@@ -68,36 +70,74 @@ func writtenForms(s string) []string {
 			forms = append(forms, q[1:len(q)-1])
 		}
 	}
+	for _, plain := range []string{s, strings.TrimSpace(s)} {
+		forms = append(forms, codedForms(plain)...)
+	}
+	return append(forms, secretMembers(s)...)
+}
+
+// secretMembers are secrets out of one that is a JSON object, such as the key
+// file of a service account: it can be written in another way, or in part.
+func secretMembers(s string) []string {
+	members := map[string]any{}
+	if !strings.HasPrefix(strings.TrimSpace(s), "{") || json.Unmarshal([]byte(s), &members) != nil {
+		return nil
+	}
+	var forms []string
+	for name, value := range members {
+		switch v := value.(type) {
+		case string:
+			if looksSecret(name) && len(v) >= MinSecret {
+				forms = append(forms, writtenForms(v)...)
+			}
+		case map[string]any:
+			if inner, err := json.Marshal(v); err == nil {
+				forms = append(forms, secretMembers(string(inner))...)
+			}
+		}
+	}
+	return forms
+}
+
+// minCoded is the length in bytes from which on a secret is found in base64 and
+// hexadecimal digits. What shorter ones look like there is found everywhere.
+const minCoded = 6
+
+// codedForms is a secret within something that is encoded as a whole. In base64
+// it looks different at each of three offsets; the characters at the ends, which
+// have bits of what is beside it, do not count.
+func codedForms(s string) []string {
+	if len(s) < minCoded {
+		return nil
+	}
+	forms := []string{hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s)))}
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for offset := range 3 {
+			coded := encoding.EncodeToString(append(make([]byte, offset), s...))
+			forms = append(forms, coded[(offset*8+5)/6:(offset+len(s))*8/6])
+		}
+	}
 	return forms
 }
 
 // Mask returns s with every secret replaced. Secrets that overlap are replaced
 // as one.
-func (m *Masker) Mask(s string) string {
-	var spans []span
-	for _, secret := range m.known() {
-		for from := 0; ; {
-			at := strings.Index(s[from:], secret)
-			if at < 0 {
-				break
-			}
-			from += at
-			spans = append(spans, span{from, from + len(secret)})
-			from++
-		}
-	}
-	return maskSpans(s, spans)
-}
+func (m *Masker) Mask(s string) string { return maskSpans(s, m.find(s)) }
 
-// known lists the secrets.
-func (m *Masker) known() []string {
+// find is where the secrets are.
+func (m *Masker) find(s string) []span {
 	if m == nil {
 		return nil
 	}
-	if list := m.secrets.Load(); list != nil {
-		return *list
+	return m.secrets.Load().find(s)
+}
+
+func (m *Masker) knowsNone() bool {
+	if m == nil {
+		return true
 	}
-	return nil
+	f := m.secrets.Load()
+	return f == nil || len(f.forms) == 0
 }
 
 // maskSpans replaces parts of s; those that touch or overlap become one.

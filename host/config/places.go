@@ -24,7 +24,12 @@ type places struct {
 func index(i int) string { return "\xff" + strconv.Itoa(i) }
 
 // id makes a map key of a path.
-func id(path []string) string { return strings.Join(path, "\xfe") }
+func id(path []string) string {
+	if len(path) == 0 {
+		return ""
+	}
+	return "\xfe" + strings.Join(path, "\xfe") // the key "" is none
+}
 
 // findPlaces reads a text that the TOML library has found to be right. Of one
 // that is not, it finds less, or what is not there.

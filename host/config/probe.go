@@ -18,7 +18,7 @@ func (t *table) probe(u *Upstream) *Probe {
 	if sub == nil {
 		return nil
 	}
-	sub.lenient = t.lenient
+	sub.inherit(t)
 	p := &Probe{Timeout: DefaultProbeTimeout, Params: []byte("{}")}
 	call, ok := sub.str("call")
 	switch {

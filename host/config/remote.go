@@ -53,7 +53,7 @@ func (t *table) headers() map[string]string {
 	if sub == nil {
 		return nil
 	}
-	sub.lenient = t.lenient
+	sub.inherit(t)
 	headers := make(map[string]string, len(sub.node.keys))
 	taken := map[string]string{} // by their names in lower case
 	for _, name := range sub.node.keys {
@@ -104,7 +104,7 @@ func (t *table) oauth() *OAuth {
 	if sub == nil {
 		return nil
 	}
-	sub.lenient = t.lenient
+	sub.inherit(t)
 	o := &OAuth{}
 	idKey, secretKey := sub.key("client_id"), sub.key("client_secret")
 	o.ClientID, _ = sub.str(idKey)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,6 +22,11 @@ type reader struct {
 	getenv func(string) (string, bool)
 	home   func() (string, error)
 	shown  map[string]string // masked values by key path; see Config
+	// located says that every problem shall have its place.
+	located bool
+	// unset, when set, is told of variables of upstreams that are not set; they are
+	// no problems then.
+	unset func(upstream string, p *Problem)
 
 	problems []*Problem
 	secrets  []string
@@ -36,14 +42,27 @@ type table struct {
 	// `upstream "github": `.
 	prefix string
 	known  []string
-	// lenient leaves variables that are not set alone: for what is disabled.
-	lenient bool
+	// lenient leaves variables that are not set alone: for what is disabled. Where
+	// upstream is set, it is told of them: of an upstream that may be left out.
+	lenient  bool
+	upstream string
 }
 
 // problem reports what is wrong with a key ("" for the table itself).
 func (t *table) problem(key, format string, args ...any) *Problem {
-	p := &Problem{File: t.r.file, Key: t.path(key), Text: fmt.Sprintf(format, args...)}
+	p := t.found(key, format, args...)
 	t.r.problems = append(t.r.problems, p)
+	return p
+}
+
+// found is a problem that is not reported yet.
+func (t *table) found(key, format string, args ...any) *Problem {
+	p := &Problem{File: t.r.file, Key: t.path(key), Text: fmt.Sprintf(format, args...)}
+	if t.r.located && t.node != nil {
+		if n := cmp.Or(t.find(key), t.node); n != nil {
+			p.Line, p.Column = n.position()
+		}
+	}
 	return p
 }
 
@@ -116,6 +135,9 @@ func (t *table) sub(key string) *table {
 	return &table{r: t.r, node: n, prefix: t.prefix + key + "."}
 }
 
+// inherit makes t as lenient as the table it is in.
+func (t *table) inherit(of *table) { t.lenient, t.upstream = of.lenient, of.upstream }
+
 func (t *table) tableType() string { return (&node{kind: kindTable}).typeName(t.r.json) }
 
 // str is the string under a key, expanded, and whether there is a good one. For
@@ -160,8 +182,13 @@ func (t *table) expand(key string, n *node) (expansion, bool) {
 		errs = append(errs, errNUL)
 	}
 	for _, err := range errs {
-		if _, unset := err.(*UnsetError); !unset || !t.lenient {
+		switch _, unset := err.(*UnsetError); {
+		case !unset || !t.lenient:
 			t.problem(key, "%v", err).Err = err
+		case t.upstream != "":
+			p := t.found(key, "%v", err)
+			p.Err = err
+			t.r.unset(t.upstream, p)
 		}
 	}
 	return e, len(errs) == 0

@@ -15,7 +15,10 @@ func decodeUpstream(t *table, name string, c *Config) {
 		Restart: RestartAlways, Isolation: Shared, Start: Eager,
 	}
 	t.boolean("disabled", &u.Disabled)
-	t.lenient = u.Disabled
+	t.lenient = u.Disabled || t.r.unset != nil
+	if !u.Disabled && t.r.unset != nil {
+		t.upstream = name
+	}
 	t.transport(&u)
 	if u.Transport == Stdio {
 		t.process(&u)
@@ -189,7 +192,7 @@ func (t *table) environment() map[string]string {
 	if env == nil {
 		return nil
 	}
-	env.lenient = t.lenient
+	env.inherit(t)
 	vars := make(map[string]string, len(env.node.keys))
 	for _, name := range env.node.keys {
 		n := env.node.fields[name]

@@ -7,6 +7,22 @@
 //	journal.go  Run and Call: the record while it is written
 //	record.go   Record: the finished (or unfinished) record to read
 //	id.go       run ids
+//
+// In memory each run has its record. A Log writes it down too, event by event,
+// for Scan and Find to read; docs/journal.md has the format.
+//
+//	log.go      Log: writing, what happens when that fails
+//	runlog.go   the events of one run on their way to the disk
+//	files.go    the files: whose they are, when there is a new one or one too many
+//	name.go     their names
+//	line.go     one line in the making, redaction
+//	event.go    events as lines
+//	proxied.go  calls that are passed on without a script
+//	encode.go   one record as lines, and back; reading lines
+//	decode.go   lines as records
+//	index.go    where the events of a run are
+//	read.go     Scan, Find
+//	follow.go   Follow: runs as they end
 package journal
 
 import (
@@ -24,6 +40,7 @@ type Run struct {
 	id    string
 	begin Begin
 	start time.Time
+	disk  *runLog // nil: the record is in memory only
 
 	mu      sync.Mutex
 	calls   []*Call
@@ -44,11 +61,15 @@ func (r *Run) ID() string { return r.id }
 
 // Log adds an entry to the run's log. What comes after Close is not kept.
 func (r *Run) Log(level abi.LogLevel, text string) {
-	at := time.Since(r.start)
+	e := Entry{At: time.Since(r.start), Level: level, Text: text}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.end.IsZero() {
-		r.logs = append(r.logs, Entry{At: at, Level: level, Text: text})
+	ended := !r.end.IsZero()
+	if !ended {
+		r.logs = append(r.logs, e)
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.disk.entry(&e)
 	}
 }
 
@@ -74,19 +95,25 @@ func (r *Run) OpenUndo(asked abi.ToolCall, server, tool string) *Call {
 // Undo records a call that the script has named to undo something.
 func (r *Run) Undo(u UndoRecord) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.end.IsZero() {
+	ended := !r.end.IsZero()
+	if !ended {
 		r.undos = append(r.undos, u)
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.disk.undo(&u)
 	}
 }
 
 func (r *Run) open(rec CallRecord) *Call {
 	rec.Start = time.Since(r.start)
-	c := &Call{run: r, rec: rec}
+	c := &Call{run: r}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.rec.Seq = len(r.calls) + 1
+	rec.Seq = len(r.calls) + 1
+	c.rec = rec
 	r.calls = append(r.calls, c)
+	r.mu.Unlock()
+	r.disk.call(&rec)
 	return c
 }
 
@@ -117,20 +144,28 @@ func (c *Call) Progress() {
 func (c *Call) Close(a Answer) {
 	at := time.Since(c.run.start)
 	c.run.mu.Lock()
-	defer c.run.mu.Unlock()
-	if c.rec.Done || !c.run.end.IsZero() {
-		return
+	late := c.rec.Done || !c.run.end.IsZero()
+	if !late {
+		c.rec.Done, c.rec.Duration, c.rec.Answer = true, at-c.rec.Start, a
 	}
-	c.rec.Done, c.rec.Duration, c.rec.Answer = true, at-c.rec.Start, a
+	rec := c.rec
+	c.run.mu.Unlock()
+	if !late {
+		c.run.disk.answer(&rec)
+	}
 }
 
 // Close ends the run. Only the first Close counts.
 func (r *Run) Close(o Outcome) {
 	now := time.Now()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.end.IsZero() {
+	again := !r.end.IsZero()
+	if !again {
 		r.end, r.outcome = now, o
+	}
+	r.mu.Unlock()
+	if !again {
+		r.disk.end(now.Sub(r.start), &o)
 	}
 }
 

@@ -59,6 +59,13 @@ type Record struct {
 	Done     bool
 	Duration time.Duration
 	Outcome  Outcome
+
+	// Redacted tells that the record was read from the journal on disk, and that
+	// something in it was replaced there because nobody may read it.
+	Redacted bool
+	// Incomplete tells that the record was read from the journal on disk, and
+	// that some of the run could not be written there.
+	Incomplete bool
 }
 
 // Outcome is how a run ended.

@@ -9,6 +9,7 @@
 //	welcome.go     the answer to initialize, the beginning and end of a session
 //	list.go        tools/list and the other lists
 //	tool.go        tools/call
+//	observe.go     telling of calls that are passed on
 //	resource.go    resources/read
 //	subscribe.go   resources/subscribe and resources/unsubscribe
 //	prompt.go      prompts/get and completion/complete
@@ -18,6 +19,7 @@
 //	notice.go      notifications of upstreams
 //	owner.go       which session a message of an upstream belongs to
 //	notify.go      notifications of clients
+//	announce.go    log messages of our own
 //	result.go      results that we make ourselves
 //	recent.go      a bounded memory
 //	turn.go        taking turns
@@ -43,7 +45,7 @@ type Handler interface {
 	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
 
-// Options of a Router. All but HandshakeWait and Refresh must be set.
+// Options of a Router. All but HandshakeWait, Refresh and Observer must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -58,7 +60,9 @@ type Options struct {
 	// Refresh, when set, is called before the catalog is asked for saved tools:
 	// another process may have changed them.
 	Refresh func()
-	Log     *slog.Logger
+	// Observer, when set, is told of calls that are passed on.
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // DefaultHandshakeWait is the default of Options.HandshakeWait.

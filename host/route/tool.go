@@ -35,7 +35,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	case !ok:
 		return wire.Reply{Error: r.unknown("tool", name, wire.Tools).Raw()}
 	case entry.Kind == catalog.Proxied:
-		return r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+		return r.observed(ctx, call, entry)
 	}
 	if _, task := wire.Get(call.Params, "task"); task && r.offered(call.Origin.Session(), "tasks") {
 		// Revision 2025-11-25, basic/utilities/tasks, "Tool-Level Negotiation":

@@ -1,0 +1,66 @@
+package config
+
+import "strings"
+
+// finder finds many texts in another one. A nil one finds nothing.
+type finder struct {
+	forms []string
+	// pairs has a bit for each two bytes that a form begins with, and byPair the
+	// forms that do.
+	pairs  *[1 << 16 / 64]uint64
+	byPair map[uint16][]string
+}
+
+// fewForms is how many are rather looked for one by one, which is faster for each.
+const fewForms = 4
+
+// newFinder makes a finder of forms of at least MinSecret bytes.
+func newFinder(forms []string) *finder {
+	f := &finder{forms: forms}
+	if len(forms) <= fewForms {
+		return f
+	}
+	f.pairs, f.byPair = new([1 << 16 / 64]uint64), map[uint16][]string{}
+	for _, form := range forms {
+		p := pair(form, 0)
+		f.pairs[p/64] |= 1 << (p % 64)
+		f.byPair[p] = append(f.byPair[p], form)
+	}
+	return f
+}
+
+func pair(s string, at int) uint16 { return uint16(s[at]) | uint16(s[at+1])<<8 }
+
+// find is where the forms are in s.
+func (f *finder) find(s string) []span {
+	if f == nil {
+		return nil
+	}
+	var spans []span
+	if f.pairs == nil {
+		for _, form := range f.forms {
+			for from := 0; ; {
+				at := strings.Index(s[from:], form)
+				if at < 0 {
+					break
+				}
+				from += at
+				spans = append(spans, span{from, from + len(form)})
+				from++
+			}
+		}
+		return spans
+	}
+	for i := 0; i+MinSecret <= len(s); i++ {
+		p := pair(s, i)
+		if f.pairs[p/64]&(1<<(p%64)) == 0 {
+			continue
+		}
+		for _, form := range f.byPair[p] {
+			if strings.HasPrefix(s[i:], form) {
+				spans = append(spans, span{i, i + len(form)})
+			}
+		}
+	}
+	return spans
+}

@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"path/filepath"
+	"regexp"
+	"regexp/syntax"
+	"time"
+)
+
+// Journal says what is kept of calls, see package journal. Where it is switched
+// off nothing is.
+type Journal struct {
+	Enabled bool
+	// Dir is absolute; "" is a directory below that of the store, see
+	// [Config.JournalDir].
+	Dir string
+	// Required refuses runs that cannot be recorded.
+	Required bool
+	Sync     Sync
+	// MaxSize is how large one file grows, MaxTotal how large all together, in
+	// bytes, and MaxAge how old.
+	MaxSize, MaxTotal uint64
+	MaxAge            time.Duration
+	// Redact are patterns of what is replaced by ****, besides the secrets.
+	Redact []*regexp.Regexp
+	// Proxied says what is kept of calls that are passed on without a script.
+	Proxied Proxied
+}
+
+// Sync says when what is written of the journal has to be on the disk.
+type Sync string
+
+// The ways.
+const (
+	SyncNever  Sync = "never"  // when the system does it
+	SyncRun    Sync = "run"    // at the end of each run
+	SyncAlways Sync = "always" // with each event
+)
+
+// Proxied says what is kept of calls of upstreams' tools by clients.
+type Proxied string
+
+// The ways.
+const (
+	ProxiedOff     Proxied = "off"
+	ProxiedSummary Proxied = "summary" // who, what, when, how long, how it ended
+	ProxiedFull    Proxied = "full"    // with arguments and answers
+)
+
+// The values of settings of [journal] that are not set.
+const (
+	DefaultJournalSize  = 64 << 20 // bytes
+	DefaultJournalTotal = 1 << 30  // bytes
+	DefaultJournalAge   = 30 * 24 * time.Hour
+)
+
+var defaultJournal = Journal{
+	Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary,
+	MaxSize: DefaultJournalSize, MaxTotal: DefaultJournalTotal, MaxAge: DefaultJournalAge,
+}
+
+// JournalDir is where the journal is.
+func (c *Config) JournalDir() string {
+	if c.Journal.Dir != "" {
+		return c.Journal.Dir
+	}
+	return filepath.Join(c.Store.Dir, "logs")
+}
+
+// decodeJournal reads what is kept of calls.
+func decodeJournal(t *table, c *Config) {
+	if t == nil {
+		return
+	}
+	j := &c.Journal
+	t.boolean("enabled", &j.Enabled)
+	if dir, ok := t.directory("dir"); ok {
+		j.Dir = dir
+	}
+	t.boolean("required", &j.Required)
+	choice(t, "sync", &j.Sync, SyncNever, SyncRun, SyncAlways)
+	t.size(t.key("max_size"), &j.MaxSize, minJournalSize, maxJournalSize)
+	t.size(t.key("max_total"), &j.MaxTotal, minJournalSize, maxJournalTotal)
+	t.duration(t.key("max_age"), &j.MaxAge, minJournalAge, maxJournalAge)
+	j.Redact = t.patterns("redact")
+	choice(t, "proxied", &j.Proxied, ProxiedOff, ProxiedSummary, ProxiedFull)
+	if j.Required && !j.Enabled {
+		t.problem("required", "is set, and the journal is not enabled (drop one of the two)")
+	}
+	if j.MaxTotal < j.MaxSize {
+		t.problem(t.key("max_total"), "is less than %s, the size of one file", t.key("max_size"))
+	}
+	t.close(journalAliases)
+}
+
+// journalAliases are what other programs call these settings.
+var journalAliases = map[string]string{
+	"directory": "dir", "path": "dir", "fsync": "sync", "retention": "max_age", "keep": "max_age",
+	"maxfilesize": "max_size", "maxtotalsize": "max_total", "mask": "redact", "patterns": "redact",
+}
+
+// patterns are the regular expressions in the array under a key, as they are
+// written: a $ in them is one of theirs.
+func (t *table) patterns(key string) []*regexp.Regexp {
+	var all []*regexp.Regexp
+	t.strs(key, func(key string, n *node) (string, bool) {
+		p, err := regexp.Compile(n.text)
+		var bad *syntax.Error
+		switch {
+		case errors.As(err, &bad):
+			t.problem(key, "is no regular expression: %s", bad.Code)
+		case err != nil:
+			t.problem(key, "is no regular expression: %v", err)
+		case n.text == "":
+			t.problem(key, "is empty (leave it out)")
+		default:
+			all = append(all, p)
+		}
+		return "", false
+	})
+	return all
+}

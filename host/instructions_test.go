@@ -1,0 +1,52 @@
+package host
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// maxInstructions is how many words every session may cost before it begins.
+const maxInstructions = 400
+
+// TestInstructions: they are short, name tools that are there, and their example
+// runs.
+func TestInstructions(t *testing.T) {
+	if n := len(strings.Fields(instructions)); n >= maxInstructions {
+		t.Errorf("%d words, want less than %d", n, maxInstructions)
+	}
+	h, _ := startHost(t, testConfig(t))
+	steps := regexp.MustCompile(`(?m)^\d\. .*$`).FindAllString(instructions, -1)
+	named := regexp.MustCompile(`[a-z]+_[a-z_]+`).FindAllString(strings.Join(steps, "\n"), -1)
+	for _, name := range named {
+		if e, ok := h.catalog.Owner(name); !ok || e.Kind != catalog.Builtin {
+			t.Errorf("there is no built-in tool %s", name)
+		}
+	}
+	if len(named) < 5 {
+		t.Errorf("only %q are named", named)
+	}
+
+	_, example, _ := strings.Cut(instructions, "Example:\n")
+	answers, err := cassette.New(cassette.Interaction{
+		Server: "github", Tool: "list_issues", Params: []byte(`{"owner":"acme","repo":"shop","state":"OPEN"}`),
+		Returns: []byte(`{"issues":[{"title":"first"},{"title":"second"}]}`),
+	}, cassette.Interaction{
+		Server: "github", Tool: "list_issues", Params: []byte(`{"owner":"acme","repo":"gone","state":"OPEN"}`),
+		Raises: &cassette.Raise{Message: "Not Found"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compose.New(compose.Options{Sandbox: h.sandbox, Catalog: answers, Upstreams: answers, Log: h.opts.Log})
+	reply := c.Eval(bounded(t), example, []byte(`{"owner":"acme","repos":["shop","gone"]}`), route.Call{Params: []byte(`{}`)})
+	if got, _ := wire.Get(reply.Result, "structuredContent", "result"); string(got) != `[{"repo":"shop","titles":["first","second"]}]` {
+		t.Errorf("the example gives %s", reply.Result)
+	}
+}

@@ -1,0 +1,339 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// fields are the members of a JSON object. Reading one that has another type
+// than is asked for notes an error.
+type fields struct {
+	raw map[string][]byte
+	err *error // shared with the objects within
+}
+
+// readFields reads an object; raw is kept.
+func readFields(raw []byte) (fields, error) {
+	f := fields{raw: map[string][]byte{}, err: new(error)}
+	return f, f.fill(raw)
+}
+
+var errNoObject = errors.New("no JSON object")
+
+func (f fields) fill(raw []byte) error {
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if d.PeekKind() != '{' {
+		return errNoObject
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		key := name.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		end := int(d.InputOffset())
+		f.raw[key] = raw[end-len(value) : end : end]
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON object")
+	}
+	return nil
+}
+
+// wrong notes what is wrong with a member.
+func (f fields) wrong(name, want string) {
+	if *f.err == nil {
+		*f.err = fmt.Errorf("%s is not %s", name, want)
+	}
+}
+
+// text is a string, "" when there is none.
+func (f fields) text(name string) string {
+	if v, ok := f.raw[name+asBase64]; ok {
+		return string(f.decoded(name, v))
+	}
+	v, ok := f.raw[name]
+	if !ok {
+		return ""
+	}
+	s, ok := wire.Text(v)
+	if !ok {
+		f.wrong(name, "a string")
+	}
+	return s
+}
+
+func (f fields) decoded(name string, v []byte) []byte {
+	s, _ := wire.Text(v)
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		f.wrong(name+asBase64, "base64")
+	}
+	return b
+}
+
+// json is raw JSON, nil when there is none.
+func (f fields) json(name string) []byte {
+	if v, ok := f.raw[name]; ok {
+		return v
+	}
+	if v, ok := f.raw[name+asBase64]; ok {
+		return f.decoded(name, v)
+	}
+	if v, ok := f.raw[name+asText]; ok {
+		s, ok := wire.Text(v)
+		if !ok {
+			f.wrong(name+asText, "a string")
+		}
+		return []byte(s)
+	}
+	return nil
+}
+
+// count is a whole number that is not negative, 0 when there is none.
+func (f fields) count(name string) uint64 {
+	v, ok := f.raw[name]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(v), 10, 64)
+	if err != nil {
+		f.wrong(name, "a whole number")
+	}
+	return n
+}
+
+func (f fields) number(name string) int { return int(f.int64(name)) }
+
+func (f fields) duration(name string) time.Duration { return time.Duration(f.int64(name)) }
+
+// int64 is a whole number, 0 when there is none. Clocks that are set while
+// something runs make negative ones.
+func (f fields) int64(name string) int64 {
+	v, ok := f.raw[name]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		f.wrong(name, "a whole number")
+	}
+	return n
+}
+
+func (f fields) seconds(name string) float64 {
+	v, ok := f.raw[name]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || math.IsInf(n, 0) {
+		f.wrong(name, "a number")
+	}
+	return n
+}
+
+func (f fields) flag(name string) bool { return string(f.raw[name]) == "true" }
+
+func (f fields) time(name string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, f.text(name))
+	if err != nil {
+		f.wrong(name, "a time as in RFC 3339")
+	}
+	return t.UTC()
+}
+
+// object is an object; ok tells whether there is one.
+func (f fields) object(name string) (_ fields, ok bool) {
+	o := fields{raw: map[string][]byte{}, err: f.err}
+	v, ok := f.raw[name]
+	if ok && o.fill(v) != nil {
+		f.wrong(name, "an object")
+	}
+	return o, ok
+}
+
+// elements are those of an array, nil when there is none.
+func (f fields) elements(name string) [][]byte {
+	v, ok := f.raw[name]
+	if !ok {
+		return nil
+	}
+	items, err := wire.Elements(v)
+	if err != nil {
+		f.wrong(name, "an array")
+	}
+	if items == nil {
+		items = [][]byte{}
+	}
+	return items
+}
+
+// objects are the elements of an array of objects.
+func (f fields) objects(name string) []fields {
+	var all []fields
+	for _, item := range f.elements(name) {
+		o := fields{raw: map[string][]byte{}, err: f.err}
+		if o.fill(item) != nil {
+			f.wrong(name, "an array of objects")
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// readBegin reads the event that begins a run.
+func readBegin(id string, f fields) (Record, error) {
+	if v := f.count("v"); v > version {
+		return Record{}, fmt.Errorf("run %s: written by a later version of this program (format %d, this one reads %d)", id, v, version)
+	}
+	r := Record{ID: id, Start: f.time("time"), Redacted: f.flag("redacted"), Incomplete: f.flag("incomplete")}
+	r.Saved, r.Guest = f.flag("saved"), f.text("guest")
+	r.Params, r.Meta = f.json("params"), f.json("meta")
+	if parent, ok := f.object("parent"); ok {
+		r.Parent = &Parent{Run: parent.text("run"), Call: parent.number("call")}
+	}
+	client, _ := f.object("client")
+	r.Client = Client{Session: client.text("session"), Name: client.text("name"), Version: client.text("version")}
+	m, _ := f.object("limits")
+	r.Limits = Limits{
+		Timeout: m.duration("timeout"), Memory: m.count("memory"), Fuel: m.count("fuel"), Calls: m.number("calls"),
+		Arguments: m.number("arguments"), Answer: m.number("answer"), Result: m.number("result"), Logs: m.number("logs"),
+	}
+	if servers := f.elements("servers"); servers != nil {
+		r.Servers = []string{}
+		for _, raw := range servers {
+			s, ok := wire.Text(raw)
+			if !ok {
+				f.wrong("servers", "an array of strings")
+			}
+			r.Servers = append(r.Servers, s)
+		}
+	}
+	d, _ := f.object("definition")
+	r.Definition = tools.Definition{
+		Name: f.text("tool"), Description: d.text("description"), Code: d.text("code"),
+		InputSchema: d.json("inputSchema"), OutputSchema: d.json("outputSchema"),
+	}
+	if raw := d.json("limits"); raw != nil {
+		var err error
+		if r.Definition.Limits, err = tools.ParseLimits(raw); err != nil {
+			f.wrong("definition.limits", "the limits of a tool")
+		}
+	}
+	for _, m := range d.objects("extra") {
+		r.Definition.Extra = append(r.Definition.Extra, tools.Member{Name: m.text("name"), Value: m.json("value")})
+	}
+	return r, *f.err
+}
+
+// apply adds an event other than begin to the record of its run. Events of a
+// kind that is not known are passed over.
+func (r *Record) apply(kind string, f fields) error {
+	r.Redacted = r.Redacted || f.flag("redacted")
+	r.Incomplete = r.Incomplete || f.flag("incomplete")
+	switch kind {
+	case eventCall:
+		at := f.duration("at")
+		r.Calls = append(r.Calls, CallRecord{
+			Seq: f.number("seq"), Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"),
+			Start: at, Progress: f.number("progress"), Undo: f.flag("undo"),
+		})
+	case eventAnswer:
+		r.answer(f)
+	case eventUndo:
+		r.Undos = append(r.Undos, UndoRecord{
+			Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"), Err: readCallError(f, "error"),
+		})
+	case eventLog:
+		for _, e := range f.objects("entries") {
+			r.Logs = append(r.Logs, Entry{At: e.duration("at"), Level: e.level(), Text: e.text("text")})
+		}
+	case eventEnd:
+		r.Done, r.Duration = true, f.duration("duration")
+		r.Outcome = Outcome{
+			Error: abi.ErrorType(f.text("error")), Message: f.text("message"), Failure: f.json("failure"),
+			Result: f.json("result"), Fuel: f.count("fuel"), Memory: f.count("memory"),
+		}
+	}
+	return *f.err
+}
+
+func (f fields) level() abi.LogLevel {
+	name := f.text("level")
+	for level, known := range levelNames {
+		if known == name {
+			return level
+		}
+	}
+	n, err := strconv.ParseUint(name, 10, 32)
+	if err != nil {
+		f.wrong("level", "a level")
+	}
+	return abi.LogLevel(n)
+}
+
+// answer ends a call. The event of the call comes before, or is missing.
+func (r *Record) answer(f fields) {
+	seq := f.number("seq")
+	i := len(r.Calls) - 1 // it is one of the last
+	for i >= 0 && r.Calls[i].Seq != seq {
+		i--
+	}
+	if i < 0 {
+		r.Incomplete = true
+		return
+	}
+	c := &r.Calls[i]
+	c.Done, c.Start, c.Duration, c.Progress = true, f.duration("start"), f.duration("duration"), f.number("progress")
+	a := &c.Answer
+	a.Result, a.RPCError, a.Meta, a.Value = f.json("result"), f.json("rpcError"), f.json("meta"), f.json("value")
+	if a.Meta == nil {
+		a.Meta, _ = wire.Get(a.Result, "_meta")
+	}
+	if from := f.text("from"); from != "" {
+		a.Value = part(a.Result, from)
+	}
+	a.Err = readCallError(f, "error")
+}
+
+func readAsked(f fields) abi.ToolCall {
+	a, _ := f.object("asked")
+	return abi.ToolCall{
+		Server: a.text("server"), Tool: a.text("tool"), Exact: a.flag("exact"), Raw: a.flag("raw"),
+		Timeout: a.seconds("timeout"), Meta: a.json("meta"), Arguments: a.json("arguments"),
+	}
+}
+
+func readCallError(f fields, name string) *abi.CallError {
+	e, ok := f.object(name)
+	if !ok {
+		return nil
+	}
+	return &abi.CallError{
+		Type: abi.ErrorType(e.text("type")), Server: e.text("server"), Tool: e.text("tool"),
+		Message: e.text("message"), Details: e.json("details"), Limit: e.text("limit"),
+	}
+}

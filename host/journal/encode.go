@@ -1,0 +1,249 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Encode writes a record, with the runs in it, in the format of the journal: one
+// event a line, each run's beginning first. So a run can be taken to another
+// machine. Nothing is redacted.
+func Encode(w io.Writer, r Record) error {
+	l := &line{}
+	if err := encode(w, l, &r); err != nil {
+		return fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+func encode(w io.Writer, l *line, r *Record) error {
+	flush := func() error {
+		_, err := w.Write(l.b)
+		l.b = l.b[:0]
+		return err
+	}
+	l.begin(r.ID, r.Start, &r.Begin, gaps{r.Redacted, r.Incomplete})
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		l.call(r.ID, c)
+		if err := flush(); err != nil {
+			return err
+		}
+		if c.Answer.Run != nil {
+			if err := encode(w, l, c.Answer.Run); err != nil {
+				return err
+			}
+		}
+		if c.Done {
+			l.answer(r.ID, c)
+		}
+	}
+	for i := range r.Undos {
+		l.undo(r.ID, &r.Undos[i])
+	}
+	if len(r.Logs) > 0 {
+		l.start(eventLog, r.ID)
+		l.open("entries", '[')
+		for i := range r.Logs {
+			l.entry(&r.Logs[i])
+		}
+		l.shut(']')
+		l.finish()
+	}
+	if r.Done {
+		l.end(r.ID, r.Duration, &r.Outcome, false)
+	}
+	return flush()
+}
+
+// Decode reads what Encode has written, or the lines of one run taken out of a
+// journal: those of the runs below it may be among them. The error names the
+// line that cannot be read.
+func Decode(r io.Reader) (Record, error) {
+	d := decoding{runs: map[string]*Record{}, below: map[string][]string{}}
+	n := 0
+	for l, err := range readLines(r) {
+		n++
+		if err == nil || errors.Is(err, errTorn) && readable(l.text) {
+			err = d.add(bytes.Clone(l.text)) // the record keeps parts of it
+		}
+		if err != nil {
+			return Record{}, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	var roots []string
+	for id, rec := range d.runs {
+		if rec.Parent == nil || d.runs[rec.Parent.Run] == nil {
+			roots = append(roots, id)
+		}
+	}
+	switch len(roots) {
+	case 0:
+		return Record{}, errors.New("no run is in it (want lines of a journal, of one run)")
+	case 1:
+		return d.tree(roots[0]), nil
+	}
+	slices.Sort(roots)
+	return Record{}, fmt.Errorf("%d runs are in it, want one: %s and %s, for instance", len(roots), roots[0], roots[1])
+}
+
+// readable tells whether a line without an end is whole all the same: whoever
+// copies lines may leave out the last end.
+func readable(text []byte) bool {
+	_, err := readFields(text)
+	return err == nil
+}
+
+// decoding are runs that are being put together.
+type decoding struct {
+	runs  map[string]*Record
+	below map[string][]string // ids of the runs that a run has called
+}
+
+// add takes a line.
+func (d *decoding) add(text []byte) error {
+	h, err := readHead(text)
+	if err != nil {
+		return err
+	}
+	f, err := readFields(text)
+	if err != nil {
+		return err
+	}
+	rec := d.runs[h.run]
+	switch {
+	case h.kind == eventBegin && rec != nil:
+		return fmt.Errorf("run %s begins a second time", h.run)
+	case h.kind == eventBegin:
+		r, err := readBegin(h.run, f)
+		if err != nil {
+			return err
+		}
+		d.runs[r.ID] = &r
+		if r.Parent != nil {
+			d.below[r.Parent.Run] = append(d.below[r.Parent.Run], r.ID)
+		}
+		return nil
+	case h.kind == eventProxied:
+		return nil
+	case rec == nil:
+		return fmt.Errorf("run %s: there is no line that begins it", h.run)
+	}
+	return rec.apply(h.kind, f)
+}
+
+// tree is a run with the runs below it.
+func (d *decoding) tree(id string) Record {
+	rec := *d.runs[id]
+	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, child := range d.below[id] {
+		run := d.tree(child)
+		for i := range rec.Calls {
+			if rec.Calls[i].Seq == run.Parent.Call {
+				rec.Calls[i].Answer.Run = &run
+				break
+			}
+		}
+	}
+	return rec
+}
+
+// head is what the beginning of a line says; see line.start.
+type head struct {
+	kind, run string
+	parent    string // only of eventBegin
+}
+
+var errNoEvent = errors.New("no line of a journal")
+
+func readHead(text []byte) (head, error) {
+	var h head
+	rest, ok := bytes.CutPrefix(text, []byte(`{"t":"`))
+	if !ok || text[len(text)-1] != '}' {
+		return h, errNoEvent
+	}
+	kind, rest, ok := bytes.Cut(rest[:min(len(rest), 256)], []byte(`","run":"`))
+	if !ok {
+		return h, errNoEvent
+	}
+	run, rest, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok || !isID(run) {
+		return h, errNoEvent
+	}
+	h.kind, h.run = string(kind), string(run)
+	if rest, ok = bytes.CutPrefix(rest, []byte(`,"parent":{"run":"`)); ok {
+		parent, _, _ := bytes.Cut(rest, []byte(`"`))
+		h.parent = string(parent)
+	}
+	return h, nil
+}
+
+// isID tells whether text may be an id: it has nothing in it that would have to
+// be escaped.
+func isID(text []byte) bool {
+	for _, c := range text {
+		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return len(text) > 0 && len(text) <= 64
+}
+
+// maxLine bounds one line in bytes: an answer may be written twice, and escaped.
+const maxLine = 2 << 30
+
+// lineAt is a line without its end, and where it is.
+type lineAt struct {
+	text     []byte // valid until the next
+	from, to int64  // to is behind its end
+}
+
+var errTorn = errors.New("it is torn: its end is missing")
+
+// readLines yields the lines of r; for the last one, if it has no end, an error
+// as well. Empty lines are passed over. An error of r ends it.
+func readLines(r io.Reader) func(func(lineAt, error) bool) {
+	return func(yield func(lineAt, error) bool) {
+		b := bufio.NewReaderSize(r, 64<<10)
+		var at lineAt
+		var long []byte
+		for {
+			piece, err := b.ReadSlice('\n')
+			at.to += int64(len(piece))
+			if errors.Is(err, bufio.ErrBufferFull) {
+				if len(long) > maxLine {
+					yield(at, fmt.Errorf("a line of more than %d bytes", maxLine))
+					return
+				}
+				long = append(long, piece...)
+				continue
+			}
+			at.text = piece
+			if len(long) > 0 {
+				long = append(long, piece...)
+				at.text = long
+			}
+			whole := len(at.text) > 0 && at.text[len(at.text)-1] == '\n'
+			at.text = bytes.TrimSuffix(at.text, []byte{'\n'})
+			switch {
+			case err != nil && !errors.Is(err, io.EOF):
+				yield(at, err)
+				return
+			case len(at.text) > 0 && !whole:
+				yield(at, errTorn)
+				return
+			case len(at.text) > 0 && !yield(at, nil):
+				return
+			}
+			if err != nil {
+				return
+			}
+			at.from, long = at.to, long[:0]
+		}
+	}
+}

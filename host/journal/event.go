@@ -1,0 +1,279 @@
+package journal
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// version is that of the format, in the event that begins a run. A reader
+// refuses later ones.
+const version = 1
+
+// The kinds of events; see docs/journal.md.
+const (
+	eventBegin   = "begin"
+	eventCall    = "call"
+	eventAnswer  = "answer"
+	eventUndo    = "undo"
+	eventLog     = "log"
+	eventEnd     = "end"
+	eventProxied = "proxied"
+)
+
+// begin is the event of a run's beginning. lacks says what the reader of a
+// record has to know of it.
+func (l *line) begin(id string, start time.Time, b *Begin, lacks gaps) {
+	l.start(eventBegin, id)
+	l.redacted = lacks.redacted
+	if b.Parent != nil { // first, so that reading need not look further
+		l.open("parent", '{')
+		l.plain("run", b.Parent.Run)
+		l.number("call", int64(b.Parent.Call))
+		l.shut('}')
+	}
+	l.number("v", version)
+	l.time(start)
+	l.text("tool", b.Definition.Name)
+	l.plain("version", b.Definition.Hash())
+	l.flag("saved", b.Saved)
+	l.text("guest", b.Guest)
+	l.client(&b.Client)
+	l.raw("params", b.Params)
+	l.raw("meta", b.Meta)
+	l.definition(&b.Definition)
+	l.limits(&b.Limits)
+	if b.Servers != nil {
+		l.open("servers", '[')
+		for _, s := range b.Servers {
+			l.element(s)
+		}
+		l.shut(']')
+	}
+	l.flag("incomplete", lacks.incomplete)
+	l.finish()
+}
+
+// gaps are what a record lacks; see Record.
+type gaps struct{ redacted, incomplete bool }
+
+// element adds a text to an array, also an empty one.
+func (l *line) element(s string) {
+	if s == "" {
+		l.plain("", "")
+		return
+	}
+	l.text("", s)
+}
+
+func (l *line) time(t time.Time) {
+	l.name("time", "")
+	l.b = append(l.b, '"')
+	l.b = t.UTC().AppendFormat(l.b, time.RFC3339Nano)
+	l.b = append(l.b, '"')
+}
+
+func (l *line) client(c *Client) {
+	if *c == (Client{}) {
+		return
+	}
+	l.open("client", '{')
+	l.text("session", c.Session)
+	l.text("name", c.Name)
+	l.text("version", c.Version)
+	l.shut('}')
+}
+
+// definition leaves out times and counts: they say nothing of the run.
+func (l *line) definition(d *tools.Definition) {
+	l.open("definition", '{')
+	l.text("description", d.Description)
+	l.raw("inputSchema", d.InputSchema)
+	l.raw("outputSchema", d.OutputSchema)
+	l.raw("limits", d.Limits.JSON())
+	l.text("code", d.Code)
+	if len(d.Extra) > 0 {
+		l.open("extra", '[')
+		for _, m := range d.Extra {
+			l.open("", '{')
+			l.text("name", m.Name)
+			l.raw("value", m.Value)
+			l.shut('}')
+		}
+		l.shut(']')
+	}
+	l.shut('}')
+}
+
+func (l *line) limits(m *Limits) {
+	if *m == (Limits{}) {
+		return
+	}
+	l.open("limits", '{')
+	l.number("timeout", int64(m.Timeout))
+	l.count("memory", m.Memory)
+	l.count("fuel", m.Fuel)
+	l.number("calls", int64(m.Calls))
+	l.number("arguments", int64(m.Arguments))
+	l.number("answer", int64(m.Answer))
+	l.number("result", int64(m.Result))
+	l.number("logs", int64(m.Logs))
+	l.shut('}')
+}
+
+// call is the event of a call that is about to be made.
+func (l *line) call(id string, c *CallRecord) {
+	l.start(eventCall, id)
+	l.number("seq", int64(c.Seq))
+	l.number("at", int64(c.Start))
+	l.text("server", c.Server)
+	l.text("tool", c.Tool)
+	l.flag("undo", c.Undo)
+	if !c.Done {
+		l.number("progress", int64(c.Progress))
+	}
+	l.asked(&c.Asked)
+	l.finish()
+}
+
+func (l *line) asked(c *abi.ToolCall) {
+	l.open("asked", '{')
+	l.text("server", c.Server)
+	l.text("tool", c.Tool)
+	l.flag("exact", c.Exact)
+	l.flag("raw", c.Raw)
+	l.seconds("timeout", c.Timeout)
+	l.raw("meta", c.Meta)
+	l.raw("arguments", c.Arguments)
+	l.shut('}')
+}
+
+// answer is the event of the answer to a call.
+func (l *line) answer(id string, c *CallRecord) {
+	a := &c.Answer
+	l.start(eventAnswer, id)
+	l.number("seq", int64(c.Seq))
+	l.number("start", int64(c.Start))
+	l.number("duration", int64(c.Duration))
+	l.number("progress", int64(c.Progress))
+	l.raw("result", a.Result)
+	l.raw("rpcError", a.RPCError)
+	if meta, _ := wire.Get(a.Result, "_meta"); !bytes.Equal(meta, a.Meta) {
+		l.raw("meta", a.Meta)
+	}
+	if from := a.from(); from != "" && !l.redacted { // taking it from what was redacted might give no JSON
+		l.plain("from", from)
+	} else {
+		l.raw("value", a.Value)
+	}
+	l.callError("error", a.Err)
+	l.finish()
+}
+
+func (l *line) callError(name string, e *abi.CallError) {
+	if e == nil {
+		return
+	}
+	l.open(name, '{')
+	l.text("type", string(e.Type))
+	l.text("server", e.Server)
+	l.text("tool", e.Tool)
+	l.text("message", e.Message)
+	l.raw("details", e.Details)
+	l.text("limit", e.Limit)
+	l.shut('}')
+}
+
+// smallValue is the size in bytes up to which the value that a script was given
+// is written beside the result that it comes from.
+const smallValue = 256
+
+// The parts of a result that are not written a second time as the value.
+const (
+	fromResult     = "result"            // the whole result
+	fromStructured = "structuredContent" // that member
+	fromContent    = "content"           // that member
+	fromText       = "text"              // the only block's text, as it is written
+	fromJSON       = "json"              // the JSON in that text
+)
+
+// from is the part of the result that the value is, "" for none.
+func (a *Answer) from() string {
+	if len(a.Value) <= smallValue {
+		return ""
+	}
+	for _, from := range []string{fromResult, fromStructured, fromText, fromJSON, fromContent} {
+		if bytes.Equal(a.Value, part(a.Result, from)) {
+			return from
+		}
+	}
+	return ""
+}
+
+// part takes a part out of a result, nil if it is not there.
+func part(result []byte, from string) []byte {
+	switch from {
+	case fromResult:
+		return result
+	case fromStructured, fromContent:
+		v, _ := wire.Get(result, from)
+		return v
+	}
+	content, _ := wire.Get(result, "content")
+	if blocks, _ := wire.Elements(content); len(blocks) == 1 {
+		raw, _ := wire.Get(blocks[0], "text")
+		switch from {
+		case fromText:
+			return raw
+		case fromJSON:
+			text, _ := wire.Text(raw)
+			return []byte(strings.Trim(text, " \t\r\n"))
+		}
+	}
+	return nil
+}
+
+// undo is the event of a call that was named to undo something.
+func (l *line) undo(id string, u *UndoRecord) {
+	l.start(eventUndo, id)
+	l.text("server", u.Server)
+	l.text("tool", u.Tool)
+	l.asked(&u.Asked)
+	l.callError("error", u.Err)
+	l.finish()
+}
+
+// levelNames are the levels of entries as the journal has them.
+var levelNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warn", abi.LogError: "error"}
+
+// entry adds an entry to an event of kind log that has been started.
+func (l *line) entry(e *Entry) {
+	l.open("", '{')
+	l.number("at", int64(e.At))
+	name, ok := levelNames[e.Level]
+	if !ok {
+		name = strconv.FormatUint(uint64(e.Level), 10)
+	}
+	l.plain("level", name)
+	l.text("text", e.Text)
+	l.shut('}')
+}
+
+// end is the event of a run's end.
+func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
+	l.start(eventEnd, id)
+	l.number("duration", int64(d))
+	l.text("error", string(o.Error))
+	l.text("message", o.Message)
+	l.raw("failure", o.Failure)
+	l.raw("result", o.Result)
+	l.count("fuel", o.Fuel)
+	l.count("memory", o.Memory)
+	l.flag("incomplete", incomplete)
+	l.finish()
+}

@@ -1,0 +1,262 @@
+package journal
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// files are those that a Log writes. It is guarded by Log.mu.
+type files struct {
+	dir               string
+	maxSize, maxTotal int64
+	maxAge            time.Duration
+	durable           bool // what is left is to be on the disk
+	log               *slog.Logger
+
+	writer string       // of names; valid while lock is held, or own is set
+	lock   *flock.Flock // what makes the writer ours; nil: nothing is ours yet
+	file   *os.File     // nil: none is open
+	name   fileName
+	size   int64
+	number int // of files opened so far
+}
+
+// position is a place in what a Log has written.
+type position struct {
+	number int   // of the file
+	size   int64 // of what is in it
+}
+
+func (p position) before(o position) bool {
+	return p.number < o.number || p.number == o.number && p.size < o.size
+}
+
+func (f *files) position() position { return position{f.number, f.size} }
+
+// append writes lines at the end of the file of the day, which is begun where
+// need be.
+func (f *files) append(lines []byte, now time.Time) (position, error) {
+	if err := f.ready(dayOf(now), int64(len(lines)), now); err != nil {
+		return position{}, err
+	}
+	n, err := f.file.Write(lines)
+	if err == nil {
+		f.size += int64(n)
+		return f.position(), nil
+	}
+	// A part of a line would be one that cannot be read. If it cannot be taken
+	// back, whoever opens the file ends the line.
+	if n > 0 {
+		err = errors.Join(err, f.file.Truncate(f.size))
+	}
+	return position{}, errors.Join(err, f.leave(false))
+}
+
+// ready makes sure that there is a file for lines of that day.
+func (f *files) ready(day string, more int64, now time.Time) error {
+	if f.file != nil && f.name.day == day && (f.size == 0 || f.size+more <= f.maxSize) {
+		return nil
+	}
+	next := fileName{day: day}
+	if f.file != nil {
+		if f.name.day == day {
+			next.part = f.name.part + 1
+		}
+		if err := f.leave(f.durable); err != nil {
+			return err
+		}
+	}
+	if err := f.claim(); err != nil {
+		return err
+	}
+	next.writer = f.writer
+	if next.part == 0 {
+		next.part = f.last(day)
+	}
+	for {
+		if err := f.open(next); err != nil {
+			return err
+		}
+		if f.size == 0 || f.size+more <= f.maxSize {
+			break
+		}
+		if err := f.leave(false); err != nil {
+			return err
+		}
+		next.part++
+	}
+	f.remove(now)
+	return nil
+}
+
+// last is the last part of a day that the writer has written.
+func (f *files) last(day string) int {
+	part := 0
+	all, _ := listFiles(f.dir) // opening the file will fail too
+	for _, n := range all {
+		if n.day == day && n.writer == f.writer {
+			part = max(part, n.part)
+		}
+	}
+	return part
+}
+
+// maxWriters is how many processes find a name of their own among those that
+// are used again and again.
+const maxWriters = 64
+
+// claim finds a writer that no other process is, the first one if possible: so
+// there is one file a day, unless several processes run at the same time.
+func (f *files) claim() error {
+	if f.lock != nil || f.writer != "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	for i := 1; i <= maxWriters; i++ {
+		name := ""
+		if i > 1 {
+			name = "w" + strconv.Itoa(i)
+		}
+		lock := flock.New(filepath.Join(f.dir, fmt.Sprintf(".writer-%d.lock", i)), flock.SetPermissions(0o600))
+		switch ok, err := lock.TryLock(); {
+		case err != nil:
+			if bad := f.probe(); bad != nil {
+				return bad
+			}
+			return f.stand()
+		case ok:
+			f.lock, f.writer = lock, name
+			return nil
+		}
+	}
+	return f.stand()
+}
+
+// probe tells whether files can be made in the directory at all.
+func (f *files) probe() error {
+	file, err := os.CreateTemp(f.dir, ".probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// stand makes up a writer that no other process is: where the file system has no
+// locks, or there are very many processes.
+func (f *files) stand() error {
+	var b [6]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	f.writer = "x" + hex.EncodeToString(b[:])
+	return nil
+}
+
+// open opens a file to write at its end.
+func (f *files) open(name fileName) error {
+	path := filepath.Join(f.dir, name.String())
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	size, err := endLine(file)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	f.file, f.name, f.size = file, name, size
+	f.number++
+	return nil
+}
+
+// endLine ends a line that whoever wrote it could not end.
+func endLine(file *os.File) (size int64, err error) {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, err
+	}
+	size = info.Size()
+	var last [1]byte
+	if _, err := file.ReadAt(last[:], size-1); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if last[0] == '\n' {
+		return size, nil
+	}
+	n, err := file.Write([]byte{'\n'})
+	return size + int64(n), err
+}
+
+// leave closes the file; what is in it is made durable first, if it is to be.
+func (f *files) leave(durable bool) error {
+	file := f.file
+	f.file = nil
+	if durable {
+		return errors.Join(file.Sync(), file.Close())
+	}
+	return file.Close()
+}
+
+func (f *files) sync() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Sync()
+}
+
+// close closes the file and lets others have the writer.
+func (f *files) close() error {
+	var err error
+	if f.file != nil {
+		err = f.leave(false)
+	}
+	if f.lock != nil {
+		err = errors.Join(err, f.lock.Close())
+		f.lock, f.writer = nil, ""
+	}
+	return err
+}
+
+// remove removes what is too old, and the oldest of what is too much. A file that
+// another process may be writing to is not removed: the last one of its writer.
+func (f *files) remove(now time.Time) {
+	all, err := listFiles(f.dir)
+	if err != nil {
+		f.log.Warn("old files of the journal are not removed", "dir", f.dir, "err", err)
+		return
+	}
+	last := map[string]fileName{}
+	sizes := make([]int64, len(all))
+	var total int64
+	for i, n := range all {
+		if info, err := os.Stat(filepath.Join(f.dir, n.String())); err == nil {
+			sizes[i] = info.Size()
+		}
+		total += sizes[i]
+		last[n.writer] = n
+	}
+	oldest := dayOf(now.Add(-f.maxAge))
+	today := dayOf(now)
+	for i, n := range all {
+		tooOld := n.day < oldest
+		inUse := n == f.name || n == last[n.writer] && n.day >= dayOf(now.Add(-longest)) && n.day <= today
+		if inUse || !tooOld && total <= f.maxTotal {
+			continue
+		}
+		if err := os.Remove(filepath.Join(f.dir, n.String())); err != nil {
+			f.log.Warn("an old file of the journal is not removed", "dir", f.dir, "file", n.String(), "err", err)
+			continue
+		}
+		total -= sizes[i]
+		f.log.Debug("an old file of the journal is removed", "file", n.String())
+	}
+}

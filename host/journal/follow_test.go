@@ -1,0 +1,79 @@
+package journal
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// follow runs Follow until the test is over, and gives what it yields.
+func follow(t *testing.T, dir string, tick <-chan time.Time) <-chan Record {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	started, over := make(chan struct{}), make(chan struct{})
+	got := make(chan Record, 10)
+	go func() {
+		defer close(over)
+		for r, err := range Follow(ctx, dir, FollowOptions{Tick: tick, Started: func() { close(started) }}) {
+			if err != nil {
+				t.Error(err)
+			}
+			got <- r
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	<-started
+	return got
+}
+
+// TestFollow: runs are yielded as they end, those of other processes too, whole,
+// also if they began before.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{MaxSize: 1000})
+	record(t, l, "old")
+	early := begin(t, l, Begin{Definition: tools.Definition{Name: "early"}})
+	c := early.OpenCall(abi.ToolCall{}, abi.Composites, "inner")
+	got := follow(t, dir, nil)
+
+	inner := begin(t, l, Begin{Definition: tools.Definition{Name: "inner"}, Parent: &Parent{early.ID(), c.Seq()}})
+	inner.Close(Outcome{Result: []byte("1")})
+	c.Close(Answer{Value: []byte("1")})
+	other := openLog(t, dir, LogOptions{}) // another writer
+	record(t, other, "other")
+	if r := <-got; r.Definition.Name != "other" || !r.Done || len(r.Calls) != 1 {
+		t.Errorf("first %+v", r)
+	}
+	early.Close(Outcome{Result: []byte("2")})
+	r := <-got
+	if r.Definition.Name != "early" || !r.Done || len(r.Calls) != 1 || r.Calls[0].Answer.Run == nil || r.Calls[0].Answer.Run.Definition.Name != "inner" {
+		t.Errorf("second %+v", r)
+	}
+	record(t, l, "last")
+	if r := <-got; r.Definition.Name != "last" {
+		t.Errorf("third %+v", r)
+	}
+}
+
+// TestFollowWithoutNotices: a directory that is not there yet is looked for now
+// and then.
+func TestFollowWithoutNotices(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	tick := make(chan time.Time)
+	got := follow(t, dir, tick)
+	tick <- time.Time{}
+	l := openLog(t, dir, LogOptions{})
+	record(t, l, "a")
+	tick <- time.Time{}
+	if r := <-got; r.Definition.Name != "a" {
+		t.Errorf("got %+v", r)
+	}
+	record(t, l, "b") // from now on there are notices
+	if r := <-got; r.Definition.Name != "b" {
+		t.Errorf("got %+v", r)
+	}
+}

@@ -1,0 +1,102 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func init() { limitedChild = recordLimited }
+
+// TestDiskFull: a disk without room, which the system itself reports.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journal-2026-11-21.jsonl")
+	if err := os.Symlink("/dev/full", path); err != nil {
+		t.Fatal(err)
+	}
+	now := &clock{noon}
+	var all told
+	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.tell})
+	if _, err := l.Open(Begin{}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a run is opened: %v", err)
+	}
+	l.Configure(LogOptions{Now: now.now, Trouble: all.tell, Log: quiet()})
+	record(t, l, "unrecorded")
+	if len(all) != 1 || !errors.Is(all[0], unix.ENOSPC) {
+		t.Errorf("told %v", all)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	now.t = now.t.Add(retryAfter)
+	record(t, l, "recorded")
+	runs, faults := scan(dir, Filter{})
+	if len(runs) != 1 || runs[0].Definition.Name != "recorded" || len(faults) > 0 || len(all) != 2 {
+		t.Errorf("%+v, %v; told %v", runs, faults, all)
+	}
+}
+
+// TestPartOfALine: what is written in part, because there is no more room, is
+// taken back. The process has a limit for the size of its files.
+func TestPartOfALine(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+dir, limitEnv+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "journal-2026-11-21.jsonl"))
+	if err != nil || len(data) == 0 || len(data) > fileLimit || data[len(data)-1] != '\n' {
+		t.Errorf("%d bytes, %v, end %q", len(data), err, data[max(0, len(data)-10):])
+	}
+	runs, faults := scan(dir, Filter{})
+	if len(faults) > 0 || len(runs) < 3 || runs[0].Definition.Name != "after" || !runs[0].Done {
+		t.Errorf("%d runs, %v", len(runs), faults)
+	}
+}
+
+// fileLimit is how large a file that process may have, in bytes.
+const fileLimit = 3000
+
+// recordLimited records runs until that fails, and one more when there is room.
+func recordLimited(dir string) error {
+	signal.Ignore(unix.SIGXFSZ)
+	was := unix.Rlimit{}
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: fileLimit, Max: was.Max}); err != nil {
+		return err
+	}
+	var all told
+	now := &clock{noon}
+	l := OpenLog(dir, LogOptions{Now: now.now, Trouble: all.tell, Log: quiet()})
+	run := func(name string) {
+		r, _ := l.Open(Begin{Definition: tools.Definition{Name: name}}) // not required
+		r.OpenCall(abi.ToolCall{}, "s", "t").Close(Answer{Value: []byte("1")})
+		r.Close(Outcome{})
+	}
+	for i := 0; len(all) == 0; i++ {
+		if i == 100 {
+			return errors.New("no write has failed")
+		}
+		run("before")
+	}
+	if !errors.Is(all[0], unix.EFBIG) && !errors.Is(all[0], unix.ENOSPC) {
+		return fmt.Errorf("failed with %w", all[0])
+	}
+	// Another day has another file, in which there is room.
+	now.t = now.t.AddDate(0, 0, 1)
+	run("after")
+	return l.Close()
+}

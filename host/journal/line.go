@@ -1,0 +1,170 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Redactor takes out of what is written what nobody may read. Its methods are
+// safe for concurrent use; changed tells whether there was anything.
+type Redactor interface {
+	Text(s string) (_ string, changed bool)
+	// JSON takes valid JSON and gives valid JSON back, raw itself when nothing
+	// changes.
+	JSON(raw []byte) (_ []byte, changed bool)
+}
+
+// line is one line in the making: a JSON object, which is built by appending.
+type line struct {
+	b        []byte
+	redactor Redactor // nil: everything is written
+	redacted bool     // something was not
+}
+
+// The endings of names whose value is not there as it is: as text because it has
+// line breaks in it or is no valid JSON, or in base64 because it is not even
+// UTF-8.
+const (
+	asText   = "Text"
+	asBase64 = "Base64"
+)
+
+// start begins a line. That t and run come first, in this form, is what reading
+// relies on.
+func (l *line) start(kind, run string) {
+	l.redacted = false
+	l.b = append(l.b, `{"t":"`...)
+	l.b = append(l.b, kind...)
+	l.b = append(l.b, `","run":"`...)
+	l.b = append(l.b, run...)
+	l.b = append(l.b, '"')
+}
+
+// finish ends a line.
+func (l *line) finish() {
+	if l.redacted {
+		l.flag("redacted", true)
+	}
+	l.b = append(l.b, '}', '\n')
+}
+
+// name begins a member, or an element when name is "".
+func (l *line) name(name, ending string) {
+	if last := l.b[len(l.b)-1]; last != '{' && last != '[' {
+		l.b = append(l.b, ',')
+	}
+	if name != "" {
+		l.b = append(l.b, '"')
+		l.b = append(l.b, name...)
+		l.b = append(l.b, ending...)
+		l.b = append(l.b, '"', ':')
+	}
+}
+
+func (l *line) open(name string, bracket byte) {
+	l.name(name, "")
+	l.b = append(l.b, bracket)
+}
+
+func (l *line) shut(bracket byte) { l.b = append(l.b, bracket) }
+
+// plain adds a text of ours, in which there is nothing to be redacted or escaped.
+func (l *line) plain(name, value string) {
+	l.name(name, "")
+	l.b = append(l.b, '"')
+	l.b = append(l.b, value...)
+	l.b = append(l.b, '"')
+}
+
+// text adds a text, unless it is empty.
+func (l *line) text(name, value string) {
+	if value == "" {
+		return
+	}
+	if l.redactor != nil {
+		var changed bool
+		value, changed = l.redactor.Text(value)
+		l.redacted = l.redacted || changed
+	}
+	if !utf8.ValidString(value) {
+		l.base64(name, []byte(value))
+		return
+	}
+	l.name(name, "")
+	l.b = append(l.b, wire.Quote(value)...)
+}
+
+// raw adds raw JSON, unless it is empty.
+func (l *line) raw(name string, value []byte) {
+	if len(value) == 0 {
+		return
+	}
+	if l.redactor != nil {
+		var changed bool
+		value, changed = l.redactor.JSON(value)
+		l.redacted = l.redacted || changed
+	}
+	switch {
+	case !utf8.Valid(value):
+		l.base64(name, value)
+	case bytes.IndexByte(value, '\n') >= 0 || bytes.IndexByte(value, '\r') >= 0 || !valid(value):
+		l.name(name, asText)
+		l.b = append(l.b, wire.Quote(string(value))...)
+	default:
+		l.name(name, "")
+		l.b = append(l.b, value...)
+	}
+}
+
+// valid tells whether raw is one JSON value. It was when it came to us; here the
+// other lines of the journal depend on it.
+func valid(raw []byte) bool {
+	if raw[0] == '{' {
+		return wire.Object(raw)
+	}
+	return json.Valid(raw)
+}
+
+func (l *line) base64(name string, value []byte) {
+	l.name(name, asBase64)
+	l.b = append(l.b, '"')
+	l.b = base64.StdEncoding.AppendEncode(l.b, value)
+	l.b = append(l.b, '"')
+}
+
+// number adds a number, unless it is 0.
+func (l *line) number(name string, n int64) {
+	if n != 0 {
+		l.name(name, "")
+		l.b = strconv.AppendInt(l.b, n, 10)
+	}
+}
+
+// count is number for what has no sign.
+func (l *line) count(name string, n uint64) {
+	if n != 0 {
+		l.name(name, "")
+		l.b = strconv.AppendUint(l.b, n, 10)
+	}
+}
+
+// seconds is number for what has a fraction.
+func (l *line) seconds(name string, n float64) {
+	if n != 0 {
+		l.name(name, "")
+		l.b = strconv.AppendFloat(l.b, n, 'g', -1, 64)
+	}
+}
+
+// flag adds true, or nothing.
+func (l *line) flag(name string, on bool) {
+	if on {
+		l.name(name, "")
+		l.b = append(l.b, "true"...)
+	}
+}

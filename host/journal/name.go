@@ -1,0 +1,67 @@
+package journal
+
+import (
+	"cmp"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// fileName is what the name of a file of a journal says. The first writer's
+// files of a day are journal-2026-11-21.jsonl, journal-2026-11-21.1.jsonl, ...;
+// those of others, which write at the same time, have the writer behind the day:
+// journal-2026-11-21-w2.jsonl.
+type fileName struct {
+	day    string // in UTC
+	writer string // "" for the first
+	part   int    // 0, 1, ...
+}
+
+var fileNames = regexp.MustCompile(`^journal-(\d{4}-\d{2}-\d{2})(?:-([a-z0-9]+))?(?:\.(\d{1,9}))?\.jsonl$`)
+
+func (n fileName) String() string {
+	s := "journal-" + n.day
+	if n.writer != "" {
+		s += "-" + n.writer
+	}
+	if n.part > 0 {
+		s += "." + strconv.Itoa(n.part)
+	}
+	return s + ".jsonl"
+}
+
+func parseName(name string) (fileName, bool) {
+	m := fileNames.FindStringSubmatch(name)
+	if m == nil {
+		return fileName{}, false
+	}
+	part, _ := strconv.Atoi(m[3]) // "" is 0
+	return fileName{m[1], m[2], part}, true
+}
+
+// compareNames has the oldest first.
+func compareNames(a, b fileName) int {
+	return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.writer, b.writer), cmp.Compare(a.part, b.part))
+}
+
+// dayOf is the day whose files an event of that time goes into.
+func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// listFiles are the files of the journal in a directory, the oldest first. A
+// directory that is not there has none.
+func listFiles(dir string) ([]fileName, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var files []fileName
+	for _, e := range entries {
+		if n, ok := parseName(e.Name()); ok && !e.IsDir() {
+			files = append(files, n)
+		}
+	}
+	slices.SortFunc(files, compareNames)
+	return files, nil
+}

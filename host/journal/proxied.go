@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Proxied is the record of a call that a client has made of an upstream's tool,
+// without a script.
+type Proxied struct {
+	ID       string // as those of runs
+	Start    time.Time
+	Duration time.Duration
+	Client   Client
+	Server   string
+	Tool     string // the server's own name
+	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a
+	// JSON-RPC error, or abi.ErrCancelled.
+	Outcome string
+	// Sent and Received are the sizes in bytes of the request's params and of
+	// the answer.
+	Sent, Received int
+
+	// What follows is there only if whole records are kept: the raw params of the
+	// request, and the raw result or the JSON-RPC error it was answered with.
+	Params, Result, RPCError []byte
+	Redacted                 bool // something of it was replaced in the journal
+}
+
+// The outcomes of proxied calls beside OK.
+const (
+	proxiedTool      = string(abi.ErrTool)
+	proxiedRPC       = string(abi.ErrRuntime)
+	proxiedCancelled = string(abi.ErrCancelled)
+)
+
+// ProxiedOutcome is the Outcome of a call with that answer.
+func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
+	switch {
+	case cancelled:
+		return proxiedCancelled
+	case rpcError != nil:
+		return proxiedRPC
+	}
+	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" {
+		return proxiedTool
+	}
+	return OK
+}
+
+// Proxied records a call that is over. A nil *Log does nothing.
+func (l *Log) Proxied(p Proxied) {
+	if l == nil {
+		return
+	}
+	opts := l.options()
+	buffer := lines.Get().(*[]byte)
+	line := line{b: (*buffer)[:0], redactor: opts.Redactor}
+	line.proxied(&p)
+	end, err := l.write(line.b)
+	if err == nil && opts.Sync == SyncAlways {
+		l.flush(end) // a failure was told
+	}
+	if cap(line.b) <= maxKept {
+		*buffer = line.b
+		lines.Put(buffer)
+	}
+}
+
+func (l *line) proxied(p *Proxied) {
+	if p.ID == "" {
+		p.ID = NewID(p.Start)
+	}
+	l.start(eventProxied, p.ID)
+	l.number("v", version)
+	l.time(p.Start)
+	l.number("duration", int64(p.Duration))
+	l.client(&p.Client)
+	l.text("server", p.Server)
+	l.text("tool", p.Tool)
+	l.text("outcome", p.Outcome)
+	l.number("sent", int64(p.Sent))
+	l.number("received", int64(p.Received))
+	l.raw("params", p.Params)
+	l.raw("result", p.Result)
+	l.raw("rpcError", p.RPCError)
+	l.finish()
+}
+
+func readProxied(id string, f fields) (Proxied, error) {
+	client, _ := f.object("client")
+	p := Proxied{
+		ID: id, Start: f.time("time"), Duration: f.duration("duration"),
+		Client: Client{Session: client.text("session"), Name: client.text("name"), Version: client.text("version")},
+		Server: f.text("server"), Tool: f.text("tool"), Outcome: f.text("outcome"),
+		Sent: f.number("sent"), Received: f.number("received"),
+		Params: f.json("params"), Result: f.json("result"), RPCError: f.json("rpcError"), Redacted: f.flag("redacted"),
+	}
+	return p, *f.err
+}
+
+// ScanProxied is Scan for proxied calls. Filter.Tool is SERVER.TOOL, or TOOL
+// alone.
+func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
+	return func(yield func(Proxied, error) bool) {
+		left := f.Limit
+		for x, err := range days(dir, f, true) {
+			if err != nil {
+				if !yield(Proxied{}, err) {
+					return
+				}
+				continue
+			}
+			slices.SortStableFunc(x.proxied, func(a, b place) int { return cmp.Compare(b.run, a.run) })
+			files := newOpenFiles(dir)
+			for _, at := range x.proxied {
+				if !f.mayChoose(at.run) {
+					continue
+				}
+				p, err := files.proxied(at)
+				if err == nil && !f.choosesProxied(&p) {
+					continue
+				}
+				if !yield(p, err) {
+					files.close()
+					return
+				}
+				if left--; err == nil && left == 0 {
+					files.close()
+					return
+				}
+			}
+			files.close()
+			x.proxied, x.runs = nil, map[string]*located{}
+		}
+	}
+}
+
+func (o *openFiles) proxied(at place) (Proxied, error) {
+	text, err := o.read(at)
+	if err == nil {
+		var f fields
+		if f, err = readFields(text); err == nil {
+			var p Proxied
+			if p, err = readProxied(at.run, f); err == nil {
+				return p, nil
+			}
+		}
+	}
+	return Proxied{}, &LineError{o.path(at.file), at.at, err}
+}
+
+func (f *Filter) choosesProxied(p *Proxied) bool {
+	return (f.Tool == "" || p.Tool == f.Tool || p.Server+"."+p.Tool == f.Tool) &&
+		(f.Outcome == "" || p.Outcome == f.Outcome) &&
+		(f.Session == "" || p.Client.Session == f.Session) &&
+		(f.Since.IsZero() || !p.Start.Before(f.Since)) && (f.Until.IsZero() || p.Start.Before(f.Until))
+}

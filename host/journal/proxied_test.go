@@ -1,0 +1,135 @@
+package journal
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProxied(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{MaxSize: 700})
+	start := time.Now().UTC().Round(0)
+	client := Client{Session: "s1", Name: "host", Version: "1"}
+	calls := []Proxied{
+		{Start: start, Duration: time.Second, Client: client, Server: "a", Tool: "x", Outcome: OK, Sent: 10, Received: 20},
+		{Start: start.Add(time.Minute), Client: client, Server: "a", Tool: "y\n", Outcome: proxiedTool,
+			Params: []byte("{\n}"), Result: []byte(`{"isError":true}`)},
+		{Start: start.Add(2 * time.Minute), Server: "b", Tool: "x", Outcome: proxiedRPC, RPCError: []byte(`{"code":1}`)},
+	}
+	for i := range calls {
+		calls[i].ID = NewID(calls[i].Start)
+		l.Proxied(calls[i])
+	}
+	record(t, l, "a run")
+	(*Log)(nil).Proxied(calls[0])
+	for name, test := range map[string]struct {
+		f    Filter
+		want []int
+	}{
+		"all":       {Filter{}, []int{2, 1, 0}},
+		"tool":      {Filter{Tool: "x"}, []int{2, 0}},
+		"of server": {Filter{Tool: "a.x"}, []int{0}},
+		"session":   {Filter{Session: "s1"}, []int{1, 0}},
+		"outcome":   {Filter{Outcome: OK}, []int{0}},
+		"limit":     {Filter{Limit: 1}, []int{2}},
+		"since":     {Filter{Since: start.Add(time.Minute)}, []int{2, 1}},
+		"until":     {Filter{Until: start.Add(time.Minute)}, []int{0}},
+		"id":        {Filter{ID: calls[1].ID}, []int{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got, want []Proxied
+			for p, err := range ScanProxied(dir, test.f) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, p)
+			}
+			for _, i := range test.want {
+				want = append(want, calls[i])
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+	if runs, faults := scan(dir, Filter{}); len(runs) != 1 || len(faults) > 0 {
+		t.Errorf("runs %+v, %v", runs, faults)
+	}
+}
+
+func TestProxiedOutcome(t *testing.T) {
+	for want, got := range map[string]string{
+		OK:               ProxiedOutcome([]byte(`{"content":[],"isError":false}`), nil, false),
+		proxiedTool:      ProxiedOutcome([]byte(`{"isError":true}`), nil, false),
+		proxiedRPC:       ProxiedOutcome(nil, []byte(`{}`), false),
+		proxiedCancelled: ProxiedOutcome([]byte(`{}`), nil, true),
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	const begin = `{"t":"begin","run":"a0","v":1,"time":"2026-11-21T12:00:00Z"}` + "\n"
+	for name, test := range map[string]struct{ in, want string }{
+		"nothing":       {"", "no run is in it"},
+		"text":          {"hello\n", "line 1: no line of a journal"},
+		"two runs":      {begin + strings.ReplaceAll(begin, "a0", "a1"), "2 runs are in it"},
+		"twice":         {begin + begin, "line 2: run a0 begins a second time"},
+		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: there is no line that begins it"},
+		"later version": {strings.Replace(begin, `"v":1`, `"v":2`, 1), "written by a later version"},
+		"a type":        {begin + `{"t":"end","run":"a0","fuel":"x"}` + "\n", "line 2: fuel is not a whole number"},
+		"torn":          {begin + `{"t":"end","run":"a0"`, "line 2: it is torn"},
+		"circle":        {`{"t":"begin","run":"a0","parent":{"run":"a0","call":1},"v":1,"time":"2026-11-21T12:00:00Z"}`, "no run is in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r, err := Decode(strings.NewReader(test.in)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	r, err := Decode(strings.NewReader(begin + `{"t":"end","run":"a0","later":1}`)) // no line break
+	if err != nil || !r.Done {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// FuzzDecode: whatever Decode takes, Encode writes so that it is the same again.
+func FuzzDecode(f *testing.F) {
+	for seed := range uint64(5) {
+		d := newDice(seed)
+		r := Open(d.begin())
+		d.play(r, Open, 1)
+		var b strings.Builder
+		if err := Encode(&b, r.Record()); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.String())
+	}
+	const begin = `{"t":"begin","run":"a0","v":1,"time":"2026-11-21T12:00:00Z","servers":["s"],"limits":{"fuel":1},"definition":{"limits":{},"extra":[{"name":"x","value":1}]}}` + "\n"
+	f.Add(begin + `{"t":"end","run":"a0","duration":-1,"failureText":"{\n}","fuel":18446744073709551615}`)
+	f.Add(begin + `{"t":"call","run":"a0","seq":1,"asked":{"timeout":1e3,"metaBase64":"/w=="}}` + "\n" + `{"t":"answer","run":"a0","seq":1,"result":{},"from":"json","error":{}}`)
+	f.Add(begin + `{"t":"log","run":"a0","entries":[{"level":"7"},{"level":"warn","textBase64":"/w=="}]}`)
+	f.Add(begin + `{"t":"begin","run":"a1","parent":{"run":"a0","call":1},"v":1,"time":"2026-11-21T12:00:00Z"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Decode(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		if err := Encode(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(strings.NewReader(b.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s\nof\n%s", err, b.String(), text)
+		}
+		var c strings.Builder
+		if err := Encode(&c, again); err != nil || c.String() != b.String() {
+			t.Errorf("%v\n%s\nbecomes\n%s", err, b.String(), c.String())
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package route
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Observer is told of the calls that clients make of upstreams' tools, without a
+// script. It is called by the goroutine that answers the call, before the answer
+// is sent, and by several at once.
+type Observer interface {
+	// Observes tells whether it wants to be told at all; it is asked before each
+	// call.
+	Observes() bool
+	Observe(call ObservedCall)
+}
+
+// ObservedCall is a call that is over.
+type ObservedCall struct {
+	Session      Session
+	Server, Tool string // real names
+	Params       []byte // as the client sent them
+	Reply        wire.Reply
+	Cancelled    bool // and so not answered
+	Start        time.Time
+	Duration     time.Duration
+}
+
+// observed passes a call on to an upstream.
+func (r *Router) observed(ctx context.Context, call Call, entry catalog.Entry) wire.Reply {
+	if r.Observer == nil || !r.Observer.Observes() {
+		return r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+	}
+	start := time.Now()
+	reply := r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+	r.Observer.Observe(ObservedCall{
+		Session: call.Origin.Session(), Server: entry.Server, Tool: entry.Tool, Params: call.Params,
+		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start),
+	})
+	return reply
+}
