@@ -70,7 +70,12 @@ func saveTool(code []byte) mcp.Tool {
 				"status": {"enum": ["created", "updated"]},
 				"name": {"type": "string"},
 				"created": {"type": "string"},
-				"modified": {"type": "string"}
+				"modified": {"type": "string"},
+				"warnings": {"type": "array", "description": "What the script probably does not mean; it is saved all the same.", "items": {
+					"type": "object",
+					"properties": {"line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}},
+					"required": ["line", "column", "message"]
+				}}
 			},
 			"required": ["status", "name", "created", "modified"]
 		}`,

@@ -10,6 +10,8 @@
 //	search.go       search_tools
 //	describe.go     describe_tool
 //	health.go       health_check
+//	testtool.go     test_tool
+//	runs.go         list_runs, show_run; runs_text.go: how runs are shown
 //
 // Arguments are taken as raw bytes, so schemas that agents save keep the order
 // of their members and every digit of their numbers. Answers are a
@@ -26,8 +28,10 @@ import (
 	"log/slog"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -45,6 +49,8 @@ type Store interface {
 // Composer checks and runs scripts; see compose.Composer.
 type Composer interface {
 	Check(ctx context.Context, name, code string) error
+	// Lint says what an acceptable script probably does not mean.
+	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
 	// CheckLimits says which of a tool's own limits are above the
 	// configuration's.
 	CheckLimits(l tools.Limits) []tools.Violation
@@ -69,6 +75,13 @@ type Options struct {
 	SavedInScripts bool
 	// Health is what health_check asks; nil: there is no such tool.
 	Health Health
+	// Stage makes what runs scripts as Composer does, but with their calls answered
+	// by mocks, over the catalog of real tools (cassette.Cassette.Over), and with
+	// records that open makes; nil: there is no test_tool.
+	Stage func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Stage
+	// Runs are what list_runs and show_run look into; nil: there are no such
+	// tools.
+	Runs Runs
 	// Settled, when set, waits until no upstream is starting any more, or for as
 	// long as an agent shall wait for that, or for ctx.
 	Settled func(ctx context.Context)
@@ -108,6 +121,12 @@ func New(cfg Options) *Handler {
 	}
 	if cfg.Health != nil {
 		defined = append(defined, healthDefinitions()...)
+	}
+	if cfg.Stage != nil {
+		defined = append(defined, rehearsalDefinitions()...)
+	}
+	if cfg.Runs != nil {
+		defined = append(defined, runsDefinitions()...)
 	}
 	for _, d := range defined {
 		schema, err := tools.CompileInputSchema(d.tool.RawInputSchema, "inputSchema")

@@ -26,6 +26,10 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 	if err := h.check(ctx, def, limits); err != nil {
 		return wire.Reply{}, err
 	}
+	warnings, err := h.warnings(ctx, def)
+	if err != nil {
+		return wire.Reply{}, err
+	}
 	saved, created, err := h.cfg.Store.Save(def)
 	if err != nil {
 		return wire.Reply{}, refusal(err)
@@ -41,7 +45,20 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Name     string `json:"name"`
 		Created  string `json:"created"`
 		Modified string `json:"modified"`
-	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified)}))
+		// What the script probably does not mean; it was saved all the same.
+		Warnings []compose.Warning `json:"warnings,omitempty"`
+	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), warnings}))
+}
+
+// warnings are about what def's script probably does not mean. They do not stand
+// against saving it, and neither does a failure to find them.
+func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
+	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
+	if err != nil && ctx.Err() == nil {
+		h.cfg.Log.Warn("a script is saved without a look at it", "tool", def.Name, "err", err)
+		err = nil
+	}
+	return found, err
 }
 
 // limits reads the tool's own limits, and what is wrong with them.

@@ -1,0 +1,276 @@
+package cassette
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// Keys are those that an interaction has in TOML, in the order in which they are
+// written:
+//
+//	tool = "server.tool"   real names, or script names
+//	params = { … }         what the arguments are held against; without: anything
+//	match = "subset"       or "exact": how
+//	returns = …            the value that the script gets
+//	text = "…"             the text of the tool's answer, which scripts parse if it is JSON
+//	result = { … }         a whole CallToolResult
+//	raises = "…"           the message of an error, or { message = "…", details = … }
+//	error = { code = … }   a JSON-RPC error object: code, message, data
+//	delay = "1s"           until the answer comes
+//	times = 1              how often it may be used; 0: any number of times
+//
+// Of params, returns, result, error and details each can be JSON text instead,
+// under its name with _json at the end.
+var Keys = []string{
+	"tool", "params", "params_json", "match", "returns", "returns_json", "text", "result", "result_json", "raises",
+	"error", "error_json", "delay", "times",
+}
+
+// FromTOML is an Interaction out of a decoded TOML table (values as
+// github.com/BurntSushi/toml decodes them into any). match is for a table that
+// has none. The error is a *FieldError for the key that is wrong. Members of
+// TOML tables come in the order of their names.
+func FromTOML(table map[string]any, match Match) (Interaction, error) {
+	f := fields{table: table}
+	f.unknown(Keys)
+	i := Interaction{Match: match}
+	i.Server, i.Tool = f.tool()
+	i.Params = f.json("params")
+	if text, ok := f.text("match"); ok {
+		i.Match = Match(text)
+	}
+	i.Returns, i.Result, i.RPCError = f.json("returns"), f.json("result"), f.json("error")
+	if text, ok := f.text("text"); ok {
+		if i.Result != nil {
+			f.fail("text", "and result are both there (one of returns, text, result, raises and error)")
+		}
+		i.Result = TextResult(text)
+	}
+	i.Raises = f.raises()
+	i.Delay = f.duration("delay")
+	i.Times = f.count("times")
+	if f.err != nil {
+		return Interaction{}, f.err
+	}
+	if err := i.Check(); err != nil {
+		return Interaction{}, err
+	}
+	return i, nil
+}
+
+// fields reads a table; the first thing that is wrong counts.
+type fields struct {
+	table map[string]any
+	at    string // in front of keys in messages
+	err   error
+}
+
+func (f *fields) fail(key, format string, args ...any) {
+	if f.err == nil {
+		f.err = &FieldError{Key: f.at + key, Text: fmt.Sprintf(format, args...)}
+	}
+}
+
+// unknown fails for keys that are not among those known.
+func (f *fields) unknown(known []string) {
+	for _, key := range slices.Sorted(maps.Keys(f.table)) {
+		if slices.Contains(known, key) {
+			continue
+		}
+		hint := "known here: " + strings.Join(known, ", ")
+		if near := catalog.Nearest(key, known); near != nil {
+			hint = fmt.Sprintf("did you mean %s?", near[0])
+		}
+		f.fail(key, "is an unknown key (%s)", hint)
+	}
+}
+
+func (f *fields) text(key string) (string, bool) {
+	v, ok := f.table[key]
+	if !ok {
+		return "", false
+	}
+	text, ok := v.(string)
+	if !ok {
+		f.fail(key, "is %s, want a string", typeName(v))
+	}
+	return text, ok
+}
+
+// tool splits "server.tool". Names of servers have no dots.
+func (f *fields) tool() (server, tool string) {
+	name, _ := f.text("tool")
+	server, tool, ok := strings.Cut(name, ".")
+	if name != "" && (!ok || server == "" || tool == "") {
+		f.fail("tool", `is %q, want "server.tool"`, name)
+	}
+	return server, tool
+}
+
+// json is the value under a key, or the JSON text under its other name.
+func (f *fields) json(key string) []byte {
+	v, plain := f.table[key]
+	text, other := f.text(key + "_json")
+	switch {
+	case plain && other:
+		f.fail(key, "and %s_json are both there", key)
+	case plain:
+		raw, err := appendJSON(nil, v)
+		if err != nil {
+			f.fail(key, "%v", err)
+		}
+		return raw
+	case other:
+		if err := checkJSON(text); err != nil {
+			if err.Key = f.at + key + "_json"; f.err == nil {
+				f.err = err
+			}
+			return nil
+		}
+		return compact([]byte(text))
+	}
+	return nil
+}
+
+func (f *fields) raises() *Raise {
+	v, ok := f.table["raises"]
+	if !ok {
+		return nil
+	}
+	switch v := v.(type) {
+	case string:
+		return &Raise{Message: v}
+	case map[string]any:
+		sub := fields{table: v, at: "raises."}
+		sub.unknown([]string{"message", "details", "details_json"})
+		r := &Raise{Details: sub.json("details")}
+		if r.Message, ok = sub.text("message"); !ok {
+			sub.fail("message", `is not there (raises = { message = "…" })`)
+		}
+		if f.err == nil {
+			f.err = sub.err
+		}
+		return r
+	}
+	f.fail("raises", "is %s, want a string or a table with message and details", typeName(v))
+	return nil
+}
+
+func (f *fields) duration(key string) time.Duration {
+	text, ok := f.text(key)
+	if !ok {
+		return 0
+	}
+	d, err := units.ParseDuration(text)
+	if err != nil {
+		f.fail(key, "%q %v", text, err)
+	}
+	return d
+}
+
+func (f *fields) count(key string) int {
+	v, ok := f.table[key]
+	if !ok {
+		return 0
+	}
+	n, ok := v.(int64)
+	switch {
+	case !ok:
+		f.fail(key, "is %s, want a whole number", typeName(v))
+	case n < 0 || n > math.MaxInt32:
+		f.fail(key, "is %d, want at least 0 and at most %d", n, math.MaxInt32)
+	}
+	return int(n)
+}
+
+// checkJSON says what is wrong with a JSON text.
+func checkJSON(text string) *FieldError {
+	var v json.RawMessage
+	err := json.Unmarshal([]byte(text), &v)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return &FieldError{Text: "is no JSON: " + err.Error(), offset: int(syntax.Offset)}
+	case err != nil:
+		return &FieldError{Text: "is no JSON: " + err.Error()}
+	}
+	return nil
+}
+
+// appendJSON is a TOML value as JSON.
+func appendJSON(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		b = append(b, '{')
+		for n, key := range slices.Sorted(maps.Keys(v)) {
+			if n > 0 {
+				b = append(b, ',')
+			}
+			b = append(append(b, wire.Quote(key)...), ':')
+			if b, err = appendJSON(b, v[key]); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	case []map[string]any:
+		items := make([]any, len(v))
+		for n := range v {
+			items[n] = v[n]
+		}
+		return appendJSON(b, items)
+	case []any:
+		b = append(b, '[')
+		for n, item := range v {
+			if n > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendJSON(b, item); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	case string:
+		return append(b, wire.Quote(v)...), nil
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("has the number %v, which JSON has not", v)
+		}
+		return append(b, wire.Marshal(v)...), nil
+	}
+	return nil, fmt.Errorf("has %s, which JSON has not (put it in quotes)", typeName(v))
+}
+
+// typeName is what a person calls the type of a TOML value.
+func typeName(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "a table"
+	case []any, []map[string]any:
+		return "an array"
+	case string:
+		return "a string"
+	case int64:
+		return "an integer"
+	case float64:
+		return "a number"
+	case bool:
+		return "a boolean"
+	}
+	return "a date or time"
+}

@@ -1,0 +1,191 @@
+package cassette
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxNested is how deep TOML may be nested that is read: the library takes time
+// and memory without bounds for what is much deeper.
+const maxNested = 100
+
+// Suffix is how the names of cassettes end.
+const Suffix = ".cassette.toml"
+
+// maxFile is the size of the largest file that is read, in bytes.
+const maxFile = 64 << 20
+
+// Problem is one thing that is wrong with a file. Read and Parse return all that
+// they have found in one error (see errors.Join), a line each.
+type Problem struct {
+	File         string
+	Line, Column int    // from 1, in code points; 0 when the place is not known
+	Key          string // "interaction 2: params"; "" for the file as a whole
+	Text         string
+	Err          error // the cause, or nil
+}
+
+// Error is a line such as
+//
+//	a.cassette.toml:7:1: interaction 2: delay "1" has no unit
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+	}
+	b.WriteString(": ")
+	if p.Key != "" {
+		b.WriteString(p.Key + " ")
+	}
+	return b.String() + p.Text
+}
+
+// Unwrap returns the cause, or nil.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Read reads a file. Errors are each a *Problem.
+func Read(path string) (*Cassette, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, unreadable(path, err)
+	case len(data) > maxFile:
+		return nil, &Problem{File: path, Text: fmt.Sprintf("is larger than %d bytes", maxFile)}
+	}
+	return Parse(path, data)
+}
+
+func unreadable(path string, err error) error {
+	text := err.Error()
+	var cause *os.PathError
+	if errors.As(err, &cause) {
+		text = cause.Err.Error()
+	}
+	return &Problem{File: path, Text: "cannot be read: " + text, Err: err}
+}
+
+// arrayKey is that of the array of interactions.
+const arrayKey = "interaction"
+
+// Parse reads the text of a file that messages call name. Errors are each a
+// *Problem.
+func Parse(name string, data []byte) (*Cassette, error) {
+	text := string(bytes.TrimPrefix(data, []byte("\ufeff")))
+	f := &file{name: name, places: findPlaces(text, arrayKey)}
+	if f.places.deepest > maxNested {
+		return nil, &Problem{File: name, Text: fmt.Sprintf("is nested deeper than %d levels (write JSON text instead, under a key that ends in _json)", maxNested)}
+	}
+	var root map[string]any
+	if _, err := toml.Decode(text, &root); err != nil {
+		var syntax toml.ParseError
+		p := &Problem{File: name, Text: strings.TrimPrefix(err.Error(), "toml: ")}
+		if errors.As(err, &syntax) {
+			p.Text = strings.TrimSuffix(syntax.Message, ".")
+			p.Line, p.Column = f.places.line(syntax.Position.Start)
+		}
+		return nil, p
+	}
+	return f.read(root)
+}
+
+// file is a file that is being read.
+type file struct {
+	name   string
+	places *places
+	errs   []error
+}
+
+func (f *file) read(root map[string]any) (*Cassette, error) {
+	top := fields{table: root}
+	top.unknown([]string{"times", arrayKey})
+	times := top.count("times")
+	if top.err != nil {
+		f.problem(0, "", top.err)
+	}
+	tables, ok := tablesOf(root[arrayKey])
+	if !ok {
+		f.problem(0, "", &FieldError{Key: arrayKey, Text: "is no array of tables ([[interaction]])"})
+	}
+	all := make([]Interaction, 0, len(tables))
+	for n, table := range tables {
+		if _, own := table["times"]; !own && times > 0 {
+			table["times"] = int64(times)
+		}
+		i, err := FromTOML(table, Exact)
+		if err != nil {
+			f.problem(n+1, fmt.Sprintf("interaction %d: ", n+1), err)
+			continue
+		}
+		i.From = f.name
+		if n+1 < len(f.places.tables) {
+			line, _ := f.places.line(f.places.tables[n+1].offset)
+			i.From = fmt.Sprintf("%s:%d", f.name, line)
+		}
+		all = append(all, i)
+	}
+	if f.errs != nil {
+		return nil, errors.Join(f.errs...)
+	}
+	return New(all...)
+}
+
+// tablesOf are the tables of an array, whichever way it is written.
+func tablesOf(v any) (tables []map[string]any, ok bool) {
+	switch v := v.(type) {
+	case nil:
+		return nil, true
+	case []map[string]any:
+		return v, true
+	case []any:
+		for _, item := range v {
+			table, ok := item.(map[string]any)
+			if !ok {
+				return nil, false
+			}
+			tables = append(tables, table)
+		}
+		return tables, true
+	}
+	return nil, false
+}
+
+// problem notes what is wrong with a table, of which 0 is the file itself.
+func (f *file) problem(table int, prefix string, err error) {
+	p := &Problem{File: f.name, Key: strings.TrimSuffix(prefix, " "), Text: err.Error(), Err: err}
+	f.errs = append(f.errs, p)
+	if table >= len(f.places.tables) { // an inline array: [{…}, …]
+		p.Line, p.Column = f.places.line(f.places.tables[0].keys[arrayKey].key)
+		return
+	}
+	t := f.places.tables[table]
+	p.Line, p.Column = f.places.line(t.offset)
+	var field *FieldError
+	if !errors.As(err, &field) {
+		return
+	}
+	key, _, _ := strings.Cut(field.Key, ".")
+	at, ok := t.keys[key]
+	if !ok {
+		at, ok = t.keys[key+"_json"]
+	}
+	if !ok {
+		return
+	}
+	offset := at.key
+	if start, plain := f.places.content(at.value); plain && field.offset > 0 {
+		offset = start + field.offset - 1
+	}
+	p.Line, p.Column = f.places.line(offset)
+}

@@ -1,0 +1,50 @@
+package manage
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+)
+
+// TestJournalRuns: runs that are journaled on disk are found by their session.
+func TestJournalRuns(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	log := journal.OpenLog(dir, journal.LogOptions{Log: quiet()})
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	composer := compose.New(compose.Options{Sandbox: guest, Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), Journal: log.Open})
+	for _, session := range []string{"one", "two", "one"} {
+		composer.Eval(t.Context(), "return git_hub.search(s='"+session+"')", nil, route.Call{Origin: client{id: session}})
+	}
+	runs := JournalRuns{Dir: dir, Since: time.Now().Add(-time.Hour)}
+	mine, err := runs.List(t.Context(), journal.Filter{Session: "one"})
+	if err != nil || len(mine) != 2 || mine[0].ID <= mine[1].ID {
+		t.Fatalf("%d runs, %v", len(mine), err)
+	}
+	rec, err := runs.Get(t.Context(), "one", mine[1].ID)
+	if err != nil || rec.ID != mine[1].ID || string(rec.Calls[0].Asked.Arguments) != `{"s":"one"}` {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	if _, err := runs.Get(t.Context(), "two", mine[1].ID); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("another session's run: %v", err)
+	}
+	var several *journal.AmbiguousError
+	if _, err := runs.Get(t.Context(), "one", mine[0].ID[:4]); !errors.As(err, &several) {
+		t.Errorf("the beginning of two: %v", err)
+	}
+	late := JournalRuns{Dir: dir, Since: time.Now().Add(time.Hour)}
+	if old, err := late.List(t.Context(), journal.Filter{Session: "one"}); err != nil || len(old) != 0 {
+		t.Errorf("runs of before: %d, %v", len(old), err)
+	}
+	if none, err := (JournalRuns{Dir: t.TempDir()}).List(t.Context(), journal.Filter{Session: "one"}); err != nil || none != nil {
+		t.Errorf("no journal: %d, %v", len(none), err)
+	}
+}
