@@ -3,11 +3,21 @@
 //
 //	lock.go     Lock, Read, Write
 //	compare.go  Compare: what changed, property by property
+//	describe.go a change in words
 package lock
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,63 +27,215 @@ type Lists map[wire.Surface][]byte
 
 // Lock holds the definitions of servers. It is not safe for concurrent use.
 type Lock struct {
-	servers map[string]map[wire.Surface]map[string]entry
+	servers map[string]server
 }
 
-// entry is one definition.
-type entry struct {
+type server map[wire.Surface]definitions
+
+// definitions are values of expect.Parse, by name or URI.
+type definitions map[string]any
+
+// New returns a lock without servers.
+func New() *Lock { return &Lock{servers: map[string]server{}} }
+
+// Has tells whether there is anything of the server.
+func (l *Lock) Has(name string) bool { return l.servers[name] != nil }
+
+// Set replaces what the lock has of a server. Surfaces that lists does not have
+// stay. After an error nothing has changed.
+func (l *Lock) Set(name string, lists Lists) error {
+	read := server{}
+	for surface, raw := range lists {
+		defs, err := readList(surface, raw)
+		if err != nil {
+			return err
+		}
+		read[surface] = defs
+	}
+	if l.servers[name] == nil {
+		l.servers[name] = server{}
+	}
+	for surface, defs := range read {
+		l.servers[name][surface] = defs
+	}
+	return nil
+}
+
+// ListError says why a server's list cannot be kept.
+type ListError struct {
+	Surface wire.Surface
+	Reason  string
+}
+
+func (e *ListError) Error() string { return fmt.Sprintf("list of %s: %s", e.Surface, e.Reason) }
+
+func readList(surface wire.Surface, raw []byte) (definitions, error) {
+	if !slices.Contains(wire.Surfaces, surface) {
+		return nil, &ListError{surface, "there is no such surface"}
+	}
+	v, err := expect.Parse(raw)
+	if err != nil {
+		return nil, &ListError{surface, err.Error()}
+	}
+	items, ok := v.([]any)
+	if !ok {
+		return nil, &ListError{surface, "it is no array"}
+	}
+	defs := definitions{}
+	for i, item := range items {
+		def, _ := item.(map[string]any)
+		key, ok := def[surface.Key()].(string)
+		if !ok {
+			return nil, &ListError{surface, fmt.Sprintf("item %d has no %s", i, surface.Key())}
+		}
+		if _, twice := defs[key]; twice {
+			return nil, &ListError{surface, fmt.Sprintf("%q is in it twice", key)}
+		}
+		defs[key] = def
+	}
+	return defs, nil
+}
+
+// version is that of the file's shape.
+const version = 1
+
+// document is the file: JSON with members in the order of names, so that a
+// change of one definition is a change of its lines.
+//
+//	{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
+//	  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
+type document struct {
+	Version int                                                  `json:"version"`
+	Servers map[string]map[wire.Surface]map[string]documentEntry `json:"servers"`
+}
+
+// documentEntry is one definition and the hash (SHA-256, lower-case hex) of its
+// compact JSON with members in the order of names: what was edited by hand or
+// merged badly is found.
+type documentEntry struct {
 	SHA256     string          `json:"sha256"`
 	Definition json.RawMessage `json:"definition"`
 }
 
-// New returns a lock without servers.
-func New() *Lock { return &Lock{} }
-
-// Has tells whether there is anything of the server.
-func (l *Lock) Has(server string) bool { return false }
-
-// Set replaces what the lock has of a server. Surfaces that lists does not have
-// stay.
-func (l *Lock) Set(server string, lists Lists) error { return nil }
-
-// Read reads a file that Write wrote. A file that does not exist is an error
-// for which errors.Is fs.ErrNotExist; one that is wrong a [*FileError].
-func Read(path string) (*Lock, error) { return nil, nil }
-
-// Write replaces the file at once. The same definitions give the same bytes.
-func (l *Lock) Write(path string) error { return nil }
-
-// Change is one difference between a lock and what a server offers.
-type Change struct {
-	Server  string
-	Surface wire.Surface
-	Name    string // of the tool or prompt; URI of the resource
-	// Path is where in the definition: "$.inputSchema.properties.a.type"; "" for
-	// the definition as a whole.
-	Path string
-	// Kind is Added, Removed or Changed.
-	Kind Kind
-	// Was and Is are both sides, clipped JSON; "" for none.
-	Was, Is string
+// FileError is a lock file that cannot be used.
+type FileError struct {
+	Path, Reason string
 }
 
-// Kind is a way of changing.
-type Kind string
+func (e *FileError) Error() string {
+	return fmt.Sprintf("lock file %s: %s (record it anew, or take it from version control)", e.Path, e.Reason)
+}
 
-// The kinds of changes.
-const (
-	Added   Kind = "added"
-	Removed Kind = "removed"
-	Changed Kind = "changed"
-)
+// Read reads a file that Write wrote. For a file that does not exist the error
+// is fs.ErrNotExist, for one that is wrong a [*FileError].
+func Read(path string) (*Lock, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock file: %w", err)
+	}
+	l, err := decode(raw)
+	if err != nil {
+		return nil, &FileError{path, err.Error()}
+	}
+	return l, nil
+}
 
-// String is a line such as
-//
-//	tool "get-sum": property "a" changed type: "number" -> "string" (inputSchema)
-func (c Change) String() string { return "" }
+func decode(raw []byte) (*Lock, error) {
+	var doc document
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	if doc.Version != version {
+		return nil, fmt.Errorf("is of version %d, known is %d", doc.Version, version)
+	}
+	l := New()
+	for name, surfaces := range doc.Servers {
+		l.servers[name] = server{}
+		for surface, entries := range surfaces {
+			if !slices.Contains(wire.Surfaces, surface) {
+				return nil, fmt.Errorf("server %q has unknown %q", name, surface)
+			}
+			defs := definitions{}
+			for key, e := range entries {
+				def, err := expect.Parse(e.Definition)
+				if err != nil {
+					return nil, fmt.Errorf("server %q, %s %q: %w", name, noun(surface), key, err)
+				}
+				if hash(def) != e.SHA256 {
+					return nil, fmt.Errorf("server %q, %s %q is not what its sha256 says", name, noun(surface), key)
+				}
+				defs[key] = def
+			}
+			l.servers[name][surface] = defs
+		}
+	}
+	return l, nil
+}
 
-// Compare tells how what a server offers now differs from what the lock has of
-// it, in order of surface, name and path; none when it is the same. Only the
-// surfaces in lists are compared. A server that the lock does not have is all
-// new.
-func (l *Lock) Compare(server string, lists Lists) ([]Change, error) { return nil, nil }
+// Write replaces the file at once. The same definitions give the same bytes.
+func (l *Lock) Write(path string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("lock file %s: %w", path, err)
+		}
+	}()
+	raw, err := l.encode()
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // fails once it has its name
+	_, err = temp.Write(raw)
+	err = errors.Join(err, temp.Chmod(0o644), temp.Close()) // for everyone, as other files in a repository
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+func (l *Lock) encode() ([]byte, error) {
+	doc := document{Version: version, Servers: map[string]map[wire.Surface]map[string]documentEntry{}}
+	for name, surfaces := range l.servers {
+		doc.Servers[name] = map[wire.Surface]map[string]documentEntry{}
+		for surface, defs := range surfaces {
+			entries := map[string]documentEntry{}
+			for key, def := range defs {
+				entries[key] = documentEntry{SHA256: hash(def), Definition: compact(def)}
+			}
+			doc.Servers[name][surface] = entries
+		}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(doc)
+	return b.Bytes(), err
+}
+
+// compact is a definition as JSON with members in the order of names.
+func compact(def any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(def); err != nil {
+		panic(err) // what came out of JSON goes into it
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+func hash(def any) string {
+	sum := sha256.Sum256(compact(def))
+	return hex.EncodeToString(sum[:])
+}
+
+// noun is one of the surface's items.
+func noun(s wire.Surface) string {
+	if s == wire.Templates {
+		return "resource template"
+	}
+	return string(s[:len(s)-1])
+}

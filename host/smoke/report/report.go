@@ -3,22 +3,25 @@
 //
 //	report.go     Result, File, Summary; Writer, New
 //	printable.go  texts of strangers made harmless
-//	problem.go    a check as lines for people: text and github use it
 //	text.go       readable lines with diffs
+//	details.go    what is said of one check, for text, junit and github
 //	tap.go        Test Anything Protocol, version 14
 //	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
 //	json.go       one JSON document
-//	github.go     workflow commands of GitHub Actions, and its step summary
+//	github.go     workflow commands of GitHub Actions
+//	markdown.go   the step summary of GitHub Actions
 //
 // What servers answered is hostile: no format lets it write control
 // characters to a terminal, end an XML section or give a command to a runner.
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
@@ -72,7 +75,8 @@ type File struct {
 	Path    string
 	Results []Result
 	// Err says that the file could not be run: it is wrong, or the
-	// configuration is.
+	// configuration is. It may be several, joined; a *config.Problem tells
+	// its place.
 	Err      error
 	Duration time.Duration
 }
@@ -152,7 +156,7 @@ type Options struct {
 type FormatError struct{ Format string }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("unknown format %q (known: text, tap, junit, json, github)", e.Format)
+	return fmt.Sprintf("unknown format %q (known: %s)", e.Format, strings.Join(Formats, ", "))
 }
 
 // New returns the Writer of a format, which writes to w. The error is a
@@ -164,5 +168,32 @@ func New(format string, w io.Writer, o Options) (Writer, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	return nil, nil
+	out := &sink{w: w}
+	switch format {
+	case "tap":
+		return &tapWriter{out: out}, nil
+	case "junit":
+		return &junitWriter{out: out}, nil
+	case "json":
+		return &jsonWriter{out: out}, nil
+	case "github":
+		return newGitHub(out, o), nil
+	}
+	return &textWriter{out: out, paint: painter(o.Color || hasColors(w, o.Getenv)), verbose: o.Verbose}, nil
+}
+
+// sink collects what one event writes, and keeps the first error.
+type sink struct {
+	bytes.Buffer
+	w   io.Writer
+	err error
+}
+
+// flush writes what was collected.
+func (s *sink) flush() error {
+	if s.err == nil && s.Len() > 0 {
+		_, s.err = s.w.Write(s.Bytes())
+	}
+	s.Reset()
+	return s.err
 }

@@ -1,0 +1,152 @@
+package smoke
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// answer is what came of a check.
+type answer struct {
+	// Of a call:
+	result   []byte         // raw CallToolResult; nil when there is none
+	refused  *wire.RPCError // the JSON-RPC error instead
+	progress [][]byte       // raw params of progress notifications, in order
+
+	unmocked []*cassette.UnmatchedError // calls of the script that no mock was for
+
+	// Of a call that was taken back:
+	cancelled bool
+	over      time.Duration // from then until all work for it was over
+	unheeded  []string      // what came of it afterwards all the same
+
+	// Of the check of a server:
+	server    string
+	handshake []byte // raw result of initialize
+	lists     lock.Lists
+
+	took time.Duration
+}
+
+// isError tells whether a tool said that it has failed.
+func (a *answer) isError() bool {
+	flag, _ := wire.Get(a.result, "isError")
+	return string(flag) == "true"
+}
+
+// script tells whether a composite tool has answered, and gives its receipt.
+func (a *answer) script() (receipt []byte, ok bool) {
+	return wire.Get(a.result, "_meta", compose.ReceiptKey)
+}
+
+// number is a member of the receipt of a script.
+func (a *answer) number(name string) (n uint64, ok bool) {
+	receipt, _ := a.script()
+	raw, ok := wire.Get(receipt, name)
+	return n, ok && json.Unmarshal(raw, &n) == nil
+}
+
+// value is what was answered, as JSON: what a script returned (its error, if it
+// failed); of other tools their structured content, else their text if that is
+// JSON, else the text itself.
+func (a *answer) value() []byte {
+	structured, ok := wire.Get(a.result, "structuredContent")
+	if _, script := a.script(); script {
+		for _, name := range []string{"result", "error"} {
+			if v, ok := wire.Get(structured, name); ok {
+				return v
+			}
+		}
+	}
+	if ok && string(structured) != "null" {
+		return structured
+	}
+	text := a.text()
+	if json.Valid([]byte(text)) {
+		return []byte(text)
+	}
+	return wire.Quote(text)
+}
+
+// texts are those of the text blocks.
+func (a *answer) texts() []string {
+	content, _ := wire.Get(a.result, "content")
+	blocks, _ := wire.Elements(content) // of what is no array, there are none
+	var texts []string
+	for _, block := range blocks {
+		kind, _ := wire.GetString(block, "type")
+		if text, ok := wire.GetString(block, "text"); ok && kind == "text" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+func (a *answer) text() string { return strings.Join(a.texts(), "\n") }
+
+// logs are what a script has logged.
+func (a *answer) logs() []string {
+	raw, _ := wire.Get(a.result, "structuredContent", "logs")
+	var logs []string
+	if json.Unmarshal(raw, &logs) != nil {
+		return nil
+	}
+	return logs
+}
+
+// calls are those of a script, as "server.tool". A name of wanted stands for
+// what it is the script name of.
+func (a *answer) calls(wanted []string) []string {
+	spelt := map[string]string{}
+	for _, w := range wanted {
+		spelt[scriptName(w)] = w
+	}
+	raw, _ := wire.Get(a.result, "structuredContent", "toolCalls")
+	list, _ := wire.Elements(raw)
+	names := make([]string, 0, len(list))
+	for _, call := range list {
+		server, _ := wire.GetString(call, "server")
+		tool, _ := wire.GetString(call, "tool")
+		name := server + "." + tool
+		if w, ok := spelt[scriptName(name)]; ok {
+			name = w
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func scriptName(name string) string {
+	server, tool, _ := strings.Cut(name, ".")
+	return abi.Ident(server) + "." + abi.Ident(tool)
+}
+
+// errorMessage is what a tool that has failed, or whoever has refused the call,
+// said.
+func (a *answer) errorMessage() (message string, failed bool) {
+	if a.refused != nil {
+		return a.refused.Message, true
+	}
+	_, message = a.failure()
+	return message, a.isError()
+}
+
+// failure is the class and the message of the error that a script ended with,
+// "" for none. What other tools fail with is of the class tool.
+func (a *answer) failure() (class, message string) {
+	if !a.isError() {
+		return "", ""
+	}
+	class, ok := wire.GetString(a.result, "structuredContent", "error", "type")
+	if !ok {
+		return string(abi.ErrTool), a.text()
+	}
+	message, _ = wire.GetString(a.result, "structuredContent", "error", "message")
+	return class, message
+}

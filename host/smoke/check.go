@@ -1,0 +1,203 @@
+package smoke
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Check is one [[check]] of a file.
+type Check struct {
+	// Name is what it is called in reports; never "".
+	Name string
+	// Line and Column are where it begins, from 1.
+	Line, Column int
+	// Server is the upstream whose handshake and lists are checked; "" for a
+	// check of a call.
+	Server string
+	// Call is the tool as agents know it; "" when Code gives the name.
+	Call string
+	// Code is the script that is run; its zero value for none.
+	Code Code
+	// Params are the arguments, and Meta the _meta of the request: raw JSON
+	// objects. Meta is nil for none.
+	Params, Meta []byte
+	// Mock says who answers the script's calls; nil: the upstreams.
+	Mock *Mock
+	// Timeout is how long it may take; 0: as the file says.
+	Timeout time.Duration
+	// CancelAfter is when the call is taken back; 0: never.
+	CancelAfter time.Duration
+	// Skip is why it is not made; "" when it is.
+	Skip string
+
+	wants  []want
+	within time.Duration // of cancelled_within
+
+	schemas []string // files with JSON Schemas
+}
+
+// Code is where a script is.
+type Code struct {
+	Inline string // the script itself
+	File   string // path of a script, or of a definition when it ends in .json
+	Saved  string // name of a saved tool
+}
+
+// none tells whether there is no script.
+func (c Code) none() bool { return c == Code{} }
+
+// label is what messages about the file call the check.
+func (c *Check) label() string { return fmt.Sprintf("check %q", c.Name) }
+
+// has tells whether something is expected.
+func (c *Check) has(keys ...string) bool {
+	for _, w := range c.wants {
+		for _, k := range keys {
+			if w.key == k {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var checkAliases = map[string]string{
+	"tool": "call", "args": "params", "arguments": "params", "expected": "expect", "want": "expect", "script": "code",
+	"mocks": "mock", "cassette": "mock", "upstream": "server", "title": "name", "description": "name",
+}
+
+// readCheck reads one check.
+func (r *fileReader) readCheck(s *config.Section, i int) *Check {
+	c := &Check{Params: []byte("{}"), within: defaultCancelled}
+	r.check = c
+	c.Line, c.Column = s.Place("")
+	c.Name, _ = s.Verbatim("name") // names are keys: no variables in them
+	c.Server, _ = s.Verbatim("server")
+	c.Call, _ = s.Verbatim("call")
+	c.Name = cmp.Or(c.Name, c.Call, c.Server, fmt.Sprintf("check %d", i+1))
+	s.Name(c.label())
+	c.Code = r.code(s)
+	if c.kind(s) == onServer {
+		for _, key := range []string{"params", "meta", "mock", "cancel_after"} {
+			if s.Has(key) {
+				s.Problem(key, "has no meaning for the check of a server")
+			}
+		}
+		s.Know("params", "meta", "mock", "cancel_after")
+	} else {
+		r.request(s, c)
+	}
+	s.Duration("timeout", &c.Timeout, minTime, maxTime)
+	c.skip(s)
+	if e := s.Section("expect"); e != nil {
+		r.expectations(e, c)
+	}
+	if c.CancelAfter > 0 && !c.has("cancelled_within") {
+		c.wants = append(c.wants, want{key: "cancelled_within", line: c.Line, column: c.Column, judge: cancelledWithin(defaultCancelled)})
+	}
+	if c.CancelAfter == 0 && c.has("cancelled_within") {
+		s.Problem("expect.cancelled_within", "has no meaning without cancel_after (say when the call is taken back)")
+	}
+	s.Close(checkAliases)
+	return c
+}
+
+// kind tells what is checked, and reports a check that says nothing, or too
+// much.
+func (c *Check) kind(s *config.Section) kinds {
+	switch {
+	case s.Has("server") && (s.Has("call") || s.Has("code")):
+		s.Problem("server", "cannot be together with call or code (make two checks of it)")
+	case !s.Has("server") && !s.Has("call") && !s.Has("code"):
+		s.Problem("", "has neither call nor code nor server (say what to check)")
+	}
+	for _, key := range []string{"server", "call"} {
+		if text, ok := s.Verbatim(key); ok && text == "" {
+			s.Problem(key, "is empty")
+		}
+	}
+	if s.Has("server") {
+		return onServer
+	}
+	return onCall
+}
+
+// request reads what is called, with what.
+func (r *fileReader) request(s *config.Section, c *Check) {
+	if params := s.Object("params"); params != nil {
+		c.Params = params
+	}
+	c.Meta = s.Object("meta")
+	c.Mock = r.mock(s)
+	s.Duration("cancel_after", &c.CancelAfter, minTime, maxTime)
+	if name := c.toolName(); !c.Code.none() && name != "" && tools.CheckName(name) != nil {
+		s.Problem(cmp.Or(map[bool]string{true: "call"}[c.Call != ""], "code"),
+			"%q cannot name a composite tool (use up to 64 letters, digits, _ and -)", name)
+	}
+}
+
+// toolName is the name that the check's script goes by; "" for that of the
+// definition it is read from.
+func (c *Check) toolName() string {
+	if c.Call != "" || c.Code.Saved != "" {
+		return cmp.Or(c.Call, c.Code.Saved)
+	}
+	switch filepath.Ext(c.Code.File) {
+	case ".json":
+		return ""
+	case "":
+		return "script"
+	}
+	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
+}
+
+// code reads which script is meant: text of several lines is one, a name with
+// an ending is a file, and any other that of a saved tool.
+func (r *fileReader) code(s *config.Section) Code {
+	text, ok := s.Verbatim("code")
+	switch ext := filepath.Ext(text); {
+	case !ok:
+	case strings.TrimSpace(text) == "":
+		s.Problem("code", "is empty (name a script's file or a saved tool, or write the script)")
+	case strings.Contains(text, "\n"):
+		return Code{Inline: text}
+	case ext == ".star" || ext == ".json" || strings.ContainsAny(text, `/\`):
+		return Code{File: r.path(filepath.FromSlash(text))}
+	case tools.CheckName(text) == nil:
+		return Code{Saved: text}
+	default:
+		s.Problem("code", "%q is neither a file (NAME.star, NAME.json) nor the name of a saved tool nor a script of several lines", text)
+	}
+	return Code{}
+}
+
+// skip reads whether the check is left out: true, or why.
+func (c *Check) skip(s *config.Section) {
+	if s.IsString("skip") {
+		c.Skip, _ = s.String("skip")
+		return
+	}
+	skip := false
+	s.Bool("skip", &skip)
+	if skip {
+		c.Skip = "its file says so"
+	}
+}
+
+// hint says which of the known names was probably meant.
+func hint(name string, known []string) string {
+	if near := catalog.Nearest(name, known); near != nil {
+		return " (did you mean " + strings.Join(near, ", ") + "?)"
+	}
+	if len(known) > 0 {
+		return " (there are " + strings.Join(known, ", ") + ")"
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package expect
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+)
+
+// Limits on what a Mismatch shows.
+const (
+	maxShown      = 500     // bytes of Want and of Got
+	maxName       = 80      // bytes of a name in a path
+	maxPath       = 500     // bytes of a path
+	maxDiffLines  = 80      // of a diff
+	maxDiffLine   = 240     // bytes of each
+	maxDiffString = 200     // bytes of a string in JSON that is compared
+	maxDiffText   = 4 << 20 // bytes of each side; larger ones have no diff
+	maxDiffDepth  = 100     // levels of JSON that is compared
+)
+
+// clip cuts a text to about most bytes and says how long it was.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
+}
+
+// Show is a value of [Parse] as compact JSON, clipped.
+func Show(v any) string { return clip(string(encode(v, "")), maxShown) }
+
+// encode is a value as JSON, with members in the order of names.
+func encode(v any, indent string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return []byte(err.Error()) // deeper than encoding/json goes
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// diffValues is the diff of two values that differ; "" when both are as short
+// as Want and Got show them, or too large.
+func diffValues(want, got any, subset bool) string {
+	w, isText := want.(string)
+	if g, ok := got.(string); ok && isText {
+		return diffTexts(w, g)
+	}
+	if !nested(want) || !nested(got) || depth(want) > maxDiffDepth || depth(got) > maxDiffDepth {
+		return ""
+	}
+	return diffLines(encode(shorten(want), "  "), encode(shorten(align(want, got, subset)), "  "))
+}
+
+// diffTexts is the diff of two texts of which one has several lines.
+func diffTexts(want, got string) string {
+	if !strings.Contains(want, "\n") && !strings.Contains(got, "\n") {
+		return ""
+	}
+	return diffLines([]byte(want), []byte(got))
+}
+
+// diffLines is the unified diff of two texts, clipped. That one of them has no
+// newline at its end is not told.
+func diffLines(want, got []byte) string {
+	if len(want) > maxDiffText || len(got) > maxDiffText {
+		return ""
+	}
+	ends := func(text []byte) []byte {
+		return append(bytes.TrimSuffix(text[:len(text):len(text)], []byte("\n")), '\n')
+	}
+	text := diff.Diff("want", ends(want), "got", ends(got))
+	if len(text) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[1:] // without its "diff want got"
+	var b strings.Builder
+	for i, line := range lines {
+		if i == maxDiffLines {
+			fmt.Fprintf(&b, "… (%d more lines)\n", len(lines)-i)
+			break
+		}
+		b.WriteString(clip(line, maxDiffLine))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// nested tells whether a value has others in it.
+func nested(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return false
+}
+
+// depth is how many objects and arrays are in one another, 0 for none.
+func depth(v any) int {
+	deepest := -1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, sub := range v {
+			deepest = max(deepest, depth(sub))
+		}
+	case []any:
+		for _, sub := range v {
+			deepest = max(deepest, depth(sub))
+		}
+	default:
+		return 0
+	}
+	return max(deepest, 0) + 1
+}
+
+// align is got as a diff with want should show it: numbers that are equal are
+// written as in want, and with subset only what want asks for is left.
+func align(want, got any, subset bool) any {
+	switch g := got.(type) {
+	case map[string]any:
+		w, ok := want.(map[string]any)
+		if !ok {
+			return got
+		}
+		aligned := make(map[string]any, len(g))
+		for name, sub := range g {
+			if wanted, ok := w[name]; ok {
+				aligned[name] = align(wanted, sub, subset)
+			} else if !subset {
+				aligned[name] = sub
+			}
+		}
+		return aligned
+	case []any:
+		w, ok := want.([]any)
+		if !ok {
+			return got
+		}
+		aligned := make([]any, len(g))
+		for i, sub := range g {
+			if aligned[i] = sub; i < len(w) {
+				aligned[i] = align(w[i], sub, subset)
+			}
+		}
+		return aligned
+	case json.Number:
+		if sameScalar(want, got) {
+			return want
+		}
+	}
+	return got
+}
+
+// shorten is a value with long strings cut such that different ones stay
+// different.
+func shorten(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		short := make(map[string]any, len(v))
+		for name, sub := range v {
+			short[name] = shorten(sub)
+		}
+		return short
+	case []any:
+		short := make([]any, len(v))
+		for i, sub := range v {
+			short[i] = shorten(sub)
+		}
+		return short
+	case string:
+		if len(v) > maxDiffString {
+			sum := sha256.Sum256([]byte(v))
+			return fmt.Sprintf("%s sha256:%x", clip(v, maxDiffString), sum[:6])
+		}
+	}
+	return v
+}

@@ -1,0 +1,69 @@
+package expect
+
+import "fmt"
+
+// Equal compares two JSON values: objects with the same members in any order,
+// arrays with the same items in the same order, numbers by value (1, 1.0 and
+// 10e-1 are equal; all digits count, however many).
+func Equal(want, got []byte) *Mismatch { return compareJSON(want, got, false) }
+
+// Subset is Equal but that objects may have members that want does not have,
+// at any depth. Arrays have as many items as in want.
+func Subset(want, got []byte) *Mismatch { return compareJSON(want, got, true) }
+
+func compareJSON(want, got []byte, subset bool) *Mismatch {
+	w, err := Parse(want)
+	if err != nil {
+		return &Mismatch{Message: "what is expected is not JSON: " + err.Error(), Want: clip(string(want), maxShown)}
+	}
+	g, err := Parse(got)
+	if err != nil {
+		return &Mismatch{Message: "what came is not JSON: " + err.Error(), Got: clip(string(got), maxShown)}
+	}
+	return compareValues(w, g, subset)
+}
+
+func compareValues(want, got any, subset bool) *Mismatch {
+	found := Differences(want, got, subset)
+	if len(found) == 0 {
+		return nil
+	}
+	m := found[0].mismatch()
+	switch {
+	case len(found) == maxDifferences:
+		m.Message += fmt.Sprintf(" (the first of at least %d differences)", len(found))
+	case len(found) > 1:
+		m.Message += fmt.Sprintf(" (the first of %d differences)", len(found))
+	}
+	m.Diff = diffValues(want, got, subset)
+	return m
+}
+
+// mismatch tells of one difference.
+func (d Difference) mismatch() *Mismatch {
+	m := &Mismatch{Path: d.Path()}
+	if d.Kind != Unexpected {
+		m.Want = Show(d.Want)
+	}
+	if d.Kind != Missing {
+		m.Got = Show(d.Got)
+	}
+	what := "member"
+	if n := len(d.Steps); n > 0 {
+		if _, ok := d.Steps[n-1].(int); ok {
+			what = "item"
+		}
+	}
+	w, g := typeName(d.Want), typeName(d.Got)
+	switch {
+	case d.Kind == Missing:
+		m.Message = what + " is missing"
+	case d.Kind == Unexpected:
+		m.Message = "unexpected " + what
+	case w != g:
+		m.Message = fmt.Sprintf("want %s, got %s", w, g)
+	default:
+		m.Message = "other value"
+	}
+	return m
+}

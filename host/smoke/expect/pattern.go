@@ -1,0 +1,160 @@
+package expect
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Pattern is what a text is held against: text that it contains, or
+// "/regexp/flags". The zero value matches any text.
+type Pattern struct {
+	source string
+	re     *regexp.Regexp // nil: literal
+}
+
+// ParsePattern reads a pattern. It is a regular expression (Go's, RE2) when it
+// begins with a slash and ends in a slash and none or more of the flags i, m, s
+// and U; else it is literal text: "/usr/bin" is, "/usr/" is not. Only a regular
+// expression can be wrong.
+func ParsePattern(s string) (Pattern, error) {
+	end := strings.LastIndexByte(s, '/')
+	if end < 1 || s[0] != '/' || strings.Trim(s[end+1:], "imsU") != "" {
+		return Pattern{source: s}, nil
+	}
+	expr, flags := s[1:end], s[end+1:]
+	if _, err := regexp.Compile(expr); err != nil {
+		return Pattern{}, fmt.Errorf("%w (text between slashes is a regular expression)", err)
+	}
+	if flags != "" {
+		expr = "(?" + flags + ":" + expr + ")"
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return Pattern{}, err
+	}
+	return Pattern{source: s, re: re}, nil
+}
+
+// String is the pattern as it was parsed.
+func (p Pattern) String() string { return p.source }
+
+// Match tells whether text matches.
+func (p Pattern) Match(text string) bool {
+	if p.re != nil {
+		return p.re.MatchString(text)
+	}
+	return strings.Contains(text, p.source)
+}
+
+// verb is how a message tells what the pattern wants.
+func (p Pattern) verb() string {
+	if p.re != nil {
+		return "matches"
+	}
+	return "contains"
+}
+
+// diff is that of literal text with several lines.
+func (p Pattern) diff(got string) string {
+	if p.re != nil || !strings.Contains(p.source, "\n") {
+		return ""
+	}
+	return diffTexts(p.source, got)
+}
+
+// Text wants that a text block of a raw CallToolResult matches.
+func Text(want Pattern, result []byte) *Mismatch {
+	texts := Texts(result)
+	for _, text := range texts {
+		if want.Match(text) {
+			return nil
+		}
+	}
+	if len(texts) == 0 {
+		return &Mismatch{Path: "$.content", Message: "the result has no text", Want: clip(want.source, maxShown), Got: showContent(result)}
+	}
+	got := strings.Join(texts, "\n")
+	return &Mismatch{
+		Path: "$.content", Message: fmt.Sprintf("no text %s what is wanted", want.verb()),
+		Want: clip(want.source, maxShown), Got: clip(got, maxShown), Diff: want.diff(got),
+	}
+}
+
+// Message wants that a single text matches, such as an error's message. what
+// names it: "the error's message".
+func Message(what string, want Pattern, got string) *Mismatch {
+	if want.Match(got) {
+		return nil
+	}
+	return &Mismatch{
+		Message: fmt.Sprintf("nothing in %s %s what is wanted", what, want.verb()),
+		Want:    clip(want.source, maxShown), Got: clip(got, maxShown), Diff: want.diff(got),
+	}
+}
+
+// Texts are the texts of the text blocks of a raw CallToolResult.
+func Texts(result []byte) []string {
+	var texts []string
+	for _, block := range blocks(result) {
+		if kind, _ := wire.GetString(block, "type"); kind != "text" {
+			continue
+		}
+		if text, ok := wire.GetString(block, "text"); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// blocks are the content blocks of a raw CallToolResult.
+func blocks(result []byte) [][]byte {
+	content, _ := wire.Get(result, "content")
+	list, err := wire.Elements(content)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// showContent tells of what there is instead of text.
+func showContent(result []byte) string {
+	var kinds []string
+	for _, block := range blocks(result) {
+		kind, _ := wire.GetString(block, "type")
+		kinds = append(kinds, kind)
+	}
+	if kinds == nil {
+		return clip(string(result), maxShown)
+	}
+	return clip("blocks: "+strings.Join(kinds, ", "), maxShown)
+}
+
+// Logs wants log entries that match, in that order; others may come between
+// them. An empty want wants no logs at all.
+func Logs(want []Pattern, got []string) *Mismatch {
+	if len(want) == 0 && len(got) > 0 {
+		return &Mismatch{Path: "$[0]", Message: fmt.Sprintf("want no logs, got %d", len(got)), Got: clip(strings.Join(got, "\n"), maxShown)}
+	}
+	next := 0
+	for i, p := range want {
+		from := next
+		for next < len(got) && !p.Match(got[next]) {
+			next++
+		}
+		if next == len(got) {
+			after := ""
+			if i > 0 {
+				after = " after that for " + clip(want[i-1].source, maxName)
+			}
+			return &Mismatch{
+				Path: fmt.Sprintf("$[%d]", i), Message: fmt.Sprintf("no log entry%s %s what is wanted", after, p.verb()),
+				Want: clip(p.source, maxShown), Got: clip(strings.Join(got[from:], "\n"), maxShown),
+			}
+		}
+		next++
+	}
+	return nil
+}

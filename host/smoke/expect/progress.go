@@ -1,0 +1,75 @@
+package expect
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Progress wants at least atLeast progress notifications of one call, given as
+// their raw params in order: progress strictly rises (MCP 2025-11-25, basic,
+// utilities, progress), does not pass the total, and the total does not shrink;
+// all have the same token.
+func Progress(atLeast int, params [][]byte) *Mismatch {
+	if len(params) < atLeast {
+		return &Mismatch{
+			Message: "too few progress notifications",
+			Want:    fmt.Sprintf("at least %d", atLeast), Got: fmt.Sprint(len(params)),
+		}
+	}
+	var last advance
+	for i, raw := range params {
+		now, m := readAdvance(raw)
+		if m == nil && i > 0 {
+			m = now.follows(last)
+		}
+		if m != nil {
+			m.Path = fmt.Sprintf("$[%d]%s", i, m.Path)
+			return m
+		}
+		last = now
+	}
+	return nil
+}
+
+// advance is one progress notification; total is "" when it has none.
+type advance struct {
+	token           any
+	progress, total string
+}
+
+func readAdvance(raw []byte) (advance, *Mismatch) {
+	v, err := Parse(raw)
+	params, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return advance{}, &Mismatch{Message: "the params of a progress notification are no JSON object", Got: clip(string(raw), maxShown)}
+	}
+	var a advance
+	progress, ok := params["progress"].(json.Number)
+	if !ok {
+		return a, &Mismatch{Path: ".progress", Message: "progress is no number", Got: clip(string(raw), maxShown)}
+	}
+	a.token, a.progress = params["progressToken"], progress.String()
+	if total, has := params["total"]; has {
+		n, ok := total.(json.Number)
+		if !ok {
+			return a, &Mismatch{Path: ".total", Message: "total is no number", Got: Show(total)}
+		}
+		if a.total = n.String(); compareNumbers(a.progress, a.total) > 0 {
+			return a, &Mismatch{Path: ".progress", Message: "progress is past the total", Want: "at most " + clip(a.total, maxName), Got: clip(a.progress, maxName)}
+		}
+	}
+	return a, nil
+}
+
+// follows wants a to be a step on from last.
+func (a advance) follows(last advance) *Mismatch {
+	switch {
+	case len(Differences(last.token, a.token, false)) > 0:
+		return &Mismatch{Path: ".progressToken", Message: "the token is another one", Want: Show(last.token), Got: Show(a.token)}
+	case compareNumbers(a.progress, last.progress) <= 0:
+		return &Mismatch{Path: ".progress", Message: "progress does not rise", Want: "more than " + clip(last.progress, maxName), Got: clip(a.progress, maxName)}
+	case last.total != "" && a.total != "" && compareNumbers(a.total, last.total) < 0:
+		return &Mismatch{Path: ".total", Message: "the total shrinks", Want: "at least " + clip(last.total, maxName), Got: clip(a.total, maxName)}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package expect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// Calls wants exactly these calls ("server.tool") in this order.
+func Calls(want, got []string) *Mismatch {
+	at := 0
+	for at < len(want) && at < len(got) && want[at] == got[at] {
+		at++
+	}
+	m := &Mismatch{Path: fmt.Sprintf("$[%d]", at)}
+	switch {
+	case at == len(want) && at == len(got):
+		return nil
+	case at == len(got):
+		m.Message, m.Want = "the call is not made", clip(want[at], maxShown)
+	case at == len(want):
+		m.Message, m.Got = "the call is not expected", clip(got[at], maxShown)
+	default:
+		m.Message, m.Want, m.Got = "another call", clip(want[at], maxShown), clip(got[at], maxShown)
+	}
+	if len(want) > 1 || len(got) > 1 {
+		m.Diff = diffLines([]byte(strings.Join(want, "\n")), []byte(strings.Join(got, "\n")))
+	}
+	return m
+}
+
+// Names wants all of these names to be among got; kind ("tool") is what they
+// are names of.
+func Names(kind string, want, got []string) *Mismatch {
+	var missing []string
+	for _, name := range want {
+		if !slices.Contains(got, name) {
+			missing = append(missing, name)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	m := &Mismatch{
+		Message: fmt.Sprintf("there is no %s %q", kind, clip(missing[0], maxName)),
+		Want:    clip(strings.Join(want, ", "), maxShown), Got: clip(strings.Join(got, ", "), maxShown),
+	}
+	if near := catalog.Nearest(missing[0], got); len(near) > 0 {
+		m.Message += fmt.Sprintf(", only %q", clip(near[0], maxName))
+	}
+	if n := len(missing) - 1; n > 0 {
+		m.Message += fmt.Sprintf(" (and %d more of those wanted)", n)
+	}
+	return m
+}
+
+// ErrorType wants a run's class of error: "" for success. message is that of
+// the error got.
+func ErrorType(want, got, message string) *Mismatch {
+	switch {
+	case want == got:
+		return nil
+	case want == "":
+		return &Mismatch{Message: "the run failed", Want: "success", Got: clip(got+": "+message, maxShown)}
+	case got == "":
+		return &Mismatch{Message: "the run did not fail", Want: clip(want, maxShown), Got: "success"}
+	}
+	return &Mismatch{Message: "the run failed in another way", Want: clip(want, maxShown), Got: clip(got+": "+message, maxShown)}
+}
+
+// Fuel wants at most so many units.
+func Fuel(most, got uint64) *Mismatch {
+	return ceiling("fuel", most, got, func(n uint64) string { return fmt.Sprintf("%d units", n) })
+}
+
+// Memory wants a peak of at most so many bytes.
+func Memory(most, got uint64) *Mismatch {
+	return ceiling("memory", most, got, units.FormatSize)
+}
+
+// Duration wants it to have taken at most so long.
+func Duration(most, got time.Duration) *Mismatch {
+	return ceiling("duration", most, got, units.FormatDuration)
+}
+
+func ceiling[N uint64 | time.Duration](what string, most, got N, format func(N) string) *Mismatch {
+	if got <= most {
+		return nil
+	}
+	return &Mismatch{Message: "more " + what + " than allowed", Want: "at most " + format(most), Got: format(got)}
+}

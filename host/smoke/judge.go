@@ -1,0 +1,147 @@
+package smoke
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+)
+
+// maxOutput bounds what is shown of an answer, in bytes.
+const maxOutput = 4 << 10
+
+// judged is the result of a check with an answer, or with the error that it has
+// instead.
+func (c *Check) judged(path string, a *answer, err error) report.Result {
+	r := report.Result{Name: c.Name, File: path, Line: c.Line, Column: c.Column, Status: report.Passed}
+	var failed *failedError
+	switch {
+	case errors.As(err, &failed):
+		r.Status, r.Problems = report.Failed, []report.Problem{{Message: failed.reason, Line: c.Line, Column: c.Column}}
+	case err != nil:
+		first, rest, _ := strings.Cut(err.Error(), "\n") // such as what a server wrote to stderr
+		r.Status, r.Problems = report.Broken, []report.Problem{{Message: first, Got: rest, Line: c.Line, Column: c.Column}}
+	}
+	if a == nil {
+		return r
+	}
+	r.Duration = a.took
+	if err != nil {
+		return r
+	}
+	r.Logs, r.Output = a.logs(), a.output()
+	if r.Problems = c.problems(a); len(r.Problems) > 0 {
+		r.Status = report.Failed
+	}
+	return r
+}
+
+// output is what a call answered, for people.
+func (a *answer) output() string {
+	if a.result == nil {
+		return ""
+	}
+	text := a.text()
+	if text == "" {
+		text = string(a.value())
+	}
+	return clip(text, maxOutput)
+}
+
+// problems are those of the answer: what is fundamental alone, since then nothing
+// else can be as expected.
+func (c *Check) problems(a *answer) []report.Problem {
+	if p := c.fundamental(a); p != nil {
+		p.Line, p.Column = c.Line, c.Column
+		return []report.Problem{*p}
+	}
+	var problems []report.Problem
+	for _, w := range c.wants {
+		m := a.without(w.key)
+		if m == nil {
+			m = w.judge(a)
+		}
+		if m != nil {
+			p := report.Of("expect."+w.key, m)
+			p.Line, p.Column = w.line, w.column
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// fundamental is what is wrong with an answer without anything that is expected
+// being looked at, nil for nothing.
+func (c *Check) fundamental(a *answer) *report.Problem {
+	switch {
+	case c.Server != "":
+		return nil
+	case a.refused != nil && !c.has("error_code", "error"):
+		return &report.Problem{Message: a.refusal()}
+	case len(a.unmocked) > 0:
+		return &report.Problem{What: "mock", Message: unmockedText(a.unmocked)}
+	case a.cancelled || c.CancelAfter > 0:
+		return nil
+	case a.isError() && !c.has("is_error", "error_type", "error"):
+		return &report.Problem{Message: "the tool failed", Got: clip(a.text(), maxOutput)}
+	}
+	return nil
+}
+
+// without says that there is nothing to hold an expectation against, nil if there
+// is.
+func (a *answer) without(key string) *expect.Mismatch {
+	switch {
+	case a.handshake != nil || a.result != nil:
+		return nil
+	case a.refused != nil && key != "error_code" && key != "error" && key != "max_duration":
+		return &expect.Mismatch{Message: a.refusal()}
+	case a.cancelled && key != "cancelled_within" && key != "progress" && key != "max_duration":
+		return &expect.Mismatch{Message: "the call was taken back, so that there is no answer"}
+	}
+	return nil
+}
+
+func (a *answer) refusal() string {
+	return fmt.Sprintf("the call was refused: %s (JSON-RPC error %d)", a.refused.Message, a.refused.Code)
+}
+
+// plural counts things.
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// clip is text of at most n bytes.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}
+
+// masked is a result without the secrets that mask knows.
+func masked(r report.Result, mask func(string) string) report.Result {
+	r.Output = mask(r.Output)
+	logs := make([]string, len(r.Logs))
+	for i, line := range r.Logs {
+		logs[i] = mask(line)
+	}
+	r.Logs = logs
+	problems := make([]report.Problem, len(r.Problems))
+	for i, p := range r.Problems {
+		p.Message, p.Path = mask(p.Message), mask(p.Path)
+		p.Want, p.Got, p.Diff = mask(p.Want), mask(p.Got), mask(p.Diff)
+		problems[i] = p
+	}
+	r.Problems = problems
+	return r
+}

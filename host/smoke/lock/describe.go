@@ -1,0 +1,79 @@
+package lock
+
+import (
+	"fmt"
+	"strings"
+)
+
+// String is a line such as
+//
+//	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
+func (c Change) String() string {
+	item := fmt.Sprintf("%s %q", noun(c.Surface), c.Name)
+	if len(c.steps) == 0 {
+		switch c.Kind {
+		case Added:
+			return item + " is new"
+		case Removed:
+			return item + " is gone"
+		}
+	}
+	return item + ": " + c.describe()
+}
+
+// describe says what changed in the definition.
+func (c Change) describe() string {
+	where, rest := c.place()
+	if len(rest) == 0 && len(where) > 0 { // a property or an argument as a whole
+		where, rest = where[:len(where)-1], where[len(where)-1:]
+	}
+	return strings.Join(append(where, c.event(rest)), ": ")
+}
+
+// event says what happened to what the steps lead to.
+func (c Change) event(steps []string) string {
+	if len(steps) == 2 {
+		switch key := steps[0] + " " + string(c.Kind); key {
+		case "required added":
+			return fmt.Sprintf("property %q is now required", steps[1])
+		case "required removed":
+			return fmt.Sprintf("property %q is no longer required", steps[1])
+		case "enum added":
+			return fmt.Sprintf("value %s is now allowed", c.Is)
+		case "enum removed":
+			return fmt.Sprintf("value %s is no longer allowed", c.Was)
+		}
+	}
+	what := strings.Join(steps, ".")
+	switch c.Kind {
+	case Added:
+		return fmt.Sprintf("%s was added: %s", what, c.Is)
+	case Removed:
+		return fmt.Sprintf("%s was removed (it was %s)", what, c.Was)
+	}
+	return fmt.Sprintf("%s changed from %s to %s", what, c.Was, c.Is)
+}
+
+// place is the part of the path that can be told in words, and the steps that
+// are left.
+func (c Change) place() (where, rest []string) {
+	for _, s := range c.steps {
+		rest = append(rest, fmt.Sprint(s))
+	}
+	if len(rest) > 1 && (rest[0] == "inputSchema" || rest[0] == "outputSchema") {
+		where, rest = rest[:1:1], rest[1:]
+	}
+	for len(rest) >= 2 {
+		switch rest[0] {
+		case "properties":
+			where, rest = append(where, fmt.Sprintf("property %q", rest[1])), rest[2:]
+		case "arguments":
+			where, rest = append(where, fmt.Sprintf("argument %q", rest[1])), rest[2:]
+		case "items":
+			where, rest = append(where, "items"), rest[1:]
+		default:
+			return where, rest
+		}
+	}
+	return where, rest
+}

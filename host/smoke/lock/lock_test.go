@@ -1,0 +1,260 @@
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+const sumTool = `{"name":"get-sum","description":"adds","inputSchema":{"type":"object",
+	"properties":{"a":{"type":"number"},"mode":{"enum":["x","y",1,"1"]}},"required":["a"]},"annotations":{"readOnlyHint":true}}`
+
+func locked(t *testing.T, lists Lists) *Lock {
+	t.Helper()
+	l := New()
+	if err := l.Set("everything", lists); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestCompare(t *testing.T) {
+	tests := []struct {
+		name     string
+		was, now string
+		want     []string
+	}{
+		{"same", sumTool, sumTool, nil},
+		{"order of sets and members", sumTool,
+			`{"inputSchema":{"required":["a"],"properties":{"mode":{"enum":["1",1,"y","x"]},"a":{"type":"number"}},"type":"object"},
+			"annotations":{"readOnlyHint":true},"description":"adds","name":"get-sum"}`, nil},
+		{"gone", sumTool, ``, []string{`tool "get-sum" is gone`}},
+		{"new", ``, sumTool, []string{`tool "get-sum" is new`}},
+		{"type", sumTool, strings.Replace(sumTool, `"number"`, `"string"`, 1),
+			[]string{`tool "get-sum": inputSchema: property "a": type changed from "number" to "string"`}},
+		{"type to several", sumTool, strings.Replace(sumTool, `"number"`, `["number","null"]`, 1),
+			[]string{`tool "get-sum": inputSchema: property "a": type changed from "number" to ["number","null"]`}},
+		{"property came and is required", sumTool,
+			strings.NewReplacer(`"properties":{`, `"properties":{"b: c":{"type":"null"},`, `["a"]`, `["b: c","a"]`).Replace(sumTool),
+			[]string{
+				`tool "get-sum": inputSchema: property "b: c" was added: {"type":"null"}`,
+				`tool "get-sum": inputSchema: property "b: c" is now required`,
+			}},
+		{"property went", sumTool, strings.NewReplacer(`"a":{"type":"number"},`, ``, `["a"]`, `[]`).Replace(sumTool),
+			[]string{
+				`tool "get-sum": inputSchema: property "a" was removed (it was {"type":"number"})`,
+				`tool "get-sum": inputSchema: property "a" is no longer required`,
+			}},
+		{"enum", sumTool, strings.Replace(sumTool, `["x","y",1,"1"]`, `["y","z","1"]`, 1),
+			[]string{
+				`tool "get-sum": inputSchema: property "mode": value 1 is no longer allowed`,
+				`tool "get-sum": inputSchema: property "mode": value "x" is no longer allowed`,
+				`tool "get-sum": inputSchema: property "mode": value "z" is now allowed`,
+			}},
+		{"description and annotation", sumTool, strings.NewReplacer(`"adds"`, `"sums"`, `"readOnlyHint":true`, ``).Replace(sumTool),
+			[]string{
+				`tool "get-sum": annotations.readOnlyHint was removed (it was true)`,
+				`tool "get-sum": description changed from "adds" to "sums"`,
+			}},
+		{"nested", `{"name":"t","inputSchema":{"properties":{"l":{"items":{"properties":{"p":{"type":"string"}}}}}}}`,
+			`{"name":"t","inputSchema":{"properties":{"l":{"items":{"properties":{"p":{"type":"null"}}}}}}}`,
+			[]string{`tool "t": inputSchema: property "l": items: property "p": type changed from "string" to "null"`}},
+		{"schema came", `{"name":"t"}`, `{"name":"t","outputSchema":{}}`, []string{`tool "t": outputSchema was added: {}`}},
+		{"number written otherwise", `{"name":"t","x":1}`, `{"name":"t","x":1.0}`, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := locked(t, Lists{wire.Tools: []byte("[" + tt.was + "]")})
+			changes, err := l.Compare("everything", Lists{wire.Tools: []byte("[" + tt.now + "]")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range changes {
+				got = append(got, c.String())
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestCompareSurfaces(t *testing.T) {
+	l := locked(t, Lists{
+		wire.Prompts:   []byte(`[{"name":"p","arguments":[{"name":"a"},{"name":"b","required":true}]}]`),
+		wire.Resources: []byte(`[{"uri":"x://1","name":"one"}]`),
+		wire.Templates: []byte(`[{"uriTemplate":"x://{id}","name":"t"}]`),
+	})
+	changes, err := l.Compare("everything", Lists{
+		wire.Prompts:   []byte(`[{"name":"p","arguments":[{"name":"b","required":false},{"name":"c"}]}]`),
+		wire.Templates: []byte(`[]`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`resource template "x://{id}" is gone $`,
+		`prompt "p": argument "a" was removed (it was {"name":"a"}) $.arguments.a`,
+		`prompt "p": argument "b": required changed from true to false $.arguments.b.required`,
+		`prompt "p": argument "c" was added: {"name":"c"} $.arguments.c`,
+	}
+	var got []string
+	for _, c := range changes {
+		got = append(got, c.String()+" "+c.Path)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	changes, err = l.Compare("unknown", Lists{wire.Tools: []byte("[" + sumTool + "]")})
+	if err != nil || len(changes) != 1 || changes[0].Kind != Added || changes[0].Server != "unknown" {
+		t.Errorf("server not locked: %v, %v", changes, err)
+	}
+}
+
+func TestListErrors(t *testing.T) {
+	for _, raw := range []string{``, `{}`, `[1]`, `[{"title":"x"}]`, `[{"name":1}]`, `[{"name":"a"},{"name":"a"}]`, `[}`} {
+		l := locked(t, Lists{wire.Tools: []byte("[" + sumTool + "]")})
+		var listErr *ListError
+		if err := l.Set("everything", Lists{wire.Tools: []byte(raw)}); !errors.As(err, &listErr) {
+			t.Errorf("Set(%s) = %v", raw, err)
+		}
+		if _, err := l.Compare("everything", Lists{wire.Tools: []byte(raw)}); !errors.As(err, &listErr) {
+			t.Errorf("Compare(%s) = %v", raw, err)
+		}
+		if changes, err := l.Compare("everything", Lists{wire.Tools: []byte("[" + sumTool + "]")}); err != nil || changes != nil {
+			t.Errorf("after a failed Set(%s): %v, %v", raw, changes, err)
+		}
+	}
+	if err := New().Set("s", Lists{"toys": []byte(`[]`)}); err == nil {
+		t.Error("an unknown surface was taken")
+	}
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "smoke.lock.json")
+	l := locked(t, Lists{
+		wire.Tools:   []byte("[" + sumTool + `,{"name":"<b>","n":12345678901234567890123,"e":1e999}]`),
+		wire.Prompts: []byte(`[]`),
+	})
+	if err := l.Set("other", Lists{wire.Resources: []byte(`[{"uri":"x://1"}]`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !read.Has("everything") || !read.Has("other") || read.Has("third") {
+		t.Error("servers got lost or came")
+	}
+	changes, err := read.Compare("everything", Lists{wire.Tools: []byte(`[{"e":1e999,"name":"<b>","n":12345678901234567890123},` + sumTool + "]"), wire.Prompts: []byte(`[]`)})
+	if err != nil || changes != nil {
+		t.Errorf("what was written differs from what is read: %v, %v", changes, err)
+	}
+	// Replacing gives the same bytes, and leaves nothing behind.
+	if err := read.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("%v: another file:\n%s\n%s", err, first, second)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%v in the directory (%v)", entries, err)
+	}
+	want := `"<b>": {
+          "sha256": "` // no \u003c, indented
+	if !strings.Contains(string(first), want) {
+		t.Errorf("the file is\n%s", first)
+	}
+	// Set replaces only the surfaces it is given.
+	if err := read.Set("everything", Lists{wire.Prompts: []byte(`[{"name":"p"}]`)}); err != nil {
+		t.Fatal(err)
+	}
+	changes, err = read.Compare("everything", Lists{wire.Tools: []byte("[" + sumTool + "]")})
+	if err != nil || fmt.Sprint(changes) != `[tool "<b>" is gone]` {
+		t.Errorf("after Set of prompts: %v, %v", changes, err)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lock.json")
+	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if err := New().Write(filepath.Join(dir, "none", "lock.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	if err := locked(t, Lists{wire.Tools: []byte("[" + sumTool + "]")}).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(was, is string) string { return strings.Replace(string(good), was, is, 1) }
+	for name, text := range map[string]string{
+		"empty": "", "no JSON": "<<<<<<< HEAD", "version": edit(`"version": 1`, `"version": 2`),
+		"edited": edit(`"number"`, `"string"`), "surface": edit(`"tools"`, `"toys"`), "no definition": edit(`"definition"`, `"x"`),
+	} {
+		if text == string(good) {
+			t.Fatalf("%s: nothing edited", name)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var fileErr *FileError
+		if _, err := Read(path); !errors.As(err, &fileErr) || fileErr.Path != path {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzCompare: whatever a server lists, comparing ends without panic; a list is
+// the same as itself, also after it went through a file; every change has words.
+func FuzzCompare(f *testing.F) {
+	f.Add([]byte(`[`+sumTool+`]`), []byte(`[{"name":"get-sum","inputSchema":{"required":[1,"1",null],"enum":[[]]}}]`))
+	f.Add([]byte(`[{"name":"p","arguments":[{"name":"a"},{"name":"a"}]}]`), []byte(`[{"name":"p","arguments":{"name":1}}]`))
+	f.Add([]byte(`[{"name":"","properties":{"":{"items":{"":[]}}}}]`), []byte(`[]`))
+	f.Fuzz(func(t *testing.T, was, now []byte) {
+		l := New()
+		if l.Set("s", Lists{wire.Tools: was}) != nil {
+			return
+		}
+		changes, _ := l.Compare("s", Lists{wire.Tools: now})
+		for _, c := range changes {
+			if c.Kind == "" || len(c.String()) < len(c.Name) {
+				t.Errorf("%+v: %s", c, c)
+			}
+		}
+		raw, err := l.encode()
+		if err != nil {
+			return // nested too deep for a file
+		}
+		again, err := decode(raw)
+		if err != nil {
+			t.Fatalf("%v in %s", err, raw)
+		}
+		if changes, err := again.Compare("s", Lists{wire.Tools: was}); err != nil || changes != nil {
+			t.Errorf("%q differs from itself: %v, %v", was, changes, err)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package smoke
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+)
+
+// mocked runs scripts of checks with answers that are not asked for anywhere. No
+// upstream is started for it.
+type mocked struct {
+	scripts *scripts
+	sandbox func() *sandbox.Sandbox
+	log     *slog.Logger
+	cfg     *config.Config
+}
+
+// call runs the script of a check.
+func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
+	def, err := c.definition(m.scripts.saved)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := c.Mock.cassette()
+	if err != nil {
+		return nil, broken(err, "%v", err)
+	}
+	box := m.sandbox()
+	select { // its compilation counts for no check
+	case <-box.Ready():
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	composer := compose.New(compose.Options{
+		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log,
+		Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution), Debug: m.cfg.Debug,
+		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout,
+	})
+	a, err := runScript(ctx, c, f, func(ctx context.Context, call route.Call) []byte {
+		return composer.CallSaved(ctx, def, call).Result
+	})
+	if missing := answers.Unmatched(); err == nil && !a.cancelled && len(missing) > 0 {
+		a.unmocked = missing
+	}
+	return a, err
+}
+
+// runScript makes a call of a composite tool outside of any session.
+func runScript(ctx context.Context, c *Check, f *File, call func(ctx context.Context, call route.Call) []byte) (*answer, error) {
+	limited, cancel := withTimeout(ctx, c, f)
+	defer cancel()
+	limited, cancel = c.takenBack(limited)
+	defer cancel()
+	a := &answer{}
+	var mu sync.Mutex // parallel calls of a script report at the same time
+	begun := time.Now()
+	a.result = call(limited, route.Call{Method: "tools/call", Params: c.request(c.toolName()), Progress: func(p []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		a.progress = append(a.progress, p)
+	}})
+	a.took = time.Since(begun)
+	if limited.Err() == nil {
+		return a, nil
+	}
+	err := c.ended(limited, a, context.Cause(limited))
+	if a.cancelled {
+		a.over = a.took - c.CancelAfter
+	}
+	return a, err
+}
+
+// unmockedText says which calls had no answer.
+func unmockedText(missing []*cassette.UnmatchedError) string {
+	lines := make([]string, len(missing))
+	for i, m := range missing {
+		lines[i] = m.Error()
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,63 @@
+package smoke
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// Mock says who answers the calls of a script.
+type Mock struct {
+	// File is the cassette; "" when the answers are in the check.
+	File string
+	// Inline are the answers in the check.
+	Inline []cassette.Interaction
+}
+
+// mock reads who answers the calls of a script, nil when upstreams do.
+func (r *fileReader) mock(s *config.Section) *Mock {
+	switch {
+	case !s.Has("mock"):
+		s.Know("mock")
+		return nil
+	case s.IsString("mock"):
+		text, ok := s.String("mock")
+		if ok && text == "" {
+			s.Problem("mock", "is empty (name a cassette, or leave it out)")
+		}
+		return &Mock{File: r.path(text)}
+	case !s.IsArray("mock"):
+		s.Know("mock")
+		s.Problem("mock", "has to be the name of a cassette or tables [[check.mock]]")
+		return nil
+	}
+	m := &Mock{Inline: []cassette.Interaction{}}
+	for i, table := range s.Sections("mock") {
+		interaction, err := cassette.FromTOML(table.Values(), cassette.Subset)
+		var field *cassette.FieldError
+		switch {
+		case errors.As(err, &field):
+			table.Problem(field.Key, "%s", field.Text)
+		case err != nil:
+			table.Problem("", "%v", err)
+		default:
+			line, _ := table.Place("")
+			interaction.From = fmt.Sprintf("%s:%d", r.file.Path, line)
+			if line == 0 {
+				interaction.From = fmt.Sprintf("mock %d", i+1)
+			}
+			m.Inline = append(m.Inline, interaction)
+		}
+	}
+	return m
+}
+
+// cassette is one for one run.
+func (m *Mock) cassette() (*cassette.Cassette, error) {
+	if m.File == "" {
+		return cassette.New(m.Inline...)
+	}
+	return cassette.Read(m.File)
+}

@@ -1,0 +1,315 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestJUnitParses reads the XML token by token, as strictly as the library
+// does, and finds all texts again.
+func TestJUnitParses(t *testing.T) {
+	text := render(t, "junit", Options{}, sample(t))
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+	}
+	var root junitSuites
+	if err := xml.Unmarshal([]byte(text), &root); err != nil {
+		t.Fatal(err)
+	}
+	if root.Tests != 8 || root.Failures != 3 || root.Errors != 2 || root.Skipped != 2 || len(root.Suites) != 4 {
+		t.Errorf("root = %+v", root.junitCounts)
+	}
+	var sum junitCounts
+	for _, s := range root.Suites {
+		if s.Tests != len(s.Cases) {
+			t.Errorf("%s has %d tests, says %d", s.Name, len(s.Cases), s.Tests)
+		}
+		sum.Tests, sum.Failures, sum.Errors, sum.Skipped = sum.Tests+s.Tests, sum.Failures+s.Failures, sum.Errors+s.Errors, sum.Skipped+s.Skipped
+	}
+	if sum.Time = root.Time; sum != root.junitCounts {
+		t.Errorf("suites have %+v, the root %+v", sum, root.junitCounts)
+	}
+	c := root.Suites[1].Cases[0]
+	if c.Name != oneLine(hostile) || !strings.Contains(c.SystemOut, "]]> <b>&amp; 100%") || !strings.Contains(c.Failure.Text, `\x1b[31mred`) {
+		t.Errorf("case = %+v", c)
+	}
+}
+
+func TestJSONParses(t *testing.T) {
+	text := render(t, "json", Options{}, sample(t))
+	var doc struct {
+		Version int
+		Files   []jsonFile
+		Summary jsonSummary
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if doc.Version != 1 || len(doc.Files) != 4 || doc.Summary.ExitCode != 2 || doc.Summary.Checks != 7 {
+		t.Errorf("%+v", doc.Summary)
+	}
+	if got, want := doc.Files[1].Results[0].Name, strings.ToValidUTF8(hostile, "\ufffd"); got != want {
+		t.Errorf("name %q, want %q", got, want)
+	}
+	if strings.Contains(render(t, "json", Options{}, []File{{Results: []Result{{}}}}), "null") {
+		t.Error("an empty list is null")
+	}
+}
+
+// tapPoint is a test point as a reader of TAP sees it.
+type tapPoint struct {
+	ok                bool
+	number            int
+	text, skip, block string
+	isSkip            bool
+}
+
+var tapLine = regexp.MustCompile(`^(ok|not ok) (\d+) - (.*)$`)
+
+// readTAP is a reader of TAP 14 without subtests.
+func readTAP(text string) (points []tapPoint, plan int, err error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if lines[0] != "TAP version 14" {
+		return nil, 0, fmt.Errorf("first line %q", lines[0])
+	}
+	plan = -1
+	for i := 1; i < len(lines); i++ {
+		line := lines[i]
+		m := tapLine.FindStringSubmatch(line)
+		switch {
+		case m != nil:
+			p := tapPoint{ok: m[1] == "ok"}
+			p.number, _ = strconv.Atoi(m[2])
+			p.text, p.skip, p.isSkip = readTAPText(m[3])
+			points = append(points, p)
+		case line == "  ---" && len(points) > 0:
+			end := i + 1
+			for end < len(lines) && lines[end] != "  ..." {
+				if lines[end] != "" && !strings.HasPrefix(lines[end], "  ") {
+					return nil, 0, fmt.Errorf("line %d is not indented: %q", end, lines[end])
+				}
+				end++
+			}
+			points[len(points)-1].block = strings.Join(lines[i+1:end], "\n")
+			i = end
+		case strings.HasPrefix(line, "1.."):
+			if plan >= 0 {
+				return nil, 0, fmt.Errorf("two plans")
+			}
+			if plan, err = strconv.Atoi(strings.Fields(line[3:])[0]); err != nil {
+				return nil, 0, err
+			}
+		case strings.HasPrefix(line, "# "):
+		default:
+			return nil, 0, fmt.Errorf("line %d: %q", i, line)
+		}
+	}
+	return points, plan, nil
+}
+
+// readTAPText splits at the first # that is not escaped.
+func readTAPText(s string) (text, skip string, isSkip bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+		case s[i] == '#':
+			directive := strings.TrimSpace(s[i+1:])
+			rest, ok := strings.CutPrefix(directive, "SKIP")
+			return strings.TrimSpace(b.String()), strings.TrimSpace(rest), ok
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String(), "", false
+}
+
+func TestTAPParses(t *testing.T) {
+	text := render(t, "tap", Options{}, sample(t))
+	points, plan, err := readTAP(text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if plan != 8 || len(points) != 8 {
+		t.Fatalf("plan %d, %d points", plan, len(points))
+	}
+	for i, p := range points {
+		if p.number != i+1 || p.block == "" {
+			t.Errorf("point %+v", p)
+		}
+	}
+	if p := points[2]; !p.ok || !p.isSkip || p.skip != "does not match --filter" {
+		t.Errorf("skipped: %+v", p)
+	}
+	if p := points[6]; p.ok || p.isSkip || p.text != "odd, name: 100%.toml: "+oneLine(hostile) {
+		t.Errorf("hostile: %+v", p)
+	}
+	scalars := readYAML(t, points[6].block)
+	for key, want := range map[string]string{
+		"what": "expect.text", "message": printable(hostile), "want": printable(hostile), "got": printable(" " + hostile + "\n\n"),
+		"output": printable(hostile), "file": "odd, name: 100%.toml", "path": printable(`$["` + hostile + `"]`), "status": "failed",
+	} {
+		if scalars[key] != want {
+			t.Errorf("%s is %q, want %q", key, scalars[key], want)
+		}
+	}
+}
+
+var yamlLine = regexp.MustCompile(`^( *)(?:- )?([a-z_]+): (.*)$`)
+
+// readYAML reads the scalars of a diagnostic by their keys (the last of each).
+func readYAML(t *testing.T, block string) map[string]string {
+	t.Helper()
+	scalars := map[string]string{}
+	lines := strings.Split(block, "\n")
+	for i := 0; i < len(lines); i++ {
+		m := yamlLine.FindStringSubmatch(lines[i])
+		if m == nil {
+			continue
+		}
+		key, value := m[2], m[3]
+		if !strings.HasPrefix(value, "|2") {
+			if s, err := strconv.Unquote(value); err == nil {
+				value = s
+			}
+			scalars[key] = value
+			continue
+		}
+		// The block goes on while lines are indented deeper than the key.
+		indent := strings.Index(lines[i], key) + 2
+		var text []string
+		for i+1 < len(lines) && (lines[i+1] == "" || strings.HasPrefix(lines[i+1], strings.Repeat(" ", indent))) {
+			i++
+			text = append(text, strings.TrimPrefix(lines[i], strings.Repeat(" ", indent)))
+		}
+		scalars[key] = strings.Join(text, "\n")
+		if value == "|2+" {
+			scalars[key] += "\n"
+		}
+	}
+	return scalars
+}
+
+// runner reads a log as GitHub's runner does: the commands it would obey.
+func runner(log string) (commands []string) {
+	stop := ""
+	for line := range strings.SplitSeq(log, "\n") {
+		trimmed := strings.TrimLeft(line, " \t")
+		switch {
+		case stop != "":
+			if trimmed == "::"+stop+"::" {
+				stop = ""
+			}
+		case strings.HasPrefix(trimmed, "::stop-commands::"):
+			stop = strings.TrimPrefix(trimmed, "::stop-commands::")
+		case strings.HasPrefix(trimmed, "::") || strings.Contains(line, "##["):
+			commands = append(commands, line)
+		}
+	}
+	if stop != "" {
+		commands = append(commands, "still stopped at the end")
+	}
+	return commands
+}
+
+func TestGitHubCommands(t *testing.T) {
+	log := render(t, "github", Options{Verbose: true}, sample(t))
+	got := runner(log)
+	want := []string{
+		"::error file=checks/smoke.toml,line=17,col=5,title=summary tool::expect.result at $.open: other value (checks/smoke.toml:17:5)%0A",
+		"::error file=checks/smoke.toml,line=40,col=1,title=server::the server did not start",
+		"::error file=checks/smoke.toml,line=50,title=nothing known::failed",
+		"::error file=odd%2C name%3A 100%25.toml,line=3,title=]]> <b>&amp; 100%25 %3A%3Aerror file=x%3A%3Ay ",
+		"::error file=wrong.toml,line=7,col=3,title=file cannot be run::file: wrong.toml:7:3: unknown key%0A::error::x",
+		"::error file=wrong.toml,title=file cannot be run::second",
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d commands:\n%s", len(got), strings.Join(got, "\n"))
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("command %q\nwant %q", got[i], want[i])
+		}
+	}
+}
+
+func TestGitHubToken(t *testing.T) {
+	token := func() string {
+		w, err := New("github", &bytes.Buffer{}, Options{Getenv: func(string) string { return "" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.(*gitHub).token
+	}
+	if a, b := token(), token(); a == b || len(a) != 32 {
+		t.Errorf("tokens %q, %q", a, b)
+	}
+}
+
+func TestGitHubPaths(t *testing.T) {
+	root := t.TempDir()
+	g := &gitHub{workspace: root}
+	for in, want := range map[string]string{
+		"a/b.toml": "a/b.toml", filepath.Join(root, "a", "b.toml"): "a/b.toml", filepath.Dir(root): filepath.Dir(root),
+	} {
+		if got := g.relative(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestStepSummary(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "summary.md")
+	env := func(name string) string {
+		return map[string]string{"GITHUB_STEP_SUMMARY": path}[name]
+	}
+	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	render(t, "github", Options{Getenv: env}, sample(t))
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, ok := strings.CutPrefix(string(got), "before\n")
+	if !ok {
+		t.Error("what was in the summary is gone")
+	}
+	golden(t, "summary.golden", text)
+
+	// Too much for GitHub is cut.
+	many := File{Path: "f"}
+	for range 5000 {
+		many.Results = append(many.Results, Result{Name: strings.Repeat("n", 300), Status: Failed, Output: "x"})
+	}
+	if text := markdown([]File{many}, Summary{}); len(text) > 1<<20 || !strings.HasSuffix(text, "see the log.\n") {
+		t.Errorf("%d bytes", len(text))
+	}
+	// A file that cannot be written is told.
+	path = filepath.Join(path, "none")
+	w, err := New("github", io.Discard, Options{Getenv: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(Summary{}); err == nil || !strings.Contains(err.Error(), "GITHUB_STEP_SUMMARY") {
+		t.Errorf("err = %v", err)
+	}
+}

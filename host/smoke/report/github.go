@@ -1,0 +1,165 @@
+package report
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// gitHub writes what text does, and for each check that did not pass the
+// workflow command that marks its line:
+//
+//	::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open: other value
+//
+// Everything else is between stop-commands, so that no text of a server is a
+// command. The summary goes to the file that GITHUB_STEP_SUMMARY names.
+type gitHub struct {
+	out       *sink
+	log       *textWriter
+	workspace string // absolute paths below it are shown without it
+	summary   string // file; "" for none
+	token     string // that ends stop-commands
+	stopped   bool
+	files     []File
+}
+
+func newGitHub(out *sink, o Options) *gitHub {
+	var random [16]byte
+	rand.Read(random[:]) // never fails, see crypto/rand
+	return &gitHub{
+		out: out, log: &textWriter{out: out, paint: painter(o.Color), verbose: o.Verbose},
+		workspace: o.Getenv("GITHUB_WORKSPACE"), summary: o.Getenv("GITHUB_STEP_SUMMARY"),
+		token: hex.EncodeToString(random[:]),
+	}
+}
+
+// stop makes that no commands are read.
+func (g *gitHub) stop() {
+	if !g.stopped {
+		g.stopped = true
+		fmt.Fprintf(g.out, "::stop-commands::%s\n", g.token)
+	}
+}
+
+func (g *gitHub) resume() {
+	if g.stopped {
+		g.stopped = false
+		fmt.Fprintf(g.out, "::%s::\n", g.token)
+	}
+}
+
+func (g *gitHub) Result(r Result) error {
+	g.stop()
+	if err := g.log.Result(r); err != nil || r.Status == Passed || r.Status == Skipped {
+		return err
+	}
+	line, column := r.Line, r.Column
+	var lines []string
+	for _, p := range r.Problems {
+		if lines == nil && p.Line > 0 {
+			line, column = p.Line, p.Column
+		}
+		var d details
+		d.problem(r, p)
+		lines = append(lines, d.lines...)
+	}
+	if lines == nil {
+		lines = []string{string(r.Status)}
+	}
+	g.command(r.File, line, column, r.Name, strings.Join(lines, "\n"))
+	return g.out.flush()
+}
+
+func (g *gitHub) command(file string, line, column int, title, message string) {
+	g.resume()
+	props := []string{"file=" + property(g.relative(file))}
+	if line > 0 {
+		props = append(props, fmt.Sprintf("line=%d", line))
+		if column > 0 {
+			props = append(props, fmt.Sprintf("col=%d", column))
+		}
+	}
+	if title != "" {
+		props = append(props, "title="+property(title))
+	}
+	fmt.Fprintf(g.out, "::error %s::%s\n", strings.Join(props, ","), data(message))
+}
+
+func (g *gitHub) relative(file string) string {
+	if g.workspace == "" || !filepath.IsAbs(file) {
+		return file
+	}
+	rel, err := filepath.Rel(g.workspace, file)
+	if err != nil || !filepath.IsLocal(rel) {
+		return file
+	}
+	return filepath.ToSlash(rel)
+}
+
+// data and property escape as the runner unescapes (actions/toolkit,
+// packages/core/src/command.ts).
+func data(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(printable(s))
+}
+
+func property(s string) string {
+	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(oneLine(s))
+}
+
+func (g *gitHub) File(f File) error {
+	g.files = append(g.files, f)
+	g.stop()
+	if err := g.log.File(f); err != nil || f.Err == nil {
+		return err
+	}
+	for _, err := range leaves(f.Err) {
+		line, column := 0, 0
+		var p *config.Problem
+		if errors.As(err, &p) {
+			line, column = p.Line, p.Column
+		}
+		g.command(f.Path, line, column, "file cannot be run", err.Error())
+	}
+	return g.out.flush()
+}
+
+// leaves are the errors that were joined to one.
+func leaves(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, leaves(e)...)
+	}
+	return all
+}
+
+func (g *gitHub) Close(s Summary) error {
+	g.stop()
+	if err := g.log.Close(s); err != nil {
+		return err
+	}
+	g.resume()
+	if err := g.out.flush(); err != nil || g.summary == "" {
+		return err
+	}
+	return appendFile(g.summary, markdown(g.files, s))
+}
+
+func appendFile(path, text string) (err error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("GITHUB_STEP_SUMMARY: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = f.WriteString(text)
+	return err
+}

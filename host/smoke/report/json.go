@@ -1,0 +1,152 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// jsonVersion is that of the document's shape. Members may be added without
+// another version.
+const jsonVersion = 1
+
+// jsonWriter writes one JSON document, a file of checks at a time:
+//
+//	{"version": 1,
+//	 "files": [{
+//	   "path": "smoke.toml", "error": "", "duration": 0.33,
+//	   "results": [{
+//	     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
+//	     "status": "passed" | "failed" | "skipped" | "broken",
+//	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
+//	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
+//	     "logs": ["text"], "output": "text"}]}],
+//	 "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
+//	             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
+//
+// All members are always there. Durations are seconds; lines and columns count
+// from 1, 0 is unknown. Bytes that are not UTF-8 are U+FFFD.
+type jsonWriter struct {
+	out   *sink
+	files int
+}
+
+type jsonFile struct {
+	Path     string       `json:"path"`
+	Error    string       `json:"error"`
+	Duration float64      `json:"duration"`
+	Results  []jsonResult `json:"results"`
+}
+
+type jsonResult struct {
+	Name     string        `json:"name"`
+	Line     int           `json:"line"`
+	Column   int           `json:"column"`
+	Status   Status        `json:"status"`
+	Duration float64       `json:"duration"`
+	Problems []jsonProblem `json:"problems"`
+	Logs     []string      `json:"logs"`
+	Output   string        `json:"output"`
+}
+
+type jsonProblem struct {
+	What    string `json:"what"`
+	Path    string `json:"path"`
+	Message string `json:"message"`
+	Want    string `json:"want"`
+	Got     string `json:"got"`
+	Diff    string `json:"diff"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+}
+
+type jsonSummary struct {
+	Checks   int     `json:"checks"`
+	Passed   int     `json:"passed"`
+	Failed   int     `json:"failed"`
+	Skipped  int     `json:"skipped"`
+	Broken   int     `json:"broken"`
+	Files    int     `json:"files"`
+	BadFiles int     `json:"badFiles"`
+	Duration float64 `json:"duration"`
+	ExitCode int     `json:"exitCode"`
+}
+
+func (j *jsonWriter) Result(Result) error { return j.out.err }
+
+func (j *jsonWriter) File(f File) error {
+	if j.files++; j.files == 1 {
+		j.begin()
+	} else {
+		j.out.WriteString(",")
+	}
+	file := jsonFile{Path: f.Path, Duration: rounded(f.Duration), Results: []jsonResult{}}
+	if f.Err != nil {
+		file.Error = f.Err.Error()
+	}
+	for _, r := range f.Results {
+		file.Results = append(file.Results, jsonResultOf(r))
+	}
+	j.out.WriteString("\n    ")
+	j.value(file, "    ")
+	return j.out.flush()
+}
+
+func (j *jsonWriter) begin() {
+	fmt.Fprintf(j.out, "{\n  \"version\": %d,\n  \"files\": [", jsonVersion)
+}
+
+func jsonResultOf(r Result) jsonResult {
+	result := jsonResult{
+		Name: r.Name, Line: r.Line, Column: r.Column, Status: r.Status, Duration: rounded(r.Duration),
+		Problems: []jsonProblem{}, Logs: append([]string{}, r.Logs...), Output: r.Output,
+	}
+	for _, p := range r.Problems {
+		result.Problems = append(result.Problems, jsonProblem(p))
+	}
+	return result
+}
+
+func (j *jsonWriter) Close(s Summary) error {
+	if j.files == 0 {
+		j.begin()
+	} else {
+		j.out.WriteString("\n  ")
+	}
+	j.out.WriteString("],\n  \"summary\": ")
+	j.value(jsonSummary{
+		Checks: s.Checks(), Passed: s.Passed, Failed: s.Failed, Skipped: s.Skipped, Broken: s.Broken,
+		Files: s.Files, BadFiles: s.BadFiles, Duration: rounded(s.Duration), ExitCode: s.ExitCode(),
+	}, "  ")
+	j.out.WriteString("\n}\n")
+	return j.out.flush()
+}
+
+// value writes a value that strings, numbers and lists of them make up.
+func (j *jsonWriter) value(v any, prefix string) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent(prefix, "  ")
+	if err := e.Encode(v); err != nil && j.out.err == nil {
+		j.out.err = err
+	}
+	// A terminal acts on more control characters than JSON escapes.
+	for text := bytes.TrimSpace(b.Bytes()); len(text) > 0; {
+		r, size := utf8.DecodeRune(text)
+		if harmless(r) {
+			j.out.Write(text[:size])
+		} else {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(j.out, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+}
+
+// rounded is a duration in seconds, to the microsecond.
+func rounded(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

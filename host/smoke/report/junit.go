@@ -1,0 +1,146 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// junitWriter writes JUnit XML: a testsuite per file, a testcase per check with
+// file and line. Checks that failed have a failure, those that are broken an
+// error, and so has a file that could not be run, as its only testcase besides.
+// There is no streaming: the root's counts come first.
+type junitWriter struct {
+	out    *sink
+	suites []junitSuite
+}
+
+type junitSuites struct {
+	XMLName xml.Name `xml:"testsuites"`
+	Name    string   `xml:"name,attr"`
+	junitCounts
+	Suites []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name string `xml:"name,attr"`
+	File string `xml:"file,attr"`
+	junitCounts
+	Cases []junitCase `xml:"testcase"`
+}
+
+type junitCounts struct {
+	Tests    int    `xml:"tests,attr"`
+	Failures int    `xml:"failures,attr"`
+	Errors   int    `xml:"errors,attr"`
+	Skipped  int    `xml:"skipped,attr"`
+	Time     string `xml:"time,attr"`
+}
+
+type junitCase struct {
+	Name      string        `xml:"name,attr"`
+	Class     string        `xml:"classname,attr"`
+	File      string        `xml:"file,attr,omitempty"`
+	Line      int           `xml:"line,attr,omitempty"`
+	Time      string        `xml:"time,attr"`
+	Skipped   *junitSkipped `xml:"skipped"`
+	Failure   *junitFailure `xml:"failure"`
+	Error     *junitFailure `xml:"error"`
+	SystemOut string        `xml:"system-out,omitempty"`
+}
+
+type junitSkipped struct {
+	Message string `xml:"message,attr,omitempty"`
+}
+
+type junitFailure struct {
+	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (j *junitWriter) Result(Result) error { return j.out.err }
+
+func (j *junitWriter) File(f File) error {
+	var s Summary
+	s.Add(f)
+	name := oneLine(f.Path)
+	suite := junitSuite{Name: name, File: name, junitCounts: countsOf(s, f.Duration)}
+	for _, r := range f.Results {
+		suite.Cases = append(suite.Cases, junitCaseOf(r, name))
+	}
+	if f.Err != nil {
+		text := printable(f.Err.Error())
+		suite.Cases = append(suite.Cases, junitCase{
+			Name: "file can be run", Class: name, File: name, Time: seconds(0),
+			Error: &junitFailure{Message: oneLine(firstLine(text)), Type: "wrong", Text: text},
+		})
+	}
+	j.suites = append(j.suites, suite)
+	return j.out.err
+}
+
+// countsOf counts as JUnit does; a file that could not be run is a test.
+func countsOf(s Summary, d time.Duration) junitCounts {
+	return junitCounts{
+		Tests: s.Checks() + s.BadFiles, Failures: s.Failed, Errors: s.Broken + s.BadFiles,
+		Skipped: s.Skipped, Time: seconds(d),
+	}
+}
+
+func junitCaseOf(r Result, class string) junitCase {
+	c := junitCase{
+		Name: oneLine(r.Name), Class: class, File: oneLine(r.File), Line: r.Line, Time: seconds(r.Duration),
+	}
+	failure := &junitFailure{Type: string(r.Status)}
+	switch r.Status {
+	case Passed:
+		return c
+	case Skipped:
+		c.Skipped = &junitSkipped{Message: reason(r)}
+		return c
+	case Broken:
+		c.Error = failure
+	default:
+		c.Failure = failure
+	}
+	var d details
+	for _, p := range r.Problems {
+		d.problem(r, p)
+	}
+	failure.Message = "the check " + string(r.Status)
+	if len(r.Problems) > 0 {
+		failure.Message = headline(r.Problems[0])
+	}
+	failure.Text = strings.Join(d.lines, "\n")
+	var out details
+	out.logs(r.Logs)
+	out.output(r.Output)
+	c.SystemOut = strings.Join(out.lines, "\n")
+	return c
+}
+
+func (j *junitWriter) Close(s Summary) error {
+	root := junitSuites{Name: "mcp-metatool smoke", junitCounts: countsOf(s, s.Duration), Suites: j.suites}
+	text, err := xml.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return err
+	}
+	// encoding/xml escapes newlines and tabs where only attributes need it; ours
+	// have none.
+	text = bytes.ReplaceAll(text, []byte("&#xA;"), []byte("\n"))
+	text = bytes.ReplaceAll(text, []byte("&#x9;"), []byte("\t"))
+	j.out.WriteString(xml.Header)
+	j.out.Write(text)
+	j.out.WriteByte('\n')
+	return j.out.flush()
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,365 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+)
+
+// Options of a run.
+type Options struct {
+	// Version of the product.
+	Version string
+	// Log makes the log of a file from what masks its secrets; nil: there is none.
+	Log func(*config.Masker) *slog.Logger
+	// CacheDir keeps compiled guests between runs; "" for none.
+	CacheDir string
+	// Load is how files are read.
+	Load config.LoadOptions
+	// Filter chooses checks by name; nil: all.
+	Filter func(name string) bool
+	// Jobs is how many checks are made at the same time; 0 is 1.
+	Jobs int
+	// FailFast begins no further check once one has not passed.
+	FailFast bool
+	// Timeout is that of checks whose file says nothing of it; 0:
+	// DefaultTimeout.
+	Timeout time.Duration
+	// Record makes the calls of scripts with a cassette for real, and writes the
+	// cassette, and locks.
+	Record bool
+	// Update writes what was answered into the files as what is expected.
+	Update bool
+	// Wrote is told of each file that was written, and what is in it now. Nil:
+	// nobody is.
+	Wrote func(path, what string)
+}
+
+// Runner makes the checks of files. A Runner is good for many runs, one at a
+// time.
+type Runner struct {
+	opts Options
+
+	box     *sandbox.Sandbox // nil until it is needed
+	making  sync.Mutex       // guards box
+	boxLogs *slog.Logger
+}
+
+// NewRunner makes a Runner; it must be closed.
+func NewRunner(opts Options) *Runner {
+	if opts.Log == nil {
+		opts.Log = func(*config.Masker) *slog.Logger { return slog.New(slog.DiscardHandler) }
+	}
+	return &Runner{opts: opts, boxLogs: opts.Log(&config.Masker{})}
+}
+
+// Close frees what runs share.
+func (r *Runner) Close() error {
+	r.making.Lock()
+	defer r.making.Unlock()
+	if r.box == nil {
+		return nil
+	}
+	return r.box.Close()
+}
+
+// sandbox is the one in which scripts run that need no host.
+func (r *Runner) sandbox() *sandbox.Sandbox {
+	r.making.Lock()
+	defer r.making.Unlock()
+	if r.box == nil {
+		r.box = sandbox.New(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs})
+	}
+	return r.box
+}
+
+// ParseFilter reads which checks are meant: "/regexp/", a pattern with * and ?,
+// or a part of their names.
+func ParseFilter(text string) (func(name string) bool, error) {
+	switch {
+	case text == "":
+		return nil, nil
+	case len(text) > 1 && text[0] == '/' && text[len(text)-1] == '/':
+		re, err := regexp.Compile(text[1 : len(text)-1])
+		if err != nil {
+			return nil, fmt.Errorf("%q is no regular expression: %w", text, err)
+		}
+		return re.MatchString, nil
+	case strings.ContainsAny(text, "*?["):
+		if _, err := path.Match(text, ""); err != nil {
+			return nil, fmt.Errorf("%q is no pattern (* stands for any text, ? for one character)", text)
+		}
+		const slash = "\x01" // nothing special in a name
+		text = strings.ReplaceAll(text, "/", slash)
+		return func(name string) bool {
+			ok, _ := path.Match(text, strings.ReplaceAll(name, "/", slash))
+			return ok
+		}, nil
+	}
+	return func(name string) bool { return strings.Contains(name, text) }, nil
+}
+
+// Run makes the checks of files, and gives their results to w, in the order of
+// the files and of the checks in them, each as soon as those before it are
+// there. It does not close w. The error is that of w, or the cause of ctx.
+func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (report.Summary, error) {
+	begun := time.Now()
+	run := &run{Runner: r, out: w, failed: &atomic.Bool{}}
+	for _, p := range paths {
+		run.files = append(run.files, run.load(p))
+	}
+	err := run.all(ctx)
+	run.summary.Duration = time.Since(begun)
+	return run.summary, err
+}
+
+// run is one run of files.
+type run struct {
+	*Runner
+	out     report.Writer
+	files   []*fileRun
+	failed  *atomic.Bool
+	summary report.Summary
+
+	recordings recordings
+	locking    sync.Mutex // held while a lock is written
+}
+
+// fileRun is a file in a run.
+type fileRun struct {
+	path   string
+	file   *File // nil when err is there
+	err    error
+	checks []*checkRun
+	live   *live
+	mocked *mocked
+	mask   func(string) string
+	begun  time.Time
+	left   atomic.Int32 // checks that are not over
+}
+
+// checkRun is a check in a run.
+type checkRun struct {
+	*Check
+	of     *fileRun
+	answer *answer
+	made   []cassette.Interaction // recorded for its cassette
+	kept   bool                   // and to be written
+	edits  []edit                 // of its file
+	result report.Result
+	done   chan struct{} // closed once result is there
+}
+
+// load reads a file and chooses its checks.
+func (r *run) load(path string) *fileRun {
+	f := &fileRun{path: path, begun: time.Now()}
+	if f.file, f.err = Load(path, r.opts.Load); f.err != nil {
+		return f
+	}
+	if r.opts.Timeout > 0 && !f.file.ownTimeout {
+		f.file.Timeout = r.opts.Timeout
+	}
+	masker := f.file.Config.NewMasker()
+	log := r.opts.Log(masker)
+	f.mask = masker.Mask
+	s := &scripts{saved: &saved{dir: f.file.Config.Store.Dir, log: log}, checks: f.file.Checks}
+	f.live = &live{file: f.file, opts: &r.opts, scripts: s, log: log}
+	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
+	for _, c := range f.file.Checks {
+		if r.opts.Filter == nil || r.opts.Filter(c.Name) {
+			f.checks = append(f.checks, &checkRun{Check: c, of: f, done: make(chan struct{})})
+		}
+	}
+	f.left.Store(int32(len(f.checks)))
+	return f
+}
+
+// all makes the checks of all files.
+func (r *run) all(outer context.Context) error {
+	ctx, cancel := context.WithCancelCause(outer)
+	defer cancel(nil)
+	queue := make(chan *checkRun)
+	var workers sync.WaitGroup
+	for range max(1, r.opts.Jobs) {
+		workers.Go(func() {
+			for c := range queue {
+				r.check(ctx, c)
+			}
+		})
+	}
+	workers.Go(func() {
+		defer close(queue)
+		for _, f := range r.files {
+			for _, c := range f.checks {
+				queue <- c
+			}
+		}
+	})
+	err := r.tell()
+	cancel(err)
+	workers.Wait()
+	if err == nil && r.opts.Record {
+		err = r.recordings.write(r.whole(), r.wrote)
+	}
+	if err == nil && r.opts.Update {
+		err = r.update()
+	}
+	for _, f := range r.files {
+		f.end()
+	}
+	if err == nil && outer.Err() != nil {
+		err = context.Cause(outer)
+	}
+	return err
+}
+
+// update writes the files whose expectations are others now.
+func (r *run) update() error {
+	var errs []error
+	for _, f := range r.files {
+		var edits []edit
+		for _, c := range f.checks {
+			edits = append(edits, c.edits...)
+		}
+		if len(edits) == 0 {
+			continue
+		}
+		if err := f.rewrite(r.opts.Load, edits); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.wrote(f.path, plural(len(edits), "expectation"))
+	}
+	return errors.Join(errs...)
+}
+
+// whole are the cassettes of which every check that has them was recorded.
+func (r *run) whole() map[string]bool {
+	whole := map[string]bool{}
+	for _, f := range r.files {
+		if f.file == nil {
+			continue
+		}
+		for _, c := range f.file.Checks {
+			if c.Mock == nil || c.Mock.File == "" {
+				continue
+			}
+			at := slices.IndexFunc(f.checks, func(made *checkRun) bool { return made.Check == c })
+			before, seen := whole[c.Mock.File]
+			whole[c.Mock.File] = at >= 0 && f.checks[at].kept && (before || !seen)
+		}
+	}
+	return whole
+}
+
+func (r *run) wrote(path, what string) {
+	if r.opts.Wrote != nil {
+		r.opts.Wrote(path, what)
+	}
+}
+
+// end ends what the checks of a file needed.
+func (f *fileRun) end() {
+	if f.live != nil {
+		f.live.close()
+	}
+}
+
+// check makes one check.
+func (r *run) check(ctx context.Context, c *checkRun) {
+	defer func() {
+		close(c.done)
+		if c.of.left.Add(-1) == 0 {
+			c.of.end()
+		}
+	}()
+	skip := c.Skip
+	if skip == "" && r.opts.FailFast && r.failed.Load() {
+		skip = "a check before it has not passed (--fail-fast)"
+	}
+	if skip == "" && ctx.Err() != nil {
+		skip = "interrupted"
+	}
+	if skip != "" {
+		c.result = report.Result{
+			Name: c.Name, File: c.of.path, Line: c.Line, Column: c.Column,
+			Status: report.Skipped, Problems: []report.Problem{{Message: skip}},
+		}
+		return
+	}
+	begun := time.Now()
+	var err error
+	c.answer, err = r.answerOf(ctx, c)
+	if err == nil && (r.opts.Record || r.opts.Update) {
+		err = r.writeLock(c)
+	}
+	result := c.judged(c.of.path, c.answer, err)
+	if r.opts.Update && err == nil && len(result.Problems) > 0 {
+		c.edits, result.Problems = c.renewed(result.Problems)
+		if len(result.Problems) == 0 {
+			result.Status = report.Passed
+		}
+	}
+	c.result = masked(result, c.of.mask)
+	if c.result.Duration == 0 {
+		c.result.Duration = time.Since(begun)
+	}
+	if c.result.Status != report.Passed {
+		r.failed.Store(true)
+	}
+	if r.records(c) && err == nil && (c.result.Status == report.Passed || r.opts.Update) {
+		c.kept = true
+		r.recordings.add(c.Mock.File, c.made)
+	}
+}
+
+// records tells whether the answers of a check are recorded.
+func (r *run) records(c *checkRun) bool { return r.opts.Record && c.Mock != nil && c.Mock.File != "" }
+
+// answerOf is the answer to a check.
+func (r *run) answerOf(ctx context.Context, c *checkRun) (*answer, error) {
+	switch {
+	case c.Server != "":
+		return c.of.live.offer(ctx, c.Check)
+	case r.records(c):
+		a, made, err := c.of.live.record(ctx, c.Check)
+		c.made = made
+		return a, err
+	case c.Mock != nil:
+		return c.of.mocked.call(ctx, c.Check, c.of.file)
+	}
+	return c.of.live.call(ctx, c.Check)
+}
+
+// tell gives the results to the writer, in order.
+func (r *run) tell() error {
+	for _, f := range r.files {
+		out := report.File{Path: f.path, Err: f.err}
+		for _, c := range f.checks {
+			<-c.done
+			out.Results = append(out.Results, c.result)
+			if err := r.out.Result(c.result); err != nil {
+				return err
+			}
+		}
+		out.Duration = time.Since(f.begun)
+		r.summary.Add(out)
+		if err := r.out.File(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package smoke
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// anyObject is the inputSchema of a script that comes without one.
+const anyObject = `{"type":"object"}`
+
+// saved are the tools of the store that a file's settings name, read once. The
+// store is not made, and nothing in it is changed.
+type saved struct {
+	dir string // DIR, without tools
+	log *slog.Logger
+
+	once  sync.Once
+	tools []tools.Definition
+	err   error
+}
+
+// all are those there are, none where there is no store.
+func (s *saved) all() ([]tools.Definition, error) {
+	s.once.Do(func() { s.tools, s.err = s.read() })
+	return s.tools, s.err
+}
+
+func (s *saved) read() ([]tools.Definition, error) {
+	if info, err := os.Stat(filepath.Join(s.dir, "tools")); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	store, err := tools.OpenStore(s.dir, tools.StoreOptions{Log: s.log})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	list := store.List()
+	return list, store.Close()
+}
+
+// List implements compose.Saved.
+func (s *saved) List() []tools.Definition {
+	list, _ := s.all() // without, there are none to be called
+	return list
+}
+
+// Get implements compose.Saved.
+func (s *saved) Get(name string) (tools.Definition, error) {
+	list, err := s.all()
+	if err != nil {
+		return tools.Definition{}, err
+	}
+	for _, d := range list {
+		if d.Name == name {
+			return d, nil
+		}
+	}
+	return tools.Definition{}, fmt.Errorf("tool %q: %w", name, tools.ErrNotFound)
+}
+
+// scripts are the tools that scripts of a file can call, as tools.NAME: those of
+// its checks, and those that are saved.
+type scripts struct {
+	*saved
+	checks []*Check
+
+	once    sync.Once
+	defined map[string]tools.Definition
+}
+
+// own are those of the checks, by name. A check whose script cannot be read has
+// none; of two with one name, the first counts.
+func (s *scripts) own() map[string]tools.Definition {
+	s.once.Do(func() {
+		s.defined = map[string]tools.Definition{}
+		for _, c := range s.checks {
+			if c.Code.none() {
+				continue
+			}
+			def, err := c.definition(s.saved)
+			if _, twice := s.defined[def.Name]; err == nil && !twice {
+				s.defined[def.Name] = def
+			}
+		}
+	})
+	return s.defined
+}
+
+// List implements compose.Saved.
+func (s *scripts) List() []tools.Definition {
+	own := s.own()
+	list := slices.Collect(maps.Values(own))
+	for _, d := range s.saved.List() {
+		if _, over := own[d.Name]; !over {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// Get implements compose.Saved.
+func (s *scripts) Get(name string) (tools.Definition, error) {
+	if def, ok := s.own()[name]; ok {
+		return def, nil
+	}
+	return s.saved.Get(name)
+}
+
+// definition is the composite tool of a check: its script, or a tool that is
+// saved. The error is a *BrokenError.
+func (c *Check) definition(s *saved) (tools.Definition, error) {
+	plain := tools.Definition{Name: c.toolName(), InputSchema: json.RawMessage(anyObject)}
+	switch code := c.Code; {
+	case code.Inline != "":
+		plain.Code = code.Inline
+		return plain, nil
+	case code.File != "" && filepath.Ext(code.File) == ".json":
+		return c.fromFile(code.File)
+	case code.File != "":
+		text, err := readFile(code.File)
+		plain.Code = string(text)
+		return plain, err
+	}
+	name := cmp.Or(c.Code.Saved, c.Call)
+	def, err := s.Get(name)
+	if errors.Is(err, tools.ErrNotFound) {
+		var names []string
+		for _, d := range s.List() {
+			names = append(names, d.Name)
+		}
+		return def, broken(err, "no saved tool is called %q in %s%s", name, filepath.Join(s.dir, "tools"), hint(name, names))
+	}
+	if err != nil {
+		return def, broken(err, "%v", err)
+	}
+	def.Name = cmp.Or(c.Call, def.Name)
+	return def, nil
+}
+
+// fromFile reads a definition as `tools export` writes it.
+func (c *Check) fromFile(path string) (tools.Definition, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return tools.Definition{}, err
+	}
+	name, _ := wire.GetString(text, "name")
+	if err := tools.CheckName(name); err != nil {
+		return tools.Definition{}, broken(err, "%s is no definition of a tool: %v", path, err)
+	}
+	def, err := parseDefinition(name, text)
+	if err != nil {
+		return def, broken(err, "%s is no definition of a tool: %v", path, err)
+	}
+	def.Name = cmp.Or(c.Call, def.Name)
+	return def, nil
+}
+
+// parseDefinition has a store read the text of a tool's file, for it to be judged
+// as there.
+func parseDefinition(name string, text []byte) (tools.Definition, error) {
+	dir, err := os.MkdirTemp("", "mcp-metatool-smoke-")
+	if err != nil {
+		return tools.Definition{}, err
+	}
+	defer os.RemoveAll(dir)
+	if err := writeTool(dir, name, text); err != nil {
+		return tools.Definition{}, err
+	}
+	store, err := tools.OpenStore(dir, tools.StoreOptions{})
+	if err != nil {
+		return tools.Definition{}, err
+	}
+	def, err := store.Get(name)
+	var corrupt *tools.CorruptError
+	if errors.As(err, &corrupt) {
+		err = corrupt.Err
+	}
+	return def, errors.Join(err, store.Close())
+}
+
+// writeTool puts a tool's file into a store.
+func writeTool(dir, name string, text []byte) error {
+	dir = filepath.Join(dir, "tools")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name+".json"), text, 0o600)
+}
+
+func readFile(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, broken(err, "there is no file %s", path)
+	case err != nil:
+		return nil, broken(err, "%s cannot be read: %v", path, reason(err))
+	case len(text) == 0:
+		return nil, broken(nil, "%s is empty", path)
+	}
+	return text, nil
+}

@@ -1,0 +1,161 @@
+package smoke
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// offer is what a server of a check has, as it says it.
+func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
+	h, err := l.start()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.missing(c.Server); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, l.file.Startup)
+	defer cancel()
+	o, err := h.Offer(waiting, c.Server)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := l.down(c.Server, err); err != nil {
+		return nil, err
+	}
+	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: lock.Lists{}}
+	if st, ok := h.Status(c.Server); ok {
+		a.took = st.StartTime // it may have been there before the check
+	}
+	for surface, items := range o.Lists {
+		a.lists[surface] = append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
+	}
+	return a, nil
+}
+
+func readProtocol(_ *fileReader, s *config.Section, key string) (judge, renew) {
+	value, _ := s.String(key)
+	got := func(a *answer) string {
+		revision, _ := wire.GetString(a.handshake, "protocolVersion")
+		return revision
+	}
+	return func(a *answer) *expect.Mismatch {
+			if got(a) != value {
+				return &expect.Mismatch{Message: "it speaks another revision of the protocol", Want: value, Got: got(a)}
+			}
+			return nil
+		}, func(a *answer) (string, error) {
+			return tomlString(got(a)), nil
+		}
+}
+
+// readCapabilities reads what the server has to declare at the least.
+func readCapabilities(_ *fileReader, s *config.Section, key string) (judge, renew) {
+	value := s.Object(key)
+	got := func(a *answer) []byte {
+		declared, ok := wire.Get(a.handshake, "capabilities")
+		if !ok {
+			return []byte("{}")
+		}
+		return declared
+	}
+	return func(a *answer) *expect.Mismatch { return expect.Subset(value, got(a)) },
+		func(a *answer) (string, error) { return tomlValue(project(value, got(a))) }
+}
+
+// listed are the surfaces that expectations of names are about, and what one of
+// their items is called.
+var listed = map[string]struct {
+	surface wire.Surface
+	item    string
+}{
+	"tools": {wire.Tools, "tool"}, "resources": {wire.Resources, "resource"},
+	"templates": {wire.Templates, "resource template"}, "prompts": {wire.Prompts, "prompt"},
+}
+
+// readNames reads names, or URIs, that a server has to list.
+func readNames(_ *fileReader, s *config.Section, key string) (judge, renew) {
+	names := s.Strings(key)
+	of := listed[key]
+	return func(a *answer) *expect.Mismatch { return expect.Names(of.item, names, a.names(of.surface)) },
+		func(a *answer) (string, error) { return tomlStrings(a.names(of.surface)), nil }
+}
+
+// names are the keys of what a server lists, in its order.
+func (a *answer) names(surface wire.Surface) []string {
+	items, _ := wire.Elements(a.lists[surface])
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		if name, ok := wire.GetString(item, surface.Key()); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readLock reads the name of a file with the definitions that a server had.
+func readLock(r *fileReader, s *config.Section, key string) (judge, renew) {
+	name, ok := s.String(key)
+	if !ok {
+		return nil, nil
+	}
+	if name == "" {
+		s.Problem(key, "is empty (name a file; --record writes it)")
+	}
+	path := r.path(name)
+	return func(a *answer) *expect.Mismatch { return heldAgainst(path, a) }, nil
+}
+
+// heldAgainst compares what a server has with a lock.
+func heldAgainst(path string, a *answer) *expect.Mismatch {
+	l, err := lock.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &expect.Mismatch{Message: "there is no " + path + " (--record writes it)"}
+	}
+	if err != nil {
+		return &expect.Mismatch{Message: err.Error()}
+	}
+	changes, err := l.Compare(a.server, a.lists)
+	if err != nil {
+		return &expect.Mismatch{Message: err.Error()}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	lines := make([]string, len(changes))
+	for i, c := range changes {
+		lines[i] = c.String()
+	}
+	return &expect.Mismatch{
+		Message: "definitions are not those of " + path + " (--update accepts them)", Got: strings.Join(lines, "\n"),
+	}
+}
+
+// writeLock makes what a server has that of a lock, of which other servers stay.
+func writeLock(path string, a *answer) (changed bool, err error) {
+	l, err := lock.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		l, err = lock.New(), nil
+	}
+	if err != nil {
+		return false, err
+	}
+	changes, err := l.Compare(a.server, a.lists)
+	if err != nil || len(changes) == 0 && l.Has(a.server) {
+		return false, err
+	}
+	if err := l.Set(a.server, a.lists); err != nil {
+		return false, err
+	}
+	return true, l.Write(path)
+}

@@ -1,0 +1,225 @@
+package smoke
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+)
+
+// The test binary is a server of peertest where a configuration starts it as one.
+func init() { peertest.Main() }
+
+var update = flag.Bool("update", false, "write what is got into testdata as what is wanted")
+
+// cache keeps the compiled guest for all tests.
+var cache string
+
+func TestMain(m *testing.M) {
+	var err error
+	if cache, err = os.MkdirTemp("", "mcp-metatool-smoke-test-"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(cache)
+		os.Exit(code)
+	}))
+}
+
+// compiled compiles the guest into the cache, for no run to have to wait for that.
+var compiled = sync.OnceValue(func() error {
+	box := sandbox.New(sandbox.Options{CacheDir: cache})
+	return errors.Join(box.Err(), box.Close())
+})
+
+// TestArchives runs the checks of each testdata/*.txtar and compares the report
+// for people with the file want, and files with those below after/. The comment
+// has lines "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of peertest.
+func TestArchives(t *testing.T) {
+	if err := compiled(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no test data: %v", err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newArchive(t, archive)
+			got := a.run(t)
+			if *update {
+				a.write(t, name, got)
+				return
+			}
+			for _, f := range archive.Files {
+				switch after, ok := strings.CutPrefix(f.Name, "after/"); {
+				case f.Name == "want" && got != string(f.Data):
+					t.Errorf("got:\n%s\nwant:\n%s", got, f.Data)
+				case ok && a.read(t, after) != string(f.Data):
+					t.Errorf("%s is now:\n%s\nwant:\n%s", after, a.read(t, after), f.Data)
+				}
+			}
+		})
+	}
+}
+
+// archive is a directory of a test.
+type archive struct {
+	*txtar.Archive
+	dir     string
+	options Options
+	paths   []string
+	env     map[string]string
+}
+
+func newArchive(t *testing.T, from *txtar.Archive) *archive {
+	a := &archive{Archive: from, dir: t.TempDir(), env: map[string]string{"PATH": os.Getenv("PATH")}}
+	a.options = Options{Version: "test", CacheDir: cache, Wrote: func(string, string) {}, Load: a.load()}
+	for line := range strings.Lines(string(from.Comment)) {
+		a.directive(t, strings.TrimSpace(line))
+	}
+	for _, f := range from.Files {
+		if f.Name != "want" && !strings.HasPrefix(f.Name, "after/") {
+			path := filepath.Join(a.dir, filepath.FromSlash(f.Name))
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(a.filled(t, string(f.Data))), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if holdsChecks(f.Name) {
+				a.paths = append(a.paths, path)
+			}
+		}
+	}
+	return a
+}
+
+// load is how configuration is found: in the archive alone.
+func (a *archive) load() config.LoadOptions {
+	a.env[config.EnvDir] = filepath.Join(a.dir, "store")
+	return config.LoadOptions{
+		Getenv: func(name string) (string, bool) { v, ok := a.env[name]; return v, ok },
+		Home:   func() (string, error) { return a.dir, nil },
+	}
+}
+
+func (a *archive) directive(t *testing.T, line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "env":
+		name, value, _ := strings.Cut(rest, "=")
+		a.env[name] = value
+	case "record":
+		a.options.Record = true
+	case "update":
+		a.options.Update = true
+	case "fail-fast":
+		a.options.FailFast = true
+	case "filter":
+		var err error
+		if a.options.Filter, err = ParseFilter(rest); err != nil {
+			t.Fatal(err)
+		}
+	case "timeout":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.options.Timeout = d
+	}
+}
+
+// filled is a file's text with what only the test knows.
+func (a *archive) filled(t *testing.T, text string) string {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer("$EXE", exe, "$SERVER", peertest.Env).Replace(text)
+}
+
+// emptied is the opposite of filled.
+func (a *archive) emptied(t *testing.T, text string) string {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(a.dir+string(filepath.Separator), "", exe, "$EXE", peertest.Env, "$SERVER").Replace(text)
+}
+
+func (a *archive) read(t *testing.T, name string) string {
+	text, err := os.ReadFile(filepath.Join(a.dir, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.emptied(t, string(text))
+}
+
+var (
+	durations = regexp.MustCompile(` \([0-9.]+m?s\)`)
+	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|MiB)`)
+)
+
+// run is the report of a run.
+func (a *archive) run(t *testing.T) string {
+	var out bytes.Buffer
+	w, err := report.New("text", &out, report.Options{Getenv: func(string) string { return "" }, Verbose: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := NewRunner(a.options)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	summary, err := runner.Run(ctx, a.paths, w)
+	if err != nil {
+		out.WriteString("error: " + err.Error() + "\n")
+	}
+	if err := w.Close(summary); err != nil {
+		t.Error(err)
+	}
+	if err := runner.Close(); err != nil {
+		t.Error(err)
+	}
+	text := durations.ReplaceAllString(a.emptied(t, out.String()), "")
+	return measured.ReplaceAllString(text, "T$2")
+}
+
+// write makes what was got what is wanted.
+func (a *archive) write(t *testing.T, path, got string) {
+	for i, f := range a.Files {
+		if after, ok := strings.CutPrefix(f.Name, "after/"); ok {
+			a.Files[i].Data = []byte(a.read(t, after))
+		}
+		if f.Name == "want" {
+			a.Files[i].Data = []byte(got)
+		}
+	}
+	if err := os.WriteFile(path, txtar.Format(a.Archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// discard is a log that goes nowhere.
+func discard(*config.Masker) *slog.Logger { return slog.New(slog.DiscardHandler) }
