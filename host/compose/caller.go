@@ -21,16 +21,16 @@ type target struct {
 	err          error  // why there is no such tool
 	record       *journal.Call
 	undo         []target // what the saved tool has left to be undone
+	played       *Played  // of a run that is replayed; else nil
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
-	targets := make([]target, len(calls))
-	for i, call := range calls { // in the script's order, whatever the calls do then
-		t := r.resolve(ctx, call)
-		t.record = r.journal.OpenCall(call, t.server, t.tool)
-		targets[i] = t
+	targets := r.resolveAll(ctx, calls)
+	for i := range targets { // in the script's order, whatever the calls do then
+		t := &targets[i]
+		t.record = r.journal.OpenCall(t.ToolCall, t.server, t.tool)
 	}
 	answers := make([]abi.Answer, len(calls))
 	more := int64(0)
@@ -53,6 +53,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	for i := range targets {
 		r.undo.adopt(targets[i].undo)
 	}
+	r.stopAfter(targets)
 	return answers
 }
 
@@ -92,10 +93,12 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	t.record.Begin()
 	var answer journal.Answer
 	switch {
+	case t.played != nil:
+		answer = r.play(ctx, t)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
-		answer.Err = t.fail(contextFailure(ctx).Type, "not made: the run had ended")
+		answer.Err = t.fail(contextFailure(ctx).Type, NotMade)
 	case t.server == abi.Composites:
 		answer = r.composite(ctx, t)
 	default:
@@ -115,7 +118,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
 	switch {
 	case ctx.Err() != nil:
-		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, "no answer before the run ended")}
+		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
 	case limited.Err() != nil:
 		part.finish()
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
@@ -137,7 +140,7 @@ func (t *target) params(meta []byte) []byte {
 
 // limited is the context of a call that has a timeout of its own.
 func (t *target) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if t.Timeout == 0 {
+	if t.Timeout == 0 || t.played != nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, t.timeout())

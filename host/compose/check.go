@@ -27,34 +27,42 @@ func (e *SourceError) Error() string {
 // run: source that is not trusted is never parsed in this process. The error
 // is a *SourceError when the script is at fault, otherwise a *Failure.
 func (c *Composer) Check(ctx context.Context, name, code string) error {
+	out, err := c.inspect(ctx, abi.OpCheck, name, code)
+	if err == nil && out.Err != nil {
+		return &SourceError{Message: out.Err.Message, Position: out.Err.Position}
+	}
+	return err
+}
+
+// inspect has the sandbox look at a script that is not run. The error is a
+// *Failure.
+func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (sandbox.Outcome, error) {
 	if f := c.ready(ctx); f != nil {
-		return f
+		return sandbox.Outcome{}, f
 	}
 	b := c.budget(tools.Limits{})
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
-		Request: abi.Request{Op: abi.OpCheck, Name: name, Code: code, Servers: c.cfg.Catalog.Servers()},
+		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.cfg.Catalog.Servers()},
 		Limits:  b.Limits,
 		Caller:  inert{},
 	})
 	var limit *sandbox.LimitError
 	switch {
-	case err == nil && out.Err == nil:
-		return nil
+	case err == nil:
+		return out, nil
 	case ctx.Err() != nil:
-		return contextFailure(ctx)
+		return out, contextFailure(ctx)
 	case limited.Err() != nil:
-		return b.late("checking the script took", out)
+		return out, b.late("checking the script took", out)
 	case errors.As(err, &limit):
 		f := b.failure(limit, out)
 		f.Message = "checking the script: " + f.Message
-		return f
-	case err != nil:
-		c.cfg.Log.Error("checking a script failed inside the sandbox", "tool", name, "err", err)
-		return &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
+		return out, f
 	}
-	return &SourceError{Message: out.Err.Message, Position: out.Err.Position}
+	c.cfg.Log.Error("checking a script failed inside the sandbox", "tool", name, "err", err)
+	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
 }
 
 // inert is the world of a script that is only checked: it can reach nothing.

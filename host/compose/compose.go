@@ -18,8 +18,10 @@
 //	result.go    the CallToolResult of a run
 //	failure.go   Failure: an error as clients see it
 //	check.go     checking a script on save, in the sandbox too
+//	lint.go      what a script probably does not mean
 //	define.go    the tool definition that agents see
 //	build.go     building JSON out of raw pieces
+//	replay.go    Replay: a recorded run once more, from its record alone
 //
 // JSON of upstreams and scripts stays raw bytes all the way: a number is never
 // read as a float64 and written again.
@@ -173,15 +175,20 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 		return wire.Reply{Result: f.Result()}
 	}
 	r.tree = c.newTree(r.budget.Limits)
+	out, f := r.unsaved(ctx, code, params)
+	return r.finish(ctx, out, f)
+}
+
+// unsaved runs code with params of a client.
+func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.Outcome, *Failure) {
 	params, ok := clean(params)
 	if !ok {
-		return r.finish(ctx, sandbox.Outcome{}, tooDeep("params"))
+		return sandbox.Outcome{}, tooDeep("params")
 	}
 	if !wire.Object(params) {
-		return r.finish(ctx, sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"})
+		return sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"}
 	}
-	out, f := r.execute(ctx, code, params, nil)
-	return r.finish(ctx, out, f)
+	return r.execute(ctx, code, params, nil)
 }
 
 // ready waits for the guest, so that its compilation does not count against

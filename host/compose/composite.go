@@ -91,7 +91,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		failed.Limit = abi.LimitChain
 		return journal.Answer{Err: failed}
 	}
-	def, err := r.cfg.Saved.Get(t.tool)
+	def, err := r.definition(t)
 	if err != nil {
 		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
 	}
@@ -107,7 +107,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	t.undo = child.undo.pass()
 	switch {
 	case ctx.Err() != nil:
-		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, "no answer before the run ended"), Run: &rec}
+		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
 	case limited.Err() != nil:
 		f = &Failure{Type: abi.ErrTimeout, Message: t.late()}
 	}
@@ -132,8 +132,21 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	return a
 }
 
+// definition is that of the saved tool that a call means.
+func (r *run) definition(t *target) (tools.Definition, error) {
+	if t.played != nil {
+		return t.played.Run.Definition, nil
+	}
+	return r.cfg.Saved.Get(t.tool)
+}
+
 // child is the run of a saved tool that this run calls.
 func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
+	if t.played != nil {
+		child := r.replayed(t.played.Run)
+		child.chain, child.tree, child.inner = chain, r.tree, true
+		return child, nil
+	}
 	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
 	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, &journal.Parent{Run: r.journal.ID(), Call: t.record.Seq()})
 	if f != nil {

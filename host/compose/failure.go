@@ -93,16 +93,22 @@ const maxSourceLine = 160
 
 func writePosition(b *strings.Builder, p *abi.Position) {
 	fmt.Fprintf(b, "\n  at %s:%d:%d", p.File, p.Line, p.Column)
-	if p.Source == "" {
-		return
+	if p.Source != "" {
+		b.WriteString("\n" + Excerpt(p.Source, p.Column))
 	}
-	line, column := []rune(p.Source), max(1, p.Column)
+}
+
+// Excerpt shows a line of source with a caret under a column (from 1, in code
+// points); of a long line, what is around it.
+func Excerpt(source string, column int) string {
+	var b strings.Builder
+	line, column := []rune(source), max(1, column)
 	if start := column - maxSourceLine/2; len(line) > maxSourceLine && start > 0 {
 		start = min(start, len(line)-maxSourceLine)
 		line, column = line[start:], column-start
 	}
 	line = line[:min(len(line), maxSourceLine)]
-	fmt.Fprintf(b, "\n    %s\n    ", string(line))
+	fmt.Fprintf(&b, "    %s\n    ", string(line))
 	for _, c := range line[:min(len(line), column-1)] {
 		if c != '\t' { // keeps the caret in place whatever a tab's width is
 			c = ' '
@@ -110,6 +116,7 @@ func writePosition(b *strings.Builder, p *abi.Position) {
 		b.WriteRune(c)
 	}
 	b.WriteByte('^')
+	return b.String()
 }
 
 // body is {type, message, details, stack}.

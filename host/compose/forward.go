@@ -24,6 +24,9 @@ const maxForwarded = 256
 // if it has asked for such.
 func (r *run) Log(level abi.LogLevel, text string) {
 	r.journal.Log(level, text)
+	if r.take != nil {
+		r.take.Tape.Log(level, text)
+	}
 	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
 		return
 	}

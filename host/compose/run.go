@@ -32,20 +32,29 @@ type run struct {
 	undo     undoing
 
 	forwarded int // entries of the log that the client was sent
+
+	take *Take              // what is replayed; nil for a run that is live
+	stop context.CancelFunc // ends the script of a replayed run
 }
 
 // execute runs the script. check, when given, judges its result.
 func (r *run) execute(ctx context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
-	limited, cancel := context.WithTimeout(ctx, r.budget.timeout)
+	if r.unstarted() {
+		return sandbox.Outcome{}, readFailure(r.take.Failure)
+	}
+	limited, cancel := r.clock(ctx)
 	defer cancel()
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers,
 		},
-		Limits:  r.budget.Limits,
+		Limits:  r.limits(),
 		Account: r.tree.account,
 		Caller:  r,
 	})
+	if f := r.stopped(ctx, limited, &out); f != nil {
+		return out, f
+	}
 	f := r.classify(ctx, limited, out, err)
 	if f == nil && check != nil {
 		f = check(out.Result)
@@ -154,7 +163,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 // the run. ctx is the one that the run had.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
-	if f != nil && (ctx.Err() == nil || !r.inner) {
+	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() {
 		f.Compensation = r.compensate(ctx) // else whoever has called it ends as well, and does
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
@@ -169,6 +178,9 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	}
 	r.journal.Close(end)
 	rec := r.journal.Record()
+	if r.take != nil {
+		r.take.Tape.End(rec)
+	}
 	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
 		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
 		"calls", len(rec.Calls), "fuel", end.Fuel)

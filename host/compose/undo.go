@@ -38,8 +38,15 @@ func (u *undoing) pass() []target {
 // Undo takes a call that is to be made if the run fails. What can be wrong with
 // it is told now: later there is nobody to tell.
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
-	t := r.resolve(ctx, call)
-	failed := r.checkUndo(&t)
+	var t target
+	var failed *abi.CallError
+	if r.take != nil {
+		t.ToolCall = call
+		t.server, t.tool, failed = r.take.Tape.Undo(call)
+	} else {
+		t = r.resolve(ctx, call)
+		failed = r.checkUndo(&t)
+	}
 	r.journal.Undo(journal.UndoRecord{Asked: call, Server: t.server, Tool: t.tool, Err: failed})
 	if failed == nil {
 		r.undo.adopt([]target{t})
@@ -100,6 +107,9 @@ func (r *run) compensate(ctx context.Context) []undone {
 
 // compensation makes one of the calls.
 func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration) journal.Answer {
+	if r.take != nil {
+		return r.take.Tape.Compensation(t.ToolCall, t.server, t.tool)
+	}
 	late := func() journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (execution.undo_timeout)", timeout))}
 	}

@@ -96,7 +96,7 @@ func (p *page) of(rec *journal.Record, t *Timeline) view {
 	const ticks = 4
 	v.Ticks = append(v.Ticks, tick{percent("left", 0), "0"})
 	for i := 1; i <= ticks; i++ {
-		v.Ticks = append(v.Ticks, tick{percent("left", float64(i)/ticks), duration(t.Length * time.Duration(i) / ticks)})
+		v.Ticks = append(v.Ticks, tick{percent("left", float64(i)/ticks), Duration(t.Length * time.Duration(i) / ticks)})
 	}
 	for _, r := range t.Rows {
 		v.Rows = append(v.Rows, p.row(t, r))
@@ -107,7 +107,7 @@ func (p *page) of(rec *journal.Record, t *Timeline) view {
 			text += " ... (" + left + ")"
 		}
 		p.left -= len(text)
-		v.Logs = append(v.Logs, logView{duration(e.At), levelName(e.Level), line(e.From, 80), text})
+		v.Logs = append(v.Logs, logView{Duration(e.At), levelName(e.Level), line(e.From, 80), text})
 	}
 	v.add(p.value("params", rec.Params))
 	if rec.Done && v.Failure == nil {
@@ -130,7 +130,7 @@ func (p *page) row(t *Timeline, r Row) rowView {
 	from, to := t.span(r)
 	row := rowView{
 		Number: r.Number, Label: line(r.Label, 200), Class: string(r.State), Marks: strings.TrimSpace(mark(r)),
-		Indent: template.CSS(fmt.Sprintf("padding-left:%drem", r.Depth)), Start: duration(r.Start), Took: duration(r.Took),
+		Indent: template.CSS(fmt.Sprintf("padding-left:%drem", r.Depth)), Start: Duration(r.Start), Took: Duration(r.Took),
 		Bar: percent("left", from) + ";" + percent("width", to-from),
 	}
 	if r.State == Unanswered {

@@ -70,7 +70,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	if rec.Saved {
 		all = append(all, Fact{"version", short(d.Hash(), 12)})
 	}
-	took := "ended after " + duration(rec.Duration)
+	took := "ended after " + Duration(rec.Duration)
 	if !rec.Done {
 		took = "unfinished: it still runs, or the process ended before it did"
 	}
@@ -114,15 +114,15 @@ func (t *textWriter) waterfall() {
 		bar = leastBar
 	}
 	bar = min(bar, mostBar)
-	end := duration(t.Length)
+	end := Duration(t.Length)
 	t.printf("\n%*s  %-*s  %8s  %8s  |0%*s|\n", number, "#", label, "call", "start", "took", bar-1, end)
 	for _, r := range t.Rows {
-		took := duration(r.Took)
+		took := Duration(r.Took)
 		if r.State == Unanswered {
 			took = "-"
 		}
 		t.printf("%*s  %-*s  %8s  %8s  |%s|%s\n", number, r.Number, label, indented(r, label),
-			duration(r.Start), took, t.bar(r, bar), mark(r))
+			Duration(r.Start), took, t.bar(r, bar), mark(r))
 		if e := r.Call.Answer.Err; r.State == Failed && e != nil {
 			t.printf("%*s  %s\n", number, "", line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
 		}
@@ -188,7 +188,7 @@ func (t *textWriter) logs() {
 		if left != "" {
 			text += " ... (" + left + ")"
 		}
-		t.printf("  %8s  %s\n", duration(e.At), strings.ReplaceAll(from+level+text, "\n", "\n            "))
+		t.printf("  %8s  %s\n", Duration(e.At), strings.ReplaceAll(from+level+text, "\n", "\n            "))
 	}
 }
 
@@ -274,8 +274,8 @@ func (t *textWriter) outcome(rec *journal.Record) {
 	}
 }
 
-// duration is a time in a run: three digits of it, so that it fits in a column.
-func duration(d time.Duration) string {
+// Duration is a time in a run: three digits of it, so that it fits in a column.
+func Duration(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
 	case d < 0:

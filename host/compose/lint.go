@@ -1,0 +1,285 @@
+package compose
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// Warning is about a script that runs, but probably not as meant.
+type Warning struct {
+	Line    int    `json:"line"`   // from 1
+	Column  int    `json:"column"` // from 1, in code points
+	Message string `json:"message"`
+	// Source is that line of the script.
+	Source string `json:"-"`
+}
+
+const (
+	// maxWarnings bounds what Lint says of one script.
+	maxWarnings = 100
+	// maxFollowed is how many saved tools Lint looks into for calls that lead
+	// back.
+	maxFollowed = 64
+	// lintPatience is how long Lint waits, in all, for servers whose tools are
+	// not known yet.
+	lintPatience = 3 * time.Second
+)
+
+// Inspect has the sandbox look at a script that is not run; see abi.Lint. The
+// error is a *Failure.
+func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
+	var l abi.Lint
+	out, err := c.inspect(ctx, abi.OpLint, name, code)
+	if err != nil {
+		return l, err
+	}
+	if out.Err != nil {
+		return l, &Failure{Type: abi.ErrInternal, Message: "checking the script: " + out.Err.Message}
+	}
+	if err := json.Unmarshal(out.Result, &l); err != nil {
+		return l, &Failure{Type: abi.ErrInternal, Message: "checking the script: " + err.Error()}
+	}
+	return l, nil
+}
+
+// Lint looks for what a script, to be saved by that name, probably does not mean:
+// what the language can tell of (variables that nothing uses, code that is never
+// reached), tools that there are not, arguments that the script shows and that do
+// not match a tool's inputSchema, and saved tools that lead back to this one. Of
+// servers that are down, and of arguments that it cannot see, it says nothing,
+// and of code that does not parse neither: see Check. The warnings are in the
+// order of the source. The error is a *Failure.
+func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
+	found, err := c.Inspect(ctx, name, code)
+	if err != nil {
+		return nil, err
+	}
+	l := linter{Composer: c, name: name}
+	for _, w := range found.Warnings {
+		l.warn(w.Position, w.Message)
+	}
+	patient, cancel := context.WithTimeout(ctx, lintPatience)
+	defer cancel()
+	for _, n := range found.Calls {
+		switch {
+		case n.Undefined: // there is a warning
+		case n.Server == abi.Composites:
+			if err := l.saved(ctx, n); err != nil {
+				return nil, err
+			}
+		default:
+			l.upstream(patient, n)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, contextFailure(ctx)
+	}
+	slices.SortStableFunc(l.found, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return l.found[:min(len(l.found), maxWarnings)], nil
+}
+
+// linter is one Lint.
+type linter struct {
+	*Composer
+	name  string
+	found []Warning
+	down  map[string]bool            // servers that were not there when asked
+	calls map[string][]abi.NamedTool // of saved tools that were looked into
+}
+
+func (l *linter) warn(at abi.Position, message string) {
+	w := Warning{Line: at.Line, Column: at.Column, Message: clip(message, maxCallMessage), Source: at.Source}
+	if !slices.Contains(l.found, w) {
+		l.found = append(l.found, w)
+	}
+}
+
+// upstream judges a call of a server's tool.
+func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
+	if l.down[n.Server] {
+		return
+	}
+	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
+	var missing *catalog.NotFoundError
+	if errors.As(err, &missing) && server != "" {
+		if l.cfg.Upstreams.Ready(ctx, nil, server) != nil {
+			if l.down == nil {
+				l.down = map[string]bool{}
+			}
+			l.down[n.Server] = true // nobody knows what tools it has
+			return
+		}
+		server, tool, err = l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
+	}
+	if err != nil {
+		l.warn(n.Position, err.Error())
+		return
+	}
+	raw := l.cfg.Catalog.InputSchema(server, tool)
+	if schema := l.schemas.of(server, tool, raw, l.cfg.Log); schema != nil {
+		l.arguments(n, server+"."+tool, raw, schema.Validate)
+	}
+}
+
+// saved judges a call of a saved tool.
+func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
+	if n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name) {
+		l.warn(n.Position, fmt.Sprintf("%s calls itself, which saved tools cannot", l.name))
+		return nil
+	}
+	if l.cfg.Saved == nil {
+		return nil // nobody knows which there are
+	}
+	name, err := l.resolve(n)
+	if err != nil {
+		l.warn(n.Position, err.Error())
+		return nil
+	}
+	def, err := l.cfg.Saved.Get(name)
+	if err != nil {
+		l.warn(n.Position, err.Error())
+		return nil
+	}
+	if schema, err := def.Input(); err == nil && schema != nil {
+		l.arguments(n, abi.Composites+"."+name, def.InputSchema, func(args []byte) error {
+			_, err := schema.Coerce(args)
+			return err
+		})
+	}
+	back, err := l.wayBack(ctx, def)
+	if err != nil {
+		return err
+	}
+	if back != nil {
+		chain := append([]string{l.name}, back...)
+		l.warn(n.Position, "saved tools call one another in a circle, which is refused: "+strings.Join(chain, " -> "))
+	}
+	return nil
+}
+
+// resolve finds the saved tool that is meant.
+func (l *linter) resolve(n abi.NamedTool) (string, error) {
+	return (&run{Composer: l.Composer}).resolveSaved(abi.ToolCall{Server: n.Server, Tool: n.Tool, Exact: n.Exact})
+}
+
+// wayBack is the shortest chain of saved tools from def to the script, both
+// included; nil if there is none.
+func (l *linter) wayBack(ctx context.Context, def tools.Definition) ([]string, error) {
+	seen := map[string]bool{def.Name: true}
+	for queue := [][]string{{def.Name}}; len(queue) > 0 && len(seen) <= maxFollowed; queue = queue[1:] {
+		chain := queue[0]
+		def, err := l.cfg.Saved.Get(chain[len(chain)-1])
+		if err != nil {
+			continue // it cannot be called
+		}
+		calls, err := l.callsOf(ctx, def)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range calls {
+			if n.Server != abi.Composites {
+				continue
+			}
+			if n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name) {
+				return append(slices.Clone(chain), l.name), nil
+			}
+			if name, err := l.resolve(n); err == nil && !seen[name] {
+				seen[name] = true
+				queue = append(queue, append(slices.Clone(chain), name))
+			}
+		}
+	}
+	return nil, nil
+}
+
+// callsOf are the tools that a saved tool names.
+func (l *linter) callsOf(ctx context.Context, def tools.Definition) ([]abi.NamedTool, error) {
+	if calls, ok := l.calls[def.Name]; ok {
+		return calls, nil
+	}
+	found, err := l.Inspect(ctx, def.Name, def.Code)
+	if err != nil {
+		return nil, err
+	}
+	if l.calls == nil {
+		l.calls = map[string][]abi.NamedTool{}
+	}
+	l.calls[def.Name] = found.Calls
+	return found.Calls, nil
+}
+
+// arguments holds those that the script shows against the tool's inputSchema.
+func (l *linter) arguments(n abi.NamedTool, tool string, schema []byte, validate func([]byte) error) {
+	if n.Arguments == nil {
+		return
+	}
+	whole := !n.More && len(n.Unknown) == 0
+	var wrong *tools.ValidationError
+	if err := validate(n.Arguments); errors.As(err, &wrong) {
+		for _, v := range wrong.Violations {
+			if whole || known(v.Pointer, n) {
+				l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: %s", tool, v))
+			}
+		}
+	}
+	if whole {
+		return
+	}
+	for _, message := range names(n, schema) {
+		l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: /: %s", tool, message))
+	}
+}
+
+// known says whether all that counts for a violation at a pointer is shown.
+func known(pointer string, n abi.NamedTool) bool {
+	if pointer == "" {
+		return false
+	}
+	return !slices.ContainsFunc(n.Unknown, func(u string) bool {
+		return pointer == u || strings.HasPrefix(pointer, u+"/") || strings.HasPrefix(u, pointer+"/")
+	})
+}
+
+// names says what is wrong with the names of arguments alone, going by the
+// simple parts of a schema.
+func names(n abi.NamedTool, schema []byte) []string {
+	var s struct {
+		Properties           map[string]json.RawMessage `json:"properties"`
+		PatternProperties    json.RawMessage            `json:"patternProperties"`
+		AdditionalProperties json.RawMessage            `json:"additionalProperties"`
+		Required             []string                   `json:"required"`
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal(schema, &s) != nil || json.Unmarshal(n.Arguments, &given) != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range s.Required {
+		if _, ok := given[name]; !ok && !n.More {
+			out = append(out, fmt.Sprintf("missing property %s", wire.Quote(name)))
+		}
+	}
+	if string(s.AdditionalProperties) != "false" || s.PatternProperties != nil {
+		return out
+	}
+	for name := range given {
+		if _, ok := s.Properties[name]; !ok {
+			out = append(out, fmt.Sprintf("unknown property %s", wire.Quote(name)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,161 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// Difference is one thing in which a replay is not what was recorded.
+type Difference struct {
+	// In is the call of a saved tool in whose run it is, as "call 3 (tools.x)"; ""
+	// for the run itself.
+	In string `json:"in,omitempty"`
+	// What differs: "call 3", "log 2", "undo 1", "compensation 1", "result",
+	// "failure", "outcome", "fuel", "memory".
+	What string `json:"what"`
+	// Message says how.
+	Message string `json:"message"`
+	// Diff is a unified diff of both as readable JSON or text; "" when Message
+	// says all.
+	Diff string `json:"diff,omitempty"`
+	// Position is the place in the script, nil when it is not known.
+	Position *abi.Position `json:"position,omitempty"`
+}
+
+// Bounds of what is shown.
+const (
+	maxDifferences = 100
+	maxDiffInput   = 1 << 20 // bytes of each side
+	maxDiffLines   = 200
+	maxDiffLine    = 400 // bytes
+	maxShort       = 200 // bytes of one value in a message
+)
+
+// unified is the unified diff of two texts.
+func unified(recorded, replayed string) string {
+	if len(recorded) > maxDiffInput || len(replayed) > maxDiffInput {
+		return fmt.Sprintf("(%d and %d bytes, too many for a diff; the first that differs is number %d)\n",
+			len(recorded), len(replayed), 1+common(recorded, replayed))
+	}
+	line := func(s string) []byte { return []byte(strings.TrimSuffix(s, "\n") + "\n") }
+	text := diff.Diff("recorded", line(recorded), "replayed", line(replayed))
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) < 2 {
+		return ""
+	}
+	var b strings.Builder
+	for i, l := range lines[1:] { // without its "diff recorded replayed"
+		if i == maxDiffLines {
+			fmt.Fprintf(&b, "(%d lines more)\n", len(lines)-1-i)
+			break
+		}
+		b.WriteString(clip(l, maxDiffLine) + "\n")
+	}
+	return b.String()
+}
+
+// common is how many bytes two texts have in common at their start.
+func common(a, b string) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// clip shortens a text to about n bytes.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", text[:n], len(text))
+}
+
+// pretty is raw JSON on several lines, numbers and the order of members as they
+// are; raw itself if it is none.
+func pretty(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// differJSON is the difference of two pieces of JSON.
+func differJSON(what string, recorded, replayed []byte) Difference {
+	d := Difference{What: what, Message: "differs", Diff: unified(pretty(recorded), pretty(replayed))}
+	if d.Diff == "" {
+		d.Message = fmt.Sprintf("is the same JSON written in another way: recorded %s, replayed %s",
+			clip(string(recorded), maxShort), clip(string(replayed), maxShort))
+	}
+	return d
+}
+
+// callText is a call as the script wrote it, on several lines.
+func callText(c abi.ToolCall) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", callName(c))
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{{"exact", c.Exact}, {"raw", c.Raw}} {
+		if flag.set {
+			fmt.Fprintf(&b, "%s: true\n", flag.name)
+		}
+	}
+	if c.Timeout != 0 {
+		fmt.Fprintf(&b, "timeout: %v\n", c.Timeout)
+	}
+	if len(c.Meta) > 0 {
+		fmt.Fprintf(&b, "meta: %s\n", pretty(c.Meta))
+	}
+	fmt.Fprintf(&b, "arguments: %s\n", pretty(c.Arguments))
+	return b.String()
+}
+
+func callName(c abi.ToolCall) string { return c.Server + "." + c.Tool }
+
+// callLine is a call on one line.
+func callLine(c abi.ToolCall) string {
+	return fmt.Sprintf("%s(%s)", callName(c), clip(string(c.Arguments), maxShort))
+}
+
+// sameCall tells whether two calls are written alike.
+func sameCall(a, b abi.ToolCall) bool {
+	return a.Server == b.Server && a.Tool == b.Tool && a.Exact == b.Exact && a.Raw == b.Raw && a.Timeout == b.Timeout &&
+		bytes.Equal(a.Meta, b.Meta) && bytes.Equal(a.Arguments, b.Arguments)
+}
+
+// differCall is the difference of two calls that are not alike.
+func differCall(what string, recorded, replayed abi.ToolCall) Difference {
+	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}
+	switch {
+	case callName(recorded) != callName(replayed):
+		d.Message = fmt.Sprintf("is of %s, recorded was one of %s", callName(replayed), callName(recorded))
+	case d.Diff == "":
+		d.Message = fmt.Sprintf("of %s has the same arguments written in another way: recorded %s, replayed %s", callName(replayed),
+			clip(string(recorded.Arguments), maxShort), clip(string(replayed.Arguments), maxShort))
+	case !bytes.Equal(recorded.Arguments, replayed.Arguments):
+		d.Message = "of " + callName(replayed) + " has other arguments"
+	default:
+		d.Message = "of " + callName(replayed) + " is made in another way"
+	}
+	return d
+}
+
+// levels are the names of log levels.
+var levels = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
+
+func logLine(level abi.LogLevel, text string) string { return levels[level] + ": " + text }

@@ -1,0 +1,144 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+)
+
+// hostile are records that were written to a file, to be spoiled.
+func hostile(t testing.TB) (files [][]byte) {
+	for _, j := range worldJobs() {
+		switch j.name {
+		case "saved", "parallel errors", "undo of saved tools", "time over in parallel", "cancelled while computing", "saved raw", "a saved tool's limit":
+			var file bytes.Buffer
+			if err := journal.Encode(&file, record(t, j)); err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file.Bytes())
+		}
+	}
+	return files
+}
+
+// small lowers the limits of a record, so that what it asks for is soon done.
+func small(rec *journal.Record) {
+	const fuel, memory = 20_000_000, 32 << 20
+	if rec.Limits.Fuel == 0 || rec.Limits.Fuel > fuel {
+		rec.Limits.Fuel = fuel
+	}
+	if rec.Limits.Memory == 0 || rec.Limits.Memory > memory {
+		rec.Limits.Memory = memory
+	}
+	for i := range rec.Calls {
+		if below := rec.Calls[i].Answer.Run; below != nil {
+			small(below)
+		}
+	}
+}
+
+// survive replays what a file says, if it is a record: it comes to an end, and to
+// a report, whatever the file says.
+func survive(t testing.TB, file []byte) (decoded bool) {
+	rec, err := journal.Decode(bytes.NewReader(file))
+	if err != nil {
+		return false
+	}
+	small(&rec)
+	code := rec.Definition.Code + "\ndemo.echo(n=1)"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, opts := range []Options{{}, {Code: &code}} {
+		report, err := Run(ctx, realSandbox(t), rec, opts)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, file)
+		}
+		if report.Text() == "" || report.Verdict == "" {
+			t.Fatalf("no report: %+v", report)
+		}
+	}
+	return true
+}
+
+// TestSpoiledRecords spoils records in many ways.
+func TestSpoiledRecords(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	files, decoded := hostile(t), 0
+	for i := range 400 {
+		if survive(t, spoil(random, bytes.Clone(files[i%len(files)]))) {
+			decoded++
+		}
+	}
+	if decoded < 100 {
+		t.Errorf("only %d of 400 can be replayed", decoded)
+	}
+	t.Logf("%d of 400 were still records", decoded)
+}
+
+// spoil changes a file: lines, values and single bytes.
+func spoil(random *rand.Rand, file []byte) []byte {
+	lines := bytes.SplitAfter(file, []byte("\n"))
+	pick := func() int { return random.IntN(len(lines)) }
+	values := []string{"null", "{}", "[]", "0", "-1", "18446744073709551615", "1e99", `""`, `"x"`, "true", `[[[[]]]]`, `{"a":{"a":1,"a":2}}`}
+	for range 1 + random.IntN(3) {
+		switch random.IntN(5) {
+		case 0: // a line twice
+			lines = append(lines, lines[pick()])
+		case 1: // a line less
+			i := pick()
+			lines = append(lines[:i:i], lines[i+1:]...)
+		case 2: // in another order
+			i, j := pick(), pick()
+			lines[i], lines[j] = lines[j], lines[i]
+		case 3: // a value of another kind
+			i := pick()
+			if parts := bytes.SplitN(lines[i], []byte(`":`), 2+random.IntN(12)); len(parts) > 1 {
+				last := parts[len(parts)-1]
+				if end := bytes.IndexAny(last, ",}]"); end >= 0 {
+					parts[len(parts)-1] = append([]byte(values[random.IntN(len(values))]), last[end:]...)
+				}
+				lines[i] = bytes.Join(parts, []byte(`":`))
+			}
+		case 4: // a byte
+			i := pick()
+			if n := len(lines[i]) - 1; n > 0 {
+				changed := bytes.Clone(lines[i])
+				changed[random.IntN(n)] = "0123456789abc\"{}[],:\\"[random.IntN(22)%20]
+				lines[i] = changed
+			}
+		}
+		if len(lines) == 0 {
+			return nil
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+func FuzzReplay(f *testing.F) {
+	for _, file := range hostile(f) {
+		f.Add(file)
+	}
+	f.Fuzz(func(t *testing.T, file []byte) { survive(t, file) })
+}
+
+// TestReplaysAtOnce: replays of one record do not disturb one another.
+func TestReplaysAtOnce(t *testing.T) {
+	rec := scripted(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 3 {
+				report, err := Run(t.Context(), realSandbox(t), rec, Options{})
+				if err != nil || report.Verdict != Identical {
+					t.Errorf("%v, %s", err, report.Text())
+				}
+			}
+		})
+	}
+	all.Wait()
+}

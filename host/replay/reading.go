@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// stopOf is where something outside the script ended a run; nil when nothing did.
+func stopOf(rec *journal.Record) *compose.Stop {
+	if !rec.Done {
+		return nil
+	}
+	failure := rec.Outcome.Failure
+	limit, _ := wire.GetString(failure, "details", "limit")
+	switch rec.Outcome.Error {
+	case abi.ErrTimeout, abi.ErrCancelled:
+		// A script that did not catch such an error of a call has failed by itself.
+		for _, name := range []string{"server", "file"} {
+			if _, ofScript := wire.Get(failure, "details", name); ofScript {
+				return nil
+			}
+		}
+	case abi.ErrResource:
+		if limit != string(sandbox.LimitQueue) {
+			return nil
+		}
+	default:
+		return nil
+	}
+	stop := &compose.Stop{Fuel: recordedFuel(rec)}
+	for i := range rec.Calls {
+		stop.Waiting = stop.Waiting || !rec.Calls[i].Undo && unanswered(&rec.Calls[i])
+	}
+	return stop
+}
+
+// unanswered tells whether the run ended before a call had its answer.
+func unanswered(c *journal.CallRecord) bool {
+	if !c.Done {
+		return true
+	}
+	e := c.Answer.Err
+	return e != nil && (e.Type == abi.ErrTimeout || e.Type == abi.ErrCancelled) && (e.Message == compose.NoAnswer || e.Message == compose.NotMade)
+}
+
+// recordedFuel is what a recorded run has used itself, without those below it. A
+// run without a parent has the fuel of all; only that of others is their own.
+func recordedFuel(rec *journal.Record) uint64 {
+	if rec.Parent != nil {
+		return rec.Outcome.Fuel
+	}
+	return withoutBelow(rec)
+}
+
+func withoutBelow(rec *journal.Record) uint64 {
+	below := fuelBelow(rec)
+	if below > rec.Outcome.Fuel {
+		return 0 // no record that we have written
+	}
+	return rec.Outcome.Fuel - below
+}
+
+func fuelBelow(rec *journal.Record) (sum uint64) {
+	for i := range rec.Calls {
+		if below := rec.Calls[i].Answer.Run; below != nil {
+			sum += below.Outcome.Fuel + fuelBelow(below)
+		}
+	}
+	return sum
+}
+
+// debugged tells whether failures have backtraces, which scripts can see in those
+// of the tools that they call.
+func debugged(rec *journal.Record) bool {
+	return anyRun(rec, func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
+}
+
+// anyRun tells whether f is true of a run or of one below it.
+func anyRun(rec *journal.Record, f func(*journal.Record) bool) bool {
+	if f(rec) {
+		return true
+	}
+	for i := range rec.Calls {
+		if below := rec.Calls[i].Answer.Run; below != nil && anyRun(below, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeOf is a run to be replayed with a tape.
+func takeOf(rec *journal.Record, tape compose.Tape) *compose.Take {
+	t := &compose.Take{Begin: rec.Begin, Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec)}
+	t.Orphan = rec.Parent != nil && t.Stopped != nil
+	for i := range rec.Calls {
+		t.Orphan = t.Orphan && !rec.Calls[i].Undo
+	}
+	return t
+}

@@ -1,0 +1,326 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// strict is the tape of recorded code: it gives the answers of the record in their
+// order, and holds each step against it.
+type strict struct {
+	*session
+	rec *journal.Record
+	in  string // see Difference.In; "" for the run itself
+
+	calls, compensations []*journal.CallRecord
+	// How much of the record has been played.
+	call, compensation, undo, log int
+
+	// lost is the first call that is another than the recorded one: nothing that
+	// comes after it can be compared. over tells that the record of a run that did
+	// not end does not go on.
+	lost *Difference
+	over bool
+	// undoing tells that the script had ended before.
+	undoing bool
+	// open tells that the replay may go on after the last that was recorded: of a
+	// run that did not end, or that was stopped where only its own guest stops.
+	open bool
+}
+
+func newStrict(s *session, rec *journal.Record, in string) *strict {
+	t := &strict{session: s, rec: rec, in: in}
+	for i := range rec.Calls {
+		if c := &rec.Calls[i]; c.Undo {
+			t.compensations = append(t.compensations, c)
+		} else {
+			t.calls = append(t.calls, c)
+		}
+	}
+	stop := stopOf(rec)
+	t.open = !rec.Done || stop != nil && !stop.Waiting && !s.sameGuest
+	s.runs++
+	return t
+}
+
+// Calls implements compose.Tape.
+func (t *strict) Calls(asked []abi.ToolCall) []compose.Played {
+	played := make([]compose.Played, len(asked))
+	for i, call := range asked {
+		if t.follows(call) {
+			played[i] = t.play(t.calls[t.call])
+			t.call++
+			t.session.calls++
+		}
+	}
+	if t.lost != nil || t.over {
+		for i := range played {
+			played[i] = compose.Played{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
+		}
+	}
+	return played
+}
+
+// follows tells whether the next call in the record is this one; if not, the
+// replay is lost or over.
+func (t *strict) follows(call abi.ToolCall) bool {
+	what := fmt.Sprintf("call %d", t.call+1)
+	switch {
+	case t.lost != nil || t.over:
+		return false
+	case t.call == len(t.calls) && t.open:
+		t.over = true
+	case t.call == len(t.calls):
+		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(call)})
+	case !sameCall(t.calls[t.call].Asked, call):
+		t.lose(differCall(what, t.calls[t.call].Asked, call))
+	default:
+		return true
+	}
+	return false
+}
+
+// lose ends what can be compared.
+func (t *strict) lose(d Difference) {
+	t.differ(d)
+	t.lost = &d
+}
+
+// refusal ends the script where it makes a call that has no answer: no script can
+// catch it, and its position is that of the call.
+func (t *strict) refusal(c abi.ToolCall) *abi.CallError {
+	message := "replay: the record has no answer to this call"
+	if t.over {
+		message = "replay: the record ends before this call"
+	}
+	return &abi.CallError{Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: message}
+}
+
+// play is what became of a recorded call.
+func (t *strict) play(c *journal.CallRecord) compose.Played {
+	p := compose.Played{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Unanswered: unanswered(c)}
+	if p.Unanswered && !t.rec.Done {
+		t.over = true
+	}
+	if c.Answer.Run != nil && c.Server == abi.Composites {
+		in := fmt.Sprintf("call %d (%s.%s)", c.Seq, c.Server, c.Tool)
+		if t.in != "" {
+			in = t.in + ", " + in
+		}
+		p.Run = takeOf(c.Answer.Run, newStrict(t.session, c.Answer.Run, in))
+	}
+	return p
+}
+
+// Undo implements compose.Tape.
+func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
+	what := fmt.Sprintf("undo %d", t.undo+1)
+	switch {
+	case t.lost != nil || t.over:
+	case t.undo == len(t.rec.Undos) && t.open:
+		t.over = true
+	case t.undo == len(t.rec.Undos):
+		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
+	case !sameCall(t.rec.Undos[t.undo].Asked, asked):
+		t.lose(differCall(what, t.rec.Undos[t.undo].Asked, asked))
+	default:
+		u := &t.rec.Undos[t.undo]
+		t.undo++
+		t.undos++
+		return u.Server, u.Tool, u.Err
+	}
+	return asked.Server, asked.Tool, t.refusal(asked)
+}
+
+// Compensation implements compose.Tape.
+func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
+	t.undoing = t.undoing || t.lost == nil && !t.over
+	what := fmt.Sprintf("compensation %d", t.compensation+1)
+	switch {
+	case t.lost != nil || t.over || t.open && t.compensation == len(t.compensations):
+		t.over = t.over || t.lost == nil
+	case t.compensation == len(t.compensations):
+		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
+	case !sameCall(t.compensations[t.compensation].Asked, asked):
+		t.lose(differCall(what, t.compensations[t.compensation].Asked, asked))
+	default:
+		c := t.compensations[t.compensation]
+		t.compensation++
+		t.undone++
+		if c.Done && (c.Answer.Err != nil || c.Answer.Value != nil) {
+			return c.Answer
+		}
+	}
+	return journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: server, Tool: tool, Message: "replay: the record has no answer to this call"}}
+}
+
+// Log implements compose.Tape.
+func (t *strict) Log(level abi.LogLevel, text string) {
+	if t.lost != nil || t.over {
+		return
+	}
+	t.log++
+	t.logs++
+	what := fmt.Sprintf("log %d", t.log)
+	switch {
+	case t.log <= len(t.rec.Logs):
+		if e := t.rec.Logs[t.log-1]; e.Level != level || e.Text != text {
+			t.differ(Difference{What: what, Message: "differs", Diff: unified(logLine(e.Level, e.Text), logLine(level, text))})
+		}
+	case !t.open:
+		t.differ(Difference{What: what, Message: "is one that was not recorded: " + clip(logLine(level, text), maxShort)})
+	}
+}
+
+// differ keeps a difference of this run.
+func (t *strict) differ(d Difference) {
+	d.In = t.in
+	t.add(d)
+}
+
+// End implements compose.Tape.
+func (t *strict) End(replayed journal.Record) {
+	switch {
+	case t.lost != nil && !t.undoing:
+		t.cut = t.cut || t.in == ""
+		t.locate(*t.lost, t.in, position(replayed.Outcome.Failure))
+		return
+	case t.lost != nil:
+		return
+	case !t.rec.Done:
+		t.unfinished(&replayed)
+		return
+	}
+	t.stopped()
+	if t.over {
+		return
+	}
+	if !t.open {
+		t.missing()
+	}
+	t.outcome(t.rec.Outcome, replayed)
+	t.figures(&replayed)
+}
+
+// missing are the steps that the recorded run has taken and its replay has not.
+func (t *strict) missing() {
+	for _, c := range t.calls[t.call:] {
+		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Asked)})
+	}
+	for i, u := range t.rec.Undos[t.undo:] {
+		t.differ(Difference{What: fmt.Sprintf("undo %d", t.undo+i+1), Message: "is not asked for, recorded was " + callLine(u.Asked)})
+	}
+	for i, e := range t.rec.Logs[min(t.log, len(t.rec.Logs)):] {
+		t.differ(Difference{What: fmt.Sprintf("log %d", t.log+i+1), Message: "is missing, recorded was " + clip(logLine(e.Level, e.Text), maxShort)})
+	}
+	for i, c := range t.compensations[t.compensation:] {
+		t.differ(Difference{What: fmt.Sprintf("compensation %d", t.compensation+i+1), Message: "is not made, recorded was " + callLine(c.Asked)})
+	}
+}
+
+// outcome compares how the run ended.
+func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
+	got := replayed.Outcome
+	switch {
+	case recorded.Error == "" && got.Error == "":
+		if !bytes.Equal(recorded.Result, got.Result) {
+			t.differ(differJSON("result", recorded.Result, got.Result))
+		}
+	case recorded.Error == "":
+		t.differ(Difference{What: "outcome", Message: "is a failure, recorded was a result", Position: position(got.Failure),
+			Diff: unified(pretty(recorded.Result), pretty(got.Failure))})
+	case got.Error == "":
+		t.differ(Difference{What: "outcome", Message: "is a result, recorded was a failure", Position: position(recorded.Failure),
+			Diff: unified(pretty(recorded.Failure), pretty(got.Result))})
+	default:
+		if recorded.Error == abi.ErrInternal { // the only one that names the run
+			got.Failure = bytes.ReplaceAll(got.Failure, []byte(replayed.ID), []byte(t.rec.ID))
+		}
+		want, have := t.comparable(recorded.Failure), t.comparable(got.Failure)
+		if recorded.Error != got.Error || !bytes.Equal(want, have) {
+			d := differJSON("failure", want, have)
+			d.Position = position(got.Failure)
+			t.differ(d)
+		}
+	}
+}
+
+// comparable is a failure without the figures that are compared by themselves.
+func (t *strict) comparable(failure []byte) []byte {
+	names := []string{"fuel"}
+	if !t.sameGuest {
+		names = append(names, "used")
+	}
+	for _, name := range names {
+		if without, err := wire.Delete(failure, "details", name); err == nil {
+			failure = without
+		}
+	}
+	return failure
+}
+
+// figures compares what the run has used itself. Of another guest they are only
+// worth a note.
+func (t *strict) figures(replayed *journal.Record) {
+	used := replayed.Outcome.Fuel
+	if t.in == "" {
+		used = withoutBelow(replayed)
+	}
+	for _, f := range []struct {
+		what               string
+		recorded, replayed uint64
+	}{
+		{"fuel", recordedFuel(t.rec), used},
+		{"memory", t.rec.Outcome.Memory, replayed.Outcome.Memory},
+	} {
+		switch {
+		case f.recorded == f.replayed:
+		case t.sameGuest:
+			t.differ(Difference{What: f.what, Message: fmt.Sprintf("is %d, recorded was %d", f.replayed, f.recorded)})
+		default:
+			t.note(t.in, fmt.Sprintf("%s is %d, recorded was %d: with another guest that means nothing", f.what, f.replayed, f.recorded))
+		}
+	}
+}
+
+// stopped says how far a run could be compared that was stopped.
+func (t *strict) stopped() {
+	stop := stopOf(t.rec)
+	switch {
+	case stop == nil:
+	case stop.Waiting:
+		t.note(t.in, fmt.Sprintf("ended by %s while it waited for an answer: compared up to there", stopper(t.rec)))
+	case stop.Fuel == 0:
+		t.note(t.in, fmt.Sprintf("ended by %s before the script began: there is nothing to compare", stopper(t.rec)))
+	default:
+		t.note(t.in, fmt.Sprintf("ended by %s after %d units of fuel: compared up to there", stopper(t.rec), stop.Fuel))
+	}
+}
+
+// stopper is what has ended a run that was stopped.
+func stopper(rec *journal.Record) string {
+	switch rec.Outcome.Error {
+	case abi.ErrTimeout:
+		return "time"
+	case abi.ErrCancelled:
+		return "cancellation"
+	}
+	return "the limit on runs that wait"
+}
+
+// unfinished says how the replay of a run goes on that has no end.
+func (t *strict) unfinished(replayed *journal.Record) {
+	switch {
+	case t.over && !t.undoing:
+		t.note(t.in, "the recorded run did not end: it is replayed up to the last of the record")
+	case replayed.Outcome.Error == "":
+		t.note(t.in, "the recorded run did not end; replayed, it ends with the result "+clip(string(replayed.Outcome.Result), maxShort))
+	default:
+		t.note(t.in, "the recorded run did not end; replayed, it fails: "+clip(replayed.Outcome.Message, maxShort))
+	}
+}
