@@ -10,9 +10,7 @@ const (
 	OpRun Op = "run"
 	// OpCheck only parses and resolves Code: an empty result, or the error.
 	OpCheck Op = "check"
-	// OpLint only looks at Code: the result is a JSON array of
-	// {"position": Position, "message": text}, empty for code that does not
-	// parse.
+	// OpLint only looks at Code: the result is a [Lint].
 	OpLint Op = "lint"
 )
 

@@ -1,9 +1,17 @@
 package abi
 
+import (
+	"maps"
+	"slices"
+)
+
 // Reserved says whether a name has a meaning in scripts already, or will have
 // in later versions, so that no server can be called that: words of the
 // grammar, functions that are always there, and what scripts are given.
 func Reserved(name string) bool { return reserved[name] }
+
+// ReservedNames are all such names, sorted.
+func ReservedNames() []string { return slices.Sorted(maps.Keys(reserved)) }
 
 var reserved = func() map[string]bool {
 	set := make(map[string]bool)

@@ -6,13 +6,17 @@
 //	signals.go   what ends the process, and how
 //	settings.go  flags that several verbs share: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
-//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go, version.go
+//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go, replay.go, smoke.go, version.go
 //	             one verb each; servehttp.go is serve --http, names.go is
 //	             servers --names
 //	reloader.go  a server that follows its configuration; watch.go watches the
 //	             file, control.go is the socket that other commands reach it by
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
+//	lint.go      the verb lint
+//	repl.go      the verb repl; replstate.go is what it keeps between inputs,
+//	             replcoda.star the end of their scripts, replterm.go the
+//	             terminal, replhistory.go and replcomplete.go what their names say
 //	demo.go      the verb demo; demotool.go has its composite tool,
 //	             demoserver.go and demodata.go its two upstream servers
 //
@@ -113,7 +117,8 @@ func newRoot() *cobra.Command {
 	root.SilenceUsage = true
 	root.AddCommand(
 		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), toolsCommand(),
-		runCommand(), demoCommand(), demoServerCommand(), versionCommand(),
+		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
+		demoServerCommand(), versionCommand(),
 	)
 	return root
 }

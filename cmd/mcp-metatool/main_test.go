@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		"exitcode":     func() { os.Exit(exitcode(os.Args[1], os.Args[2:])) },
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
+		"npx":          func() { os.Exit(serveEverything()) },
 	})
 }
 

@@ -25,7 +25,8 @@ const (
 	pollSure  = 30 * time.Second
 )
 
-// configFiles are the files that the configuration is looked for in.
+// configFiles are the files that the configuration is looked for in, or others to
+// be watched. Of a directory, it is which *.toml it has.
 type configFiles []string
 
 // fingerprint differs when what is in the files does, or which there are.
@@ -33,6 +34,14 @@ func (f configFiles) fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	for _, name := range f {
 		fmt.Fprintf(h, "%q ", name)
+		if entries, err := os.ReadDir(name); err == nil {
+			for _, e := range entries {
+				if filepath.Ext(e.Name()) == ".toml" { // editors make files beside them
+					fmt.Fprintf(h, "%q ", e.Name())
+				}
+			}
+			continue
+		}
 		if readAgain(name) != nil { // a pipe has nothing more to say, and would keep us
 			continue
 		}
@@ -62,6 +71,9 @@ func (f configFiles) dirs() []string {
 	var dirs []string
 	for _, name := range f {
 		dirs = append(dirs, filepath.Dir(name))
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			dirs = append(dirs, name)
+		}
 		if target, err := filepath.EvalSymlinks(name); err == nil {
 			dirs = append(dirs, filepath.Dir(target))
 		}

@@ -82,8 +82,11 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 	message := ""
 	for i, e := range list[:min(len(list), shown)] {
 		text := e.Msg
+		if text == "can't assign to sliceexpr" {
+			text = "a part of a list cannot be assigned: write xs = xs[:a] + new + xs[b:]"
+		}
 		if name := s.wordAt(e.Pos); undefined[name] {
-			text = undefinedName(name, names)
+			text = undefinedName(name, names, env)
 			if text == "undefined: "+name && s.followedByDot(e.Pos, name) {
 				text += knownServers(env)
 			}
@@ -99,7 +102,13 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 	return s.invalid(s.position(list[0].Pos), message)
 }
 
-func undefinedName(name string, names []string) string {
+func undefinedName(name string, names []string, env starlark.StringDict) string {
+	// Agents see tools as server__tool, unless it is configured otherwise.
+	if first, tool, ok := strings.Cut(name, "__"); ok && tool != "" {
+		if _, is := env[first].(server); is {
+			return fmt.Sprintf("undefined: %s (in a script it is %s.%s)", name, first, tool)
+		}
+	}
 	if hint, ok := undefinedHints[name]; ok {
 		return fmt.Sprintf("undefined: %s (%s)", name, hint)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -30,8 +31,21 @@ func FuzzRun(f *testing.F) {
 		case err != nil && err.Position != nil:
 			checkPosition(t, code, *err.Position)
 		}
-		for _, w := range Lint(code, testServers) {
+		l := Lint(code, testServers)
+		for _, w := range l.Warnings {
 			checkPosition(t, code, w.Position)
+		}
+		for _, n := range l.Calls {
+			checkPosition(t, code, n.Position)
+			if n.Arguments != nil && !json.Valid(n.Arguments) {
+				t.Fatalf("%q: arguments %q", code, n.Arguments)
+			}
+		}
+		if l.Value != nil {
+			checkPosition(t, code, *l.Value)
+		}
+		if lines := strings.Count(code, "\n") + strings.Count(code, "\r") + 1; slices.ContainsFunc(l.Bound, func(b abi.Binding) bool { return b.First > b.Last || b.Last > lines }) {
+			t.Fatalf("%q: %+v", code, l.Bound)
 		}
 	})
 }

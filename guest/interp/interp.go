@@ -33,7 +33,8 @@
 // positions; compile.go brings these together. hints.go, syntaxhints.go,
 // runtimehints.go, lex.go and nearest.go word what is wrong with a script;
 // errors.go turns failures into abi.Error; lint.go looks for what is probably
-// not meant.
+// not meant, lintcall.go for the tools that a script names, and outline.go for
+// what it binds and how it ends.
 //
 // What runs with it: object.go is the dict, catch.go and errorvalue.go are try
 // and errors, repr.go prints values, format.go and spec.go format them,

@@ -11,61 +11,54 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A Warning is about code that runs, but probably not as meant.
-type Warning struct {
-	Position abi.Position `json:"position"`
-	Message  string       `json:"message"`
-}
-
-func (w Warning) String() string {
-	return fmt.Sprintf("%s:%d:%d: %s", w.Position.File, w.Position.Line, w.Position.Column, w.Message)
-}
-
-// maxWarnings bounds what Lint says of one script.
-const maxWarnings = 100
+const (
+	maxWarnings   = 100
+	maxNamedTools = 1000
+)
 
 // Lint looks for variables and functions that nothing uses, code that is never
 // reached, names that hide built-in ones, and calls of servers that there are
-// none of; servers are the script names of all there are. Of code that cannot be
-// parsed it says nothing: Run with abi.OpCheck has the error. The warnings are in
-// the order of the source, at most 100.
-func Lint(code string, servers []string) []Warning { return lint(newSource("", code), servers) }
+// none of; servers are the script names of all there are. It also says what the
+// code names and binds, and whether it is complete: see abi.Lint.
+func Lint(code string, servers []string) abi.Lint { return lint(newSource("", code), servers) }
 
-func lint(src *source, servers []string) []Warning {
-	// What can be rewritten is known not to be nested too deep.
+func lint(src *source, servers []string) abi.Lint {
+	out := abi.Lint{Warnings: []abi.Warning{}, Calls: []abi.NamedTool{}, Bound: []abi.Binding{}}
 	file, marks, failure := src.parse()
 	if failure != nil {
-		return nil
+		out.Open = src.open(failure)
+		return out
 	}
+	out.Parses = true
+	src.outline(&out, file)
+	// What can be rewritten is known not to be nested too deep.
 	rw := rewriter{bound: make(map[string]bool), env: predeclared(nil), marks: marks}
 	if rw.file(file); rw.err != nil {
-		return nil
+		return out
 	}
 	if file, marks, failure = src.parse(); failure != nil {
-		return nil
+		return out
 	}
 	if marks != nil {
 		s := shaper{marks: marks}
 		file.Stmts = s.block(file.Stmts)
 	}
-	l := linter{src: src, env: predeclared(servers), marks: marks}
+	l := linter{src: src, env: predeclared(servers), marks: marks, out: &out, named: make(map[syntax.Expr]bool)}
 	l.function(nil, file.Stmts)
-	slices.SortStableFunc(l.found, func(a, b Warning) int {
+	l.bound(file.Stmts)
+	slices.SortStableFunc(out.Warnings, func(a, b abi.Warning) int {
 		if a.Position.Line != b.Position.Line {
 			return a.Position.Line - b.Position.Line
 		}
 		return a.Position.Column - b.Position.Column
 	})
-	return l.found[:min(len(l.found), maxWarnings)]
+	out.Warnings = out.Warnings[:min(len(out.Warnings), maxWarnings)]
+	return out
 }
 
 // lintResult is the result of abi.OpLint.
 func lintResult(src *source, servers []string) ([]byte, *abi.Error) {
-	warnings := lint(src, servers)
-	if warnings == nil {
-		warnings = []Warning{}
-	}
-	result, err := json.Marshal(warnings)
+	result, err := json.Marshal(lint(src, servers))
 	if err != nil {
 		return nil, &abi.Error{Type: abi.ErrInternal, Message: "lint: " + err.Error()}
 	}
@@ -77,7 +70,8 @@ type linter struct {
 	env   starlark.StringDict
 	marks marks
 	scope *lintScope
-	found []Warning
+	out   *abi.Lint
+	named map[syntax.Expr]bool // tools that are in out already
 }
 
 // A lintScope is what a function or comprehension binds.
@@ -94,7 +88,7 @@ type lintVar struct {
 
 func (l *linter) warn(pos syntax.Position, format string, args ...any) {
 	if at := l.src.position(pos); at != nil {
-		l.found = append(l.found, Warning{*at, fmt.Sprintf(format, args...)})
+		l.out.Warnings = append(l.out.Warnings, abi.Warning{Position: *at, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -317,6 +311,11 @@ func (l *linter) expr(e syntax.Expr) {
 		}
 	case *syntax.CallExpr:
 		l.call(e)
+	case *syntax.DotExpr, *syntax.IndexExpr:
+		l.tool(e, nil, false)
+		for _, x := range operands(e) {
+			l.expr(x)
+		}
 	case *syntax.LambdaExpr:
 		l.params(e.Params)
 		l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
@@ -357,6 +356,7 @@ func (l *linter) call(e *syntax.CallExpr) {
 		}
 		l.warn(id.NamePos, "no server is called %s%s", id.Name, hint)
 	}
+	l.toolCall(e)
 	l.expr(e.Fn)
 	for _, a := range e.Args {
 		switch a := a.(type) {

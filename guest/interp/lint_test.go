@@ -2,6 +2,7 @@ package interp
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,14 +45,14 @@ func TestLint(t *testing.T) {
 		{"except:\n    pass", nil},
 	} {
 		var got []string
-		for _, w := range Lint(c.code, testServers) {
-			got = append(got, strings.TrimPrefix(w.String(), "script:"))
+		for _, w := range Lint(c.code, testServers).Warnings {
+			got = append(got, fmt.Sprintf("%d:%d: %s", w.Position.Line, w.Position.Column, w.Message))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s\ngot  %q\nwant %q", c.code, got, c.want)
 		}
 	}
-	if n := len(Lint(strings.Repeat("return 1\nif 1:\n  pass\n  return 2\n  pass\n", 200), nil)); n != maxWarnings {
+	if n := len(Lint(strings.Repeat("return 1\nif 1:\n  pass\n  return 2\n  pass\n", 200), nil).Warnings); n != maxWarnings {
 		t.Errorf("%d warnings", n)
 	}
 }
@@ -61,15 +62,17 @@ func TestLintRequest(t *testing.T) {
 	if failure != nil {
 		t.Fatal(failure.Message)
 	}
-	var got []Warning
-	if err := json.Unmarshal(result, &got); err != nil || len(got) != 2 {
+	var got abi.Lint
+	if err := json.Unmarshal(result, &got); err != nil || len(got.Warnings) != 2 {
 		t.Fatalf("%s: %v", result, err)
 	}
-	want := Warning{abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, "x is assigned but never used"}
-	if got[1] != want {
-		t.Errorf("got %+v", got[1])
+	want := abi.Warning{
+		Position: abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, Message: "x is assigned but never used",
 	}
-	if result, failure := Run(abi.Request{Op: abi.OpLint, Code: "("}, &fakeHost{}); string(result) != "[]" || failure != nil {
+	if got.Warnings[1] != want {
+		t.Errorf("got %+v", got.Warnings[1])
+	}
+	if result, failure := Run(abi.Request{Op: abi.OpLint, Code: "("}, &fakeHost{}); string(result) != `{"parses":false,"warnings":[],"calls":[],"open":true,"bound":[]}` || failure != nil {
 		t.Errorf("got %s, %v", result, failure)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"go.starlark.net/starlark"
@@ -242,12 +243,34 @@ func (e *taskError) Unwrap() error { return e.error }
 func framesOf(err error) (stack starlark.CallStack) {
 	var eval *starlark.EvalError
 	for errors.As(err, &eval) {
-		stack = append(stack, eval.CallStack...)
+		stack = append(stack, atCall(eval)...)
 		var inner *taskError
 		if !errors.As(eval.Unwrap(), &inner) {
 			break
 		}
 		err = inner.error
+	}
+	return stack
+}
+
+// atCall is the stack of an error, without the function whose parameters its
+// arguments did not fit: that is a mistake of the call, and none of the
+// function's code has run.
+func atCall(eval *starlark.EvalError) starlark.CallStack {
+	stack := eval.CallStack
+	var own *raised
+	if len(stack) == 0 || errors.As(eval, &own) {
+		return stack
+	}
+	last := stack[len(stack)-1]
+	rest, ok := strings.CutPrefix(eval.Msg, "function "+last.Name+" ")
+	if !ok || isBuiltin(last) {
+		return stack
+	}
+	for _, said := range []string{"missing ", "accepts ", "got an unexpected keyword argument ", "got multiple values for "} {
+		if strings.HasPrefix(rest, said) {
+			return stack[:len(stack)-1]
+		}
 	}
 	return stack
 }

@@ -151,7 +151,7 @@ func record(t *testing.T, written *txtar.Archive, programs []pyProgram) {
 	}
 }
 
-var unboundMessage = regexp.MustCompile(`^local variable (\S+) referenced before assignment$`)
+var unboundMessage = regexp.MustCompile(`^local variable (\S+) referenced before assignment( \(.*\))?$`)
 
 // dialectOutcome is the outcome as harness.py words it.
 func dialectOutcome(code string) string {

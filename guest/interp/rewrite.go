@@ -39,7 +39,8 @@ const (
 //   - what the library formats itself, with % and .format, is marked, so that
 //     format.go does it;
 //   - a built-in name that the script assigns to starts with its built-in
-//     value, as at the top level of Python: type = type(x).
+//     value, as at the top level of Python: type = type(x);
+//   - type(x) == list compares with "list".
 //
 // Each new node has the position of the old one it stands for.
 type rewriter struct {
@@ -52,6 +53,7 @@ type rewriter struct {
 	marks  marks               // nil in most scripts
 	tries  bool                // there are try statements
 	values int                 // in env that are of this script only
+	kinds  []*syntax.Expr      // what type(x) is compared with
 }
 
 // value puts a value into env that this script alone refers to, and returns its
@@ -82,6 +84,7 @@ func (r *rewriter) file(f *syntax.File) {
 	if r.err != nil {
 		return
 	}
+	r.nameKinds()
 	start := syntax.MakePosition(&f.Path, 1, 1)
 	body := f.Stmts
 	if len(body) == 0 {

@@ -24,6 +24,8 @@ func runtimeHint(message string) string {
 		switch {
 		case strings.Contains(op, "NoneType"):
 			return noneHint
+		case op == "bool + int" || op == "int + bool":
+			return "write int(x) for a bool"
 		case strings.HasPrefix(op, "string + ") || strings.HasSuffix(op, " + string"):
 			return `join text with str(x), or write f"...{x}..."`
 		}
@@ -33,6 +35,15 @@ func runtimeHint(message string) string {
 		{"unhandled index operation NoneType", "", noneHint},
 		{"NoneType value is not iterable", "", noneHint},
 		{"invalid call of non-function (NoneType)", "", "the function that is called is None"},
+		{"invalid call of non-function (module)", "", "a module has functions: log.info(x), json.encode(x)"},
+		{"invalid call of non-function (server)", "", "call one of its tools: server.tool({...})"},
+		{"local variable ", " referenced before assignment", unboundHint},
+		{"string value is not iterable", "", charactersHint},
+		{"", "got string, want iterable", charactersHint},
+		{"", "is not iterable: string", charactersHint},
+		{"max: unexpected keyword argument \"default\"", "", "write max(xs) if xs else 0"},
+		{"min: unexpected keyword argument \"default\"", "", "write min(xs) if xs else 0"},
+		{"parallel_map: for parameter function: got ", "", "the function comes first: parallel_map(function, items)"},
 		{"invalid call of non-function", "", "only functions and tools can be called"},
 		{"", " in sequence assignment", "for the pairs of a dict, loop over d.items()"},
 		{"string value does not support item assignment", "", "text cannot change: make a new one"},
@@ -48,13 +59,20 @@ func runtimeHint(message string) string {
 	return ""
 }
 
+const unboundHint = "it has no value here; a function cannot rebind a variable outside of it: return the value, or change a dict or list"
+
+const charactersHint = "for the characters of text write x.codepoints(), for its lines x.splitlines()"
+
 const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
 
 // methodHint says what to write instead of a method that Python, JavaScript or
 // others have.
 func methodHint(kind, name string) string {
-	if kind == "NoneType" {
+	switch kind {
+	case "NoneType":
 		return noneHint
+	case "builtin_function_or_method":
+		return fmt.Sprintf("methods are those of values: write lambda x: x.%s(), or call what is before the dot", name)
 	}
 	if hint := methodHints[kind][name]; hint != "" {
 		return "write " + hint
@@ -80,6 +98,7 @@ var methodHints = func() map[string]map[string]string {
 			"match":  "x.find(y), x.split(y): there are no regular expressions",
 			"search": "x.find(y), x.split(y): there are no regular expressions",
 			"length": length, "size": length,
+			"__name__": "type(x) alone, which is text",
 		},
 		"list": {
 			"sort": "xs = sorted(xs), with key=f and reverse=True if needed", "reverse": "xs = list(reversed(xs))",

@@ -54,6 +54,8 @@ func syntaxHint(tokens []token, i int) string {
 		return `there is no assert: if not x: fail("message")`
 	case t.is("**") && (t.innermostBracket == '{' || before.is("(") || before.is(",")):
 		return "merge dicts with a | b"
+	case t.is("**="):
+		return "there is no **= operator: use x = math.pow(x, y), or multiply"
 	case t.is("**"):
 		return "there is no ** operator: use math.pow(x, y), or multiply"
 	case t.is("*") && (before.is("[") || before.is(",")):

@@ -13,7 +13,7 @@ import (
 )
 
 // maxAbandoned bounds what is remembered to tell a late answer from a stray
-// one; it matters for the log only.
+// one; it matters for the log only, and for whoever wants to know.
 const maxAbandoned = 4096
 
 // unsentWait is how long a call that could not be written waits for the end of
@@ -25,9 +25,10 @@ type pending struct {
 	method   string
 	progress func(params []byte)
 	owner    any
-	task     bool         // the answer may be a task that goes on
-	params   []byte       // of tasks/result only
-	done     chan outcome // gets exactly one value, unless the call is given up
+	late     func(what string) // wire.Call.Late
+	task     bool              // the answer may be a task that goes on
+	params   []byte            // of tasks/result only
+	done     chan outcome      // gets exactly one value, unless the call is given up
 
 	// Guarded by Conn.mu:
 	busy bool          // progress is running
@@ -118,7 +119,7 @@ var spent = sync.Pool{New: func() any { return &pending{done: make(chan outcome,
 
 func newPending(call wire.Call) *pending {
 	p := spent.Get().(*pending)
-	p.method, p.progress, p.owner = call.Method, call.Progress, call.Owner
+	p.method, p.progress, p.owner, p.late = call.Method, call.Progress, call.Owner, call.Late
 	p.task = call.Progress != nil && asksForTask(call.Params)
 	if call.Method == methodTasksResult {
 		p.params = call.Params
@@ -182,7 +183,7 @@ func (c *Conn) withdraw(id int64, p *pending) (waiting bool, idle <-chan struct{
 		if len(c.abandoned) >= maxAbandoned {
 			clear(c.abandoned)
 		}
-		c.abandoned[id] = struct{}{}
+		c.abandoned[id] = p.late
 	}
 	if p.busy {
 		p.idle = make(chan struct{})

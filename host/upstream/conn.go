@@ -63,12 +63,12 @@ type Conn struct {
 
 	mu        sync.Mutex
 	lastID    int64
-	pending   map[int64]*pending  // requests of ours that wait for their answer
-	abandoned map[int64]struct{}  // requests of ours given up, whose answer may still come
-	late      []given             // owners of those given up a moment ago, oldest first
-	asked     map[string]*inbound // requests of the server that are being answered
-	closed    bool                // Close was called
-	err       error               // why the stream ended; set before done is closed
+	pending   map[int64]*pending     // requests of ours that wait for their answer
+	abandoned map[int64]func(string) // Late of requests of ours given up, whose answer may still come
+	late      []given                // owners of those given up a moment ago, oldest first
+	asked     map[string]*inbound    // requests of the server that are being answered
+	closed    bool                   // Close was called
+	err       error                  // why the stream ended; set before done is closed
 
 	tasks   taskTokens
 	current func() []any  // owners, made once
@@ -95,7 +95,7 @@ func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logg
 		log:       log,
 		r:         r,
 		pending:   make(map[int64]*pending),
-		abandoned: make(map[int64]struct{}),
+		abandoned: make(map[int64]func(string)),
 		asked:     make(map[string]*inbound),
 		serving:   make(chan struct{}, maxServing),
 		answers:   make(chan struct{}, maxAnswers),

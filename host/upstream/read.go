@@ -116,13 +116,16 @@ func (c *Conn) answer(m wire.Message, raw []byte) {
 		return
 	}
 	c.mu.Lock()
-	_, late := c.abandoned[id]
+	tell, late := c.abandoned[id]
 	delete(c.abandoned, id)
 	if late {
 		c.heeded(id)
 	}
 	issued := c.lastID
 	c.mu.Unlock()
+	if ok && tell != nil {
+		tell("an answer")
+	}
 	switch {
 	case ok && late:
 		c.log.Debug("late answer to a cancelled request dropped", "id", id)
@@ -159,8 +162,12 @@ func (c *Conn) progress(m wire.Message) {
 	} else {
 		p = nil
 	}
+	late := c.abandoned[id]
 	c.mu.Unlock()
 	if p == nil {
+		if late != nil {
+			late("progress")
+		}
 		if taker := c.tasks.progress(id); taker != nil {
 			taker(m.Params)
 			return

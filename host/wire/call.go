@@ -11,6 +11,10 @@ type Call struct {
 	// the answer is a task that goes on (revision 2025-11-25,
 	// basic/utilities/tasks) it may be called until the task has ended.
 	Progress func(params []byte)
+	// Late is told of what comes for the request after ctx has ended, "progress" or
+	// "an answer", where the transport lets that through: on its read loop, so that
+	// it must not block. Nil: nobody is.
+	Late func(what string)
 	// Owner is whatever the caller wants to have back with messages of the peer
 	// that belong to this request (Inbound.Owners); comparable, nil for none.
 	Owner any

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func lintCommand() *cobra.Command {
+	v := lintView{}
+	cmd := &cobra.Command{
+		Use:   "lint FILE...",
+		Short: "Check scripts without running them; exit code 1 if there is something to say",
+		Long: `Check scripts (FILE.star, or - for standard input) without running them: errors,
+and what is probably not meant, such as variables that nothing uses and code that
+is never reached.
+
+No server is started. With a configuration, names of servers and saved tools are
+checked against it; without one, every unknown name whose members are called is
+taken for a server. With --connect the servers are started, and the names of tools
+and the arguments that scripts show are checked, too.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
+	}
+	v.addFlags(cmd, silent) // there is a note of what counts
+	cmd.Flags().BoolVar(&v.connect, "connect", false, "start the configured servers, and check names of tools and arguments")
+	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// lintView is one run of lint.
+type lintView struct {
+	settings
+	connect, asJSON bool
+}
+
+// finding is one thing to say, as lint --json has it.
+type finding struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Severity string `json:"severity"` // error, warning
+	Message  string `json:"message"`
+
+	source string
+}
+
+// script is a file to look at.
+type script struct{ file, name, code string }
+
+// scripts looks at scripts; see compose.Composer and host.Host.
+type scripts interface {
+	Check(ctx context.Context, name, code string) error
+	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
+}
+
+func (v *lintView) run(cmd *cobra.Command, files []string) error {
+	var given []script
+	for _, file := range files {
+		s, err := readScript(file, cmd.InOrStdin())
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("lint: %w", err)}
+		}
+		given = append(given, s)
+	}
+	cfg, err := v.load()
+	if err != nil {
+		return err
+	}
+	log := v.logger(cfg)
+	found := []finding{}
+	look := func(ctx context.Context, with func(s script) (scripts, error)) error {
+		for _, s := range given {
+			c, err := with(s)
+			if err != nil {
+				return err
+			}
+			f, err := s.lint(ctx, c)
+			if err != nil {
+				return err
+			}
+			found = append(found, f...)
+		}
+		return nil
+	}
+	switch {
+	case !v.connect:
+		err = offline(cmd.Context(), cfg, log, look)
+	case cfg.Path == "":
+		err = &exitError{exitUsage, fmt.Errorf("lint: --connect: there is no configuration (looked for %s)", strings.Join(cfg.Searched, ", "))}
+	default:
+		err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+			for _, st := range h.Upstreams(ctx) { // waits for them
+				if st.Err != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: calls of %s are not checked: %s\n", st.Name, oneLine(v.masker.Mask(st.Err), 300))
+				}
+			}
+			return look(ctx, func(script) (scripts, error) { return h, nil })
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeFindings(cmd.OutOrStdout(), found, v.asJSON); err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// readScript reads a script; "-" is standard input.
+func readScript(file string, stdin io.Reader) (script, error) {
+	s := script{file: file, name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
+	in := stdin
+	if file == "-" {
+		s.file, s.name = "standard input", "stdin"
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return s, err
+		}
+		defer f.Close()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, manage.MaxCode+1))
+	if err == nil && len(raw) > manage.MaxCode {
+		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, formatBytes(manage.MaxCode))
+	}
+	s.code = string(raw)
+	return s, err
+}
+
+// lint is what there is to say of a script.
+func (s script) lint(ctx context.Context, c scripts) ([]finding, error) {
+	err := c.Check(ctx, s.name, s.code)
+	var wrong *compose.SourceError
+	switch {
+	case errors.As(err, &wrong):
+		f := finding{File: s.file, Line: 1, Column: 1, Severity: "error", Message: wrong.Message}
+		if p := wrong.Position; p != nil {
+			f.Line, f.Column, f.source = p.Line, p.Column, p.Source
+		}
+		return []finding{f}, nil
+	case err != nil:
+		return nil, fmt.Errorf("lint: %s: %w", s.file, err)
+	}
+	warnings, err := c.Lint(ctx, s.name, s.code)
+	if err != nil {
+		return nil, fmt.Errorf("lint: %s: %w", s.file, err)
+	}
+	var found []finding
+	for _, w := range warnings {
+		found = append(found, finding{s.file, w.Line, w.Column, "warning", w.Message, w.Source})
+	}
+	return found, nil
+}
+
+func writeFindings(w io.Writer, found []finding, asJSON bool) error {
+	if asJSON {
+		return writeJSON(w, found)
+	}
+	for _, f := range found {
+		text := fmt.Sprintf("%s:%d:%d: %s: %s\n", f.File, f.Line, f.Column, f.Severity, f.Message)
+		if f.source != "" {
+			text += compose.Excerpt(f.source, f.Column) + "\n"
+		}
+		if _, err := io.WriteString(w, printable(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offline has scripts looked at without any server.
+func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look func(context.Context, func(script) (scripts, error)) error) (err error) {
+	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(log), Log: log})
+	defer func() { err = errors.Join(err, box.Close()) }()
+	options := compose.Options{Sandbox: box, Log: log, Upstreams: nowhere{}}
+	if cfg.Path == "" {
+		return look(ctx, func(s script) (scripts, error) {
+			options.Catalog = nowhere{}
+			l, err := compose.New(options).Inspect(ctx, s.name, s.code)
+			if err != nil {
+				return nil, err
+			}
+			options.Catalog = nowhere{assumed(l)}
+			return compose.New(options), nil
+		})
+	}
+	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	var servers []string
+	for _, u := range cfg.Upstreams {
+		if !u.Disabled {
+			servers = append(servers, abi.Ident(u.Name))
+		}
+	}
+	options.Catalog, options.Saved = nowhere{servers}, store
+	c := compose.New(options)
+	return look(ctx, func(script) (scripts, error) { return c, nil })
+}
+
+// assumed are the names that can only be those of servers.
+func assumed(l abi.Lint) []string {
+	var servers []string
+	for _, n := range l.Calls {
+		if n.Undefined {
+			servers = append(servers, n.Server)
+		}
+	}
+	return servers
+}
+
+// nowhere is a catalog of servers of which nothing is known but their script
+// names, and none of which can be reached.
+type nowhere struct{ servers []string }
+
+var errNowhere = errors.New("no server is started")
+
+func (n nowhere) Servers() []string { return n.servers }
+
+func (nowhere) Resolve(server, tool string, _ bool) (string, string, error) {
+	return server, tool, &catalog.NotFoundError{Kind: "tool", Server: server, Name: tool}
+}
+
+func (nowhere) InputSchema(string, string) []byte { return nil }
+
+func (nowhere) Ready(context.Context, route.Origin, string) error { return errNowhere }
+
+func (nowhere) CallUpstream(context.Context, route.Origin, string, string, []byte, func([]byte)) wire.Reply {
+	return wire.Reply{Result: route.ErrorResult(errNowhere.Error())}
+}

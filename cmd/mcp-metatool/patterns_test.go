@@ -1,0 +1,160 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+var updatePatterns = flag.Bool("update-patterns", false, "write the scripts of docs/patterns into their definitions")
+
+var patternsDir = filepath.Join("..", "..", "docs", "patterns")
+
+// leastPatterns is how many there are to be.
+const leastPatterns = 12
+
+// TestPatterns: each pattern of docs/patterns is a script, the same as a saved
+// tool, and a smoke test which holds.
+func TestPatterns(t *testing.T) {
+	if err := home(); err != nil {
+		t.Fatal(err)
+	}
+	names := patternNames(t)
+	if len(names) < leastPatterns {
+		t.Errorf("%d patterns, want %d", len(names), leastPatterns)
+	}
+	savePatterns(t, names)
+	cmd := exec.CommandContext(t.Context(), "mcp-metatool", "smoke", patternsDir)
+	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+t.TempDir()) // where nothing is saved
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("the checks of %s were not run:\n%s", name, out)
+		}
+	}
+}
+
+// patternNames are the names of all files but the index; each has to be there in
+// all forms.
+func patternNames(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(patternsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endings := map[string][]string{}
+	for _, e := range entries {
+		if e.Name() == "README.md" {
+			continue
+		}
+		ext := filepath.Ext(e.Name())
+		name := strings.TrimSuffix(e.Name(), ext)
+		endings[name] = append(endings[name], ext)
+	}
+	var names []string
+	for name, have := range endings {
+		if want := []string{".json", ".star", ".toml"}; !slices.Equal(have, want) {
+			t.Errorf("%s: there is %v, want %v", name, have, want)
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A comment in front of a script says what it is, when it fits, and what can go
+// wrong.
+var patternComment = regexp.MustCompile(`\A# [^\n]+\n(?:# [^\n]+\n)*#\n# When: [^\n]+\n(?:# [^\n]+\n)*#\n# What can go wrong: [^\n]+\n(?:# [^\n]+\n)*\n`)
+
+// savePatterns saves the definitions into a store, which checks their schemas.
+func savePatterns(t *testing.T, names []string) {
+	t.Helper()
+	store, err := tools.OpenStore(t.TempDir(), tools.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := readText(t, filepath.Join(patternsDir, "README.md"))
+	for _, name := range names {
+		if !strings.Contains(index, "**["+name+"]("+name+".star)**: ") {
+			t.Errorf("README.md says nothing of %s", name)
+		}
+		checks := readText(t, filepath.Join(patternsDir, name+".toml"))
+		if strings.Count(checks, "[[check]]") < 2 || !strings.Contains(checks, "raises = ") && !strings.Contains(checks, "error_type = ") {
+			t.Errorf("%s.toml: want at least two checks, one of them of what goes wrong", name)
+		}
+		if _, _, err := store.Save(readPattern(t, name)); err != nil {
+			t.Errorf("%s.json: %v", name, err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// readPattern has a store read the definition of a pattern, and holds it against
+// the script.
+func readPattern(t *testing.T, name string) tools.Definition {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(patternsDir, name+".json")
+	if err := os.MkdirAll(filepath.Join(dir, "tools"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tools", name+".json"), []byte(readText(t, file)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := tools.OpenStore(dir, tools.StoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() // nothing is written
+	def, err := store.Get(name)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	code := readText(t, filepath.Join(patternsDir, name+".star"))
+	if *updatePatterns {
+		def.Code = code
+		writePattern(t, file, def)
+	}
+	switch {
+	case def.Code != code:
+		t.Errorf("%s has another script than %s.star (-update-patterns writes it anew)", file, name)
+	case def.Description == "":
+		t.Errorf("%s: no description", file)
+	case !patternComment.MatchString(code):
+		t.Errorf("%s.star: the comment does not say what it is, when it fits and what can go wrong", name)
+	}
+	return def
+}
+
+func writePattern(t *testing.T, file string, def tools.Definition) {
+	t.Helper()
+	text, err := def.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func replCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "repl",
+		Short: "Try scripts line by line against the configured servers",
+		Long: `Read Starlark line by line, run each input in the sandbox against the configured
+servers, and print its value. The calls it makes are real.
+
+A block (def, for, if, try, ...) ends with an empty line; what is within brackets
+goes on until they are closed. On a terminal, TAB completes names of servers, tools,
+variables and built-in functions, Ctrl-C cancels the input that runs and its calls,
+and Ctrl-D ends. Elsewhere standard input is read without prompts, and the exit code
+is 1 if an input failed. .help shows the commands.
+
+Each input is a run of its own, with the limits of one. What it binds is there for
+the next ones: data by value (two names do not share one list any more), tools and
+servers by name, functions by their source (a def, or name = lambda, on lines of its
+own). Of other values there is a note. An input that fails, or returns, leaves all
+names as they were, though its calls were made. _ is the last value that was not
+None. params is {} until it is assigned.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runRepl(cmd, s) },
+	}
+	s.addFlags(cmd, slog.LevelWarn)
+	return cmd
+}
+
+func runRepl(cmd *cobra.Command, s *settings) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	r := &repl{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), read: lineReader(cmd.Context(), cmd.InOrStdin())}
+	if isTerminal(os.Stdin) && isTerminal(os.Stdout) {
+		t, err := takeTerminal(cmd.Context(), os.Stdin, os.Stdout, cfg.Store.Dir)
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		t.complete = r.complete
+		r.terminal, r.out, r.errs, r.read = t, t, t, t.readLine
+	}
+	s.masker = cfg.NewMasker()
+	s.setLevel(cfg)
+	r.mask = s.masker.Mask
+	log := newLogger(s.masker, r.errs, &s.current)
+	cfg.Debug = true // a person wants the backtrace
+	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
+		return withClient(ctx, h, func(c *host.Client) error {
+			r.host, r.client = h, c
+			if r.terminal != nil {
+				fmt.Fprintf(r.out, "mcp-metatool %s: .help for help, Ctrl-D to leave\n", currentVersion())
+			}
+			if err := r.loop(ctx); err != nil {
+				return err
+			}
+			if r.failed && r.terminal == nil {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		})
+	})
+}
+
+// repl is one run of repl.
+type repl struct {
+	host     *host.Host
+	client   *host.Client
+	mask     func(string) string
+	terminal *terminal // nil: none
+	out      io.Writer // values and what scripts print
+	errs     io.Writer
+	// read is the next line, without its end; io.EOF at the end. It returns
+	// errInterrupted when the person has dropped the input.
+	read func(more bool) (string, error)
+
+	state   replState
+	pending []string // lines of an input that is not complete
+	block   bool     // they end with a block
+	failed  bool     // an input has
+	modules map[string][]string
+}
+
+// errInterrupted is what reading returns after Ctrl-C.
+var errInterrupted = errors.New("interrupted")
+
+// errQuit ends the repl.
+var errQuit = errors.New("quit")
+
+// loop runs until the input ends, .quit, or ctx ends.
+func (r *repl) loop(ctx context.Context) error {
+	for {
+		line, err := r.read(len(r.pending) > 0)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errInterrupted):
+			r.pending, r.block = nil, false
+			continue
+		case errors.Is(err, io.EOF):
+			return r.flush(ctx)
+		case err != nil:
+			return fmt.Errorf("repl: %w", err)
+		}
+		if err := r.line(ctx, line); errors.Is(err, errQuit) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// line takes a line: a command, or a part of an input, which is run once it is
+// complete.
+func (r *repl) line(ctx context.Context, line string) error {
+	text := strings.TrimSpace(line)
+	if r.block && endsBlock(line) {
+		if err := r.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if len(r.pending) == 0 {
+		switch {
+		case text == "" || text[0] == '#':
+			return nil
+		case text[0] == '.':
+			return r.command(ctx, text)
+		}
+	}
+	r.pending = append(r.pending, line)
+	code := strings.Join(r.pending, "\n") + "\n"
+	if len(code) > manage.MaxCode {
+		r.pending, r.block = nil, false
+		r.fail(fmt.Sprintf("the input is larger than %s", formatBytes(manage.MaxCode)))
+		return nil
+	}
+	l, err := r.host.Inspect(ctx, "input", code)
+	if err != nil {
+		r.pending, r.block = nil, false
+		return r.failWith(ctx, err)
+	}
+	r.block = l.Block && text != ""
+	if l.Open || r.block {
+		return nil
+	}
+	return r.run(ctx, code, l)
+}
+
+var blockWord = regexp.MustCompile(`^\w+`)
+
+// endsBlock says whether a line cannot belong to the block before it.
+func endsBlock(line string) bool {
+	if line == "" || strings.ContainsRune(" \t#", rune(line[0])) {
+		return false
+	}
+	switch blockWord.FindString(line) {
+	case "else", "elif", "except", "finally":
+		return false
+	}
+	return true
+}
+
+// flush runs what there is of an input.
+func (r *repl) flush(ctx context.Context) error {
+	if len(r.pending) == 0 {
+		return nil
+	}
+	code := strings.Join(r.pending, "\n") + "\n"
+	l, err := r.host.Inspect(ctx, "input", code)
+	if err != nil {
+		return r.failWith(ctx, err)
+	}
+	return r.run(ctx, code, l)
+}
+
+// run runs an input. The error is the end of ctx.
+func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
+	r.pending, r.block = nil, false
+	p := r.state.program(code, l)
+	r.state.inputs++
+	result, err := r.eval(ctx, p.code, p.params)
+	if err != nil {
+		return r.failWith(ctx, err)
+	}
+	for _, line := range result.logs {
+		fmt.Fprintln(r.out, printable(line))
+	}
+	if result.isError {
+		r.fail(p.locate(r.mask(result.text)))
+		return nil
+	}
+	done := r.state.take(p, result.value)
+	if done.text != "" {
+		fmt.Fprintln(r.out, printable(done.text))
+	}
+	for _, note := range done.notes {
+		fmt.Fprintln(r.errs, "note: "+printable(note))
+	}
+	return nil
+}
+
+// eval runs a script.
+func (r *repl) eval(ctx context.Context, code string, params []byte) (toolResult, error) {
+	arguments := fmt.Appendf(nil, `{"code":%s,"params":%s}`, wire.Quote(code), params)
+	view, began := newProgressView(r.errs, false, ""), time.Now()
+	progress := func(params []byte) {
+		if time.Since(began) >= time.Second { // else it is over before it is read
+			view.update(params)
+		}
+	}
+	return r.call(ctx, "eval_starlark", arguments, progress)
+}
+
+// call calls a tool. On a terminal, Ctrl-C cancels it.
+func (r *repl) call(ctx context.Context, tool string, arguments []byte, progress func([]byte)) (toolResult, error) {
+	if r.terminal != nil {
+		var done func()
+		ctx, done = r.terminal.running(ctx)
+		defer done()
+	}
+	raw, err := callTool(ctx, r.client, tool, arguments, progress)
+	if err != nil {
+		return toolResult{}, err
+	}
+	return readResult(raw), nil
+}
+
+// failWith says why an input has failed, unless ctx has ended.
+func (r *repl) failWith(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, errInterrupted) {
+		r.fail("cancelled")
+	} else {
+		r.fail(r.mask(err.Error()))
+	}
+	return nil
+}
+
+func (r *repl) fail(text string) {
+	r.failed = true
+	fmt.Fprintln(r.errs, printable(text))
+}
+
+var replCommands = []string{".forget", ".help", ".quit", ".tools"}
+
+const replHelp = `.tools [WORDS]  the tools that scripts can call; with words, those that fit best
+.forget         forget all variables and functions
+.help           this
+.quit           leave, as Ctrl-D does
+All else is Starlark: servers are there by name, as in github.search({...}).
+`
+
+func (r *repl) command(ctx context.Context, text string) error {
+	name, rest, _ := strings.Cut(text, " ")
+	switch name {
+	case ".quit":
+		return errQuit
+	case ".help":
+		fmt.Fprint(r.out, replHelp)
+	case ".forget":
+		r.state.forget()
+	case ".tools":
+		return r.tools(ctx, strings.TrimSpace(rest))
+	default:
+		r.fail(fmt.Sprintf("there is no command %s (%s)", name, strings.Join(replCommands, ", ")))
+	}
+	return nil
+}
+
+// tools shows what search_tools finds.
+func (r *repl) tools(ctx context.Context, query string) error {
+	const most = 100
+	arguments := fmt.Appendf(nil, `{"query":%s,"limit":%d}`, wire.Quote(query), most)
+	result, err := r.call(ctx, "search_tools", arguments, nil)
+	if err != nil {
+		return r.failWith(ctx, err)
+	}
+	if result.isError {
+		r.fail(r.mask(result.text))
+		return nil
+	}
+	list, _ := wire.Get(result.value, "tools")
+	found, _ := wire.Elements(list)
+	t := newTable(r.out)
+	shown := 0
+	for _, f := range found {
+		script, _ := wire.GetString(f, "script")
+		description, _ := wire.GetString(f, "description")
+		if script != "" {
+			t.row(script, oneLine(description, 90))
+			shown++
+		}
+	}
+	if shown == 0 {
+		fmt.Fprintln(r.out, "no tools")
+	} else if err := t.flush(); err != nil {
+		return err
+	}
+	if total := 0; len(found) == most {
+		if number(result.value, "total", &total); total > most {
+			fmt.Fprintf(r.out, "and %d more: .tools WORDS finds the best\n", total-most)
+		}
+	}
+	return nil
+}
+
+// lineReader reads lines of a file or pipe until ctx ends. A read that waits then
+// cannot be taken back: it ends with the process.
+func lineReader(ctx context.Context, in io.Reader) func(bool) (string, error) {
+	type read struct {
+		line string
+		err  error
+	}
+	lines := make(chan read)
+	started := false
+	return func(bool) (string, error) {
+		if !started {
+			started = true
+			go func() {
+				b := bufio.NewReader(in)
+				for {
+					line, err := b.ReadString('\n')
+					if line != "" {
+						err = nil
+					}
+					select {
+					case lines <- read{strings.TrimRight(line, "\r\n"), err}:
+					case <-ctx.Done():
+						return
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+		select {
+		case l := <-lines:
+			return l.line, l.err
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/replay"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// replayView is one replay.
+type replayView struct {
+	runsView
+	with    string
+	timeout time.Duration
+}
+
+// replayCommand runs recorded runs again: no upstream is started, nothing is
+// called.
+func replayCommand() *cobra.Command {
+	v := &replayView{}
+	cmd := &cobra.Command{
+		Use:   "replay RUN",
+		Short: "Run a recorded run again, offline, and compare it with its record",
+		Long: `Run a recorded run again, offline: the recorded script, in the sandbox, with the
+recorded answers. Compared are all calls in their order, what was to be undone and
+what was, the log, the result or error, fuel and peak memory, those of the saved
+tools that the script has called too. The first difference is shown in full.
+
+RUN is an id or the beginning of one, "last" for the newest run, a file that
+runs show --json has written, or - to read such a file from standard input. With a
+file, neither configuration nor journal is needed.
+
+With --with FILE.star that script runs instead of the recorded one: would the fix
+have worked? A call gets the answer that the same call got, else the next one of
+the same tool; the replay ends at a call that the record has no answer for.
+
+The exit code is 0 if the replay is identical (--with: the script succeeds), 1 if it
+is not, 2 if the run cannot be found or read.`,
+		Example: `  mcp-metatool replay last
+  mcp-metatool runs show 019aa0b0 --json > run.jsonl; mcp-metatool replay run.jsonl
+  mcp-metatool replay run.jsonl --with fixed.star`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return v.replay(cmd, args[0]) },
+	}
+	v.addFlags(cmd)
+	cmd.Flags().StringVar(&v.with, "with", "", "run the script in `FILE` in place of the recorded one")
+	cmd.Flags().DurationVar(&v.timeout, "timeout", 5*time.Minute, "end the replay after that `TIME`; the recorded script's own limit on time does not count")
+	return cmd
+}
+
+func (v *replayView) replay(cmd *cobra.Command, name string) error {
+	if name == "-" && v.with == "-" {
+		return &exitError{exitUsage, errors.New("replay: the run and --with cannot both be standard input")}
+	}
+	rec, err := v.record(cmd, name)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	opts := replay.Options{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: v.level}))}
+	if v.with != "" {
+		script, err := readScript(v.with, cmd.InOrStdin())
+		if err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--with: %w", err)}
+		}
+		opts.Code = &script.code
+	}
+	if v.dir != "" && !cmd.Flags().Changed("dir") { // it was in our own journal
+		opts.Saved = v.savedNow(rec.Definition.Name, opts.Log)
+	}
+	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(opts.Log), Log: opts.Log})
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
+	defer cancel()
+	report, err := replay.Run(ctx, box, rec, opts)
+	if err = errors.Join(err, box.Close()); err != nil {
+		return err
+	}
+	if v.asJSON {
+		err = writeJSON(cmd.OutOrStdout(), report)
+	} else {
+		_, err = io.WriteString(cmd.OutOrStdout(), printable(report.Text()))
+	}
+	if err == nil && report.Verdict != replay.Identical && report.Verdict != replay.Succeeded {
+		err = &exitError{code: exitFailed}
+	}
+	return err
+}
+
+// savedNow is the tool of that name as it is saved now, nil if there is none. It
+// is only good for a note: that it cannot be had is no error.
+func (v *replayView) savedNow(name string, log *slog.Logger) *tools.Definition {
+	cfg, err := v.load()
+	if err != nil {
+		return nil
+	}
+	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
+	if err != nil {
+		return nil
+	}
+	def, err := store.Get(name)
+	if errors.Join(err, store.Close()) != nil {
+		return nil
+	}
+	return &def
+}
+
+// record is the run that the command line names.
+func (v *replayView) record(cmd *cobra.Command, name string) (journal.Record, error) {
+	if name != "-" {
+		return v.find(cmd, name)
+	}
+	rec, err := journal.Decode(cmd.InOrStdin())
+	if err != nil {
+		return rec, fmt.Errorf("standard input: %w", err)
+	}
+	return rec, nil
+}

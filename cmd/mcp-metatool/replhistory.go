@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// history is the lines that were typed, the last one last, kept in a file that
+// nobody else can read.
+type history struct {
+	file  string
+	lines []string
+	err   error // of the last write; the lines are there all the same
+}
+
+var _ term.History = (*history)(nil)
+
+const (
+	historyName  = "repl_history"
+	historyLines = 1000
+	historyBytes = 4 << 20 // of a file that is read
+)
+
+// openHistory reads the history of dir, which is made if it is not there.
+func openHistory(dir string) (*history, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("repl: history: %w", err)
+	}
+	h := &history{file: filepath.Join(dir, historyName)}
+	f, err := os.Open(h.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("repl: history: %w", err)
+	}
+	defer f.Close()
+	if end, err := f.Seek(0, io.SeekEnd); err == nil { // only the end of a long one
+		_, err = f.Seek(max(0, end-historyBytes), io.SeekStart)
+		if err != nil {
+			return nil, fmt.Errorf("repl: history: %w", err)
+		}
+	}
+	raw, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("repl: history: %w", err)
+	}
+	all := strings.Split(strings.TrimRight(string(raw), "\n"), "\n")
+	all = slices.DeleteFunc(all, func(line string) bool { return line == "" })
+	h.lines = all[max(0, len(all)-historyLines):]
+	if len(all) > 2*historyLines {
+		h.err = h.write(os.O_TRUNC, strings.Join(h.lines, "\n")+"\n")
+	}
+	return h, nil
+}
+
+// write makes the file if it is not there.
+func (h *history) write(how int, text string) error {
+	f, err := os.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|how, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// Add implements term.History.
+func (h *history) Add(line string) {
+	if strings.TrimSpace(line) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
+		return
+	}
+	h.lines = append(h.lines, line)
+	if len(h.lines) > historyLines {
+		h.lines = h.lines[1:]
+	}
+	h.err = h.write(os.O_APPEND, line+"\n")
+}
+
+// Len implements term.History.
+func (h *history) Len() int { return len(h.lines) }
+
+// At implements term.History: 0 is the last line.
+func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }

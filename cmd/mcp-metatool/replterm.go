@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// terminal reads lines from a person. All that is written to the screen must go
+// through it, since the terminal is in raw mode until close.
+type terminal struct {
+	*term.Terminal
+	in, out  *os.File
+	before   *term.State
+	keys     *keys
+	unwatch  func() bool
+	complete func(before string) (add string, choice []string)
+}
+
+const (
+	promptFirst = ">>> "
+	promptMore  = "... "
+)
+
+// takeTerminal takes a terminal over. Reading ends when ctx does. The history of
+// lines is kept in dir.
+func takeTerminal(ctx context.Context, in, out *os.File, dir string) (*terminal, error) {
+	history, err := openHistory(dir)
+	if err != nil {
+		return nil, err
+	}
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("repl: terminal: %w", err)
+	}
+	k := newKeys()
+	t := &terminal{in: in, out: out, before: before, keys: k, unwatch: context.AfterFunc(ctx, k.close)}
+	t.Terminal = term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{k, out}, promptFirst)
+	t.History = history
+	t.AutoCompleteCallback = t.key
+	t.SetBracketedPasteMode(true) // TABs in pasted text complete nothing
+	go k.pump(in)                 // a read that waits ends with the process
+	return t, nil
+}
+
+// close gives the terminal back.
+func (t *terminal) close() {
+	t.unwatch()
+	t.keys.close()
+	t.SetBracketedPasteMode(false)
+	_ = term.Restore(int(t.in.Fd()), t.before) // it may be gone
+}
+
+// readLine reads a line; more says that it goes on with an input.
+func (t *terminal) readLine(more bool) (string, error) {
+	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 {
+		_ = t.SetSize(width, height)
+	}
+	t.SetPrompt(promptFirst)
+	if more {
+		t.SetPrompt(promptMore)
+	}
+	line, err := t.ReadLine()
+	if errors.Is(err, term.ErrPasteIndicator) {
+		err = nil
+	}
+	if t.keys.wasInterrupted() {
+		fmt.Fprintln(t, "^C")
+		return "", errInterrupted
+	}
+	if errors.Is(err, io.EOF) {
+		fmt.Fprintln(t)
+	}
+	return line, err
+}
+
+// running is a context that Ctrl-C ends, with errInterrupted, until done is
+// called.
+func (t *terminal) running(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t.keys.onInterrupt(func() { cancel(errInterrupted) })
+	return ctx, func() {
+		t.keys.onInterrupt(nil)
+		cancel(nil)
+	}
+}
+
+// key completes the line when TAB is pressed; where it begins, TAB indents.
+func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' {
+		return "", 0, false
+	}
+	before := line[:pos]
+	add, choice := "    ", []string(nil)
+	if strings.TrimSpace(before) != "" {
+		add, choice = t.complete(before)
+	}
+	if choice != nil {
+		const most = 60
+		list := strings.Join(choice[:min(len(choice), most)], "  ")
+		if len(choice) > most {
+			list += fmt.Sprintf("  and %d more", len(choice)-most)
+		}
+		fmt.Fprintln(t, printable(list))
+	}
+	add = printable(add)
+	return before + add + line[pos:], pos + len(add), true
+}
+
+// keys are the bytes that a person has typed and nobody has read yet. Ctrl-C is
+// taken out: it cancels what runs, or drops the line.
+type keys struct {
+	mu          sync.Mutex
+	change      *sync.Cond
+	typed       []byte
+	closed      bool
+	interrupted bool   // the line was dropped
+	cancel      func() // of what runs, or nil
+}
+
+// maxTyped bounds what is typed ahead; more stays with the system.
+const maxTyped = 64 << 10
+
+func newKeys() *keys {
+	k := &keys{}
+	k.change = sync.NewCond(&k.mu)
+	return k
+}
+
+// pump takes keys from a terminal until that ends.
+func (k *keys) pump(in io.Reader) {
+	buf := make([]byte, 1024)
+	for {
+		n, err := in.Read(buf)
+		if !k.take(buf[:n]) {
+			return
+		}
+		if err != nil {
+			k.close()
+			return
+		}
+	}
+}
+
+const (
+	ctrlC = 3
+	// dropLine goes to the end of the line, deletes all of it and ends it.
+	dropLine = "\x05\x15\r"
+)
+
+// take says whether more keys are wanted.
+func (k *keys) take(typed []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range typed {
+		for len(k.typed) >= maxTyped && !k.closed {
+			k.change.Wait()
+		}
+		switch {
+		case k.closed:
+			return false
+		case c != ctrlC:
+			k.typed = append(k.typed, c)
+		case k.cancel != nil:
+			k.typed = nil
+			k.cancel()
+		default:
+			k.typed, k.interrupted = []byte(dropLine), true
+		}
+		k.change.Broadcast()
+	}
+	return true
+}
+
+// Read implements io.Reader.
+func (k *keys) Read(p []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.typed) == 0 && !k.closed {
+		k.change.Wait()
+	}
+	if len(k.typed) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, k.typed)
+	k.typed = k.typed[n:]
+	k.change.Broadcast()
+	return n, nil
+}
+
+func (k *keys) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	k.change.Broadcast()
+}
+
+// onInterrupt has cancel called at Ctrl-C; nil: it drops the line.
+func (k *keys) onInterrupt(cancel func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cancel = cancel
+}
+
+// wasInterrupted says whether the line was dropped, once.
+func (k *keys) wasInterrupted() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.interrupted
+	k.interrupted = false
+	return was
+}

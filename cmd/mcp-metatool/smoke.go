@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke"
+	reports "github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+)
+
+// smokeCommand makes the checks of files.
+func smokeCommand() *cobra.Command {
+	v := &smokeView{}
+	cmd := &cobra.Command{
+		Use:   "smoke FILE.toml|DIR...",
+		Short: "Make the checks of servers and composite tools that TOML files describe; exit code 1 if one fails",
+		Long: `Make the checks of servers and composite tools that TOML files describe: see
+docs/smoke.md. Of a directory, all *.toml are read but *.cassette.toml and
+*.lock.toml.
+
+The exit code is 0 when all checks have passed or were skipped, 1 when one has
+not, and 2 when a file or the configuration is wrong.`,
+		Example: `  mcp-metatool smoke checks/
+  mcp-metatool smoke --filter 'sum*' --format junit --output report.xml checks.toml
+  mcp-metatool smoke --record checks.toml   # live, writes cassettes and locks`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd.Context(), cmd.OutOrStdout(), args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&v.filter, "filter", "", "only checks whose name contains `TEXT`, or matches a pattern (sum*) or a regular expression (/^sum/)")
+	f.StringVar(&v.format, "format", reports.Formats[0], "print results as `FORMAT`: "+strings.Join(reports.Formats, ", "))
+	f.StringVarP(&v.output, "output", "o", "", "write the results to `FILE`, and readable lines to standard output")
+	f.BoolVarP(&v.verbose, "verbose", "v", false, "show answers and logs of checks that have passed, too")
+	f.IntVar(&v.opts.Jobs, "jobs", 1, "make `N` checks at the same time")
+	f.BoolVar(&v.opts.FailFast, "fail-fast", false, "begin no further check once one has not passed")
+	f.DurationVar(&v.opts.Timeout, "timeout", 0, "how long one check may take, where neither it nor its file says (default 30s)")
+	f.BoolVar(&v.opts.Record, "record", false, "make the calls of scripts that have a cassette for real, and write the cassettes and locks")
+	f.BoolVar(&v.opts.Update, "update", false, "write what was answered into the files as what is expected")
+	f.BoolVar(&v.watch, "watch", false, "make the checks again each time a file of theirs changes, until Ctrl-C")
+	f.TextVar(&v.level, "log-level", silent, "log from this `LEVEL` on: debug, info, warn, error")
+	f.Lookup("log-level").DefValue = "" // nothing that could be written
+	return cmd
+}
+
+// smokeView is one call of smoke.
+type smokeView struct {
+	opts           smoke.Options
+	filter, format string
+	output         string
+	verbose, watch bool
+	level          slog.Level
+}
+
+func (v *smokeView) run(ctx context.Context, stdout io.Writer, args []string) error {
+	if err := v.prepare(); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	runner := smoke.NewRunner(v.opts)
+	defer runner.Close() // what runs is over
+	if v.watch {
+		return v.follow(ctx, args, func(files []string) (int, error) { return v.once(ctx, runner, stdout, files) })
+	}
+	files, err := smoke.Files(args)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	code, err := v.once(ctx, runner, stdout, files)
+	switch {
+	case err != nil:
+		return err
+	case code != 0:
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// prepare makes options of flags.
+func (v *smokeView) prepare() (err error) {
+	if v.opts.Jobs < 1 || v.opts.Jobs > 1000 {
+		return errors.New("--jobs: want at least 1, at most 1000")
+	}
+	if v.opts.Timeout < 0 {
+		return errors.New("--timeout: is below zero")
+	}
+	if v.opts.Filter, err = smoke.ParseFilter(v.filter); err != nil {
+		return fmt.Errorf("--filter: %w", err)
+	}
+	if _, err = reports.New(v.format, io.Discard, reports.Options{}); err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	v.opts.Version, v.opts.Log = currentVersion(), v.log
+	v.opts.Wrote = func(path, what string) { fmt.Fprintf(os.Stderr, "wrote %s: %s\n", printable(path), printable(what)) }
+	v.opts.CacheDir = cacheDir(v.log(&config.Masker{}))
+	return nil
+}
+
+// log logs to standard error, without the secrets of a file.
+func (v *smokeView) log(masker *config.Masker) *slog.Logger {
+	return newLogger(masker, os.Stderr, v.level)
+}
+
+// once makes the checks of files once, and returns the exit code.
+func (v *smokeView) once(ctx context.Context, runner *smoke.Runner, stdout io.Writer, files []string) (code int, err error) {
+	out, err := v.writer(stdout)
+	if err != nil {
+		return 0, err
+	}
+	summary, err := runner.Run(ctx, files, out)
+	summary.Duration = summary.Duration.Round(time.Microsecond)
+	if bad := out.Close(summary); err == nil {
+		err = bad
+	}
+	if err == nil && v.opts.Filter != nil && summary.Checks() == 0 && summary.BadFiles == 0 {
+		return 0, &exitError{exitUsage, fmt.Errorf("--filter: no check is called like %q", v.filter)}
+	}
+	return summary.ExitCode(), err
+}

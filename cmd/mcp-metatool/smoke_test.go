@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// TestSmokeWatch makes checks again when a file of theirs changes, whichever.
+func TestSmokeWatch(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.toml", "[[check]]\ncode = \"x.star\"\nmock = \"x.cassette.toml\"\nexpect.schema = \"s.json\"\n")
+	write("s.json", "{}")
+	v := &smokeView{level: silent}
+	v.opts.Load = config.LoadOptions{Getenv: func(string) (string, bool) { return "", false }, Home: func() (string, error) { return dir, nil }}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too late"))
+	defer cancel()
+	done := errors.New("done")
+	ctx, stop := context.WithCancelCause(ctx)
+	rounds := make(chan []string)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- v.follow(ctx, []string{dir}, func(files []string) (int, error) {
+			for i := range files {
+				files[i] = filepath.Base(files[i])
+			}
+			select {
+			case rounds <- files:
+			case <-ctx.Done():
+			}
+			return 1, nil
+		})
+	}()
+	for i, change := range []struct {
+		name string
+		want []string // files in the round after it
+	}{
+		{"", []string{"a.toml"}}, {"x.star", []string{"a.toml"}}, {"x.cassette.toml", []string{"a.toml"}}, {"s.json", []string{"a.toml"}},
+		{"b.toml", []string{"a.toml", "b.toml"}}, // which is wrong, and that ends nothing
+	} {
+		if change.name != "" {
+			write(change.name, "x")
+		}
+		select {
+		case got := <-rounds:
+			if !slices.Equal(got, change.want) {
+				t.Errorf("round %d is with %q, want %q", i, got, change.want)
+			}
+		case <-ctx.Done():
+			t.Fatalf("after a change of %s: %v", change.name, context.Cause(ctx))
+		}
+	}
+	stop(done)
+	if err := <-ended; !errors.Is(err, done) {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/smoke"
+)
+
+// follow makes the checks, and makes them again each time that a file which they
+// depend on changes, until ctx ends; the error is its cause then. Nothing else
+// ends it: a file that is wrong can be mended.
+func (v *smokeView) follow(ctx context.Context, args []string, once func(files []string) (int, error)) error {
+	for ctx.Err() == nil {
+		files, err := smoke.Files(args)
+		watched := v.watched(args, files)
+		before := watched.fingerprint()
+		code := exitUsage
+		if err == nil {
+			code, err = once(files)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			complain(os.Stderr, err)
+		}
+		if v.opts.Record || v.opts.Update { // it has written some of them itself
+			watched = v.watched(args, files)
+			before = watched.fingerprint()
+		}
+		fmt.Fprintf(os.Stderr, "exit code %d; waiting for changes of %d files (Ctrl-C ends)\n", code, len(watched))
+		changed, stop := context.WithCancel(ctx)
+		watched.watch(changed, v.log(&config.Masker{}), func() [sha256.Size]byte { return before }, stop, nil, func() {})
+		stop()
+	}
+	return context.Cause(ctx)
+}
+
+// watched are the files that the checks depend on, and the directories that may
+// get more of them.
+func (v *smokeView) watched(args, files []string) configFiles {
+	names := slices.Clone(args)
+	for _, f := range files {
+		names = append(names, smoke.Inputs(f, v.opts.Load)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,153 @@
+package interp
+
+import (
+	"math"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"go.starlark.net/syntax"
+)
+
+// open says whether code that did not parse, for the reason given, ends in the
+// middle of something: more lines could make it right.
+func (s *source) open(failure *abi.Error) bool {
+	tokens := lexAround(s.whole(), math.MaxInt, 0, 64)
+	at, end := failure.Position, tokens[len(tokens)-1]
+	if at == nil || at.Line == end.line && at.Column == end.col {
+		return at != nil
+	}
+	last := len(tokens) - 2
+	for last > 0 && tokens[last].kind == newlineToken {
+		last--
+	}
+	if last < 0 {
+		return false
+	}
+	t := tokens[last]
+	behind := at.Line > t.line || at.Line == t.line && at.Column > t.col
+	return t.is(":") && behind || t.kind == stringToken && unclosedLong(t.text)
+}
+
+// unclosedLong says whether a literal over several lines has no end.
+func unclosedLong(literal string) bool {
+	literal = strings.TrimLeft(literal, "bBfFrR")
+	for _, quotes := range []string{`"""`, `'''`} {
+		if strings.HasPrefix(literal, quotes) {
+			return len(literal) < 2*len(quotes) || !strings.HasSuffix(literal, quotes)
+		}
+	}
+	return false
+}
+
+// outline notes how a tree ends that came from the parser: the placeholders of
+// try statements are statements with blocks, those of raise are no expressions.
+func (s *source) outline(out *abi.Lint, file *syntax.File) {
+	if len(file.Stmts) == 0 {
+		return
+	}
+	switch last := file.Stmts[len(file.Stmts)-1].(type) {
+	case *syntax.ExprStmt:
+		start := firstOf(last.X)
+		out.Value = s.position(start)
+	case *syntax.IfStmt, *syntax.ForStmt, *syntax.WhileStmt, *syntax.DefStmt:
+		out.Block = true
+	}
+}
+
+// firstOf is where an expression starts.
+func firstOf(e syntax.Expr) syntax.Position {
+	for {
+		switch x := e.(type) {
+		case *syntax.BinaryExpr:
+			e = x.X
+		case *syntax.DotExpr:
+			e = x.X
+		case *syntax.CallExpr:
+			e = x.Fn
+		case *syntax.IndexExpr:
+			e = x.X
+		case *syntax.SliceExpr:
+			e = x.X
+		case *syntax.CondExpr:
+			e = x.True
+		case *syntax.TupleExpr:
+			if x.Lparen.IsValid() || len(x.List) == 0 {
+				return x.Lparen
+			}
+			e = x.List[0]
+		default:
+			start, _ := e.Span()
+			return start
+		}
+	}
+}
+
+// bound notes the variables of a script.
+func (l *linter) bound(stmts []syntax.Stmt) {
+	times := make(map[string]int)
+	for _, id := range bindings(stmts, nil) {
+		if times[id.Name]++; times[id.Name] == 1 {
+			l.out.Bound = append(l.out.Bound, abi.Binding{Name: id.Name})
+		}
+	}
+	first, last := make(map[string]int), make(map[string]int)
+	for i, s := range stmts {
+		name := l.defines(s)
+		start, end := s.Span()
+		if name == "" || times[name] > 1 || start.Col != 1 {
+			continue
+		}
+		if i+1 < len(stmts) {
+			if next, _ := stmts[i+1].Span(); next.Line <= end.Line {
+				continue
+			}
+		}
+		first[name], last[name] = int(start.Line), int(end.Line)
+	}
+	for i, b := range l.out.Bound {
+		l.out.Bound[i].First, l.out.Bound[i].Last = first[b.Name], last[b.Name]
+	}
+}
+
+// defines is the name of the function that a statement binds, and nothing else,
+// without a call; "" if it does not.
+func (l *linter) defines(s syntax.Stmt) string {
+	switch s := s.(type) {
+	case *syntax.DefStmt:
+		if !l.defaultsCall(s.Params) {
+			return s.Name.Name
+		}
+	case *syntax.AssignStmt:
+		id, ok := s.LHS.(*syntax.Ident)
+		fn, isLambda := unparen(s.RHS).(*syntax.LambdaExpr)
+		if ok && isLambda && s.Op == syntax.EQ && !l.defaultsCall(fn.Params) {
+			return id.Name
+		}
+	}
+	return ""
+}
+
+func (l *linter) defaultsCall(params []syntax.Expr) bool {
+	for _, p := range params {
+		if p, ok := p.(*syntax.BinaryExpr); ok && !l.plain(p.Y) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain says whether an expression calls nothing.
+func (l *linter) plain(e syntax.Expr) bool {
+	switch e := e.(type) {
+	case *syntax.Literal:
+		return l.marks.find(e.TokenPos, stringMark) == nil
+	case *syntax.CallExpr, *syntax.Comprehension:
+		return false
+	}
+	for _, x := range operands(e) {
+		if x != nil && !l.plain(x) {
+			return false
+		}
+	}
+	return true
+}
