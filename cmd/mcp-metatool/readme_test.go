@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
 		}
 	}
-	want := map[string]int{"registration": 5, "http": 1, "config": 2, "save": 1, "script": 3, "result": 1, "error": 1}
+	want := map[string]int{"registration": 5, "http": 1, "config": 2, "smoke": 1, "save": 1, "script": 3, "result": 1, "error": 1}
 	if !maps.Equal(r.kinds, want) {
 		t.Errorf("blocks by kind: %v, want %v", r.kinds, want)
 	}
@@ -144,7 +144,9 @@ func (r *readme) command(name string, args ...string) error {
 	if cmd.Env = r.env; name == "go" { // whose caches are in the real home
 		cmd.Env = ownEnviron
 	}
-	cmd.Dir = filepath.Join("..", "..")
+	if cmd.Dir = r.dir; name == "go" {
+		cmd.Dir = filepath.Join("..", "..")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
@@ -154,12 +156,17 @@ func (r *readme) command(name string, args ...string) error {
 func (r *readme) toml(text string) error {
 	var hosts struct {
 		Servers map[string]registration `toml:"mcp_servers"`
+		Checks  []any                   `toml:"check"`
 	}
 	if _, err := toml.Decode(text, &hosts); err != nil {
 		return err
 	}
 	if hosts.Servers != nil {
 		return r.registerAll(hosts.Servers)
+	}
+	if hosts.Checks != nil {
+		r.kinds["smoke"]++
+		return os.WriteFile(filepath.Join(r.dir, "checks.toml"), []byte(text), 0o600)
 	}
 	r.kinds["config"]++
 	file := filepath.Join(r.dir, "config.toml")

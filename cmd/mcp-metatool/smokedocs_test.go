@@ -33,7 +33,7 @@ func TestSmokeDocs(t *testing.T) {
 			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
 		}
 	}
-	if d.files < 8 || d.commands < 8 {
+	if d.files < 7 || d.commands < 8 {
 		t.Errorf("%d files and %d commands", d.files, d.commands)
 	}
 	for name := range d.unrun {
