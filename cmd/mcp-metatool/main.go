@@ -6,17 +6,19 @@
 //	signals.go   what ends the process, and how
 //	settings.go  flags that several verbs share: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
-//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go, replay.go, smoke.go, version.go
+//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go,
+//	runs.go, replay.go, smoke.go, lint.go, repl.go, version.go
 //	             one verb each; servehttp.go is serve --http, names.go is
-//	             servers --names
+//	             servers --names, toolshistory.go, toolsexport.go and
+//	             toolsimport.go are more of tools, runsshow.go of runs,
+//	             smokeout.go and smokewatch.go of smoke
 //	reloader.go  a server that follows its configuration; watch.go watches the
 //	             file, control.go is the socket that other commands reach it by
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
-//	lint.go      the verb lint
-//	repl.go      the verb repl; replstate.go is what it keeps between inputs,
-//	             replcoda.star the end of their scripts, replterm.go the
-//	             terminal, replhistory.go and replcomplete.go what their names say
+//	replstate.go what repl keeps between inputs, replcoda.star the end of their
+//	             scripts, replterm.go the terminal, replhistory.go and
+//	             replcomplete.go what their names say
 //	demo.go      the verb demo; demotool.go has its composite tool,
 //	             demoserver.go and demodata.go its two upstream servers
 //

@@ -139,7 +139,7 @@ func showTool() mcp.Tool {
 
 func deleteTool() mcp.Tool {
 	return define("delete_saved_tool", "Delete saved tool",
-		"Delete a saved composite tool for good.",
+		"Delete a saved composite tool. A person can bring it back.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
 			"type": "object",
