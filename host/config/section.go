@@ -113,13 +113,13 @@ func (s *Section) Written(key string) Span {
 	return Span{}
 }
 
-// IsString, IsTable and IsArray tell whether a key is there and is that.
+// IsString tells whether a key is there and is a string.
 func (s *Section) IsString(key string) bool { return s.is(key, kindString) }
 
-// IsTable is explained at IsString.
+// IsTable tells whether a key is there and is a table.
 func (s *Section) IsTable(key string) bool { return s.is(key, kindTable) }
 
-// IsArray is explained at IsString.
+// IsArray tells whether a key is there and is an array.
 func (s *Section) IsArray(key string) bool { return s.is(key, kindArray) }
 
 func (s *Section) is(key string, k kind) bool {

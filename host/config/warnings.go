@@ -26,6 +26,9 @@ func (c *Config) Warnings() []string {
 	if c.HTTP.configured && len(c.HTTP.Tokens) == 0 && !isLoopback(c.HTTP.Listen) {
 		add("http.listen: other machines can reach %s, and there are no tokens (serve will refuse that)", c.masked("http.listen", c.HTTP.Listen))
 	}
+	if info, err := os.Stat(c.JournalDir()); c.Journal.Enabled && err == nil && !info.IsDir() {
+		add("journal.dir: %q is not a directory", c.masked("journal.dir", c.JournalDir()))
+	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		if u.Disabled {

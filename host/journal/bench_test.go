@@ -106,3 +106,36 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkScan lists the last runs of a day with very many.
+func BenchmarkScan(b *testing.B) {
+	dir := b.TempDir()
+	log := journal.OpenLog(dir, journal.LogOptions{Log: slog.New(slog.DiscardHandler)})
+	answer := journal.Answer{Result: fmt.Appendf(nil, `{"content":[],"structuredContent":{"text":%q}}`, strings.Repeat("x", 1000))}
+	for range 20_000 {
+		r, err := log.Open(journal.Begin{Definition: tools.Definition{Name: "many"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range 3 {
+			r.OpenCall(abi.ToolCall{}, "s", "t").Close(answer)
+		}
+		r.Close(journal.Outcome{Result: []byte("1")})
+	}
+	if err := log.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for _, err := range journal.Scan(dir, journal.Filter{Limit: 20}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != 20 {
+			b.Fatal(n)
+		}
+	}
+}

@@ -115,12 +115,13 @@ func (d *decoding) add(text []byte) error {
 	if err != nil {
 		return err
 	}
-	rec := d.runs[h.run]
+	id, kind := string(h.run), string(h.kind)
+	rec := d.runs[id]
 	switch {
-	case h.kind == eventBegin && rec != nil:
-		return fmt.Errorf("run %s begins a second time", h.run)
-	case h.kind == eventBegin:
-		r, err := readBegin(h.run, f)
+	case kind == eventBegin && rec != nil:
+		return fmt.Errorf("run %s begins a second time", id)
+	case kind == eventBegin:
+		r, err := readBegin(id, f)
 		if err != nil {
 			return err
 		}
@@ -129,12 +130,12 @@ func (d *decoding) add(text []byte) error {
 			d.below[r.Parent.Run] = append(d.below[r.Parent.Run], r.ID)
 		}
 		return nil
-	case h.kind == eventProxied:
+	case kind == eventProxied:
 		return nil
 	case rec == nil:
-		return fmt.Errorf("run %s: there is no line that begins it", h.run)
+		return fmt.Errorf("run %s: there is no line that begins it", id)
 	}
-	return rec.apply(h.kind, f)
+	return rec.apply(kind, f)
 }
 
 // tree is a run with the runs below it.
@@ -153,10 +154,10 @@ func (d *decoding) tree(id string) Record {
 	return rec
 }
 
-// head is what the beginning of a line says; see line.start.
+// head is what the beginning of a line says, parts of the line; see line.start.
 type head struct {
-	kind, run string
-	parent    string // only of eventBegin
+	kind, run []byte
+	parent    []byte // only of eventBegin
 }
 
 var errNoEvent = errors.New("no line of a journal")
@@ -175,10 +176,9 @@ func readHead(text []byte) (head, error) {
 	if !ok || !isID(run) {
 		return h, errNoEvent
 	}
-	h.kind, h.run = string(kind), string(run)
+	h.kind, h.run = kind, run
 	if rest, ok = bytes.CutPrefix(rest, []byte(`,"parent":{"run":"`)); ok {
-		parent, _, _ := bytes.Cut(rest, []byte(`"`))
-		h.parent = string(parent)
+		h.parent, _, _ = bytes.Cut(rest, []byte(`"`))
 	}
 	return h, nil
 }

@@ -32,28 +32,30 @@ type index struct {
 	read map[fileName]int64 // how far, in bytes
 	runs map[string]*located
 	// proxied are the lines of proxied calls, in the order of the files.
-	proxied []place
+	proxied []proxiedPlace
 	wanted  bool // collect them
 }
 
-// located are the events of one run; the first is its beginning, if that has
-// been found.
+// proxiedPlace is where the line of a proxied call is.
+type proxiedPlace struct {
+	place
+	id string
+}
+
+// located are the events of one run, those of a later day first perhaps.
 type located struct {
 	id     string
 	parent string // id of the run that called it, "" for none
 	begun  bool
-	ended  bool
 	events []place
 	below  []string
 }
 
-// place is where a line is.
+// place is where a line is. There are very many.
 type place struct {
-	file fileName
+	file *fileName
 	at   int64
 	size int
-	kind string
-	run  string
 }
 
 func newIndex(dir string) *index {
@@ -90,7 +92,7 @@ func (x *index) add(name fileName, fault func(error) bool, ended func(*located))
 		if errors.Is(err, errTorn) && ended != nil {
 			break // it is being written
 		}
-		at := place{file: name, at: from + l.from, size: len(l.text)}
+		at := place{file: &name, at: from + l.from, size: len(l.text)}
 		if err == nil {
 			err = x.note(l.text, at, ended)
 		}
@@ -108,28 +110,26 @@ func (x *index) note(text []byte, at place, ended func(*located)) error {
 	if err != nil {
 		return err
 	}
-	at.kind, at.run = h.kind, h.run
-	if h.kind == eventProxied {
+	kind := string(h.kind)
+	if kind == eventProxied {
 		if x.wanted {
-			x.proxied = append(x.proxied, at)
+			x.proxied = append(x.proxied, proxiedPlace{at, string(h.run)})
 		}
 		return nil
 	}
-	r := x.run(h.run)
-	switch h.kind {
-	case eventBegin:
-		r.begun, r.parent = true, h.parent
-		r.events = append([]place{at}, r.events...) // those of a later day are there already
-		if h.parent != "" {
-			p := x.run(h.parent)
-			p.below = append(p.below, h.run)
+	r := x.runs[string(h.run)]
+	if r == nil {
+		r = x.run(string(h.run))
+	}
+	if kind == eventBegin {
+		r.begun, r.parent = true, string(h.parent)
+		if r.parent != "" {
+			p := x.run(r.parent)
+			p.below = append(p.below, r.id)
 		}
-		return nil
-	case eventEnd:
-		r.ended = true
 	}
 	r.events = append(r.events, at)
-	if r.ended && h.kind == eventEnd && ended != nil {
+	if kind == eventEnd && ended != nil {
 		ended(r)
 	}
 	return nil
@@ -173,9 +173,8 @@ func (x *index) load(r *located) (rec Record, ok bool, faults []error) {
 }
 
 func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]error) {
-	// Events in a file of a later day were found earlier.
 	slices.SortStableFunc(r.events, func(a, b place) int {
-		return cmp.Or(compareNames(a.file, b.file), cmp.Compare(a.at, b.at))
+		return cmp.Or(compareNames(*a.file, *b.file), cmp.Compare(a.at, b.at))
 	})
 	for _, at := range r.events {
 		text, err := files.read(at)
@@ -183,7 +182,7 @@ func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]err
 			err = d.add(text)
 		}
 		if err != nil {
-			*faults = append(*faults, &LineError{files.path(at.file), at.at, err})
+			*faults = append(*faults, &LineError{files.path(*at.file), at.at, err})
 		}
 	}
 	for _, child := range r.below {
@@ -204,13 +203,13 @@ func newOpenFiles(dir string) *openFiles { return &openFiles{dir, map[fileName]*
 func (o *openFiles) path(name fileName) string { return filepath.Join(o.dir, name.String()) }
 
 func (o *openFiles) read(at place) ([]byte, error) {
-	f := o.open[at.file]
+	f := o.open[*at.file]
 	if f == nil {
 		var err error
-		if f, err = os.Open(o.path(at.file)); err != nil {
+		if f, err = os.Open(o.path(*at.file)); err != nil {
 			return nil, err
 		}
-		o.open[at.file] = f
+		o.open[*at.file] = f
 	}
 	text := make([]byte, at.size)
 	_, err := f.ReadAt(text, at.at)

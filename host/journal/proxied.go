@@ -116,10 +116,10 @@ func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 				}
 				continue
 			}
-			slices.SortStableFunc(x.proxied, func(a, b place) int { return cmp.Compare(b.run, a.run) })
+			slices.SortStableFunc(x.proxied, func(a, b proxiedPlace) int { return cmp.Compare(b.id, a.id) })
 			files := newOpenFiles(dir)
 			for _, at := range x.proxied {
-				if !f.mayChoose(at.run) {
+				if !f.mayChoose(at.id) {
 					continue
 				}
 				p, err := files.proxied(at)
@@ -141,18 +141,18 @@ func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 	}
 }
 
-func (o *openFiles) proxied(at place) (Proxied, error) {
-	text, err := o.read(at)
+func (o *openFiles) proxied(at proxiedPlace) (Proxied, error) {
+	text, err := o.read(at.place)
 	if err == nil {
 		var f fields
 		if f, err = readFields(text); err == nil {
 			var p Proxied
-			if p, err = readProxied(at.run, f); err == nil {
+			if p, err = readProxied(at.id, f); err == nil {
 				return p, nil
 			}
 		}
 	}
-	return Proxied{}, &LineError{o.path(at.file), at.at, err}
+	return Proxied{}, &LineError{o.path(*at.file), at.at, err}
 }
 
 func (f *Filter) choosesProxied(p *Proxied) bool {
