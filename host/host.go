@@ -13,6 +13,7 @@
 //	hello.go       what upstreams are told in the handshake
 //	reload.go      another configuration for a Host that runs
 //	changes.go     how two configurations differ
+//	parts.go       the Host's parts, for smoke checks
 //	scripts.go     looking at scripts that are not run, and what they can call
 //	composites.go  saved tools as entries of the catalog, and their calls
 //	instructions.go  what models are told of the product
@@ -119,6 +120,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 // settings is a configuration in force, with what is made anew for each.
 type settings struct {
 	cfg      *config.Config
+	options  compose.Options // of composer
 	composer *compose.Composer
 	manager  *manage.Handler
 }
@@ -145,7 +147,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		}
 	}
 	manager := manage.New(about)
-	return &settings{cfg: cfg, composer: composer, manager: manager}
+	return &settings{cfg: cfg, options: options, composer: composer, manager: manager}
 }
 
 // config is the configuration in force.

@@ -37,6 +37,7 @@ type Check struct {
 	// Skip is why it is not made; "" when it is.
 	Skip string
 
+	number int // in the file, from 1
 	wants  []want
 	within time.Duration // of cancelled_within
 
@@ -75,7 +76,7 @@ var checkAliases = map[string]string{
 
 // readCheck reads one check.
 func (r *fileReader) readCheck(s *config.Section, i int) *Check {
-	c := &Check{Params: []byte("{}"), within: defaultCancelled}
+	c := &Check{Params: []byte("{}"), within: defaultCancelled, number: i + 1}
 	r.check = c
 	c.Line, c.Column = s.Place("")
 	c.Name, _ = s.Verbatim("name") // names are keys: no variables in them
@@ -153,7 +154,7 @@ func (c *Check) toolName() string {
 	case ".json":
 		return ""
 	case "":
-		return "script"
+		return fmt.Sprintf("check_%d", c.number)
 	}
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -55,6 +56,7 @@ func (l *live) open() error {
 	}
 	cfg := *l.file.Config
 	cfg.Store.Dir = dir
+	cfg.Journal = config.Journal{} // what is to be known of a check, its result says
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
 		if l.file.unset[cfg.Upstreams[i].Name] != nil {
@@ -81,7 +83,9 @@ func (l *live) fill(dir string) error {
 	}
 	tokens := filepath.Dir(l.file.Config.TokenFile())
 	if _, err := os.Stat(tokens); err == nil {
-		return os.Symlink(tokens, filepath.Join(dir, filepath.Base(tokens)))
+		if err := os.Symlink(tokens, filepath.Join(dir, filepath.Base(tokens))); err != nil {
+			l.log.Warn("access tokens cannot be used", "err", err)
+		}
 	}
 	return nil
 }
