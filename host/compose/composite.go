@@ -124,7 +124,11 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return a
 	}
 	r.failures.add(t.tool, f)
-	a.Err = t.fail(f.Type, clip(f.Message, maxCallMessage))
+	message := f.Message
+	if f.Violations != nil {
+		message += ": " + (&tools.ValidationError{Violations: f.Violations}).Error()
+	}
+	a.Err = t.fail(f.Type, clip(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
 		a.Err.Type = abi.ErrTool // for whoever has called it, it is a tool that failed
 	}

@@ -73,7 +73,7 @@ func TestCompositesCallComposites(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"wrong":    `{"type":"validation","message":"tools.inner: arguments of \"inner\" do not match its inputSchema"`,
+		"wrong":    `{"type":"validation","message":"tools.inner: arguments of \"inner\" do not match its inputSchema: /n: got string \"x\", want integer"`,
 		"unknown":  `{"type":"runtime","message":"tools.innr: there is no saved tool \"innr\" (did you mean inner?)"`,
 		"uncaught": `{"type":"tool","message":"tools.fails: no: 1"`,
 	} {

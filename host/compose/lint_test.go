@@ -98,7 +98,7 @@ func TestLint(t *testing.T) {
 		{"down.what()\ndown.ever({'x': 1})", nil},
 		{"github.search()", []string{"1:1 no server is called github (did you mean git_hub?)"}},
 		{"parallel_map(git_hub.none, [])\nundo(git_hub.search, q=2)", []string{
-			`1:14 server "git-hub" has no tool "none"`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
+			`1:14 server "git-hub" has no tool "none" (it has a_b, any, search)`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
 		{"tools.other(n='5')", nil}, // it is given the type that the schema wants
 		{"tools.other(n='x')\ntools.othr()", []string{
 			"1:1 tools.other" + not + `/n: got string "x", want integer`, `2:1 there is no saved tool "othr" (did you mean other?)`}},
