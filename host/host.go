@@ -62,6 +62,9 @@ type Options struct {
 	Log *slog.Logger
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
+	// Sandbox is one that others use too, and that Close leaves to them; nil: the
+	// Host makes one of its own.
+	Sandbox *sandbox.Sandbox
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -96,10 +99,12 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	h.store = store
-	h.sandbox = sandbox.New(sandbox.Options{
-		CacheDir: opts.CacheDir, Log: opts.Log,
-		MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
-	})
+	if h.sandbox = opts.Sandbox; h.sandbox == nil {
+		h.sandbox = sandbox.New(sandbox.Options{
+			CacheDir: opts.CacheDir, Log: opts.Log,
+			MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
+		})
+	}
 	h.memory = &memory{dir: filepath.Join(cfg.Store.Dir, "servers"), log: opts.Log}
 	h.recorder = newRecorder(h, cfg)
 	h.upstreams = newUpstreams(h)
@@ -176,6 +181,13 @@ const (
 	restTime     = 500 * time.Millisecond
 )
 
+func (h *Host) closeSandbox() error {
+	if h.opts.Sandbox != nil {
+		return nil
+	}
+	return h.sandbox.Close()
+}
+
 // Close ends the upstreams, all of their processes, and everything else. The
 // sessions must have ended before; what a session left behind because its
 // client does not read (front.ErrStalled) is not waited for, and neither is the
@@ -187,7 +199,7 @@ func (h *Host) Close() error {
 	h.router.Close()
 	errs := h.upstreams.close(ctx)
 	rest := make(chan error, 1)
-	go func() { rest <- errors.Join(h.store.Close(), h.sandbox.Close()) }()
+	go func() { rest <- errors.Join(h.store.Close(), h.closeSandbox()) }()
 	timer := time.NewTimer(restTime)
 	defer timer.Stop()
 	select {

@@ -159,8 +159,8 @@ func (c *Check) toolName() string {
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }
 
-// code reads which script is meant: text of several lines is one, a name with
-// an ending is a file, and any other that of a saved tool.
+// code reads which script is meant: a name with an ending is a file, text that no
+// name can be is a script, and any other name that of a saved tool.
 func (r *fileReader) code(s *config.Section) Code {
 	text, ok := s.Verbatim("code")
 	switch ext := filepath.Ext(text); {
@@ -169,12 +169,16 @@ func (r *fileReader) code(s *config.Section) Code {
 		s.Problem("code", "is empty (name a script's file or a saved tool, or write the script)")
 	case strings.Contains(text, "\n"):
 		return Code{Inline: text}
-	case ext == ".star" || ext == ".json" || strings.ContainsAny(text, `/\`):
+	case ext == ".star" || ext == ".json":
+		return Code{File: r.path(filepath.FromSlash(text))}
+	case strings.ContainsAny(text, " \t(="):
+		return Code{Inline: text}
+	case strings.ContainsAny(text, `/\`):
 		return Code{File: r.path(filepath.FromSlash(text))}
 	case tools.CheckName(text) == nil:
 		return Code{Saved: text}
 	default:
-		s.Problem("code", "%q is neither a file (NAME.star, NAME.json) nor the name of a saved tool nor a script of several lines", text)
+		s.Problem("code", "%q is neither a file (NAME.star, NAME.json) nor the name of a saved tool nor a script", text)
 	}
 	return Code{}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -26,6 +27,7 @@ type live struct {
 	file    *File
 	opts    *Options
 	scripts *scripts
+	sandbox func() *sandbox.Sandbox
 	log     *slog.Logger
 
 	once  sync.Once
@@ -64,9 +66,11 @@ func (l *live) open() error {
 		}
 	}
 	cfg.StartupWait = l.file.Startup // names that are not known are waited for
-	l.host, err = host.New(&cfg, host.Options{
-		Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient,
-	})
+	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient}
+	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == config.DefaultMaxQueued {
+		opts.Sandbox = l.sandbox() // making another one takes time
+	}
+	l.host, err = host.New(&cfg, opts)
 	return err
 }
 
