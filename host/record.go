@@ -92,6 +92,9 @@ func (r *recorder) Observe(call route.ObservedCall) {
 	if r.host.config().Journal.Proxied == config.ProxiedFull {
 		p.Params, p.Result, p.RPCError = call.Params, call.Reply.Result, call.Reply.Error
 	}
+	if call.Cancelled { // the reply is ours, and nobody gets it
+		p.Received, p.Result, p.RPCError = 0, nil, nil
+	}
 	r.log.Proxied(p)
 }
 
