@@ -73,7 +73,7 @@ var ErrClosed = errors.New("the journal is closed")
 // Nothing is done on disk before there is something to record. Each event is one
 // write of a whole line, made by the goroutine that brings it about: it is in
 // the file when OpenCall, Close and so on return, save the entries of a script's
-// log, which are written along with the next event.
+// log, which are written along with the next event, and what ProxiedSoon is given.
 //
 // What cannot be written is lost, and told once (LogOptions.Trouble); after some
 // seconds it is tried again. A run that has lost some of its events is
@@ -88,6 +88,8 @@ type Log struct {
 	broken *WriteError // the last write failed
 	retry  time.Time   // before that nothing is written
 
+	soon soon
+
 	syncing sync.Mutex // one syncs at a time; taken before mu
 	synced  position
 }
@@ -95,7 +97,7 @@ type Log struct {
 // OpenLog makes a Log of a directory, which need not exist yet. The caller must
 // Close it.
 func OpenLog(dir string, opts LogOptions) *Log {
-	l := &Log{dir: dir}
+	l := &Log{dir: dir, soon: soon{wake: make(chan struct{}, 1)}}
 	l.files.dir = dir
 	l.Configure(opts)
 	return l
@@ -159,6 +161,7 @@ func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
+	l.soon.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -139,13 +139,23 @@ func (l *limit) again() {
 func (l *limit) expired() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.timer == nil:
+	if l.timer == nil {
 		return nil
+	}
+	err := l.verdict()
+	if err == nil {
+		l.again()
+	}
+	return err
+}
+
+// verdict is the error of a call that has had no sign of life for so long; nil
+// if it may go on. The caller holds l.mu if there is progress.
+func (l *limit) verdict() error {
+	switch {
 	case !l.most.IsZero() && !time.Now().Before(l.most):
 		return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.MaxTimeout, Max: true}
 	case l.busy || l.asking.Load() > 0:
-		l.again()
 		return nil
 	}
 	return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.Timeout}
