@@ -96,6 +96,7 @@ func (c *Conn) land(id int64, p *pending, o outcome) {
 		landed(o.reply, nil)
 		return
 	}
+	o.unbegun = o.unbegun || c.out.withdraw(id) // while the writer still holds it
 	landed(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return c.concluded(ctx, id, o) })
 }
 

@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestProxiedSoon: a call is in the journal when its caller is told so, whatever
+// is synced, and those that wait are bounded.
+func TestProxiedSoon(t *testing.T) {
+	for _, sync := range []Sync{SyncNever, SyncAlways} {
+		dir := t.TempDir()
+		l := openLog(t, dir, LogOptions{Sync: sync})
+		told := make(chan int, 1)
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
+			n := 0
+			for range ScanProxied(dir, Filter{}) {
+				n++
+			}
+			told <- n
+		}) {
+			t.Fatal("not taken")
+		}
+		if n := <-told; n != 1 {
+			t.Errorf("%d are in the journal", n)
+		}
+	}
+	if (*Log)(nil).ProxiedSoon(Proxied{}, nil) {
+		t.Error("taken by no log")
+	}
+}
+
+func TestProxiedSoonIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	l.mu.Lock() // so it cannot be written to
+	var tools []string
+	var order []string // of the goroutine that records, until Close
+	for {
+		tool := fmt.Sprint(len(tools))
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: tool, Outcome: OK}, func() { order = append(order, tool) }) {
+			break
+		}
+		tools = append(tools, tool)
+	}
+	l.mu.Unlock()
+	if len(tools) < maxSoon || len(tools) > 2*maxSoon { // some may have been taken to be written
+		t.Errorf("%d wait", len(tools))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(order) != fmt.Sprint(tools) {
+		t.Errorf("told of %v", order)
+	}
+	found := 0
+	for p, err := range ScanProxied(dir, Filter{}) {
+		if err != nil || p.Outcome != OK {
+			t.Fatal(p, err)
+		}
+		found++
+	}
+	if found != len(tools) {
+		t.Errorf("%d of %d are in the journal", found, len(tools))
+	}
+	if l.ProxiedSoon(Proxied{}, nil) {
+		t.Error("taken after Close")
+	}
+}
