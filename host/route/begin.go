@@ -83,13 +83,14 @@ func (f *begun) landed(reply wire.Reply, rest wire.Rest) {
 		f.to.Land(reply)
 		return
 	}
-	seen := f.seen(reply)
 	soon, ok := f.router.Observer.(SoonObserver)
-	if ok && soon.ObserveSoon(seen, func() { f.to.Land(reply) }) {
+	if ok && soon.ObserveSoon(f.seen(reply), func() { f.to.Land(reply) }) {
 		return
 	}
+	end := time.Now()
 	f.to.Resume(func(ctx context.Context) wire.Reply {
-		seen.Cancelled = ctx.Err() != nil
+		seen := f.seen(reply)
+		seen.Duration, seen.Cancelled = end.Sub(f.start), ctx.Err() != nil
 		f.router.Observer.Observe(seen)
 		return reply
 	})
