@@ -1,12 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
@@ -100,7 +100,7 @@ type clientOf struct {
 // client reads what a session said of its client, unless it has done so last.
 func (r *recorder) client(s route.Session) journal.Client {
 	params := s.Client()
-	if c := r.last.Load(); c != nil && c.Session == s.ID() && unsafe.SliceData(c.params) == unsafe.SliceData(params) {
+	if c := r.last.Load(); c != nil && c.Session == s.ID() && bytes.Equal(c.params, params) {
 		return c.Client
 	}
 	info, _ := wire.Get(params, "clientInfo")

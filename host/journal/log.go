@@ -66,6 +66,9 @@ func (e *WriteError) Unwrap() error { return e.Err }
 // ErrClosed is what cannot be recorded because the Log is closed.
 var ErrClosed = errors.New("the journal is closed")
 
+// errStalled says that Close did not wait any longer.
+var errStalled = errors.New("some of it has not been written, since a client that was to be told of trouble does not read")
+
 // Log is the journal on disk: it writes down runs while they take place. It is
 // safe for concurrent use, and so is the directory: each process writes to files
 // of its own. A nil *Log keeps records in memory only.
@@ -161,16 +164,18 @@ func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
-	l.soon.close()
+	var err error
+	if !l.soon.close() {
+		err = errStalled
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
 	l.closed = true
-	var err error
 	if l.opts.Sync != SyncNever && l.broken == nil {
-		err = l.files.sync()
+		err = errors.Join(err, l.files.sync())
 	}
 	if err = errors.Join(err, l.files.close()); err != nil {
 		return fmt.Errorf("journal in %s: %w", l.dir, err)

@@ -3,6 +3,7 @@ package journal
 import (
 	"runtime"
 	"sync"
+	"time"
 )
 
 // maxSoon bounds the proxied calls that wait to be written down.
@@ -15,11 +16,10 @@ const maxGather = 256 << 10
 // one write, by one goroutine.
 type soon struct {
 	wake chan struct{} // holds a token while the goroutine may have something to do
-	run  sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows; a leaf
 	waiting []later
-	runs    bool
+	ended   chan struct{} // closed when the goroutine has ended; nil before it is started
 	closed  bool
 }
 
@@ -43,9 +43,9 @@ func (l *Log) ProxiedSoon(p Proxied, then func()) bool {
 		s.mu.Unlock()
 		return false
 	}
-	if !s.runs {
-		s.runs = true
-		s.run.Go(l.recordSoon)
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+		go l.recordSoon(s.ended)
 	}
 	s.waiting = append(s.waiting, later{p, then})
 	first := len(s.waiting) == 1
@@ -63,13 +63,29 @@ func (s *soon) signal() {
 	}
 }
 
+// stallTime is how long Close waits for calls to be written down.
+const stallTime = 2 * time.Second
+
 // close waits until all that waits is written down. Nothing is taken any more.
-func (s *soon) close() {
+// It is false when that takes too long: somebody who is told of trouble does not
+// listen.
+func (s *soon) close() bool {
 	s.mu.Lock()
 	s.closed = true
+	ended := s.ended
 	s.mu.Unlock()
+	if ended == nil {
+		return true
+	}
 	s.signal()
-	s.run.Wait()
+	stalled := time.NewTimer(stallTime)
+	defer stalled.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-stalled.C:
+		return false
+	}
 }
 
 // take waits for calls and takes all there are; none when there will be none. It
@@ -91,7 +107,8 @@ func (s *soon) take(before []later) []later {
 	}
 }
 
-func (l *Log) recordSoon() {
+func (l *Log) recordSoon(ended chan<- struct{}) {
+	defer close(ended)
 	var batch []later
 	var buffer []byte
 	for {

@@ -1,8 +1,12 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -67,4 +71,26 @@ func TestProxiedSoonIsBounded(t *testing.T) {
 	if l.ProxiedSoon(Proxied{}, nil) {
 		t.Error("taken after Close")
 	}
+}
+
+// TestProxiedSoonStalls: whoever does not want to hear of trouble does not hold up
+// the end for ever.
+func TestProxiedSoonStalls(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hear := make(chan struct{})
+		l := OpenLog(dir, LogOptions{Log: quiet(), Trouble: func(error) { <-hear }})
+		told := make(chan struct{})
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Outcome: OK}, func() { close(told) }) {
+			t.Fatal("not taken")
+		}
+		if err := l.Close(); !errors.Is(err, errStalled) {
+			t.Errorf("Close: %v", err)
+		}
+		close(hear)
+		<-told // all the same
+	})
 }
