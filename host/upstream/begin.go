@@ -16,10 +16,10 @@ import (
 // ended, that is nothing. It does not block either.
 //
 // It is not ok, and nothing has been done, where the call would have to wait: for
-// the upstream, or for the server to read; and for a call that wants progress, or
-// over a link that cannot do without a goroutine for each call.
+// the upstream, or for the server to read; and for a call that wants progress or
+// waits for a task, or over a link that cannot do without a goroutine for each.
 func (u *Upstream) Begin(call wire.Call, landed wire.Landed) (cancel func(cause error), ok bool) {
-	if call.Progress != nil {
+	if call.Progress != nil || call.Method == methodTasksResult {
 		return nil, false
 	}
 	u.mu.Lock()
@@ -116,13 +116,9 @@ func (c *Conn) forsake(id int64, cause error) {
 // watchOver has the limit of p looked at when its time is up. One timer does for
 // all calls that were begun. The caller holds c.mu.
 func (c *Conn) watchOver(p *pending) {
-	wait, ok := p.limit.next()
-	if !ok {
-		return
-	}
-	p.due = time.Now().Add(wait)
+	p.due = p.limit.first()
 	if !c.watching { // else it is set for a call before, which is due before
-		c.watchFor(wait)
+		c.watchFor(time.Until(p.due))
 	}
 }
 
@@ -157,7 +153,7 @@ func (c *Conn) look() {
 	c.mu.Lock()
 	now := time.Now()
 	for id, p := range c.pending {
-		if p.landed == nil || p.due.IsZero() {
+		if p.landed == nil {
 			continue
 		}
 		if !now.Before(p.due) {

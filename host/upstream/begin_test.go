@@ -47,7 +47,7 @@ func (p *peer) start() {
 	p.in = bufio.NewReader(io.MultiReader(bytes.NewReader(first), p.r))
 }
 
-func noLimit() *limit { return &limit{spec: &Spec{Name: "x", Timeout: time.Hour}} }
+func noLimit() *limit { return &limit{spec: &Spec{Name: "x", Timeout: time.Hour}, begun: time.Now()} }
 
 func TestBeginKeepsBytes(t *testing.T) {
 	c, p := pair(t, ConnOptions{})

@@ -35,7 +35,7 @@ type pending struct {
 	limit  *limit
 
 	// Guarded by Conn.mu:
-	due  time.Time     // when limit is to be looked at; zero for never
+	due  time.Time     // when limit is to be looked at
 	busy bool          // progress is running
 	idle chan struct{} // made by a caller that gives up meanwhile; closed when progress has returned
 }
