@@ -25,7 +25,7 @@ var reserved = func() map[string]bool {
 		{"abs", "all", "any", "bool", "bytes", "chr", "dict", "dir", "enumerate", "fail", "float", "getattr", "hasattr", "hash", "int", "len", "list", "max", "min", "ord", "print", "range", "repr", "reversed", "set", "sorted", "str", "tuple", "type", "zip"},
 		// What this dialect adds, now or later.
 		{"json", "math", "params"},
-		{"Error", "Exception", "ToolError", "commit", "content", "is_error", "log", "parallel", "parallel_map", "progress", "tools", "undo"},
+		{"Error", "Exception", "ToolError", "commit", "content", "is_error", "isinstance", "log", "parallel", "parallel_map", "progress", "round", "sum", "tools", "undo"},
 	} {
 		for _, n := range names {
 			set[n] = true

@@ -13,6 +13,7 @@
 //	hello.go       what upstreams are told in the handshake
 //	reload.go      another configuration for a Host that runs
 //	changes.go     how two configurations differ
+//	parts.go       the Host's parts, for smoke checks
 //	scripts.go     looking at scripts that are not run, and what they can call
 //	composites.go  saved tools as entries of the catalog, and their calls
 //	instructions.go  what models are told of the product
@@ -61,6 +62,9 @@ type Options struct {
 	Log *slog.Logger
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
+	// Sandbox is one that others use too, and that Close leaves to them; nil: the
+	// Host makes one of its own.
+	Sandbox *sandbox.Sandbox
 }
 
 // Host is a running proxy. Its methods are safe for concurrent use.
@@ -95,10 +99,12 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	h.store = store
-	h.sandbox = sandbox.New(sandbox.Options{
-		CacheDir: opts.CacheDir, Log: opts.Log,
-		MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
-	})
+	if h.sandbox = opts.Sandbox; h.sandbox == nil {
+		h.sandbox = sandbox.New(sandbox.Options{
+			CacheDir: opts.CacheDir, Log: opts.Log,
+			MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
+		})
+	}
 	h.memory = &memory{dir: filepath.Join(cfg.Store.Dir, "servers"), log: opts.Log}
 	h.recorder = newRecorder(h, cfg)
 	h.upstreams = newUpstreams(h)
@@ -119,6 +125,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 // settings is a configuration in force, with what is made anew for each.
 type settings struct {
 	cfg      *config.Config
+	options  compose.Options // of composer
 	composer *compose.Composer
 	manager  *manage.Handler
 }
@@ -145,7 +152,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		}
 	}
 	manager := manage.New(about)
-	return &settings{cfg: cfg, composer: composer, manager: manager}
+	return &settings{cfg: cfg, options: options, composer: composer, manager: manager}
 }
 
 // config is the configuration in force.
@@ -174,6 +181,13 @@ const (
 	restTime     = 500 * time.Millisecond
 )
 
+func (h *Host) closeSandbox() error {
+	if h.opts.Sandbox != nil {
+		return nil
+	}
+	return h.sandbox.Close()
+}
+
 // Close ends the upstreams, all of their processes, and everything else. The
 // sessions must have ended before; what a session left behind because its
 // client does not read (front.ErrStalled) is not waited for, and neither is the
@@ -185,7 +199,7 @@ func (h *Host) Close() error {
 	h.router.Close()
 	errs := h.upstreams.close(ctx)
 	rest := make(chan error, 1)
-	go func() { rest <- errors.Join(h.store.Close(), h.sandbox.Close()) }()
+	go func() { rest <- errors.Join(h.store.Close(), h.closeSandbox()) }()
 	timer := time.NewTimer(restTime)
 	defer timer.Stop()
 	select {

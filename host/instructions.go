@@ -18,7 +18,7 @@ In a script:
 - A failed call raises ToolError. try, except Error as e, else, finally; e.type, e.message, e.details; raise; fail("message"). Limits cannot be caught.
 - parallel([lambda: a.x(), lambda: b.y()]), parallel_map(fn, items, limit=8): calls overlap, results in order; errors="collect" keeps errors in the list (is_error(x)).
 - undo(server.tool, {...}) is called if the script fails later; commit() drops that. progress(done, total, "message").
-- There are def, lambda, while, comprehensions, f-strings, json.encode/decode, math. There is no import, class, with, is (use ==), **, :=, sum, round, isinstance (type(x) == "list"), generator, a < b < c, file, network, clock, sleep.
+- There are def, lambda, while, comprehensions, f-strings, isinstance, sum, round, json.encode/decode, math. There is no import, class, with, **, :=, is (but x is None works), generator, a < b < c, file, network, clock, sleep.
 
 Example:
 def open_issues(repo):

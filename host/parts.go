@@ -59,14 +59,11 @@ func (h *Host) Settle(ctx context.Context) {
 }
 
 // Composer is one that runs tools as the Host does, but whose scripts make their
-// calls through what wrap makes of the Host's upstreams.
+// calls through what wrap makes of the Host's upstreams. Its runs are not counted.
 func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose.Composer {
-	cfg := h.config()
-	return compose.New(compose.Options{
-		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: wrap(h.router), Log: h.opts.Log,
-		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug,
-		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store,
-	})
+	options := h.now.Load().options
+	options.Upstreams, options.Executed = wrap(options.Upstreams), nil
+	return compose.New(options)
 }
 
 // Status of a shared upstream; false if there is none of that name.

@@ -121,6 +121,9 @@ func (r *recorder) proxied(call route.ObservedCall) journal.Proxied {
 	if r.host.config().Journal.Proxied == config.ProxiedFull {
 		p.Params, p.Result, p.RPCError = call.Params, call.Reply.Result, call.Reply.Error
 	}
+	if call.Cancelled { // the reply is ours, and nobody gets it
+		p.Received, p.Result, p.RPCError = 0, nil, nil
+	}
 	return p
 }
 

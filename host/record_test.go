@@ -99,6 +99,27 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestCancelledProxiedCall: what answers a call that its client has cancelled is
+// no answer of the upstream's.
+func TestCancelledProxiedCall(t *testing.T) {
+	cfg := journaled(t, upstreamOf("raw", "raw"))
+	cfg.Journal.Proxied = config.ProxiedFull
+	h, _ := startHost(t, cfg)
+	c := dial(t, h)
+	c.call("raw__text", `{"text":"warm"}`)
+	c.say(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"raw__hang","_meta":{"progressToken":1}}}`)
+	c.hear() // progress
+	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`)
+	got := proxiedIn(t, cfg)
+	for len(got) < 2 {
+		c.request("2", "ping", `{}`)
+		got = proxiedIn(t, cfg)
+	}
+	if p := got[0]; p.Tool != "hang" || p.Outcome != "cancelled" || p.Sent == 0 || p.Params == nil || p.Received != 0 || p.Result != nil || p.RPCError != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestJournalOff: nothing is written, and there is nothing to look into.
 func TestJournalOff(t *testing.T) {
 	cfg := journaled(t)

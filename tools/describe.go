@@ -35,7 +35,11 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.Const:
 		return []finding{{at: at, message: fmt.Sprintf("got %s, want %s", describe(k.Got), display(k.Want)), choice: true}}
 	case *kind.Required:
-		return missing(at, k.Missing, "")
+		found := missing(at, k.Missing, "")
+		for i, name := range k.Missing {
+			found[i].message += x.misnamed(e.SchemaURL, got, name)
+		}
+		return found
 	case *kind.DependentRequired:
 		return missing(at, k.Missing, k.Prop)
 	case *kind.Dependency:
@@ -94,6 +98,30 @@ func missing(at, names []string, because string) []finding {
 		out = append(out, finding{at: at, message: msg})
 	}
 	return out
+}
+
+// misnamed names what stands in an object under names that its schema allows
+// without knowing them, where a property is missing: one of them may be meant.
+func (x explainer) misnamed(location string, value any, name string) string {
+	s := x.schema.byLocation[location]
+	given, ok := value.(map[string]any)
+	if !ok || s == nil || s.Properties[name] == nil || len(s.PatternProperties) > 0 || s.AdditionalProperties == false {
+		return "" // unknown ones are told of by themselves, or are not known to be
+	}
+	var unknown, shown []string
+	for _, n := range slices.Sorted(maps.Keys(given)) {
+		if s.Properties[n] == nil {
+			unknown = append(unknown, n)
+			shown = append(shown, display(n))
+		}
+	}
+	switch near := nearest(name, unknown); {
+	case len(unknown) == 0:
+		return ""
+	case near != "":
+		return fmt.Sprintf(" (got %s: did you mean %s?)", display(near), display(name))
+	}
+	return fmt.Sprintf(" (got %s, which the schema does not name)", shorten(strings.Join(shown, ", "), 200))
 }
 
 func describeEnum(k *kind.Enum) string {
@@ -169,6 +197,15 @@ func (x explainer) badName(at []string, k *nameKind) []finding {
 
 // suggest names the known name that was probably meant.
 func suggest(name string, known []string) string {
+	if best := nearest(name, known); best != "" {
+		return fmt.Sprintf(" (did you mean %s?)", display(best))
+	}
+	return ""
+}
+
+// nearest is the known name that is so near that it was meant, probably; "" if
+// there is none.
+func nearest(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
 	}
@@ -186,10 +223,7 @@ func suggest(name string, known []string) string {
 			best, distance = k, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", display(best))
+	return best
 }
 
 // describe shows a value with its type: string "abc", number 5, object.

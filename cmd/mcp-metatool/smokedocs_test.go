@@ -174,7 +174,7 @@ func (s everything) Handle(ctx context.Context, call route.Call) wire.Reply {
 	case "get-tiny-image":
 		return wire.Reply{Result: []byte(`{"content":[{"type":"image","mimeType":"image/png","data":"` + tinyImage + `"}]}`)}
 	case "get-structured-content":
-		return wire.Reply{Result: []byte(`{"content":[],"structuredContent":{"temperature":36,"conditions":"Cloudy","humidity":82}}`)}
+		return wire.Reply{Result: []byte(`{"content":[],"structuredContent":{"temperature":36,"conditions":"Light rain / drizzle","humidity":82}}`)}
 	}
 	for step := range args.Steps {
 		select {

@@ -33,7 +33,7 @@ func (v *smokeView) follow(ctx context.Context, args []string, once func(files [
 			watched = v.watched(args, files)
 			before = watched.fingerprint()
 		}
-		fmt.Fprintf(os.Stderr, "exit code %d; waiting for changes of %d files (Ctrl-C ends)\n", code, len(watched))
+		fmt.Fprintf(os.Stderr, "exit code %d; waiting for changes (Ctrl-C ends)\n", code)
 		changed, stop := context.WithCancel(ctx)
 		watched.watch(changed, v.log(&config.Masker{}), func() [sha256.Size]byte { return before }, stop, nil, func() {})
 		stop()

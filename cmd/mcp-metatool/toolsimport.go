@@ -65,6 +65,9 @@ type toolChange struct {
 	State   string       `json:"state"`
 	Changed []string     `json:"changed,omitempty"` // members of the definition
 	Files   []fileChange `json:"files,omitempty"`   // beside the tool
+	// Hides is the tool of an upstream, as upstream.tool, that agents cannot call
+	// any more if there is one: the tool takes its name.
+	Hides string `json:"hides,omitempty"`
 
 	tool   bundle.Tool
 	before tools.Definition // unless there is none
@@ -132,7 +135,7 @@ func (m *importing) read() ([]bundle.Tool, error) {
 
 // compare finds out what a tool changes.
 func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
-	c := &toolChange{Name: t.Name, State: stateNew, tool: t}
+	c := &toolChange{Name: t.Name, State: stateNew, Hides: m.hidden(t.Name), tool: t}
 	before, err := m.Get(t.Name)
 	switch {
 	case err == nil:
@@ -160,6 +163,17 @@ func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
 	return c, nil
 }
 
+// hidden is what a saved tool of that name takes the place of, should the
+// upstream have such a tool: no server is asked.
+func (m *importing) hidden(name string) string {
+	for _, u := range m.cfg.Upstreams {
+		if tool, ok := strings.CutPrefix(name, u.Prefix); ok && u.Prefix != "" && tool != "" && !u.Disabled {
+			return u.Name + "." + tool
+		}
+	}
+	return ""
+}
+
 // check looks for everything that stands against saving the tools, as save_tool
 // does.
 func (m *importing) check(ctx context.Context) error {
@@ -175,6 +189,9 @@ func (m *importing) check(ctx context.Context) error {
 			continue
 		}
 		t := &c.tool
+		if manage.Reserved(t.Name) {
+			add(t, "is the name of a built-in tool (choose another)")
+		}
 		for _, d := range known {
 			if d.Name != t.Name && strings.EqualFold(d.Name, t.Name) {
 				add(t, (&tools.ClashError{Name: t.Name, Existing: d.Name}).Error())
@@ -252,6 +269,9 @@ func (m *importing) show() {
 			fmt.Fprintf(m.out, ": %s", strings.Join(c.Changed, ", "))
 		}
 		fmt.Fprintln(m.out)
+		if c.Hides != "" && c.State != stateSame {
+			fmt.Fprintf(m.out, "note     %s hides %s from agents, if there is such a tool\n", c.Name, c.Hides)
+		}
 		for _, f := range c.Files {
 			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, formatBytes(uint64(len(f.file.Content))))
 		}

@@ -57,15 +57,21 @@ var always = func() starlark.StringDict {
 var builtins = []*starlark.Builtin{
 	starlark.NewBuiltin("commit", commitBuiltin),
 	starlark.NewBuiltin("dict", dictBuiltin),
+	starlark.NewBuiltin("enumerate", enumerateBuiltin),
 	starlark.NewBuiltin("fail", failBuiltin),
 	starlark.NewBuiltin("getattr", getattrBuiltin),
 	starlark.NewBuiltin("is_error", isErrorBuiltin),
+	starlark.NewBuiltin("isinstance", isinstanceBuiltin),
+	starlark.NewBuiltin("max", extremeBuiltin),
+	starlark.NewBuiltin("min", extremeBuiltin),
 	starlark.NewBuiltin("parallel", parallelBuiltin),
 	starlark.NewBuiltin("parallel_map", parallelMapBuiltin),
 	starlark.NewBuiltin("print", logBuiltin(abi.LogInfo)),
 	starlark.NewBuiltin("progress", progressBuiltin),
 	starlark.NewBuiltin("repr", reprBuiltin),
+	starlark.NewBuiltin("round", roundBuiltin),
 	starlark.NewBuiltin("str", strBuiltin),
+	starlark.NewBuiltin("sum", sumBuiltin),
 	starlark.NewBuiltin("undo", undoBuiltin),
 }
 
@@ -91,11 +97,52 @@ func Names() []string {
 
 // dictBuiltin is dict(...) whose result is an Object.
 func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	v, err := starlark.Universe["dict"].(*starlark.Builtin).CallInternal(thread, args, kwargs)
+	v, err := library(thread, b, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
 	return Object{v.(*starlark.Dict)}, nil
+}
+
+// library calls the function of that name as the library has it.
+func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
+}
+
+// enumerateBuiltin is enumerate(iterable, start=0), with start as a keyword too.
+func enumerateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(kwargs) == 0 {
+		return library(thread, b, args, nil)
+	}
+	var xs starlark.Iterable
+	start := 0
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "iterable", &xs, "start?", &start); err != nil {
+		return nil, err
+	}
+	return library(thread, b, starlark.Tuple{xs, starlark.MakeInt(start)}, nil)
+}
+
+// extremeBuiltin is min or max of a sequence or several values, with key= and,
+// for a sequence that may be empty, default=.
+func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	i := slices.IndexFunc(kwargs, func(kv starlark.Tuple) bool { return kv[0] == starlark.String("default") })
+	if i < 0 {
+		return library(thread, b, args, kwargs)
+	}
+	if len(args) != 1 {
+		return nil, fmt.Errorf("%s: default= goes with one argument, a sequence, and there are %d", b.Name(), len(args))
+	}
+	if xs, ok := args[0].(starlark.Iterable); ok && isEmpty(xs) {
+		return kwargs[i][1], nil
+	}
+	return library(thread, b, args, slices.Delete(slices.Clone(kwargs), i, i+1))
+}
+
+func isEmpty(xs starlark.Iterable) bool {
+	for range starlark.Elements(xs) {
+		return false
+	}
+	return true
 }
 
 // failBuiltin is fail(..., details=None): it raises an Error of that message.

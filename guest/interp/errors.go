@@ -113,6 +113,7 @@ func (r *run) scriptError(err error) *abi.Error {
 	case r.fatal != nil:
 		out.Type, out.Message, out.Limit = abi.ErrResource, clip(r.fatal.message, maxErrorText), r.fatal.limit
 	case errors.As(err, &failed):
+		out.Message = clip(err.Error(), maxErrorText) // its server's words, or the host's
 		out.Type, out.Call = failed.call.Type, failed.call
 	case errors.As(err, &own):
 		out.Message = clip(own.Error(), maxErrorText)
@@ -200,7 +201,9 @@ func (r *run) backtrace(stack starlark.CallStack, message string) string {
 	var b strings.Builder
 	where := ""
 	if n := len(stack); n > 0 && isBuiltin(stack[n-1]) {
-		where = " in " + clip(stack[n-1].Name, maxTraceLine)
+		if name := clip(stack[n-1].Name, maxTraceLine); !strings.HasPrefix(message, name+": ") {
+			where = " in " + name
+		}
 		stack = stack[:n-1]
 	}
 	b.WriteString("Traceback (most recent call last):\n")

@@ -26,6 +26,7 @@ type errorValue struct {
 
 var (
 	_ starlark.HasAttrs  = (*errorValue)(nil)
+	_ starlark.Mapping   = (*errorValue)(nil)
 	_ starlark.HasBinary = (*errorValue)(nil)
 )
 
@@ -76,6 +77,16 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 		return e.details, nil
 	}
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
+}
+
+// Get is e["message"], the same as e.message.
+func (e *errorValue) Get(k starlark.Value) (starlark.Value, bool, error) {
+	name, ok := starlark.AsString(k)
+	if !ok {
+		return nil, false, fmt.Errorf("%s has fields by name, e.message, and none for %s", e.Type(), repr(k))
+	}
+	v, err := e.Attr(name)
+	return v, err == nil, err
 }
 
 // encodedDetails are the details as JSON; nil if there are none. What has no

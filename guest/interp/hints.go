@@ -29,7 +29,7 @@ var reservedWords = map[string]string{
 	"from":     "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
 	"global":   "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
 	"import":   "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
-	"is":       "compare with ==, as in x == None",
+	"is":       "it stands between a value and None, True or False; compare others with ==",
 	"nonlocal": "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
 	"raise":    `it begins a statement of its own: raise Error("message")`,
 	"try":      "it stands on a line of its own, as try: with the body indented below",
@@ -45,17 +45,15 @@ var undefinedHints = func() map[string]string {
 		noClock   = "a script has no clock: pass the time in as a parameter, or ask a tool for it"
 		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
 		noFiles   = "a script reaches nothing but tools"
+		forAgents = "only agents can call it: a script calls server.tool({...}), and saved tools as tools.name({...})"
 	)
 	hints := map[string]string{
 		"true": "write True", "false": "write False",
 		"null": "write None", "none": "write None", "nil": "write None", "undefined": "write None",
-		"sum":         "add up in a loop: total = 0, then total += x",
 		"map":         "use a comprehension: [f(x) for x in xs]",
 		"filter":      "use a comprehension: [x for x in xs if f(x)]",
-		"round":       "use math.round(x), or int(x)",
 		"pow":         "use math.pow(x, y)",
 		"divmod":      "write x // y and x % y",
-		"isinstance":  `compare type(x) with a name: type(x) == "list", type(e) == "ToolError"`,
 		"callable":    `compare type(x) with a name: type(x) == "function"`,
 		"format":      `use "{}".format(x) or "%d" % x`,
 		"next":        "take the first of a list: xs[0] if xs else None",
@@ -95,6 +93,7 @@ var undefinedHints = func() map[string]string {
 		noModules: "re os sys itertools functools collections copy string traceback typing dataclasses asyncio defaultdict Counter namedtuple",
 		noClock:   "time datetime date timedelta sleep now",
 		noRandom:  "random uuid secrets",
+		forAgents: "search_tools describe_tool save_tool eval_starlark list_saved_tools show_saved_tool delete_saved_tool health_check",
 		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
 	} {
 		for _, name := range strings.Fields(names) {
@@ -118,7 +117,8 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 	i := findToken(tokens, int(e.Pos.Line), int(e.Pos.Col), atStart)
 	pos := s.at(tokens[i].line, tokens[i].col)
 	t := tokens[i]
-	if hint := wordHint(tokens, i); hint != "" {
+	chained := strings.Contains(e.Msg, "does not associate") // t is an operator, is perhaps
+	if hint := wordHint(tokens, i); hint != "" && !chained {
 		return s.invalid(pos, fmt.Sprintf("syntax error: %s is a reserved word: %s", t.text, hint))
 	}
 	message := e.Msg
@@ -127,6 +127,10 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 		message = "expected an indented block"
 	case strings.HasPrefix(message, "got indent"):
 		message = "unexpected indentation"
+	case strings.Contains(message, " does not associate with "):
+		message = strings.TrimSuffix(message, " (use parens)") // which would compare with a bool
+	case message == "unexpected newline in string":
+		message += `: the quote is not closed (text of several lines is put between """)`
 	}
 	if in.field && strings.Count(in.code, "(") == 1 {
 		message = strings.ReplaceAll(message, "')'", "'}'") // the parenthesis stands for the brace
@@ -148,8 +152,6 @@ func wordHint(tokens []token, i int) string {
 		return ""
 	}
 	switch {
-	case t.is("is") && i+1 < len(tokens) && tokens[i+1].is("not"):
-		return "compare with !=, as in x != None"
 	case t.is("from") && i > 0 && tokens[i-1].is("yield"):
 		return reservedWords["yield"]
 	case i > 0 && tokens[i-1].is("."):

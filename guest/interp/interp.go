@@ -17,7 +17,7 @@
 //   - try, except, else, finally and raise, with two classes of errors; what is
 //     a limit cannot be caught.
 //   - f-strings, string literals side by side, and formats with width and
-//     precision.
+//     precision; is with None, True and False; sum, round and isinstance.
 //   - parallel and parallel_map, whose calls overlap; undo and commit; tools,
 //     the saved tools; content, blocks of it.
 //   - log and progress beside print.
@@ -27,10 +27,10 @@
 // Nothing a script can see depends on Go's map order, addresses or time.
 //
 // How source becomes a program: marks.go and fscan.go put placeholders for what
-// the library's parser does not know, only in scripts that have any; shape.go
-// makes statements of them; rewrite.go, rewriteexpr.go, template.go, try.go and
-// shared.go turn the tree into one that the library can run, without changing
-// positions; compile.go brings these together. hints.go, syntaxhints.go,
+// the library's parser does not know, only in scripts that have any, identity.go
+// for is; shape.go makes statements of them; rewrite.go, rewriteexpr.go,
+// template.go, try.go and shared.go turn the tree into one that the library can
+// run, without changing positions; compile.go brings these together. hints.go, syntaxhints.go,
 // runtimehints.go, lex.go and nearest.go word what is wrong with a script;
 // errors.go turns failures into abi.Error; lint.go looks for what is probably
 // not meant, lintcall.go for the tools that a script names, and outline.go for
@@ -39,9 +39,9 @@
 // What runs with it: object.go is the dict, catch.go and errorvalue.go are try
 // and errors, repr.go prints values, format.go and spec.go format them,
 // server.go calls tools, parallel.go many at once, undo.go names those that take
-// something back, content.go makes content blocks, say.go is what a script says, builtins.go and
-// jsonmodule.go are the rest of what it can name; decode.go and encode.go carry
-// values across as JSON, each behind one type.
+// something back, content.go makes content blocks, say.go is what a script says,
+// builtins.go, numbers.go, kinds.go and jsonmodule.go are the rest of what it can
+// name; decode.go and encode.go carry values across as JSON, each behind one type.
 package interp
 
 import (

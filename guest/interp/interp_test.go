@@ -52,6 +52,9 @@ func (h *fakeHost) answer(c abi.ToolCall) abi.Answer {
 	case "search":
 		return abi.Answer{Value: []byte(`{"items": [{"id": 9007199254740993, "title": "first", "user": {"login": "ann"}}, {"id": 2, "title": "second", "user": {"login": "bob"}}], "total_count": 2}`)}
 	case "broken":
+		if c.Raw {
+			return abi.Answer{Value: []byte(`{"content": [{"type": "text", "text": "not found: no such issue"}], "isError": true}`)}
+		}
 		return refuse(abi.ErrTool, "not found: no such issue")
 	case "detailed":
 		answer := refuse(abi.ErrTool, "rate limited")

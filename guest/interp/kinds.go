@@ -1,6 +1,11 @@
 package interp
 
-import "go.starlark.net/syntax"
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
 
 // kindNames are the names that stand for types in Python, with what type(x)
 // gives for values of them.
@@ -31,6 +36,9 @@ func (r *rewriter) compared(e *syntax.BinaryExpr) {
 // it is compared with, unless the script gives those names another meaning.
 func (r *rewriter) nameKinds() {
 	if r.bound["type"] {
+		if len(r.typesAre) > 0 {
+			r.fail(r.typesAre[0], "syntax error: is compares only with None, True and False where type is a name of the script: write ==")
+		}
 		return
 	}
 	for _, x := range r.kinds {
@@ -42,6 +50,60 @@ func (r *rewriter) nameKinds() {
 		*x = &syntax.Literal{Token: syntax.STRING, TokenPos: id.NamePos, Raw: id.Name, Value: kind}
 	}
 }
+
+// isinstanceBuiltin is isinstance(x, type) or isinstance(x, (type, ...)): types
+// are the functions of their names, classes of errors, and what type(x) gives. As
+// in Python a bool is an int too, and a ToolError an Error.
+func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var x, class starlark.Value
+	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &x, &class); err != nil {
+		return nil, err
+	}
+	kind := x.Type()
+	classes, ok := class.(starlark.Tuple)
+	if !ok {
+		classes = starlark.Tuple{class}
+	}
+	for _, c := range classes {
+		name := kindOf(c)
+		if name == "" {
+			return nil, fmt.Errorf("%s: %s is no type: write one of bool, bytes, dict, float, int, list, range, set, str, tuple, Error, ToolError, or several as a tuple; for None write x == None", b.Name(), repr(c))
+		}
+		if kind == name || kind == "bool" && name == "int" || kind == "ToolError" && name == "Error" {
+			return starlark.True, nil
+		}
+	}
+	return starlark.False, nil
+}
+
+// kindOf is what type(x) gives for the values of a type; "" if c is no type.
+func kindOf(c starlark.Value) string {
+	switch c := c.(type) {
+	case *starlark.Builtin:
+		if c.Receiver() == nil {
+			return kindNames[c.Name()]
+		}
+	case *errorMaker:
+		return c.Name()
+	case starlark.String:
+		if typeNames[string(c)] {
+			return string(c)
+		}
+	}
+	return ""
+}
+
+// typeNames are what type(x) gives.
+var typeNames = func() map[string]bool {
+	names := make(map[string]bool)
+	for _, kind := range kindNames {
+		names[kind] = true
+	}
+	for _, v := range []starlark.Value{starlark.None, &starlark.Function{}, &starlark.Builtin{}, server{}, tool{}, mathModule, makeError} {
+		names[v.Type()] = true
+	}
+	return names
+}()
 
 func isTypeCall(e syntax.Expr) bool {
 	call, ok := e.(*syntax.CallExpr)

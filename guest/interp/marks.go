@@ -22,6 +22,7 @@ import (
 //	raise                 pass
 //	raise x from y        rais= x ,    y
 //	f"a{b}"  "c"          ""
+//	x is not None         x !=     None
 //
 // Only a script that does not parse as it stands is looked at for these words.
 
@@ -34,12 +35,15 @@ const (
 	raiseMark
 	bareRaiseMark
 	stringMark
+	isMark // of an operator
 )
 
 // A place is a position in the script.
 type place struct{ line, col int32 }
 
 func placeOf(pos syntax.Position) place { return place{pos.Line, pos.Col} }
+
+func placeOfToken(t token) place { return place{int32(t.line), int32(t.col)} }
 
 // A mark says what a placeholder stands for.
 type mark struct {
@@ -184,7 +188,7 @@ func (m *marker) edit(at, n int, text string) {
 }
 
 func (m *marker) add(t token, found *mark) *mark {
-	m.marks[place{int32(t.line), int32(t.col)}] = found
+	m.marks[placeOfToken(t)] = found
 	return found
 }
 
@@ -207,7 +211,7 @@ func (m *marker) token(t, next token) {
 		}
 		return
 	}
-	if !m.statements || t.kind != wordToken && m.header == nil {
+	if m.identity(t, next) || !m.statements || t.kind != wordToken && m.header == nil {
 		return
 	}
 	switch {

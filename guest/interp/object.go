@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"strings"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -49,6 +50,9 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 		return nil, err
 	case isDictMethod(name):
 		method, err := o.Dict.Attr(name)
+		if name == "pop" {
+			method = popMethod.BindReceiver(o)
+		}
 		if err != nil || !found {
 			return method, err
 		}
@@ -58,6 +62,22 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 	}
 	return v, nil
 }
+
+// popMethod is d.pop(key, default), whose error names the key.
+var popMethod = starlark.NewBuiltin("pop", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	o := b.Receiver().(Object)
+	method, err := o.Dict.Attr(b.Name())
+	if err != nil {
+		return nil, err
+	}
+	v, err := method.(*starlark.Builtin).CallInternal(thread, args, kwargs)
+	if err != nil && len(args) == 1 && len(kwargs) == 0 {
+		if _, found, unhashable := o.Dict.Get(args[0]); !found && unhashable == nil {
+			return nil, fmt.Errorf("%s: %w (%s(key, None) gives None for one that is not there)", b.Name(), &missingKey{o, args[0], false}, b.Name())
+		}
+	}
+	return v, err
+})
 
 func (o Object) AttrNames() []string {
 	names := o.Dict.AttrNames()
@@ -86,7 +106,10 @@ func (o Object) SetKey(k, v starlark.Value) error {
 	if _, unhashable := k.Hash(); unhashable != nil {
 		return err
 	}
-	return fmt.Errorf("%w (params and what is in it cannot change, and no dict can while it is looped over: change a copy, dict(x))", err)
+	if strings.HasSuffix(err.Error(), " during iteration") {
+		return fmt.Errorf("%w (no dict or set can change while it is looped over: loop over a copy, list(x))", err)
+	}
+	return fmt.Errorf("%w (params and what is in it cannot change: change a copy, dict(params))", err)
 }
 
 // Get is x[k]. Other than the interface asks, a missing key is an error: the
@@ -154,14 +177,18 @@ func (e *missingKey) Error() string {
 		}
 	}
 	name, ok := starlark.AsString(e.key)
+	hint := ""
+	if ofWholeResult[name] {
+		hint = "; " + answerHint
+	}
 	switch {
 	case e.attribute && methodHint("dict", name) != "":
 		return fmt.Sprintf("dict has no key or method .%s (%s)", name, methodHint("dict", name))
 	case e.attribute:
 		methods := e.dict.Dict.AttrNames()
-		return fmt.Sprintf("dict has no key or method .%s%s", name, suggest(name, append(methods, keys...), keys))
+		return fmt.Sprintf("dict has no key or method .%s%s%s", name, suggest(name, append(methods, keys...), keys), hint)
 	case ok:
-		return fmt.Sprintf("dict has no key %s%s", e.key, suggest(name, keys, keys))
+		return fmt.Sprintf("dict has no key %s%s%s", e.key, suggest(name, keys, keys), hint)
 	}
 	return "dict has no key " + repr(e.key)
 }

@@ -59,10 +59,43 @@ func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starl
 		return nil, fmt.Errorf("%s: limit is %d, must be 1 at least", b.Name(), g.limit)
 	}
 	g.limit = min(g.limit, maxTogether)
+	if err := takesOne(b.Name(), fn); err != nil {
+		return nil, err
+	}
 	for item := range starlark.Elements(items) {
 		g.calls = append(g.calls, pending{fn: fn, args: starlark.Tuple{item}})
 	}
 	return g.run(b.Name())
+}
+
+// takesOne refuses a function of the script that one argument is not enough for:
+// that of each item would fail, and not say why.
+func takesOne(name string, fn starlark.Callable) error {
+	f, ok := fn.(*starlark.Function)
+	if !ok {
+		return nil
+	}
+	positional := f.NumParams() - f.NumKwonlyParams()
+	for _, rest := range []bool{f.HasVarargs(), f.HasKwargs()} {
+		if rest {
+			positional--
+		}
+	}
+	var needed []string
+	for i := range positional {
+		param, _ := f.Param(i)
+		if f.ParamDefault(i) == nil {
+			needed = append(needed, param)
+		}
+	}
+	switch {
+	case positional == 0 && !f.HasVarargs():
+		return fmt.Errorf("%s: the function is given one argument, an item, and takes none: write lambda item: f()", name)
+	case len(needed) < 2:
+		return nil
+	}
+	return fmt.Errorf("%s: the function is given one argument, an item, and wants %d (%s): if the items are pairs, write lambda item: ... with item[0] and item[1]",
+		name, len(needed), strings.Join(needed, ", "))
 }
 
 // pending is a call that a task is to make.

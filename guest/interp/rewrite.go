@@ -54,6 +54,8 @@ type rewriter struct {
 	tries  bool                // there are try statements
 	values int                 // in env that are of this script only
 	kinds  []*syntax.Expr      // what type(x) is compared with
+	// typesAre are places of an is that only type(x) allows.
+	typesAre []syntax.Position
 }
 
 // value puts a value into env that this script alone refers to, and returns its

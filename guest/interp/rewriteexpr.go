@@ -32,6 +32,7 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 			r.branch(e.OpPos)
 		}
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
+		r.identical(e)
 		r.compared(e)
 		if e.Op == syntax.PERCENT {
 			return modulo(e.OpPos, e.X, e.Y)

@@ -16,20 +16,32 @@ func explain(message string) string {
 
 func runtimeHint(message string) string {
 	if kind, rest, ok := strings.Cut(message, " has no ."); ok {
-		if name, after, ok := strings.Cut(rest, " "); ok && after == "field or method" {
+		switch name, after, _ := strings.Cut(rest, " "); {
+		case strings.HasPrefix(after, "field or method") && kind != "NoneType" && ofWholeResult[name]:
+			return answerHint
+		case after == "field or method":
 			return methodHint(kind, name)
 		}
 	}
 	if op, ok := strings.CutPrefix(message, "unknown binary op: "); ok {
 		switch {
+		case strings.HasPrefix(op, "builtin_function_or_method | "):
+			return "several types are a tuple: isinstance(x, (int, str))"
 		case strings.Contains(op, "NoneType"):
 			return noneHint
 		case op == "bool + int" || op == "int + bool":
 			return "write int(x) for a bool"
+		case strings.HasPrefix(op, "list + "):
+			return "write xs + [x], or xs + list(x)"
+		case op == "dict + dict":
+			return "merge dicts with a | b; several values are a list, [a, b]"
 		case strings.HasPrefix(op, "string + ") || strings.HasSuffix(op, " + string"):
 			return `join text with str(x), or write f"...{x}..."`
 		}
 		return ""
+	}
+	if strings.HasSuffix(message, " not implemented") && strings.Contains(message, "NoneType") {
+		return "None has no order: test x != None first, or leave such out, sorted([x for x in xs if x != None])"
 	}
 	for _, h := range []struct{ prefix, suffix, hint string }{
 		{"unhandled index operation NoneType", "", noneHint},
@@ -41,14 +53,22 @@ func runtimeHint(message string) string {
 		{"string value is not iterable", "", charactersHint},
 		{"", "got string, want iterable", charactersHint},
 		{"", "is not iterable: string", charactersHint},
-		{"max: unexpected keyword argument \"default\"", "", "write max(xs) if xs else 0"},
-		{"min: unexpected keyword argument \"default\"", "", "write min(xs) if xs else 0"},
+		{"server value is not iterable", "", "its tools are called as server.tool({...})"},
+		{"string index: got string", "", textHint},
+		{"json.decode: for parameter x: got ", "", "JSON that a tool answers with is decoded already: use the value as it is"},
+		{"join: in list, want string, got ", "", "make text of each: \", \".join([str(x) for x in xs])"},
+		{"", " not implemented", "these have no order: make a number of text with int(x), give sorted a key=lambda x: ..."},
+		{"round: got 2 arguments, want 1", "", "for two digits write round(x, 2), without math"},
+		{"max: argument is an empty sequence", "", "write max(xs, default=0), or max(xs) if xs else 0"},
+		{"min: argument is an empty sequence", "", "write min(xs, default=0), or min(xs) if xs else 0"},
 		{"parallel_map: for parameter function: got ", "", "the function comes first: parallel_map(function, items)"},
 		{"invalid call of non-function", "", "only functions and tools can be called"},
 		{"", " in sequence assignment", "for the pairs of a dict, loop over d.items()"},
 		{"string value does not support item assignment", "", "text cannot change: make a new one"},
 		{"tuple value does not support item assignment", "", "a tuple cannot change: make a list of it, list(x)"},
 		{"", " frozen list", "params and what is in it cannot change: change a copy, list(x)"},
+		{"", " frozen hash table", "params and what is in it cannot change: change a copy, dict(params)"},
+		{"", " hash table during iteration", "no dict or set can change while it is looped over: loop over a copy, list(x)"},
 		{"", " list during iteration", "no list can change while it is looped over: loop over a copy, list(x)"},
 		{"unhashable type: ", "", "keys of dicts and elements of sets are text, numbers or tuples"},
 	} {
@@ -61,6 +81,15 @@ func runtimeHint(message string) string {
 
 const unboundHint = "it has no value here; a function cannot rebind a variable outside of it: return the value, or change a dict or list"
 
+const (
+	answerHint = "a call gives what the tool answered itself; server.tool.raw({...}) gives the whole result"
+	textHint   = "the value is text; " + answerHint
+)
+
+// ofWholeResult are the members of an MCP result, which scripts look for in
+// what is in them.
+var ofWholeResult = map[string]bool{"content": true, "structuredContent": true, "isError": true}
+
 const charactersHint = "for the characters of text write x.codepoints(), for its lines x.splitlines()"
 
 const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
@@ -72,7 +101,7 @@ func methodHint(kind, name string) string {
 	case "NoneType":
 		return noneHint
 	case "builtin_function_or_method":
-		return fmt.Sprintf("methods are those of values: write lambda x: x.%s(), or call what is before the dot", name)
+		return fmt.Sprintf("methods are those of values: write lambda s: s.%s(), or call what is before the dot", name)
 	}
 	if hint := methodHints[kind][name]; hint != "" {
 		return "write " + hint
@@ -101,7 +130,7 @@ var methodHints = func() map[string]map[string]string {
 			"__name__": "type(x) alone, which is text",
 		},
 		"list": {
-			"sort": "xs = sorted(xs), with key=f and reverse=True if needed", "reverse": "xs = list(reversed(xs))",
+			"sorted": "sorted(xs)", "sort": "xs = sorted(xs), with key=f and reverse=True if needed", "reverse": "xs = list(reversed(xs))",
 			"copy": "list(xs)", "count": "len([x for x in xs if x == y])",
 			"push": "xs.append(x)", "add": "xs.append(x)", "shift": "xs.pop(0)", "unshift": "xs.insert(0, x)",
 			"includes": "x in xs", "contains": "x in xs", "indexOf": "xs.index(x)", "slice": "xs[a:b]", "concat": "xs + ys",
@@ -113,7 +142,7 @@ var methodHints = func() map[string]map[string]string {
 		"dict": {
 			"has_key": "key in d", "containsKey": "key in d", "hasOwnProperty": "key in d", "has": "key in d", "contains": "key in d",
 			"iteritems": "d.items()", "iterkeys": "d.keys()", "itervalues": "d.values()", "entries": "d.items()",
-			"copy": "dict(d)", "merge": "d | other", "assign": "d | other", "set": "d[key] = value",
+			"copy": "dict(d)", "append": "d[key] = value", "add": "d[key] = value", "merge": "d | other", "assign": "d | other", "set": "d[key] = value",
 		},
 		"set":   {"length": length, "size": length, "has": "x in s", "contains": "x in s", "copy": "set(s)"},
 		"tuple": {"append": "list(x)", "length": length, "count": "len([x for x in xs if x == y])"},

@@ -14,6 +14,8 @@ func syntaxHint(tokens []token, i int) string {
 	switch {
 	case (t.is(",") || t.kind == wordToken) && startsWith(tokens, i, "except"):
 		return "write except Error as e:"
+	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
+		return "there is no := operator: write " + assignment(at(i), at(i-1), at(i-2)) + " as a statement on a line before"
 	case t.is("=") && startsWith(tokens, i, "if", "elif", "while"):
 		return "compare with =="
 	case t.is("{") && startsWith(tokens, i, "if", "elif", "else", "for", "while", "def", "try", "except", "finally"):
@@ -60,8 +62,6 @@ func syntaxHint(tokens []token, i int) string {
 		return "there is no ** operator: use math.pow(x, y), or multiply"
 	case t.is("*") && (before.is("[") || before.is(",")):
 		return "join lists with a + b"
-	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
-		return "there is no := operator: assign in a statement of its own"
 	case t.is(":") && before.kind == wordToken, t.is(">") && before.is("-"), t.is("-") && after.is(">"):
 		return "there are no type annotations; leave them out"
 	case t.is("&") && (before.is("&") || after.is("&")):
@@ -86,6 +86,18 @@ func syntaxHint(tokens []token, i int) string {
 		return "join comparisons with and: a < b and b < c"
 	}
 	return ""
+}
+
+// assignment is what stands for name := value, of which t is the : or the =.
+func assignment(t, before, beforeThat token) string {
+	name := before
+	if t.is("=") {
+		name = beforeThat
+	}
+	if name.kind != wordToken {
+		return "x = ..."
+	}
+	return name.text + " = ..."
 }
 
 // startsWith says whether the statement that token i is in begins with one of
@@ -150,7 +162,7 @@ func isComparison(t token) bool {
 	switch {
 	case t.kind == stringToken:
 		return false
-	case t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
+	case t.text == "is", t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
 		return true
 	}
 	return false

@@ -44,15 +44,24 @@ type NotFoundError struct {
 	Server  string // of a tool: its server
 	Name    string
 	Nearest []string // best first, perhaps none
+	All     []string // of a tool: script names of all its server has; nil when those are many
 }
+
+// fewTools is how many tools an error can name.
+const fewTools = 8
 
 func (e *NotFoundError) Error() string {
 	msg := fmt.Sprintf("unknown %s %q", e.Kind, e.Name)
 	if e.Server != "" {
 		msg = fmt.Sprintf("server %q has no tool %q", e.Server, e.Name)
 	}
-	if len(e.Nearest) > 0 {
+	switch {
+	case len(e.Nearest) > 0:
 		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(e.Nearest, ", "))
+	case len(e.All) > 0:
+		msg += fmt.Sprintf(" (it has %s)", strings.Join(e.All, ", "))
+	case e.Server != "":
+		msg += " (search_tools finds tools by words)"
 	}
 	return msg
 }
@@ -107,13 +116,29 @@ func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool
 	return s.server, realTool, err
 }
 
+// known are the script names of tools that may be called.
+func (s *scriptServer) known() []string {
+	var names []string
+	for _, id := range s.order {
+		if slices.ContainsFunc(s.idents[id], func(own string) bool { return !s.hidden[own] }) {
+			names = append(names, id)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
 	if _, own := s.hidden[tool]; !exact || !own {
 		names := s.idents[tool]
 		switch {
 		case len(names) == 0:
-			known := slices.Sorted(slices.Values(s.order))
-			return tool, &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: Nearest(tool, known)}
+			known := s.known()
+			e := &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: Nearest(tool, known)}
+			if len(known) <= fewTools {
+				e.All = known
+			}
+			return tool, e
 		case len(names) > 1:
 			return tool, &AmbiguousError{Server: s.server, Name: tool, Tools: names}
 		}

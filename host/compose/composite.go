@@ -45,7 +45,7 @@ func (c *Composer) newTree(l sandbox.Limits) *tree {
 // script name.
 func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	if r.cfg.Saved == nil {
-		return call.Tool, &savedError{call.Tool, nil}
+		return call.Tool, &savedError{name: call.Tool, upstream: r.upstreamMeant(call.Tool)}
 	}
 	if _, err := r.cfg.Saved.Get(call.Tool); !errors.Is(err, tools.ErrNotFound) {
 		return call.Tool, nil // what else is wrong with it is told when it is run
@@ -59,21 +59,39 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	}
 	switch len(found) {
 	case 0:
-		return call.Tool, &savedError{call.Tool, catalog.Nearest(call.Tool, all)}
+		return call.Tool, &savedError{call.Tool, catalog.Nearest(call.Tool, all), r.upstreamMeant(call.Tool)}
 	case 1:
 		return found[0], nil
 	}
 	return call.Tool, &catalog.AmbiguousError{Server: abi.Composites, Name: call.Tool, Tools: found}
 }
 
+// upstreamMeant is the tool of a server that agents see by a name, server__tool,
+// as a script writes it; "" if there is none.
+func (r *run) upstreamMeant(name string) string {
+	server, tool, ok := strings.Cut(name, "__")
+	if !ok {
+		return ""
+	}
+	server, tool = abi.Ident(server), abi.Ident(tool)
+	if _, _, err := r.cfg.Catalog.Resolve(server, tool, false); err != nil {
+		return ""
+	}
+	return server + "." + tool
+}
+
 // savedError says that there is no saved tool of that name.
 type savedError struct {
-	name    string
-	nearest []string
+	name     string
+	nearest  []string
+	upstream string // the tool of a server, as a script names it, that goes by that name
 }
 
 func (e *savedError) Error() string {
 	msg := fmt.Sprintf("there is no saved tool %q", e.name)
+	if e.upstream != "" {
+		return fmt.Sprintf("%s: it is a tool of a server, write %s", msg, e.upstream)
+	}
 	if len(e.nearest) > 0 {
 		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(e.nearest, ", "))
 	}
@@ -124,7 +142,11 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return a
 	}
 	r.failures.add(t.tool, f)
-	a.Err = t.fail(f.Type, clip(f.Message, maxCallMessage))
+	message := f.Message
+	if f.Violations != nil {
+		message += ": " + (&tools.ValidationError{Violations: f.Violations}).Error()
+	}
+	a.Err = t.fail(f.Type, clip(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
 		a.Err.Type = abi.ErrTool // for whoever has called it, it is a tool that failed
 	}

@@ -55,6 +55,7 @@ func TestCompositesCallComposites(t *testing.T) {
 		"in-ner2":   "return {'got': params.n}",
 		"wrong":     "tools.inner(n='x')",
 		"unknown":   "tools.innr()",
+		"prefixed":  "tools.s__t({})",
 		"fails":     "fail('no:', params.n)",
 		"catches":   "try:\n    tools.fails(n=1)\nexcept ToolError as e:\n    return [e.type, e.server, e.tool, e.message]",
 		"uncaught":  "tools.fails(n=1)",
@@ -73,8 +74,9 @@ func TestCompositesCallComposites(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"wrong":    `{"type":"validation","message":"tools.inner: arguments of \"inner\" do not match its inputSchema"`,
+		"wrong":    `{"type":"validation","message":"tools.inner: arguments of \"inner\" do not match its inputSchema: /n: got string \"x\", want integer"`,
 		"unknown":  `{"type":"runtime","message":"tools.innr: there is no saved tool \"innr\" (did you mean inner?)"`,
+		"prefixed": `{"type":"runtime","message":"tools.s__t: there is no saved tool \"s__t\": it is a tool of a server, write s.t"`,
 		"uncaught": `{"type":"tool","message":"tools.fails: no: 1"`,
 	} {
 		if got := get(t, saved.call(t.Context(), c, name, `{}`), "structuredContent", "error"); !strings.HasPrefix(got, want) {

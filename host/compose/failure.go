@@ -74,9 +74,9 @@ func (f *Failure) Text() string {
 			break
 		}
 		if u.err == nil {
-			fmt.Fprintf(&b, "\n  undone by %s.%s", u.server, u.tool)
+			fmt.Fprintf(&b, "\n  undone by %s", u.call())
 		} else {
-			fmt.Fprintf(&b, "\n  NOT undone by %s.%s: %s", u.server, u.tool, clip(u.err.Message, maxListedMessage))
+			fmt.Fprintf(&b, "\n  NOT undone by %s: %s", u.call(), clip(u.err.Message, maxListedMessage))
 		}
 	}
 	if f.Stack != "" {

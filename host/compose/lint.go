@@ -226,6 +226,7 @@ func (l *linter) arguments(n abi.NamedTool, tool string, schema []byte, validate
 	if n.Arguments == nil {
 		return
 	}
+	l.options(n, tool, schema)
 	whole := !n.More && len(n.Unknown) == 0
 	var wrong *tools.ValidationError
 	if err := validate(n.Arguments); errors.As(err, &wrong) {
@@ -240,6 +241,23 @@ func (l *linter) arguments(n abi.NamedTool, tool string, schema []byte, validate
 	}
 	for _, message := range names(n, schema) {
 		l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: /: %s", tool, message))
+	}
+}
+
+// options warns of arguments that are probably to say how the call is made: the
+// names are those that do so beside a dict, and the tool has no such argument.
+func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal(schema, &s) != nil || s.Properties == nil || json.Unmarshal(n.Arguments, &given) != nil {
+		return
+	}
+	for _, name := range []string{"meta", "timeout"} {
+		if _, ok := given[name]; ok && s.Properties[name] == nil {
+			l.warn(n.Position, fmt.Sprintf("%s: %s is sent as an argument, and the tool has none of that name: if it is meant for the call itself, write the arguments as a dict and it beside: ({...}, %s=...)", tool, name, name))
+		}
 	}
 }
 

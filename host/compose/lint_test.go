@@ -70,12 +70,14 @@ func lintComposer(t testing.TB) (*Composer, *sleepy) {
 	saved.add("other", "return params.n")
 	saved.add("b-1", "return tools.c({})")
 	saved.add("c", "return tools.me({})")
+	saved["open"] = tools.Definition{Name: "open", Description: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"area":{},"meta":{}}}`), Code: "return 1"}
 	up := &sleepy{}
 	return New(Options{Sandbox: realSandbox(t), Catalog: c, Upstreams: up, Saved: saved, Log: quiet()}), up
 }
 
 func TestLint(t *testing.T) {
 	const not = ": the arguments do not match the tool's inputSchema: "
+	const sent = " is sent as an argument, and the tool has none of that name: if it is meant for the call itself, write the arguments as a dict and it beside: ({...}, "
 	c, up := lintComposer(t)
 	for _, tt := range []struct {
 		code string
@@ -98,10 +100,15 @@ func TestLint(t *testing.T) {
 		{"down.what()\ndown.ever({'x': 1})", nil},
 		{"github.search()", []string{"1:1 no server is called github (did you mean git_hub?)"}},
 		{"parallel_map(git_hub.none, [])\nundo(git_hub.search, q=2)", []string{
-			`1:14 server "git-hub" has no tool "none"`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
+			`1:14 server "git-hub" has no tool "none" (it has a_b, any, search)`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
 		{"tools.other(n='5')", nil}, // it is given the type that the schema wants
 		{"tools.other(n='x')\ntools.othr()", []string{
 			"1:1 tools.other" + not + `/n: got string "x", want integer`, `2:1 there is no saved tool "othr" (did you mean other?)`}},
+		{"git_hub.search(q='x', timeout=5)", []string{
+			"1:1 git-hub.search: timeout" + sent + "timeout=...)", "1:1 git-hub.search" + not + `/: unknown property "timeout" (known: in, limit, q)`}},
+		{"tools.open(area='Dogger', timeout=params.t, meta={})\ntools.open({'timeout': 5}, meta={})\ntools.open({'area': 'x'}, timeout=5)\ngit_hub.any(timeout=5)", []string{
+			"1:1 tools.open: timeout" + sent + "timeout=...)", "2:1 tools.open: timeout" + sent + "timeout=...)"}},
+		{"tools.git_hub__search({})", []string{`1:1 there is no saved tool "git_hub__search": it is a tool of a server, write git_hub.search`}},
 		{"tools.me({})", []string{"1:1 me calls itself, which saved tools cannot"}},
 		{"[tools.other({}), tools.c({}), tools.b_1({}), tools['b-1']({})]", []string{
 			"1:19 saved tools call one another in a circle, which is refused: me -> c -> me",

@@ -74,7 +74,17 @@ const closingTime = 400 * time.Millisecond
 // undone is the outcome of one call that was to undo something.
 type undone struct {
 	server, tool string
+	arguments    []byte
 	err          *abi.CallError // nil: it is undone
+}
+
+// call is the call as a script writes it, for readers.
+func (u *undone) call() string {
+	const most = 80
+	if len(u.arguments) > most {
+		return u.server + "." + u.tool + "({...})"
+	}
+	return u.server + "." + u.tool + "(" + string(u.arguments) + ")"
 }
 
 // compensate makes the calls that undo what the run has done, the last first,
@@ -100,7 +110,7 @@ func (r *run) compensate(ctx context.Context) []undone {
 		if answer.Err != nil {
 			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
 		}
-		outcomes = append(outcomes, undone{t.server, t.tool, answer.Err})
+		outcomes = append(outcomes, undone{t.server, t.tool, t.Arguments, answer.Err})
 	}
 	return outcomes
 }
@@ -131,11 +141,12 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 
 // compensationList is what became of each call, as JSON.
 func compensationList(all []undone) []byte {
-	items := make([][]byte, len(all))
+	items, in := make([][]byte, len(all)), new(inliner)
 	for i, u := range all {
 		o := object{}
 		o.raw("server", wire.Quote(u.server))
 		o.raw("tool", wire.Quote(u.tool))
+		o.raw("params", in.value(u.arguments))
 		if u.err == nil {
 			o.raw("undone", []byte("true"))
 		} else {

@@ -42,12 +42,12 @@ func TestUndo(t *testing.T) {
 	for _, tt := range []struct{ name, code, calls, compensation string }{
 		{"success", twoSteps + "return 1", "make1 make2", ""},
 		{"error", twoSteps + "fail('no')", "make1 make2 remove2 remove1",
-			`[{"server":"s","tool":"remove","undone":true},{"server":"s","tool":"remove","undone":true}]`},
+			`[{"server":"s","tool":"remove","params":{"n":2},"undone":true},{"server":"s","tool":"remove","params":{"n":1},"undone":true}]`},
 		{"commit", twoSteps + "commit()\nfail('no')", "make1 make2", ""},
 		{"committed in part", twoSteps + "commit()\nundo(s.remove, n=3)\nfail('no')", "make1 make2 remove3",
-			`[{"server":"s","tool":"remove","undone":true}]`},
+			`[{"server":"s","tool":"remove","params":{"n":3},"undone":true}]`},
 		{"one that fails", "undo(s.remove, n=1)\nundo(s.fails, n=2)\ns.make(n=3)\nfail('no')", "make3 fails2 remove1",
-			`[{"server":"s","tool":"fails","undone":false,"error":{"type":"tool","message":"it is stuck"}},{"server":"s","tool":"remove","undone":true}]`},
+			`[{"server":"s","tool":"fails","params":{"n":2},"undone":false,"error":{"type":"tool","message":"it is stuck"}},{"server":"s","tool":"remove","params":{"n":1},"undone":true}]`},
 		{"limit", twoSteps + "while True: pass", "make1 make2 remove2 remove1", `undone`},
 		{"a limit of calls", twoSteps + "while True: s.make(n=0)", "remove2 remove1", `undone`},
 		{"a result that does not match", twoSteps + "return 'text'", "make1 make2 remove2 remove1", `undone`},
@@ -125,7 +125,7 @@ func TestUndoIsBounded(t *testing.T) {
 	if made(u) != "hangs2" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 2 {
 		t.Errorf("calls %s, compensation %s", made(u), got)
 	}
-	if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs: not done within 30ms") {
+	if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs({\"n\":2}): not done within 30ms") {
 		t.Errorf("text = %s", text)
 	}
 }

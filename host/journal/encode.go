@@ -62,8 +62,9 @@ func encode(w io.Writer, l *line, r *Record) error {
 }
 
 // Decode reads what Encode has written, or the lines of one run taken out of a
-// journal: those of the runs below it may be among them. The error names the
-// line that cannot be read.
+// journal: those of the runs below it may be among them. Another program may have
+// written the lines again, with spaces or its own order of members. The error
+// names the line that cannot be read.
 func Decode(r io.Reader) (Record, error) {
 	d := decoding{runs: map[string]*Record{}, below: map[string][]string{}}
 	n := 0
@@ -107,15 +108,17 @@ type decoding struct {
 
 // add takes a line.
 func (d *decoding) add(text []byte) error {
-	h, err := readHead(text)
-	if err != nil {
-		return err
-	}
 	f, err := readFields(text)
+	if errors.Is(err, errNoObject) {
+		return errNoEvent
+	}
 	if err != nil {
 		return err
 	}
-	id, kind := string(h.run), string(h.kind)
+	id, kind := f.text("run"), f.text("t")
+	if *f.err != nil || kind == "" || !isID([]byte(id)) {
+		return errNoEvent
+	}
 	rec := d.runs[id]
 	switch {
 	case kind == eventBegin && rec != nil:

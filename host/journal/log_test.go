@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -338,6 +339,9 @@ func TestFind(t *testing.T) {
 	var ambiguous *AmbiguousError
 	if _, err := Find(dir, a.ID()[:8]); !errors.As(err, &ambiguous) || len(ambiguous.IDs) != 2 {
 		t.Errorf("prefix of two: %v", err)
+	}
+	if s := (&AmbiguousError{"a", strings.Split("a1,a2,a3,a4,a5,a6,a7", ",")}).Error(); s != "run a: the beginning of several ids: a1, a2, a3, a4, a5 and 2 others (give more of it)" {
+		t.Error(s)
 	}
 	for _, id := range []string{"", "ffff", "a/b", "\"", a.ID() + "0"} {
 		if _, err := Find(dir, id); !errors.Is(err, ErrNotFound) {

@@ -23,7 +23,7 @@ type Proxied struct {
 	// JSON-RPC error, or abi.ErrCancelled.
 	Outcome string
 	// Sent and Received are the sizes in bytes of the request's params and of
-	// the answer.
+	// the answer; a call that was cancelled has none.
 	Sent, Received int
 
 	// What follows is there only if whole records are kept: the raw params of the

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +79,9 @@ func TestDecodeErrors(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"nothing":       {"", "no run is in it"},
 		"text":          {"hello\n", "line 1: no line of a journal"},
+		"other JSON":    {`{"type":"begin"}`, "line 1: no line of a journal"},
+		"odd id":        {`{"t":"begin","run":"a b"}`, "line 1: no line of a journal"},
+		"id of a type":  {`{"t":"begin","run":1}`, "line 1: no line of a journal"},
 		"two runs":      {begin + strings.ReplaceAll(begin, "a0", "a1"), "2 runs are in it"},
 		"twice":         {begin + begin, "line 2: run a0 begins a second time"},
 		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: there is no line that begins it"},
@@ -94,6 +99,38 @@ func TestDecodeErrors(t *testing.T) {
 	r, err := Decode(strings.NewReader(begin + `{"t":"end","run":"a0","later":1}`)) // no line break
 	if err != nil || !r.Done {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestDecodeRewritten: lines that another program has parsed and written again.
+func TestDecodeRewritten(t *testing.T) {
+	for seed := range uint64(5) {
+		d := newDice(seed)
+		r := Open(d.begin())
+		d.play(r, Open, 1)
+		var want, in, got strings.Builder
+		if err := Encode(&want, r.Record()); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(want.String()) {
+			f, err := readFields([]byte(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			between := "{ "
+			for _, name := range slices.Sorted(maps.Keys(f.raw)) {
+				in.WriteString(between + `"` + name + "\" :\t" + string(f.raw[name]))
+				between = " , "
+			}
+			in.WriteString(" } \r\n")
+		}
+		rec, err := Decode(strings.NewReader(in.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, in.String())
+		}
+		if err := Encode(&got, rec); err != nil || got.String() != want.String() {
+			t.Errorf("%v\n%s\nwant\n%s", err, got.String(), want.String())
+		}
 	}
 }
 

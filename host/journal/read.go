@@ -48,7 +48,12 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("run %s: the beginning of several ids: %s (give more of it)", e.Prefix, strings.Join(e.IDs, ", "))
+	const shown = 5
+	ids, more := e.IDs, ""
+	if len(ids) > shown {
+		ids, more = ids[:shown], fmt.Sprintf(" and %d others", len(ids)-shown)
+	}
+	return fmt.Sprintf("run %s: the beginning of several ids: %s%s (give more of it)", e.Prefix, strings.Join(ids, ", "), more)
 }
 
 // Scan yields the runs that clients have asked for and that are in the journal

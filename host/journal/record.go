@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -112,6 +113,11 @@ type CallRecord struct {
 	Done     bool
 	Duration time.Duration
 	Answer   Answer
+}
+
+// Any tells whether has is true of the run or of one below it.
+func (r *Record) Any(has func(*Record) bool) bool {
+	return has(r) || slices.ContainsFunc(r.Calls, func(c CallRecord) bool { return c.Answer.Run != nil && c.Answer.Run.Any(has) })
 }
 
 // UndoRecord is the record of a call that the script has named to undo something

@@ -13,7 +13,7 @@ const dialect = `Starlark, a deterministic subset of Python. The script is the b
 - Dicts answer to d.key like to d["key"] (methods such as d.items come first).
 - Return content.image(base64, mime_type), content.text, audio, resource or link, or blocks of a raw result, to answer with content instead of JSON.
 - print(...) goes to the logs. Modules: json (encode, decode, indent) and math. Also def, lambda, if, for, while, comprehensions, recursion, sets, f-strings, try/except Error as e (e.message, e.type, e.details)/finally, raise, fail(message).
-- Not there: import, load, class, with, **, is; files, network, clock, random.
+- Not there: import, load, class, with, **, is (but x is None works); files, network, clock, random.
 Example:
 issues = github.search_issues({"query": params.query})
 return [{"title": i.title, "url": i.html_url} for i in issues["items"]]`

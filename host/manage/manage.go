@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
@@ -137,6 +138,18 @@ func New(cfg Options) *Handler {
 		h.entries = append(h.entries, catalog.Entry{Name: d.tool.Name, Kind: catalog.Builtin, Definition: wire.Marshal(d.tool)})
 	}
 	return h
+}
+
+// Reserved tells whether a built-in tool has that name, be it switched on or not.
+func Reserved(name string) bool {
+	for _, list := range [][]definition{
+		definitions(nil), directoryDefinitions(), healthDefinitions(), rehearsalDefinitions(), runsDefinitions(),
+	} {
+		if slices.ContainsFunc(list, func(d definition) bool { return d.tool.Name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Entries are the built-in tools for the catalog.

@@ -431,6 +431,9 @@ func TestDefinitions(t *testing.T) {
 	var names []string
 	for _, e := range h.handler.Entries() {
 		names = append(names, e.Name)
+		if !Reserved(e.Name) || Reserved(e.Name+"_") {
+			t.Errorf("%s is free to be taken", e.Name)
+		}
 		for _, path := range [][]string{{"title"}, {"description"}, {"annotations", "readOnlyHint"}, {"annotations", "destructiveHint"},
 			{"annotations", "idempotentHint"}, {"annotations", "openWorldHint"}, {"inputSchema", "properties"}, {"outputSchema", "properties"}} {
 			if v, ok := wire.Get(e.Definition, path...); !ok || string(v) == `""` {

@@ -283,6 +283,7 @@ func showRunTool() mcp.Tool {
 				"error": {"type": "string"},
 				"fuel": {"type": "integer"},
 				"memory": {"type": "integer", "description": "bytes"},
+				"notes": {"type": "array", "items": {"type": "string"}},
 				"hint": {"type": "string"}
 			},
 			"required": ["run", "tool", "started", "outcome", "calls", "logs"]

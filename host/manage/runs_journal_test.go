@@ -2,13 +2,30 @@ package manage
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 )
+
+// TestShowGaps: agents are told when the record does not have all of a run.
+func TestShowGaps(t *testing.T) {
+	rec := journal.Record{Incomplete: true, Calls: []journal.CallRecord{{Answer: journal.Answer{Run: &journal.Record{Redacted: true}}}}}
+	text := show(&rec, timeline.Of(&rec), many).text()
+	for _, want := range []string{"\nnote: the journal could not be written to for a while", "\nnote: secrets were replaced by ****\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
+	}
+	rec = journal.Record{}
+	if text := show(&rec, timeline.Of(&rec), many).text(); strings.Contains(text, "note:") {
+		t.Error(text)
+	}
+}
 
 // TestJournalRuns: runs that are journaled on disk are found by their session.
 func TestJournalRuns(t *testing.T) {

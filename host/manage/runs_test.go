@@ -152,7 +152,7 @@ func TestRuns(t *testing.T) {
 	s.call("eval_starlark", `{"code":"return 2"}`)
 	s.session = "one"
 
-	const list = `RUN  TIME  eval_starlark  runtime  MS  1 call  git-hub.none: server "git-hub" has no tool "none"
+	const list = `RUN  TIME  eval_starlark  runtime  MS  1 call  git-hub.none: server "git-hub" has no tool "none" (it has search, unseen)
 RUN  TIME  eval_starlark  runtime  MS  1 call  gone
 RUN  TIME  eval_starlark  ok  MS  2 calls
 `
@@ -187,8 +187,8 @@ func (s *studio) showsRuns() {
 		{`{}`, `run RUN of eval_starlark, started TIME: runtime after MS; FUEL, MEMORY
 params {}
 calls:
-  1 git-hub.none {} -> runtime error: server "git-hub" has no tool "none" (MS, took MS)
-runtime error: git-hub.none: server "git-hub" has no tool "none"
+  1 git-hub.none {} -> runtime error: server "git-hub" has no tool "none" (it has search, unseen) (MS, took MS)
+runtime error: git-hub.none: server "git-hub" has no tool "none" (it has search, unseen)
   at eval_starlark:1:20
     return git_hub.none()
                        ^

@@ -45,6 +45,7 @@ type shownRun struct {
 	Error        string   `json:"error,omitempty"`
 	Fuel         uint64   `json:"fuel,omitempty"`
 	Memory       uint64   `json:"memory,omitempty"`
+	Notes        []string `json:"notes,omitempty"` // what is not in the record
 	Hint         string   `json:"hint,omitempty"`
 }
 
@@ -64,6 +65,7 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	s := shownRun{
 		Run: rec.ID, Tool: rec.Definition.Name, Started: stamp(rec.Start), Outcome: rec.OutcomeName(),
 		Params: clipped(string(rec.Params), d.value), Calls: []shownCall{}, Logs: []string{},
+		Notes: timeline.Gaps(rec),
 	}
 	rows := lines.Rows
 	if left := len(rows) - d.calls; left > 0 {
@@ -182,6 +184,9 @@ func (s shownRun) text() string {
 		fmt.Fprintf(&b, " after %v ms; fuel %d, memory %s", s.Duration, s.Fuel, units.FormatSize(s.Memory))
 	}
 	fmt.Fprintf(&b, "\nparams %s\n", s.Params)
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "note: %s\n", note)
+	}
 	s.body(&b)
 	return b.String()
 }

@@ -20,7 +20,7 @@ func TestSaveWarns(t *testing.T) {
 	got, _ := wire.Get(reply.Result, "structuredContent", "warnings")
 	if want := `[{"line":1,"column":1,"message":"x is assigned but never used"},` +
 		`{"line":2,"column":9,"message":"git-hub.search: the arguments do not match the tool's inputSchema: /q: got number 1, want string"},` +
-		`{"line":2,"column":35,"message":"server \"git-hub\" has no tool \"find\""},` +
+		`{"line":2,"column":35,"message":"server \"git-hub\" has no tool \"find\" (it has search)"},` +
 		`{"line":2,"column":53,"message":"job calls itself, which saved tools cannot"}]`; string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -228,7 +228,10 @@ func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wi
 	for _, m := range mocks.Unmatched() {
 		unmatched = append(unmatched, m.Error())
 	}
-	result := reply.Result
+	result, err := wire.Delete(reply.Result, "_meta", compose.ReceiptKey, "run") // the journal has no such run
+	if err != nil {
+		return wire.Reply{}, fmt.Errorf("answer: %w", err)
+	}
 	rec := run.Record()
 	text := wire.Marshal([]struct {
 		Type string `json:"type"`
@@ -242,7 +245,6 @@ func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wi
 		{wire.Marshal(unused), []string{"structuredContent", "unusedMocks"}},
 		{wire.Marshal(unmatched), []string{"structuredContent", "unmatchedCalls"}},
 	} {
-		var err error
 		if result, err = wire.Set(result, member.value, member.path...); err != nil {
 			return wire.Reply{}, fmt.Errorf("answer: %w", err)
 		}

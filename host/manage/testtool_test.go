@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -96,7 +97,11 @@ calls that no mock was for:
 			if got := s.text("test_tool", tt.arguments); got != tt.text {
 				t.Errorf("text:\n%s\nwant\n%s", got, tt.text)
 			}
-			structured, _ := wire.Get(s.call("test_tool", tt.arguments).Result, "structuredContent")
+			reply := s.call("test_tool", tt.arguments)
+			if _, ok := wire.Get(reply.Result, "_meta", compose.ReceiptKey, "run"); ok {
+				t.Errorf("the receipt names a run that is not in the journal: %s", reply.Result)
+			}
+			structured, _ := wire.Get(reply.Result, "structuredContent")
 			if got := duration.ReplaceAllString(string(structured), `"executionTime":MS`); tt.structured != "" && got != tt.structured {
 				t.Errorf("structured:\n%s\nwant\n%s", got, tt.structured)
 			}
@@ -141,6 +146,9 @@ func TestTestToolProgress(t *testing.T) {
 func TestWithoutThem(t *testing.T) {
 	h := newHouse(t)
 	for _, tool := range []string{"test_tool", "list_runs", "show_run"} {
+		if !Reserved(tool) {
+			t.Errorf("%s is free to be taken", tool)
+		}
 		if _, there := h.catalog.Tool(tool); there {
 			t.Errorf("%s is there without anything behind it", tool)
 		}

@@ -44,7 +44,12 @@ func unified(recorded, replayed string) string {
 		return fmt.Sprintf("(%d and %d bytes, too many for a diff; the first that differs is number %d)\n",
 			len(recorded), len(replayed), 1+common(recorded, replayed))
 	}
-	line := func(s string) []byte { return []byte(strings.TrimSuffix(s, "\n") + "\n") }
+	line := func(s string) []byte {
+		if s == "" {
+			return nil
+		}
+		return []byte(strings.TrimSuffix(s, "\n") + "\n")
+	}
 	text := diff.Diff("recorded", line(recorded), "replayed", line(replayed))
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if len(lines) < 2 {

@@ -75,20 +75,7 @@ func fuelBelow(rec *journal.Record) (sum uint64) {
 // debugged tells whether failures have backtraces, which scripts can see in those
 // of the tools that they call.
 func debugged(rec *journal.Record) bool {
-	return anyRun(rec, func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
-}
-
-// anyRun tells whether f is true of a run or of one below it.
-func anyRun(rec *journal.Record, f func(*journal.Record) bool) bool {
-	if f(rec) {
-		return true
-	}
-	for i := range rec.Calls {
-		if below := rec.Calls[i].Answer.Run; below != nil && anyRun(below, f) {
-			return true
-		}
-	}
-	return false
+	return rec.Any(func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
 }
 
 // takeOf is a run to be replayed with a tape.

@@ -161,10 +161,27 @@ func TestUnfinished(t *testing.T) {
 			rec.Calls = slices.Clone(whole.Calls)
 			rec.Done, rec.Outcome = false, journal.Outcome{}
 			tt.change(&rec)
-			if r := replayed(t, rec, Options{}); r.Verdict != Identical || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], tt.note) {
+			r := replayed(t, rec, Options{})
+			if r.Verdict != Identical || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], tt.note) {
 				t.Errorf("%s\nwant the note %q", r.Text(), tt.note)
 			}
+			if short := strings.Contains(tt.note, "up to the last"); r.Short != short || strings.Contains(r.Text(), "\n  ended where the record ends, ") != short {
+				t.Errorf("short %v, want %v:\n%s", r.Short, short, r.Text())
+			}
 		})
+	}
+}
+
+func TestUnified(t *testing.T) {
+	for _, tt := range [][3]string{
+		{"", "", ""},
+		{"a", "", "--- recorded\n+++ replayed\n@@ -1,1 +0,0 @@\n-a\n"},
+		{"", "a\nb\n", "--- recorded\n+++ replayed\n@@ -0,0 +1,2 @@\n+a\n+b\n"},
+		{"a\n", "a", ""},
+	} {
+		if got := unified(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("%q to %q: %q", tt[0], tt[1], got)
+		}
 	}
 }
 

@@ -42,6 +42,9 @@ type Report struct {
 	// Cut tells that the replay ended at a call that was not recorded: what it came
 	// to after that means nothing.
 	Cut bool `json:"cut,omitempty"`
+	// Short tells that the replay ended where a record ends that has no outcome:
+	// likewise.
+	Short bool `json:"short,omitempty"`
 
 	Recorded Side `json:"recorded"`
 	Replayed Side `json:"replayed"`
@@ -79,7 +82,7 @@ type Side struct {
 type session struct {
 	guest       string // hash of ours
 	sameGuest   bool
-	cut         bool
+	cut, short  bool
 	notes       []string
 	differences []Difference
 	more        int
@@ -101,10 +104,10 @@ func (s *session) introduce(rec *journal.Record, opts Options) {
 	if rec.Parent != nil {
 		s.note("", fmt.Sprintf("the run is one of a saved tool that run %s has called: what fuel and calls that had left for it is not known", rec.Parent.Run))
 	}
-	if anyRun(rec, func(r *journal.Record) bool { return r.Redacted }) {
+	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
 		s.note("", "something in the record was redacted: differences may come from that")
 	}
-	if anyRun(rec, func(r *journal.Record) bool { return r.Incomplete }) {
+	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
 		s.note("", "some of the run could not be written to the journal: differences may come from that")
 	}
 }
@@ -144,7 +147,7 @@ func (s *session) report(rec, replayed *journal.Record) Report {
 	r := Report{
 		Run: rec.ID, Tool: rec.Definition.Name, Verdict: Identical,
 		Notes: s.notes, Differences: s.differences, More: s.more,
-		Cut: s.cut, Recorded: sideOf(rec), Replayed: sideOf(replayed), Record: *replayed,
+		Cut: s.cut, Short: s.short, Recorded: sideOf(rec), Replayed: sideOf(replayed), Record: *replayed,
 		Compared: Compared{Runs: s.runs, Calls: s.calls, Logs: s.logs, Undos: s.undos, Compensations: s.undone},
 	}
 	if len(r.Differences) > 0 {
@@ -219,8 +222,11 @@ func (r *Report) writeCompared(b *strings.Builder) {
 		fmt.Fprintf(b, ", %s, %s", count(c.Undos, "undo"), count(c.Compensations, "compensation"))
 	}
 	outcome := "outcome " + r.Replayed.Outcome
-	if r.Cut {
+	switch {
+	case r.Cut:
 		outcome = "ended at the first call that differs"
+	case r.Short:
+		outcome = "ended where the record ends"
 	}
 	fmt.Fprintf(b, "\n  %s, %d units of fuel, %d bytes of memory at most; replayed in %v\n",
 		outcome, r.Replayed.Fuel, r.Replayed.Memory, r.Elapsed.Round(time.Microsecond))

@@ -317,6 +317,7 @@ func stopper(rec *journal.Record) string {
 func (t *strict) unfinished(replayed *journal.Record) {
 	switch {
 	case t.over && !t.undoing:
+		t.short = t.short || t.in == ""
 		t.note(t.in, "the recorded run did not end: it is replayed up to the last of the record")
 	case replayed.Outcome.Error == "":
 		t.note(t.in, "the recorded run did not end; replayed, it ends with the result "+clip(string(replayed.Outcome.Result), maxShort))

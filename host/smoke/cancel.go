@@ -87,10 +87,12 @@ func (w *watcher) watch(ctx context.Context, within time.Duration, ping func(con
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, s := range w.seen {
+	told := map[string]bool{} // of many notifications of progress the first will do
+	for _, s := range w.seen {
 		after := s.at.Sub(begun)
 		over = max(over, after)
-		if after > within && (i == 0 || w.seen[i-1].what != s.what || s.what == anAnswer) {
+		if after > within && !told[s.what] {
+			told[s.what] = true
 			unheeded = append(unheeded, fmt.Sprintf("%s came %s later", s.what, rounded(after)))
 		}
 	}

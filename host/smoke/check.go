@@ -37,6 +37,7 @@ type Check struct {
 	// Skip is why it is not made; "" when it is.
 	Skip string
 
+	number int // in the file, from 1
 	wants  []want
 	within time.Duration // of cancelled_within
 
@@ -75,7 +76,7 @@ var checkAliases = map[string]string{
 
 // readCheck reads one check.
 func (r *fileReader) readCheck(s *config.Section, i int) *Check {
-	c := &Check{Params: []byte("{}"), within: defaultCancelled}
+	c := &Check{Params: []byte("{}"), within: defaultCancelled, number: i + 1}
 	r.check = c
 	c.Line, c.Column = s.Place("")
 	c.Name, _ = s.Verbatim("name") // names are keys: no variables in them
@@ -153,13 +154,13 @@ func (c *Check) toolName() string {
 	case ".json":
 		return ""
 	case "":
-		return "script"
+		return fmt.Sprintf("check_%d", c.number)
 	}
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }
 
-// code reads which script is meant: text of several lines is one, a name with
-// an ending is a file, and any other that of a saved tool.
+// code reads which script is meant: a name with an ending is a file, text that no
+// name can be is a script, and any other name that of a saved tool.
 func (r *fileReader) code(s *config.Section) Code {
 	text, ok := s.Verbatim("code")
 	switch ext := filepath.Ext(text); {
@@ -168,12 +169,16 @@ func (r *fileReader) code(s *config.Section) Code {
 		s.Problem("code", "is empty (name a script's file or a saved tool, or write the script)")
 	case strings.Contains(text, "\n"):
 		return Code{Inline: text}
-	case ext == ".star" || ext == ".json" || strings.ContainsAny(text, `/\`):
+	case ext == ".star" || ext == ".json":
+		return Code{File: r.path(filepath.FromSlash(text))}
+	case strings.ContainsAny(text, " \t(="):
+		return Code{Inline: text}
+	case strings.ContainsAny(text, `/\`):
 		return Code{File: r.path(filepath.FromSlash(text))}
 	case tools.CheckName(text) == nil:
 		return Code{Saved: text}
 	default:
-		s.Problem("code", "%q is neither a file (NAME.star, NAME.json) nor the name of a saved tool nor a script of several lines", text)
+		s.Problem("code", "%q is neither a file (NAME.star, NAME.json) nor the name of a saved tool nor a script", text)
 	}
 	return Code{}
 }

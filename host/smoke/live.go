@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -25,6 +27,7 @@ type live struct {
 	file    *File
 	opts    *Options
 	scripts *scripts
+	sandbox func() *sandbox.Sandbox
 	log     *slog.Logger
 
 	once  sync.Once
@@ -55,6 +58,7 @@ func (l *live) open() error {
 	}
 	cfg := *l.file.Config
 	cfg.Store.Dir = dir
+	cfg.Journal = config.Journal{} // what is to be known of a check, its result says
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
 		if l.file.unset[cfg.Upstreams[i].Name] != nil {
@@ -62,9 +66,11 @@ func (l *live) open() error {
 		}
 	}
 	cfg.StartupWait = l.file.Startup // names that are not known are waited for
-	l.host, err = host.New(&cfg, host.Options{
-		Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient,
-	})
+	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient}
+	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == config.DefaultMaxQueued {
+		opts.Sandbox = l.sandbox() // making another one takes time
+	}
+	l.host, err = host.New(&cfg, opts)
 	return err
 }
 
@@ -81,7 +87,9 @@ func (l *live) fill(dir string) error {
 	}
 	tokens := filepath.Dir(l.file.Config.TokenFile())
 	if _, err := os.Stat(tokens); err == nil {
-		return os.Symlink(tokens, filepath.Join(dir, filepath.Base(tokens)))
+		if err := os.Symlink(tokens, filepath.Join(dir, filepath.Base(tokens))); err != nil {
+			l.log.Warn("access tokens cannot be used", "err", err)
+		}
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (r *Runner) Close() error {
 	return r.box.Close()
 }
 
-// sandbox is the one in which scripts run that need no host.
+// sandbox is the one in which scripts run, unless a file wants other limits of it.
 func (r *Runner) sandbox() *sandbox.Sandbox {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -176,7 +176,7 @@ func (r *run) load(path string) *fileRun {
 	log := r.opts.Log(masker)
 	f.mask = masker.Mask
 	s := &scripts{saved: &saved{dir: f.file.Config.Store.Dir, log: log}, checks: f.file.Checks}
-	f.live = &live{file: f.file, opts: &r.opts, scripts: s, log: log}
+	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
 	for _, c := range f.file.Checks {
 		if r.opts.Filter == nil || r.opts.Filter(c.Name) {

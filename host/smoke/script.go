@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -154,39 +153,12 @@ func (c *Check) fromFile(path string) (tools.Definition, error) {
 	if err != nil {
 		return tools.Definition{}, err
 	}
-	name, _ := wire.GetString(text, "name")
-	if err := tools.CheckName(name); err != nil {
-		return tools.Definition{}, broken(err, "%s is no definition of a tool: %v", path, err)
-	}
-	def, err := parseDefinition(name, text)
+	def, err := tools.ParseFile(text)
 	if err != nil {
 		return def, broken(err, "%s is no definition of a tool: %v", path, err)
 	}
 	def.Name = cmp.Or(c.Call, def.Name)
 	return def, nil
-}
-
-// parseDefinition has a store read the text of a tool's file, for it to be judged
-// as there.
-func parseDefinition(name string, text []byte) (tools.Definition, error) {
-	dir, err := os.MkdirTemp("", "mcp-metatool-smoke-")
-	if err != nil {
-		return tools.Definition{}, err
-	}
-	defer os.RemoveAll(dir)
-	if err := writeTool(dir, name, text); err != nil {
-		return tools.Definition{}, err
-	}
-	store, err := tools.OpenStore(dir, tools.StoreOptions{})
-	if err != nil {
-		return tools.Definition{}, err
-	}
-	def, err := store.Get(name)
-	var corrupt *tools.CorruptError
-	if errors.As(err, &corrupt) {
-		err = corrupt.Err
-	}
-	return def, errors.Join(err, store.Close())
 }
 
 // writeTool puts a tool's file into a store.

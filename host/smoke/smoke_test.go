@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +137,12 @@ func (a *archive) directive(t *testing.T, line string) {
 		a.options.Update = true
 	case "fail-fast":
 		a.options.FailFast = true
+	case "jobs":
+		n, err := strconv.Atoi(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.options.Jobs = n
 	case "filter":
 		var err error
 		if a.options.Filter, err = ParseFilter(rest); err != nil {
@@ -179,7 +185,7 @@ func (a *archive) read(t *testing.T, name string) string {
 
 var (
 	durations = regexp.MustCompile(` \([0-9.]+m?s\)`)
-	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|MiB)`)
+	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|MiB)|got: +[0-9.]+m?s`)
 )
 
 // run is the report of a run.
@@ -220,6 +226,3 @@ func (a *archive) write(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 }
-
-// discard is a log that goes nowhere.
-func discard(*config.Masker) *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -86,8 +86,24 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), size(rec.Outcome.Memory))
 	}
 	l := rec.Limits
-	return append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
+	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
 		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), size(l.Memory))})
+	for _, gap := range Gaps(rec) {
+		all = append(all, Fact{"note", gap})
+	}
+	return all
+}
+
+// Gaps say what of a run is not in its record.
+func Gaps(rec *journal.Record) []string {
+	var gaps []string
+	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
+		gaps = append(gaps, "the journal could not be written to for a while: the run has done more than is shown")
+	}
+	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
+		gaps = append(gaps, "secrets were replaced by ****")
+	}
+	return gaps
 }
 
 // The least and the most columns that a part of the waterfall gets.

@@ -84,6 +84,13 @@ func unfinished() *journal.Record {
 	return rec
 }
 
+// gapped is a run of which not all is in the journal.
+func gapped() *journal.Record {
+	rec := rich()
+	rec.Incomplete, rec.Calls[2].Answer.Run.Redacted = true, true
+	return rec
+}
+
 const evil = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\"'`{{.}}\xff\x00--></style><b>"
 
 // hostile is a run whose every text is somebody's attack.
@@ -110,6 +117,7 @@ func TestText(t *testing.T) {
 		"narrow":     {rich(), TextOptions{Width: 40}},
 		"whole":      {rich(), TextOptions{Whole: true}},
 		"plain":      {plain(), TextOptions{}},
+		"gapped":     {gapped(), TextOptions{}},
 		"unfinished": {unfinished(), TextOptions{}},
 	} {
 		var b bytes.Buffer

@@ -51,6 +51,7 @@ async function stop(main, call, list) {
 }
 
 async function toldUpstream(tapped, already) {
+  await until(5000, "the server is told", () => toldSoFar(tapped) > already); // a script's calls are cancelled beside others
   const lines = tapped();
   const calls = lines.filter((l) => l.value.params?.name === "trigger-long-running-operation");
   const told = lines.filter((l) => l.value.method === "notifications/cancelled").slice(already);

@@ -10,6 +10,8 @@
 //	http.js       the HTTP front: sessions, refusals, broken connections
 //	fidelity.js   each combination of transports beside the server itself (items.js, combinations.js)
 //	conformance.js  the official suites, directly and through the binary
+//	journal.js    what is kept of runs, and runs done again (browser.js: their page)
+//	smoke.js      files of checks (formats.js: their reports), tools carried elsewhere
 //	faults.js     killed and broken upstreams
 //	ending.js     end of input, SIGTERM, orphans, purity of output
 //	setup.js      configurations and clients for all of them
@@ -28,10 +30,12 @@ import { brokenUpstreams, killedUpstream } from "./faults.js";
 import { fidelity } from "./fidelity.js";
 import { http } from "./http.js";
 import { HttpClient } from "./httpclient.js";
+import { journal } from "./journal.js";
 import { lists } from "./lists.js";
 import { Report, equal } from "./report.js";
 import { commands, sdkClient } from "./sdkclient.js";
 import { Setup } from "./setup.js";
+import { smoke } from "./smoke.js";
 
 if (process.platform !== "linux" || process.argv.length !== 4) {
   console.error("usage: node main.js BINARY NODE_MODULES (on Linux: processes are looked up in /proc)");
@@ -72,6 +76,8 @@ async function suites() {
   await alone("The HTTP front", () => http(context));
   await alone("Combinations of transports", () => fidelity(context));
   await alone("Conformance", () => conformance(context));
+  await alone("The journal", () => journal(context));
+  await alone("Smoke tests", () => smoke(context));
   report.section("Commands");
   await commands(context);
   report.section("Broken upstreams");

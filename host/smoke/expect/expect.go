@@ -7,7 +7,7 @@
 //	diff.go      unified diffs, clipping
 //	pattern.go   Pattern: literal text or /regexp/flags; Text, Logs
 //	result.go    members of a CallToolResult: IsError, Meta, Schema
-//	image.go     Image: blocks that decode
+//	image.go     Image: blocks that decode; png.go: PNG as viewers read it
 //	progress.go  Progress: the notifications of one call
 //	run.go       Calls, ErrorType, ceilings of a run
 //

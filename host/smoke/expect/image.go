@@ -8,7 +8,6 @@ import (
 	"image"
 	"image/gif"
 	"image/jpeg"
-	"image/png"
 	"io"
 	"strings"
 
@@ -145,7 +144,7 @@ type codec struct {
 }
 
 var (
-	pngCodec  = &codec{png.DecodeConfig, png.Decode}
+	pngCodec  = &codec{pngConfig, decodePNG}
 	jpegCodec = &codec{jpeg.DecodeConfig, jpeg.Decode}
 	gifCodec  = &codec{gif.DecodeConfig, gif.Decode}
 	webpCodec = &codec{webp.DecodeConfig, webp.Decode}

@@ -1,0 +1,50 @@
+package expect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	"image/png"
+	"io"
+)
+
+// decodePNG is png.Decode as image viewers do it: a chunk that an image can do
+// without (PNG Specification 5.4, ancillary chunks) may be broken. That of a
+// colour profile often is.
+func decodePNG(r io.Reader) (image.Image, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	return png.Decode(bytes.NewReader(critical(data)))
+}
+
+// pngConfig is png.DecodeConfig likewise.
+func pngConfig(r io.Reader) (image.Config, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return image.Config{}, err
+	}
+	return png.DecodeConfig(bytes.NewReader(critical(data)))
+}
+
+// critical is a PNG without its ancillary chunks, up to the first that is cut
+// off.
+func critical(data []byte) []byte {
+	const signature, frame, ancillary = 8, 12, 0x20 // frame: length, type and checksum
+	if len(data) < signature {
+		return data
+	}
+	out, rest := bytes.Clone(data[:signature]), data[signature:]
+	for len(rest) >= frame {
+		size := uint64(binary.BigEndian.Uint32(rest)) + frame
+		if size > uint64(len(rest)) {
+			break
+		}
+		if rest[4]&ancillary == 0 {
+			out = append(out, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	return append(out, rest...)
+}
