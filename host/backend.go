@@ -24,6 +24,11 @@ func (h *Host) Handle(ctx context.Context, call route.Call) wire.Reply {
 	return h.router.Handle(ctx, call)
 }
 
+// Begin implements front.Beginner.
+func (h *Host) Begin(call route.Call, to route.Landing) (cancel func(cause error), ok bool) {
+	return h.router.Begin(call, to)
+}
+
 // Notified implements front.Backend.
 func (h *Host) Notified(s route.Session, method string, params []byte) {
 	h.router.Notified(s, method, params)

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -21,6 +23,7 @@ type recorder struct {
 	masker   *config.Masker
 	redactor *config.Redactor
 	start    time.Time
+	last     atomic.Pointer[clientOf] // whose call was recorded last
 }
 
 func newRecorder(h *Host, cfg *config.Config) *recorder {
@@ -79,13 +82,39 @@ func (r *recorder) Observes() bool {
 }
 
 // Observe implements route.Observer.
-func (r *recorder) Observe(call route.ObservedCall) {
-	info, _ := wire.Get(call.Session.Client(), "clientInfo")
+func (r *recorder) Observe(call route.ObservedCall) { r.log.Proxied(r.proxied(call)) }
+
+// ObserveSoon implements route.SoonObserver. Whole answers are too much work for
+// one goroutine.
+func (r *recorder) ObserveSoon(call route.ObservedCall, then func()) bool {
+	return r.host.config().Journal.Proxied != config.ProxiedFull && r.log.ProxiedSoon(r.proxied(call), then)
+}
+
+// clientOf is a session's client, with the params of initialize that it is read
+// from.
+type clientOf struct {
+	params []byte
+	journal.Client
+}
+
+// client reads what a session said of its client, unless it has done so last.
+func (r *recorder) client(s route.Session) journal.Client {
+	params := s.Client()
+	if c := r.last.Load(); c != nil && c.Session == s.ID() && bytes.Equal(c.params, params) {
+		return c.Client
+	}
+	info, _ := wire.Get(params, "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
+	c := clientOf{params, journal.Client{Session: s.ID(), Name: name, Version: version}}
+	r.last.Store(&c)
+	return c.Client
+}
+
+func (r *recorder) proxied(call route.ObservedCall) journal.Proxied {
 	p := journal.Proxied{
 		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
-		Client:  journal.Client{Session: call.Session.ID(), Name: name, Version: version},
+		Client:  r.client(call.Session),
 		Outcome: journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
 		Sent:    len(call.Params), Received: len(call.Reply.Result) + len(call.Reply.Error),
 	}
@@ -95,7 +124,7 @@ func (r *recorder) Observe(call route.ObservedCall) {
 	if call.Cancelled { // the reply is ours, and nobody gets it
 		p.Received, p.Result, p.RPCError = 0, nil, nil
 	}
-	r.log.Proxied(p)
+	return p
 }
 
 // close ends the recording.

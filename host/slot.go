@@ -237,6 +237,29 @@ func (s *slot) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return up.Call(ctx, call)
 }
 
+// Begin implements route.Beginner.
+func (s *slot) Begin(call wire.Call, landed wire.Landed) (cancel func(cause error), ok bool) {
+	up := s.enter()
+	if up == nil {
+		return nil, false
+	}
+	cancel, ok = up.Begin(call, func(reply wire.Reply, rest wire.Rest) {
+		if rest == nil {
+			s.leave()
+			landed(reply, nil)
+			return
+		}
+		landed(reply, func(ctx context.Context) (wire.Reply, error) {
+			defer s.leave()
+			return rest(ctx)
+		})
+	})
+	if !ok {
+		s.leave()
+	}
+	return cancel, ok
+}
+
 // enter counts in a call; leave must follow unless it returns nil.
 func (s *slot) enter() *upstream.Upstream {
 	s.mu.Lock()

@@ -24,13 +24,15 @@ type request struct {
 	batch   *batch // that it came in; nil for none
 	msg     wire.Message
 	work    work
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	ctx     context.Context // of work; ends with run
+	end     context.CancelCauseFunc
 	key     string // in Session.inFlight
 	reports bool   // progress to the client
 
 	// Guarded by Session.mu:
-	phase phase
+	phase  phase
+	cause  error             // why it was dropped
+	cancel func(cause error) // what of it is under way; nil before there is
 }
 
 // phase is where a request is in its life.
@@ -54,20 +56,34 @@ func (s *Session) request(msg wire.Message, out Stream, b *batch) {
 		return
 	}
 	req := &request{session: s, out: out, batch: b, msg: msg, work: work}
-	req.ctx, req.cancel = context.WithCancelCause(s.ctx)
 	if id, bad := s.register(msg.ID, req); bad != nil {
-		req.cancel(nil)
 		s.answer(out, b, id, wire.Reply{Error: bad.Raw()})
 		return
 	}
-	s.crew.start(req)
+	if !s.begin(req) {
+		req.start()
+	}
+}
+
+// start has the work of a request done on a goroutine.
+func (r *request) start() {
+	s := r.session
+	r.ctx, r.end = context.WithCancelCause(s.ctx)
+	s.mu.Lock()
+	r.cancel = r.end
+	gone, cause := r.phase == dropped, r.cause
+	s.mu.Unlock()
+	if gone {
+		r.end(cause)
+	}
+	s.crew.start(r)
 }
 
 // run does the work of a request and answers it.
 func (r *request) run() {
 	s := r.session
 	defer s.workers.Done()
-	defer r.cancel(nil)
+	defer r.end(nil)
 	reply := r.work(s, r.ctx, r)
 	if reply.Result == nil && reply.Error == nil {
 		reply = fail(wire.CodeInternal, "%s ended without an answer: %v", r.msg.Method, context.Cause(r.ctx))
@@ -194,17 +210,19 @@ func (s *Session) hangUp() {
 // drop cancels requests in flight.
 func (s *Session) drop(cause error, which func(req *request) bool) {
 	s.mu.Lock()
-	var gone []*request
+	var cancels []func(error)
 	for key, req := range s.inFlight {
 		if which(req) {
 			delete(s.inFlight, key)
-			req.phase = dropped
-			gone = append(gone, req)
+			req.phase, req.cause = dropped, cause
+			if req.cancel != nil {
+				cancels = append(cancels, req.cancel)
+			}
 		}
 	}
 	s.mu.Unlock()
-	for _, req := range gone {
-		req.cancel(cause)
+	for _, cancel := range cancels {
+		cancel(cause)
 	}
 }
 

@@ -131,7 +131,10 @@ func (s *Session) handle(ctx context.Context, req *request) wire.Reply {
 			s.mu.Unlock()
 		}
 	}
-	return s.opts.Backend.Handle(ctx, route.Call{
-		Method: msg.Method, Origin: req, Params: msg.Params, Progress: req.progress(msg.Params),
-	})
+	return s.opts.Backend.Handle(ctx, req.call())
+}
+
+// call is the request as the backend sees it.
+func (r *request) call() route.Call {
+	return route.Call{Method: r.msg.Method, Origin: r, Params: r.msg.Params, Progress: r.progress(r.msg.Params)}
 }

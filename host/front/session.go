@@ -2,6 +2,7 @@
 //
 //	session.go  one session: life cycle, incoming messages
 //	flight.go   requests of the client in flight
+//	begin.go    those that no goroutine waits for
 //	ask.go      requests to the client
 //	methods.go  what a session answers itself
 //	batch.go    JSON-RPC batches of revision 2025-03-26
@@ -53,6 +54,12 @@ type Backend interface {
 	Left(s route.Session)
 }
 
+// Beginner is a Backend that can do without a goroutine for some requests; see
+// route.Router.Begin.
+type Beginner interface {
+	Begin(call route.Call, to route.Landing) (cancel func(cause error), ok bool)
+}
+
 // Options of a session.
 type Options struct {
 	Backend       Backend
@@ -64,11 +71,12 @@ type Options struct {
 
 // Session is a session with one client. It implements route.Session.
 type Session struct {
-	id   string // for records
-	opts Options
-	main Stream          // for what belongs to no request in flight
-	ctx  context.Context // of the session; ends with a cause
-	end  context.CancelCauseFunc
+	id     string // for records
+	opts   Options
+	begins Beginner        // the Backend; nil if it is none
+	main   Stream          // for what belongs to no request in flight
+	ctx    context.Context // of the session; ends with a cause
+	end    context.CancelCauseFunc
 
 	crew     crew           // runs requests
 	workers  sync.WaitGroup // one per request in flight
@@ -106,6 +114,7 @@ func NewSession(ctx context.Context, main Stream, opts Options) *Session {
 		inFlight: map[string]*request{}, asks: map[int64]*ask{},
 		listed: map[wire.Surface]bool{}, due: map[wire.Surface]bool{}, changed: make(chan struct{}, 1),
 	}
+	s.begins, _ = opts.Backend.(Beginner)
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.crew = crew{keep: opts.KeepWorkers, ctx: s.ctx, next: make(chan *request)}
 	s.notifier.Go(s.notifyChanges)
@@ -223,11 +232,15 @@ func (s *Session) answer(out Stream, b *batch, id []byte, reply wire.Reply) {
 		b.answer(id, reply)
 		return
 	}
-	var last []byte
-	if reply.Result != nil || reply.Error != nil {
-		last = wire.Response(id, reply)
+	s.written(out, out.Close(response(id, reply)))
+}
+
+// response is the last message about a request; nil for none.
+func response(id []byte, reply wire.Reply) []byte {
+	if reply.Result == nil && reply.Error == nil {
+		return nil
 	}
-	s.written(out, out.Close(last))
+	return wire.Response(id, reply)
 }
 
 // receive handles what wire.Parse has made of one message, of a batch if b is
@@ -286,6 +299,7 @@ func (s *Session) Close() error {
 	s.closed = true
 	begun := s.begun
 	s.mu.Unlock()
+	s.endBegun()
 	stalled := !waitFor(&s.workers, stallTime)
 	stalled = !waitFor(&s.notifier, stallTime) || stalled
 	stalled = !waitFor(&s.crew.all, stallTime) || stalled

@@ -28,12 +28,17 @@ type talk struct {
 }
 
 func newTalk(t *testing.T) *talk {
+	b := newToyBackend()
+	return newTalkWith(t, b, b.options())
+}
+
+// newTalkWith is newTalk with options; b is behind their backend.
+func newTalkWith(t *testing.T, b *toyBackend, opts Options) *talk {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	b := newToyBackend()
 	k := &talk{t: t, backend: b, in: inW, out: wire.NewReader(outR, 0), outPipe: outR, served: make(chan error, 1)}
 	go func() {
-		err := ServeStdio(t.Context(), inR, outW, b.options())
+		err := ServeStdio(t.Context(), inR, outW, opts)
 		outW.Close()
 		k.served <- err
 	}()

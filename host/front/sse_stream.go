@@ -50,6 +50,9 @@ func (s *stream) Write(msg []byte) error { return s.add(msg, false) }
 // Close implements Stream.
 func (s *stream) Close(last []byte) error { return s.add(last, true) }
 
+// TryClose implements Stream.
+func (s *stream) TryClose(last []byte) (done bool, err error) { return true, s.Close(last) }
+
 // Request implements Stream.
 func (s *stream) Request(ctx context.Context, msg []byte) error {
 	if s.no == 0 {

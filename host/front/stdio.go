@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -23,7 +24,15 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	if opts.KeepWorkers == 0 {
 		opts.KeepWorkers = keepWorkers
 	}
-	s := NewSession(ctx, lines{wire.NewWriter(w)}, opts)
+	out := wire.NewWriter(w)
+	s := NewSession(ctx, lines{out}, opts)
+	closed := make(chan struct{})
+	var posts sync.WaitGroup
+	posts.Go(func() {
+		if err := out.Run(closed); err != nil {
+			s.written(s.main, err)
+		}
+	})
 	eof := make(chan error, 1)
 	go func() {
 		err := s.read(r)
@@ -43,7 +52,12 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 		err = nil
 		waitFor(&s.workers, drainTime)
 	}
-	return errors.Join(err, s.Close())
+	err = errors.Join(err, s.Close())
+	close(closed)
+	if !waitFor(&posts, stallTime) && !errors.Is(err, ErrStalled) {
+		err = errors.Join(err, ErrStalled)
+	}
+	return err
 }
 
 // keepWorkers is the default of Options.KeepWorkers of the only session there is.

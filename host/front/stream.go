@@ -23,6 +23,9 @@ type Stream interface {
 	// came with it has been answered or dropped. last is its last message, nil
 	// for none. It is called once, and not for the session's own stream.
 	Close(last []byte) error
+	// TryClose is Close if that need not wait for the client; else it is not
+	// done.
+	TryClose(last []byte) (done bool, err error)
 }
 
 // ErrNotListening says that the client has no stream open on which a request
@@ -42,4 +45,8 @@ func (l lines) Close(last []byte) error {
 		return nil
 	}
 	return l.Write(last)
+}
+
+func (l lines) TryClose(last []byte) (done bool, err error) {
+	return last == nil || l.Post(last), nil
 }

@@ -18,6 +18,7 @@
 //	line.go     one line in the making, redaction
 //	event.go    events as lines
 //	proxied.go  calls that are passed on without a script
+//	soon.go     many of them at once, for those who do not wait
 //	encode.go   one record as lines, and back; reading lines
 //	decode.go   lines as records
 //	index.go    where the events of a run are

@@ -96,7 +96,7 @@ func (l *line) text(name, value string) {
 		return
 	}
 	l.name(name, "")
-	l.b = append(l.b, wire.Quote(value)...)
+	l.b = wire.AppendQuote(l.b, value)
 }
 
 // raw adds raw JSON, unless it is empty.

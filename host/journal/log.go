@@ -66,6 +66,9 @@ func (e *WriteError) Unwrap() error { return e.Err }
 // ErrClosed is what cannot be recorded because the Log is closed.
 var ErrClosed = errors.New("the journal is closed")
 
+// errStalled says that Close did not wait any longer.
+var errStalled = errors.New("some of it has not been written, since a client that was to be told of trouble does not read")
+
 // Log is the journal on disk: it writes down runs while they take place. It is
 // safe for concurrent use, and so is the directory: each process writes to files
 // of its own. A nil *Log keeps records in memory only.
@@ -73,7 +76,7 @@ var ErrClosed = errors.New("the journal is closed")
 // Nothing is done on disk before there is something to record. Each event is one
 // write of a whole line, made by the goroutine that brings it about: it is in
 // the file when OpenCall, Close and so on return, save the entries of a script's
-// log, which are written along with the next event.
+// log, which are written along with the next event, and what ProxiedSoon is given.
 //
 // What cannot be written is lost, and told once (LogOptions.Trouble); after some
 // seconds it is tried again. A run that has lost some of its events is
@@ -88,6 +91,8 @@ type Log struct {
 	broken *WriteError // the last write failed
 	retry  time.Time   // before that nothing is written
 
+	soon soon
+
 	syncing sync.Mutex // one syncs at a time; taken before mu
 	synced  position
 }
@@ -95,7 +100,7 @@ type Log struct {
 // OpenLog makes a Log of a directory, which need not exist yet. The caller must
 // Close it.
 func OpenLog(dir string, opts LogOptions) *Log {
-	l := &Log{dir: dir}
+	l := &Log{dir: dir, soon: soon{wake: make(chan struct{}, 1)}}
 	l.files.dir = dir
 	l.Configure(opts)
 	return l
@@ -159,15 +164,18 @@ func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
+	var err error
+	if !l.soon.close() {
+		err = errStalled
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
 	l.closed = true
-	var err error
 	if l.opts.Sync != SyncNever && l.broken == nil {
-		err = l.files.sync()
+		err = errors.Join(err, l.files.sync())
 	}
 	if err = errors.Join(err, l.files.close()); err != nil {
 		return fmt.Errorf("journal in %s: %w", l.dir, err)

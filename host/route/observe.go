@@ -18,6 +18,15 @@ type Observer interface {
 	Observe(call ObservedCall)
 }
 
+// SoonObserver is an Observer that can be told without waiting for it.
+type SoonObserver interface {
+	Observer
+	// ObserveSoon is Observe that does not block: then is called, by any goroutine
+	// and perhaps before it returns, once it has been told. It is false, and
+	// nothing has been done, where only Observe will do.
+	ObserveSoon(call ObservedCall, then func()) bool
+}
+
 // ObservedCall is a call that is over.
 type ObservedCall struct {
 	Session      Session

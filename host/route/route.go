@@ -9,6 +9,7 @@
 //	welcome.go     the answer to initialize, the beginning and end of a session
 //	list.go        tools/list and the other lists
 //	tool.go        tools/call
+//	begin.go       tools/call without a goroutine that waits
 //	observe.go     telling of calls that are passed on
 //	resource.go    resources/read
 //	subscribe.go   resources/subscribe and resources/unsubscribe

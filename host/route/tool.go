@@ -13,14 +13,9 @@ import (
 // CallTool answers a call of a tool that agents see. A name that is not in
 // the catalog is looked up again once all upstreams have started.
 func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
-	var found [3][]byte
-	wire.Pick(call.Params, []string{"_meta", "name", "arguments"}, found[:])
-	name, bad := textOf(call.Method, "name", found[0], found[1])
+	name, task, bad := calledTool(call)
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
-	}
-	if args := found[2]; args != nil && args[0] != '{' {
-		return fail(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
 	}
 	entry, ok := r.Catalog.Tool(name)
 	if !ok || entry.Kind == catalog.Composite {
@@ -37,12 +32,27 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	case entry.Kind == catalog.Proxied:
 		return r.observed(ctx, call, entry)
 	}
-	if _, task := wire.Get(call.Params, "task"); task && r.offered(call.Origin.Session(), "tasks") {
+	if task && r.offered(call.Origin.Session(), "tasks") {
 		// Revision 2025-11-25, basic/utilities/tasks, "Tool-Level Negotiation":
 		// without execution.taskSupport.
 		return fail(wire.CodeMethodNotFound, "tools/call: tool %q cannot be called as a task", name)
 	}
 	return known(call, r.handlers[entry.Kind].CallTool(ctx, name, call))
+}
+
+// toolParams are the members of the params of tools/call that matter.
+var toolParams = []string{"_meta", "name", "arguments", "task"}
+
+// calledTool is the name of the tool that a call is of, and whether it is to be a
+// task.
+func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
+	var found [4][]byte
+	wire.Pick(call.Params, toolParams, found[:])
+	name, bad = textOf(call.Method, "name", found[0], found[1])
+	if args := found[2]; bad == nil && args != nil && args[0] != '{' {
+		bad = wire.Errorf(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
+	}
+	return name, found[3] != nil, bad
 }
 
 // structuredSince is the first revision whose results have structuredContent.
@@ -102,6 +112,11 @@ func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool s
 		r.noteElicitations(origin, server, reply)
 		return reply
 	}
+	return r.unanswered(ctx, server, tool, err)
+}
+
+// unanswered is the reply to a call of a tool that got no answer.
+func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
 	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
 	var bad *wire.RPCError
 	switch {

@@ -30,7 +30,12 @@ type pending struct {
 	params   []byte            // of tasks/result only
 	done     chan outcome      // gets exactly one value, unless the call is given up
 
+	// Of calls that were begun, in place of done:
+	landed wire.Landed
+	limit  *limit
+
 	// Guarded by Conn.mu:
+	due  time.Time     // when limit is to be looked at
 	busy bool          // progress is running
 	idle chan struct{} // made by a caller that gives up meanwhile; closed when progress has returned
 }
@@ -169,6 +174,9 @@ func (c *Conn) register(p *pending) (int64, error) {
 	}
 	c.lastID++
 	c.pending[c.lastID] = p
+	if p.landed != nil {
+		c.watchOver(p)
+	}
 	return c.lastID, nil
 }
 
@@ -177,18 +185,26 @@ func (c *Conn) register(p *pending) (int64, error) {
 func (c *Conn) withdraw(id int64, p *pending) (waiting bool, idle <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, waiting = c.pending[id]
-	delete(c.pending, id)
-	if waiting {
-		if len(c.abandoned) >= maxAbandoned {
-			clear(c.abandoned)
-		}
-		c.abandoned[id] = p.late
-	}
+	waiting = c.abandon(id) != nil
 	if p.busy {
 		p.idle = make(chan struct{})
 	}
 	return waiting, p.idle
+}
+
+// abandon takes the call that waits for id and remembers that its answer may
+// still come; nil if none does. The caller holds c.mu.
+func (c *Conn) abandon(id int64) *pending {
+	p := c.pending[id]
+	if p == nil {
+		return nil
+	}
+	delete(c.pending, id)
+	if len(c.abandoned) >= maxAbandoned {
+		clear(c.abandoned)
+	}
+	c.abandoned[id] = p.late
+	return p
 }
 
 // take takes the call that waits for id, nil if none does. Whoever has taken it
@@ -204,21 +220,25 @@ func (c *Conn) take(id int64) *pending {
 // resolve gives the call that waits for id its outcome.
 func (c *Conn) resolve(id int64, o outcome) {
 	if p := c.take(id); p != nil {
-		p.done <- o
+		c.conclude(id, p, o)
 	}
+}
+
+// conclude gives a call that was taken its outcome.
+func (c *Conn) conclude(id int64, p *pending, o outcome) {
+	if p.landed != nil {
+		c.land(id, p, o)
+		return
+	}
+	p.done <- o
 }
 
 // giveUp ends a call that is not waited for any more, unless its answer came
 // just before.
 func (c *Conn) giveUp(ctx context.Context, id int64, p *pending, cause error) (wire.Reply, error) {
 	waiting, idle := c.withdraw(id, p)
-	sent := waiting && !c.out.withdraw(id)
-	if sent && p.owner != nil {
-		c.lingers(id, p.owner)
-	}
-	if sent && p.method != string(mcp.MethodInitialize) {
-		c.out.push(outgoing{msg: wire.Notification(
-			string(mcp.MethodNotificationCancelled), wire.CancelParams(cause, id))})
+	if waiting {
+		c.takeBack(id, p, cause)
 	}
 	if idle != nil {
 		<-idle
@@ -227,6 +247,21 @@ func (c *Conn) giveUp(ctx context.Context, id int64, p *pending, cause error) (w
 		return wire.Reply{}, cause
 	}
 	return c.concluded(ctx, id, <-p.done)
+}
+
+// takeBack tells the server that a call is not waited for any more, if it may
+// have been written.
+func (c *Conn) takeBack(id int64, p *pending, cause error) {
+	if c.out.withdraw(id) {
+		return
+	}
+	if p.owner != nil {
+		c.lingers(id, p.owner)
+	}
+	if p.method != string(mcp.MethodInitialize) {
+		c.out.push(outgoing{msg: wire.Notification(
+			string(mcp.MethodNotificationCancelled), wire.CancelParams(cause, id))})
+	}
 }
 
 // unsent replaces errUnsent by a *DownError. What broke the writer mostly ends

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -68,6 +69,8 @@ type Conn struct {
 	late      []given                // owners of those given up a moment ago, oldest first
 	asked     map[string]*inbound    // requests of the server that are being answered
 	closed    bool                   // Close was called
+	watch     *time.Timer            // looks at the limits of calls that were begun; nil before the first
+	watching  bool                   // it is set, or look is about to run
 	err       error                  // why the stream ended; set before done is closed
 
 	tasks   taskTokens
@@ -172,9 +175,10 @@ func (c *Conn) ended(err error) {
 	c.err = down
 	pending := c.pending
 	c.pending = nil
+	c.unwatch()
 	c.mu.Unlock()
-	for _, p := range pending {
-		p.done <- outcome{err: down}
+	for id, p := range pending {
+		c.conclude(id, p, outcome{err: down})
 	}
 	c.end(down)
 	c.out.close()

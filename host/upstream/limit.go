@@ -16,7 +16,8 @@ type limit struct {
 	method string
 	asking *atomic.Int32           // requests of the server that are being answered
 	cancel context.CancelCauseFunc // ends the call; nil where whoever makes it looks at expiring
-	most   time.Time               // when the call must have ended; zero for never
+	begun  time.Time
+	most   time.Time // when the call must have ended; zero for never
 
 	mu    sync.Mutex
 	timer *time.Timer // nil for no limit, and when the call has ended
@@ -26,9 +27,9 @@ type limit struct {
 // newLimit returns call with the limits of the upstream's spec, which do not
 // count yet.
 func (u *Upstream) newLimit(call wire.Call) (wire.Call, *limit) {
-	l := &limit{spec: &u.spec, method: call.Method, asking: &u.asking}
+	l := &limit{spec: &u.spec, method: call.Method, asking: &u.asking, begun: time.Now()}
 	if u.spec.MaxTimeout > 0 {
-		l.most = time.Now().Add(u.spec.MaxTimeout)
+		l.most = l.begun.Add(u.spec.MaxTimeout)
 	}
 	if progress := call.Progress; progress != nil {
 		call.Progress = func(params []byte) {
@@ -79,6 +80,15 @@ func (l *limit) expiring() <-chan time.Time {
 	l.timer = timers.Get().(*time.Timer)
 	l.timer.Reset(wait)
 	return l.timer.C
+}
+
+// first is when the limit of a call that has just begun has to be looked at.
+func (l *limit) first() time.Time {
+	due := l.begun.Add(l.spec.Timeout)
+	if !l.most.IsZero() && l.most.Before(due) {
+		return l.most
+	}
+	return due
 }
 
 // next is the time until the limit has to be looked at again, from a sign of
@@ -139,13 +149,23 @@ func (l *limit) again() {
 func (l *limit) expired() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.timer == nil:
+	if l.timer == nil {
 		return nil
+	}
+	err := l.verdict()
+	if err == nil {
+		l.again()
+	}
+	return err
+}
+
+// verdict is the error of a call that has had no sign of life for so long; nil
+// if it may go on. The caller holds l.mu if there is progress.
+func (l *limit) verdict() error {
+	switch {
 	case !l.most.IsZero() && !time.Now().Before(l.most):
 		return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.MaxTimeout, Max: true}
 	case l.busy || l.asking.Load() > 0:
-		l.again()
 		return nil
 	}
 	return &TimeoutError{Upstream: l.spec.Name, Method: l.method, After: l.spec.Timeout}

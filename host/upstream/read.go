@@ -100,7 +100,7 @@ func (c *Conn) oversized(e excerpt, err *wire.TooLargeError) {
 
 func (c *Conn) reject(id int64, err error) {
 	if p := c.take(id); p != nil {
-		p.done <- outcome{err: &AnswerError{Upstream: c.opts.Name, Method: p.method, Err: err}}
+		c.conclude(id, p, outcome{err: &AnswerError{Upstream: c.opts.Name, Method: p.method, Err: err}})
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *Conn) answer(m wire.Message, raw []byte) {
 			c.tasks.begin(id, p.progress, reply.Result)
 		}
 		c.tasks.answered(p.method, p.params, reply)
-		p.done <- outcome{reply: reply}
+		c.conclude(id, p, outcome{reply: reply})
 		return
 	}
 	c.mu.Lock()

@@ -76,17 +76,11 @@ func (w *writer) send(ctx context.Context, m outgoing, l *limit, expiring <-chan
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	select {
-	case <-w.quit:
-		return errUnsent
-	default:
+	if w.trySend(m) {
+		return nil
 	}
-	select {
-	case w.slots <- struct{}{}:
-	default:
-		if err := w.wait(ctx, l, expiring); err != nil {
-			return err
-		}
+	if err := w.wait(ctx, l, expiring); err != nil {
+		return err
 	}
 	m.slot = true
 	if !w.hold(m) {
@@ -96,8 +90,34 @@ func (w *writer) send(ctx context.Context, m outgoing, l *limit, expiring <-chan
 	return nil
 }
 
+// trySend is send where that need not wait; false where it would have to, or the
+// writer has ended.
+func (w *writer) trySend(m outgoing) bool {
+	select {
+	case <-w.quit:
+		return false
+	default:
+	}
+	select {
+	case w.slots <- struct{}{}:
+	default:
+		return false
+	}
+	m.slot = true
+	if !w.hold(m) {
+		<-w.slots
+		return false
+	}
+	return true
+}
+
 // wait waits for a slot.
 func (w *writer) wait(ctx context.Context, l *limit, expiring <-chan time.Time) error {
+	select {
+	case <-w.quit:
+		return errUnsent
+	default:
+	}
 	for {
 		select {
 		case w.slots <- struct{}{}:

@@ -1,5 +1,7 @@
 package wire
 
+import "context"
+
 // Call is a request on its way to a peer.
 type Call struct {
 	Method string
@@ -19,6 +21,15 @@ type Call struct {
 	// that belong to this request (Inbound.Owners); comparable, nil for none.
 	Owner any
 }
+
+// Landed is told what became of a call that was begun and not waited for: its
+// reply, or rest, which goes on with it and gives its reply or why there is
+// none. rest is nil where there is a reply; else it has to be called. Where it is
+// told it must not block.
+type Landed func(reply Reply, rest Rest)
+
+// Rest goes on with a call; it may block, and ends with ctx.
+type Rest func(ctx context.Context) (Reply, error)
 
 // Inbound is a request or notification that a peer sends on its own account.
 type Inbound struct {

@@ -256,7 +256,7 @@ func add(raw []byte, start, end int, value []byte, path []string) []byte {
 		if i > 0 {
 			entry = append(entry, '{')
 		}
-		entry = append(appendString(entry, name), ':')
+		entry = append(AppendQuote(entry, name), ':')
 	}
 	entry = append(entry, value...)
 	for range path[1:] {
@@ -308,9 +308,10 @@ func splice(b []byte, start, end int, with []byte) []byte {
 }
 
 // Quote is s as a JSON string; invalid UTF-8 becomes U+FFFD.
-func Quote(s string) []byte { return appendString(nil, s) }
+func Quote(s string) []byte { return AppendQuote(nil, s) }
 
-func appendString(b []byte, s string) []byte {
+// AppendQuote appends what Quote makes of s.
+func AppendQuote(b []byte, s string) []byte {
 	if simple(s) {
 		b = append(slices.Grow(b, len(s)+2), '"')
 		return append(append(b, s...), '"')

@@ -91,16 +91,20 @@ type Writer struct {
 	mu      sync.Mutex // guards what follows
 	waiting [][]byte   // the batch that gathers
 	spare   [][]byte
+	posted  bool          // something of it came from Post
+	runs    bool          // Run does
 	number  uint64        // of the batch that gathers
 	done    uint64        // number of the first batch that is not written
 	writing bool          // the one before the batch that gathers is being written
 	turns   [2]*sync.Cond // what callers of batches with even and odd numbers wait on
 	err     error
+
+	wake chan struct{} // holds a token while Run may have something to do
 }
 
 // NewWriter makes a Writer.
 func NewWriter(w io.Writer) *Writer {
-	out := &Writer{w: w}
+	out := &Writer{w: w, wake: make(chan struct{}, 1)}
 	out.turns = [2]*sync.Cond{sync.NewCond(&out.mu), sync.NewCond(&out.mu)}
 	return out
 }
@@ -116,6 +120,11 @@ func (w *Writer) Write(msg []byte) error {
 		return w.err
 	}
 	w.waiting = append(w.waiting, msg)
+	return w.turn()
+}
+
+// turn returns when the batch that gathers is written. Its caller holds w.mu.
+func (w *Writer) turn() error {
 	own := w.number
 	for w.writing && w.done <= own {
 		w.turns[own%2].Wait()
@@ -126,6 +135,55 @@ func (w *Writer) Write(msg []byte) error {
 	return w.err
 }
 
+// maxPosted bounds the messages that wait for Run, those of Write included.
+const maxPosted = 256
+
+// Post is Write for whoever must not wait: the message is written by Run. It is
+// false, and the message not taken, where Run does not run, or so much waits
+// that it seems that nobody reads, or after an error.
+func (w *Writer) Post(msg []byte) bool {
+	w.mu.Lock()
+	if !w.runs || w.err != nil || len(w.waiting) >= maxPosted {
+		w.mu.Unlock()
+		return false
+	}
+	w.waiting = append(w.waiting, msg)
+	first := !w.posted
+	w.posted = true
+	w.mu.Unlock()
+	if first {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+	return true
+}
+
+// Run writes what is posted until stop is closed, and then what is left of it.
+// The error is that of the Writer.
+func (w *Writer) Run(stop <-chan struct{}) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runs = true
+	for w.runs && w.err == nil {
+		w.mu.Unlock()
+		stopped := false
+		select {
+		case <-w.wake:
+		case <-stop:
+			stopped = true
+		}
+		w.mu.Lock()
+		w.runs = !stopped // what is posted later is not taken
+		if w.posted && w.err == nil {
+			_ = w.turn() // w.err is looked at
+		}
+	}
+	w.runs = false
+	return w.err
+}
+
 // lead writes the batch that has gathered. Its caller holds w.mu.
 func (w *Writer) lead() {
 	w.writing = true
@@ -133,7 +191,7 @@ func (w *Writer) lead() {
 	runtime.Gosched() // who is about to write comes along; when nobody is, this is nothing
 	w.mu.Lock()
 	batch := w.waiting
-	w.waiting = w.spare[:0]
+	w.waiting, w.posted = w.spare[:0], false
 	w.number++
 	w.mu.Unlock()
 	err := w.flush(batch)

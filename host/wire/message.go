@@ -224,7 +224,7 @@ func Notification(method string, params []byte) []byte {
 }
 
 func appendCall(b []byte, method string, params []byte) []byte {
-	b = appendString(b, method)
+	b = AppendQuote(b, method)
 	if params != nil {
 		b = append(b, `,"params":`...)
 		b = append(b, params...)

@@ -1,0 +1,222 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// beginner is a toyBackend that calls of these tools can be left to:
+//
+//	soon    lands before Begin returns
+//	resume  goes on on a goroutine, before Begin returns
+//	leave   is left to the test
+type beginner struct {
+	*toyBackend
+	begun chan *left
+}
+
+// left is a call that was left to the test.
+type left struct {
+	to     route.Landing
+	cancel chan error
+}
+
+func (b beginner) Begin(call route.Call, to route.Landing) (func(error), bool) {
+	l := &left{to, make(chan error, 10)}
+	switch name, _ := wire.GetString(call.Params, "name"); name {
+	case "soon":
+		to.Land(wire.Reply{Result: []byte(`{"soon":true}`)})
+	case "resume":
+		to.Resume(func(ctx context.Context) wire.Reply { return wire.Reply{Result: []byte(`{"resumed":true}`)} })
+	case "leave":
+		b.begun <- l
+	default:
+		return nil, false
+	}
+	return func(cause error) { l.cancel <- cause }, true
+}
+
+func newBeginner() beginner { return beginner{newToyBackend(), make(chan *left, 10_000)} }
+
+// newBeginTalk is newTalk with a beginner.
+func newBeginTalk(t *testing.T) (*talk, beginner) {
+	b := newBeginner()
+	opts := b.options()
+	opts.Backend = b
+	k := newTalkWith(t, b.toyBackend, opts)
+	k.initialize("2025-11-25")
+	return k, b
+}
+
+func tool(id int, name string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, id, name)
+}
+
+func TestBegin(t *testing.T) {
+	k, b := newBeginTalk(t)
+	for i, tt := range []struct{ tool, want string }{
+		{"soon", `{"soon":true}`}, {"resume", `{"resumed":true}`}, {"echo", `{"params":{"name":"echo"}}`},
+	} {
+		k.send(tool(i, tt.tool))
+		if got, want := k.receive(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, i, tt.want); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	k.send(tool(7, "leave"))
+	l := <-b.begun
+	k.send(tool(7, "soon"))
+	if got := k.receive(); !strings.Contains(got, "id 7 is in use") {
+		t.Error(got)
+	}
+	l.to.Land(wire.Reply{Error: []byte(`{"code":-1,"message":"m"}`)})
+	if got := k.receive(); got != `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}` {
+		t.Error(got)
+	}
+	k.hangUp()
+	if len(l.cancel) > 0 {
+		t.Error("cancelled, and it was over")
+	}
+}
+
+// TestBegunCancelled: the backend is told once, and whatever it comes to then is
+// not answered.
+func TestBegunCancelled(t *testing.T) {
+	k, b := newBeginTalk(t)
+	ends := []func(l *left){
+		func(l *left) { l.to.Land(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
+		func(l *left) {
+			gone := make(chan error)
+			l.to.Resume(func(ctx context.Context) wire.Reply {
+				gone <- context.Cause(ctx)
+				return wire.Reply{Result: []byte(`{"never":"seen"}`)}
+			})
+			var cause *wire.CancelledError
+			if err := <-gone; !errors.As(err, &cause) {
+				t.Errorf("its context ended with %v", err)
+			}
+		},
+	}
+	for i, end := range ends {
+		k.send(tool(i, "leave"))
+		l := <-b.begun
+		k.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, i))
+		var cause *wire.CancelledError
+		if err := <-l.cancel; !errors.As(err, &cause) || !strings.Contains(err.Error(), "enough") {
+			t.Errorf("cancelled with %v", err)
+		}
+		end(l)
+		if len(l.cancel) > 0 {
+			t.Error("cancelled twice")
+		}
+	}
+	// Work that goes on is cancelled like any other.
+	k.send(tool(9, "leave"))
+	l := <-b.begun
+	ended := make(chan struct{})
+	working := make(chan struct{})
+	l.to.Resume(func(ctx context.Context) wire.Reply {
+		close(working)
+		<-ctx.Done()
+		close(ended)
+		return wire.Reply{Result: []byte(`{"never":"seen"}`)}
+	})
+	<-working
+	k.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
+	<-ended
+	k.hangUp()
+}
+
+// TestEndOfInputCancelsBegun does without an answer, and the session ends.
+func TestEndOfInputCancelsBegun(t *testing.T) {
+	k, b := newBeginTalk(t)
+	k.send(tool(1, "leave"))
+	l := <-b.begun
+	go func() {
+		if err := <-l.cancel; !errors.Is(err, wire.ErrClosed) {
+			t.Errorf("cancelled with %v", err)
+		}
+		l.to.Land(wire.Reply{Result: []byte(`{"never":"seen"}`)})
+	}()
+	k.hangUp()
+}
+
+// TestEndOfSessionCancelsBegun: what is left is cancelled, and answered.
+func TestEndOfSessionCancelsBegun(t *testing.T) {
+	b := newBeginner()
+	opts := b.options()
+	opts.Backend = b
+	var out strings.Builder
+	w := wire.NewWriter(&out)
+	s := NewSession(t.Context(), lines{w}, opts)
+	why := errors.New("why")
+	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
+	<-b.welcomed
+	s.Receive([]byte(tool(1, "leave")), s.main)
+	before := <-b.begun
+	s.End(why)
+	s.Receive([]byte(tool(2, "leave")), s.main)
+	after := <-b.begun
+	for _, l := range []*left{before, after} {
+		go func() {
+			if err := <-l.cancel; err != why {
+				t.Errorf("cancelled with %v", err)
+			}
+			l.to.Land(wire.Reply{Result: []byte(`{}`)})
+		}()
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []string{`"id":1`, `"id":2`} {
+		if !strings.Contains(out.String(), id) {
+			t.Errorf("%s has no answer: %s", id, out.String())
+		}
+	}
+}
+
+// TestLandingDoesNotWait: a client that does not read holds up nobody who has an
+// answer for it, and gets all of them when it reads.
+func TestLandingDoesNotWait(t *testing.T) {
+	k, b := newBeginTalk(t)
+	const n = 1000
+	for i := range n {
+		k.send(tool(i, "leave"))
+	}
+	for range n {
+		(<-b.begun).to.Land(wire.Reply{Result: []byte(`{}`)})
+	}
+	seen := map[string]bool{}
+	for range n {
+		seen[k.receive()] = true
+	}
+	if len(seen) != n {
+		t.Errorf("%d answers", len(seen))
+	}
+	k.hangUp()
+}
+
+// TestAnswersBeforeTheEnd: what has landed is written before the session ends.
+func TestAnswersBeforeTheEnd(t *testing.T) {
+	b := newBeginner()
+	opts := b.options()
+	opts.Backend = b
+	var in strings.Builder
+	in.WriteString(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}` + "\n")
+	for i := range 200 {
+		in.WriteString(tool(i, "soon") + "\n")
+	}
+	var out strings.Builder
+	if err := ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), &out, opts); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(out.String(), `{"soon":true}`); got != 200 {
+		t.Errorf("%d answers", got)
+	}
+}

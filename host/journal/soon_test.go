@@ -1,0 +1,96 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestProxiedSoon: a call is in the journal when its caller is told so, whatever
+// is synced, and those that wait are bounded.
+func TestProxiedSoon(t *testing.T) {
+	for _, sync := range []Sync{SyncNever, SyncAlways} {
+		dir := t.TempDir()
+		l := openLog(t, dir, LogOptions{Sync: sync})
+		told := make(chan int, 1)
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
+			n := 0
+			for range ScanProxied(dir, Filter{}) {
+				n++
+			}
+			told <- n
+		}) {
+			t.Fatal("not taken")
+		}
+		if n := <-told; n != 1 {
+			t.Errorf("%d are in the journal", n)
+		}
+	}
+	if (*Log)(nil).ProxiedSoon(Proxied{}, nil) {
+		t.Error("taken by no log")
+	}
+}
+
+func TestProxiedSoonIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir, LogOptions{})
+	l.mu.Lock() // so it cannot be written to
+	var tools []string
+	var order []string // of the goroutine that records, until Close
+	for {
+		tool := fmt.Sprint(len(tools))
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: tool, Outcome: OK}, func() { order = append(order, tool) }) {
+			break
+		}
+		tools = append(tools, tool)
+	}
+	l.mu.Unlock()
+	if len(tools) < maxSoon || len(tools) > 2*maxSoon { // some may have been taken to be written
+		t.Errorf("%d wait", len(tools))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(order) != fmt.Sprint(tools) {
+		t.Errorf("told of %v", order)
+	}
+	found := 0
+	for p, err := range ScanProxied(dir, Filter{}) {
+		if err != nil || p.Outcome != OK {
+			t.Fatal(p, err)
+		}
+		found++
+	}
+	if found != len(tools) {
+		t.Errorf("%d of %d are in the journal", found, len(tools))
+	}
+	if l.ProxiedSoon(Proxied{}, nil) {
+		t.Error("taken after Close")
+	}
+}
+
+// TestProxiedSoonStalls: whoever does not want to hear of trouble does not hold up
+// the end for ever.
+func TestProxiedSoonStalls(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hear := make(chan struct{})
+		l := OpenLog(dir, LogOptions{Log: quiet(), Trouble: func(error) { <-hear }})
+		told := make(chan struct{})
+		if !l.ProxiedSoon(Proxied{Start: time.Now(), Outcome: OK}, func() { close(told) }) {
+			t.Fatal("not taken")
+		}
+		if err := l.Close(); !errors.Is(err, errStalled) {
+			t.Errorf("Close: %v", err)
+		}
+		close(hear)
+		<-told // all the same
+	})
+}

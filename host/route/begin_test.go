@@ -1,0 +1,192 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// beginner is an upstream that calls can be left to; the test has them land.
+type beginner struct {
+	*fakeUpstream
+	full   bool
+	calls  chan wire.Call
+	landed wire.Landed
+	cancel error
+}
+
+func (b *beginner) Begin(call wire.Call, landed wire.Landed) (func(error), bool) {
+	if b.full {
+		return nil, false
+	}
+	b.calls <- call
+	b.landed = landed
+	return func(cause error) { b.cancel = cause }, true
+}
+
+// lander is a Landing that works at once.
+type lander struct {
+	ctx     context.Context
+	landed  []string
+	resumed []string
+}
+
+func (l *lander) Land(reply wire.Reply) {
+	l.landed = append(l.landed, string(reply.Result)+string(reply.Error))
+}
+
+func (l *lander) Resume(work func(context.Context) wire.Reply) {
+	reply := work(l.ctx)
+	l.resumed = append(l.resumed, string(reply.Result)+string(reply.Error))
+}
+
+// soonObserver is an observer that need not be waited for, unless it is busy.
+type soonObserver struct {
+	observer
+	busy bool
+	soon []ObservedCall
+}
+
+func (o *soonObserver) ObserveSoon(call ObservedCall, then func()) bool {
+	if o.busy {
+		return false
+	}
+	o.soon = append(o.soon, call)
+	then()
+	return true
+}
+
+func beginRig(t *testing.T) (*rig, *beginner, func(params string) (*lander, bool)) {
+	g := newRig(t, "a", "b")
+	g.lists("a", wire.Tools, "tool")
+	g.lists("b", wire.Tools, "tool")
+	b := &beginner{fakeUpstream: g.ups["a"], calls: make(chan wire.Call, 1)}
+	g.shared.Set("a", b)
+	s := g.session("s", `{}`)
+	return g, b, func(params string) (*lander, bool) {
+		l := &lander{ctx: t.Context()}
+		_, ok := g.router.Begin(Call{Method: "tools/call", Origin: s.request("r"), Params: []byte(params)}, l)
+		return l, ok
+	}
+}
+
+// TestBegin: what only has to be passed on is, under the tool's real name.
+func TestBegin(t *testing.T) {
+	_, b, begin := beginRig(t)
+	l, ok := begin(`{"x":1e400,"name":"a__tool","arguments":{"y":1}}`)
+	if !ok {
+		t.Fatal("not begun")
+	}
+	call := <-b.calls
+	if string(call.Params) != `{"x":1e400,"name":"tool","arguments":{"y":1}}` || call.Owner.(*fakeRequest).id != "r" {
+		t.Errorf("%s %v", call.Params, call.Owner)
+	}
+	b.landed(wire.Reply{Result: []byte(`{"z":1}`)}, nil)
+	want(t, "landed", l.landed, `{"z":1}`)
+	want(t, "resumed", l.resumed)
+}
+
+// TestBeginNothingElse: all other requests are for Handle.
+func TestBeginNothingElse(t *testing.T) {
+	g, b, begin := beginRig(t)
+	g.router.Catalog.SetBuiltins([]catalog.Entry{{Name: "builtin", Definition: []byte(`{"name":"builtin"}`)}})
+	for _, params := range []string{
+		``, `[]`, `{}`, `{"name":1}`, `{"name":"unknown"}`, `{"name":"builtin"}`,
+		`{"name":"a__tool","_meta":1}`, `{"name":"a__tool","arguments":[]}`, `{"name":"a__tool","task":{}}`,
+		`{"name":"b__tool"}`, // of an upstream that cannot
+	} {
+		if _, ok := begin(params); ok {
+			t.Errorf("begun: %s", params)
+		}
+	}
+	good := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`)}
+	for name, change := range map[string]func(*Call){
+		"another method": func(c *Call) { c.Method = "prompts/get" },
+		"progress":       func(c *Call) { c.Progress = func([]byte) {} },
+		"a full writer":  func(*Call) { b.full = true },
+	} {
+		call := good
+		change(&call)
+		if _, ok := g.router.Begin(call, &lander{}); ok {
+			t.Errorf("begun: %s", name)
+		}
+	}
+	if len(b.calls) > 0 {
+		t.Error("something was sent")
+	}
+}
+
+// TestBegunThatFails gives the same replies as Handle does.
+func TestBegunThatFails(t *testing.T) {
+	g, b, begin := beginRig(t)
+	for _, err := range []error{errDown, wire.Errorf(wire.CodeInvalidParams, "bad"), errors.Join(wire.ErrUnusable, errDown)} {
+		l, ok := begin(`{"name":"a__tool"}`)
+		if !ok {
+			t.Fatal("not begun")
+		}
+		<-b.calls
+		b.landed(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, err })
+		b.fakeUpstream.err = err
+		want(t, err.Error(), l.resumed, g.ask(g.sessions["s"], "tools/call", `{"name":"a__tool"}`))
+		want(t, "landed", l.landed)
+	}
+}
+
+// TestBegunAreObserved: each once, before its answer goes out.
+func TestBegunAreObserved(t *testing.T) {
+	g, b, begin := beginRig(t)
+	o := &soonObserver{}
+	g.router.Observer = o
+	run := func() *lander {
+		t.Helper()
+		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
+		if !ok {
+			t.Fatal("not begun")
+		}
+		<-b.calls
+		return l
+	}
+	l := run()
+	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "landed", l.landed, `{}`)
+	o.busy = true
+	l = run()
+	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "resumed", l.resumed, `{}`)
+	l = run()
+	var stop context.CancelFunc
+	l.ctx, stop = context.WithCancel(t.Context())
+	stop()
+	b.landed(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return wire.Reply{}, context.Cause(ctx) })
+	o.off = true
+	l = run()
+	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "landed", l.landed, `{}`)
+	if len(o.soon) != 1 || len(o.seen) != 2 {
+		t.Fatalf("seen %+v, %+v", o.soon, o.seen)
+	}
+	first := o.soon[0]
+	if first.Server != "a" || first.Tool != "tool" || !strings.Contains(string(first.Params), "a__tool") || first.Start.IsZero() || string(first.Reply.Result) != `{}` {
+		t.Errorf("%+v", first)
+	}
+	if o.seen[0].Cancelled || !o.seen[1].Cancelled {
+		t.Errorf("%+v", o.seen)
+	}
+}
+
+// TestBegunElicitation: what a call's error sends a person to is remembered.
+func TestBegunElicitation(t *testing.T) {
+	g, b, begin := beginRig(t)
+	if _, ok := begin(`{"name":"a__tool"}`); !ok {
+		t.Fatal("not begun")
+	}
+	<-b.calls
+	b.landed(reply(`{"code":-32042,"data":{"elicitations":[{"elicitationId":"e"}]}}`), nil)
+	g.sessions["s"].heard()
+	g.router.OnNotification("a", wire.Inbound{Method: "notifications/elicitation/complete", Params: []byte(`{"elicitationId":"e"}`)})
+	want(t, "heard", g.sessions["s"].heard(), `notifications/elicitation/complete {"elicitationId":"e"}`)
+}

@@ -1,0 +1,279 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// landing is what a call that was begun came to.
+type landing struct {
+	reply wire.Reply
+	rest  wire.Rest
+}
+
+// landings are what calls came to, each once.
+type landings chan landing
+
+func (l landings) landed(reply wire.Reply, rest wire.Rest) { l <- landing{reply, rest} }
+
+// begin begins a call that the connection must take.
+func begin(t *testing.T, c *Conn, params string, l *limit) (id int64, _ landings) {
+	t.Helper()
+	done := make(landings, 2)
+	id, ok := c.begin(wire.Call{Method: "tools/call", Params: []byte(params)}, l, done.landed)
+	if !ok {
+		t.Fatal("not begun")
+	}
+	return id, done
+}
+
+// start reads the first byte, so that the writer is in the midst of a message.
+func (p *peer) start() {
+	p.t.Helper()
+	first := make([]byte, 1)
+	if _, err := p.r.Read(first); err != nil {
+		p.t.Fatal(err)
+	}
+	p.in = bufio.NewReader(io.MultiReader(bytes.NewReader(first), p.r))
+}
+
+func noLimit() *limit { return &limit{spec: &Spec{Name: "x", Timeout: time.Hour}, begun: time.Now()} }
+
+func TestBeginKeepsBytes(t *testing.T) {
+	c, p := pair(t, ConnOptions{})
+	for i, tt := range []struct{ params, sent, answer string }{
+		{`{ "a" : 1e400}`, `{ "a" : 1e400}`, `"result":{"n":123456789012345678901234567890}`},
+		{`{"_meta":{"t":1,"progressToken":"p"}}`, `{"_meta":{"t":1}}`, `"error":{"code":-32602,"message":"m","odd":1}`},
+	} {
+		_, done := begin(t, c, tt.params, noLimit())
+		p.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i+1, tt.sent))
+		p.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, tt.answer)
+		got := <-done
+		member, value, _ := strings.Cut(tt.answer, ":")
+		if raw := string(got.reply.Result) + string(got.reply.Error); got.rest != nil || raw != value || (got.reply.Error != nil) != (member == `"error"`) {
+			t.Errorf("%s: %s", tt.answer, raw)
+		}
+	}
+}
+
+// TestForsake: a call is taken back whether the server has it or not, is told of
+// once, and a late answer is nobody's.
+func TestForsake(t *testing.T) {
+	c, p := pair(t, ConnOptions{})
+	why := errors.New("why")
+	first, sent := begin(t, c, `{"n":1}`, noLimit())
+	p.start() // the writer is in the first one, and holds the second
+	second, held := begin(t, c, `{"n":2}`, noLimit())
+	c.forsake(second, why)
+	if _, err := (<-held).rest(t.Context()); err != why {
+		t.Errorf("held: %v", err)
+	}
+	c.forsake(first, &wire.CancelledError{Params: []byte(`{"requestId":"c","reason":"enough"}`)})
+	if _, err := (<-sent).rest(t.Context()); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("sent: %v", err)
+	}
+	p.want(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n":1}}`)
+	p.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`)
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	_, third := begin(t, c, `{"n":3}`, noLimit())
+	p.want(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"n":3}}`)
+	p.send(`{"jsonrpc":"2.0","id":3,"result":{"n":3}}`)
+	if got := <-third; string(got.reply.Result) != `{"n":3}` {
+		t.Errorf("third: %+v", got)
+	}
+	c.forsake(3, why) // it is over
+	if len(sent)+len(held)+len(third) > 0 {
+		t.Error("told twice")
+	}
+}
+
+// TestBeginThatWouldWait: nothing is begun where the server does not read, and
+// what was begun then ends with the connection; what was surely not written says
+// so.
+func TestBeginThatWouldWait(t *testing.T) {
+	c, p := pair(t, ConnOptions{Name: "x"})
+	_, first := begin(t, c, `{}`, noLimit())
+	p.start() // the writer is in the first one
+	all := make(landings, 2*maxHeld)
+	held := 0
+	for {
+		if _, ok := c.begin(wire.Call{Method: "tools/call"}, noLimit(), all.landed); !ok {
+			break
+		}
+		held++
+	}
+	if held != maxHeld {
+		t.Errorf("%d are held", held)
+	}
+	p.w.CloseWithError(io.EOF)
+	for i := range held + 1 {
+		var got landing
+		if i == 0 {
+			got = <-first
+		} else {
+			got = <-all
+		}
+		_, err := got.rest(t.Context())
+		wantDown(t, err, "it closed its output")
+		if surelyUnsent(err) != (i > 0) {
+			t.Errorf("%d: surely unsent is %v", i, surelyUnsent(err))
+		}
+	}
+	if _, ok := c.begin(wire.Call{Method: "tools/call"}, noLimit(), all.landed); ok || len(all) > 0 {
+		t.Error("begun after the end")
+	}
+	if c.watching {
+		t.Error("the timer runs")
+	}
+}
+
+func TestBadAnswerToBegun(t *testing.T) {
+	c, p := pair(t, ConnOptions{Name: "x"})
+	_, done := begin(t, c, `{}`, noLimit())
+	p.line()
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`)
+	var bad *AnswerError
+	if _, err := (<-done).rest(t.Context()); !errors.As(err, &bad) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLimitsOfBegun runs on a clock of its own.
+func TestLimitsOfBegun(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		spec Spec
+		asks [2]time.Duration // the server asks the client from the first to the second
+		ends time.Duration
+		max  bool
+	}{
+		{"idle", Spec{Timeout: 10 * time.Second}, [2]time.Duration{}, 10 * time.Second, false},
+		{"the maximum", Spec{Timeout: 10 * time.Second, MaxTimeout: 7 * time.Second}, [2]time.Duration{}, 7 * time.Second, true},
+		{"a question puts it off", Spec{Timeout: 10 * time.Second}, [2]time.Duration{5 * time.Second, 25 * time.Second}, 30 * time.Second, false},
+		{"but not the maximum", Spec{Timeout: 10 * time.Second, MaxTimeout: 15 * time.Second}, [2]time.Duration{5 * time.Second, time.Hour}, 15 * time.Second, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := pair(t, ConnOptions{})
+				go func() { _, _ = io.Copy(io.Discard, p.in) }()
+				u := &Upstream{spec: tt.spec}
+				begun := time.Now()
+				_, l := u.newLimit(wire.Call{Method: "tools/call"})
+				_, done := begin(t, c, `{}`, l)
+				if tt.asks[1] > 0 {
+					defer time.AfterFunc(tt.asks[0], func() { u.asking.Add(1) }).Stop()
+					defer time.AfterFunc(tt.asks[1], func() { u.asking.Add(-1) }).Stop()
+				}
+				<-time.After(3 * time.Second)
+				_, l = u.newLimit(wire.Call{Method: "tools/call"})
+				id, quick := begin(t, c, `{}`, l)
+				p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)
+				if got := <-quick; got.rest != nil {
+					t.Error("the quick one failed")
+				}
+				_, err := (<-done).rest(t.Context())
+				var timeout *TimeoutError
+				if !errors.As(err, &timeout) || timeout.Max != tt.max || timeout.Method != "tools/call" {
+					t.Errorf("ended by %v", err)
+				}
+				if d := time.Since(begun); d != tt.ends {
+					t.Errorf("ended after %v, want %v", d, tt.ends)
+				}
+				_, l = u.newLimit(wire.Call{Method: "tools/call"})
+				_, last := begin(t, c, `{}`, l) // the timer serves again, and Close stops it
+				c.Close()
+				_, err = (<-last).rest(t.Context())
+				var down *DownError
+				if !errors.As(err, &down) {
+					t.Errorf("the last one ended by %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestUpstreamBegin(t *testing.T) {
+	f := launch(t, phoenix(t, "ok"))
+	done := make(landings, 2)
+	if _, ok := f.Begin(toolCall("echo"), done.landed); ok { // it may be up already
+		<-done
+	}
+	<-f.Started()
+	if _, ok := f.Begin(wire.Call{Method: "tools/call", Progress: func([]byte) {}}, done.landed); ok {
+		t.Error("begun with progress")
+	}
+	if _, ok := f.Begin(toolCall("echo"), done.landed); !ok || string((<-done).reply.Result) != `{"name":"echo"}` {
+		t.Error("not begun, or another answer")
+	}
+	hanging := make(landings, 2)
+	cancel, ok := f.Begin(toolCall("hang"), hanging.landed)
+	if !ok {
+		t.Fatal("not begun")
+	}
+	<-f.notes
+	if _, ok := f.Begin(toolCall("crash"), done.landed); !ok {
+		t.Fatal("not begun")
+	}
+	for _, d := range []landings{done, hanging} {
+		_, err := (<-d).rest(t.Context())
+		wantDown(t, err, "its process ended: exit status 9")
+	}
+	cancel(errors.New("too late"))
+	if got := f.call(t, "who"); !strings.HasPrefix(got, `{"start":2,`) {
+		t.Error(got)
+	}
+	if len(hanging)+len(done) > 0 {
+		t.Error("told twice")
+	}
+}
+
+// endedLink is a link whose end nobody has noticed.
+type endedLink struct {
+	link
+	ended func() error
+}
+
+func (l endedLink) begin(_ wire.Call, _ *limit, landed wire.Landed) (int64, bool) {
+	landed(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, l.ended() })
+	return 1, true
+}
+
+func (l endedLink) forsake(int64, error) {}
+
+// TestBeginOnAnEndedLink: what was surely not written goes to the next link.
+func TestBeginOnAnEndedLink(t *testing.T) {
+	for _, unsent := range []bool{true, false} {
+		f := launch(t, spec("ok"))
+		<-f.Started()
+		f.mu.Lock()
+		next := f.link
+		f.link = endedLink{next, func() error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.link = next
+			return &DownError{Upstream: "x", Reason: "gone", unsent: unsent}
+		}}
+		f.mu.Unlock()
+		done := make(landings, 1)
+		if _, ok := f.Begin(toolCall("echo"), done.landed); !ok {
+			t.Fatal("not begun")
+		}
+		reply, err := (<-done).rest(t.Context())
+		if unsent && (err != nil || string(reply.Result) != `{"name":"echo"}`) {
+			t.Errorf("%s %v", reply.Result, err)
+		}
+		if !unsent {
+			wantDown(t, err, "gone")
+		}
+	}
+}
