@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -51,11 +52,23 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	} else {
 		err = serveStdio(ctx, cfg, log, r)
 	}
-	if errors.Is(err, errSignal) {
-		log.Info("ended", "reason", err)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSignal) { // what failed, failed because of it
+		log.Info("ended", "reason", cause)
 		return nil
 	}
 	return err
+}
+
+// input is standard input without a way to close it: a read of it cannot be
+// interrupted. A terminal that is lost is the end of it, and no error.
+type input struct{}
+
+func (input) Read(p []byte) (int, error) {
+	n, err := os.Stdin.Read(p)
+	if errors.Is(err, syscall.EIO) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // serveStdio runs one session on standard input and output.
@@ -64,7 +77,6 @@ func serveStdio(ctx context.Context, cfg *config.Config, log *slog.Logger, r *re
 		fmt.Fprint(os.Stderr, terminalHint)
 	}
 	return r.withHost(ctx, cfg, log, host.OneClient, func(ctx context.Context, h *host.Host) error {
-		// Without Close: a read of standard input cannot be interrupted.
-		return h.Serve(ctx, struct{ io.Reader }{os.Stdin}, os.Stdout)
+		return h.Serve(ctx, input{}, os.Stdout)
 	})
 }
