@@ -134,9 +134,7 @@ func (s *Server) newSession(id string, connect func(*session)) *session {
 
 // close ends the session; its calls are cancelled and its streams end.
 func (s *session) close() {
-	s.srv.mu.Lock()
-	delete(s.srv.sessions, s.id)
-	s.srv.mu.Unlock()
+	s.forget()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -144,10 +142,18 @@ func (s *session) close() {
 	s.general.end()
 }
 
-// crash ends the session without manners.
+// crash ends the session without manners. Once the client notices, it is not
+// there any more.
 func (s *session) crash() {
+	s.forget()
 	s.broken()
 	s.close()
+}
+
+func (s *session) forget() {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	delete(s.srv.sessions, s.id)
 }
 
 // received takes a message of the client: m is e's. What answers it, if it is a
