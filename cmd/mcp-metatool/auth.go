@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -92,7 +93,7 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 
 // show tells a person where to log in.
 func (l login) show(address string) error {
-	_, err := fmt.Fprintf(l.prompt, "Open this address in a browser to log in:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n", printable(address))
+	_, err := fmt.Fprintf(l.prompt, "Open this address in a browser to log in:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n", plain.Text(address))
 	if l.browse {
 		openBrowser(address)
 	}

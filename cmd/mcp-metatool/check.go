@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 func checkCommand() *cobra.Command {
@@ -22,7 +24,7 @@ func checkCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "note: there is no %s\n", file)
 			}
 			for _, w := range cfg.Warnings() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", printable(w))
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", plain.Text(w))
 			}
 			return cfg.Describe(cmd.OutOrStdout())
 		},

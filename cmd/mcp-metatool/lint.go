@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -110,7 +111,7 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 		err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 			for _, st := range h.Upstreams(ctx) { // waits for them
 				if st.Err != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "note: calls of %s are not checked: %s\n", st.Name, oneLine(v.masker.Mask(st.Err), 300))
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: calls of %s are not checked: %s\n", st.Name, plain.Line(v.masker.Mask(st.Err), 300))
 				}
 			}
 			return look(ctx, func(script) (scripts, error) { return h, nil })
@@ -144,7 +145,7 @@ func readScript(file string, stdin io.Reader) (script, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(in, manage.MaxCode+1))
 	if err == nil && len(raw) > manage.MaxCode {
-		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, formatBytes(manage.MaxCode))
+		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, plain.Size(manage.MaxCode))
 	}
 	s.code = string(raw)
 	return s, err
@@ -184,7 +185,7 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 		if f.source != "" {
 			text += compose.Excerpt(f.source, f.Column) + "\n"
 		}
-		if _, err := io.WriteString(w, printable(text)); err != nil {
+		if _, err := io.WriteString(w, plain.Text(text)); err != nil {
 			return err
 		}
 	}

@@ -38,6 +38,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 const (
@@ -104,7 +106,7 @@ func execute(args []string) int {
 
 // complain writes an error, every line of it under the program's name.
 func complain(w io.Writer, err error) {
-	for line := range strings.SplitSeq(printable(err.Error()), "\n") {
+	for line := range strings.SplitSeq(plain.Text(err.Error()), "\n") {
 		fmt.Fprintf(w, "mcp-metatool: %s\n", line)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
@@ -193,12 +194,27 @@ func interrupt(file string, args []string) int {
 
 // awaitFile waits for a file that is not empty.
 func awaitFile(name string) error {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	if err := watcher.Add(filepath.Dir(name)); err != nil {
+		return err
+	}
+	patience := time.After(20 * time.Second)
+	for {
 		if data, err := os.ReadFile(name); err == nil && len(data) > 0 {
 			return nil
 		}
+		select {
+		case <-watcher.Events:
+		case err := <-watcher.Errors:
+			return err
+		case <-patience:
+			return fmt.Errorf("there is no %s", name)
+		}
 	}
-	return fmt.Errorf("there is no %s", name)
 }
 
 // exitcode runs a command and succeeds if it ends with that exit code.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 func reloadCommand() *cobra.Command {
@@ -49,7 +50,7 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 			continue // it was killed
 		case err != nil:
 			ran, failed = ran+1, failed+1
-			fmt.Fprintf(w, "%s: no answer: %s\n", path, printable(err.Error()))
+			fmt.Fprintf(w, "%s: no answer: %s\n", path, plain.Text(err.Error()))
 			continue
 		case answer.Reload == nil:
 			continue
@@ -90,12 +91,12 @@ func (a controlAnswer) write(w io.Writer) error {
 	case len(lines) == 0:
 		what = "nothing has changed"
 	}
-	_, err := fmt.Fprintf(w, "server %d, %s: %s\n", a.PID, printable(name), what)
+	_, err := fmt.Fprintf(w, "server %d, %s: %s\n", a.PID, plain.Text(name), what)
 	for _, line := range lines {
-		fmt.Fprintf(w, "  %s\n", printable(line))
+		fmt.Fprintf(w, "  %s\n", plain.Text(line))
 	}
 	for _, line := range a.Reload.Warnings {
-		fmt.Fprintf(w, "  warning: %s\n", printable(line))
+		fmt.Fprintf(w, "  warning: %s\n", plain.Text(line))
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -153,7 +154,7 @@ func (r *repl) line(ctx context.Context, line string) error {
 	code := strings.Join(r.pending, "\n") + "\n"
 	if len(code) > manage.MaxCode {
 		r.pending, r.block = nil, false
-		r.fail(fmt.Sprintf("the input is larger than %s", formatBytes(manage.MaxCode)))
+		r.fail(fmt.Sprintf("the input is larger than %s", plain.Size(manage.MaxCode)))
 		return nil
 	}
 	l, err := r.host.Inspect(ctx, "input", code)
@@ -205,7 +206,7 @@ func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 		return r.failWith(ctx, err)
 	}
 	for _, line := range result.logs {
-		fmt.Fprintln(r.out, printable(line))
+		fmt.Fprintln(r.out, plain.Text(line))
 	}
 	if result.isError {
 		r.fail(p.locate(r.mask(result.text)))
@@ -213,10 +214,10 @@ func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 	}
 	done := r.state.take(p, result.value)
 	if done.text != "" {
-		fmt.Fprintln(r.out, printable(done.text))
+		fmt.Fprintln(r.out, plain.Text(done.text))
 	}
 	for _, note := range done.notes {
-		fmt.Fprintln(r.errs, "note: "+printable(note))
+		fmt.Fprintln(r.errs, "note: "+plain.Text(note))
 	}
 	return nil
 }
@@ -262,7 +263,7 @@ func (r *repl) failWith(ctx context.Context, err error) error {
 
 func (r *repl) fail(text string) {
 	r.failed = true
-	fmt.Fprintln(r.errs, printable(text))
+	fmt.Fprintln(r.errs, plain.Text(text))
 }
 
 var replCommands = []string{".forget", ".help", ".quit", ".tools"}
@@ -311,7 +312,7 @@ func (r *repl) tools(ctx context.Context, query string) error {
 		script, _ := wire.GetString(f, "script")
 		description, _ := wire.GetString(f, "description")
 		if script != "" {
-			t.row(script, oneLine(description, 90))
+			t.row(script, plain.Line(description, 90))
 			shown++
 		}
 	}

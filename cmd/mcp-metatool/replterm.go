@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 // terminal reads lines from a person. All that is written to the screen must go
@@ -110,9 +112,9 @@ func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
 		if len(choice) > most {
 			list += fmt.Sprintf("  and %d more", len(choice)-most)
 		}
-		fmt.Fprintln(t, printable(list))
+		fmt.Fprintln(t, plain.Text(list))
 	}
-	add = printable(add)
+	add = plain.Text(add)
 	return before + add + line[pos:], pos + len(add), true
 }
 

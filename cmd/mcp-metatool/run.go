@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -73,7 +74,7 @@ func readParams(flag string, stdin io.Reader) ([]byte, error) {
 func readAll(r io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxParams+1))
 	if err == nil && len(raw) > maxParams {
-		err = fmt.Errorf("more than %s", formatBytes(maxParams))
+		err = fmt.Errorf("more than %s", plain.Size(maxParams))
 	}
 	return raw, err
 }
@@ -113,7 +114,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
 	stderr := cmd.ErrOrStderr()
 	for _, line := range r.logs {
-		fmt.Fprintln(stderr, printable(line))
+		fmt.Fprintln(stderr, plain.Text(line))
 	}
 	if r.isError {
 		return &exitError{exitFailed, fmt.Errorf("%s: %s", name, r.text)}
@@ -122,7 +123,7 @@ func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
 		return nil
 	}
 	for _, kind := range r.others {
-		fmt.Fprintf(stderr, "not shown: %s (--raw prints the whole result)\n", printable(kind))
+		fmt.Fprintf(stderr, "not shown: %s (--raw prints the whole result)\n", plain.Text(kind))
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), r.output())
 	return err

@@ -7,29 +7,9 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
-
-// printable makes text that others wrote safe for a terminal: control
-// characters other than line breaks and tabs become U+FFFD.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.Is(unicode.C, r) {
-			return r
-		}
-		return utf8.RuneError
-	}, strings.ReplaceAll(text, "\r\n", "\n"))
-}
-
-// oneLine is printable text on one line of at most n characters.
-func oneLine(text string, n int) string {
-	text = strings.Join(strings.Fields(printable(text)), " ")
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
-}
 
 // indentJSON is raw on several lines, its numbers as they are; raw itself if it
 // is no JSON.
@@ -57,7 +37,7 @@ func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, 
 func (t table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		if texts[i] = strings.ReplaceAll(printable(fmt.Sprint(c)), "\t", " "); texts[i] == "" && i < len(cells)-1 {
+		if texts[i] = strings.ReplaceAll(plain.Text(fmt.Sprint(c)), "\t", " "); texts[i] == "" && i < len(cells)-1 {
 			texts[i] = "-"
 		}
 	}
@@ -65,14 +45,3 @@ func (t table) row(cells ...any) {
 }
 
 func (t table) flush() error { return t.w.Flush() }
-
-// formatBytes is a number of bytes for people.
-func formatBytes(n uint64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", n)
-}

@@ -11,31 +11,6 @@ import (
 	"testing"
 )
 
-func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain ü 語\ttab\nline": "plain ü 語\ttab\nline",
-		"\x1b[2J":              "\uFFFD[2J",
-		"a\r\nb\rc":            "a\nb\uFFFDc",
-		"\u202Ertl\u200b":      "\uFFFDrtl\uFFFD",
-		"bad\xff":              "bad\uFFFD",
-	} {
-		if got := printable(text); got != want {
-			t.Errorf("printable(%q) = %q, want %q", text, got, want)
-		}
-	}
-	for _, c := range []struct {
-		text string
-		n    int
-		want string
-	}{
-		{" a\n b\t c ", 10, "a b c"}, {"ääää", 4, "ääää"}, {"äääää", 4, "äää…"}, {"", 1, ""},
-	} {
-		if got := oneLine(c.text, c.n); got != c.want {
-			t.Errorf("oneLine(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
-		}
-	}
-}
-
 func TestIndentJSON(t *testing.T) {
 	if got, want := string(indentJSON([]byte(`{"n":12345678901234567890,"f":1.10}`+"\n"))), "{\n  \"n\": 12345678901234567890,\n  \"f\": 1.10\n}"; got != want {
 		t.Errorf("got %s", got)

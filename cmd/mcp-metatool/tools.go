@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -139,7 +140,7 @@ func listForPeople(w io.Writer, definitions []tools.Definition) error {
 	t := newTable(w)
 	t.row("NAME", "MODIFIED", "RUNS", "DESCRIPTION")
 	for _, d := range definitions {
-		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, oneLine(d.Description, 70))
+		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, plain.Line(d.Description, 70))
 	}
 	return t.flush()
 }
@@ -161,7 +162,7 @@ func showTool(v *storeView, args []string) error {
 	}
 	t := newTable(v.out)
 	t.row("name", d.Name)
-	t.row("description", oneLine(d.Description, 1000))
+	t.row("description", plain.Line(d.Description, 1000))
 	t.row("created", stamp(d.Metadata.Created))
 	t.row("modified", stamp(d.Metadata.Modified))
 	runs := fmt.Sprint(d.Metadata.ExecutionCount)
@@ -170,7 +171,7 @@ func showTool(v *storeView, args []string) error {
 	}
 	t.row("runs", runs)
 	if limits := d.Limits.JSON(); limits != nil {
-		t.row("limits", oneLine(string(limits), 200))
+		t.row("limits", plain.Line(string(limits), 200))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -185,7 +186,7 @@ func showTool(v *storeView, args []string) error {
 
 // indented is text that others wrote, each line moved to the right.
 func indented(text string) string {
-	text = strings.TrimRight(printable(text), "\n")
+	text = strings.TrimRight(plain.Text(text), "\n")
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
@@ -212,5 +213,5 @@ func (v *storeView) explain(name string, err error) error {
 	if len(names) == 0 {
 		return fmt.Errorf("no saved tool %q in %s (it has none)", name, v.dir)
 	}
-	return fmt.Errorf("no saved tool %q in %s (there are: %s)", name, v.dir, oneLine(strings.Join(names, ", "), 400))
+	return fmt.Errorf("no saved tool %q in %s (there are: %s)", name, v.dir, plain.Line(strings.Join(names, ", "), 400))
 }

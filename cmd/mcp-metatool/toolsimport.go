@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/manage"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
 )
@@ -273,7 +274,7 @@ func (m *importing) show() {
 			fmt.Fprintf(m.out, "note     %s hides %s from agents, if there is such a tool\n", c.Name, c.Hides)
 		}
 		for _, f := range c.Files {
-			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, formatBytes(uint64(len(f.file.Content))))
+			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, plain.Size(uint64(len(f.file.Content))))
 		}
 	}
 }

@@ -6,50 +6,27 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// suite closes the guest that tests share before goroutines are counted.
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int {
-	code := s.m.Run()
-	if guest != nil {
-		if err := guest.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-var (
-	guest     *sandbox.Sandbox
-	guestOnce sync.Once
-)
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // run runs a script and returns its structured result.
 func run(t *testing.T, cat compose.Catalog, up compose.Upstreams, code string) []byte {
 	t.Helper()
-	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: quiet()}) })
-	c := compose.New(compose.Options{Sandbox: guest, Catalog: cat, Upstreams: up, Log: quiet()})
+	c := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: cat, Upstreams: up, Log: quiet()})
 	reply := c.Eval(t.Context(), code, nil, route.Call{})
 	structured, ok := wire.Get(reply.Result, "structuredContent")
 	if !ok {

@@ -7,50 +7,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// suite closes the guest that tests share before goroutines are counted.
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int {
-	code := s.m.Run()
-	if guest != nil {
-		if err := guest.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-var (
-	guest     *sandbox.Sandbox
-	guestOnce sync.Once
-)
-
-// realSandbox is the real guest, compiled once for all tests.
-func realSandbox(t testing.TB) *sandbox.Sandbox {
-	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: quiet()}) })
-	if err := guest.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return guest
-}
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 

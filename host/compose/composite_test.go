@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -62,7 +63,7 @@ func TestCompositesCallComposites(t *testing.T) {
 		"raw_fails": "return tools.fails.raw(n=1).isError",
 		"many":      "return parallel_map(lambda n: tools.inner(n=n), range(20), limit=20)",
 	}
-	c := composer(realSandbox(t), &u, saved.in)
+	c := composer(sandboxtest.Guest(t), &u, saved.in)
 	for name, want := range map[string]string{
 		"outer":     `{"result":[6,{"got":2},{"got":3}],`,
 		"catches":   `{"result":["tool","tools","fails","no: 1"],`,
@@ -96,7 +97,7 @@ func TestChainOfComposites(t *testing.T) {
 		saved[fmt.Sprint("deep", n)] = fmt.Sprintf("return tools.deep%d()", n+1)
 	}
 	saved["deep9"] = "return 'the end'"
-	c := composer(realSandbox(t), &upstreams{}, saved.in)
+	c := composer(sandboxtest.Guest(t), &upstreams{}, saved.in)
 	for name, want := range map[string]string{
 		"a":     "saved tools call one another in a circle: a -> b -> c -> a",
 		"me":    "in a circle: me -> me",
@@ -129,7 +130,7 @@ func TestTreesShareTheirLimits(t *testing.T) {
 		"calls5":   "for _ in range(5): s.t()",
 		"calls":    "for _ in range(100): tools.calls5()",
 	}
-	c := composer(realSandbox(t), &u, saved.in, func(o *Options) { o.Limits = sandbox.Limits{Fuel: 100_000_000, Calls: 50} })
+	c := composer(sandboxtest.Guest(t), &u, saved.in, func(o *Options) { o.Limits = sandbox.Limits{Fuel: 100_000_000, Calls: 50} })
 	for name, limit := range map[string]string{"fuel": "fuel", "fuel_par": "fuel", "calls": "calls"} {
 		reply := saved.call(t.Context(), c, name, `{}`)
 		e := get(t, reply, "structuredContent", "error")
@@ -151,7 +152,7 @@ func TestProgressOfATree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
 	saved := shelf{"outer": "tools.inner()\ns.t()", "inner": "s.t()\ns.t()"}
-	c := composer(realSandbox(t), &u, saved.in)
+	c := composer(sandboxtest.Guest(t), &u, saved.in)
 	var s sink
 	def, _ := saved.Get("outer")
 	c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`), Progress: s.send})

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestContent(t *testing.T) {
 	u.result("s.shot", `{"content":[`+picture+`]}`)
 	u.result("s.both", `{"content":[{"type":"image","data":"YQ==","mimeType":"image/png"},{"type":"text","text":"seen"}]}`)
 	u.result("s.text", `{"content":[{"type":"text","text":"a b"}]}`)
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	for code, want := range map[string]string{
 		"return content.text('hi')":                                      `[{"type":"text","text":"hi"}]`,
 		"return content.image('aGVsbG8=')":                               `[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}]`,
@@ -77,7 +78,7 @@ func TestContentIsNotTwice(t *testing.T) {
 		if schema == "" {
 			def.OutputSchema = nil
 		}
-		reply := composer(realSandbox(t), &upstreams{}).CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+		reply := composer(sandboxtest.Guest(t), &upstreams{}).CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
 		if n := strings.Count(string(reply.Result), strings.Repeat("YWJj", 20000)); n != 1 && schema == "" || n != 2 && schema != "" {
 			t.Errorf("schema %q: the data is there %d times", schema, n)
 		}
@@ -95,7 +96,7 @@ func TestContentOfOldRevisions(t *testing.T) {
 		"2024-11-05": "text text image resource", "2025-03-26": "text image audio resource", "2025-06-18": "image audio resource_link resource", "2025-11-25": "image audio resource_link resource",
 	} {
 		call := route.Call{Params: params(`{}`), Origin: &listener{revision: revision}}
-		reply := composer(realSandbox(t), &upstreams{}).CallSaved(t.Context(), saved(code), call)
+		reply := composer(sandboxtest.Guest(t), &upstreams{}).CallSaved(t.Context(), saved(code), call)
 		blocks, _ := wire.Elements([]byte(get(t, reply, "content")))
 		var got []string
 		for _, b := range blocks {
@@ -114,7 +115,7 @@ func TestContentOfOldRevisions(t *testing.T) {
 // TestLogsAreForwarded to clients that want them.
 func TestLogsAreForwarded(t *testing.T) {
 	run := func(l *listener, code string) {
-		c := composer(realSandbox(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = shelf{"inner": "log.error('inside')"} })
+		c := composer(sandboxtest.Guest(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = shelf{"inner": "log.error('inside')"} })
 		c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`), Origin: l})
 	}
 	l := &listener{}

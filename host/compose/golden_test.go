@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,7 +62,7 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 	if s := in["output"]; s != "" {
 		def.OutputSchema = json.RawMessage(strings.TrimSpace(s))
 	}
-	c := composer(realSandbox(t), u, func(o *Options) { _, o.Debug = in["debug"] })
+	c := composer(sandboxtest.Guest(t), u, func(o *Options) { _, o.Debug = in["debug"] })
 	call := []byte(`{"name":"job"}`)
 	if a := in["arguments"]; a != "" {
 		call = params(strings.TrimSpace(a))

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -38,7 +39,7 @@ func TestLimitsOfRealRuns(t *testing.T) {
 		{"depth of an answer", "s.deep()", "tool", "depth", "1000", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := composer(realSandbox(t), &u, func(o *Options) {
+			c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
 				o.Limits = sandbox.Limits{Memory: 64 << 20, Arguments: 4 << 10, Answer: 4 << 10, Result: 4 << 10}
 				switch tt.name {
 				case "time":
@@ -88,7 +89,7 @@ func TestCancelRealRun(t *testing.T) {
 				called <- struct{}{}
 				return wire.Reply{Result: []byte(`{}`)}
 			})
-			c := composer(realSandbox(t), &u)
+			c := composer(sandboxtest.Guest(t), &u)
 			done := make(chan wire.Reply, 1)
 			go func() { done <- c.CallSaved(ctx, saved(code), route.Call{Params: params(`{}`)}) }()
 			<-called
@@ -103,7 +104,7 @@ func TestCancelRealRun(t *testing.T) {
 func TestEval(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"structuredContent":{"n":1}}`)
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	call := route.Call{Params: []byte(`{"name":"eval_starlark","arguments":{},"_meta":{"traceparent":"00-1"}}`)}
 	reply := c.Eval(t.Context(), "print('hi')\nreturn s.t(a=params.a).n + 1", []byte(`{"a":1}`), call)
 	if got, want := normal(get(t, reply, "structuredContent")),
@@ -128,7 +129,7 @@ func TestEval(t *testing.T) {
 func TestCheck(t *testing.T) {
 	var u upstreams
 	u.result("github.search", `{}`)
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	for _, tt := range []struct{ code, want string }{
 		{"return github.search({})", ""},
 		{"while True:\n    github.search()", ""}, // is not run
@@ -163,7 +164,7 @@ func TestRunsAreIndependent(t *testing.T) {
 		args, _ := wire.Get(p, "arguments")
 		return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, args)}
 	})
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	def := saved("print(params.i)\nreturn [s.echo(i=params.i).i for _ in range(5)]")
 	done := make(chan string, 8)
 	for i := range cap(done) {
@@ -190,7 +191,7 @@ func TestRunsAreIndependent(t *testing.T) {
 func BenchmarkCallSaved(b *testing.B) {
 	var u upstreams
 	u.result("s.t", `{"structuredContent":{"n":1}}`)
-	c := composer(realSandbox(b), &u)
+	c := composer(sandboxtest.Guest(b), &u)
 	def := saved("return s.t(a=params.a).n")
 	call := route.Call{Params: params(`{"a":1}`)}
 	for b.Loop() {

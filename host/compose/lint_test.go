@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -72,7 +73,7 @@ func lintComposer(t testing.TB) (*Composer, *sleepy) {
 	saved.add("c", "return tools.me({})")
 	saved["open"] = tools.Definition{Name: "open", Description: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"area":{},"meta":{}}}`), Code: "return 1"}
 	up := &sleepy{}
-	return New(Options{Sandbox: realSandbox(t), Catalog: c, Upstreams: up, Saved: saved, Log: quiet()}), up
+	return New(Options{Sandbox: sandboxtest.Guest(t), Catalog: c, Upstreams: up, Saved: saved, Log: quiet()}), up
 }
 
 func TestLint(t *testing.T) {

@@ -3,6 +3,7 @@ package compose
 import (
 	"bytes"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"log/slog"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 func TestTimeoutOfACall(t *testing.T) {
 	var u upstreams
 	u.block("s.slow")
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	run := func(code string) wire.Reply {
 		return c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 	}
@@ -44,7 +45,7 @@ func TestMetaOfACall(t *testing.T) {
 		var u upstreams
 		u.result("s.t", `{}`)
 		call := route.Call{Params: fmt.Appendf(nil, `{"name":"job","_meta":%s}`, tt.request)}
-		composer(realSandbox(t), &u).CallSaved(t.Context(), saved(tt.code), call)
+		composer(sandboxtest.Guest(t), &u).CallSaved(t.Context(), saved(tt.code), call)
 		_, sent, _ := strings.Cut(strings.Join(u.calls(), "\n"), " ")
 		if got, _ := wire.Get([]byte(sent), "_meta"); string(got) != tt.want || len(u.calls()) != 1 {
 			t.Errorf("%s: the upstream got %s, want _meta %s", tt.code, sent, tt.want)
@@ -52,7 +53,7 @@ func TestMetaOfACall(t *testing.T) {
 	}
 	var u upstreams
 	u.result("s.t", `{}`)
-	reply := composer(realSandbox(t), &u).CallSaved(t.Context(), saved("s.t({}, meta={'x': 'x' * 70000})"), route.Call{Params: params(`{}`)})
+	reply := composer(sandboxtest.Guest(t), &u).CallSaved(t.Context(), saved("s.t({}, meta={'x': 'x' * 70000})"), route.Call{Params: params(`{}`)})
 	if got := get(t, reply, "structuredContent", "error", "type"); got != `"validation"` || len(u.calls()) > 0 {
 		t.Errorf("a huge meta: %s, %d calls", got, len(u.calls()))
 	}
@@ -64,7 +65,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	u.result("s.t", `{"structuredContent":{"n":1}}`)
 	u.result("s.odd", `{"structuredContent":{"n":2}}`)
 	var log bytes.Buffer
-	c := composer(realSandbox(t), &u, func(o *Options) {
+	c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
 		all := o.Catalog.(*catalog.Catalog)
 		all.SetUpstream("s", wire.Tools, [][]byte{
 			[]byte(`{"name":"t","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}}`),

@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ func TestParallelOverlaps(t *testing.T) {
 				args, _ := wire.Get(params, "arguments")
 				return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, args)}
 			})
-			reply := composer(realSandbox(t), &u).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
+			reply := composer(sandboxtest.Guest(t), &u).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 			if got := get(t, reply, "structuredContent", "result"); got != "[0,1,2,3,4,5,6,7,8,9]" {
 				t.Errorf("result = %s", got)
 			}
@@ -56,7 +57,7 @@ func TestParallelScriptsAreBounded(t *testing.T) {
 			defer func() { mu.Lock(); now--; mu.Unlock() }()
 			return wire.Reply{Result: []byte(`{}`)}
 		})
-		c := composer(realSandbox(t), &u, func(o *Options) { o.Parallel = 4 })
+		c := composer(sandboxtest.Guest(t), &u, func(o *Options) { o.Parallel = 4 })
 		reply := c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		if get(t, reply, "isError") != "false" || peak > most || len(u.calls()) < 20 {
 			t.Errorf("%s: %d at once, %d calls, %s", code, peak, len(u.calls()), reply.Result)
@@ -95,7 +96,7 @@ return [parallel_map(work, range(6), limit=4), seen]`
 			}
 			return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, args)}
 		})
-		reply := composer(realSandbox(t), &u).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
+		reply := composer(sandboxtest.Guest(t), &u).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		return normal(get(t, reply, "structuredContent")) + get(t, reply, "_meta", ReceiptKey, "fuel")
 	}
 	want := run(0)
@@ -113,7 +114,7 @@ return [parallel_map(work, range(6), limit=4), seen]`
 func TestParallelLimits(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
-	c := composer(realSandbox(t), &u, func(o *Options) { o.Limits.Calls = 50 })
+	c := composer(sandboxtest.Guest(t), &u, func(o *Options) { o.Limits.Calls = 50 })
 	reply := c.CallSaved(t.Context(), saved("parallel([s.t] * 10000, errors='collect')"), route.Call{Params: params(`{}`)})
 	if got := get(t, reply, "structuredContent", "error", "details", "limit"); got != `"calls"` {
 		t.Errorf("error = %s", get(t, reply, "structuredContent", "error"))
@@ -130,7 +131,7 @@ func TestParallelCancelled(t *testing.T) {
 	var u upstreams
 	called := u.block("s.wait")
 	done := make(chan wire.Reply, 1)
-	c := composer(realSandbox(t), &u)
+	c := composer(sandboxtest.Guest(t), &u)
 	go func() {
 		done <- c.CallSaved(ctx, saved("parallel([s.wait] * 3, errors='collect')"), route.Call{Params: params(`{}`)})
 	}()

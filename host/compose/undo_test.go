@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestUndo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			u := saga()
 			u.result("s.strict", `{}`)
-			c := composer(realSandbox(t), u, shelf{"other": "return 1"}.in, func(o *Options) {
+			c := composer(sandboxtest.Guest(t), u, shelf{"other": "return 1"}.in, func(o *Options) {
 				o.Limits.Fuel, o.Limits.Calls = 50_000_000, 20
 				o.Catalog.(*catalog.Catalog).SetUpstream("s", wire.Tools, [][]byte{[]byte(`{"name":"make"}`), []byte(`{"name":"remove"}`), []byte(`{"name":"fails"}`),
 					[]byte(`{"name":"secret"}`), []byte(`{"name":"strict","inputSchema":{"properties":{"n":{"type":"integer"}}}}`)}, nil)
@@ -92,7 +93,7 @@ func TestUndoAfterCancel(t *testing.T) {
 	for _, cancelled := range []bool{true, false} {
 		u := saga()
 		called := u.block("s.wait")
-		c := composer(realSandbox(t), u, func(o *Options) {
+		c := composer(sandboxtest.Guest(t), u, func(o *Options) {
 			if !cancelled {
 				o.Timeout = 200 * time.Millisecond
 			}
@@ -119,7 +120,7 @@ func TestUndoAfterCancel(t *testing.T) {
 func TestUndoIsBounded(t *testing.T) {
 	u := saga()
 	u.block("s.hangs")
-	c := composer(realSandbox(t), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
+	c := composer(sandboxtest.Guest(t), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
 	reply := c.CallSaved(t.Context(), saved("undo(s.remove, n=1)\nundo(s.hangs, n=2)\nfail('no')"), route.Call{Params: params(`{}`)})
 	got := get(t, reply, "structuredContent", "error", "details", "compensation")
 	if made(u) != "hangs2" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 2 {
@@ -147,7 +148,7 @@ func TestUndoInTrees(t *testing.T) {
 		u := saga()
 		u.block("s.wait")
 		all := shelf{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)", "slow": step + "s.wait()"}
-		composer(realSandbox(t), u, all.in).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
+		composer(sandboxtest.Guest(t), u, all.in).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		if got := made(u); got != want {
 			t.Errorf("%s\ncalls %s, want %s", code, got, want)
 		}

@@ -11,39 +11,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// suite closes the guest that tests share before goroutines are counted.
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int {
-	code := s.m.Run()
-	if guest != nil {
-		if err := guest.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-var (
-	guest     *sandbox.Sandbox
-	guestOnce sync.Once
-)
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
@@ -70,7 +48,6 @@ type house struct {
 }
 
 func newHouse(t *testing.T) *house {
-	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: quiet()}) })
 	h := &house{t: t, dir: t.TempDir()}
 	store, err := tools.OpenStore(h.dir, tools.StoreOptions{Log: quiet()})
 	if err != nil {
@@ -87,7 +64,7 @@ func newHouse(t *testing.T) *house {
 		Exposes: func(tool string) bool { return tool != "unseen" }, Hides: func(string) bool { return false },
 	}}, quiet(), func(wire.Surface) {})
 	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search"}`), []byte(`{"name":"unseen"}`)}, nil)
-	composer := compose.New(compose.Options{Sandbox: guest, Catalog: h.catalog, Upstreams: echo{}, Log: quiet()})
+	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet()})
 	h.handler = New(Options{Store: store, Composer: composer, Catalog: h.catalog, OnChange: h.refresh, Log: quiet()})
 	h.catalog.SetBuiltins(h.handler.Entries())
 	return h

@@ -2,6 +2,7 @@ package manage
 
 import (
 	"errors"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestJournalRuns(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	composer := compose.New(compose.Options{Sandbox: guest, Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), Journal: log.Open})
+	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), Journal: log.Open})
 	for _, session := range []string{"one", "two", "one"} {
 		composer.Eval(t.Context(), "return git_hub.search(s='"+session+"')", nil, route.Call{Origin: client{id: session}})
 	}

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -83,7 +84,7 @@ type studio struct {
 func newStudio(t *testing.T) *studio {
 	h := newHouse(t)
 	s := &studio{house: h, session: "one", runs: &memory{}}
-	options := compose.Options{Sandbox: guest, Catalog: h.catalog, Upstreams: echo{}, Saved: h.store, Log: quiet(), Journal: s.runs.open}
+	options := compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Saved: h.store, Log: quiet(), Journal: s.runs.open}
 	h.handler = New(Options{
 		Store: h.store, Composer: compose.New(options), Catalog: h.catalog, OnChange: h.refresh, Log: quiet(), Runs: s.runs,
 		Stage: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Stage {
@@ -306,7 +307,7 @@ func TestUnfinishedRun(t *testing.T) {
 func TestHints(t *testing.T) {
 	s := newStudio(t)
 	composer := compose.New(compose.Options{
-		Sandbox: guest, Catalog: s.catalog, Upstreams: failing{}, Log: slog.New(slog.DiscardHandler), Journal: s.runs.open, Timeout: 100_000_000,
+		Sandbox: sandboxtest.Guest(t), Catalog: s.catalog, Upstreams: failing{}, Log: slog.New(slog.DiscardHandler), Journal: s.runs.open, Timeout: 100_000_000,
 	})
 	for code, want := range map[string]string{
 		"git_hub.search(fail=True)": "hint: git-hub.search failed, not the script: ",

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -30,7 +31,7 @@ func TestEveryRunReplaysIdentically(t *testing.T) {
 	log := journal.OpenLog(dir, journal.LogOptions{Log: quiet()})
 	jobs := corpus(t)
 	records := make([]journal.Record, len(jobs))
-	realSandbox(t) // compiled before anything is measured
+	sandboxtest.Guest(t) // compiled before anything is measured
 	begin := time.Now()
 	for i, j := range jobs {
 		j.open = log.Open

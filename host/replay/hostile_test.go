@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func survive(t testing.TB, file []byte) (decoded bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, opts := range []Options{{}, {Code: &code}} {
-		report, err := Run(ctx, realSandbox(t), rec, opts)
+		report, err := Run(ctx, sandboxtest.Guest(t), rec, opts)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, file)
 		}
@@ -133,7 +134,7 @@ func TestReplaysAtOnce(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 3 {
-				report, err := Run(t.Context(), realSandbox(t), rec, Options{})
+				report, err := Run(t.Context(), sandboxtest.Guest(t), rec, Options{})
 				if err != nil || report.Verdict != Identical {
 					t.Errorf("%v, %s", err, report.Text())
 				}

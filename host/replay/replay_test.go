@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -228,7 +229,7 @@ func TestContextEnds(t *testing.T) {
 	why := errors.New("enough")
 	go func() { <-started; cancel(why) }()
 	rec.Definition.Code = "print('go')\nwhile True: pass"
-	box := announcing{realSandbox(t), started}
+	box := announcing{sandboxtest.Guest(t), started}
 	if _, err := Run(ctx, box, rec, Options{}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}

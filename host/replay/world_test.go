@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -22,39 +19,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// suite closes the guest that tests share before goroutines are counted.
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int {
-	code := s.m.Run()
-	if guest != nil {
-		if err := guest.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-var (
-	guest     *sandbox.Sandbox
-	guestOnce sync.Once
-)
-
-// realSandbox is the real guest, compiled once for all tests.
-func realSandbox(t testing.TB) *sandbox.Sandbox {
-	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: quiet()}) })
-	if err := guest.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return guest
-}
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
@@ -190,7 +160,7 @@ func record(t testing.TB, j job) journal.Record {
 	}
 	var root *journal.Run
 	opts := compose.Options{
-		Sandbox: realSandbox(t), Catalog: w, Upstreams: w, Saved: j.saved, Log: quiet(), Timeout: j.time, Limits: j.limits, Debug: j.debug,
+		Sandbox: sandboxtest.Guest(t), Catalog: w, Upstreams: w, Saved: j.saved, Log: quiet(), Timeout: j.time, Limits: j.limits, Debug: j.debug,
 		UndoTimeout: 50 * time.Millisecond,
 		Journal: func(b journal.Begin) (*journal.Run, error) {
 			r, err := open(b)
@@ -233,7 +203,7 @@ func record(t testing.TB, j job) journal.Record {
 // replayed replays a record.
 func replayed(t testing.TB, rec journal.Record, opts Options) Report {
 	t.Helper()
-	report, err := Run(t.Context(), realSandbox(t), rec, opts)
+	report, err := Run(t.Context(), sandboxtest.Guest(t), rec, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 // failure is what is shown of the error that a run ended with.
@@ -30,7 +31,7 @@ func failureOf(rec *journal.Record) *failure {
 	if json.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old record, or a broken one
 		*f = failure{Type: string(rec.Outcome.Error), Message: rec.Outcome.Message}
 	}
-	f.Type, f.Message, f.Stack = clean(f.Type), clean(f.Message), clean(f.Stack)
+	f.Type, f.Message, f.Stack = plain.Text(f.Type), plain.Text(f.Message), plain.Text(f.Stack)
 	return f
 }
 
@@ -41,11 +42,11 @@ func (f *failure) place() string {
 	if d.Line <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("at %s:%d:%d", clean(d.File), d.Line, d.Column)
+	text := fmt.Sprintf("at %s:%d:%d", plain.Text(d.File), d.Line, d.Column)
 	if d.Source == "" {
 		return text
 	}
-	source := strings.Map(oneSpace, clean(d.Source))
+	source := strings.Map(oneSpace, plain.Text(d.Source))
 	if d.Column < 1 || d.Column > 400 {
 		return text + "\n  " + source
 	}

@@ -5,7 +5,7 @@
 //	failure.go  the error that a run ended with
 //	text.go     the text
 //	html.go     the page; page.html is its template, page.css how it looks
-//	clean.go    what others wrote, safe to show
+//	clean.go    values of JSON, cut to what is shown
 package timeline
 
 import (

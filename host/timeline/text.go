@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -50,7 +51,7 @@ func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, for
 // fact is a line of the head.
 func (t *textWriter) fact(name, value string) {
 	if value != "" {
-		t.printf("%-8s %s\n", name, line(value, 400))
+		t.printf("%-8s %s\n", name, plain.Line(value, 400))
 	}
 }
 
@@ -83,11 +84,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		used = "1 call"
 	}
 	if rec.Done {
-		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), size(rec.Outcome.Memory))
+		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), plain.Size(rec.Outcome.Memory))
 	}
 	l := rec.Limits
 	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
-		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), size(l.Memory))})
+		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), plain.Size(l.Memory))})
 	for _, gap := range Gaps(rec) {
 		all = append(all, Fact{"note", gap})
 	}
@@ -140,14 +141,14 @@ func (t *textWriter) waterfall() {
 		t.printf("%*s  %-*s  %8s  %8s  |%s|%s\n", number, r.Number, label, indented(r, label),
 			Duration(r.Start), took, t.bar(r, bar), mark(r))
 		if e := r.Call.Answer.Err; r.State == Failed && e != nil {
-			t.printf("%*s  %s\n", number, "", line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
+			t.printf("%*s  %s\n", number, "", plain.Line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
 		}
 	}
 }
 
 // indented is the label of a row in n columns.
 func indented(r Row, n int) string {
-	return strings.Repeat("  ", r.Depth) + line(r.Label, max(1, n-2*r.Depth))
+	return strings.Repeat("  ", r.Depth) + plain.Line(r.Label, max(1, n-2*r.Depth))
 }
 
 // mark is what a row has behind its bar.
@@ -198,7 +199,7 @@ func (t *textWriter) logs() {
 			level = levelName(e.Level) + ": "
 		}
 		if e.From != "" {
-			from = clean(e.From) + ": "
+			from = plain.Text(e.From) + ": "
 		}
 		text, left := cut(e.Text, t.most())
 		if left != "" {
@@ -219,7 +220,7 @@ func (t *textWriter) most() int {
 // values are the arguments and the answers of all calls.
 func (t *textWriter) values() {
 	for _, r := range t.Rows {
-		t.printf("\n%s  %s\n", r.Number, line(r.Label, 200))
+		t.printf("\n%s  %s\n", r.Number, plain.Line(r.Label, 200))
 		t.value("arguments", r.Call.Asked.Arguments)
 		for _, v := range answers(r.Call) {
 			t.value(v.Name, v.raw)

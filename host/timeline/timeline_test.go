@@ -69,8 +69,8 @@ func rich() *journal.Record {
 	}
 }
 
-// plain is a run that is not worth many words.
-func plain() *journal.Record {
+// small is a run that is not worth many words.
+func small() *journal.Record {
 	rec := rich()
 	rec.Calls, rec.Logs, rec.Duration, rec.Saved = nil, nil, 700*time.Microsecond, false
 	rec.Outcome = journal.Outcome{Result: []byte(`[1,2.50,"x"]`), Fuel: 12}
@@ -116,7 +116,7 @@ func TestText(t *testing.T) {
 		"rich":       {rich(), TextOptions{Width: 100}},
 		"narrow":     {rich(), TextOptions{Width: 40}},
 		"whole":      {rich(), TextOptions{Whole: true}},
-		"plain":      {plain(), TextOptions{}},
+		"plain":      {small(), TextOptions{}},
 		"gapped":     {gapped(), TextOptions{}},
 		"unfinished": {unfinished(), TextOptions{}},
 	} {
@@ -203,12 +203,15 @@ func checkPage(t *testing.T, page []byte) {
 }
 
 func TestPage(t *testing.T) {
-	for name, rec := range map[string]*journal.Record{"rich": rich(), "plain": plain(), "unfinished": unfinished()} {
+	for name, rec := range map[string]*journal.Record{"rich": rich(), "plain": small(), "unfinished": unfinished()} {
 		var b bytes.Buffer
 		if err := WriteHTML(&b, rec); err != nil {
 			t.Fatal(err)
 		}
 		checkPage(t, b.Bytes())
-		golden(t, name+".html", b.Bytes())
+		if !bytes.Contains(b.Bytes(), []byte(pageStyle)) {
+			t.Errorf("%s: the page is without its style", name)
+		}
+		golden(t, name+".html", bytes.Replace(b.Bytes(), []byte(pageStyle), []byte("page.css"), 1))
 	}
 }
