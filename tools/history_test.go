@@ -60,12 +60,12 @@ func TestHistory(t *testing.T) {
 	}
 	first := mustSave(t, s, coded("a", "A"))
 	mustSave(t, s, coded("a", "A")) // no change
-	s.RecordExecution("a", mtime)
+	before := time.Now()
+	s.RecordExecution("a", before)
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
 	expect("")
-	before := time.Now()
 	mustSave(t, other, coded("a", "B"))
 	expect("1 saved A")
 	versions, _ := s.History("a")

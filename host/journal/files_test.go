@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,10 +15,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// clock is a time that tests set. It is not for several goroutines.
-type clock struct{ t time.Time }
+// clock is a time that tests set. It goes on by a microsecond whenever it is
+// read, so that runs have ids in the order in which they began.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
 
-func (c *clock) now() time.Time { return c.t }
+func newClock() *clock { return &clock{t: noon} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(time.Microsecond)
+	return c.t
+}
+
+func (c *clock) set(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = t
+}
+
+func (c *clock) add(d time.Duration) { c.set(c.now().Add(d)) }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -62,16 +82,16 @@ func TestFileNames(t *testing.T) {
 // are under way then are read whole.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
-	now := &clock{noon}
+	now := newClock()
 	l := openLog(t, dir, LogOptions{MaxSize: 1500, Now: now.now})
 	long := begin(t, l, Begin{Definition: tools.Definition{Name: "long"}})
 	first := long.OpenCall(abi.ToolCall{}, "s", "first")
 	for range 5 {
 		record(t, l, "short")
 	}
-	now.t = noon.Add(24 * time.Hour)
+	now.set(noon.Add(24 * time.Hour))
 	first.Close(Answer{Value: []byte("1")})
-	now.t = noon.Add(48 * time.Hour)
+	now.set(noon.Add(48 * time.Hour))
 	long.Close(Outcome{Result: []byte("2")})
 	got := names(t, dir)
 	want := []string{"journal-2026-11-21.jsonl", "journal-2026-11-21.1.jsonl", "journal-2026-11-22.jsonl", "journal-2026-11-23.jsonl"}
@@ -95,7 +115,7 @@ func TestRotation(t *testing.T) {
 // TestGoesOn: another Log goes on in the last file of the day.
 func TestGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	now := &clock{noon}
+	now := newClock()
 	for range 4 {
 		l := OpenLog(dir, LogOptions{MaxSize: 1000, Now: now.now, Log: quiet()})
 		record(t, l, "a")
@@ -115,7 +135,7 @@ func TestGoesOn(t *testing.T) {
 // TestTornLine: a line without an end does no harm to those before and behind it.
 func TestTornLine(t *testing.T) {
 	dir := t.TempDir()
-	now := &clock{noon}
+	now := newClock()
 	path := filepath.Join(dir, "journal-2026-11-21.jsonl")
 	l := OpenLog(dir, LogOptions{Now: now.now, Log: quiet()})
 	record(t, l, "a")
@@ -145,7 +165,7 @@ func TestTornLine(t *testing.T) {
 // TestBadLines: what is no event is told and passed over.
 func TestBadLines(t *testing.T) {
 	dir := t.TempDir()
-	l := openLog(t, dir, LogOptions{})
+	l := openLog(t, dir, LogOptions{Now: newClock().now})
 	id := record(t, l, "a")
 	path := filepath.Join(dir, names(t, dir)[0])
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -173,11 +193,11 @@ func TestBadLines(t *testing.T) {
 // TestRemoval: what is too old goes, and the oldest of what is too much.
 func TestRemoval(t *testing.T) {
 	dir := t.TempDir()
-	now := &clock{noon}
+	now := newClock()
 	l := openLog(t, dir, LogOptions{Now: now.now, MaxAge: 72 * time.Hour, MaxTotal: 1 << 20})
 	for range 6 {
 		record(t, l, "a")
-		now.t = now.t.Add(24 * time.Hour)
+		now.add(24 * time.Hour)
 	}
 	want := []string{"journal-2026-11-23.jsonl", "journal-2026-11-24.jsonl", "journal-2026-11-25.jsonl", "journal-2026-11-26.jsonl"}
 	if got := names(t, dir); !slices.Equal(got, want) {
@@ -209,7 +229,8 @@ func TestRemoval(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	dir := t.TempDir()
-	l := openLog(t, dir, LogOptions{})
+	now := newClock()
+	l := openLog(t, dir, LogOptions{Now: now.now})
 	run := func(name, session string, o *Outcome) *Run {
 		r := begin(t, l, Begin{Definition: tools.Definition{Name: name}, Client: Client{Session: session}})
 		if o != nil {
@@ -239,8 +260,8 @@ func TestFilter(t *testing.T) {
 		"until":       {Filter{Until: middle}, "a1"},
 		"id":          {Filter{ID: failed.ID()}, "b2"},
 		"none":        {Filter{ID: "zz"}, ""},
-		"long ago":    {Filter{Until: noon.Add(-1e5 * time.Hour)}, ""},
-		"later":       {Filter{Since: time.Now().Add(time.Hour)}, ""},
+		"long ago":    {Filter{Until: noon.Add(-time.Hour)}, ""},
+		"later":       {Filter{Since: noon.Add(time.Hour)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, faults := scan(dir, test.f)
@@ -252,5 +273,30 @@ func TestFilter(t *testing.T) {
 				t.Errorf("got %s, %v", s, faults)
 			}
 		})
+	}
+}
+
+// TestClockSetBack: a run is found though the clock was set back over midnight
+// while it was under way, so that its events are in the file of the day before.
+func TestClockSetBack(t *testing.T) {
+	dir := t.TempDir()
+	now := newClock()
+	midnight := noon.Add(12 * time.Hour)
+	now.set(midnight)
+	l := openLog(t, dir, LogOptions{Now: func() time.Time {
+		at := now.now()
+		now.set(midnight.Add(-time.Second)) // right after the run has taken its start
+		return at
+	}})
+	id := record(t, l, "a")
+	if got := names(t, dir); !slices.Equal(got, []string{"journal-2026-11-21.jsonl"}) {
+		t.Fatalf("files %q", got)
+	}
+	rec, err := Find(dir, id)
+	if err != nil || !rec.Done || !rec.Start.After(midnight) {
+		t.Errorf("found %v, %v", rec.Start, err)
+	}
+	if runs, faults := scan(dir, Filter{Since: midnight}); len(runs) != 1 || len(faults) > 0 {
+		t.Errorf("%d runs since midnight, %v", len(runs), faults)
 	}
 }

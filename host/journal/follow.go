@@ -18,6 +18,7 @@ type FollowOptions struct {
 	// Started, when set, is called once all that is in the journal already has
 	// been passed over: runs that end from then on are yielded.
 	Started func()
+	Now     func() time.Time // nil is time.Now
 }
 
 // Follow yields runs that clients have asked for as they end, whichever process
@@ -26,7 +27,10 @@ type FollowOptions struct {
 // cannot be read; it goes on after that.
 func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		f := follower{index: newIndex(dir), yield: yield}
+		f := follower{index: newIndex(dir), yield: yield, now: opts.Now}
+		if f.now == nil {
+			f.now = time.Now
+		}
 		tick := opts.Tick
 		if tick == nil {
 			ticker := time.NewTicker(2 * time.Second)
@@ -67,6 +71,7 @@ type follower struct {
 	*index
 	yield    func(Record, error) bool
 	watching bool
+	now      func() time.Time
 }
 
 // watch asks for notices of the directory, once it is there.
@@ -90,7 +95,7 @@ func (f *follower) look(pass bool) bool {
 		}
 		return f.yield(Record{}, err)
 	}
-	first := dayOf(time.Now().Add(-longest))
+	first := dayOf(f.now().Add(-longest))
 	for _, name := range files {
 		if name.day < first { // runs of then are over
 			continue

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Symlink("/dev/full", path); err != nil {
 		t.Fatal(err)
 	}
-	now := &clock{noon}
+	now := newClock()
 	var all told
 	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.tell})
 	if _, err := l.Open(Begin{}); !errors.Is(err, unix.ENOSPC) {
@@ -38,7 +39,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	now.t = now.t.Add(retryAfter)
+	now.add(retryAfter)
 	record(t, l, "recorded")
 	runs, faults := scan(dir, Filter{})
 	if len(runs) != 1 || runs[0].Definition.Name != "recorded" || len(faults) > 0 || len(all) != 2 {
@@ -79,7 +80,7 @@ func recordLimited(dir string) error {
 		return err
 	}
 	var all told
-	now := &clock{noon}
+	now := newClock()
 	l := OpenLog(dir, LogOptions{Now: now.now, Trouble: all.tell, Log: quiet()})
 	run := func(name string) {
 		r, _ := l.Open(Begin{Definition: tools.Definition{Name: name}}) // not required
@@ -96,7 +97,7 @@ func recordLimited(dir string) error {
 		return fmt.Errorf("failed with %w", all[0])
 	}
 	// Another day has another file, in which there is room.
-	now.t = now.t.AddDate(0, 0, 1)
+	now.add(24 * time.Hour)
 	run("after")
 	return l.Close()
 }

@@ -41,7 +41,8 @@ type Run struct {
 	id    string
 	begin Begin
 	start time.Time
-	disk  *runLog // nil: the record is in memory only
+	now   func() time.Time // the one clock of the record and of the files it is in
+	disk  *runLog          // nil: the record is in memory only
 
 	mu      sync.Mutex
 	calls   []*Call
@@ -52,17 +53,23 @@ type Run struct {
 }
 
 // Open begins the record of a run.
-func Open(b Begin) *Run {
-	now := time.Now()
-	return &Run{id: NewID(now), begin: b, start: now}
+func Open(b Begin) *Run { return open(b, time.Now) }
+
+// open is Open with a clock.
+func open(b Begin, now func() time.Time) *Run {
+	start := now()
+	return &Run{id: NewID(start), begin: b, start: start, now: now}
 }
+
+// since is the time since the run began.
+func (r *Run) since() time.Duration { return r.now().Sub(r.start) }
 
 // ID is the run's id.
 func (r *Run) ID() string { return r.id }
 
 // Log adds an entry to the run's log. What comes after Close is not kept.
 func (r *Run) Log(level abi.LogLevel, text string) {
-	e := Entry{At: time.Since(r.start), Level: level, Text: text}
+	e := Entry{At: r.since(), Level: level, Text: text}
 	r.mu.Lock()
 	ended := !r.end.IsZero()
 	if !ended {
@@ -107,7 +114,7 @@ func (r *Run) Undo(u UndoRecord) {
 }
 
 func (r *Run) open(rec CallRecord) *Call {
-	rec.Start = time.Since(r.start)
+	rec.Start = r.since()
 	c := &Call{run: r}
 	r.mu.Lock()
 	rec.Seq = len(r.calls) + 1
@@ -124,7 +131,7 @@ func (c *Call) Seq() int { return c.rec.Seq }
 // Begin marks the moment at which the call really left, when that is later
 // than its opening.
 func (c *Call) Begin() {
-	at := time.Since(c.run.start)
+	at := c.run.since()
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
 	c.rec.Start = at
@@ -143,7 +150,7 @@ func (c *Call) Progress() {
 // Close ends the call with its answer. A second Close, or one after that of
 // the run, changes nothing: the script cannot have seen it.
 func (c *Call) Close(a Answer) {
-	at := time.Since(c.run.start)
+	at := c.run.since()
 	c.run.mu.Lock()
 	late := c.rec.Done || !c.run.end.IsZero()
 	if !late {
@@ -158,7 +165,7 @@ func (c *Call) Close(a Answer) {
 
 // Close ends the run. Only the first Close counts.
 func (r *Run) Close(o Outcome) {
-	now := time.Now()
+	now := r.now()
 	r.mu.Lock()
 	again := !r.end.IsZero()
 	if !again {

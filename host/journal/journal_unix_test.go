@@ -25,7 +25,7 @@ func TestModes(t *testing.T) {
 // TestIncomplete: a run of which something could not be written says so.
 func TestIncomplete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	now := &clock{noon}
+	now := newClock()
 	l := openLog(t, dir, LogOptions{Now: now.now})
 	r := begin(t, l, Begin{})
 	r.OpenCall(abi.ToolCall{}, "s", "kept").Close(Answer{Value: []byte("1")})
@@ -33,12 +33,12 @@ func TestIncomplete(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	now.t = noon.Add(24 * time.Hour) // so that there has to be another file
+	now.set(noon.Add(24 * time.Hour)) // so that there has to be another file
 	r.OpenCall(abi.ToolCall{}, "s", "lost").Close(Answer{Value: []byte("2")})
 	if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 		t.Fatal(err)
 	}
-	now.t = now.t.Add(retryAfter)
+	now.add(retryAfter)
 	r.OpenCall(abi.ToolCall{}, "s", "kept too").Close(Answer{Value: []byte("3")})
 	r.Close(Outcome{Result: []byte("4")})
 	rec, err := Find(dir, r.ID())

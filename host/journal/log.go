@@ -146,11 +146,11 @@ func (l *Log) Dir() string { return l.dir }
 // Open begins the record of a run, in memory and on disk. The error is a
 // *WriteError or ErrClosed, and only given where the journal is required.
 func (l *Log) Open(b Begin) (*Run, error) {
-	r := Open(b)
 	if l == nil {
-		return r, nil
+		return Open(b), nil
 	}
 	opts := l.options()
+	r := open(b, opts.Now)
 	r.disk = newRunLog(l, r, opts)
 	if err := r.disk.begin(r); err != nil && opts.Required {
 		r.disk.end(0, &Outcome{Error: abi.ErrResource, Message: err.Error()})

@@ -173,6 +173,10 @@ func timeOf(id string) (time.Time, bool) {
 // after its beginning.
 const longest = 49 * time.Hour
 
+// clockStep is how far a clock may be set back while a run is under way, for its
+// events to be found: they are then in the files of the day before.
+const clockStep = time.Hour
+
 // days yields an index for each day that has files, the newest first: each has
 // the runs that began on that day, with all their events, beside such as were not
 // forgotten. It leaves out days in which nothing can be that f chooses.
@@ -219,7 +223,7 @@ func (f *Filter) days() (first, last string) {
 	}
 	first, last = "", "9999-99-99"
 	if !since.IsZero() {
-		first = dayOf(since)
+		first = dayOf(since.Add(-clockStep))
 	}
 	if !until.IsZero() {
 		last = dayOf(until.Add(longest))

@@ -25,7 +25,7 @@ func TestUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(place, "logs")
-	now := &clock{noon}
+	now := newClock()
 	var all told
 	l := openLog(t, dir, LogOptions{Now: now.now, Trouble: all.tell})
 	lost := begin(t, l, Begin{Definition: tools.Definition{Name: "lost"}})
@@ -45,7 +45,7 @@ func TestUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	record(t, l, "too early")
-	now.t = now.t.Add(retryAfter)
+	now.add(retryAfter)
 	record(t, l, "again")
 	if len(all) != 2 || all[1] != nil {
 		t.Errorf("told %v", all)
@@ -65,7 +65,7 @@ func TestRequired(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(place, "logs")
-	now := &clock{noon}
+	now := newClock()
 	var all told
 	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.tell})
 	for range 2 {
@@ -80,7 +80,7 @@ func TestRequired(t *testing.T) {
 	if err := os.Remove(place); err != nil {
 		t.Fatal(err)
 	}
-	now.t = now.t.Add(retryAfter)
+	now.add(retryAfter)
 	record(t, l, "again")
 	l.Configure(LogOptions{Log: quiet()})
 	if err := l.Close(); err != nil {
