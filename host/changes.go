@@ -70,6 +70,7 @@ func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
 	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
 	adopted.Execution = next.Execution
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
+	adopted.Execution.MaxTotalMemory = old.Execution.MaxTotalMemory
 	adopted.Journal = next.Journal
 	adopted.Journal.Enabled, adopted.Journal.Dir = old.Journal.Enabled, old.Journal.Dir
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts

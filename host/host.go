@@ -22,7 +22,7 @@
 // with clients), upstream (connections to servers), catalog (the namespaced
 // view), route (requests in flight), compose (composite calls), manage
 // (built-in tools), health (checks of upstreams), journal (the record of a run), sandbox (wasm instances),
-// peertest (raw peers for tests).
+// budget (memory that all of them share), peertest (raw peers for tests).
 package host
 
 import (
@@ -35,6 +35,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
@@ -73,6 +74,7 @@ type Host struct {
 	now  atomic.Pointer[settings]
 	web  atomic.Pointer[front.HTTP] // nil unless ServeHTTPOn runs
 
+	budget    *budget.Budget
 	sandbox   *sandbox.Sandbox
 	store     *tools.Store
 	catalog   *catalog.Catalog
@@ -89,7 +91,7 @@ type Host struct {
 // upstreams connect and the guest is compiled in the background. The caller
 // must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts}
+	h := &Host{opts: opts, budget: budget.New(int64(cfg.Execution.MaxTotalMemory))}
 	built := make(chan struct{})
 	defer close(built)
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{

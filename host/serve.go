@@ -18,7 +18,8 @@ import (
 
 func (h *Host) session() front.Options {
 	return front.Options{
-		Backend: h, Name: Name, Version: h.opts.Version, MaxMessage: int(h.config().MaxMessage), Log: h.opts.Log,
+		Backend: h, Name: Name, Version: h.opts.Version, MaxMessage: int(h.config().MaxMessage), Budget: h.budget,
+		Log: h.opts.Log,
 	}
 }
 

@@ -9,6 +9,8 @@ const (
 	maxStartupWait = time.Hour
 	minMaxMemory   = 16 << 20              // the guest needs some for itself
 	maxMaxMemory   = 4 << 30               // all that wasm32 can address
+	minTotalMemory = 32 << 20              // a few scripts
+	maxTotalMemory = 1 << 50               // a slip of the pen
 	minMaxFuel     = 10_000_000            // what a script needs that does little
 	maxMaxFuel     = 1_000_000_000_000_000 // days
 	maxConcurrent  = 10_000

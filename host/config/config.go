@@ -131,6 +131,9 @@ type Execution struct {
 	// MaxQueued is how many calls there may be beside those: waiting for their
 	// turn, or for tools.
 	MaxQueued int
+	// MaxTotalMemory is what all runs and messages in flight may have together,
+	// in bytes; 0 is budget.DefaultTotal, which depends on the machine.
+	MaxTotalMemory uint64
 }
 
 // Store says where saved tools live.

@@ -79,6 +79,7 @@ func decodeExecution(t *table, c *Config) {
 	t.duration(t.key("undo_timeout"), &c.Execution.UndoTimeout, minTimeout, maxUndoTimeout)
 	t.count(t.key("max_concurrent"), &c.Execution.MaxConcurrent, 1, maxConcurrent)
 	t.count(t.key("max_queued"), &c.Execution.MaxQueued, 1, maxMaxQueued)
+	t.size(t.key("max_total_memory"), &c.Execution.MaxTotalMemory, minTotalMemory, maxTotalMemory)
 	if t.r.json {
 		t.boolean("enableDebug", &c.Debug)
 		t.close(map[string]string{"debug": "enableDebug"})

@@ -40,6 +40,11 @@ func (c *Config) Describe(w io.Writer) error {
 	}
 	d.line("", "max_concurrent", concurrent)
 	d.line("", "max_queued", strconv.Itoa(e.MaxQueued))
+	total := "half of the machine's or container's memory"
+	if e.MaxTotalMemory > 0 {
+		total = units.FormatSize(e.MaxTotalMemory)
+	}
+	d.line("", "total_memory", total)
 	d.journal(&c.Journal)
 	d.builtins(c.Builtins)
 	if c.HTTP.configured {

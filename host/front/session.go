@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -63,9 +64,10 @@ type Beginner interface {
 // Options of a session.
 type Options struct {
 	Backend       Backend
-	Name, Version string // of this server
-	MaxMessage    int    // bytes; 0: wire.DefaultMaxMessage
-	KeepWorkers   int    // idle goroutines that are kept for the next requests
+	Name, Version string         // of this server
+	MaxMessage    int            // bytes; 0: wire.DefaultMaxMessage
+	Budget        *budget.Budget // for messages in flight; nil: none
+	KeepWorkers   int            // idle goroutines that are kept for the next requests
 	Log           *slog.Logger
 }
 

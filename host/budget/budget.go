@@ -1,0 +1,168 @@
+// Package budget has a number of bytes that everything in flight shares: the
+// memory of runs, and messages on their way. Who wants more than there is waits,
+// and no session can take so much that nothing is left for others.
+//
+//	budget.go   Budget: who gets bytes, and in which order
+//	hold.go     Hold: what one message has
+//	machine.go  how much memory there is (machine_*.go: on each system)
+package budget
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Budget is a number of bytes that is shared. Its methods are safe for
+// concurrent use. A nil Budget has no bound, and its holds count nothing.
+//
+// An owner is whoever bytes are taken for: a session, or a credential before
+// there is a session. It is any comparable value; nil is the host itself. Owners
+// share by one rule: what an owner has may be at most eight times what is then
+// left for all. So one alone leaves a ninth to those who come later, two leave a
+// seventeenth (the dynamic thresholds of Choudhury and Hahne, 1998). Of those who
+// wait, the one whose owner has least is served first, and of one owner the
+// one who has waited longest.
+type Budget struct {
+	total int64
+
+	mu      sync.Mutex // guards what follows
+	used    int64
+	peak    int64
+	waiting int
+	owners  map[any]*owner
+	last    uint64 // number of the last waiter
+}
+
+// leftFactor is how many times what is left an owner may have.
+const leftFactor = 8
+
+// New makes a budget of total bytes; 0: DefaultTotal().
+func New(total int64) *Budget {
+	if total <= 0 {
+		total = DefaultTotal()
+	}
+	return &Budget{total: total, owners: map[any]*owner{}}
+}
+
+// owner is one who has bytes, or wants some.
+type owner struct {
+	key   any
+	held  int64
+	holds int       // that are open
+	queue []*waiter // in the order in which they came
+}
+
+// waiter is a hold that wants more.
+type waiter struct {
+	hold   *Hold
+	bytes  int64
+	number uint64 // in the order of their coming
+	ready  chan struct{}
+}
+
+// Figures are those of a Budget, in bytes.
+type Figures struct {
+	Total, Used, Peak int64
+	// Waiting is how many wait for bytes.
+	Waiting int
+}
+
+// Figures tells how much is used.
+func (b *Budget) Figures() Figures {
+	if b == nil {
+		return Figures{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Waiting: b.waiting}
+}
+
+// Total is how much there is in all; 0 for a nil Budget.
+func (b *Budget) Total() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.total
+}
+
+// TooLargeError says that something can never fit, however long it waits.
+type TooLargeError struct {
+	Bytes, Most int64 // wanted, and what one owner can have
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%d bytes are more than the %d that one session can have of max_total_memory (raise execution.max_total_memory)", e.Bytes, e.Most)
+}
+
+// ceiling is how far messages of clients may fill the budget: the rest is for
+// answers, without which nothing in flight would come to an end.
+func (b *Budget) ceiling() int64 { return b.total - b.total/8 }
+
+// most is what one owner can have when there is no other.
+func (b *Budget) most() int64 { return b.ceiling() * leftFactor / (leftFactor + 1) }
+
+// fits tells whether h may have n bytes more now.
+func (b *Budget) fits(h *Hold, n int64) bool {
+	left := b.ceiling() - b.used - n
+	return left >= 0 && h.owner.held+n <= leftFactor*left
+}
+
+// take gives n bytes to h.
+func (b *Budget) take(h *Hold, n int64) {
+	h.bytes += n
+	h.owner.held += n
+	b.used += n
+	b.peak = max(b.peak, b.used)
+}
+
+// giveBack takes n bytes of h back.
+func (b *Budget) giveBack(h *Hold, n int64) {
+	h.bytes -= n
+	h.owner.held -= n
+	b.used -= n
+}
+
+// serve gives bytes to those who wait, as long as there is one who fits.
+func (b *Budget) serve() {
+	for b.waiting > 0 {
+		next := b.next()
+		if next == nil {
+			return
+		}
+		b.take(next.hold, next.bytes)
+		b.leave(next)
+		close(next.ready)
+	}
+}
+
+// next is who is to be served now; nil when nobody fits.
+func (b *Budget) next() *waiter {
+	var next *waiter
+	for _, o := range b.owners {
+		if len(o.queue) == 0 || !b.fits(o.queue[0].hold, o.queue[0].bytes) {
+			continue
+		}
+		w := o.queue[0]
+		if next == nil || o.held < next.hold.owner.held || o.held == next.hold.owner.held && w.number < next.number {
+			next = w
+		}
+	}
+	return next
+}
+
+// enter has h wait for n bytes.
+func (b *Budget) enter(h *Hold, n int64) *waiter {
+	b.last++
+	w := &waiter{hold: h, bytes: n, number: b.last, ready: make(chan struct{})}
+	h.owner.queue = append(h.owner.queue, w)
+	b.waiting++
+	return w
+}
+
+// leave ends the waiting of w.
+func (b *Budget) leave(w *waiter) {
+	o := w.hold.owner
+	o.queue = slices.DeleteFunc(o.queue, func(other *waiter) bool { return other == w })
+	b.waiting--
+}

@@ -1,0 +1,155 @@
+package budget
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+const (
+	// unknownMemory is taken for a machine that does not say what it has.
+	unknownMemory = 4 << 30
+	// leastTotal is the smallest default: what a proxy with a few scripts needs.
+	leastTotal = 64 << 20
+)
+
+// DefaultTotal is half of the memory that this process may use, in bytes: of
+// the machine's, or of the container's where that is less.
+func DefaultTotal() int64 {
+	return max(leastTotal, int64(min(Memory(), math.MaxInt64))/2)
+}
+
+// Memory is what this process may use, in bytes: the machine's, or the limit of
+// its container where that is less.
+func Memory() uint64 {
+	if n := memory(); n > 0 {
+		return n
+	}
+	return unknownMemory
+}
+
+// linuxMemory is the least of what /proc/meminfo and the control groups of this
+// process say; 0 when none of them does. root is the file system "/".
+func linuxMemory(root fs.FS) uint64 {
+	least := uint64(math.MaxUint64)
+	for _, n := range append(cgroupLimits(root), memTotal(root)) {
+		if n > 0 {
+			least = min(least, n)
+		}
+	}
+	if least == math.MaxUint64 {
+		return 0
+	}
+	return least
+}
+
+// memTotal is MemTotal of /proc/meminfo, in bytes; see proc_meminfo(5).
+func memTotal(root fs.FS) uint64 {
+	data, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "MemTotal:" {
+			continue
+		}
+		kib, err := strconv.ParseUint(fields[1], 10, 54)
+		if err != nil {
+			return 0
+		}
+		return kib << 10
+	}
+	return 0
+}
+
+// cgroupMount is where a hierarchy of control groups is seen.
+type cgroupMount struct {
+	root, point string // the group at the mount point, and that point
+	file        string // that has the limit of a group
+}
+
+// cgroupLimits are the limits of the groups that this process is in, and of
+// those above them: all of them hold. See cgroups(7), proc_pid_cgroup(5).
+func cgroupLimits(root fs.FS) []uint64 {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	unified, memory := cgroupMounts(root)
+	var limits []uint64
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // hierarchy:controllers:path
+		if len(fields) < 3 {
+			continue
+		}
+		switch {
+		case fields[1] == "":
+			limits = append(limits, unified.limits(root, fields[2])...)
+		case hasWord(fields[1], "memory"):
+			limits = append(limits, memory.limits(root, fields[2])...)
+		}
+	}
+	return limits
+}
+
+// cgroupMounts finds the hierarchy of version 2 and that of version 1 which
+// limits memory; see proc_pid_mountinfo(5).
+func cgroupMounts(root fs.FS) (unified, memory cgroupMount) {
+	data, err := fs.ReadFile(root, "proc/self/mountinfo")
+	if err != nil {
+		return unified, memory
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		mount, system, _ := strings.Cut(lines.Text(), " - ")
+		of, kind := strings.Fields(mount), strings.Fields(system)
+		if len(of) < 5 || len(kind) < 3 {
+			continue
+		}
+		switch {
+		case kind[0] == "cgroup2":
+			unified = cgroupMount{of[3], of[4], "memory.max"}
+		case kind[0] == "cgroup" && hasWord(kind[2], "memory"):
+			memory = cgroupMount{of[3], of[4], "memory.limit_in_bytes"}
+		}
+	}
+	return unified, memory
+}
+
+func hasWord(list, word string) bool {
+	for w := range strings.SplitSeq(list, ",") {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+// limits are those of a group and of the groups above it, as far as they can be
+// seen.
+func (m cgroupMount) limits(root fs.FS, group string) []uint64 {
+	if m.point == "" {
+		return nil
+	}
+	below, ok := strings.CutPrefix(group, m.root)
+	if m.root != "/" && !ok {
+		below = "" // seen from another namespace: what is mounted is what there is
+	}
+	var limits []uint64
+	for below = path.Clean("/" + below); ; below = path.Dir(below) {
+		name := strings.TrimPrefix(path.Join(m.point, below, m.file), "/")
+		if data, err := fs.ReadFile(root, name); err == nil {
+			// "max", or a number in the way of all memory, is no limit.
+			if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
+				limits = append(limits, n)
+			}
+		}
+		if below == "/" {
+			return limits
+		}
+	}
+}
