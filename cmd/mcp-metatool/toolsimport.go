@@ -190,8 +190,12 @@ func (m *importing) check(ctx context.Context) error {
 			continue
 		}
 		t := &c.tool
-		if manage.Reserved(t.Name) {
+		switch taken := manage.Reserved(t.Name); taken {
+		case "":
+		case t.Name:
 			add(t, "is the name of a built-in tool (choose another)")
+		default:
+			add(t, fmt.Sprintf("could be taken for the built-in tool %s (choose another)", taken))
 		}
 		for _, d := range known {
 			if d.Name != t.Name && strings.EqualFold(d.Name, t.Name) {

@@ -40,7 +40,7 @@ func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
 	reply := r.Upstreams.CallUpstream(ctx, origin, server, tool, params, progress)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || reply.Denied != nil { // no answer of the server
 		return reply
 	}
 	result, failed := r.clean(reply.Result), r.clean(reply.Error)

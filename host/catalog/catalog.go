@@ -52,7 +52,8 @@ type Entry struct {
 }
 
 // Source says how what one upstream has appears. Both functions are given the
-// upstream's own name of a tool; they are called with a lock held.
+// upstream's own name of a tool; they are called with locks held, by any
+// goroutine.
 type Source struct {
 	Server string
 	// Prefix of the names of its tools and prompts.

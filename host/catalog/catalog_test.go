@@ -176,6 +176,31 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestPermitted(t *testing.T) {
+	c, _ := testCatalog(t)
+	var hidden *HiddenError
+	var removed *RemovedError
+	for _, tt := range []struct {
+		server, tool string
+		agent        bool
+		want         any
+	}{
+		{"git-hub", "get_issue", true, nil}, {"git-hub", "not_listed_yet", false, nil},
+		{"git-hub", "create_issue", false, nil}, {"git-hub", "create_issue", true, &hidden},
+		{"git-hub", "get_secret", false, &hidden}, {"git-hub", "not_listed_secret", false, &hidden},
+		{"git_hub", "get_issue", false, &removed},
+	} {
+		err := c.Permitted(tt.server, tt.tool, tt.agent)
+		if (err == nil) != (tt.want == nil) || err != nil && !errors.As(err, tt.want) {
+			t.Errorf("Permitted(%q, %q, %v): %v", tt.server, tt.tool, tt.agent, err)
+		}
+	}
+	c.SetSources(nil)
+	if err := c.Permitted("git-hub", "get_issue", false); !errors.As(err, &removed) {
+		t.Errorf("of a server that was removed: %v", err)
+	}
+}
+
 func TestPublicName(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for _, tt := range []struct{ prefix, tool, want string }{

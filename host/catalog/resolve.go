@@ -87,6 +87,28 @@ func (e *HiddenError) Error() string {
 	return fmt.Sprintf("tool %q of server %q may not be called (the configuration hides it)", e.Tool, e.Server)
 }
 
+// RemovedError says that the configuration has no such server, or no longer.
+type RemovedError struct{ Server string }
+
+func (e *RemovedError) Error() string {
+	return fmt.Sprintf("tools of server %q may not be called (the configuration does not have it, or disables it)", e.Server)
+}
+
+// Permitted says whether a tool may be called as things are now, by the real names
+// of server and tool: by agents, or by scripts, which may also call what is not
+// exposed. Whether the server has such a tool does not matter. The error is a
+// *RemovedError or *HiddenError.
+func (c *Catalog) Permitted(server, tool string, agent bool) error {
+	s, ok := c.view.Load().sources[server]
+	switch {
+	case !ok:
+		return &RemovedError{server}
+	case s.Hides(tool) || agent && !s.Exposes(tool):
+		return &HiddenError{Server: server, Tool: tool}
+	}
+	return nil
+}
+
 // Servers are the script names of all upstreams, in the order of the
 // configuration, whether they are up or not.
 func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }

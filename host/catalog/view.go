@@ -10,6 +10,7 @@ import (
 type view struct {
 	upstreams []string          // in the order of the configuration
 	prefixes  map[string]string // by upstream
+	sources   map[string]Source // by upstream
 	lists     map[wire.Surface]list
 	tools     tools
 	prompts   map[string]owned // by public name
@@ -21,10 +22,11 @@ type view struct {
 type owned struct{ server, name string }
 
 func newView(c *Catalog) *view {
-	v := &view{prefixes: map[string]string{}, lists: map[wire.Surface]list{}}
+	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, lists: map[wire.Surface]list{}}
 	for _, s := range c.sources {
 		v.upstreams = append(v.upstreams, s.Server)
 		v.prefixes[s.Server] = s.Prefix
+		v.sources[s.Server] = s.Source
 	}
 	for _, surface := range wire.Surfaces {
 		v.build(c, surface)

@@ -22,6 +22,9 @@ const maxCallMessage = 16 << 10
 // answer judges an upstream's reply. A script that asked for the raw result
 // gets it also when it says isError: it wants to look for itself.
 func (t *target) answer(reply wire.Reply) journal.Answer {
+	if reply.Denied != nil {
+		return journal.Answer{Err: t.fail(abi.ErrPermission, reply.Denied.Error())}
+	}
 	if reply.Error != nil {
 		return t.rpcError(reply.Error)
 	}

@@ -89,7 +89,9 @@ func (u *undone) call() string {
 
 // compensate makes the calls that undo what the run has done, the last first,
 // each whatever became of those before. They have a time of their own, since the
-// run's is over perhaps.
+// run's is over perhaps, and each has its share of it: when that is over, the
+// next call is begun. A call that is late goes on for as long as there is time,
+// but at most Options.Parallel are under way; beyond that the oldest is given up.
 func (r *run) compensate(ctx context.Context) []undone {
 	calls := r.undo.pass()
 	if len(calls) == 0 {
@@ -101,18 +103,71 @@ func (r *run) compensate(ctx context.Context) []undone {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	outcomes := make([]undone, 0, len(calls))
-	for i := len(calls) - 1; i >= 0; i-- {
-		t := &calls[i]
+	end, _ := ctx.Deadline()
+	outcomes := make([]undone, len(calls))
+	var late []compensating // oldest first
+	for done := range calls {
+		if len(late) >= r.cfg.Parallel {
+			late[0].giveUp()
+			late = late[1:]
+		}
+		t, outcome := &calls[len(calls)-1-done], &outcomes[done]
 		t.record = r.journal.OpenUndo(t.ToolCall, t.server, t.tool)
+		c := r.beginUndo(ctx, t, timeout, outcome)
+		if !c.wait(time.Until(end) / time.Duration(len(calls)-done)) {
+			late = append(late, c)
+		}
+	}
+	for _, c := range late {
+		<-c.done // which ctx ends
+	}
+	return outcomes
+}
+
+// compensating is a call that undoes something and is under way.
+type compensating struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has its outcome
+}
+
+// beginUndo makes one of the calls; outcome is set when it is done.
+func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, outcome *undone) compensating {
+	ctx, cancel := context.WithCancel(ctx)
+	c := compensating{cancel, make(chan struct{})}
+	work := func() {
+		defer close(c.done)
+		defer cancel()
 		answer := r.compensation(ctx, t, timeout)
 		t.record.Close(answer)
 		if answer.Err != nil {
 			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
 		}
-		outcomes = append(outcomes, undone{t.server, t.tool, t.Arguments, answer.Err})
+		*outcome = undone{t.server, t.tool, t.Arguments, answer.Err}
 	}
-	return outcomes
+	if r.take != nil { // the tape has the answers, in this order
+		work()
+	} else {
+		go work()
+	}
+	return c
+}
+
+// wait waits for the outcome, for as long as that. It tells whether it is there.
+func (c compensating) wait(most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// giveUp ends the call.
+func (c compensating) giveUp() {
+	c.cancel()
+	<-c.done
 }
 
 // compensation makes one of the calls.

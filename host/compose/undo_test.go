@@ -2,13 +2,17 @@ package compose
 
 import (
 	"context"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -123,7 +127,7 @@ func TestUndoIsBounded(t *testing.T) {
 	c := composer(sandboxtest.Guest(t), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
 	reply := c.CallSaved(t.Context(), saved("undo(s.remove, n=1)\nundo(s.hangs, n=2)\nfail('no')"), route.Call{Params: params(`{}`)})
 	got := get(t, reply, "structuredContent", "error", "details", "compensation")
-	if made(u) != "hangs2" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 2 {
+	if made(u) != "hangs2 remove1" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 1 || strings.Count(got, `"undone":true`) != 1 {
 		t.Errorf("calls %s, compensation %s", made(u), got)
 	}
 	if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs({\"n\":2}): not done within 30ms") {
@@ -152,5 +156,42 @@ func TestUndoInTrees(t *testing.T) {
 		if got := made(u); got != want {
 			t.Errorf("%s\ncalls %s, want %s", code, got, want)
 		}
+	}
+}
+
+// TestUndoSharesTime: calls that do not come back leave their share of time to
+// each of the others, however many they are, and what is slow may use what is
+// left.
+func TestUndoSharesTime(t *testing.T) {
+	for parallel, undone := range map[int]int{1: 3, 16: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			u := saga()
+			u.block("s.hangs")
+			u.add("s.slow", func(ctx context.Context, _ []byte, _ func([]byte)) wire.Reply {
+				select {
+				case <-time.After(5 * time.Second): // more than its share
+				case <-ctx.Done():
+				}
+				return wire.Reply{Result: []byte(`{}`)}
+			})
+			c := composer(fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+				for n, tool := range []string{"remove", "slow", "hangs", "remove", "hangs", "remove", "hangs", "hangs", "hangs", "hangs"} {
+					r.Caller.Undo(ctx, toolCall("s", tool, fmt.Sprintf(`{"n":%d}`, n)))
+				}
+				return sandbox.Outcome{Err: &abi.Error{Type: abi.ErrRuntime, Message: "no"}}, nil
+			}), u, func(o *Options) { o.Parallel, o.UndoTimeout = parallel, 20*time.Second })
+			begun := time.Now()
+			reply := c.CallSaved(t.Context(), saved("x"), route.Call{Params: params(`{}`)})
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if got, want := made(u), "hangs9 hangs8 hangs7 hangs6 remove5 hangs4 remove3 hangs2 slow1 remove0"; got != want {
+				t.Errorf("calls %s\nwant  %s", got, want)
+			}
+			got := get(t, reply, "structuredContent", "error", "details", "compensation")
+			if strings.Count(got, `"undone":true`) != undone || strings.Count(got, "undo_timeout") != 10-undone {
+				t.Errorf("compensation %s", got)
+			}
+		})
 	}
 }

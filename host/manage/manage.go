@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
@@ -140,16 +141,19 @@ func New(cfg Options) *Handler {
 	return h
 }
 
-// Reserved tells whether a built-in tool has that name, be it switched on or not.
-func Reserved(name string) bool {
+// Reserved is the built-in tool, be it switched on or not, that has that name or
+// one that differs in case only, by Unicode's folding; "" for none. People and
+// models would take the one for the other.
+func Reserved(name string) string {
 	for _, list := range [][]definition{
 		definitions(nil), directoryDefinitions(), healthDefinitions(), rehearsalDefinitions(), runsDefinitions(),
 	} {
-		if slices.ContainsFunc(list, func(d definition) bool { return d.tool.Name == name }) {
-			return true
+		i := slices.IndexFunc(list, func(d definition) bool { return strings.EqualFold(d.tool.Name, name) })
+		if i >= 0 {
+			return list[i].tool.Name
 		}
 	}
-	return false
+	return ""
 }
 
 // Entries are the built-in tools for the catalog.

@@ -234,6 +234,7 @@ func TestSaveRefuses(t *testing.T) {
 		text   string
 	}{
 		{"built-in name", map[string]string{"name": `"save_tool"`}, "/name: \"save_tool\" is the name of the built-in tool (choose another)"},
+		{"built-in name in another case", map[string]string{"name": `"Save_Tool"`}, "/name: \"Save_Tool\" could be taken for the built-in tool save_tool (choose another)"},
 		{"upstream's name", map[string]string{"name": `"gh_search"`}, "/name: \"gh_search\" is the name of tool \"search\" of upstream \"git-hub\" (choose another)"},
 		{"name of a tool not shown", map[string]string{"name": `"gh_unseen"`}, "tool \"unseen\" of upstream \"git-hub\""},
 		{"odd name", map[string]string{"name": `"a b"`}, "/name: "},
@@ -408,8 +409,14 @@ func TestDefinitions(t *testing.T) {
 	var names []string
 	for _, e := range h.handler.Entries() {
 		names = append(names, e.Name)
-		if !Reserved(e.Name) || Reserved(e.Name+"_") {
-			t.Errorf("%s is free to be taken", e.Name)
+		folded := strings.NewReplacer("s", "\u017f", "k", "\u212a").Replace(e.Name) // as Unicode folds
+		for _, name := range []string{e.Name, strings.ToUpper(e.Name), folded} {
+			if Reserved(name) != e.Name {
+				t.Errorf("%s is free to be taken", name)
+			}
+		}
+		if taken := Reserved(e.Name + "_"); taken != "" {
+			t.Errorf("%s_ is not free: %s", e.Name, taken)
 		}
 		for _, path := range [][]string{{"title"}, {"description"}, {"annotations", "readOnlyHint"}, {"annotations", "destructiveHint"},
 			{"annotations", "idempotentHint"}, {"annotations", "openWorldHint"}, {"inputSchema", "properties"}, {"outputSchema", "properties"}} {

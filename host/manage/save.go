@@ -87,6 +87,8 @@ func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tool
 		add("/name", name.Reason)
 	} else if owner, taken := h.cfg.Catalog.Owner(def.Name); taken && owner.Kind != catalog.Composite {
 		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, owner.Describe()))
+	} else if taken := Reserved(def.Name); taken != "" {
+		add("/name", fmt.Sprintf("%q could be taken for the built-in tool %s (choose another)", def.Name, taken))
 	}
 	if strings.TrimSpace(def.Description) == "" {
 		add("/description", "is empty (say what the tool does and returns)")

@@ -60,7 +60,7 @@ func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool
 	if r.Observer != nil && r.Observer.Observes() {
 		f.start = time.Now()
 	}
-	return beginner.Begin(wire.Call{Method: call.Method, Params: params, Owner: call.Origin}, f.landed)
+	return beginner.Begin(wire.Call{Method: call.Method, Params: params, Owner: call.Origin, Permit: &f}, f.landed)
 }
 
 // begun is a call that was begun.
@@ -70,6 +70,11 @@ type begun struct {
 	entry  catalog.Entry
 	to     Landing
 	start  time.Time // zero if nobody is to be told of the call
+}
+
+// Permitted implements wire.Permit.
+func (f *begun) Permitted() error {
+	return f.router.Catalog.Permitted(f.entry.Server, f.entry.Tool, true)
 }
 
 // landed implements wire.Landed.

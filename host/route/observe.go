@@ -41,10 +41,10 @@ type ObservedCall struct {
 // observed passes a call on to an upstream.
 func (r *Router) observed(ctx context.Context, call Call, entry catalog.Entry) wire.Reply {
 	if r.Observer == nil || !r.Observer.Observes() {
-		return r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+		return r.callTool(ctx, call.Origin, toolOf{r.Catalog, entry.Server, entry.Tool, true}, call.Params, call.Progress)
 	}
 	start := time.Now()
-	reply := r.CallUpstream(ctx, call.Origin, entry.Server, entry.Tool, call.Params, call.Progress)
+	reply := r.callTool(ctx, call.Origin, toolOf{r.Catalog, entry.Server, entry.Tool, true}, call.Params, call.Progress)
 	r.Observer.Observe(ObservedCall{
 		Session: call.Origin.Session(), Server: entry.Server, Tool: entry.Tool, Params: call.Params,
 		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start),

@@ -91,13 +91,31 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 	return up.Ready(ctx)
 }
 
-// CallUpstream calls a tool of an upstream by their real names, on behalf of
-// origin. params is the params object of tools/call; its name is replaced, and
-// its progress token by the connection. When no answer comes, the reply is an
-// isError result that says why: the failure of one upstream is a failed tool,
-// not a failed protocol. An answer that is no answer is one, though: a JSON-RPC
-// error.
+// CallUpstream calls a tool of an upstream by their real names, on behalf of a
+// script of origin. params is the params object of tools/call; its name is
+// replaced, and its progress token by the connection. When no answer comes, the
+// reply is an isError result that says why: the failure of one upstream is a
+// failed tool, not a failed protocol. An answer that is no answer is one, though:
+// a JSON-RPC error. Whether the tool may be called is looked up when the call
+// leaves, however long that takes: if not, the reply has Denied.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
+	return r.callTool(ctx, origin, toolOf{r.Catalog, server, tool, false}, params, progress)
+}
+
+// toolOf is a tool of an upstream, by their real names, and whether an agent calls
+// it or a script. It is the wire.Permit of its calls.
+type toolOf struct {
+	catalog      *catalog.Catalog
+	server, tool string
+	agent        bool
+}
+
+// Permitted implements wire.Permit.
+func (t *toolOf) Permitted() error { return t.catalog.Permitted(t.server, t.tool, t.agent) }
+
+// callTool is CallUpstream for agents, too.
+func (r *Router) callTool(ctx context.Context, origin Origin, of toolOf, params []byte, progress func([]byte)) wire.Reply {
+	server, tool := of.server, of.tool
 	up, ok := r.to(sessionOf(origin), server)
 	if !ok {
 		return wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", server))}
@@ -106,7 +124,7 @@ func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool s
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "tools/call: params: %v", err)
 	}
-	reply, err := up.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress, Owner: origin})
+	reply, err := up.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress, Owner: origin, Permit: &of})
 	if err == nil {
 		r.noteTask(origin, server, params, reply)
 		r.noteElicitations(origin, server, reply)
@@ -119,7 +137,10 @@ func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool s
 func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
 	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
 	var bad *wire.RPCError
+	var denied *wire.DeniedError
 	switch {
+	case errors.As(err, &denied):
+		return wire.Reply{Result: ErrorResult(denied.Error()), Denied: denied.Err}
 	case errors.Is(err, wire.ErrUnusable):
 		return fail(wire.CodeInternal, "%v", err)
 	case errors.As(err, &bad):

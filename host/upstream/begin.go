@@ -76,7 +76,7 @@ func (c *Conn) begin(call wire.Call, l *limit, landed wire.Landed) (id int64, ok
 		p.recycle()
 		return 0, false
 	}
-	if c.out.trySend(outgoing{msg: wire.Request(id, call.Method, params), call: id}) {
+	if c.out.trySend(outgoing{msg: wire.Request(id, call.Method, params), call: id, permit: call.Permit}) {
 		return id, true
 	}
 	// When the connection has ended meanwhile, landed is told so.

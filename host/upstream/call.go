@@ -95,7 +95,7 @@ func (c *Conn) callWithin(ctx context.Context, call wire.Call, l *limit) (wire.R
 	}
 	expiring := l.expiring()
 	defer l.stop()
-	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), call: id}, l, expiring)
+	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), call: id, permit: call.Permit}, l, expiring)
 	if err != nil {
 		if _, idle := c.withdraw(id, p); idle != nil { // progress for a request it cannot know
 			<-idle
@@ -153,6 +153,10 @@ func (c *Conn) concluded(ctx context.Context, id int64, o outcome) (wire.Reply, 
 func (c *Conn) sent(m outgoing, f fate) {
 	if m.answer {
 		<-c.answers
+	}
+	if f == denied {
+		c.resolve(m.call, outcome{err: m.denied, unbegun: true})
+		return
 	}
 	if m.call != 0 && f != written {
 		c.resolve(m.call, outcome{err: errUnsent, unbegun: f == unbegun})

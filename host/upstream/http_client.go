@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const (
@@ -121,9 +123,9 @@ func (p *httpPeer) close() {
 
 // do sends a request and returns the response, whatever its status, save for
 // want of authorization and redirects; the caller closes its body. from is the event id to resume behind,
-// "" for none. Errors: *AuthError, *redirectError, and what goes wrong on the
+// "" for none; permit is asked before each attempt. Errors: *AuthError, *redirectError, *wire.DeniedError, and what goes wrong on the
 // network, where notDialed tells more.
-func (p *httpPeer) do(ctx context.Context, method string, body []byte, from string) (*http.Response, error) {
+func (p *httpPeer) do(ctx context.Context, method string, body []byte, from string, permit wire.Permit) (*http.Response, error) {
 	renewed := false
 	for hops := 0; ; {
 		var authorization string
@@ -132,6 +134,9 @@ func (p *httpPeer) do(ctx context.Context, method string, body []byte, from stri
 			if authorization, err = p.auth.header(ctx); err != nil {
 				return nil, err
 			}
+		}
+		if err := wire.Ask(permit); err != nil {
+			return nil, err
 		}
 		resp, err := p.rt.RoundTrip(p.request(ctx, method, body, from, authorization))
 		switch {

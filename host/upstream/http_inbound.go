@@ -241,7 +241,7 @@ func (l *httpLink) listen() {
 	at := cursor{retry: -1}
 	opened := false
 	for {
-		resp, err := l.peer.do(l.ctx, http.MethodGet, nil, at.id)
+		resp, err := l.peer.do(l.ctx, http.MethodGet, nil, at.id, nil)
 		switch {
 		case l.ctx.Err() != nil:
 			if err == nil {

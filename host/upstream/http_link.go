@@ -71,6 +71,7 @@ type flight struct {
 	method   string
 	params   []byte // as the caller gave them
 	progress func(params []byte)
+	permit   wire.Permit
 	owner    any
 	owners   func() []any // made when first needed, on the goroutine of the call
 	answer   chan outcome // gets an answer that comes on the GET stream; nil if there is none
@@ -187,7 +188,7 @@ func (l *httpLink) takeOff(ctx context.Context, call wire.Call) (*flight, error)
 	case <-l.done:
 		return nil, l.Err()
 	}
-	f := &flight{method: call.Method, params: call.Params, progress: call.Progress, owner: call.Owner}
+	f := &flight{method: call.Method, params: call.Params, progress: call.Progress, permit: call.Permit, owner: call.Owner}
 	if call.Progress != nil {
 		f.turn = make(chan struct{}, 1)
 	}
@@ -323,7 +324,7 @@ func (l *httpLink) Notify(ctx context.Context, method string, params []byte) err
 
 // tell posts a message that has no answer.
 func (l *httpLink) tell(ctx context.Context, method string, msg []byte) error {
-	resp, err := l.peer.do(ctx, http.MethodPost, msg, "")
+	resp, err := l.peer.do(ctx, http.MethodPost, msg, "", nil)
 	if err != nil {
 		return err
 	}
@@ -396,10 +397,11 @@ func (l *httpLink) failure(err error) error {
 	var answer *AnswerError
 	var auth *AuthError
 	var timeout net.Error
+	var denied *wire.DeniedError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &answer), errors.As(err, &down) && error(down) != l.Err():
+	case errors.As(err, &answer), errors.As(err, &denied), errors.As(err, &down) && error(down) != l.Err():
 		return err
 	case ended != nil:
 		return ended
@@ -462,7 +464,7 @@ func (l *httpLink) deleteSession(grace time.Duration, kill <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	})
-	resp, err := l.peer.do(ctx, http.MethodDelete, nil, "")
+	resp, err := l.peer.do(ctx, http.MethodDelete, nil, "", nil)
 	if err != nil {
 		l.log.Debug("session not deleted", "err", err)
 		return

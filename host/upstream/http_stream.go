@@ -105,7 +105,7 @@ func (r *rest) drain(cancel context.CancelFunc) {
 // exchange posts a request and reads its answer. rest is not nil if the stream
 // may have more than that.
 func (l *httpLink) exchange(ctx context.Context, f *flight, msg []byte) (wire.Reply, *rest, error) {
-	resp, err := l.peer.do(ctx, http.MethodPost, msg, "")
+	resp, err := l.peer.do(ctx, http.MethodPost, msg, "", f.permit)
 	if err != nil {
 		return wire.Reply{}, nil, err
 	}
@@ -240,7 +240,7 @@ func (l *httpLink) known(ctx context.Context) bool {
 	l.lastID++
 	id := l.lastID
 	l.mu.Unlock()
-	resp, err := l.peer.do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "")
+	resp, err := l.peer.do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "", nil)
 	if err != nil {
 		return true
 	}
@@ -315,7 +315,7 @@ func (l *httpLink) resume(ctx context.Context, f *flight, at *cursor) (*http.Res
 		if !at.wait(ctx) {
 			return nil, context.Cause(ctx)
 		}
-		resp, err := l.peer.do(ctx, http.MethodGet, nil, at.id)
+		resp, err := l.peer.do(ctx, http.MethodGet, nil, at.id, nil)
 		var auth *AuthError
 		switch {
 		case ctx.Err() != nil, errors.As(err, &auth):

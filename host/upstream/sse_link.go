@@ -97,7 +97,7 @@ type sseStream struct {
 
 // open opens the stream and reads as far as the event endpoint.
 func (s *sseStream) open(max int) error {
-	resp, err := s.peer.do(s.ctx, http.MethodGet, nil, "")
+	resp, err := s.peer.do(s.ctx, http.MethodGet, nil, "", nil)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (s *sseStream) send(body []byte) error {
 // belongs to, and is the end of the stream, and an error, only if the session is
 // at an end.
 func (s *sseStream) post(body []byte) error {
-	resp, err := s.peer.do(s.ctx, http.MethodPost, body, "")
+	resp, err := s.peer.do(s.ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
 		doneWith(resp.Body)
 		return nil

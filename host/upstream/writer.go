@@ -24,6 +24,8 @@ type outgoing struct {
 	call   int64 // id of a request; 0 for what is none
 	answer bool  // to a request of the server
 	slot   bool  // it has one of writer.slots
+	permit wire.Permit
+	denied error // what permit has said to that
 }
 
 // writer writes the messages of one connection, in order and whole, on one
@@ -57,6 +59,7 @@ const (
 	written fate = iota
 	broken       // the writer has ended within it
 	unbegun      // the writer had ended before it
+	denied       // its permit did not allow it
 )
 
 func newWriter(w io.WriteCloser, sent func(outgoing, fate)) *writer {
@@ -194,6 +197,9 @@ func (w *writer) run() {
 		if batch = w.take(batch); len(batch) == 0 {
 			return
 		}
+		if batch = w.leave(batch); len(batch) == 0 {
+			continue
+		}
 		for _, m := range batch {
 			msgs = append(msgs, m.msg)
 		}
@@ -215,6 +221,16 @@ func (w *writer) run() {
 	for _, m := range w.drop() {
 		w.sent(m, unbegun)
 	}
+}
+
+// leave takes those out of a batch that may not be written any more.
+func (w *writer) leave(batch []outgoing) []outgoing {
+	return slices.DeleteFunc(batch, func(m outgoing) bool {
+		if m.denied = wire.Ask(m.permit); m.denied != nil {
+			w.sent(m, denied)
+		}
+		return m.denied != nil
+	})
 }
 
 // take waits for messages and takes all that are held; none when there will be

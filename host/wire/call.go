@@ -20,6 +20,36 @@ type Call struct {
 	// Owner is whatever the caller wants to have back with messages of the peer
 	// that belong to this request (Inbound.Owners); comparable, nil for none.
 	Owner any
+	// Permit is asked whenever the request is about to be written, the first time
+	// and after each wait or new connection: its error takes the place of the
+	// request, which is not sent. Nil: it may be sent.
+	Permit Permit
+}
+
+// Permit tells whether a request may still be sent. It is asked on goroutines of
+// the connection, must not block, and is safe for concurrent use.
+type Permit interface {
+	// Permitted is why the request may not be sent any more, or nil.
+	Permitted() error
+}
+
+// DeniedError says that a request was not sent because its Permit did not allow
+// it.
+type DeniedError struct{ Err error }
+
+func (e *DeniedError) Error() string { return e.Err.Error() }
+
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// Ask asks p, which may be nil; the error is a *DeniedError.
+func Ask(p Permit) error {
+	if p == nil {
+		return nil
+	}
+	if err := p.Permitted(); err != nil {
+		return &DeniedError{err}
+	}
+	return nil
 }
 
 // Landed is told what became of a call that was begun and not waited for: its

@@ -27,11 +27,14 @@ func (m Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 // IsResponse tells whether m answers a request.
 func (m Message) IsResponse() bool { return m.Method == "" }
 
-// Reply is the outcome of a request: exactly one of its fields is set, with
+// Reply is the outcome of a request: exactly one of Result and Error is set, with
 // the raw bytes of the response's result or error member.
 type Reply struct {
 	Result []byte
 	Error  []byte
+	// Denied is why the request was not sent, where Call.Permit did not allow it;
+	// Result then says so to whoever made the request.
+	Denied error
 }
 
 // Parse reads one message. raw must be one JSON object and nothing else.

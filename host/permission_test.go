@@ -1,0 +1,55 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// hideText has the configuration hide the tool text.
+func hideText(t testing.TB, h *Host) {
+	reload(t, h, func(cfg *config.Config) { cfg.Upstreams[0].Hide = []string{"text"} })
+}
+
+// TestUndoAsksForPermissionAgain: a call that was named to undo something is not
+// made once the configuration forbids it.
+func TestUndoAsksForPermissionAgain(t *testing.T) {
+	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
+	c, g := dial(t, h), newGate(t)
+	c.pid("raw__")
+	c.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"params":{"address":"` +
+		g.Addr().String() + `"},"code":"undo(raw.text, text='x')\nundo(raw.pid)\nraw.gate(address=params.address)\nfail('no')"}}}`)
+	g.accept(t)
+	hideText(t, h)
+	g.open(t)
+	got := c.hear()
+	if !strings.Contains(got, `"server":"raw","tool":"text","params":{"text":"x"},"undone":false,"error":{"type":"permission"`) ||
+		!strings.Contains(got, `may not be called (the configuration hides it)`) {
+		t.Errorf("the hidden tool: %s", got)
+	}
+	if !strings.Contains(got, `"server":"raw","tool":"pid","params":{},"undone":true`) {
+		t.Errorf("the other tool: %s", got)
+	}
+}
+
+// TestQueuedCallsAskForPermissionAgain: of a batch, those calls that wait for
+// their turn are not made once the configuration forbids them, and no script can
+// catch that.
+func TestQueuedCallsAskForPermissionAgain(t *testing.T) {
+	cfg := testConfig(t, upstreamOf("raw", "raw"))
+	cfg.Execution.MaxParallel = 1
+	h, _ := startHost(t, cfg)
+	c, g := dial(t, h), newGate(t)
+	c.pid("raw__")
+	c.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"eval_starlark","arguments":{"params":{"address":"` +
+		g.Addr().String() + `"},"code":"return parallel([lambda: raw.gate(address=params.address), lambda: raw.text(text='x')], errors='collect')"}}}`)
+	g.accept(t)
+	hideText(t, h)
+	g.open(t)
+	got := c.hear()
+	if kind, _ := wire.GetString([]byte(got), "result", "structuredContent", "error", "type"); kind != "permission" {
+		t.Errorf("%s", got)
+	}
+}
