@@ -23,8 +23,8 @@ type HTTPOptions struct {
 	// may come in.
 	Tokens []string
 	// AllowedOrigins are origins of web pages ("https://host:port") that may
-	// use the endpoint from a browser, beside those on loopback addresses; "*"
-	// is all.
+	// use the endpoint from a browser, beside those of the address that is
+	// listened on; "*" is all.
 	AllowedOrigins []string
 	// AllowedHosts are host names under which clients may reach us, with or
 	// without a port, beside loopback names and the address that they have

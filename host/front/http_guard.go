@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -50,14 +50,13 @@ func (g *guard) host(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	tcp, ok := local.(*net.TCPAddr)
-	return ok && tcp.AddrPort().Addr().Unmap() == addr.Unmap()
+	local, ok := localAddr(r)
+	return ok && local.Addr() == addr.Unmap()
 }
 
-// origin tells whether the web page that r comes from, if any, may use us.
-// listed is true where it was allowed by name: only then its scripts may read
-// the answers (CORS).
+// origin tells whether the web page that r comes from, if any, may use us: one
+// that is listed, or one of the address itself. listed is true for the former:
+// only then its scripts may read the answers (CORS).
 func (g *guard) origin(r *http.Request) (ok, listed bool) {
 	values := r.Header["Origin"]
 	if len(values) == 0 {
@@ -66,11 +65,53 @@ func (g *guard) origin(r *http.Request) (ok, listed bool) {
 	if len(values) > 1 {
 		return false, false
 	}
-	if slices.Contains(g.origins, "*") || slices.Contains(g.origins, strings.ToLower(values[0])) {
+	origin := strings.ToLower(values[0])
+	if slices.Contains(g.origins, "*") || slices.Contains(g.origins, origin) {
 		return true, true
 	}
-	u, err := url.Parse(values[0])
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && loopback(u.Hostname()), false
+	return slices.Contains(ownOrigins(r), origin), false
+}
+
+// ownOrigins are the origins of pages at the address that r has come to, as
+// browsers write them (RFC 6454, 6.2). The header Host says nothing of it: a
+// client can write there what it likes.
+func ownOrigins(r *http.Request) []string {
+	addr, ok := localAddr(r)
+	if !ok {
+		return nil
+	}
+	scheme, usual := "http", uint16(80)
+	if r.TLS != nil {
+		scheme, usual = "https", 443
+	}
+	ip := addr.Addr().WithZone("")
+	names := []string{ip.String()}
+	if ip.Is6() {
+		names[0] = "[" + names[0] + "]"
+	}
+	if ip.IsLoopback() {
+		names = append(names, "localhost")
+	}
+	var origins []string
+	for _, name := range names {
+		origin := scheme + "://" + name
+		if addr.Port() != usual {
+			origin += ":" + strconv.Itoa(int(addr.Port()))
+		}
+		origins = append(origins, origin)
+	}
+	return origins
+}
+
+// localAddr is the address of ours that r has come to.
+func localAddr(r *http.Request) (netip.AddrPort, bool) {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	tcp, ok := local.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}, false
+	}
+	addr := tcp.AddrPort()
+	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), true
 }
 
 // knows tells whether a session of whoever has the token may go on.

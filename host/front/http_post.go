@@ -61,12 +61,13 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 
 // ServeHTTP implements http.Handler.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.guard.Load().host(r) {
+	g := h.guard.Load() // once: a reload must not mix two policies
+	if !g.host(r) {
 		h.log().Warn("request refused: unknown Host", "host", r.Host)
 		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(r.Host) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
-	ok, listed := h.guard.Load().origin(r)
+	ok, listed := g.origin(r)
 	if !ok {
 		h.log().Warn("request refused: unknown Origin", "origin", r.Header.Get("Origin"))
 		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
@@ -79,7 +80,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	token, ok := h.guard.Load().token(r)
+	token, ok := g.token(r)
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		h.refuse(w, nil, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})

@@ -84,6 +84,11 @@ func TestTLS(t *testing.T) {
 	if res := g.post(ping); res.ProtoMajor != 2 {
 		t.Errorf("spoke %s", res.Proto)
 	}
+	for origin, want := range map[string]int{w.url: 200, strings.Replace(w.url, "https", "http", 1): 403} {
+		if res := g.post(ping, "Origin", origin); res.StatusCode != want {
+			t.Errorf("page of %s: %s", origin, res.Status)
+		}
+	}
 	if err := h.Close(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -46,6 +46,7 @@ func TestHTTPSession(t *testing.T) {
 func TestHTTPRefusals(t *testing.T) {
 	w := newWeb(t, HTTPOptions{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}})
 	id := w.join("2025-11-25").id
+	port := w.url[strings.LastIndex(w.url, ":")+1:]
 	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
 	for _, tt := range []struct {
 		name, method, body string
@@ -94,7 +95,15 @@ func TestHTTPRefusals(t *testing.T) {
 		{"page of none", "GET", "", []string{"Origin", "null"}, 403, "allowed_origins"},
 		{"page that looks local", "POST", ping, []string{"Origin", "http://localhost.evil.example"}, 403, "allowed_origins"},
 		{"page with a user", "POST", ping, []string{"Origin", "http://localhost@evil.example"}, 403, "allowed_origins"},
-		{"local page", "POST", ping, []string{"Origin", "http://127.0.0.1:3000"}, 200, "{}"},
+		{"page of another local server", "POST", ping, []string{"Origin", "http://127.0.0.1:3000"}, 403, "allowed_origins"},
+		{"page of another local server, by name", "POST", ping, []string{"Origin", "http://localhost:3000"}, 403, "allowed_origins"},
+		{"page of another local server, usual port", "POST", ping, []string{"Origin", "http://localhost"}, 403, "allowed_origins"},
+		{"page of another loopback address", "POST", ping, []string{"Origin", "http://127.0.0.2:" + port}, 403, "allowed_origins"},
+		{"page of the other loopback address", "POST", ping, []string{"Origin", "http://[::1]:" + port}, 403, "allowed_origins"},
+		{"page of our address with another scheme", "POST", ping, []string{"Origin", "https://127.0.0.1:" + port}, 403, "allowed_origins"},
+		{"page that is ours by its Host only", "POST", ping, []string{"Origin", "http://mcp.example:" + port, "Host", "mcp.example:" + port}, 403, "allowed_origins"},
+		{"page of our address", "POST", ping, []string{"Origin", "http://127.0.0.1:" + port}, 200, "{}"},
+		{"page of our address, by name", "POST", ping, []string{"Origin", "http://LocalHost:" + port}, 200, "{}"},
 		{"allowed page", "POST", ping, []string{"Origin", "https://app.example"}, 200, "{}"},
 		{"page on another port", "POST", ping, []string{"Origin", "https://app.example:444"}, 403, "allowed_origins"},
 		{"too large", "POST", `"` + strings.Repeat("x", 33<<20) + `"`, nil, 413, "max_message"},
@@ -192,7 +201,7 @@ func TestHTTPShares(t *testing.T) {
 		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
 		t.Errorf("preflight: %s %v", res.Status, res.Header)
 	}
-	res = w.guest().do(t.Context(), "OPTIONS", "", "Origin", "http://localhost:3000")
+	res = w.guest().do(t.Context(), "OPTIONS", "", "Origin", w.url) // of our own address
 	if res.StatusCode != 401 || res.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("preflight of a page that is not listed: %s %v", res.Status, res.Header)
 	}
