@@ -50,6 +50,9 @@ func identity(spec upstream.Spec, secrets *config.Masker) string {
 	client, scopes := "", []string(nil)
 	if spec.OAuth != nil {
 		client, scopes = spec.OAuth.ClientID, spec.OAuth.Scopes
+		if spec.OAuth.Issuer != "" {
+			client += " at " + spec.OAuth.Issuer
+		}
 	}
 	how := wire.Marshal([]any{
 		spec.Transport, spec.Command, spec.Args, spec.Env, spec.Dir, spec.URL, spec.Headers, client, scopes,

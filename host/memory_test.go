@@ -82,6 +82,7 @@ func TestIdentity(t *testing.T) {
 		"url":       {func(s *upstream.Spec) { s.URL = "http://x" }, false},
 		"transport": {func(s *upstream.Spec) { s.Transport = "sse" }, false},
 		"headers":   {func(s *upstream.Spec) { s.Headers["X"] = "2" }, false},
+		"issuer":    {func(s *upstream.Spec) { s.OAuth = &upstream.OAuth{Issuer: "https://x"} }, false},
 		"oauth":     {func(s *upstream.Spec) { s.OAuth = &upstream.OAuth{ClientID: "x"} }, false},
 	} {
 		spec := base()

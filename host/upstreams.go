@@ -27,7 +27,7 @@ func UpstreamSpec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 	}
 	if o := u.OAuth; o != nil {
 		spec.OAuth = &upstream.OAuth{
-			ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
+			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
 			RedirectPort: o.RedirectPort, TokenFile: cfg.TokenFile(),
 		}
 	}

@@ -92,10 +92,16 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 }
 
 // show tells a person where to log in.
-func (l login) show(address string) error {
-	_, err := fmt.Fprintf(l.prompt, "Open this address in a browser to log in:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n", plain.Text(address))
-	if l.browse {
-		openBrowser(address)
+func (l login) show(to upstream.Login) error {
+	said := ""
+	if to.Former != "" {
+		said = fmt.Sprintf("The server names another authorization server than before: %s, no longer %s.\nLog in only if you know that this is right.\n",
+			plain.Text(to.Issuer), plain.Text(to.Former))
+	}
+	_, err := fmt.Fprintf(l.prompt, "%sOpen this address in a browser to log in at %s:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n",
+		said, plain.Text(to.Issuer), plain.Text(to.URL))
+	if l.browse && to.Former == "" {
+		openBrowser(to.URL)
 	}
 	return err
 }

@@ -257,6 +257,9 @@ type Upstream struct {
 // OAuth is how to get access tokens for an upstream. What is not set is found
 // out from the server.
 type OAuth struct {
+	// Issuer of the tokens: an https URL, or one of this machine where URL is
+	// one too; "": the one that the server names. Set if ClientSecret is.
+	Issuer string
 	// ClientID and ClientSecret of a client that is registered already; both
 	// "" to register one. A public client has no secret.
 	ClientID, ClientSecret string

@@ -140,11 +140,15 @@ func (d *description) remote(at string, u *Upstream) {
 	if u.OAuth.RedirectPort != 0 {
 		port = strconv.Itoa(u.OAuth.RedirectPort)
 	}
+	issuer := "as the server names it"
+	if u.OAuth.Issuer != "" {
+		issuer = d.shown(at+"oauth.issuer", u.OAuth.Issuer)
+	}
 	scopes := "as the server names them"
 	if u.OAuth.Scopes != nil {
 		scopes = d.list(at+"oauth.scopes", u.OAuth.Scopes, "none")
 	}
-	d.line("  ", "oauth", fmt.Sprintf("client %s; scopes %s; redirect port %s", client, scopes, port))
+	d.line("  ", "oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s", issuer, client, scopes, port))
 }
 
 // journal describes what is kept of calls.

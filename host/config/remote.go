@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net"
 	"net/url"
 	"strings"
 )
@@ -9,7 +10,7 @@ import (
 func (t *table) remote(u *Upstream) {
 	t.url(u)
 	u.Headers = t.headers()
-	u.OAuth = t.oauth()
+	u.OAuth = t.oauth(u.URL)
 	if u.OAuth == nil {
 		return
 	}
@@ -98,8 +99,9 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// oauth reads how to get an access token, nil when there is no such table.
-func (t *table) oauth() *OAuth {
+// oauth reads how to get an access token for the server at that address, nil
+// when there is no such table.
+func (t *table) oauth(server string) *OAuth {
 	sub := t.sub("oauth")
 	if sub == nil {
 		return nil
@@ -113,7 +115,11 @@ func (t *table) oauth() *OAuth {
 		if sub.node.fields[idKey] == nil {
 			sub.problem(secretKey, "has no %s that it belongs to", idKey)
 		}
+		if sub.node.fields["issuer"] == nil {
+			sub.problem(secretKey, "has no issuer that it belongs to (set issuer to the address of the authorization server: the secret is sent there and nowhere else)")
+		}
 	}
+	o.Issuer = sub.issuer(server)
 	o.Scopes = sub.strs("scopes", func(key string, n *node) (string, bool) {
 		scope, ok := sub.public(key, n)
 		if ok && (scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' })) {
@@ -127,7 +133,33 @@ func (t *table) oauth() *OAuth {
 	return o
 }
 
+// issuer reads which authorization server may be asked: https, or, for a server
+// on this machine, one on this machine (RFC 8414, 2).
+func (t *table) issuer(server string) string {
+	text, ok := t.str("issuer")
+	if !ok {
+		return ""
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(text, "?#"):
+		t.problem("issuer", "is no address of an authorization server (write https://HOST or https://HOST/PATH)")
+	case u.Scheme == "https", u.Scheme == "http" && isLocal(text) && isLocal(server):
+		return text
+	default:
+		t.problem("issuer", "has to be an https address (http is for a server and an issuer that are both on this machine)")
+	}
+	return ""
+}
+
+// isLocal says whether an address is written as one of this machine.
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && isLoopback(net.JoinHostPort(u.Hostname(), "80"))
+}
+
 // oauthAliases are what hosts call these settings.
 var oauthAliases = map[string]string{
 	"callbackport": "redirect_port", "scope": "scopes", "port": "redirect_port",
+	"authorizationserver": "issuer", "authserver": "issuer",
 }

@@ -28,7 +28,7 @@ timeout = "2h"
 [upstream.b]
 url = "https://h/"
 transport = "sse"
-oauth = { client_id = "client-id", client_secret = "literal-secret", scopes = ["a", "b"], redirect_port = 1 }
+oauth = { client_id = "client-id", client_secret = "literal-secret", issuer = "https://as.h", scopes = ["a", "b"], redirect_port = 1 }
 max_timeout = "90s"
 `)
 	c, err := Load(testOptions(file, t.TempDir(), map[string]string{
@@ -54,7 +54,7 @@ max_timeout = "90s"
 		t.Errorf("a: %+v", a)
 	}
 	if o := b.OAuth; b.Transport != LegacySSE || b.MaxTimeout != 90*time.Second || o == nil || o.ClientID != "client-id" ||
-		o.ClientSecret != "literal-secret" || !slices.Equal(o.Scopes, []string{"a", "b"}) || o.RedirectPort != 1 {
+		o.ClientSecret != "literal-secret" || o.Issuer != "https://as.h" || !slices.Equal(o.Scopes, []string{"a", "b"}) || o.RedirectPort != 1 {
 		t.Errorf("b: %+v, %+v", b, b.OAuth)
 	}
 	want := []string{"front-token-0123456789", "literal-token-of-http", "in-the-address", "literal-secret", "tok-0123456789",

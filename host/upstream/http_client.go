@@ -60,6 +60,9 @@ func newHTTPPeer(spec Spec) (*httpPeer, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("url must be an absolute http or https URL")
 	}
+	if o := spec.OAuth; o != nil && o.ClientSecret != "" && o.Issuer == "" {
+		return nil, errors.New("oauth has a client_secret, but not the issuer that may get it (set issuer)")
+	}
 	p := &httpPeer{name: spec.Name, fixed: make(http.Header), rt: newTransport(u.Scheme)}
 	for name, value := range spec.Headers {
 		p.fixed.Set(name, value)

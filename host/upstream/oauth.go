@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,14 +20,21 @@ const (
 	renewTimeout = time.Minute
 	// maxMargin is the most that a token is renewed ahead of its end.
 	maxMargin = 30 * time.Second
+	// maxOAuthErr bounds, in bytes, the text of an error that has been hidden.
+	maxOAuthErr = 800
 )
 
 // OAuth says how to get access tokens for an upstream (revision 2025-11-25,
 // basic/authorization). What is not set is found out from the server. The
 // tokens are those that Authorize has got, and are renewed as needed.
 type OAuth struct {
+	// Issuer of the tokens, an https URL (RFC 8414, 2); http on this machine is
+	// for a server on this machine. "": the one that the server names when
+	// Authorize is called. Where there is a ClientSecret, it must be set.
+	Issuer string
 	// ClientID and ClientSecret of a client that is registered already; both ""
-	// to register one (RFC 7591). A public client has no secret.
+	// to register one (RFC 7591). A public client has no secret. The secret
+	// goes to the issuer's token endpoint only.
 	ClientID, ClientSecret string
 	// Scopes to ask for; nil: those that the server names when it refuses.
 	Scopes []string
@@ -36,19 +44,22 @@ type OAuth struct {
 	// TokenFile is where the tokens are, for any number of upstreams, by name
 	// and URL. It is made with mode 0600, and so is a lock file beside it.
 	TokenFile string
+
+	network *network // nil: the system's
 }
 
 // tokens has the access token of one upstream. It is safe for concurrent use.
 type tokens struct {
 	name string
-	url  string
 	conf OAuth
 	file tokenFile
 	key  string
 	// peer is asked without a token where to get one. Its fixed headers go with
 	// that.
 	peer *httpPeer
-	http *http.Client
+	// http asks the server itself, and asked authorization servers.
+	http, asked *http.Client
+	guard       *guard
 
 	ctx context.Context // of renewals, which outlive whoever started them
 	end context.CancelFunc
@@ -67,38 +78,27 @@ type renewal struct {
 }
 
 func newTokens(spec Spec, peer *httpPeer) *tokens {
+	g := newGuard(peer.url.Load(), *spec.OAuth)
+	g.watch(peer.rt)
 	t := &tokens{
-		name: spec.Name,
-		url:  spec.URL,
-		conf: *spec.OAuth,
-		file: tokenFile{spec.OAuth.TokenFile},
-		key:  spec.Name + " " + spec.URL,
-		peer: peer,
-		http: oauthClientFor(peer.rt),
+		name:  spec.Name,
+		conf:  *spec.OAuth,
+		file:  tokenFile{spec.OAuth.TokenFile},
+		key:   spec.Name + " " + spec.URL,
+		peer:  peer,
+		http:  &http.Client{Timeout: oauthTimeout, Transport: peer.rt, CheckRedirect: sameOriginOnly},
+		asked: &http.Client{Timeout: oauthTimeout, Transport: g, CheckRedirect: sameOriginOnly},
+		guard: g,
 	}
 	t.ctx, t.end = context.WithCancel(context.Background())
 	return t
-}
-
-// oauthClientFor is a client that follows redirects only of requests that carry
-// no secret, and never to plain HTTP.
-func oauthClientFor(rt *http.Transport) *http.Client {
-	return &http.Client{
-		Timeout:   oauthTimeout,
-		Transport: rt,
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if via[0].Method != http.MethodGet || len(via) > maxHops || via[0].URL.Scheme == "https" && req.URL.Scheme != "https" {
-				return http.ErrUseLastResponse
-			}
-			return nil
-		},
-	}
 }
 
 // close ends renewals and waits for them.
 func (t *tokens) close() {
 	t.end()
 	t.wg.Wait()
+	t.guard.close()
 }
 
 // header is the value of the header Authorization. It renews the token if its
@@ -208,69 +208,82 @@ func (t *tokens) next(ctx context.Context) (*transport.Token, error) {
 	good := t.good(entry.Token)
 	t.mu.Unlock()
 	switch {
-	case good:
-		return entry.Token, nil
 	case entry.Token == nil:
 		return nil, t.refused("there is no token yet", nil)
+	case t.conf.Issuer != "" && !sameIssuer(entry.Issuer, t.conf.Issuer):
+		return nil, t.refused(fmt.Sprintf("its tokens are from %s, but the configured issuer is %s", orUnknown(entry.Issuer), clip(t.conf.Issuer)), nil)
+	case good:
+		return entry.Token, nil
 	case entry.Token.RefreshToken == "":
 		return nil, t.refused("the token has ended or is refused, and there is none to renew it with", nil)
+	case entry.Issuer == "" || entry.TokenEndpoint == "": // written by an earlier version
+		return nil, t.refused("the token has ended or is refused, and it is not known which authorization server can renew it", nil)
 	}
-	client := t.client(entry)
-	h := t.handler(client, "")
-	challenge, err := t.challenge(ctx)
-	if err != nil {
+	if err := t.stillNamed(ctx, entry); err != nil {
 		return nil, err
 	}
-	h.HandleUnauthorizedResponse(challenge)
-	token, err := h.RefreshToken(ctx, entry.Token.RefreshToken)
-	if err == nil {
-		return token, nil
+	return t.refresh(ctx, entry)
+}
+
+func orUnknown(issuer string) string {
+	if issuer == "" {
+		return "an unknown authorization server"
 	}
+	return clip(issuer)
+}
+
+// stillNamed refuses to renew tokens where the server names another issuer
+// now: it would not take them, or it is up to something.
+func (t *tokens) stillNamed(ctx context.Context, entry tokenEntry) error {
+	challenge, err := t.challenge(ctx)
+	if err != nil {
+		return err
+	}
+	named, err := t.protectedResource(ctx, challenge)
+	if err != nil {
+		return t.hide(err)
+	}
+	if named == nil {
+		return nil
+	}
+	if err := (&issuerError{named.AuthorizationServers, entry.Issuer, "its tokens are from"}).check(); err != nil {
+		return t.refused(err.Error()+" and go nowhere else; if the change is right, log in again", err)
+	}
+	return nil
+}
+
+// refresh gets another token from where the last one is from (RFC 6749, 6), and
+// keeps it. The caller holds the lock of the file.
+func (t *tokens) refresh(ctx context.Context, entry tokenEntry) (*transport.Token, error) {
+	client, old := t.client(entry), entry.Token
+	token, err := t.exchange(ctx, entry, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.RefreshToken}})
+	if err == nil {
+		if token.RefreshToken == "" {
+			token.RefreshToken = old.RefreshToken
+		}
+		entry.Token = token
+		return token, t.file.put(t.key, entry)
+	}
+	gone := moved(err)
 	var answer transport.OAuthError
-	err = t.hide(err, client.Secret, entry.Token.RefreshToken, entry.Token.AccessToken)
-	if errors.As(err, &answer) {
+	err = t.hide(err, client.Secret, old.RefreshToken, old.AccessToken)
+	if gone || errors.As(err, &answer) {
 		return nil, t.refused("the token could not be renewed: "+err.Error(), err)
 	}
 	return nil, err
 }
 
-// client is the configured one, or the one registered for us.
+// client is the configured one, or the one registered for us at the issuer of
+// the entry.
 func (t *tokens) client(entry tokenEntry) oauthClient {
 	if t.conf.ClientID != "" || entry.Client == nil {
-		return oauthClient{ID: t.conf.ClientID, Secret: t.conf.ClientSecret}
+		return oauthClient{ID: t.conf.ClientID, Secret: t.conf.ClientSecret, AuthMethod: entry.AuthMethod}
 	}
 	return *entry.Client
 }
 
 func (t *tokens) refused(reason string, err error) error {
 	return &AuthError{Upstream: t.name, Reason: reason, OAuth: true, Err: err}
-}
-
-// handler is mcp-go's for one renewal or authorization. Nothing of it is kept,
-// so it takes what other processes have changed.
-func (t *tokens) handler(client oauthClient, redirect string, scopes ...string) *transport.OAuthHandler {
-	store := &tokenStore{file: t.file, key: t.key}
-	h := transport.NewOAuthHandler(transport.OAuthConfig{
-		ClientID:                client.ID,
-		ClientSecret:            client.Secret,
-		TokenEndpointAuthMethod: client.AuthMethod,
-		RedirectURI:             redirect,
-		Scopes:                  scopes,
-		TokenStore:              store,
-		PKCEEnabled:             true,
-		HTTPClient:              t.http,
-	})
-	store.client = func() *oauthClient {
-		if t.conf.ClientID != "" {
-			return nil
-		}
-		return &oauthClient{ID: h.GetClientID(), Secret: h.GetClientSecret(), AuthMethod: h.GetTokenEndpointAuthMethod()}
-	}
-	if u, err := url.Parse(t.url); err == nil { // it is, or there were no peer
-		u.User, u.RawQuery, u.Fragment = nil, "", ""
-		h.SetBaseURL(u.String())
-	}
-	return h
 }
 
 // challenge asks the server without a token, so that it says where its metadata
@@ -321,7 +334,7 @@ func clean(text string, secrets []string) string {
 			text = strings.ReplaceAll(text, url.QueryEscape(s), "****")
 		}
 	}
-	return clip(text)
+	return clipTo(text, maxOAuthErr)
 }
 
 // challengeParam is the value of the first parameter with that name in

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,20 +18,30 @@ import (
 // oauthName is how we register at authorization servers.
 const oauthName = "mcp-metatool"
 
+// Login is where a user logs in.
+type Login struct {
+	// URL is to be opened in the user's browser.
+	URL string
+	// Issuer is the authorization server that URL is of, and gets the tokens'
+	// secrets. Former is the one that the stored tokens are from, if it is
+	// another; "" for none.
+	Issuer, Former string
+}
+
 // Authorize gets tokens for the upstream of spec by the authorization code flow
 // with PKCE (OAuth 2.1; revision 2025-11-25, basic/authorization) and writes
 // them to spec.OAuth.TokenFile, from where running upstreams take them by
-// themselves. It calls open with the address at which the user agrees, and
-// waits for the user's browser to come back to a listener on 127.0.0.1, until
-// ctx ends. Errors name no code and no token.
-func Authorize(ctx context.Context, spec Spec, open func(url string) error) error {
+// themselves. It calls open with where the user agrees, and waits for the
+// user's browser to come back to a listener on 127.0.0.1, until ctx ends.
+// Errors name no code and no token.
+func Authorize(ctx context.Context, spec Spec, open func(Login) error) error {
 	if err := authorize(ctx, spec, open); err != nil {
 		return fmt.Errorf("upstream %q: not authorized: %w", spec.Name, err)
 	}
 	return nil
 }
 
-func authorize(ctx context.Context, spec Spec, open func(url string) error) error {
+func authorize(ctx context.Context, spec Spec, open func(Login) error) error {
 	if spec.URL == "" || spec.OAuth == nil {
 		return errors.New("it is no HTTP server with oauth (set url and oauth)")
 	}
@@ -50,60 +59,95 @@ func authorize(ctx context.Context, spec Spec, open func(url string) error) erro
 	}
 	defer b.close()
 
-	t := peer.auth
-	h, err := t.prepare(ctx, b.redirect())
+	f, err := peer.auth.begin(ctx, b.redirect())
 	if err != nil {
 		return err
 	}
-	verifier, err1 := transport.GenerateCodeVerifier()
-	state, err2 := transport.GenerateState()
-	if err := errors.Join(err1, err2); err != nil {
+	b.expect(f.state)
+	login, err := f.login()
+	if err != nil {
 		return err
 	}
-	address, err := h.GetAuthorizationURL(ctx, state, transport.GenerateCodeChallenge(verifier))
-	if err != nil {
-		return t.hide(err)
-	}
-	b.expect(state)
-	if err := open(address); err != nil {
+	if err := open(login); err != nil {
 		return fmt.Errorf("the browser did not open: %w", err)
 	}
 	back, err := b.wait(ctx)
 	if err != nil {
 		return err
 	}
-	return t.redeem(ctx, h, back, verifier)
+	return f.redeem(ctx, back)
 }
 
-// prepare finds the authorization server and makes sure that it knows us.
-func (t *tokens) prepare(ctx context.Context, redirect string) (*transport.OAuthHandler, error) {
+// flow is one authorization: the server that it is asked of, and who asks.
+type flow struct {
+	*tokens
+	server          *serverMetadata
+	client          oauthClient
+	scopes          []string
+	redirect        string
+	verifier, state string
+}
+
+// begin finds the authorization server and makes sure that it knows us.
+func (t *tokens) begin(ctx context.Context, redirect string) (*flow, error) {
 	challenge, err := t.challenge(ctx)
 	if err != nil {
 		return nil, err
 	}
-	scopes := t.conf.Scopes
-	if scopes == nil && challenge != nil {
-		scopes = strings.Fields(challenged(challenge, "scope"))
+	f := &flow{tokens: t, redirect: redirect, scopes: t.conf.Scopes}
+	if f.scopes == nil && challenge != nil {
+		f.scopes = strings.Fields(challenged(challenge, "scope"))
 	}
-	h := t.handler(oauthClient{ID: t.conf.ClientID, Secret: t.conf.ClientSecret}, redirect, scopes...)
-	h.HandleUnauthorizedResponse(challenge)
-	meta, err := h.GetServerMetadata(ctx)
-	if err != nil {
+	if f.server, err = t.discover(ctx, challenge); err != nil {
 		return nil, t.hide(err)
 	}
-	if m := meta.CodeChallengeMethodsSupported; len(m) > 0 && !slices.Contains(m, "S256") {
-		return nil, fmt.Errorf("the authorization server %s has no PKCE with S256", clip(meta.Issuer))
-	}
+	f.client = oauthClient{ID: t.conf.ClientID, Secret: t.conf.ClientSecret}
+	f.client.AuthMethod = authMethod(f.client, f.server.TokenEndpointAuthMethodsSupported)
 	if t.conf.ClientID == "" {
-		if err := h.RegisterClient(ctx, oauthName); err != nil {
+		if f.client, err = t.register(ctx, f.server, redirect, f.scopes); err != nil {
 			return nil, fmt.Errorf("registering as a client failed (set client_id if there is one for you): %w", t.hide(err))
 		}
 	}
-	return h, nil
+	var err1, err2 error
+	f.verifier, err1 = transport.GenerateCodeVerifier()
+	f.state, err2 = transport.GenerateState()
+	return f, errors.Join(err1, err2)
+}
+
+// login is where the user agrees.
+func (f *flow) login() (Login, error) {
+	u, err := url.Parse(f.server.AuthorizationEndpoint)
+	if err != nil {
+		return Login{}, f.hide(err)
+	}
+	q := u.Query()
+	for name, value := range map[string]string{
+		"response_type": "code", "client_id": f.client.ID, "redirect_uri": f.redirect, "state": f.state,
+		"code_challenge": transport.GenerateCodeChallenge(f.verifier), "code_challenge_method": "S256",
+		"scope": strings.Join(f.scopes, " "), "resource": f.server.resource,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	login := Login{URL: u.String(), Issuer: f.server.Issuer}
+	before, err := f.file.entry(f.key)
+	if before.Issuer != "" && !sameIssuer(before.Issuer, login.Issuer) {
+		login.Former = before.Issuer
+	}
+	return login, err
 }
 
 // redeem turns what the browser brought into tokens in the file.
-func (t *tokens) redeem(ctx context.Context, h *transport.OAuthHandler, back url.Values, verifier string) error {
+func (f *flow) redeem(ctx context.Context, back url.Values) error {
+	issuer := f.server.Issuer
+	switch iss, has := back["iss"]; { // RFC 9207, 2.4, for refusals too
+	case has && (len(iss) != 1 || iss[0] != issuer):
+		return fmt.Errorf("the browser came back from %q, not from %q", clip(strings.Join(iss, " ")), clip(issuer))
+	case !has && f.server.SendsIssuer:
+		return fmt.Errorf("the browser came back without the issuer, which %q always sends", clip(issuer))
+	}
 	if code := back.Get("error"); code != "" {
 		return fmt.Errorf("the authorization server refused: %s", clip(transport.OAuthError{
 			ErrorCode: code, ErrorDescription: back.Get("error_description")}.Error()))
@@ -112,22 +156,24 @@ func (t *tokens) redeem(ctx context.Context, h *transport.OAuthHandler, back url
 	if code == "" {
 		return errors.New("the browser came back without a code")
 	}
-	meta, err := h.GetServerMetadata(ctx)
-	if err != nil {
-		return t.hide(err)
-	}
-	if iss := back.Get("iss"); iss != "" && meta.Issuer != "" && iss != meta.Issuer { // RFC 9207
-		return fmt.Errorf("the browser came back from %q, not from %q", clip(iss), clip(meta.Issuer))
-	}
-	unlock, err := t.file.lock(ctx)
+	unlock, err := f.file.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := h.ProcessAuthorizationResponse(ctx, code, back.Get("state"), verifier); err != nil {
-		return t.hide(err, code, verifier, h.GetClientSecret())
+	entry := tokenEntry{Issuer: issuer, TokenEndpoint: f.server.TokenEndpoint, Resource: f.server.resource}
+	if f.conf.ClientID != "" {
+		entry.AuthMethod = f.client.AuthMethod
+	} else {
+		entry.Client = &f.client
 	}
-	return nil
+	entry.Token, err = f.exchange(ctx, entry, f.client, url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
+	})
+	if err != nil {
+		return f.hide(err, code, f.verifier, f.client.Secret)
+	}
+	return f.file.put(f.key, entry)
 }
 
 // browserWait listens on the loopback interface for the user's browser

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,10 +31,15 @@ type authServer struct {
 	refresh   string // the one that is good
 	lifetime  int    // seconds; 0: not said
 	refreshes int
-	asked     url.Values // of the last authorization
-	methods   string     // of PKCE
-	scope     string     // in the challenge
-	back      url.Values // what the browser brings instead; nil: a code
+	asked     url.Values     // of the last authorization
+	methods   string         // of PKCE
+	scope     string         // in the challenge
+	back      url.Values     // what the browser brings instead; nil: a code
+	resource  string         // what the server says that it is; "": its address
+	names     []string       // the authorization servers that it names; nil: its own
+	says      map[string]any // more members of the authorization server's metadata
+	tokenIs   int            // the status of the token endpoint; 0: as it should be
+	forms     []url.Values   // that the token endpoint got
 }
 
 func newAuthServer(t *testing.T) *authServer {
@@ -54,7 +60,7 @@ func newAuthServer(t *testing.T) *authServer {
 		a.mu.Unlock()
 		switch {
 		case r.URL.Path == "/metadata":
-			fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, a.URL+"/mcp", a.as.URL)
+			a.describe(w)
 		case ok:
 			inner.ServeHTTP(w, r)
 		default:
@@ -65,6 +71,27 @@ func newAuthServer(t *testing.T) *authServer {
 	return a
 }
 
+// describe is the metadata of the MCP server (RFC 9728).
+func (a *authServer) describe(w http.ResponseWriter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	resource, names := a.URL+"/mcp", []string{a.as.URL}
+	if a.resource != "" {
+		resource = a.resource
+	}
+	if a.names != nil {
+		names = a.names
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"resource": resource, "authorization_servers": names})
+}
+
+// name changes the authorization servers that the MCP server names.
+func (a *authServer) name(issuers ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names = issuers
+}
+
 func (a *authServer) secret(kind string) string {
 	a.n++
 	s := fmt.Sprintf("%s-sesame-%d", kind, a.n)
@@ -73,8 +100,15 @@ func (a *authServer) secret(kind string) string {
 }
 
 func (a *authServer) metadata(w http.ResponseWriter, _ *http.Request) {
-	fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token",
-		"registration_endpoint":"%[1]s/register","response_types_supported":["code"],"code_challenge_methods_supported":%[2]s}`, a.as.URL, a.methods)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := map[string]any{
+		"issuer": a.as.URL, "authorization_endpoint": a.as.URL + "/authorize", "token_endpoint": a.as.URL + "/token",
+		"registration_endpoint": a.as.URL + "/register", "response_types_supported": []string{"code"},
+		"code_challenge_methods_supported": json.RawMessage(a.methods),
+	}
+	maps.Copy(m, a.says)
+	_ = json.NewEncoder(w).Encode(m)
 }
 
 func (a *authServer) register(w http.ResponseWriter, r *http.Request) {
@@ -122,6 +156,11 @@ func (a *authServer) token(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_ = r.ParseForm()
+	a.forms = append(a.forms, r.Form)
+	if a.tokenIs != 0 {
+		w.WriteHeader(a.tokenIs)
+		return
+	}
 	switch r.Form.Get("grant_type") {
 	case "authorization_code":
 		code := r.Form.Get("code")
@@ -135,7 +174,8 @@ func (a *authServer) token(w http.ResponseWriter, r *http.Request) {
 		}
 	case "refresh_token":
 		a.refreshes++
-		if given := r.Form.Get("refresh_token"); given != a.refresh || a.clients[r.Form.Get("client_id")] == "" {
+		_, known := a.clients[r.Form.Get("client_id")]
+		if given := r.Form.Get("refresh_token"); given != a.refresh || !known {
 			a.refuse(w, given)
 			return
 		}
@@ -190,10 +230,10 @@ func (a *authServer) spec(file string) Spec {
 }
 
 // browse is a browser whose user agrees.
-func browse(t *testing.T) func(string) error {
-	return func(address string) error {
+func browse(t *testing.T) func(Login) error {
+	return func(login Login) error {
 		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Get(address)
+		resp, err := client.Get(login.URL)
 		if err != nil {
 			return err
 		}

@@ -29,8 +29,17 @@ type tokenEntries struct {
 	Upstreams map[string]tokenEntry `json:"upstreams"`
 }
 
-// tokenEntry is the authorization of one upstream.
+// tokenEntry is the authorization of one upstream. All of it belongs to the
+// issuer, and goes to its token endpoint only (the access token to the upstream).
 type tokenEntry struct {
+	// Issuer and TokenEndpoint are where the token is from; "" in files of
+	// earlier versions.
+	Issuer        string `json:"issuer,omitempty"`
+	TokenEndpoint string `json:"token_endpoint,omitempty"`
+	// AuthMethod is how a configured client authenticates there.
+	AuthMethod string `json:"auth_method,omitempty"`
+	// Resource is what the token is for (RFC 8707); "": not said.
+	Resource string `json:"resource,omitempty"`
 	// Client is the one that was registered for us; nil if it is configured.
 	Client *oauthClient     `json:"client,omitempty"`
 	Token  *transport.Token `json:"token,omitempty"`
@@ -98,8 +107,8 @@ func (f tokenFile) read() (tokenEntries, error) {
 	return all, nil
 }
 
-// change replaces the entry of key. The caller holds the lock.
-func (f tokenFile) change(key string, with func(*tokenEntry)) error {
+// put replaces the entry of key. The caller holds the lock.
+func (f tokenFile) put(key string, entry tokenEntry) error {
 	all, err := f.read()
 	if err != nil {
 		return err
@@ -107,8 +116,6 @@ func (f tokenFile) change(key string, with func(*tokenEntry)) error {
 	if all.Upstreams == nil {
 		all.Upstreams = make(map[string]tokenEntry)
 	}
-	entry := all.Upstreams[key]
-	with(&entry)
 	all.Upstreams[key] = entry
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -137,34 +144,4 @@ func replaceFile(path string, data []byte) error {
 		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	return nil
-}
-
-// tokenStore is the place of one upstream's token for mcp-go. Whoever lets it
-// save holds the lock of the file.
-type tokenStore struct {
-	file tokenFile
-	key  string
-	// client is written with each token; nil if it is configured.
-	client func() *oauthClient
-}
-
-func (s *tokenStore) GetToken(ctx context.Context) (*transport.Token, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	entry, err := s.file.entry(s.key)
-	if err != nil {
-		return nil, err
-	}
-	if entry.Token == nil {
-		return nil, transport.ErrNoToken
-	}
-	return entry.Token, nil
-}
-
-func (s *tokenStore) SaveToken(ctx context.Context, token *transport.Token) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return s.file.change(s.key, func(e *tokenEntry) { e.Token, e.Client = token, s.client() })
 }

@@ -106,10 +106,10 @@ func TestAuthorizeFails(t *testing.T) {
 	a := newAuthServer(t)
 	spec := a.spec(filepath.Join(t.TempDir(), "tokens.json"))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	if err := Authorize(ctx, spec, func(string) error { cancel(errors.New("enough")); return nil }); err == nil || !strings.Contains(err.Error(), "did not come back: enough") {
+	if err := Authorize(ctx, spec, func(Login) error { cancel(errors.New("enough")); return nil }); err == nil || !strings.Contains(err.Error(), "did not come back: enough") {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := Authorize(t.Context(), spec, func(string) error { return errors.New("no browser") }); err == nil || !strings.Contains(err.Error(), "no browser") {
+	if err := Authorize(t.Context(), spec, func(Login) error { return errors.New("no browser") }); err == nil || !strings.Contains(err.Error(), "no browser") {
 		t.Errorf("no browser: %v", err)
 	}
 }
@@ -204,7 +204,12 @@ func TestTokenEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The token is as good as ever for the server, but has one second to live.
-	if err := file.change("web "+spec.URL, func(e *tokenEntry) { e.Token.ExpiresAt = time.Now().Add(time.Second) }); err != nil {
+	entry, err := file.entry("web " + spec.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry.Token.ExpiresAt = time.Now().Add(time.Second)
+	if err := file.put("web "+spec.URL, entry); err != nil {
 		t.Fatal(err)
 	}
 	unlock()
@@ -258,7 +263,7 @@ func TestTokenFile(t *testing.T) {
 				return
 			}
 			defer unlock()
-			if err := f.change(string(rune('a'+i)), func(e *tokenEntry) { e.Token = &transport.Token{AccessToken: "t"} }); err != nil {
+			if err := f.put(string(rune('a'+i)), tokenEntry{Token: &transport.Token{AccessToken: "t"}}); err != nil {
 				t.Error(err)
 			}
 		})

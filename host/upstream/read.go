@@ -280,8 +280,9 @@ func ownID(raw []byte) (int64, bool) {
 
 // clip makes what a peer wrote fit for a log or an error: at most 200 bytes,
 // valid UTF-8, printable.
-func clip(s string) string {
-	const limit = 200
+func clip(s string) string { return clipTo(s, 200) }
+
+func clipTo(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit] + "..."
 	}

@@ -1,0 +1,316 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// maxDocument bounds an answer of an authorization server, and metadata, in
+// bytes.
+const maxDocument = 256 << 10
+
+// issuerError says that a server names another authorization server than the
+// one its tokens belong to. Nothing is sent there.
+type issuerError struct {
+	named []string // what the server names
+	ours  string   // where the tokens are from, or what is configured
+	how   string   // what ours is
+}
+
+func (e *issuerError) Error() string {
+	shown := e.named[:min(len(e.named), 3)]
+	return fmt.Sprintf("the server names the authorization server %s, but %s %s", clip(strings.Join(shown, ", ")), e.how, clip(e.ours))
+}
+
+// check tells whether ours is among what the server names. The caller
+// refuses what is not.
+func (e *issuerError) check() error {
+	if len(e.named) == 0 || slices.ContainsFunc(e.named, func(n string) bool { return sameIssuer(n, e.ours) }) {
+		return nil
+	}
+	return e
+}
+
+// sameIssuer compares identifiers of issuers. They have to be identical
+// (RFC 8414, 3.3), save for a slash at the end, which many servers add when
+// they name another.
+func sameIssuer(a, b string) bool {
+	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+}
+
+// serverMetadata is what an authorization server says of itself (RFC 8414, 2).
+type serverMetadata struct {
+	transport.AuthServerMetadata
+	// SendsIssuer tells that iss comes with every callback (RFC 9207, 3).
+	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
+	// resource is what tokens are asked for (RFC 8707); "": not said.
+	resource string
+}
+
+// discover finds the authorization server of the upstream: the configured one,
+// else the first that the server names, else the server's own origin, as
+// revision 2025-03-26 has it.
+func (t *tokens) discover(ctx context.Context, challenge *http.Response) (*serverMetadata, error) {
+	named, err := t.protectedResource(ctx, challenge)
+	if err != nil {
+		return nil, err
+	}
+	resource := ""
+	if named != nil {
+		resource = named.Resource
+	}
+	var m *serverMetadata
+	switch {
+	case t.conf.Issuer != "":
+		if named != nil {
+			err = (&issuerError{named.AuthorizationServers, t.conf.Issuer, "the configured issuer is"}).check()
+		} else {
+			resource = t.base().String()
+		}
+		if err == nil {
+			m, err = t.authorizationServer(ctx, t.conf.Issuer)
+		}
+	case named != nil && len(named.AuthorizationServers) > 0:
+		m, err = t.authorizationServer(ctx, named.AuthorizationServers[0])
+	default:
+		m, err = t.ownAuthorizationServer(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.resource = resource
+	return m, t.checkMetadata(m)
+}
+
+// base is the server's URL without what may be secret.
+func (t *tokens) base() *url.URL {
+	u := *t.guard.upstream
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return &u
+}
+
+// protectedResource is what the server says of itself (RFC 9728), nil if it
+// says nothing. Its resource is the server.
+func (t *tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
+	base := t.base()
+	if address := advertised(challenge, base); address != "" {
+		m := &transport.OAuthProtectedResource{}
+		status, err := t.document(ctx, t.http, address, m)
+		switch {
+		case err != nil:
+			return nil, err
+		case status != http.StatusOK:
+			return nil, fmt.Errorf("the metadata of the server at %s answered %w", clip(address), &StatusError{Status: status})
+		case !sameResource(m.Resource, base):
+			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", clip(address), clip(m.Resource), base)
+		}
+		return m, nil
+	}
+	for _, address := range wellKnown(base, "oauth-protected-resource") {
+		m := &transport.OAuthProtectedResource{}
+		status, err := t.document(ctx, t.http, address, m)
+		switch {
+		case err != nil:
+			return nil, err
+		case status == http.StatusOK && !bindsResource(m.Resource, base):
+			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", clip(address), clip(m.Resource), base)
+		case status == http.StatusOK:
+			return m, nil
+		case status >= http.StatusInternalServerError:
+			return nil, fmt.Errorf("the metadata of the server at %s answered %w", clip(address), &StatusError{Status: status})
+		}
+	}
+	return nil, nil
+}
+
+// advertised is the address of metadata that the challenge names, "" for none.
+// A server has its metadata at its own origin (RFC 9728, 3); others are passed
+// over.
+func advertised(challenge *http.Response, base *url.URL) string {
+	if challenge == nil {
+		return ""
+	}
+	for _, header := range challenge.Header.Values("WWW-Authenticate") {
+		u, err := url.Parse(challengeParam([]string{header}, "resource_metadata"))
+		if err == nil && sameOrigin(u, base) && u.User == nil {
+			return u.String()
+		}
+	}
+	return ""
+}
+
+// sameResource tells whether resource is the identifier of the server at base
+// (RFC 9728, 3.3), save for a slash at the end.
+func sameResource(resource string, base *url.URL) bool {
+	u, err := url.Parse(resource)
+	return err == nil && sameOrigin(u, base) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
+		strings.TrimSuffix(u.EscapedPath(), "/") == strings.TrimSuffix(base.EscapedPath(), "/")
+}
+
+// bindsResource is sameResource, or resource is what base is a part of: many
+// servers say their origin. The place of the metadata vouches for the origin.
+func bindsResource(resource string, base *url.URL) bool {
+	u, err := url.Parse(resource)
+	if err != nil || !sameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	return sameResource(resource, base) || strings.HasPrefix(base.EscapedPath(), strings.TrimSuffix(u.EscapedPath(), "/")+"/")
+}
+
+// wellKnown are the addresses of a document about base: with its path inserted,
+// then for the whole origin (RFC 9728, 3.1).
+func wellKnown(base *url.URL, document string) []string {
+	root := base.Scheme + "://" + base.Host + "/.well-known/" + document
+	path := strings.Trim(base.EscapedPath(), "/")
+	if path == "" {
+		return []string{root}
+	}
+	return []string{root + "/" + path, root}
+}
+
+// issuerDocuments are where the metadata of an issuer can be (RFC 8414, 3.1,
+// OpenID Connect Discovery 1.0, 4.1; revision 2025-11-25, basic/authorization).
+func issuerDocuments(issuer *url.URL) []string {
+	root := issuer.Scheme + "://" + issuer.Host
+	path := strings.Trim(issuer.EscapedPath(), "/")
+	if path == "" {
+		return []string{root + "/.well-known/oauth-authorization-server", root + "/.well-known/openid-configuration"}
+	}
+	return []string{
+		root + "/.well-known/oauth-authorization-server/" + path,
+		root + "/.well-known/openid-configuration/" + path,
+		root + "/" + path + "/.well-known/openid-configuration",
+	}
+}
+
+// authorizationServer reads the metadata of an issuer.
+func (t *tokens) authorizationServer(ctx context.Context, issuer string) (*serverMetadata, error) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("the authorization server %q has no usable address", clip(issuer))
+	}
+	if err := t.guard.check(u); err != nil {
+		return nil, err
+	}
+	m, err := t.metadata(ctx, t.asked, issuerDocuments(u), issuer)
+	if err == nil && m == nil {
+		err = fmt.Errorf("the authorization server %s has no metadata (RFC 8414)", clip(issuer))
+	}
+	return m, err
+}
+
+// metadata is the first document that there is, nil for none. It has to be of
+// one of the issuers. Where one fails and no other is there, the failure counts.
+func (t *tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
+	var failed error
+	for _, address := range addresses {
+		m := &serverMetadata{}
+		status, err := t.document(ctx, client, address, m)
+		if err == nil && status >= http.StatusInternalServerError {
+			err = fmt.Errorf("%s answered %w", clip(address), &StatusError{Status: status})
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if status != http.StatusOK {
+			continue
+		}
+		if !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, m.Issuer) }) {
+			return nil, fmt.Errorf("the metadata of the authorization server at %s is of the issuer %q, and not of %s (RFC 8414, 3.3; if that is right, set issuer to it)",
+				clip(address), clip(m.Issuer), clip(issuers[0]))
+		}
+		return m, nil
+	}
+	return nil, failed
+}
+
+// ownAuthorizationServer is the server itself, by its metadata or with the
+// endpoints of revision 2025-03-26. None of it is at another origin, unless the
+// metadata says so.
+func (t *tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
+	base := t.base()
+	origin := &url.URL{Scheme: base.Scheme, Host: base.Host}
+	addresses := issuerDocuments(origin)
+	if strings.Trim(base.Path, "/") != "" {
+		addresses = append(issuerDocuments(base), addresses...)
+	}
+	m, err := t.metadata(ctx, t.http, addresses, origin.String(), base.String())
+	if err != nil || m != nil {
+		return m, err
+	}
+	m = &serverMetadata{}
+	m.Issuer = origin.String()
+	m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint = m.Issuer+"/authorize", m.Issuer+"/token", m.Issuer+"/register"
+	return m, nil
+}
+
+// checkMetadata checks where the endpoints are, and that there is PKCE.
+func (t *tokens) checkMetadata(m *serverMetadata) error {
+	for _, e := range []struct{ name, address string }{
+		{"authorization_endpoint", m.AuthorizationEndpoint}, {"token_endpoint", m.TokenEndpoint},
+		{"registration_endpoint", m.RegistrationEndpoint},
+	} {
+		if e.address == "" && e.name == "registration_endpoint" {
+			continue
+		}
+		u, err := url.Parse(e.address)
+		if err == nil {
+			err = t.guard.check(u)
+		}
+		if err != nil {
+			return fmt.Errorf("the authorization server %s has a bad %s: %w", clip(m.Issuer), e.name, err)
+		}
+	}
+	if methods := m.CodeChallengeMethodsSupported; len(methods) > 0 && !slices.Contains(methods, "S256") {
+		return fmt.Errorf("the authorization server %s has no PKCE with S256", clip(m.Issuer))
+	}
+	return nil
+}
+
+// document gets a JSON document. With another status than 200, v is left as it
+// is.
+func (t *tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Accept", contentJSON)
+	req.Header.Set(transport.HeaderKeyProtocolVersion, mcp.LATEST_PROTOCOL_VERSION)
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		doneWith(resp.Body)
+		return resp.StatusCode, nil
+	}
+	body, err := readAnswer(resp)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", clip(address), err)
+	}
+	if json.Unmarshal(body, v) != nil {
+		return 0, fmt.Errorf("%s: the answer is no JSON of metadata", clip(address))
+	}
+	return resp.StatusCode, nil
+}
+
+// readAnswer reads a body of at most maxDocument bytes and closes it.
+func readAnswer(resp *http.Response) ([]byte, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err == nil && len(body) > maxDocument {
+		err = errTooLong
+	}
+	return body, err
+}

@@ -1,0 +1,123 @@
+package upstream
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDiscovery: where the authorization server is found, by what a server has
+// at its well-known addresses. $URL is its origin.
+func TestDiscovery(t *testing.T) {
+	const (
+		own   = `{"issuer":"$URL","authorization_endpoint":"$URL/own","token_endpoint":"$URL/t"}`
+		other = `{"issuer":"$URL/tenant","authorization_endpoint":"$URL/other","token_endpoint":"$URL/t"}`
+		oauth = "/.well-known/oauth-authorization-server"
+		about = "/.well-known/oauth-protected-resource"
+	)
+	for _, tt := range []struct {
+		name  string
+		pages map[string]string
+		want  string // what the login begins with, or a part of the error
+	}{
+		{"nothing", nil, "$URL/authorize?"},
+		{"the origin", map[string]string{oauth: own}, "$URL/own?"},
+		{"the origin, for the path", map[string]string{oauth + "/mcp": own}, "$URL/own?"},
+		{"another issuer at the origin", map[string]string{oauth: other}, "set issuer to it"},
+		{"OpenID", map[string]string{"/.well-known/openid-configuration": own}, "$URL/own?"},
+		{"resource without servers", map[string]string{about + "/mcp": `{"resource":"$URL/mcp"}`, oauth: own}, "$URL/own?"},
+		{"resource of the origin", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`, oauth + "/tenant": other}, "$URL/other?"},
+		{"resource of the path first", map[string]string{
+			about + "/mcp": `{"resource":"$URL/mcp","authorization_servers":["$URL/tenant","$URL"]}`, about: `{"resource":"$URL","authorization_servers":["$URL"]}`,
+			oauth: own, oauth + "/tenant": other}, "$URL/other?"},
+		{"OpenID with a path", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`,
+			"/tenant/.well-known/openid-configuration": other}, "$URL/other?"},
+		{"resource without a name", map[string]string{about: `{"authorization_servers":["$URL"]}`, oauth: own}, `is of "", and not of`},
+		{"resource of somebody else", map[string]string{about: `{"resource":"https://victim.example","authorization_servers":["$URL"]}`, oauth: own}, "and not of"},
+		{"no metadata", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`, oauth: own}, "has no metadata"},
+		{"no JSON", map[string]string{about: `<html>`}, "no JSON"},
+		{"a query in the endpoint", map[string]string{oauth: strings.Replace(own, "/own", "/own?x=1", 1)}, "$URL/own?client_id=me&"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var s *httptest.Server
+			s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				page, ok := tt.pages[r.URL.Path]
+				switch {
+				case r.URL.Path == "/mcp":
+					w.WriteHeader(http.StatusUnauthorized)
+				case !ok:
+					http.NotFound(w, r)
+				default:
+					_, _ = w.Write([]byte(strings.ReplaceAll(page, "$URL", s.URL)))
+				}
+			}))
+			t.Cleanup(s.Close)
+			var got Login
+			enough := errors.New("enough")
+			err := Authorize(t.Context(), Spec{Name: "web", URL: s.URL + "/mcp", OAuth: &OAuth{
+				ClientID: "me", TokenFile: filepath.Join(t.TempDir(), "tokens.json"),
+			}}, func(l Login) error { got = l; return enough })
+			want := strings.ReplaceAll(tt.want, "$URL", s.URL)
+			if errors.Is(err, enough) {
+				if !strings.HasPrefix(got.URL, want) || !strings.Contains(got.URL, "code_challenge_method=S256") {
+					t.Errorf("got %s, want %s", got.URL, want)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+func TestAuthMethod(t *testing.T) {
+	both := []string{authBasic, authPost}
+	for _, tt := range []struct {
+		client    oauthClient
+		supported []string
+		want      string
+	}{
+		{oauthClient{ID: "a"}, both, authNone},
+		{oauthClient{ID: "a", AuthMethod: authBasic}, both, authNone},
+		{oauthClient{ID: "a", Secret: "s"}, nil, authPost},
+		{oauthClient{ID: "a", Secret: "s"}, both, authPost},
+		{oauthClient{ID: "a", Secret: "s"}, []string{authBasic}, authBasic},
+		{oauthClient{ID: "a", Secret: "s", AuthMethod: authBasic}, both, authBasic},
+		{oauthClient{ID: "a", Secret: "s", AuthMethod: authNone}, both, authNone},
+		{oauthClient{ID: "a", Secret: "s", AuthMethod: "private_key_jwt"}, []string{authBasic}, authBasic},
+	} {
+		if got := authMethod(tt.client, tt.supported); got != tt.want {
+			t.Errorf("%+v with %v: %s, want %s", tt.client, tt.supported, got, tt.want)
+		}
+	}
+}
+
+// TestSecretInTheHeader: a secret that goes in the header is not in the body.
+func TestSecretInTheHeader(t *testing.T) {
+	a := newAuthServer(t)
+	a.clients["me"] = ""
+	a.says = map[string]any{"token_endpoint_auth_methods_supported": []string{authBasic}}
+	spec := a.spec(filepath.Join(t.TempDir(), "tokens.json"))
+	spec.OAuth.ClientID, spec.OAuth.ClientSecret, spec.OAuth.Issuer = "me", "a:b %", a.as.URL
+	inner := a.as.Config.Handler
+	a.as.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			id, secret, ok := r.BasicAuth()
+			if _ = r.ParseForm(); !ok || id != "me" || secret != "a%3Ab+%25" || r.Form.Has("client_secret") {
+				t.Errorf("got %q, %q, %v", id, secret, r.Form)
+			}
+			r.Form.Set("client_id", id)
+		}
+		inner.ServeHTTP(w, r)
+	})
+	if err := Authorize(t.Context(), spec, browse(t)); err != nil {
+		t.Fatal(err)
+	}
+	l := dialWeb(t, spec, newCallbacks())
+	a.revoke(false)
+	if got := outcomeOf(l.Call(t.Context(), callOf("a"))); got != `{"in":1}` || a.counted() != 1 {
+		t.Errorf("got %s after %d renewals", got, a.counted())
+	}
+}

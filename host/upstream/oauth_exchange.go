@@ -1,0 +1,156 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// How a client authenticates at the token endpoint (RFC 6749, 2.3.1; RFC 7591,
+// 2).
+const (
+	authBasic = "client_secret_basic"
+	authPost  = "client_secret_post"
+	authNone  = "none"
+)
+
+// authMethod is how a client with a secret uses it: as it was registered, else
+// in the body, unless the server wants the header.
+func authMethod(client oauthClient, supported []string) string {
+	switch {
+	case client.Secret == "":
+		return authNone
+	case client.AuthMethod == authBasic || client.AuthMethod == authPost || client.AuthMethod == authNone:
+		return client.AuthMethod
+	case slices.Contains(supported, authBasic) && !slices.Contains(supported, authPost):
+		return authBasic
+	}
+	return authPost
+}
+
+// exchange asks the token endpoint of an entry for tokens. It is the one place
+// from which secrets, codes and refresh tokens go out. Errors may quote them.
+func (t *tokens) exchange(ctx context.Context, e tokenEntry, client oauthClient, form url.Values) (*transport.Token, error) {
+	if e.Resource != "" {
+		form.Set("resource", e.Resource) // RFC 8707
+	}
+	if client.AuthMethod != authBasic {
+		form.Set("client_id", client.ID)
+	}
+	if client.AuthMethod == authPost {
+		form.Set("client_secret", client.Secret)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.TokenEndpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", contentJSON)
+	if client.AuthMethod == authBasic { // both are encoded first: RFC 6749, 2.3.1
+		req.SetBasicAuth(url.QueryEscape(client.ID), url.QueryEscape(client.Secret))
+	}
+	token := &transport.Token{}
+	if err := t.answer(req, token); err != nil {
+		return nil, err
+	}
+	if token.AccessToken == "" {
+		return nil, fmt.Errorf("%s answered without an access token", clip(e.TokenEndpoint))
+	}
+	if token.ExpiresIn > 0 {
+		token.ExpiresAt = time.Now().Add(time.Duration(min(token.ExpiresIn, maxLifetime)) * time.Second)
+	}
+	return token, nil
+}
+
+// maxLifetime bounds a token's life, in seconds, so that its end is a time.
+const maxLifetime = 100 * 365 * 24 * 3600
+
+// answer sends a request to an authorization server. Errors:
+// transport.OAuthError for what the server says, with status 200 too, as some
+// do; *StatusError for another status than success.
+func (t *tokens) answer(req *http.Request, v any) error {
+	resp, err := t.asked.Do(req)
+	if err != nil {
+		return err
+	}
+	body, err := readAnswer(resp)
+	if err != nil {
+		return fmt.Errorf("%s: %w", clip(req.URL.String()), err)
+	}
+	var refusal transport.OAuthError
+	if json.Unmarshal(body, &refusal) == nil && refusal.ErrorCode != "" {
+		return refusal
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("%s answered %w", clip(req.URL.String()), &StatusError{Status: resp.StatusCode, Body: clip(string(body))})
+	}
+	if json.Unmarshal(body, v) != nil {
+		return fmt.Errorf("%s: the answer is no JSON that was asked for", clip(req.URL.String()))
+	}
+	return nil
+}
+
+// register registers us as a client (RFC 7591).
+func (t *tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (oauthClient, error) {
+	if m.RegistrationEndpoint == "" {
+		return oauthClient{}, errors.New("the authorization server registers no clients")
+	}
+	wish := map[string]any{
+		"client_name":                oauthName,
+		"redirect_uris":              []string{redirect},
+		"token_endpoint_auth_method": authNone,
+		"grant_types":                []string{"authorization_code", "refresh_token"},
+		"response_types":             []string{"code"},
+		"scope":                      strings.Join(scopes, " "),
+	}
+	if m.resource != "" {
+		wish["resource"] = m.resource
+	}
+	body, err := json.Marshal(wish)
+	if err != nil {
+		return oauthClient{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.RegistrationEndpoint, bytes.NewReader(body))
+	if err != nil {
+		return oauthClient{}, err
+	}
+	req.Header.Set("Content-Type", contentJSON)
+	req.Header.Set("Accept", contentJSON)
+	var got struct {
+		ID         string `json:"client_id"`
+		Secret     string `json:"client_secret"`
+		AuthMethod string `json:"token_endpoint_auth_method"`
+	}
+	if err := t.answer(req, &got); err != nil {
+		return oauthClient{}, err
+	}
+	if got.ID == "" {
+		return oauthClient{}, errors.New("the authorization server gave us no client_id")
+	}
+	client := oauthClient(got)
+	client.AuthMethod = authMethod(client, m.TokenEndpointAuthMethodsSupported)
+	return client, nil
+}
+
+// moved tells whether an answer of a token endpoint says that it is not there
+// any more.
+func moved(err error) bool {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return true
+	}
+	return isRedirect(status.Status)
+}
