@@ -61,6 +61,9 @@ type Options struct {
 	// Log gets everything worth knowing. It must mask the configuration's
 	// secrets itself (config.NewMaskingHandler).
 	Log *slog.Logger
+	// Whole makes results of scripts for people and programs, see
+	// compose.Options.Whole.
+	Whole bool
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
 	// Sandbox is one that others use too, and that Close leaves to them; nil: the
@@ -140,6 +143,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Timeout: cfg.Execution.Timeout, Limits: limits(cfg.Execution), Debug: cfg.Debug,
 		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
 		Executed: h.store.RecordExecution, Journal: h.recorder.log.Open,
+		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole,
 	}
 	composer := compose.New(options)
 	about := manage.Options{
@@ -150,6 +154,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) manage.Stage {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
+			dry.Structured = true // what became of the mocks stands there
 			return compose.New(dry)
 		}
 	}
@@ -159,6 +164,11 @@ func (h *Host) settings(cfg *config.Config) *settings {
 
 // config is the configuration in force.
 func (h *Host) config() *config.Config { return h.now.Load().cfg }
+
+// details are what settings of tool_calls mean.
+var details = map[config.ToolCalls]compose.Detail{
+	config.ToolCallsShort: compose.Short, config.ToolCallsFull: compose.Full, config.ToolCallsNone: compose.None,
+}
 
 func limits(e config.Execution) sandbox.Limits {
 	return sandbox.Limits{

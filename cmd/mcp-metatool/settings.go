@@ -74,10 +74,13 @@ func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler) *slog.Log
 }
 
 // withHost runs f with a host for clients of that kind, and closes the host.
+// Without clients, results are for people.
 func withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {
-	h, err := host.New(cfg, host.Options{Version: currentVersion(), Log: log, CacheDir: cacheDir(log), Clients: clients})
+	h, err := host.New(cfg, host.Options{
+		Version: currentVersion(), Log: log, CacheDir: cacheDir(log), Clients: clients, Whole: clients == host.NoClient,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package compose
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -72,28 +70,4 @@ func isEmptyObject(raw []byte) bool {
 		}
 	}
 	return true
-}
-
-const (
-	// maxInline is the largest piece of JSON a list of calls shows whole.
-	maxInline = 16 << 10
-	// maxInlineSum is the most that all pieces of one result take together.
-	maxInlineSum = 1 << 20
-)
-
-// inliner puts raw values into a result, and size and hash in place of those
-// that are too large; the journal has them whole.
-type inliner struct{ sum int }
-
-func (in *inliner) value(raw []byte) []byte {
-	if len(raw) <= maxInline && in.sum+len(raw) <= maxInlineSum {
-		in.sum += len(raw)
-		return raw
-	}
-	sum := sha256.Sum256(raw)
-	o := object{}
-	o.raw("truncated", []byte("true"))
-	o.count("size", uint64(len(raw)))
-	o.text("sha256", hex.EncodeToString(sum[:]))
-	return o.bytes()
 }

@@ -16,6 +16,7 @@
 //	answer.go    from an upstream's reply to the value a script sees
 //	progress.go  one rising progress sequence out of many
 //	result.go    the CallToolResult of a run
+//	shorten.go   what a result tells of calls and log, in bounds
 //	failure.go   Failure: an error as clients see it
 //	check.go     checking a script on save, in the sandbox too
 //	lint.go      what a script probably does not mean
@@ -97,6 +98,13 @@ type Options struct {
 	UndoTimeout time.Duration
 	// Debug puts script backtraces into errors.
 	Debug bool
+	// Calls is how much results tell of the calls of their runs.
+	Calls Detail
+	// Structured makes results always have structuredContent.
+	Structured bool
+	// Whole makes results for people and programs, not for models: structuredContent
+	// has the result whatever it is, all calls, and the whole log.
+	Whole bool
 	// Executed, when set, is told of each run of a saved tool once its script
 	// has ended. It must not block.
 	Executed func(tool string, at time.Time)

@@ -98,6 +98,10 @@ func (e *savedError) Error() string {
 	return msg
 }
 
+// toScript is the audience of raw results in scripts. It does not depend on the
+// configuration, so that a script does the same under any.
+var toScript = audience{structured: true}
+
 // composite runs a saved tool for a script.
 func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	chain := append(slices.Clone(r.chain), t.tool)
@@ -133,12 +137,12 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	a := journal.Answer{Run: &rec}
 	if f == nil {
 		if a.Value = rec.Outcome.Result; t.Raw {
-			a.Value = runResult(rec, nil, audience{})
+			a.Value = runResult(rec, nil, toScript)
 		}
 		return a
 	}
 	if t.Raw && f.Type != abi.ErrResource && f.Type != abi.ErrCancelled && f.Type != abi.ErrPermission {
-		a.Value = runResult(rec, f, audience{})
+		a.Value = runResult(rec, f, toScript)
 		return a
 	}
 	r.failures.add(t.tool, f)
@@ -187,7 +191,7 @@ func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (san
 	if f != nil {
 		return sandbox.Outcome{}, f
 	}
-	r.whole = def.OutputSchema != nil
+	r.schema = def.OutputSchema != nil
 	out, f := r.execute(ctx, def.Code, params, func(result []byte) *Failure { return checkResult(def, result) })
 	if r.cfg.Executed != nil {
 		r.cfg.Executed(def.Name, time.Now())

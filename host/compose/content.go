@@ -15,18 +15,18 @@ var blockTypes = map[string]string{
 
 // contentOf are the content blocks that a script's result stands for, text
 // first; none when it is a plain value. It stands for blocks if it is one, or a
-// list of blocks and texts; in a list with a block that is more than text,
-// whatever else there is becomes text too. Blocks pass as they are, but those of
-// a type that the revision lacks become text that tells of them.
-func contentOf(result []byte, revision string) [][]byte {
+// list of blocks and texts; in a list with a block that is rich, that is more
+// than text, whatever else there is becomes text too. Blocks pass as they are, but
+// those of a type that the revision lacks become text that tells of them.
+func contentOf(result []byte, revision string) (blocks [][]byte, rich bool) {
 	if !bytes.Contains(result, []byte(`"type":"`)) { // as guests write it
-		return nil
+		return nil, false
 	}
 	items := [][]byte{result}
 	if result[0] == '[' {
 		items, _ = wire.Elements(result)
 	}
-	anyBlock, rich, other := false, false, false
+	anyBlock, other := false, false
 	kinds := make([]string, len(items))
 	for i, item := range items {
 		kinds[i] = blockType(item)
@@ -35,7 +35,7 @@ func contentOf(result []byte, revision string) [][]byte {
 		other = other || kinds[i] == "" && item[0] != '"'
 	}
 	if !anyBlock || other && !rich {
-		return nil
+		return nil, false
 	}
 	var texts, others [][]byte
 	for i, item := range items {
@@ -52,7 +52,82 @@ func contentOf(result []byte, revision string) [][]byte {
 			others = append(others, item)
 		}
 	}
-	return append(texts, others...)
+	return append(texts, others...), rich
+}
+
+// blocksWithin are the content blocks in what a tool has answered, which is a
+// list of them or a whole result; rich tells whether one is more than text.
+func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
+	if content, ok := wire.Get(value, "content"); ok {
+		value = content
+	}
+	items, err := wire.Elements(value)
+	if err != nil {
+		items = [][]byte{value}
+	}
+	for _, item := range items {
+		if kind := blockType(item); kind != "" {
+			blocks = append(blocks, item)
+			rich = rich || kind != "text"
+		}
+	}
+	return blocks, rich
+}
+
+// withoutData is a list of content blocks with a description in place of each
+// that is more than text; other values as they are.
+func withoutData(value []byte) []byte {
+	if _, rich := blocksWithin(value); !rich {
+		return value
+	}
+	items, err := wire.Elements(value)
+	if err != nil {
+		return value
+	}
+	for i, item := range items {
+		if kind := blockType(item); kind != "" && kind != "text" {
+			items[i] = wire.Quote(describe(kind, item))
+		}
+	}
+	return array(items)
+}
+
+// describeBlocks says what content blocks are, as a list of texts.
+func describeBlocks(blocks [][]byte) []byte {
+	items := make([][]byte, min(len(blocks), maxDescribed))
+	for i := range items {
+		items[i] = wire.Quote(describe(blockType(blocks[i]), blocks[i]))
+	}
+	if left := len(blocks) - len(items); left > 0 {
+		items = append(items, wire.Quote(fmt.Sprintf("and %d more", left)))
+	}
+	return array(items)
+}
+
+// maxDescribed bounds how many content blocks are described, and maxAddress the
+// address in such a description, in bytes.
+const (
+	maxDescribed = 20
+	maxAddress   = 200
+)
+
+// describe says what a content block is.
+func describe(kind string, raw []byte) string {
+	text := func(path ...string) string { s, _ := wire.GetString(raw, path...); return clip(s, maxAddress) }
+	size := func(path ...string) int { v, _ := wire.GetString(raw, path...); return len(v) }
+	switch kind {
+	case "text":
+		return fmt.Sprintf("text, %d bytes", size("text"))
+	case "resource":
+		bytes := size("resource", "text")
+		if bytes == 0 {
+			bytes = size("resource", "blob") / 4 * 3
+		}
+		return fmt.Sprintf("resource %s, %d bytes", text("resource", "uri"), bytes)
+	case "resource_link":
+		return "resource_link " + text("uri")
+	}
+	return fmt.Sprintf("%s, %s, %d bytes", kind, text("mimeType"), size("data")/4*3)
 }
 
 // blockType is the type of a content block, "" for what is none: a block has all
@@ -90,9 +165,7 @@ func instead(kind string, raw []byte) string {
 		name, _ := wire.GetString(raw, "name")
 		return fmt.Sprintf("%s: %s", name, uri)
 	}
-	mimeType, _ := wire.GetString(raw, "mimeType")
-	data, _ := wire.GetString(raw, "data")
-	return fmt.Sprintf("[%s, %s, %d bytes: left out, the protocol revision of this client has no such content]", kind, mimeType, len(data)/4*3)
+	return fmt.Sprintf("[%s: left out, the protocol revision of this client has no such content]", describe(kind, raw))
 }
 
 // textBlock is a content block; text is a JSON string.

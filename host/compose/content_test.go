@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // listener is a client of a revision that wants to be told what scripts log.
@@ -69,24 +70,58 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestContentIsNotTwice: a large picture is in the content, and not once more in
-// the structured result, unless a schema asks for that.
-func TestContentIsNotTwice(t *testing.T) {
-	for _, schema := range []string{``, `{"type":"object"}`} {
-		def := saved("return content.image('YWJj' * 20000)")
-		def.OutputSchema = []byte(schema)
-		if schema == "" {
-			def.OutputSchema = nil
+// TestBlocksStandInContentAlone: hosts that show structuredContent would show the
+// data as text, and not the picture. Where a schema asks for structuredContent, it
+// says what the blocks are.
+func TestBlocksStandInContentAlone(t *testing.T) {
+	const code = `print('hi')
+return ['look', content.image('YWJj' * 20000), content.resource('x:1', text='t'), content.link('x:2')]`
+	run := func(schema string, o func(*Options)) (tools.Definition, wire.Reply) {
+		def := saved(code)
+		if schema != "" {
+			def.OutputSchema = []byte(schema)
 		}
-		reply := composer(sandboxtest.Guest(t), &upstreams{}).CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
-		if n := strings.Count(string(reply.Result), strings.Repeat("YWJj", 20000)); n != 1 && schema == "" || n != 2 && schema != "" {
+		reply := composer(sandboxtest.Guest(t), &upstreams{}, o).CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+		if n := strings.Count(string(reply.Result), strings.Repeat("YWJj", 20000)); n != 1 {
 			t.Errorf("schema %q: the data is there %d times", schema, n)
 		}
-		if got := get(t, reply, "structuredContent", "result"); strings.HasPrefix(got, `{"truncated":true,"size":`) != (schema == "") {
-			t.Errorf("schema %q: result = %.200s", schema, got)
-		}
 		conforms(t, def, reply)
+		return def, reply
 	}
+	_, reply := run("", func(*Options) {})
+	if got := get(t, reply, "structuredContent"); got != "" {
+		t.Errorf("structuredContent = %.300s", got)
+	}
+	if got := get(t, reply, "content"); !strings.HasPrefix(got, `[{"type":"text","text":"look"},{"type":"image",`) ||
+		!strings.HasSuffix(got, `,{"type":"text","text":"log:\n  hi"}]`) {
+		t.Errorf("content = %.100s ... %s", got, got[len(got)-100:])
+	}
+	const described = `"content":["text, 4 bytes","image, image/png, 60000 bytes","resource x:1, 1 bytes","resource_link x:2"],"logs":["hi"]`
+	for _, schema := range []string{"", `{"type":"array"}`} {
+		_, reply := run(schema, func(o *Options) { o.Structured = schema == "" })
+		if got := get(t, reply, "structuredContent"); !strings.HasPrefix(got, "{"+described) {
+			t.Errorf("schema %q: structuredContent = %.300s", schema, got)
+		}
+		if got := get(t, reply, "content"); strings.Contains(got, "log:") {
+			t.Errorf("schema %q: the log is in the content, too", schema)
+		}
+	}
+}
+
+// TestTextBlocks: text is text to every host. A schema that describes it is met.
+func TestTextBlocks(t *testing.T) {
+	def := saved("return content.text('hi')")
+	c := composer(sandboxtest.Guest(t), &upstreams{})
+	reply := c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+	if got := get(t, reply, "structuredContent"); got != "" || get(t, reply, "content") != `[{"type":"text","text":"hi"}]` {
+		t.Errorf("result = %s", reply.Result)
+	}
+	def.OutputSchema = []byte(`{"type":"object","required":["text"]}`)
+	reply = c.CallSaved(t.Context(), def, route.Call{Params: params(`{}`)})
+	if got := get(t, reply, "structuredContent", "result"); got != `{"type":"text","text":"hi"}` {
+		t.Errorf("result = %s", reply.Result)
+	}
+	conforms(t, def, reply)
 }
 
 // TestContentOfOldRevisions: clients get only what their revision knows.

@@ -14,10 +14,12 @@ import (
 //
 // The structuredContent of a result must match an advertised outputSchema (MCP
 // 2025-11-25, server/tools), and ours is {result, logs, executionTime,
-// toolCalls}: so it is a schema of that with the tool's own for result. A
-// schema that points into itself from its root ("#/$defs/x") would point
-// elsewhere there, and is not advertised; results are checked against it all
-// the same.
+// toolCalls}: so it is a schema of that with the tool's own for result. Instead of
+// result there is content when the script has returned content blocks, and error
+// when it failed: the official TypeScript client holds errors against the schema,
+// too. A schema that points into itself from its root ("#/$defs/x") would point
+// elsewhere there, and is not advertised; results are checked against it all the
+// same.
 func ToolDefinition(def tools.Definition) []byte {
 	o := object{}
 	o.raw("name", wire.Quote(def.Name))
@@ -42,12 +44,15 @@ func advertisedOutput(schema []byte) []byte {
 		}
 	}
 	properties.raw("result", schema)
+	properties.raw("content", []byte(`{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."}`))
+	properties.raw("error", []byte(`{"type":"object","description":"Instead of result: why the script failed."}`))
 	properties.raw("logs", []byte(`{"type":"array","items":{"type":"string"}}`))
 	properties.raw("executionTime", []byte(`{"type":"number","description":"milliseconds"}`))
 	properties.raw("toolCalls", []byte(`{"type":"array","items":{"type":"object"}}`))
+	properties.raw("moreCalls", []byte(`{"type":"object","description":"How many calls toolCalls does not list, by tool."}`))
 	root.raw("type", []byte(`"object"`))
 	root.raw("properties", properties.bytes())
-	root.raw("required", []byte(`["result","logs","executionTime","toolCalls"]`))
+	root.raw("anyOf", []byte(`[{"required":["result"]},{"required":["content"]},{"required":["error"]}]`))
 	return root.bytes()
 }
 

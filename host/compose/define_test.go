@@ -8,8 +8,11 @@ import (
 )
 
 func TestToolDefinition(t *testing.T) {
-	const wrapper = `"logs":{"type":"array","items":{"type":"string"}},"executionTime":{"type":"number","description":"milliseconds"},` +
-		`"toolCalls":{"type":"array","items":{"type":"object"}}},"required":["result","logs","executionTime","toolCalls"]}`
+	const wrapper = `"content":{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."},` +
+		`"error":{"type":"object","description":"Instead of result: why the script failed."},` +
+		`"logs":{"type":"array","items":{"type":"string"}},"executionTime":{"type":"number","description":"milliseconds"},` +
+		`"toolCalls":{"type":"array","items":{"type":"object"}},"moreCalls":{"type":"object","description":"How many calls toolCalls does not list, by tool."}},` +
+		`"anyOf":[{"required":["result"]},{"required":["content"]},{"required":["error"]}]}`
 	tests := []struct{ name, output, want string }{
 		{"none", ``, ``},
 		{"plain", `{"type":"integer","maximum":12345678901234567890}`,

@@ -88,6 +88,10 @@ func (f *Failure) Text() string {
 // maxShownViolations bounds a failure's text; its details have all.
 const maxShownViolations = 100
 
+// maxListedMessage bounds the message of a call that did not undo what it should
+// have, in bytes.
+const maxListedMessage = 1 << 10
+
 // maxSourceLine bounds how much of a source line is shown, in code points.
 const maxSourceLine = 160
 
@@ -131,12 +135,12 @@ func (f *Failure) body() []byte {
 	details.text("server", f.Server)
 	details.text("tool", f.Tool)
 	if v, ok := wire.Get(f.Upstream, "violations"); ok && f.Type == abi.ErrValidation {
-		details.raw("violations", new(inliner).value(v))
+		details.raw("violations", newInliner().value(v))
 	} else if f.Upstream != nil {
-		details.raw("upstream", new(inliner).value(f.Upstream))
+		details.raw("upstream", newInliner().value(withoutData(f.Upstream)))
 	}
 	if f.Data != nil {
-		details.raw("data", new(inliner).value(f.Data))
+		details.raw("data", newInliner().value(f.Data))
 	}
 	details.text("limit", f.Limit)
 	details.number("value", f.Value)

@@ -1,10 +1,11 @@
 package compose
 
 import (
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -17,43 +18,69 @@ const ReceiptKey = "io.github.mcp-metatool/receipt"
 // An audience is who a result is for.
 type audience struct {
 	revision string // of the protocol; "": all are known
-	whole    bool   // wants the result whole, whatever its size
+	detail   Detail // of calls
+	// structured wants structuredContent also where the result is content blocks.
+	structured bool
+	// whole wants everything in structuredContent, for who is no model: all calls,
+	// the log, and the result whatever it is.
+	whole bool
 }
 
 // runResult builds the CallToolResult of a run that has ended: with f when it
 // failed, else with its result. Everything about the run comes from its record.
+//
+// Hosts show the model structuredContent when there is one, and of errors perhaps
+// the content alone. So either says all that matters, and content blocks come
+// without structuredContent if they may: they would not be seen beside it.
 func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	structured := object{}
-	var content [][]byte
-	if f != nil {
+	content, rich := [][]byte(nil), false
+	switch {
+	case f != nil:
 		structured.raw("error", f.body())
-		content = [][]byte{textBlock(wire.Quote(f.Text()))}
-	} else if content = contentOf(rec.Outcome.Result, to.revision); content != nil {
-		shown := rec.Outcome.Result
-		if !to.whole { // it is in the content already
-			shown = new(inliner).value(shown)
+		text := f.Text()
+		if !to.whole {
+			text += logText("\nlog:", rec.Logs)
 		}
-		structured.raw("result", shown)
-	} else {
-		structured.raw("result", rec.Outcome.Result)
-		text := rec.Outcome.Result
-		if text[0] != '"' {
-			text = wire.Quote(string(text))
+		content = [][]byte{textBlock(wire.Quote(text))}
+	default:
+		result := rec.Outcome.Result
+		content, rich = contentOf(result, to.revision)
+		switch {
+		case rich && !to.whole:
+			structured.raw("content", describeBlocks(content))
+		case content != nil:
+			structured.raw("result", result)
+		default:
+			structured.raw("result", result)
+			if result[0] != '"' {
+				result = wire.Quote(string(result))
+			}
+			content, to.structured = [][]byte{textBlock(result)}, true
 		}
-		content = [][]byte{textBlock(text)}
+		if !to.structured && !to.whole {
+			if text := logText("log:", rec.Logs); text != "" {
+				content = append(content, textBlock(wire.Quote(text)))
+			}
+			return toolResult(content, nil, false, receipt(&rec))
+		}
 	}
-	structured.raw("logs", logList(rec.Logs))
+	structured.raw("logs", logList(rec.Logs, to.whole))
 	structured.raw("executionTime", milliseconds(rec.Duration))
-	structured.raw("toolCalls", callList(rec.Calls))
+	newCallList(to.detail).write(&structured, rec.Calls)
+	return toolResult(content, structured.bytes(), f != nil, receipt(&rec))
+}
 
-	receipt := object{}
-	receipt.text("run", rec.ID)
-	receipt.count("memory", rec.Outcome.Memory)
-	receipt.raw("calls", strconv.AppendInt(nil, int64(len(rec.Calls)), 10))
-	receipt.count("fuel", rec.Outcome.Fuel)
+// receipt is the _meta of a run's result.
+func receipt(rec *journal.Record) []byte {
+	r := object{}
+	r.text("run", rec.ID)
+	r.count("memory", rec.Outcome.Memory)
+	r.raw("calls", strconv.AppendInt(nil, int64(len(rec.Calls)), 10))
+	r.count("fuel", rec.Outcome.Fuel)
 	meta := object{}
-	meta.raw(ReceiptKey, receipt.bytes())
-	return toolResult(content, structured.bytes(), f != nil, meta.bytes())
+	meta.raw(ReceiptKey, r.bytes())
+	return meta.bytes()
 }
 
 // TextResult is the CallToolResult of a successful call outside any run: a text
@@ -62,14 +89,17 @@ func TextResult(text string, structured []byte) []byte {
 	return toolResult([][]byte{textBlock(wire.Quote(text))}, structured, false, nil)
 }
 
-// toolResult is a CallToolResult of content blocks.
+// toolResult is a CallToolResult of content blocks; structured and meta may be
+// nil.
 func toolResult(content [][]byte, structured []byte, isError bool, meta []byte) []byte {
 	result := object{}
 	if meta != nil {
 		result.raw("_meta", meta)
 	}
 	result.raw("content", array(content))
-	result.raw("structuredContent", structured)
+	if structured != nil {
+		result.raw("structuredContent", structured)
+	}
 	result.raw("isError", strconv.AppendBool(nil, isError))
 	return result.bytes()
 }
@@ -78,52 +108,28 @@ func milliseconds(d time.Duration) []byte {
 	return strconv.AppendFloat(nil, float64(d.Microseconds())/1000, 'f', -1, 64)
 }
 
-func logList(logs []journal.Entry) []byte {
-	items := make([][]byte, len(logs))
-	for i, e := range logs {
-		items[i] = wire.Quote(e.Text)
+func logList(logs []journal.Entry, whole bool) []byte {
+	most := maxShownLog
+	if whole {
+		most = math.MaxInt
+	}
+	shown := shownLog(logs, most)
+	items := make([][]byte, len(shown))
+	for i, text := range shown {
+		items[i] = wire.Quote(text)
 	}
 	return array(items)
 }
 
-func callList(calls []journal.CallRecord) []byte {
-	return new(inliner).calls(calls)
-}
-
-// calls lists calls, and within those of composite tools theirs.
-func (in *inliner) calls(calls []journal.CallRecord) []byte {
-	items := make([][]byte, len(calls))
-	for i, c := range calls {
-		o := object{}
-		o.raw("server", wire.Quote(c.Server))
-		o.raw("tool", wire.Quote(c.Tool))
-		o.raw("params", in.value(c.Asked.Arguments))
-		switch e := c.Answer.Err; {
-		case !c.Done:
-			o.raw("error", callError(abi.ErrCancelled, "no answer before the run ended"))
-		case e != nil:
-			o.raw("error", callError(e.Type, e.Message))
-		default:
-			o.raw("result", in.value(c.Answer.Value))
-		}
-		if c.Undo {
-			o.raw("undo", []byte("true"))
-		}
-		if c.Answer.Run != nil {
-			o.raw("toolCalls", in.calls(c.Answer.Run.Calls))
-		}
-		items[i] = o.bytes()
+// logText is the log under a title, for readers; "" if there is none.
+func logText(title string, logs []journal.Entry) string {
+	if len(logs) == 0 {
+		return ""
 	}
-	return array(items)
-}
-
-// maxListedMessage bounds the message of a failed call in the list of calls,
-// in bytes.
-const maxListedMessage = 1 << 10
-
-func callError(class abi.ErrorType, message string) []byte {
-	o := object{}
-	o.text("type", string(class))
-	o.raw("message", wire.Quote(clip(message, maxListedMessage)))
-	return o.bytes()
+	var b strings.Builder
+	b.WriteString(title)
+	for _, text := range shownLog(logs, maxLogText) {
+		b.WriteString("\n  " + strings.ReplaceAll(text, "\n", "\n  "))
+	}
+	return b.String()
 }

@@ -23,7 +23,7 @@ type run struct {
 	progress *progress    // nil: nobody asked
 	budget   budget
 	servers  []string // script names
-	whole    bool     // the result is shown whole, whatever its size
+	schema   bool     // the tool has an outputSchema
 
 	tree     *tree
 	inner    bool     // it is not the root of the tree
@@ -156,7 +156,12 @@ func contextFailure(ctx context.Context) *Failure {
 
 // finish ends the run and builds the reply.
 func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.Reply {
-	return wire.Reply{Result: runResult(r.end(ctx, out, f), f, audience{revision: r.revision(), whole: r.whole})}
+	rec := r.end(ctx, out, f)
+	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole}
+	if to.whole {
+		to.detail = Full
+	}
+	return wire.Reply{Result: runResult(rec, f, to)}
 }
 
 // end undoes what a run has done that has failed, closes the journal and logs

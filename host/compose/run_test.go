@@ -163,7 +163,7 @@ func TestCancelWhileCallsBlock(t *testing.T) {
 				return sandbox.Outcome{}, context.Cause(ctx)
 			})
 			ctx, cancel := context.WithCancelCause(t.Context())
-			c := composer(script, &u, func(o *Options) { o.Parallel = 3 })
+			c := composer(script, &u, func(o *Options) { o.Parallel, o.Calls = 3, Full })
 			done := make(chan wire.Reply, 1)
 			var s sink
 			go func() { done <- c.CallSaved(ctx, saved("x"), route.Call{Params: params(`{}`), Progress: s.send}) }()
@@ -303,36 +303,5 @@ func TestNamesAScriptMayNotCall(t *testing.T) {
 	}
 	if calls, _ := wire.Elements([]byte(get(t, reply, "structuredContent", "toolCalls"))); len(calls) != 3 {
 		t.Errorf("%d calls listed", len(calls))
-	}
-}
-
-func TestLargeAnswersAreShownBySizeAndHash(t *testing.T) {
-	var u upstreams
-	large := `{"structuredContent":"` + strings.Repeat("x", maxInline) + `"}`
-	medium := `{"structuredContent":"` + strings.Repeat("x", maxInline-2) + `"}`
-	u.result("s.large", large)
-	u.result("s.medium", medium)
-	script := fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
-		r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "large", `{}`)})
-		for range 100 {
-			r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "medium", `{}`)})
-		}
-		return ok(`null`)
-	})
-	reply := composer(script, &u).CallSaved(t.Context(), saved("x"), route.Call{Params: params(`{}`)})
-	calls, _ := wire.Elements([]byte(get(t, reply, "structuredContent", "toolCalls")))
-	// printf '"%s"' $(head -c 16384 /dev/zero | tr '\0' x) | sha256sum
-	want := `{"truncated":true,"size":16386,"sha256":"f04077c41b0f2c5af1a855e7fddbd3c3fc20e67f44bc355752235cc687243aac"}`
-	if got, _ := wire.Get(calls[0], "result"); string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if got, _ := wire.Get(calls[1], "result"); len(got) != maxInline {
-		t.Errorf("an answer of the largest size is shown as %.80s", got)
-	}
-	if got, _ := wire.Get(calls[100], "result", "truncated"); string(got) != "true" {
-		t.Error("all answers together are shown without bound")
-	}
-	if len(reply.Result) > maxInlineSum+1<<16 {
-		t.Errorf("the result has %d bytes", len(reply.Result))
 	}
 }

@@ -196,7 +196,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 
 // compensationList is what became of each call, as JSON.
 func compensationList(all []undone) []byte {
-	items, in := make([][]byte, len(all)), new(inliner)
+	items, in := make([][]byte, len(all)), newInliner()
 	for i, u := range all {
 		o := object{}
 		o.raw("server", wire.Quote(u.server))
@@ -206,7 +206,7 @@ func compensationList(all []undone) []byte {
 			o.raw("undone", []byte("true"))
 		} else {
 			o.raw("undone", []byte("false"))
-			o.raw("error", callError(u.err.Type, u.err.Message))
+			o.raw("error", callError(u.err.Type, clip(u.err.Message, maxListedMessage)))
 		}
 		items[i] = o.bytes()
 	}

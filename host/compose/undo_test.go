@@ -66,7 +66,7 @@ func TestUndo(t *testing.T) {
 			u := saga()
 			u.result("s.strict", `{}`)
 			c := composer(sandboxtest.Guest(t), u, shelf{"other": "return 1"}.in, func(o *Options) {
-				o.Limits.Fuel, o.Limits.Calls = 50_000_000, 20
+				o.Limits.Fuel, o.Limits.Calls, o.Calls = 50_000_000, 20, Full
 				o.Catalog.(*catalog.Catalog).SetUpstream("s", wire.Tools, [][]byte{[]byte(`{"name":"make"}`), []byte(`{"name":"remove"}`), []byte(`{"name":"fails"}`),
 					[]byte(`{"name":"secret"}`), []byte(`{"name":"strict","inputSchema":{"properties":{"n":{"type":"integer"}}}}`)}, nil)
 			})

@@ -125,6 +125,9 @@ type Execution struct {
 	// a script did that has failed.
 	UndoTimeout time.Duration
 
+	// ToolCalls is how much results tell of the calls of their scripts.
+	ToolCalls ToolCalls
+
 	// MaxConcurrent is how many scripts may compute at the same time; 0 is the
 	// sandbox's default, which depends on the machine.
 	MaxConcurrent int
@@ -135,6 +138,16 @@ type Execution struct {
 	// in bytes; 0 is budget.DefaultTotal, which depends on the machine.
 	MaxTotalMemory uint64
 }
+
+// ToolCalls is how much the result of a composite call tells of its tool calls.
+type ToolCalls string
+
+// The ways.
+const (
+	ToolCallsShort ToolCalls = "short" // the first ones, with small values
+	ToolCallsFull  ToolCalls = "full"
+	ToolCallsNone  ToolCalls = "none"
+)
 
 // Store says where saved tools live.
 type Store struct {

@@ -60,6 +60,7 @@ var defaultExecution = Execution{
 	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxFuel: DefaultMaxFuel, MaxCalls: DefaultMaxCalls,
 	MaxArguments: DefaultMaxArguments, MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
 	MaxQueued: DefaultMaxQueued, MaxParallel: DefaultMaxParallel, UndoTimeout: DefaultUndoTimeout,
+	ToolCalls: ToolCallsShort,
 }
 
 // decodeExecution reads the limits of composite calls, of each and of all.
@@ -77,6 +78,7 @@ func decodeExecution(t *table, c *Config) {
 	t.size(t.key("max_logs"), &c.Execution.MaxLogs, minMessageSize, maxMessageSize)
 	t.count(t.key("max_parallel"), &c.Execution.MaxParallel, 1, maxMaxParallel)
 	t.duration(t.key("undo_timeout"), &c.Execution.UndoTimeout, minTimeout, maxUndoTimeout)
+	choice(t, t.key("tool_calls"), &c.Execution.ToolCalls, ToolCallsShort, ToolCallsFull, ToolCallsNone)
 	t.count(t.key("max_concurrent"), &c.Execution.MaxConcurrent, 1, maxConcurrent)
 	t.count(t.key("max_queued"), &c.Execution.MaxQueued, 1, maxMaxQueued)
 	t.size(t.key("max_total_memory"), &c.Execution.MaxTotalMemory, minTotalMemory, maxTotalMemory)

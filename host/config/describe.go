@@ -34,6 +34,9 @@ func (c *Config) Describe(w io.Writer) error {
 		units.FormatSize(e.MaxArguments), units.FormatSize(e.MaxAnswer), units.FormatSize(e.MaxResult), units.FormatSize(e.MaxLogs)))
 	d.line("", "max_parallel", strconv.Itoa(e.MaxParallel)+" calls of one script at once")
 	d.line("", "undo_timeout", units.FormatDuration(e.UndoTimeout))
+	if e.ToolCalls != ToolCallsShort {
+		d.line("", "tool_calls", string(e.ToolCalls)+" in results")
+	}
 	concurrent := "two for each CPU, four at least"
 	if e.MaxConcurrent > 0 {
 		concurrent = strconv.Itoa(e.MaxConcurrent)

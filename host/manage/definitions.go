@@ -48,7 +48,7 @@ func saveTool(code []byte) mcp.Tool {
 				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for whoever chooses tools."},
 				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
 				"code": {"type": "string", "minLength": 1, "description": %s},
-				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error."},
+				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error. Not for tools that return images: some hosts would not show them."},
 				"limits": {
 					"type": "object",
 					"description": "What one run may use, to keep a tool on a short leash; what is not given is as configured, and nothing can be above that.",
@@ -161,16 +161,7 @@ func evalTool(code []byte) mcp.Tool {
 			"required": ["code"],
 			"additionalProperties": false
 		}`, code),
-		`{
-			"type": "object",
-			"properties": {
-				"result": {"description": "What the script returned."},
-				"logs": {"type": "array", "items": {"type": "string"}},
-				"executionTime": {"type": "number", "description": "milliseconds"},
-				"toolCalls": {"type": "array", "items": {"type": "object"}}
-			},
-			"required": ["result", "logs", "executionTime", "toolCalls"]
-		}`,
+		"", // what a script returns is not known, and pictures come without structuredContent
 		hints{destructive: true, openWorld: true})
 }
 
@@ -237,13 +228,38 @@ func describeTool() mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
+// orError is an outputSchema that also admits what failures have as
+// structuredContent: the official TypeScript client holds that against the schema,
+// and would tell the model of the mismatch instead of the error.
+func orError(output []byte) json.RawMessage {
+	schema := output
+	set := func(value []byte, path ...string) {
+		var err error
+		if schema, err = wire.Set(schema, value, path...); err != nil {
+			panic(fmt.Sprintf("outputSchema %s: %v", output, err)) // our own text
+		}
+	}
+	if _, taken := wire.Get(output, "properties", "error"); taken { // of an answer, too
+		set([]byte(`["string","object"]`), "properties", "error", "type")
+	} else {
+		set([]byte(`{"type":"object"}`), "properties", "error")
+	}
+	if required, ok := wire.Get(output, "required"); ok {
+		set(fmt.Appendf(nil, `[{"required":%s},{"required":["error"]}]`, required), "anyOf")
+		schema, _ = wire.Delete(schema, "required") // an object, or set would have failed
+	}
+	return schema
+}
+
 // hints are a tool's annotations (MCP 2025-11-25, schema.ts, ToolAnnotations).
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 
 func define(name, title, description, input, output string, h hints) mcp.Tool {
 	t := mcp.NewToolWithRawSchema(name, description, json.RawMessage(input))
 	t.Title = title
-	t.RawOutputSchema = json.RawMessage(output)
+	if output != "" {
+		t.RawOutputSchema = orError([]byte(output))
+	}
 	t.Annotations = mcp.ToolAnnotation{
 		ReadOnlyHint:    mcp.ToBoolPtr(h.readOnly),
 		DestructiveHint: mcp.ToBoolPtr(h.destructive),

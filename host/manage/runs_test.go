@@ -103,17 +103,9 @@ func (s *studio) call(tool, arguments string) wire.Reply {
 	reply := s.handler.CallTool(s.t.Context(), tool, route.Call{
 		Origin: client{id: s.session}, Params: fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments),
 	})
-	if structured, ok := wire.Get(reply.Result, "structuredContent"); ok && tool != "eval_starlark" {
-		entry, _ := s.catalog.Tool(tool)
-		output, _ := wire.Get(entry.Definition, "outputSchema")
-		schema, err := tools.CompileSchema(output, "outputSchema of "+tool)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		failed, _ := wire.Get(reply.Result, "isError")
-		if err := schema.Validate(structured); err != nil && string(failed) == "false" {
-			s.t.Errorf("%s: %s does not match its schema: %v", tool, structured, err)
-		}
+	entry, _ := s.catalog.Tool(tool)
+	if _, builtin := wire.Get(entry.Definition, "title"); builtin {
+		matches(s.t, entry.Definition, reply)
 	}
 	return reply
 }

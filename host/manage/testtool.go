@@ -69,7 +69,9 @@ func testTool() mcp.Tool {
 				"error": {"type": "object"},
 				"logs": {"type": "array", "items": {"type": "string"}},
 				"executionTime": {"type": "number", "description": "milliseconds"},
+				"content": {"type": "array", "items": {"type": "string"}, "description": "Instead of result: what the content blocks are that it returned."},
 				"toolCalls": {"type": "array", "items": {"type": "object"}},
+				"moreCalls": {"type": "object", "description": "How many calls toolCalls does not list, by tool."},
 				"unusedMocks": {"type": "array", "items": {"type": "string"}},
 				"unmatchedCalls": {"type": "array", "items": {"type": "string"}, "description": "Calls that no mock was for."}
 			},

@@ -1,0 +1,251 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Detail is how much a result tells of the calls of its run. Hosts hand
+// structuredContent to the model, so by default it is little.
+type Detail int
+
+// The details.
+const (
+	Short Detail = iota // the first calls with small values, and how many others there were
+	Full                // all calls, with whole values
+	None                // nothing
+)
+
+// The bounds of Short. Sizes are bytes of JSON.
+const (
+	maxShortValue  = 256     // of one of params and results
+	maxShortValues = 2 << 10 // of those of all calls together
+	maxShortCalls  = 10      // calls that are listed, those of saved tools included
+	maxShortTools  = 20      // tools for which the other calls are counted
+	maxShortName   = 100     // of the name of a server or a tool
+	otherTools     = "others"
+)
+
+// The bounds of values elsewhere: in details of errors, and of all values of Full.
+const (
+	maxInline    = 16 << 10
+	maxInlineSum = 1 << 20
+	maxFullSum   = 16 << 20
+)
+
+// inliner puts raw values into a result, and size and hash in place of those
+// that are too large; the journal has them whole.
+type inliner struct{ each, all int } // bytes that are left for one value, for all of them
+
+func newInliner() *inliner { return &inliner{maxInline, maxInlineSum} }
+
+func (in *inliner) value(raw []byte) []byte {
+	if len(raw) <= in.each && len(raw) <= in.all {
+		in.all -= len(raw)
+		return raw
+	}
+	return standIn(raw, nil)
+}
+
+// standIn is what stands for a value: its size and hash, and of content blocks
+// what they are.
+func standIn(raw []byte, blocks [][]byte) []byte {
+	sum := sha256.Sum256(raw)
+	o := object{}
+	o.raw("truncated", []byte("true"))
+	o.count("size", uint64(len(raw)))
+	o.text("sha256", hex.EncodeToString(sum[:]))
+	if blocks != nil {
+		o.raw("content", describeBlocks(blocks))
+	}
+	return o.bytes()
+}
+
+// A callList lists the calls of a run for a result.
+type callList struct {
+	detail Detail
+	values inliner
+	left   int            // calls that may still be listed
+	more   map[string]int // how many were not, by tool
+	tools  []string       // the names in more, in order
+}
+
+func newCallList(d Detail) *callList {
+	l := &callList{detail: d, values: inliner{maxShortValue, maxShortValues}, left: maxShortCalls, more: map[string]int{}}
+	if d == Full {
+		l.values, l.left = inliner{maxFullSum, maxFullSum}, int(^uint(0)>>1)
+	}
+	return l
+}
+
+// write puts the list into the structured result of a run.
+func (l *callList) write(o *object, calls []journal.CallRecord) {
+	if l.detail == None {
+		return
+	}
+	o.raw("toolCalls", l.list(calls))
+	if len(l.tools) == 0 {
+		return
+	}
+	more := object{}
+	for _, name := range l.tools {
+		more.count(name, uint64(l.more[name]))
+	}
+	more.count(otherTools, uint64(l.more[otherTools]))
+	o.raw("moreCalls", more.bytes())
+}
+
+// list lists calls, and within those of saved tools theirs. Calls of a run come
+// before those within them.
+func (l *callList) list(calls []journal.CallRecord) []byte {
+	n := min(len(calls), l.left)
+	l.left -= n
+	items := make([][]byte, n)
+	for i := range items {
+		items[i] = l.call(&calls[i])
+	}
+	l.count(calls[n:])
+	return array(items)
+}
+
+func (l *callList) call(c *journal.CallRecord) []byte {
+	o := object{}
+	o.raw("server", wire.Quote(l.name(c.Server)))
+	o.raw("tool", wire.Quote(l.name(c.Tool)))
+	o.raw("params", l.value(c.Asked.Arguments))
+	switch e := c.Answer.Err; {
+	case !c.Done:
+		o.raw("error", callError(abi.ErrCancelled, NoAnswer))
+	case e != nil:
+		o.raw("error", callError(e.Type, l.message(e.Message)))
+	default:
+		o.raw("result", l.value(c.Answer.Value))
+	}
+	if c.Undo {
+		o.raw("undo", []byte("true"))
+	}
+	if c.Answer.Run != nil {
+		o.raw("toolCalls", l.list(c.Answer.Run.Calls))
+	}
+	return o.bytes()
+}
+
+// count counts calls that are not listed.
+func (l *callList) count(calls []journal.CallRecord) {
+	for i := range calls {
+		c := &calls[i]
+		name := l.name(c.Server) + "." + l.name(c.Tool)
+		if _, known := l.more[name]; !known && len(l.tools) == maxShortTools {
+			name = otherTools
+		} else if !known {
+			l.tools = append(l.tools, name)
+		}
+		l.more[name]++
+		if c.Answer.Run != nil {
+			l.count(c.Answer.Run.Calls)
+		}
+	}
+}
+
+// value is a value of a call. Content blocks with data are described: models
+// would read the data as text.
+func (l *callList) value(raw []byte) []byte {
+	if l.detail == Short {
+		if blocks, rich := blocksWithin(raw); rich {
+			return standIn(raw, blocks)
+		}
+	}
+	return l.values.value(raw)
+}
+
+// name is that of a server or tool. A script can make it up.
+func (l *callList) name(text string) string {
+	if l.detail == Full {
+		return text
+	}
+	return clip(text, maxShortName)
+}
+
+func (l *callList) message(text string) string {
+	if l.detail == Full {
+		return text
+	}
+	most := min(maxShortValue, l.values.all)
+	l.values.all -= min(most, len(text))
+	return clip(text, most)
+}
+
+func callError(class abi.ErrorType, message string) []byte {
+	o := object{}
+	o.text("type", string(class))
+	o.raw("message", wire.Quote(message))
+	return o.bytes()
+}
+
+// The bounds of the log in a result, in bytes: in structuredContent, and with the
+// text of an error or with content blocks.
+const (
+	maxShownLog = 8 << 10
+	maxLogText  = 2 << 10
+)
+
+// shownLog is a log of at most about most bytes: how it begins, a quarter of
+// that, and how it ends, with a note of what was left out. No entry takes more
+// than an eighth.
+func shownLog(logs []journal.Entry, most int) []string {
+	cut := func(e journal.Entry) string { return middleOut(e.Text, most/8) }
+	size := func(e journal.Entry) int { return len(wire.Quote(cut(e))) + 1 }
+	total := 0
+	for _, e := range logs {
+		if total += size(e); total > most {
+			break
+		}
+	}
+	var shown []string
+	if total <= most {
+		for _, e := range logs {
+			shown = append(shown, cut(e))
+		}
+		return shown
+	}
+	head, room := 0, most/4
+	for ; size(logs[head]) <= room; head++ {
+		room -= size(logs[head])
+		shown = append(shown, cut(logs[head]))
+	}
+	tail := len(logs)
+	for room = most - most/4; tail > head && size(logs[tail-1]) <= room; tail-- {
+		room -= size(logs[tail-1])
+	}
+	left := 0
+	for _, e := range logs[head:tail] {
+		left += len(e.Text)
+	}
+	shown = append(shown, fmt.Sprintf("... (%d entries of %d bytes are left out here; the journal has them: show_run) ...", tail-head, left))
+	for _, e := range logs[tail:] {
+		shown = append(shown, cut(e))
+	}
+	return shown
+}
+
+// middleOut is text of about n bytes: how it begins and how it ends.
+func middleOut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	head, tail := n/2, len(text)-n/2
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + "... (" + strconv.Itoa(tail-head) + " bytes are left out here) ..." + text[tail:]
+}
