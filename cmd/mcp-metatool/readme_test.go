@@ -311,9 +311,44 @@ func (r *readme) raw(tool string, arguments any) ([]byte, error) {
 	return out, err
 }
 
+// asAgent calls a tool as agents do; run shows people more.
+func (r *readme) asAgent(tool string, arguments any) ([]byte, error) {
+	cmd := exec.Command("mcp-metatool", "serve")
+	cmd.Env = r.env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	defer cmd.Wait() // its answer is what counts
+	defer in.Close()
+	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"readme","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%s,"arguments":%s}}
+`, wire.Quote(tool), wire.Marshal(arguments))
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		if id, _ := wire.Get(lines.Bytes(), "id"); string(id) == "2" {
+			result, _ := wire.Get(bytes.Clone(lines.Bytes()), "result")
+			return result, nil
+		}
+	}
+	return nil, fmt.Errorf("%s was not answered: %w", tool, lines.Err())
+}
+
 // compare calls a tool and looks for all of text in its structuredContent.
 func (r *readme) compare(text, tool string, arguments any) error {
-	out, _ := r.raw(tool, arguments) // it may be meant to fail
+	out, err := r.asAgent(tool, arguments)
+	if err != nil {
+		return err
+	}
 	got, ok := wire.Get(out, "structuredContent")
 	if !ok {
 		return fmt.Errorf("the result has no structuredContent: %s", out)
