@@ -87,8 +87,12 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 		}
 		if name := s.wordAt(e.Pos); undefined[name] {
 			text = undefinedName(name, names, env)
-			if text == "undefined: "+name && s.followedByDot(e.Pos, name) {
+			switch {
+			case text != "undefined: "+name:
+			case s.followedBy(e.Pos, name, ".["):
 				text += knownServers(env)
+			case s.followedBy(e.Pos, name, "(") && !strings.Contains(name, "__"):
+				text += fmt.Sprintf(" (a saved tool is called as %s.%s({...}))", abi.Composites, name)
 			}
 		}
 		if i > 0 {
@@ -118,11 +122,12 @@ func undefinedName(name string, names []string, env starlark.StringDict) string 
 	return "undefined: " + name
 }
 
-// followedByDot says whether a name is used as that of a server is.
-func (s *source) followedByDot(pos syntax.Position, name string) bool {
+// followedBy says whether a name is followed by one of some characters: a dot or a
+// bracket follow that of a server, a parenthesis that of a function.
+func (s *source) followedBy(pos syntax.Position, name, characters string) bool {
 	line := []rune(s.line(int(pos.Line)))
 	after := int(pos.Col) - 1 + utf8.RuneCountInString(name)
-	return after < len(line) && (line[after] == '.' || line[after] == '[')
+	return after < len(line) && strings.ContainsRune(characters, line[after])
 }
 
 // knownServers names the servers that there are.

@@ -116,7 +116,7 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 	case starlark.Bytes:
 		return unencodable("bytes have no JSON form (make a string of them with str)")
 	case *errorValue:
-		return unencodable("an %s has no JSON form (write str(e) or e.message)", v.Type())
+		return e.object(v.object())
 	case starlark.Iterable:
 		return e.iterable(v)
 	case starlark.Callable:

@@ -79,6 +79,17 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
 }
 
+// object is what becomes of it as JSON: its fields, without those that it has not.
+func (e *errorValue) object() Object {
+	o := newObject(len(errorAttrs))
+	for _, name := range []string{"type", "message", "server", "tool", "details"} {
+		if v, err := e.Attr(name); err == nil && v != starlark.None {
+			_ = o.Dict.SetKey(starlark.String(name), v) // text can be a key
+		}
+	}
+	return o
+}
+
 // Get is e["message"], the same as e.message.
 func (e *errorValue) Get(k starlark.Value) (starlark.Value, bool, error) {
 	name, ok := starlark.AsString(k)

@@ -42,7 +42,9 @@ var undefinedHints = func() map[string]string {
 	const (
 		noErrors  = `there are two classes of errors, Error and ToolError: raise Error("message"), except Error as e`
 		noModules = "there are no modules but json and math"
-		noClock   = "a script has no clock: pass the time in as a parameter, or ask a tool for it"
+		noMean    = noModules + ": the mean is sum(xs) / len(xs)"
+		noClock   = "a script has no clock and cannot wait: pass the time in as a parameter, or ask a tool for it"
+		noWait    = "a script cannot wait: return, and have the agent call again, or ask a tool that waits"
 		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
 		noFiles   = "a script reaches nothing but tools"
 		forAgents = "only agents can call it: a script calls server.tool({...}), and saved tools as tools.name({...})"
@@ -91,7 +93,9 @@ var undefinedHints = func() map[string]string {
 	for hint, names := range map[string]string{
 		noErrors:  "BaseException ValueError KeyError TypeError IndexError LookupError RuntimeError AttributeError NameError ZeroDivisionError StopIteration TimeoutError ConnectionError OSError IOError NotImplementedError",
 		noModules: "re os sys itertools functools collections copy string traceback typing dataclasses asyncio defaultdict Counter namedtuple",
-		noClock:   "time datetime date timedelta sleep now",
+		noClock:   "time datetime date timedelta now",
+		noWait:    "sleep",
+		noMean:    "statistics",
 		noRandom:  "random uuid secrets",
 		forAgents: "search_tools describe_tool save_tool eval_starlark list_saved_tools show_saved_tool delete_saved_tool health_check",
 		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
@@ -116,6 +120,15 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 	atStart := strings.HasSuffix(e.Msg, "want primary expression")
 	i := findToken(tokens, int(e.Pos.Line), int(e.Pos.Col), atStart)
 	pos := s.at(tokens[i].line, tokens[i].col)
+	if c, ok := strings.CutPrefix(e.Msg, "unexpected input character '"); ok {
+		// At the beginning of a line the parser's position is the end of the line before.
+		for j := i; j < len(tokens); j++ {
+			if strings.HasPrefix(tokens[j].text, strings.TrimSuffix(c, "'")) {
+				i, pos = j, s.at(tokens[j].line, tokens[j].col)
+				break
+			}
+		}
+	}
 	t := tokens[i]
 	chained := strings.Contains(e.Msg, "does not associate") // t is an operator, is perhaps
 	if hint := wordHint(tokens, i); hint != "" && !chained {

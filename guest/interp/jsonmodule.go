@@ -40,8 +40,11 @@ func jsonDecode(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 }
 
 func jsonEncode(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(kwargs) > 0 || len(args) == 2 {
+		return nil, fmt.Errorf("%s takes one value and nothing else (for indented text write json.encode_indent(value, indent=\"  \"))", b.Name())
+	}
 	var v starlark.Value
-	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &v); err != nil {
+	if err := starlark.UnpackPositionalArgs(b.Name(), args, nil, 1, &v); err != nil {
 		return nil, err
 	}
 	text, err := encodeJSON("value", v)

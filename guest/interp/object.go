@@ -183,7 +183,9 @@ func (e *missingKey) Error() string {
 	}
 	switch {
 	case e.attribute && methodHint("dict", name) != "":
-		return fmt.Sprintf("dict has no key or method .%s (%s)", name, methodHint("dict", name))
+		// A key may have been meant as well as a method.
+		has := strings.TrimSuffix(suggest(name, keys, keys), ")")
+		return fmt.Sprintf("dict has no key or method .%s%s; for a method, %s)", name, has, methodHint("dict", name))
 	case e.attribute:
 		methods := e.dict.Dict.AttrNames()
 		return fmt.Sprintf("dict has no key or method .%s%s%s", name, suggest(name, append(methods, keys...), keys), hint)

@@ -15,7 +15,7 @@ func TestCheck(t *testing.T) {
 		"demo.search({}); fail('not run')": "null\n",
 		"":                                 "null\n",
 		"x = ":                             "error: validation\nmessage: syntax error: got end of file, want primary expression\nat: t:1:5\n  | x = \n  |     ^\n",
-		"zyzzyva({})":                      "error: validation\nmessage: undefined: zyzzyva\nat: t:1:1\n  | zyzzyva({})\n  | ^\n",
+		"zyzzyva({})":                      "error: validation\nmessage: undefined: zyzzyva (a saved tool is called as tools.zyzzyva({...}))\nat: t:1:1\n  | zyzzyva({})\n  | ^\n",
 		"x = 1\ny = 'a\x00b'":              "error: validation\nmessage: a NUL character cannot stand in a script\nat: t:2:7\n  | y = 'a\x00b'\n  |       ^\n",
 		"x = 1\r\n\r\ny = zyzzyva\r\n":     "error: validation\nmessage: undefined: zyzzyva\nat: t:3:5\n  | y = zyzzyva\n  |     ^\n",
 		"x = 1\ry = zyzzyva\r":             "error: validation\nmessage: undefined: zyzzyva\nat: t:2:5\n  | y = zyzzyva\n  |     ^\n",

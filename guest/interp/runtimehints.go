@@ -50,9 +50,6 @@ func runtimeHint(message string) string {
 		{"invalid call of non-function (module)", "", "a module has functions: log.info(x), json.encode(x)"},
 		{"invalid call of non-function (server)", "", "call one of its tools: server.tool({...})"},
 		{"local variable ", " referenced before assignment", unboundHint},
-		{"string value is not iterable", "", charactersHint},
-		{"", "got string, want iterable", charactersHint},
-		{"", "is not iterable: string", charactersHint},
 		{"server value is not iterable", "", "its tools are called as server.tool({...})"},
 		{"string index: got string", "", textHint},
 		{"json.decode: for parameter x: got ", "", "JSON that a tool answers with is decoded already: use the value as it is"},
@@ -63,7 +60,9 @@ func runtimeHint(message string) string {
 		{"min: argument is an empty sequence", "", "write min(xs, default=0), or min(xs) if xs else 0"},
 		{"parallel_map: for parameter function: got ", "", "the function comes first: parallel_map(function, items)"},
 		{"invalid call of non-function", "", "only functions and tools can be called"},
-		{"", " in sequence assignment", "for the pairs of a dict, loop over d.items()"},
+		{"", " in sequence assignment", pairsHint},
+		{"too few values to unpack", ", want 2)", pairsHint},
+		{"too many values to unpack", ", want 2)", pairsHint},
 		{"string value does not support item assignment", "", "text cannot change: make a new one"},
 		{"tuple value does not support item assignment", "", "a tuple cannot change: make a list of it, list(x)"},
 		{"", " frozen list", "params and what is in it cannot change: change a copy, list(x)"},
@@ -90,7 +89,7 @@ const (
 // what is in them.
 var ofWholeResult = map[string]bool{"content": true, "structuredContent": true, "isError": true}
 
-const charactersHint = "for the characters of text write x.codepoints(), for its lines x.splitlines()"
+const pairsHint = "for the pairs of a dict, loop over d.items()"
 
 const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
 

@@ -49,6 +49,10 @@ func TestScripts(t *testing.T) {
 		"text of all kinds": {
 			code: "return s.echo({'t': params.t})['t']", params: `{"t":"<&> \u2028 \ud83d\ude00 é \u0000"}`, want: `"<&> ` + "\u2028 \U0001F600 é" + ` \u0000"`, calls: 1,
 		},
+		"code points": {
+			code: "t = params.t\nreturn [len(t), t[:3], t[-1], t.find('日'), t.count('ë'), list(t[:3]), t[::-1][0]]", params: `{"t":"Zoë日\ud83d\ude00"}`,
+			want: `[5,"Zoë","\ud83d\ude00",3,1,["Z","o","ë"],"\ud83d\ude00"]`,
+		},
 		"a large message": {code: "return len(s.echo({'t': 'x' * 1000000}).t)", want: "1000000", calls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,10 +5,12 @@
 //
 //	guestbuild.go  the build
 //	inputs.go      what goes into it, and the hash over that
+//	tree.go        the folder it is compiled in, with the changed interpreter
 //	sum.go         the sum file beside the committed guest
 //
-// The guest is compiled by the Go toolchain and then rewritten by package
-// rewrite: metered, and ready for snapshots.
+// The guest is compiled by the Go toolchain, with the interpreter as package
+// patch changes it, and then rewritten by package rewrite: metered, and ready
+// for snapshots.
 //
 // The build is reproducible bit for bit in any folder and on any system: the
 // toolchain is the one go.mod names, paths and version-control stamps are left
@@ -35,8 +37,12 @@ const (
 	// rewritePackage is what the guest is rewritten by after it was compiled:
 	// its sources decide what the guest is as well.
 	rewritePackage = "./host/sandbox/rewrite"
-	GuestFile      = "guest.wasm"
-	SumFile        = "guest.sum"
+	// patchPackage changes the interpreter, and codepointsPackage is what the
+	// changed one imports.
+	patchPackage      = "./guest/patch"
+	codepointsPackage = "./guest/codepoints"
+	GuestFile         = "guest.wasm"
+	SumFile           = "guest.sum"
 )
 
 // flags of go build. They are part of the source hash.
@@ -131,7 +137,7 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 	if err != nil {
 		return nil, Sum{}, err
 	}
-	compiled, err := compile(ctx, root, tmp, in.Go)
+	compiled, err := compile(ctx, root, tmp, in)
 	if err != nil {
 		return nil, Sum{}, err
 	}
@@ -146,21 +152,25 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 // Compile gives the guest as the Go toolchain makes it, before it is rewritten.
 // It writes to the folder tmp.
 func Compile(ctx context.Context, root, tmp string) ([]byte, error) {
-	pinned, err := toolchain(ctx, root)
+	in, err := ReadInputs(ctx, root)
 	if err != nil {
 		return nil, err
 	}
-	return compile(ctx, root, tmp, pinned)
+	return compile(ctx, root, tmp, in)
 }
 
-func compile(ctx context.Context, root, tmp, toolchain string) ([]byte, error) {
-	env, err := buildEnv(ctx, root, toolchain)
+func compile(ctx context.Context, root, tmp string, in Inputs) ([]byte, error) {
+	env, err := buildEnv(ctx, root, in.Go)
 	if err != nil {
+		return nil, err
+	}
+	tree := filepath.Join(tmp, "tree")
+	if err := writeTree(ctx, root, tree, in); err != nil {
 		return nil, err
 	}
 	out := filepath.Join(tmp, GuestFile)
 	args := append([]string{"build", "-o", out}, flags...)
-	if _, err := goCommand(ctx, root, env, append(args, guestPackage)...); err != nil {
+	if _, err := goCommand(ctx, tree, env, append(args, guestPackage)...); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)

@@ -72,34 +72,13 @@ func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	if in.Go, err = toolchain(ctx, root); err != nil {
 		return Inputs{}, err
 	}
-	// Any toolchain finds the same files; asking for the pinned one here could
-	// mean a download.
-	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
-	out, err := goCommand(ctx, root, env, "list", "-deps",
-		"-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", guestPackage, rewritePackage)
+	packages := []string{guestPackage, rewritePackage}
+	if isDir(root, patchPackage) {
+		packages = append(packages, patchPackage, codepointsPackage)
+	}
+	modules, err := in.list(ctx, root, packages)
 	if err != nil {
 		return Inputs{}, err
-	}
-	modules := map[string]Module{}
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return Inputs{}, fmt.Errorf("go list: %w", err)
-		}
-		switch {
-		case p.Standard || p.Module == nil:
-		case p.Module.Main:
-			in.Language = p.Module.GoVersion
-			if err := in.addFiles(root, p); err != nil {
-				return Inputs{}, err
-			}
-		case p.Module.Replace != nil:
-			return Inputs{}, fmt.Errorf("go.mod: %s is replaced: the guest must be built from published modules", p.Module.Path)
-		default:
-			modules[p.Module.Path] = Module{p.Module.Path, p.Module.Version, p.Module.Sum}
-		}
 	}
 	for _, m := range modules {
 		in.Modules = append(in.Modules, m)
@@ -107,6 +86,45 @@ func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	sort.Slice(in.Modules, func(i, j int) bool { return in.Modules[i].Path < in.Modules[j].Path })
 	sort.Slice(in.Files, func(i, j int) bool { return in.Files[i].Path < in.Files[j].Path })
 	return in, nil
+}
+
+func isDir(root, pkg string) bool {
+	info, err := os.Stat(filepath.Join(root, filepath.FromSlash(pkg)))
+	return err == nil && info.IsDir()
+}
+
+// list adds the files of this module that packages are built from, and returns the
+// other modules that they need.
+func (in *Inputs) list(ctx context.Context, root string, packages []string) (map[string]Module, error) {
+	// Any toolchain finds the same files; asking for the pinned one here could
+	// mean a download.
+	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles"}
+	out, err := goCommand(ctx, root, env, append(args, packages...)...)
+	if err != nil {
+		return nil, err
+	}
+	modules := map[string]Module{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return modules, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		switch {
+		case p.Standard || p.Module == nil:
+		case p.Module.Main:
+			in.Language = p.Module.GoVersion
+			if err := in.addFiles(root, p); err != nil {
+				return nil, err
+			}
+		case p.Module.Replace != nil:
+			return nil, fmt.Errorf("go.mod: %s is replaced: the guest must be built from published modules", p.Module.Path)
+		default:
+			modules[p.Module.Path] = Module{p.Module.Path, p.Module.Version, p.Module.Sum}
+		}
+	}
 }
 
 func (in *Inputs) addFiles(root string, p listed) error {

@@ -1,0 +1,155 @@
+// Package codepoints measures and cuts text by its code points, as Python does,
+// where the interpreter keeps UTF-8.
+//
+// Text that is all ASCII costs what bytes cost. For long text an Index keeps
+// what it found out, so that a loop over all indexes of a text is not quadratic.
+package codepoints
+
+import (
+	"unicode/utf8"
+	"unsafe"
+)
+
+const (
+	// short is the length in bytes up to which text is looked at anew each time.
+	short = 48
+	// stride is the distance in code points of the offsets that are kept.
+	stride = 16
+	// kept is the number of long texts that an Index knows.
+	kept = 8
+	// large is the length in bytes above which a text displaces all others: an
+	// Index keeps the memory of its texts from being used again.
+	large = 1 << 20
+)
+
+// Index measures and cuts texts. It keeps the last few that were long, and
+// so must not be used by several goroutines at a time. The zero value is ready.
+//
+// What is not UTF-8 counts as a code point a byte.
+type Index struct {
+	texts [kept]measured
+	next  int // is replaced next
+}
+
+// measured is a long text and what is known of it.
+type measured struct {
+	text   string // keeps the memory, so that no other text is at the same address
+	length int    // in code points
+	// offsets are those of every stride-th code point, in bytes; nil until one is
+	// asked for, and for ASCII.
+	offsets []uint32
+}
+
+func (m *measured) ascii() bool { return m.length == len(m.text) }
+
+// Len is the number of code points in s.
+func (x *Index) Len(s string) int {
+	if len(s) <= short {
+		return count(s)
+	}
+	return x.measure(s).length
+}
+
+// Slice is s from the code point at start up to that at end, which is not part of
+// it. 0 <= start <= end <= Len(s).
+func (x *Index) Slice(s string, start, end int) string {
+	if len(s) <= short {
+		from := offset(s, start)
+		return s[from : from+offset(s[from:], end-start)]
+	}
+	m := x.measure(s)
+	if m.ascii() {
+		return s[start:end]
+	}
+	from := m.offset(start)
+	if end-start <= stride {
+		return s[from : from+offset(s[from:], end-start)]
+	}
+	return s[from:m.offset(end)]
+}
+
+// Offset is where the code point at i begins in s, in bytes. 0 <= i <= Len(s).
+func (x *Index) Offset(s string, i int) int {
+	if len(s) <= short {
+		return offset(s, i)
+	}
+	m := x.measure(s)
+	if m.ascii() {
+		return i
+	}
+	return m.offset(i)
+}
+
+// measure is what is known of a long text.
+func (x *Index) measure(s string) *measured {
+	for i := range x.texts {
+		if m := &x.texts[i]; len(m.text) == len(s) && unsafe.StringData(m.text) == unsafe.StringData(s) {
+			return m
+		}
+	}
+	if len(s) > large {
+		clear(x.texts[:])
+	}
+	m := &x.texts[x.next]
+	x.next = (x.next + 1) % kept
+	*m = measured{text: s, length: count(s)}
+	return m
+}
+
+func (m *measured) offset(i int) int {
+	if m.offsets == nil {
+		m.offsets = make([]uint32, 0, m.length/stride+1)
+		at := 0
+		for n := 0; n <= m.length; n += stride {
+			m.offsets = append(m.offsets, uint32(at))
+			at += offset(m.text[at:], min(stride, m.length-n))
+		}
+	}
+	from := int(m.offsets[i/stride])
+	return from + offset(m.text[from:], i%stride)
+}
+
+// count is the number of code points in s.
+func count(s string) int {
+	if n := asciiPrefix(s); n < len(s) {
+		return n + utf8.RuneCountInString(s[n:])
+	}
+	return len(s)
+}
+
+// offset is where the code point at i begins in s, by going there.
+func offset(s string, i int) int {
+	at := 0
+	for ; i > 0; i-- {
+		if s[at] < utf8.RuneSelf {
+			at++
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(s[at:])
+		at += size
+	}
+	return at
+}
+
+// asciiPrefix is how many bytes at the beginning of s are ASCII, or somewhat less.
+func asciiPrefix(s string) int {
+	const highBits = 0x8080808080808080
+	at := 0
+	for ; at+8 <= len(s); at += 8 {
+		if word(s[at:at+8])&highBits != 0 {
+			return at
+		}
+	}
+	for ; at < len(s); at++ {
+		if s[at] >= utf8.RuneSelf {
+			return at
+		}
+	}
+	return at
+}
+
+// word is the eight bytes of s as a number. The compiler makes one load of it.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}

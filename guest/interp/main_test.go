@@ -1,0 +1,87 @@
+package interp
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/patch"
+	"go.starlark.net/starlark"
+)
+
+// TestMain runs the tests with the interpreter as the guest has it, which package
+// patch changes: go test has compiled them with the one of go.mod, so it has them
+// compiled again. Only the fuzzer keeps that one, since it needs a binary of its
+// own making.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if starlark.String("é").Len() == 1 || flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true" {
+		os.Exit(m.Run())
+	}
+	err := runPatched(os.Args[1:])
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+// runPatched compiles the tests with the changed interpreter and runs them.
+func runPatched(args []string) error {
+	tmp, err := os.MkdirTemp("", "interp-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	modfile, err := writeModfile(tmp)
+	if err != nil {
+		return err
+	}
+	binary := filepath.Join(tmp, "interp.test.exe")
+	// Paths are left out, so that what has been compiled once is found in the
+	// cache.
+	build := []string{"test", "-c", "-trimpath", "-vet=off", "-modfile=" + modfile, "-o", binary}
+	if raceDetector {
+		build = append(build, "-race")
+	}
+	if out, err := exec.Command("go", append(build, ".")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go test -c with the changed interpreter: %w\n%s", err, out)
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// writeModfile writes the changed interpreter and a go.mod that has it.
+func writeModfile(tmp string) (string, error) {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", patch.Module).Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m %s: %w", patch.Module, err)
+	}
+	changed := filepath.Join(tmp, "starlark")
+	if err := patch.Copy(strings.TrimSpace(string(module)), changed); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, name), content, 0o600); err != nil {
+			return "", err
+		}
+	}
+	modfile := filepath.Join(tmp, "go.mod")
+	out, err := exec.Command("go", "mod", "edit", "-replace="+patch.Module+"="+changed, modfile).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go mod edit: %w\n%s", err, out)
+	}
+	return modfile, nil
+}

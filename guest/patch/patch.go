@@ -1,0 +1,135 @@
+// Package patch makes the interpreter that the guest is built with: a copy of
+// go.starlark.net in which a few places are changed. It is a tool of the guest's
+// build and of its tests; nothing of it is linked into the product.
+//
+//	patch.go  copies the module and changes it
+//	edits/    what is changed, a file for each file of the module
+//
+// What is changed, and why: text is indexed, cut, counted and searched by code
+// points, and can be looped over, as in Python. Starlark counts bytes, which
+// gives half a character for "Zoë"[:3].
+//
+// A file of edits names a file of the module, and has what is there and what is
+// to be there instead:
+//
+//	-- starlark/value.go --
+//	<<<<<<<
+//	old lines
+//	=======
+//	new lines
+//	>>>>>>>
+//
+// The old lines must be there exactly once, so that no edit is lost when the
+// module is updated.
+package patch
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Module is the path of the module that is changed.
+const Module = "go.starlark.net"
+
+//go:embed edits/*.txt
+var files embed.FS
+
+// ErrEdit is wrapped by errors that say that an edit is malformed or does not fit
+// the module.
+var ErrEdit = errors.New("guest/patch: the edits do not fit the module")
+
+// Copy writes a changed copy of the module's folder from into the new folder to:
+// its packages without tests, and go.mod.
+func Copy(from, to string) error {
+	edits, err := readEdits()
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(os.DirFS(from), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, filepath.FromSlash(name))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		if name != "go.mod" && (!strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go")) {
+			return nil
+		}
+		content, err := os.ReadFile(filepath.Join(from, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		for _, e := range edits[name] {
+			if n := bytes.Count(content, e.old); n != 1 {
+				return fmt.Errorf("%w: %s has these lines %d times, not once:\n%s", ErrEdit, name, n, e.old)
+			}
+			content = bytes.Replace(content, e.old, e.new, 1)
+		}
+		delete(edits, name)
+		return os.WriteFile(target, content, 0o644)
+	})
+	if err != nil {
+		return err
+	}
+	for name := range edits {
+		return fmt.Errorf("%w: it has no %s", ErrEdit, name)
+	}
+	return nil
+}
+
+// edit replaces lines.
+type edit struct{ old, new []byte }
+
+// readEdits are the edits by the files that they change.
+func readEdits() (map[string][]edit, error) {
+	names, err := fs.Glob(files, "edits/*.txt")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]edit{}
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		target, edits, err := parseEdits(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrEdit, name, err)
+		}
+		all[target] = append(all[target], edits...)
+	}
+	return all, nil
+}
+
+// The lines that edits are made of.
+const (
+	oldFollows = "<<<<<<<\n"
+	newFollows = "=======\n"
+	editEnds   = ">>>>>>>\n"
+)
+
+func parseEdits(text string) (target string, edits []edit, err error) {
+	head, rest, _ := strings.Cut(text, "\n")
+	target, ok := strings.CutPrefix(head, "-- ")
+	if target, ok = strings.CutSuffix(target, " --"); !ok || target == "" {
+		return "", nil, fmt.Errorf("the first line is %q, not -- FILE --", head)
+	}
+	for rest != "" {
+		body, after, ended := strings.Cut(rest, editEnds)
+		body, begun := strings.CutPrefix(body, oldFollows)
+		old, replacement, cut := strings.Cut(body, newFollows)
+		if !begun || !cut || !ended || old == "" {
+			return "", nil, fmt.Errorf("edit %d is not <<<<<<<, lines, =======, lines, >>>>>>>", len(edits)+1)
+		}
+		edits = append(edits, edit{[]byte(old), []byte(replacement)})
+		rest = after
+	}
+	return target, edits, nil
+}
