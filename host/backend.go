@@ -40,18 +40,23 @@ func (h *Host) Left(s route.Session) {
 	h.upstreams.left(s)
 }
 
-// settled waits until no upstream is starting any more, or has been for longer
-// than startup_wait, or ctx ends.
-func (h *Host) settled(ctx context.Context) {
+// settled waits until it is known of every upstream what it has, be it from a
+// time before, or it has been starting for longer than startup_wait, or ctx ends.
+func (h *Host) settled(ctx context.Context) { h.await(ctx, true) }
+
+// started is settled where what is remembered does not count.
+func (h *Host) started(ctx context.Context) { h.await(ctx, false) }
+
+func (h *Host) await(ctx context.Context, known bool) {
 	if most := h.config().StartupWait; most > 0 {
-		h.upstreams.settled(ctx, most)
+		h.upstreams.started(ctx, most, known)
 	}
 }
 
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // reports on all of them in the order of the configuration.
 func (h *Host) Upstreams(ctx context.Context) []upstream.Status {
-	h.upstreams.settled(ctx, 0)
+	h.upstreams.started(ctx, 0, false)
 	var report []upstream.Status
 	for _, s := range h.upstreams.all() {
 		report = append(report, s.Status())

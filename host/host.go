@@ -116,7 +116,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h.catalog = catalog.New(sources(cfg), opts.Log, func(surface wire.Surface) { h.router.Changed(surface) })
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Instructions: instructions,
-		Settled: h.settled, Refresh: h.refreshComposites, Observer: h.recorder, Log: opts.Log,
+		Settled: h.settled, Started: h.started, Refresh: h.refreshComposites, Observer: h.recorder, Log: opts.Log,
 	})
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, builtins{h})

@@ -17,8 +17,10 @@ import (
 )
 
 // memory keeps what upstreams had when they ran last, in one file for each
-// below the store, so that those with start = "lazy" need not run for clients to
-// know what there is. The parts of a file are the bytes that servers sent.
+// below the store, so that clients need not wait for them to know what there is.
+// The parts of a file are the bytes that servers sent. Whoever can write there
+// may have written it: it is read with the bounds of what servers send, and what
+// is hidden is decided by the configuration, when it is shown.
 type memory struct {
 	dir string
 	log *slog.Logger
@@ -115,10 +117,13 @@ func recallList(surface wire.Surface, raw []byte) (list, error) {
 	if l.Items, err = wire.Elements(items); err != nil {
 		return l, err
 	}
+	seen := make(map[string]bool, len(l.Items))
 	for _, item := range l.Items {
-		if key, ok := wire.GetString(item, surface.Key()); !ok || key == "" {
-			return l, fmt.Errorf("an item has no %s", surface.Key())
+		key, ok := wire.GetString(item, surface.Key())
+		if !ok || key == "" || seen[key] {
+			return l, fmt.Errorf("an item has no %s, or that of another", surface.Key())
 		}
+		seen[key] = true
 	}
 	l.Meta, _ = wire.Get(raw, "_meta")
 	if l.Meta != nil && !wire.Object(l.Meta) {
@@ -127,9 +132,10 @@ func recallList(surface wire.Surface, raw []byte) (list, error) {
 	return l, nil
 }
 
-// save remembers r. A failure is logged: nothing depends on it.
-func (m *memory) save(name, identity string, r remembered) {
-	if err := m.write(name, r.file(identity)); err != nil {
+// save replaces the file of an upstream. A failure is logged: nothing depends on
+// it.
+func (m *memory) save(name string, file []byte) {
+	if err := m.write(name, file); err != nil {
 		m.log.Warn("what an upstream has cannot be remembered", "upstream", name, "err", err)
 	}
 }
@@ -171,6 +177,9 @@ func (m *memory) write(name string, data []byte) error {
 		return err
 	}
 	_, err = tmp.Write(data)
+	if err == nil {
+		err = tmp.Sync() // the name must not come before the content
+	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), m.path(name))
 	}

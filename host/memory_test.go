@@ -30,7 +30,7 @@ func TestMemoryKeepsBytes(t *testing.T) {
 	if _, ok := m.load("x", "id"); ok {
 		t.Error("it remembers what it never heard of")
 	}
-	m.save("x", "id", odd)
+	m.save("x", odd.file("id"))
 	got, ok := m.load("x", "id")
 	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.file("id"), odd.file("id")) {
 		t.Errorf("got  %+s\nwant %+s", got, odd)
@@ -53,7 +53,7 @@ func TestMemoryCannotBeKept(t *testing.T) {
 	}
 	var log bytes.Buffer
 	m := &memory{dir: file, log: slog.New(slog.NewTextHandler(&log, nil))}
-	m.save("x", "id", odd)
+	m.save("x", odd.file("id"))
 	if !strings.Contains(log.String(), "cannot be remembered") {
 		t.Errorf("log: %s", log.String())
 	}

@@ -51,7 +51,7 @@ func (h *Host) Request(ctx context.Context, server string, call wire.Call) (wire
 // Settle waits until every upstream has started or failed and scripts can run, or
 // ctx ends.
 func (h *Host) Settle(ctx context.Context) {
-	h.upstreams.settled(ctx, 0)
+	h.upstreams.started(ctx, 0, false)
 	select {
 	case <-h.sandbox.Ready():
 	case <-ctx.Done():

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -14,8 +15,9 @@ import (
 )
 
 // slot is the place of one upstream in a Host: of one that runs, or of one with
-// start = "lazy" that is not needed yet and stands there with what is
-// remembered of it. It implements route.Upstream.
+// start = "lazy" that is not needed yet. Until it has said and listed what it
+// has, it stands there with what is remembered of it. It implements
+// route.Upstream.
 type slot struct {
 	host  *Host
 	name  string
@@ -35,7 +37,9 @@ type slot struct {
 	begun   time.Time // when up was started
 	closed  bool
 	retired bool          // takes no more calls
-	known   remembered    // of the last start; while it sleeps, from before
+	known   remembered    // of the last start; what has not been heard yet, from before
+	early   bool          // there is something from before, and it has not been ready since
+	saved   []byte        // what the memory has
 	busy    int           // calls under way
 	idle    chan struct{} // made by retire; closed when no call is under way
 }
@@ -45,28 +49,38 @@ func newSlot(h *Host, conf *config.Upstream, own route.Session, hello *hello) *s
 	s := &slot{host: h, name: conf.Name, spec: UpstreamSpec(h.config(), conf), own: own, hello: hello}
 	s.of = identity(s.spec, h.config().NewMasker())
 	s.conf.Store(conf)
-	known, ok := remembered{}, false
-	if conf.Start == config.Lazy { // of others, what they say now counts
-		known, ok = h.memory.load(s.name, s.of)
-	}
-	if !ok {
+	recalled := s.recall()
+	if !recalled || conf.Start != config.Lazy {
 		s.wake()
-		return s
-	}
-	s.known = known
-	h.router.Peer(s.name, s.own).OnAsleep()
-	for surface, l := range known.Lists {
-		s.publish(surface, l)
 	}
 	return s
 }
 
+// recall has the slot stand there with what is remembered of its upstream; false
+// if there is nothing. With nobody behind us, only those are remembered that are
+// not started: for a check, what a server says now counts.
+func (s *slot) recall() bool {
+	if s.host.opts.Clients == NoClient && s.conf.Load().Start != config.Lazy {
+		return false
+	}
+	known, ok := s.host.memory.load(s.name, s.of)
+	if !ok {
+		return false
+	}
+	s.known, s.early, s.saved = known, true, known.file(s.of)
+	s.host.router.Peer(s.name, s.own).OnAsleep()
+	for surface, l := range known.Lists {
+		s.publish(surface, l, s.host.catalog.SetRemembered)
+	}
+	return true
+}
+
 // publish tells the catalog of a list, unless the slot is retired.
-func (s *slot) publish(surface wire.Surface, l list) {
+func (s *slot) publish(surface wire.Surface, l list, set func(string, wire.Surface, [][]byte, []byte)) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	if !s.isRetired() {
-		s.host.catalog.SetUpstream(s.name, surface, l.Items, l.Meta)
+		set(s.name, surface, l.Items, l.Meta)
 	}
 }
 
@@ -86,10 +100,10 @@ func (s *slot) started() *upstream.Upstream {
 	s.begun = time.Now()
 	s.up = upstream.Start(s.spec, upstream.Options{
 		Log: s.host.opts.Log, Hello: s.hello.say,
-		OnHandshake: func(result []byte) { s.learn(func(r *remembered) { r.Handshake = result }) },
+		OnHandshake: s.shaken,
 		OnList: func(surface wire.Surface, items [][]byte, meta []byte) {
 			s.learn(func(r *remembered) { r.Lists[surface] = list{items, meta} })
-			s.publish(surface, list{items, meta})
+			s.publish(surface, list{items, meta}, s.host.catalog.SetUpstream)
 			if s.Status().State == upstream.Ready { // else OnReady is to come
 				s.remember()
 			}
@@ -99,6 +113,9 @@ func (s *slot) started() *upstream.Upstream {
 			if s.isRetired() {
 				return // it has only a few calls to finish
 			}
+			s.mu.Lock()
+			s.early = false
+			s.mu.Unlock()
 			s.remember()
 			if s.own != nil {
 				s.host.upstreams.listed.Store(s.name, true)
@@ -123,7 +140,37 @@ func (s *slot) remember() {
 			return
 		}
 	}
-	s.host.memory.save(s.name, s.of, s.remembered())
+	if now := s.remembered().file(s.of); !bytes.Equal(now, s.saved) {
+		s.saved = now
+		s.host.memory.save(s.name, now)
+	}
+}
+
+// shaken takes what the upstream says in the handshake.
+func (s *slot) shaken(result []byte) {
+	before := s.remembered().Handshake
+	s.learn(func(r *remembered) { r.Handshake = result })
+	if s.isEarly() && !sameWelcome(before, result) {
+		s.host.opts.Log.Info("the upstream says another thing of itself than when it ran last: sessions that have begun were told the old one", "upstream", s.name)
+	}
+}
+
+// sameWelcome tells whether clients are told the same because of two handshakes.
+func sameWelcome(a, b []byte) bool {
+	for _, member := range []string{"capabilities", "instructions", "_meta"} {
+		before, _ := wire.Get(a, member)
+		now, _ := wire.Get(b, member)
+		if !bytes.Equal(before, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *slot) isEarly() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.early
 }
 
 // learn changes what is known. Maps are replaced, not changed: others may read
@@ -214,11 +261,23 @@ var inItsSleep = map[string]string{
 	"logging/setLevel": `{}`, "tasks/list": `{"tasks":[]}`, "resources/unsubscribe": `{}`,
 }
 
+// withoutIt is the answer to a request that the upstream need not be there for;
+// not ok if it has to.
+func (s *slot) withoutIt(method string) (answer string, ok bool) {
+	answer, ok = inItsSleep[method]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retired || !ok {
+		return "", false
+	}
+	return answer, s.up == nil || s.early && method == "logging/setLevel"
+}
+
 // Call implements route.Upstream. It wakes the upstream, unless the answer is
 // known without it. A call for a slot that has just been retired goes to the one
 // in its place.
 func (s *slot) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
-	if answer, ok := inItsSleep[call.Method]; ok && s.running() == nil && !s.isRetired() {
+	if answer, ok := s.withoutIt(call.Method); ok {
 		return wire.Reply{Result: []byte(answer)}, nil
 	}
 	up := s.enter()
@@ -327,9 +386,9 @@ func (s *slot) Notify(ctx context.Context, method string, params []byte) error {
 	return up.Notify(ctx, method, params)
 }
 
-// settled waits until the upstream's first start is over, or has taken as long as
+// awaitStart waits until the upstream's first start is over, or has taken as long as
 // most (0: however long that takes), or ctx ends; not for one that sleeps.
-func (s *slot) settled(ctx context.Context, most time.Duration) {
+func (s *slot) awaitStart(ctx context.Context, most time.Duration) {
 	s.mu.Lock()
 	up, begun := s.up, s.begun
 	s.mu.Unlock()

@@ -203,9 +203,9 @@ func TestLazyWithNobody(t *testing.T) {
 	}
 }
 
-// TestEagerSaysWhatItHasNow: what is remembered of a server that starts with us
-// is not what a client is told.
-func TestEagerSaysWhatItHasNow(t *testing.T) {
+// TestEagerIsCorrected: a client is told what is remembered of a server that
+// starts with us, and the next one what it was then.
+func TestEagerIsCorrected(t *testing.T) {
 	l := newLazy(t)
 	l.first()
 	data, err := os.ReadFile(l.file())
@@ -220,9 +220,15 @@ func TestEagerSaysWhatItHasNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.cfg.Upstreams[0].Start = config.Eager
-	l.with("eager", func(t *testing.T, _ *Host, p *peertest.Pair) {
-		if _, ok := wire.Get(p.Welcome.Msg.Result, "capabilities", "prompts"); !ok {
-			t.Errorf("%s", p.Welcome.Raw)
-		}
-	})
+	for _, prompts := range []bool{false, true} {
+		l.with(fmt.Sprint("prompts ", prompts), func(t *testing.T, h *Host, p *peertest.Pair) {
+			if _, ok := wire.Get(p.Welcome.Msg.Result, "capabilities", "prompts"); ok != prompts {
+				t.Errorf("%s", p.Welcome.Raw)
+			}
+			wantState(t, h, upstream.Ready)
+			if got := lists(t, p); !strings.Contains(got, `"`+peertest.Prompts[0]+`"`) { // which it can ask for all the same
+				t.Errorf("%s", got)
+			}
+		})
+	}
 }

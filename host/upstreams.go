@@ -238,13 +238,17 @@ func (u *upstreams) all() []*slot {
 	return all
 }
 
-// settled waits until none is starting any more, or has been for as long as most
+// started waits until none is starting any more, or has been for as long as most
 // (0: however long that takes), or ctx ends. It does not wait for what a session
-// has for itself where what another session has was listed.
-func (u *upstreams) settled(ctx context.Context, most time.Duration) {
+// has for itself where what another session has was listed; nor, with known, for
+// one of which it is remembered what it has.
+func (u *upstreams) started(ctx context.Context, most time.Duration, known bool) {
 	for _, s := range u.all() {
+		if known && s.isEarly() {
+			continue
+		}
 		if _, listed := u.listed.Load(s.name); s.own == nil || !listed {
-			s.settled(ctx, most)
+			s.awaitStart(ctx, most)
 		}
 	}
 }

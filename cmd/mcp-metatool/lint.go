@@ -249,6 +249,8 @@ func (nowhere) Resolve(server, tool string, _ bool) (string, string, error) {
 
 func (nowhere) InputSchema(string, string) []byte { return nil }
 
+func (nowhere) Remembered(string) bool { return false }
+
 func (nowhere) Ready(context.Context, route.Origin, string) error { return errNowhere }
 
 func (nowhere) CallUpstream(context.Context, route.Origin, string, string, []byte, func([]byte)) wire.Reply {

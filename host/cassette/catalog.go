@@ -42,6 +42,9 @@ func (c *Cassette) Servers() []string {
 // InputSchema implements compose.Catalog: mocks have none.
 func (c *Cassette) InputSchema(string, string) []byte { return nil }
 
+// Remembered implements compose.Catalog: mocks are at hand.
+func (c *Cassette) Remembered(string) bool { return false }
+
 // Resolve implements compose.Catalog. A tool is found by the name that its
 // interactions have, or by its script name. The error is an *UnknownToolError,
 // or a *catalog.AmbiguousError where two tools of a server have one script name.
@@ -89,6 +92,9 @@ func (o *over) Servers() []string {
 }
 
 func (o *over) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
+
+// Remembered is false: no call leaves, so that no server is waited for.
+func (o *over) Remembered(string) bool { return false }
 
 func (o *over) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	realServer, realTool, err = o.real.Resolve(server, tool, exact)

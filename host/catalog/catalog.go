@@ -87,6 +87,9 @@ type listing struct {
 	items []listed
 	meta  []byte // raw _meta of the list result; nil for none
 	lost  int    // items that cannot be listed: they have no key
+	// remembered says that the upstream listed this when it ran before, and has
+	// listed nothing yet since it was started.
+	remembered bool
 }
 
 // listed is one item of an upstream.
@@ -175,13 +178,29 @@ func sameEntry(a, b Entry) bool {
 // raw _meta of the list, nil for none. An unknown server is ignored. The
 // catalog keeps the slices.
 func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte) {
+	c.set(server, surface, items, meta, false)
+}
+
+// SetRemembered is SetUpstream for what an upstream listed when it ran before. It
+// is shown like any other list, until the upstream has listed anew, and takes the
+// place of none that there is.
+func (c *Catalog) SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte) {
+	c.set(server, surface, items, meta, true)
+}
+
+func (c *Catalog) set(server string, surface wire.Surface, items [][]byte, meta []byte, remembered bool) {
 	c.update(surface, func() bool {
 		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
 		if at < 0 {
 			return false
 		}
 		s := c.sources[at]
-		s.lists[surface] = s.read(surface, items, meta)
+		if _, listed := s.lists[surface]; remembered && listed {
+			return false
+		}
+		l := s.read(surface, items, meta)
+		l.remembered = remembered
+		s.lists[surface] = l
 		return true
 	})
 }

@@ -16,6 +16,8 @@ type scriptServer struct {
 	tools  map[string][]byte   // their raw definitions
 	idents map[string][]string // script name -> own names
 	order  []string            // script names as first seen
+
+	remembered bool // listing.remembered
 }
 
 func (s *scriptServer) add(tool string, definition []byte, hidden bool) {
@@ -112,6 +114,13 @@ func (c *Catalog) Permitted(server, tool string, agent bool) error {
 // Servers are the script names of all upstreams, in the order of the
 // configuration, whether they are up or not.
 func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
+
+// Remembered tells whether what is known of a server's tools, by its real name, is
+// from a time before it was started.
+func (c *Catalog) Remembered(server string) bool {
+	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
+	return ok && s.remembered
+}
 
 // InputSchema is the raw inputSchema of a tool, by the real names of server and
 // tool; nil when there is none. It shares the definition's bytes.

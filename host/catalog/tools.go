@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // tools is what there is to know of tools, beside their list.
@@ -74,7 +75,7 @@ func (b *builder) tool(t *tools, e Entry, rank int, visible bool) bool {
 }
 
 func (b *builder) sourceTools(t *tools, s *source, rank int) {
-	script := &scriptServer{server: s.Server, hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{}}
+	script := &scriptServer{server: s.Server, remembered: s.lists[wire.Tools].remembered, hidden: map[string]bool{}, tools: map[string][]byte{}, idents: map[string][]string{}}
 	t.scripts[abi.Ident(s.Server)] = script
 	t.servers = append(t.servers, abi.Ident(s.Server))
 	first := len(t.all)

@@ -58,7 +58,8 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 }
 
 // resolve finds the tool that a call means. A server that lacks it may not
-// have started yet, or be down: then that is what is wrong.
+// have started yet, or be down: then that is what is wrong. What is remembered of
+// a server that is starting does not count: the tool may be another by now.
 func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	t := target{ToolCall: call}
 	if call.Server == abi.Composites {
@@ -68,8 +69,7 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	}
 	find := func() { t.server, t.tool, t.err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
 	find()
-	var missing *catalog.NotFoundError
-	if errors.As(t.err, &missing) && t.server != "" {
+	if unsettled(r.cfg.Catalog, t.server, t.err) {
 		if err := r.cfg.Upstreams.Ready(ctx, r.origin, t.server); err != nil {
 			t.err = &downError{err}
 		} else {
@@ -83,6 +83,20 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 		t.tool = call.Tool
 	}
 	return t
+}
+
+// unsettled tells whether a server has to be waited for before it is known what a
+// script means, going by what Resolve has said of a call of it.
+func unsettled(c Catalog, server string, err error) bool {
+	var missing *catalog.NotFoundError
+	var hidden *catalog.HiddenError
+	switch {
+	case server == "" || errors.As(err, &hidden):
+		return false
+	case errors.As(err, &missing):
+		return true
+	}
+	return c.Remembered(server)
 }
 
 // downError says that a call's server is not there to ask for its tools.

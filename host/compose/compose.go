@@ -67,6 +67,9 @@ type Catalog interface {
 	// InputSchema is the raw inputSchema of a tool, by real names; nil when there
 	// is none.
 	InputSchema(server, tool string) []byte
+	// Remembered tells whether what is known of a server's tools, by its real name,
+	// is from a time before it was started.
+	Remembered(server string) bool
 }
 
 // Options are what a Composer works with and under.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -113,8 +112,7 @@ func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
 		return
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
-	var missing *catalog.NotFoundError
-	if errors.As(err, &missing) && server != "" {
+	if unsettled(l.cfg.Catalog, server, err) {
 		if l.cfg.Upstreams.Ready(ctx, nil, server) != nil {
 			if l.down == nil {
 				l.down = map[string]bool{}

@@ -182,6 +182,8 @@ type canned map[string]string
 
 func (canned) Ready(context.Context, route.Origin, string) error { return nil }
 
+func (c canned) Remembered(string) bool { return false }
+
 func (c canned) Resolve(server, tool string, exact bool) (string, string, error) {
 	return (&world{}).Resolve("demo", tool, exact)
 }

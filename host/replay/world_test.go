@@ -39,6 +39,8 @@ type world struct {
 func (*world) Ready(context.Context, route.Origin, string) error { return nil }
 
 // Resolve knows every tool but nosuch, and hides secret.
+func (w *world) Remembered(string) bool { return false }
+
 func (w *world) Resolve(server, tool string, exact bool) (string, string, error) {
 	switch {
 	case !slices.Contains(w.Servers(), server):

@@ -20,6 +20,7 @@ const (
 type client struct {
 	session Session // constant
 	level   string  // of log messages; "": never asked for
+	offered []byte  // the capabilities that it was told of, a raw object
 	// tasks are those that upstreams made for the session: servers by id.
 	tasks recent[string, string]
 	// ownTasks are those that the client made for upstreams: servers by id.

@@ -110,7 +110,11 @@ func (c reached) offers(path ...string) (has, known bool) {
 
 // declares tells whether what a peer said in the handshake has a capability.
 func declares(handshake []byte, path ...string) bool {
-	raw, ok := wire.Get(handshake, append([]string{"capabilities"}, path...)...)
+	return has(handshake, append([]string{"capabilities"}, path...)...)
+}
+
+func has(object []byte, path ...string) bool {
+	raw, ok := wire.Get(object, path...)
 	return ok && string(raw) != "false" && string(raw) != "null"
 }
 
@@ -124,10 +128,18 @@ func (r *Router) offering(s Session, path ...string) []reached {
 }
 
 // offered tells whether any upstream has a capability, or may have it since it
-// is not known yet.
+// is not known yet, or the session was told that there is one: an upstream may
+// turn out to be other than it was when it ran before.
 func (r *Router) offered(s Session, path ...string) bool {
 	return slices.ContainsFunc(r.reach(s), func(c reached) bool {
 		has, known := c.offers(path...)
 		return has || !known
-	})
+	}) || r.told(s, path...)
+}
+
+// told tells whether a session was told of a capability in the answer to its
+// initialize.
+func (r *Router) told(s Session, path ...string) (told bool) {
+	r.with(s, func(c *client) { told = has(c.offered, path...) })
+	return told
 }

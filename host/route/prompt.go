@@ -27,7 +27,7 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to reached, own string, bad *wire.RPCError) {
 	server, own, ok := r.Catalog.Prompt(name)
 	if !ok {
-		r.Settled(ctx)
+		r.awaitLists(ctx)
 		server, own, ok = r.Catalog.Prompt(name)
 	}
 	if ok {
@@ -85,7 +85,7 @@ func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
 		return fail(wire.CodeInvalidParams, "%s: params.ref.uri must be a string", call.Method)
 	}
 	if _, known := r.Catalog.Template(uri); !known {
-		r.Settled(ctx)
+		r.awaitLists(ctx)
 	}
 	if server, ok := r.Catalog.Template(uri); ok {
 		if to, ok := r.to(call.Origin.Session(), server); ok {

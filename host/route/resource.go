@@ -30,7 +30,7 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	s := call.Origin.Session()
 	candidates := r.holders(s, uri)
 	if len(candidates) == 0 {
-		r.Settled(ctx)
+		r.awaitLists(ctx)
 		candidates = r.holders(s, uri)
 	}
 	guess := len(candidates) == 0

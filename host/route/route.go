@@ -46,7 +46,8 @@ type Handler interface {
 	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
 
-// Options of a Router. All but HandshakeWait, Refresh and Observer must be set.
+// Options of a Router. All but HandshakeWait, Started, Refresh and Observer must be
+// set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -55,9 +56,12 @@ type Options struct {
 	// HandshakeWait is how long the answer to initialize waits for the
 	// handshakes of upstreams; 0: DefaultHandshakeWait.
 	HandshakeWait time.Duration
-	// Settled waits until no upstream is starting any more, or for as long as
-	// a client shall wait for that, or for ctx.
+	// Settled waits until it is known of every upstream what it lists, or for as
+	// long as a client shall wait for that, or for ctx. What an upstream listed
+	// when it ran before may do.
 	Settled func(ctx context.Context)
+	// Started is Settled where only what upstreams list now will do; nil: Settled.
+	Started func(ctx context.Context)
 	// Refresh, when set, is called before the catalog is asked for saved tools:
 	// another process may have changed them.
 	Refresh func()
@@ -106,6 +110,15 @@ func New(opts Options) *Router {
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
+}
+
+// awaitLists waits for what upstreams list now.
+func (r *Router) awaitLists(ctx context.Context) {
+	if r.Started != nil {
+		r.Started(ctx)
+	} else {
+		r.Settled(ctx)
+	}
 }
 
 // Register sets the handler of the tools of a kind, Builtin or Composite.

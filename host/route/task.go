@@ -115,6 +115,9 @@ func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
 	all := r.offering(s, "tasks", "list")
 	switch len(all) {
 	case 0:
+		if r.told(s, "tasks", "list") {
+			return wire.Reply{Result: []byte(`{"tasks":[]}`)}
+		}
 		return notFound(call.Method)
 	case 1:
 		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params))

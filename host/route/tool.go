@@ -23,7 +23,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		entry, ok = r.Catalog.Tool(name)
 	}
 	if !ok {
-		r.Settled(ctx)
+		r.awaitLists(ctx)
 		entry, ok = r.Catalog.Tool(name)
 	}
 	switch {

@@ -53,6 +53,7 @@ func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 			capabilities = catalog.Union(capabilities, changes)
 		}
 	}
+	r.with(s, func(c *client) { c.offered = capabilities })
 	return Welcome{Capabilities: capabilities, Instructions: r.instructions(all), Meta: catalog.MergeMeta(metas)}, nil
 }
 

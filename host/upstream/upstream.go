@@ -149,15 +149,18 @@ func (u *Upstream) Server() (result []byte, ok bool) {
 
 // Call sends a request and returns the server's raw answer, whether result or
 // JSON-RPC error; see Conn.Call for params and progress. It waits until the
-// upstream has started; if it has just gone down, until the first new start is
-// settled, but about two seconds at most. The answer may take as long as
-// Spec.Timeout and Spec.MaxTimeout say.
+// upstream has started, for Spec.Timeout at most; if it has just gone down, until
+// the first new start is settled, but about two seconds at most. The answer may
+// take as long as Spec.Timeout and Spec.MaxTimeout say.
 //
 // Errors: *DownError, at once when the upstream goes down or is down;
 // *TimeoutError; *AnswerError; *wire.RPCError for params that cannot be sent;
 // the cause of ctx when that ends first. In the last case and on timeout the
 // request was cancelled at the server.
 func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	if err := u.awaitStart(ctx); err != nil {
+		return wire.Reply{}, err
+	}
 	for last := link(nil); ; {
 		l, err := u.connection(ctx, last)
 		if err != nil {
@@ -209,6 +212,25 @@ func (u *Upstream) Notify(ctx context.Context, method string, params []byte) err
 func (u *Upstream) Ready(ctx context.Context) error {
 	_, err := u.connection(ctx, nil)
 	return err
+}
+
+// awaitStart waits until the first start is settled, for Spec.Timeout at most.
+func (u *Upstream) awaitStart(ctx context.Context) error {
+	select {
+	case <-u.started:
+		return nil
+	default:
+	}
+	late := time.NewTimer(u.spec.Timeout)
+	defer late.Stop()
+	select {
+	case <-u.started:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf("it is still starting after %v (call again later, or raise its timeout)", u.spec.Timeout)}
+	}
 }
 
 // connection waits for a link other than stale.
