@@ -38,6 +38,8 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		Session: h.session(), Tokens: settings.Tokens,
 		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
+		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
+		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,
 		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // 0 is their default
 	})
 	h.reloading.Lock()
@@ -52,7 +54,9 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 			return
 		}
 		sessions.ServeHTTP(w, r)
-	}), h.opts.Log)
+	}), front.ServerOptions{
+		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: h.opts.Log,
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	var err error

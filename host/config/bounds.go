@@ -27,6 +27,10 @@ const (
 	maxSessionTTL   = 7 * 24 * time.Hour
 	maxMaxSessions  = 1_000_000
 	maxResumeWindow = time.Hour
+
+	maxInitializeRate = 1_000_000
+	maxMaxConnections = 1_000_000
+
 	maxProbeTimeout = 10 * time.Minute
 	maxPort         = 65535
 

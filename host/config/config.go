@@ -61,6 +61,9 @@ const (
 	DefaultSessionTTL      = 30 * time.Minute
 	DefaultMaxSessions     = 1000
 	DefaultResumeWindow    = 5 * time.Second
+	DefaultUnusedTTL       = 30 * time.Second
+	DefaultInitializeRate  = 50 // per second
+	DefaultMaxConnections  = 4096
 )
 
 // Config is everything that is configurable, checked, expanded and with its
@@ -177,6 +180,18 @@ type HTTP struct {
 	SessionTTL time.Duration
 	// MaxSessions is how many there may be at the same time.
 	MaxSessions int
+	// MaxSessionsPerToken and MaxSessionsPerAddress are how many sessions one
+	// token and one address may have; 0: half of MaxSessions, but all of them
+	// where there are not several tokens, and for loopback addresses.
+	MaxSessionsPerToken, MaxSessionsPerAddress int
+	// UnusedTTL is how long a session lives that was never used.
+	UnusedTTL time.Duration
+	// InitializeRate is how many sessions one token, or one address, may begin
+	// in a second, beyond those that it may have at the same time.
+	InitializeRate int
+	// MaxConnections is how many there may be at the same time, and
+	// MaxConnectionsPerAddress from one address; 0: as for sessions.
+	MaxConnections, MaxConnectionsPerAddress int
 	// ResumeWindow is how long a request lives whose stream broke, for its
 	// client to come back to it; 0: not at all.
 	ResumeWindow time.Duration

@@ -193,8 +193,27 @@ func (d *description) http(h *HTTP) {
 	d.line("  ", "origins", d.list(at+d.c.key("allowed_origins"), h.AllowedOrigins, own))
 	d.line("  ", "hosts", d.list(at+d.c.key("allowed_hosts"), h.AllowedHosts, own))
 	d.line("  ", "session_ttl", units.FormatDuration(h.SessionTTL))
-	d.line("  ", "max_sessions", strconv.Itoa(h.MaxSessions))
+	d.line("  ", "max_sessions", quota(h.MaxSessions, of{"token", h.MaxSessionsPerToken}, of{"address", h.MaxSessionsPerAddress}))
+	d.line("  ", "unused_ttl", fmt.Sprintf("%s; %d new sessions a second per token and address", units.FormatDuration(h.UnusedTTL), h.InitializeRate))
+	d.line("  ", "connections", quota(h.MaxConnections, of{"address", h.MaxConnectionsPerAddress}))
 	d.line("  ", "resume", units.FormatDuration(h.ResumeWindow))
+}
+
+// of is how much of something one of several may have; 0: what follows from the
+// whole.
+type of struct {
+	what string
+	most int
+}
+
+func quota(whole int, parts ...of) string {
+	text := strconv.Itoa(whole)
+	for _, part := range parts {
+		if part.most > 0 {
+			text += fmt.Sprintf(", %d per %s", part.most, part.what)
+		}
+	}
+	return text
 }
 
 // list is what an array holds, or none if it holds nothing.

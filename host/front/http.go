@@ -3,10 +3,11 @@ package front
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,17 @@ type HTTPOptions struct {
 	SessionTTL time.Duration
 	// MaxSessions is the most sessions at a time. Default 1000.
 	MaxSessions int
+	// MaxSessionsPerToken and MaxSessionsPerAddress are the most of one token and
+	// of one address; an IPv6 network /64 counts as one address. Default half of
+	// MaxSessions, but all of them where there are not several tokens, and for
+	// loopback addresses, from where proxies come.
+	MaxSessionsPerToken, MaxSessionsPerAddress int
+	// UnusedTTL is SessionTTL for sessions that were never used: in which nothing
+	// came but the handshake and pings. Default 30 seconds.
+	UnusedTTL time.Duration
+	// InitializeRate is how many sessions one token, and one address, may begin in
+	// a second, beyond the first 100, or as many as it may have. Default 50.
+	InitializeRate int
 	// Buffer is how many bytes beside the largest message may wait on one
 	// stream for a client that does not read, until its session ends. Default
 	// 16 MiB.
@@ -59,6 +71,8 @@ type HTTPOptions struct {
 func (o HTTPOptions) withDefaults() HTTPOptions {
 	o.SessionTTL = cmp.Or(o.SessionTTL, 30*time.Minute)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.UnusedTTL = cmp.Or(o.UnusedTTL, 30*time.Second)
+	o.InitializeRate = cmp.Or(o.InitializeRate, 50)
 	o.Buffer = cmp.Or(o.Buffer, 16<<20)
 	o.Replay = cmp.Or(o.Replay, 1<<20)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 30*time.Second)
@@ -73,8 +87,6 @@ const (
 	// writeStall is how long a client may take no byte of what is written to it
 	// before its connection counts as dead.
 	writeStall = 5 * time.Minute
-	// readStall is the time for the body of a request.
-	readStall = 2 * time.Minute
 	// replayTime is how long a finished stream is kept for a client that may
 	// have lost the end of it.
 	replayTime = 5 * time.Minute
@@ -84,25 +96,34 @@ const (
 // basic/transports): a http.Handler for its one endpoint. Whoever makes it must
 // Close it.
 type HTTP struct {
-	opts  HTTPOptions
-	guard atomic.Pointer[guard]
-	ctx   context.Context // of all sessions
-	end   context.CancelCauseFunc
+	opts   HTTPOptions
+	guard  atomic.Pointer[guard]
+	memory *giver
+	timers sync.Pool       // of *time.Timer
+	ctx    context.Context // of all sessions
+	end    context.CancelCauseFunc
 
-	workers sync.WaitGroup // sweep, and one watch per session
+	workers sync.WaitGroup // sweep, memory.run, and one watch per session
 
-	mu     sync.Mutex // guards what follows, and visit.busy and visit.last
-	visits map[string]*visit
-	count  int // sessions, with those that are ending
-	closed bool
+	mu        sync.Mutex // guards what follows, and visit.busy and visit.last
+	visits    map[string]*visit
+	count     int // sessions, with those that are ending
+	tokens    map[digest]*holder
+	addresses map[netip.Prefix]*holder
+	closed    bool
 }
 
 // NewHTTP makes an HTTP front end whose sessions end with ctx.
 func NewHTTP(ctx context.Context, opts HTTPOptions) *HTTP {
-	h := &HTTP{opts: opts.withDefaults(), visits: map[string]*visit{}}
+	h := &HTTP{
+		opts: opts.withDefaults(), memory: newGiver(debug.FreeOSMemory),
+		visits: map[string]*visit{}, tokens: map[digest]*holder{}, addresses: map[netip.Prefix]*holder{},
+	}
+	h.timers.New = func() any { return time.NewTimer(time.Hour) }
 	h.guard.Store(newGuard(opts.Tokens, opts.AllowedOrigins, opts.AllowedHosts))
 	h.ctx, h.end = context.WithCancelCause(ctx)
 	h.workers.Go(h.sweep)
+	h.workers.Go(func() { h.memory.run(h.ctx) })
 	return h
 }
 
@@ -154,41 +175,10 @@ func (h *HTTP) Sessions() int {
 	return h.count
 }
 
-// errFull says that there are MaxSessions sessions; errClosing that no more
-// are taken.
-var (
-	errFull    = errors.New("too many sessions are open (try again later, or raise max_sessions)")
-	errClosing = errors.New("the server is shutting down")
-	errRevoked = errors.New("the token is not valid any more")
-)
-
-// admit begins a session for whoever has the token. The caller is in it
-// (leave).
-func (h *HTTP) admit(token digest) (*visit, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || h.ctx.Err() != nil {
-		return nil, errClosing
-	}
-	if !h.guard.Load().knows(token) { // not any more, since the request was let in
-		return nil, errRevoked
-	}
-	if h.count >= h.opts.MaxSessions {
-		return nil, errFull
-	}
-	v := newVisit(h, rand.Text(), token)
-	h.visits[v.id] = v
-	h.count++
-	v.busy++
-	v.inside.Add(1)
-	h.workers.Go(v.watch)
-	return v, nil
-}
-
-// enter finds a session for one HTTP request of its client; leave must follow.
-// Whoever comes with another token than the session was made with does not
-// find it.
-func (h *HTTP) enter(id string, token digest) (*visit, bool) {
+// find finds a session for one HTTP request of its client, and keeps it from being
+// idle until leave. Whoever comes with another token than the session was made
+// with does not find it.
+func (h *HTTP) find(id string, token digest) (*visit, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, ok := h.visits[id]
@@ -196,16 +186,27 @@ func (h *HTTP) enter(id string, token digest) (*visit, bool) {
 		return nil, false
 	}
 	v.busy++
-	v.inside.Add(1) // under the lock: none is added once watch waits
 	return v, true
+}
+
+// enter has the end of a session that was found wait for the request, until
+// inside.Done. It is false when the session has ended: a body may have been read
+// meanwhile.
+func (h *HTTP) enter(v *visit) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.visits[v.id] != v {
+		return false
+	}
+	v.inside.Add(1) // under the lock: none is added once watch waits
+	return true
 }
 
 func (h *HTTP) leave(v *visit) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	v.busy--
 	v.last = time.Now()
-	h.mu.Unlock()
-	v.inside.Done()
 }
 
 // forget takes a session that has ended out of sight.
@@ -215,18 +216,11 @@ func (h *HTTP) forget(v *visit) {
 	delete(h.visits, v.id)
 }
 
-// release makes room for another session.
-func (h *HTTP) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.count--
-}
-
 var errIdle = errors.New("the session was idle for too long")
 
-// sweep ends sessions that have been idle for SessionTTL.
+// sweep ends sessions that have been idle for too long.
 func (h *HTTP) sweep() {
-	ticker := time.NewTicker(min(max(h.opts.SessionTTL/10, time.Millisecond), time.Minute))
+	ticker := time.NewTicker(min(max(min(h.opts.SessionTTL, h.opts.UnusedTTL)/10, time.Millisecond), time.Minute))
 	defer ticker.Stop()
 	for {
 		select {
@@ -234,9 +228,12 @@ func (h *HTTP) sweep() {
 		case <-h.ctx.Done():
 			return
 		}
-		idle, rest := h.idle()
+		idle, unused, rest := h.idle()
 		for _, v := range idle {
 			v.session.End(errIdle)
+		}
+		for _, v := range unused {
+			v.session.End(errUnused)
 		}
 		for _, v := range rest {
 			v.expire(time.Now().Add(-replayTime))
@@ -244,20 +241,28 @@ func (h *HTTP) sweep() {
 	}
 }
 
-// idle parts the sessions. Those that are idle cannot be entered any more.
-func (h *HTTP) idle() (idle, rest []*visit) {
-	since := time.Now().Add(-h.opts.SessionTTL)
+// idle parts the sessions. Those that are idle or unused cannot be found any more.
+func (h *HTTP) idle() (idle, unused, rest []*visit) {
+	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forgetHolders()
 	for id, v := range h.visits {
-		if v.busy == 0 && v.last.Before(since) {
+		quiet := now.Sub(v.last)
+		switch {
+		case v.busy > 0:
+			rest = append(rest, v)
+		case quiet > h.opts.SessionTTL:
 			delete(h.visits, id)
 			idle = append(idle, v)
-		} else {
+		case !v.used.Load() && quiet > h.opts.UnusedTTL:
+			delete(h.visits, id)
+			unused = append(unused, v)
+		default:
 			rest = append(rest, v)
 		}
 	}
-	return idle, rest
+	return idle, unused, rest
 }
 
 func (h *HTTP) log() *slog.Logger { return h.opts.Session.Log }

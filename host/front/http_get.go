@@ -18,6 +18,12 @@ func (h *HTTP) get(w http.ResponseWriter, r *http.Request, token digest) {
 		return
 	}
 	defer h.leave(v)
+	if !h.enter(v) {
+		h.refuse(w, nil, noSession)
+		return
+	}
+	defer v.inside.Done()
+	v.used.Store(true)
 	c := newConn(w)
 	if last := r.Header.Get(resumeHeader); last != "" {
 		bad = v.resume(c, last)
@@ -56,7 +62,7 @@ func (h *HTTP) delete(w http.ResponseWriter, r *http.Request, token digest) {
 		h.refuse(w, nil, *bad)
 		return
 	}
-	h.leave(v) // the end of the session waits for all that are in it
+	h.leave(v)
 	v.session.End(errDeleted)
 	h.forget(v)
 	<-v.gone

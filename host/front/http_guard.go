@@ -183,3 +183,10 @@ func isJSON(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
+
+// isPlain tells whether the body of r is what it says it is, and nothing that is
+// to be unpacked: a few bytes could stand for any number.
+func isPlain(r *http.Request) bool {
+	encoding := r.Header.Get("Content-Encoding")
+	return encoding == "" || strings.EqualFold(encoding, "identity")
+}

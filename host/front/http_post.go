@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -48,7 +46,23 @@ type refusal struct {
 
 // refuse answers with a JSON-RPC error; id may be nil.
 func (h *HTTP) refuse(w http.ResponseWriter, id []byte, r refusal) {
+	if r.status == http.StatusServiceUnavailable || r.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
 	writeJSON(w, r.status, wire.Response(id, wire.Reply{Error: wire.Errorf(r.code, "%s", r.text).Raw()}))
+}
+
+// refuseUnread is refuse of a request whose body has not been read to its end, and
+// will not be: its connection ends with it.
+func (h *HTTP) refuseUnread(w http.ResponseWriter, r *http.Request, bad refusal) {
+	if r.ContentLength != 0 {
+		// What the client sends all the same is taken for a moment only.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
+		if r.ProtoMajor == 1 { // in HTTP/2 this would be the end of other requests
+			w.Header()["Connection"] = []string{"close"}
+		}
+	}
+	h.refuse(w, nil, bad)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
@@ -63,14 +77,14 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := h.guard.Load() // once: a reload must not mix two policies
 	if !g.host(r) {
-		h.log().Warn("request refused: unknown Host", "host", r.Host)
-		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(r.Host) + " is not allowed (add it to allowed_hosts)"})
+		h.log().Warn("request refused: unknown Host", "host", clip(r.Host))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(clip(r.Host)) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
 	ok, listed := g.origin(r)
 	if !ok {
-		h.log().Warn("request refused: unknown Origin", "origin", r.Header.Get("Origin"))
-		h.refuse(w, nil, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
+		h.log().Warn("request refused: unknown Origin", "origin", clip(r.Header.Get("Origin")))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
 		return
 	}
 	if listed {
@@ -83,7 +97,11 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, ok := g.token(r)
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
-		h.refuse(w, nil, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})
+		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})
+		return
+	}
+	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+		h.refuseUnread(w, r, refusal{http.StatusBadRequest, codeRefused, "a " + r.Method + " has no body"})
 		return
 	}
 	switch r.Method {
@@ -95,7 +113,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.delete(w, r, token)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		h.refuse(w, nil, refusal{http.StatusMethodNotAllowed, codeRefused, "method not allowed"})
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, codeRefused, "method not allowed"})
 	}
 }
 
@@ -110,36 +128,75 @@ func share(header http.Header, origin string) {
 	header.Set("Access-Control-Max-Age", "600")
 }
 
-// post takes messages of the client.
+// post takes messages of the client. What can be refused without the body is
+// refused before it is read.
 func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
-	if !isJSON(r) {
-		h.refuse(w, nil, refusal{http.StatusUnsupportedMediaType, codeRefused, "Content-Type must be application/json"})
+	switch {
+	case !isJSON(r):
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "Content-Type must be application/json"})
 		return
-	}
-	if !accepts(r, "application", "json") || !accepts(r, "text", "event-stream") {
-		h.refuse(w, nil, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have application/json and text/event-stream"})
+	case !isPlain(r):
+		w.Header().Set("Accept-Encoding", "identity")
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "the body must not be compressed (Content-Encoding)"})
 		return
-	}
-	raw, bad := h.body(w, r)
-	if bad != nil {
-		h.refuse(w, nil, *bad)
+	case !accepts(r, "application", "json") || !accepts(r, "text", "event-stream"):
+		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have application/json and text/event-stream"})
 		return
-	}
-	msg, err := wire.Parse(raw)
-	if len(r.Header[sessionHeader]) == 0 && err == nil && msg.Method == string(mcp.MethodInitialize) && msg.IsRequest() {
-		h.initialize(w, r, token, msg)
+	case len(r.Header[sessionHeader]) == 0:
+		h.postEarly(w, r, token)
 		return
 	}
 	v, bad := h.visitOf(r, token)
 	if bad != nil {
-		if len(r.Header[sessionHeader]) == 0 && err != nil {
-			bad = malformed(err)
-		}
-		h.refuse(w, msg.ID, *bad)
+		h.refuseUnread(w, r, *bad)
 		return
 	}
 	defer h.leave(v)
+	b, bad := h.readBody(w, r, v.session, h.opts.Session.MaxMessage)
+	defer b.release()
+	switch {
+	case bad != nil:
+		h.refuseUnread(w, r, *bad)
+	case !h.enter(v):
+		h.refuse(w, nil, noSession)
+	default:
+		defer v.inside.Done()
+		v.post(w, r, b.raw)
+	}
+}
+
+// postEarly takes the message of a client without a session, who can only begin
+// one.
+func (h *HTTP) postEarly(w http.ResponseWriter, r *http.Request, token digest) {
+	b, bad := h.readBody(w, r, token, min(earlyBody, h.opts.Session.MaxMessage))
+	defer b.release()
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	msg, err := wire.Parse(b.raw)
+	switch {
+	case err != nil:
+		h.refuse(w, msg.ID, *malformed(err))
+	case msg.Method != string(mcp.MethodInitialize) || !msg.IsRequest():
+		h.refuse(w, msg.ID, missingSession)
+	default:
+		h.initialize(w, r, token, msg)
+	}
+}
+
+// isHandshake tells whether a message says no more than that its client is there.
+func isHandshake(method string) bool {
+	return method == string(mcp.MethodInitialize) || method == string(mcp.MethodPing) || method == "notifications/initialized"
+}
+
+// post takes a message to the session, or a batch of them, and brings the answer.
+func (v *visit) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	var out *stream
+	msg, err := wire.Parse(raw)
+	if !isHandshake(msg.Method) {
+		v.used.Store(true)
+	}
 	switch {
 	case v.session.takesBatch(raw):
 		out = v.open()
@@ -151,7 +208,7 @@ func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
 		if !wantsAnswer(msg, err) {
 			v.session.receive(msg, err, nil, nil) // whoever waits for this answer must know
 		}
-		h.refuse(w, msg.ID, *malformed(err))
+		v.http.refuse(w, msg.ID, *malformed(err))
 		return
 	case msg.IsRequest():
 		out = v.open()
@@ -177,15 +234,20 @@ func malformed(err error) *refusal {
 
 // initialize begins a session. It lasts if it is initialized in the end.
 func (h *HTTP) initialize(w http.ResponseWriter, r *http.Request, token digest, msg wire.Message) {
-	v, err := h.admit(token)
-	if err != nil {
-		w.Header().Set("Retry-After", "5")
+	v, err := h.admit(r.Context(), token, addressOf(r.RemoteAddr))
+	var over *quotaError
+	switch {
+	case errors.As(err, &over):
+		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, codeRefused, err.Error()})
+		return
+	case err != nil:
 		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, codeRefused, err.Error()})
 		return
 	}
 	out := v.open()
 	v.session.receive(msg, nil, out, nil)
 	heard := v.answer(w, r, out)
+	v.inside.Done()
 	h.leave(v)
 	switch {
 	case !heard:
@@ -196,56 +258,34 @@ func (h *HTTP) initialize(w http.ResponseWriter, r *http.Request, token digest, 
 	}
 }
 
-// body reads the body of r. The caller owns it.
-func (h *HTTP) body(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
-	limit := int64(h.opts.Session.MaxMessage)
-	large := &wire.TooLargeError{Limit: int(limit)}
-	tooLarge := &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + large.Error()}
-	if r.ContentLength > limit {
-		return nil, tooLarge
-	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(readStall)) // not every http.ResponseWriter has one
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	var buf bytes.Buffer
-	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, 1<<20)) + bytes.MinRead) // the client may not keep its promise
-	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge
-	case err != nil:
-		return nil, &refusal{http.StatusBadRequest, wire.CodeParse, "the request's body could not be read: " + err.Error()}
-	}
-	return bytes.TrimSpace(buf.Bytes()), nil
-}
+// Refusals of whoever has no session.
+var (
+	missingSession = refusal{http.StatusBadRequest, codeRefused, "the Mcp-Session-Id header is missing (begin with initialize)"}
+	noSession      = refusal{http.StatusNotFound, codeNoSession, "session not found (it has ended; begin a new one with initialize)"}
+)
 
 // visitOf finds the session that r names; leave must follow.
 func (h *HTTP) visitOf(r *http.Request, token digest) (*visit, *refusal) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
-		return nil, &refusal{http.StatusBadRequest, codeRefused, "the Mcp-Session-Id header is missing (begin with initialize)"}
+		return nil, &missingSession
 	}
 	if version := r.Header.Get(versionHeader); version != "" && !slices.Contains(Revisions, version) {
 		return nil, &refusal{http.StatusBadRequest, codeRefused,
-			"unsupported MCP-Protocol-Version " + strconv.Quote(version) + " (supported: " + strings.Join(Revisions, ", ") + ")"}
+			"unsupported MCP-Protocol-Version " + strconv.Quote(clip(version)) + " (supported: " + strings.Join(Revisions, ", ") + ")"}
 	}
-	v, ok := h.enter(id, token)
+	v, ok := h.find(id, token)
 	if !ok {
-		return nil, &refusal{http.StatusNotFound, codeNoSession, "session not found (it has ended; begin a new one with initialize)"}
+		return nil, &noSession
 	}
 	return v, nil
 }
-
-var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
 
 // answer takes what is on out to the client: a JSON body where that is only
 // the response, else an event stream. It is false when the client went away
 // before anything was sent.
 func (v *visit) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
-	timer := timers.Get().(*time.Timer)
+	timer := v.http.timers.Get().(*time.Timer)
 	timer.Reset(v.http.opts.KeepAlive / 2)
 	select {
 	case <-out.wake:
@@ -255,7 +295,7 @@ func (v *visit) answer(w http.ResponseWriter, r *http.Request, out *stream) bool
 		return false
 	}
 	timer.Stop()
-	timers.Put(timer)
+	v.http.timers.Put(timer)
 	if len(r.Header[sessionHeader]) == 0 && v.session.Revision() != "" {
 		w.Header().Set(sessionHeader, v.id)
 	}

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -8,16 +9,45 @@ import (
 	"time"
 )
 
+// ServerOptions of an http.Server. Zero values mean the default.
+type ServerOptions struct {
+	// MaxConnections is the most connections at a time. Default 4096.
+	MaxConnections int
+	// MaxConnectionsPerAddress is the most of one address; an IPv6 network /64
+	// counts as one. Default half of MaxConnections, but all of them for loopback
+	// addresses, from where proxies come.
+	MaxConnectionsPerAddress int
+	Log                      *slog.Logger
+}
+
 // NewServer makes an http.Server that suits long streams: slow headers are cut
 // off, slow answers are not. HTTP itself bounds bodies and stalled writes.
-func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
+func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
+	conns := newConnections(cmp.Or(opts.MaxConnections, 4096), opts.MaxConnectionsPerAddress, opts.Log)
 	return &http.Server{
-		Handler:           handler,
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveBounded(w, r, handler) }),
+		ConnState:         conns.state,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          100, // no less (RFC 9113, 6.5.2)
+			MaxReceiveBufferPerConnection: 1 << 20,
+			MaxReceiveBufferPerStream:     256 << 10,
+			SendPingTimeout:               time.Minute,
+		},
+		ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
+}
+
+// serveBounded serves a request whose body, if it has one, must not take for
+// ever, whether somebody reads it or the server skips it. Whoever reads it moves
+// the deadline.
+func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
+	}
+	handler.ServeHTTP(w, r)
 }
 
 // TLSFromFiles reads a certificate chain and its key, both PEM, for

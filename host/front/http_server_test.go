@@ -64,7 +64,7 @@ func TestTLS(t *testing.T) {
 	}
 	b := newToyBackend()
 	h := NewHTTP(t.Context(), HTTPOptions{Session: b.options()})
-	srv := NewServer(h, silent)
+	srv := NewServer(h, ServerOptions{Log: silent})
 	srv.TLSConfig = config
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -47,7 +47,6 @@ func TestHTTPRefusals(t *testing.T) {
 	w := newWeb(t, HTTPOptions{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}})
 	id := w.join("2025-11-25").id
 	port := w.url[strings.LastIndex(w.url, ":")+1:]
-	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
 	for _, tt := range []struct {
 		name, method, body string
 		header             []string
@@ -63,7 +62,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"empty", "POST", " ", nil, 400, "-32700"},
 		{"parse error without session", "POST", `{`, []string{"Mcp-Session-Id", ""}, 400, "-32700"},
 		{"no session", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":1,"error":{"code":-32000,"message":"the Mcp-Session-Id header is missing`},
-		{"unknown session", "POST", ping, []string{"Mcp-Session-Id", "x"}, 404, `"id":1,"error":{"code":-32001`},
+		{"unknown session", "POST", ping, []string{"Mcp-Session-Id", "x"}, 404, `"id":null,"error":{"code":-32001`}, // the body is not read
 		{"GET without session", "GET", "", []string{"Mcp-Session-Id", ""}, 400, "missing"},
 		{"GET of unknown session", "GET", "", []string{"Mcp-Session-Id", "x"}, 404, "not found"},
 		{"DELETE without session", "DELETE", "", []string{"Mcp-Session-Id", ""}, 400, "missing"},
@@ -123,7 +122,8 @@ func TestHTTPRefusals(t *testing.T) {
 
 func TestTooLargeWithoutLength(t *testing.T) {
 	w := newWeb(t, HTTPOptions{})
-	r := w.guest().request(t.Context(), "POST", strings.Repeat("x", 33<<20))
+	r := w.join("2025-11-25").request(t.Context(), "POST", strings.Repeat("x", 33<<20))
+	r.Host = "localhost"
 	r.ContentLength = -1
 	out := httptest.NewRecorder()
 	w.http.ServeHTTP(out, r)
@@ -227,7 +227,6 @@ func TestHTTPBatch(t *testing.T) {
 func TestFailedInitializeLeavesNoSession(t *testing.T) {
 	w := newWeb(t, HTTPOptions{MaxSessions: 1})
 	w.backend.refuse <- wire.Errorf(-32099, "come back later")
-	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
 	for _, body := range []string{initialize, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`} {
 		res := w.guest().post(body)
 		if got := read(t, res); !strings.Contains(got, `"error"`) || res.Header.Get("Mcp-Session-Id") != "" {
@@ -243,8 +242,10 @@ func TestFailedInitializeLeavesNoSession(t *testing.T) {
 func TestMaxSessions(t *testing.T) {
 	w := newWeb(t, HTTPOptions{MaxSessions: 2})
 	g := w.join("2025-11-25")
-	w.join("2025-11-25")
-	res := w.guest().post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	for _, used := range []*guest{g, w.join("2025-11-25")} {
+		used.call(callOf(1, "echo", "{}"))
+	}
+	res := w.guest().post(initialize)
 	if got := read(t, res); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(got, `"id":1,"error"`) {
 		t.Errorf("got %s %s", res.Status, got)
 	}
@@ -298,7 +299,7 @@ func TestHTTPClose(t *testing.T) {
 		t.Errorf("the call that waits for the client got %s", got)
 	}
 	asked.end()
-	res := w.guest().post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	res := w.guest().post(initialize)
 	if res.StatusCode != 503 {
 		t.Errorf("after Close: %s", res.Status)
 	}

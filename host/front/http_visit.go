@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,14 +15,16 @@ import (
 type visit struct {
 	http    *HTTP
 	id      string
-	token   digest // of whoever made it
+	token   digest       // of whoever made it
+	address netip.Prefix // of the same
 	session *Session
 	main    *stream
 	gone    chan struct{} // closed when nothing is left of the session
 
 	busy   int            // HTTP requests being served; guarded by HTTP.mu
 	last   time.Time      // when the last of them ended; guarded by HTTP.mu
-	inside sync.WaitGroup // the same requests
+	used   atomic.Bool    // for more than the handshake
+	inside sync.WaitGroup // those of them that the end of the session waits for
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream // of POSTs: open ones, and those in finished
@@ -36,9 +40,9 @@ type finished struct {
 // maxFinished bounds the finished streams that are kept in one session.
 const maxFinished = 100
 
-func newVisit(h *HTTP, id string, token digest) *visit {
+func newVisit(h *HTTP, id string, token digest, address netip.Prefix) *visit {
 	v := &visit{
-		http: h, id: id, token: token, last: time.Now(),
+		http: h, id: id, token: token, address: address, last: time.Now(),
 		gone: make(chan struct{}), streams: map[uint64]*stream{},
 	}
 	v.main = newStream(v, 0)
@@ -198,6 +202,6 @@ func (v *visit) watch() {
 		v.log().Warn("work of a session was left behind", "err", err)
 	}
 	v.log().Debug("session ended", "cause", context.Cause(v.session.ctx))
-	v.http.release()
+	v.http.release(v)
 	close(v.gone)
 }

@@ -11,10 +11,14 @@
 //
 //	http.go        the streamable HTTP front end: sessions by their ids
 //	http_post.go   messages of clients, and what they are answered with
+//	http_body.go   reading the body of a request
+//	http_memory.go giving memory back after many large ones
 //	http_get.go    streams that clients open or resume
+//	http_admit.go  who may begin how many sessions
 //	http_visit.go  one session over HTTP: its streams and its end
 //	http_guard.go  who may come in: Host, Origin, tokens
 //	http_server.go the http.Server around it
+//	http_conns.go  how many connections it has
 //	sse.go         events on the wire
 //	sse_stream.go  messages that wait for a client, or for its coming back
 //	sse_conn.go    the connection that takes them to it

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,24 +23,34 @@ type web struct {
 	backend *toyBackend
 	http    *HTTP
 	url     string
+	close   func() // ends it, and waits for all requests
 }
 
 func newWeb(t testing.TB, opts HTTPOptions) *web {
+	return newWebOn(t, opts, ServerOptions{})
+}
+
+// newWebOn also says how many connections there may be.
+func newWebOn(t testing.TB, opts HTTPOptions, server ServerOptions) *web {
 	b := newToyBackend()
+	shared := opts.Session.Budget
 	opts.Session = b.options()
-	opts.Session.MaxMessage = 32 << 20
+	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared
 	h := NewHTTP(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = NewServer(h, silent)
+	server.Log = silent
+	srv.Config = NewServer(h, server)
 	srv.Start()
-	t.Cleanup(func() {
+	w := &web{t: t, backend: b, http: h, url: srv.URL}
+	w.close = sync.OnceFunc(func() {
 		if err := h.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 		srv.Close()
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
-	return &web{t: t, backend: b, http: h, url: srv.URL}
+	t.Cleanup(w.close)
+	return w
 }
 
 // guest is a raw client.
@@ -259,9 +270,12 @@ func changed(surface wire.Surface) string {
 }
 
 const (
-	waited  = `{"jsonrpc":"2.0","id":1,"result":{"waited":true}}`
-	ping    = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-	pong    = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	waited = `{"jsonrpc":"2.0","id":1,"result":{"waited":true}}`
+	ping   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	pong   = `{"jsonrpc":"2.0","id":1,"result":{}}`
+
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+
 	hour    = time.Hour
 	instant = time.Millisecond
 )

@@ -1,0 +1,214 @@
+package front
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// strangers calls an HTTP front end without a network, from any address.
+type strangers struct {
+	t *testing.T
+	h *HTTP
+}
+
+func newStrangers(t *testing.T, opts HTTPOptions) *strangers {
+	opts.Session = newToyBackend().options()
+	s := &strangers{t, NewHTTP(context.Background(), opts)}
+	t.Cleanup(func() {
+		if err := s.h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *strangers) post(from, token, id, body string) *httptest.ResponseRecorder {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), "POST", "http://localhost/", strings.NewReader(body))
+	r.RemoteAddr = from
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if id != "" {
+		r.Header.Set("Mcp-Session-Id", id)
+	}
+	out := httptest.NewRecorder()
+	s.h.ServeHTTP(out, r)
+	return out
+}
+
+// join begins a session, which must be possible.
+func (s *strangers) join(from, token string) (id string) {
+	s.t.Helper()
+	out := s.post(from, token, "", initialize)
+	if id = out.Header().Get("Mcp-Session-Id"); out.Code != 200 || id == "" {
+		s.t.Fatalf("initialize from %s: %d %s", from, out.Code, out.Body)
+	}
+	s.post(from, token, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return id
+}
+
+// use is a request that uses a session; it tells the status.
+func (s *strangers) use(from, token, id string) int {
+	return s.post(from, token, id, callOf(1, "echo", "{}")).Code
+}
+
+const (
+	local    = "127.0.0.1:1000"
+	here     = "192.0.2.1:1000"
+	there    = "192.0.2.2:1000"
+	networkA = "[2001:db8:1:1::1]:1000"
+	networkB = "[2001:db8:1:1:ffff::2]:1000" // the same /64
+)
+
+// TestThousandInitializes takes all sessions, and more, and uses none of them:
+// whoever uses his is let in, and stays. Time is synctest's.
+func TestThousandInitializes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 100
+		s := newStrangers(t, HTTPOptions{MaxSessions: most})
+		mine := s.join(local, "")
+		if code := s.use(local, "", mine); code != 200 {
+			t.Fatal(code)
+		}
+		var theirs []string
+		for range 10 * most {
+			time.Sleep(time.Second / 50) // as fast as they may
+			theirs = append(theirs, s.join(local, ""))
+			if n := s.h.Sessions(); n > most {
+				t.Fatalf("%d sessions", n)
+			}
+		}
+		another := s.join(local, "")
+		for name, id := range map[string]string{"the one in use": mine, "the latest": another} {
+			if code := s.use(local, "", id); code != 200 {
+				t.Errorf("%s: %d", name, code)
+			}
+		}
+		if code := s.use(local, "", theirs[0]); code != 404 {
+			t.Errorf("one that made room: %d", code)
+		}
+		time.Sleep(time.Minute)
+		if n := s.h.Sessions(); n != 2 {
+			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
+
+// TestQuotas: one token or address does not take what others may have.
+func TestQuotas(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		opts        HTTPOptions
+		from, token string // who takes as many as he can get
+		also        string // an address of the same
+		want        int    // sessions
+		setting     string // that the refusal names
+		other, key  string // who still gets in; "" for nobody
+	}{
+		{"an address", HTTPOptions{MaxSessions: 10}, here, "", here, 5, "max_sessions_per_address", there, ""},
+		{"an address, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, here, "", here, 2, "max_sessions_per_address", there, ""},
+		{"a network", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, networkA, "", networkB, 2, "max_sessions_per_address", here, ""},
+		{"loopback", HTTPOptions{MaxSessions: 10}, local, "", local, 10, "max_sessions", "", ""},
+		{"loopback, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, local, "", local, 2, "max_sessions_per_address", here, ""},
+		{"a token", HTTPOptions{MaxSessions: 10, Tokens: []string{"a", "b"}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
+		{"a token, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerToken: 3, Tokens: []string{"a", "b"}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
+		{"the only token", HTTPOptions{MaxSessions: 10, Tokens: []string{"a"}}, local, "a", local, 10, "max_sessions", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStrangers(t, tt.opts)
+			for i := range tt.want {
+				if code := s.use(tt.from, tt.token, s.join(tt.from, tt.token)); code != 200 {
+					t.Fatalf("session %d: %d", i, code)
+				}
+			}
+			out := s.post(tt.also, tt.token, "", initialize)
+			want := 429
+			if tt.setting == "max_sessions" {
+				want = 503
+			}
+			if out.Code != want || out.Header().Get("Retry-After") == "" || !strings.Contains(out.Body.String(), tt.setting+")") {
+				t.Errorf("over the quota: %d %s", out.Code, out.Body)
+			}
+			if tt.other != "" {
+				s.join(tt.other, tt.key)
+			}
+		})
+	}
+}
+
+// TestQuotaMakesRoom: who has as many as he may loses his own, the oldest that was
+// never used.
+func TestQuotaMakesRoom(t *testing.T) {
+	s := newStrangers(t, HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 3})
+	others := s.join(there, "")
+	used := s.join(here, "")
+	s.use(here, "", used)
+	first, second := s.join(here, ""), s.join(here, "")
+	s.join(here, "")
+	for id, want := range map[string]int{used: 200, first: 404, second: 200, others: 200} {
+		if code := s.use(here, "", id); code != want {
+			t.Errorf("got %d, want %d", code, want)
+		}
+	}
+}
+
+// TestInitializeRate: who begins sessions too fast has to wait, and others need
+// not. Time is synctest's.
+func TestInitializeRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangers(t, HTTPOptions{Tokens: []string{"a", "b"}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
+		for range minBurst {
+			s.join(here, "a")
+		}
+		for _, from := range []string{here, there} { // it is the token that counts
+			if out := s.post(from, "a", "", initialize); out.Code != 429 || !strings.Contains(out.Body.String(), "initialize_rate") {
+				t.Errorf("too fast, from %s: %d %s", from, out.Code, out.Body)
+			}
+		}
+		s.join(there, "b")
+		if out := s.post(here, "b", "", initialize); out.Code != 429 { // and the address
+			t.Errorf("too fast with another token: %d", out.Code)
+		}
+		time.Sleep(time.Second)
+		s.join(here, "a")
+		s.join(here, "a")
+		if out := s.post(here, "a", "", initialize); out.Code != 429 {
+			t.Errorf("too fast again: %d", out.Code)
+		}
+		time.Sleep(time.Hour)
+		s.h.mu.Lock()
+		defer s.h.mu.Unlock()
+		if len(s.h.tokens)+len(s.h.addresses) != 0 {
+			t.Errorf("%d tokens and %d addresses are remembered", len(s.h.tokens), len(s.h.addresses))
+		}
+	})
+}
+
+// TestUnusedSessions end soon, unlike those that are used, or in use. Time is
+// synctest's.
+func TestUnusedSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangers(t, HTTPOptions{})
+		used, unused, greeting := s.join(local, ""), s.join(local, ""), s.join(local, "")
+		s.use(local, "", used)
+		for range 3 {
+			time.Sleep(20 * time.Second)
+			s.post(local, "", greeting, ping)
+		}
+		for id, want := range map[string]int{used: 200, unused: 404, greeting: 200} {
+			if code := s.use(local, "", id); code != want {
+				t.Errorf("got %d, want %d", code, want)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := s.h.Sessions(); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
