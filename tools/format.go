@@ -101,6 +101,11 @@ func (w *fileWriter) members(list []Member) {
 // decodeFile reads a tool file called name+".json" that was last modified at
 // modified, and checks all but its schemas.
 func decodeFile(data []byte, name string, modified time.Time) (Definition, error) {
+	return decodeTool(data, name, modified, true)
+}
+
+// decodeTool is decodeFile where the file need not say its version.
+func decodeTool(data []byte, name string, modified time.Time, versioned bool) (Definition, error) {
 	var d Definition
 	if len(data) > MaxFileBytes {
 		return d, fmt.Errorf("is %d bytes long (at most %d)", len(data), MaxFileBytes)
@@ -110,8 +115,8 @@ func decodeFile(data []byte, name string, modified time.Time) (Definition, error
 		return d, err
 	}
 	r := fileReader{members: top}
-	version := r.text("version", true)
-	if r.err == nil && version != FormatVersion {
+	version := r.text("version", versioned)
+	if r.err == nil && version != FormatVersion && (versioned || version != "") {
 		return d, fmt.Errorf(`its version %q is not known (this program reads %q)`, shorten(version, 20), FormatVersion)
 	}
 	d.Name = r.text("name", true)
@@ -137,15 +142,16 @@ func decodeFile(data []byte, name string, modified time.Time) (Definition, error
 	return d, nil
 }
 
-// ParseFile reads a tool file, whatever it is called. The error says what is
-// wrong with it.
+// ParseFile reads a tool file, whatever it is called; without a version, as the
+// arguments of save_tool are, it is taken for one of FormatVersion. The error says
+// what is wrong with it.
 func ParseFile(data []byte) (Definition, error) {
 	var named struct {
 		Name string `json:"name"`
 	}
 	// What is wrong with it otherwise, decodeFile says.
 	_ = json.Unmarshal(data, &named)
-	d, err := decodeFile(data, named.Name, time.Now())
+	d, err := decodeTool(data, named.Name, time.Now(), false)
 	if err == nil {
 		err = d.Check()
 	}

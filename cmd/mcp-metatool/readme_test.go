@@ -108,8 +108,6 @@ func (r *readme) try(b block) error {
 	return fmt.Errorf("no test knows what to do with it")
 }
 
-const modulePath = "github.com/mcp-metatool/mcp-metatool"
-
 // shell runs a command line. What would take the network or this test itself is
 // checked another way.
 func (r *readme) shell(line string) error {
@@ -118,12 +116,11 @@ func (r *readme) shell(line string) error {
 	case line == "go test ./...":
 		return r.command("go", "list", "./...")
 	case strings.HasPrefix(line, "go install "):
-		pkg, _, _ := strings.Cut(strings.TrimPrefix(line, "go install "), "@")
-		folder, ok := strings.CutPrefix(pkg, modulePath)
-		if !ok {
-			return fmt.Errorf("%s is not in %s", pkg, modulePath)
+		pkg := strings.TrimPrefix(line, "go install ")
+		if !strings.HasPrefix(pkg, "./") {
+			return fmt.Errorf("%s is not published", pkg)
 		}
-		return r.command("go", "list", "."+folder)
+		return r.command("go", "list", pkg)
 	case strings.HasPrefix(line, "claude mcp add "):
 		_, command, _ := strings.Cut(line, " -- ")
 		words := strings.Fields(command)
@@ -243,7 +240,15 @@ func (r *readme) json(text string) error {
 		if doc.Code != demoCode {
 			return fmt.Errorf("its code is not that of the demo")
 		}
-		return r.run("save_tool", json.RawMessage(text))
+		if err := r.run("save_tool", json.RawMessage(text)); err != nil {
+			return err
+		}
+		// People save it from a file.
+		file := filepath.Join(r.dir, "definition.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+		return r.command("mcp-metatool", "tools", "import", file, "--yes")
 	case doc.Result != nil:
 		r.kinds["result"]++
 		return r.compare(text, demoName, json.RawMessage(demoArguments))

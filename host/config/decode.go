@@ -48,6 +48,7 @@ func decodeInto(top *table, c *Config) {
 	decodeBuiltins(top.sub("builtins"), c)
 	if r.json {
 		decodeServersJSON(top, c)
+		top.hosts = top.node.fields[hostsKey] != nil
 		top.close(map[string]string{"upstream": "upstreamServers", "upstreams": "upstreamServers", "servers": "mcpServers"})
 	} else {
 		decodeServersTOML(top, c)
@@ -157,8 +158,11 @@ func decodeServersJSON(top *table, c *Config) {
 			decodeUpstream(t, t.name(), c)
 		}
 	}
-	decodeServersByName(top, "mcpServers", c)
+	decodeServersByName(top, hostsKey, c)
 }
+
+// hostsKey is the key under which MCP hosts have their servers.
+const hostsKey = "mcpServers"
 
 // decodeServersByName reads a table of upstreams.
 func decodeServersByName(top *table, key string, c *Config) {
@@ -172,7 +176,7 @@ func decodeServersByName(top *table, key string, c *Config) {
 	}
 	for _, name := range servers.keys {
 		n := servers.fields[name]
-		t := &table{r: top.r, node: n, prefix: fmt.Sprintf("upstream %q: ", name)}
+		t := &table{r: top.r, node: n, prefix: fmt.Sprintf("upstream %q: ", name), hosts: key == hostsKey}
 		if !t.check("", n, t.tableType(), kindTable) {
 			continue
 		}

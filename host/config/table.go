@@ -46,6 +46,9 @@ type table struct {
 	// upstream is set, it is told of them: of an upstream that may be left out.
 	lenient  bool
 	upstream string
+	// hosts says that the table has the form of MCP hosts, which have settings of
+	// their own in it: an unknown key that is not like a known one is a warning.
+	hosts bool
 }
 
 // problem reports what is wrong with a key ("" for the table itself).
@@ -337,8 +340,12 @@ func (t *table) close(aliases map[string]string) {
 			continue
 		}
 		hint := "known here: " + strings.Join(slices.Sorted(slices.Values(t.known)), ", ")
-		if near := nearest(key, t.known, aliases); near != "" {
+		near := nearest(key, t.known, aliases)
+		if near != "" {
 			hint = fmt.Sprintf("did you mean %q?", t.key(near))
+		} else if t.hosts {
+			t.r.warnings = append(t.r.warnings, fmt.Sprintf("%sunknown key %q has no effect (a setting of an MCP host?)", t.prefix, key))
+			continue
 		}
 		p := t.problem("", "unknown key %q (%s)", key, hint)
 		p.Line, p.Column = t.node.fields[key].position()
