@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // memory keeps what upstreams had when they ran last, in one file for each
@@ -68,7 +70,7 @@ func (m *memory) path(name string) string { return filepath.Join(m.dir, name+".j
 // load is what is remembered of the upstream called name, if it is of that
 // identity. What cannot be read counts as nothing.
 func (m *memory) load(name, identity string) (remembered, bool) {
-	data, err := os.ReadFile(m.path(name))
+	data, err := regular.Read(context.Background(), m.path(name), maxRemembered)
 	if errors.Is(err, fs.ErrNotExist) {
 		return remembered{}, false
 	}
@@ -167,8 +169,15 @@ func (r remembered) file(identity string) []byte {
 	return append(b, "}}\n"...)
 }
 
+// maxRemembered is the size of the largest file that is read and written, in
+// bytes.
+const maxRemembered = 256 << 20
+
 // write replaces the file as a whole: others may read it at any moment.
 func (m *memory) write(name string, data []byte) error {
+	if len(data) > maxRemembered {
+		return &regular.SizeError{Limit: maxRemembered}
+	}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return err
 	}

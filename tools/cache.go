@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const extension = ".json"
@@ -39,7 +41,7 @@ func (e *entry) current(info fs.FileInfo) bool {
 // The directory is opened anew each time, so that one that was deleted and
 // made again is seen.
 func (s *Store) refresh() error {
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		clear(s.cache)
 		return nil
@@ -93,7 +95,7 @@ func (s *Store) refreshOne(name string) error {
 	if s.cache[name] == nil {
 		return s.refresh()
 	}
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
 		return s.refresh()
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/units"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const (
@@ -38,7 +37,7 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 		return err
 	}
 	defer unlock()
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
 		return fmt.Errorf("tool store: %w", err)
 	}
@@ -65,7 +64,7 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 // directory that was made again gets its own lock.
 func (s *Store) lock(wait time.Duration) (unlock func(), err error) {
 	path := filepath.Join(s.dir, lockFile)
-	l := flock.New(path, flock.SetPermissions(0o600))
+	l := regular.NewLock(path)
 	ok, err := acquire(l, wait)
 	if errors.Is(err, fs.ErrNotExist) { // the directory is gone
 		if err = os.MkdirAll(s.dir, 0o700); err == nil {
@@ -158,17 +157,14 @@ func WriteFile(root *os.Root, file string, data []byte) error {
 	return nil
 }
 
-// ReadFile reads a regular file of at most limit bytes. Only regular files are
-// opened: a symbolic link could lead anywhere, opening a pipe could block.
+// ReadFile reads a regular file of at most limit bytes. A symbolic link is not
+// followed, not even to a file beside it.
 func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
 		return nil, err
 	}
 	data, _, err := readRegular(root, file, info, limit)
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it is more than %s long", units.FormatSize(uint64(limit)))
-	}
 	return data, err
 }
 
@@ -177,26 +173,32 @@ func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo
 	return readRegular(root, file, info, MaxFileBytes)
 }
 
-// readRegular reads a regular file, at most one byte more than limit, given
-// what a stat said of it.
+// readRegular reads a regular file of at most limit bytes, given what a stat
+// said of it.
 func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
-	switch mode := info.Mode(); {
-	case mode&fs.ModeSymlink != 0:
+	if info.Mode()&fs.ModeSymlink != 0 {
 		return nil, info, errors.New("it is a symbolic link, which is not followed")
-	case !mode.IsRegular():
-		return nil, info, errors.New("it is not a regular file")
 	}
-	f, err := root.Open(file)
+	f, err := regular.OpenIn(root, file)
 	if err != nil {
-		return nil, info, err
+		return nil, info, reason(err)
 	}
 	defer f.Close()
 	opened, err := f.Stat() // it may have been replaced since
 	if err != nil {
 		return nil, info, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	data, err := regular.ReadAll(context.Background(), f, limit)
 	return data, opened, err
+}
+
+// reason is what an error of the file system says beside the name.
+func reason(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(err, regular.ErrNotRegular) {
+		return path.Err
+	}
+	return err
 }
 
 func readNames(root *os.Root) ([]string, error) {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // How much of the past is kept.
@@ -75,7 +77,7 @@ func (s *Store) History(name string) ([]Version, error) {
 	if CheckName(name) != nil { // it may be a path
 		return nil, notFound(name)
 	}
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}
@@ -112,7 +114,7 @@ func sameForm(a, b *Definition) bool {
 
 // Histories names the tools that have versions, deleted ones too, sorted.
 func (s *Store) Histories() ([]string, error) {
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}

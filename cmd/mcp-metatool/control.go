@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // A server that runs listens on a Unix domain socket, PID.sock in run/ below
@@ -154,7 +154,7 @@ func answerControl(ctx context.Context, conn net.Conn, answer func(controlAsk) c
 
 // lockControl keeps others from adding and removing sockets in run.
 func lockControl(run string) (unlock func(), err error) {
-	l := flock.New(filepath.Join(run, controlLock), flock.SetPermissions(0o600))
+	l := regular.NewLock(filepath.Join(run, controlLock))
 	ctx, cancel := context.WithTimeout(context.Background(), controlPatient)
 	defer cancel()
 	if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {
@@ -195,12 +195,15 @@ func controlSockets(run string) []string {
 	return paths
 }
 
+// maxPointer is the size of the largest file that points to a socket, in bytes.
+const maxPointer = 4 << 10
+
 // pointed is the socket that a file stands for: itself, or where it points to.
 func pointed(path string) (string, error) {
 	if !strings.HasSuffix(path, pointerSuffix) {
 		return path, nil
 	}
-	where, err := os.ReadFile(path)
+	where, err := regular.Read(context.Background(), path, maxPointer)
 	return string(where), err
 }
 

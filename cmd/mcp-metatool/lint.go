@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func lintCommand() *cobra.Command {
@@ -76,7 +76,7 @@ type scripts interface {
 func (v *lintView) run(cmd *cobra.Command, files []string) error {
 	var given []script
 	for _, file := range files {
-		s, err := readScript(file, cmd.InOrStdin())
+		s, err := readScript(cmd.Context(), file, cmd.InOrStdin())
 		if err != nil {
 			return &exitError{exitUsage, fmt.Errorf("lint: %w", err)}
 		}
@@ -130,21 +130,17 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 }
 
 // readScript reads a script; "-" is standard input.
-func readScript(file string, stdin io.Reader) (script, error) {
+func readScript(ctx context.Context, file string, stdin io.Reader) (script, error) {
 	s := script{file: file, name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
-	in := stdin
+	var raw []byte
+	var err error
 	if file == "-" {
 		s.file, s.name = "standard input", "stdin"
+		raw, err = regular.ReadAll(ctx, stdin, manage.MaxCode)
 	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return s, err
-		}
-		defer f.Close()
-		in = f
+		raw, err = regular.Read(ctx, file, manage.MaxCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(in, manage.MaxCode+1))
-	if err == nil && len(raw) > manage.MaxCode {
+	if sized := new(regular.SizeError); errors.As(err, &sized) {
 		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, plain.Size(manage.MaxCode))
 	}
 	s.code = string(raw)

@@ -30,7 +30,7 @@ started with that file, else all of them, each with its own.`,
 }
 
 func reload(ctx context.Context, s *settings, w io.Writer) error {
-	opts := config.LoadOptions{Flag: s.config}
+	opts := config.LoadOptions{Context: ctx, Flag: s.config}
 	cfg, broken := s.load() // the servers say it, too, if there are any
 	store := config.StoreDir(opts)
 	if broken == nil {

@@ -68,7 +68,7 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	}
 	opts := replay.Options{Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: v.level}))}
 	if v.with != "" {
-		script, err := readScript(v.with, cmd.InOrStdin())
+		script, err := readScript(cmd.Context(), v.with, cmd.InOrStdin())
 		if err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--with: %w", err)}
 		}

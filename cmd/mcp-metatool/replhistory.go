@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // history is the lines that were typed, the last one last, kept in a file that
@@ -35,7 +37,7 @@ func openHistory(dir string) (*history, error) {
 		return nil, fmt.Errorf("repl: history: %w", err)
 	}
 	h := &history{file: filepath.Join(dir, historyName)}
-	f, err := os.Open(h.file)
+	f, err := regular.Open(h.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
 	}
@@ -49,7 +51,7 @@ func openHistory(dir string) (*history, error) {
 			return nil, fmt.Errorf("repl: history: %w", err)
 		}
 	}
-	raw, err := io.ReadAll(f)
+	raw, err := io.ReadAll(io.LimitReader(f, historyBytes))
 	if err != nil {
 		return nil, fmt.Errorf("repl: history: %w", err)
 	}
@@ -64,7 +66,7 @@ func openHistory(dir string) (*history, error) {
 
 // write makes the file if it is not there.
 func (h *history) write(how int, text string) error {
-	f, err := os.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|how, 0o600)
+	f, err := regular.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|how, 0o600)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // maxParams is the largest input of --params, in bytes.
@@ -32,7 +33,7 @@ Progress, what the script prints, and errors go to standard error. The exit code
 is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			arguments, err := readParams(params, cmd.InOrStdin())
+			arguments, err := readParams(cmd.Context(), params, cmd.InOrStdin())
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -46,21 +47,17 @@ is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
 }
 
 // readParams is the raw JSON object that --params stands for.
-func readParams(flag string, stdin io.Reader) ([]byte, error) {
+func readParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, error) {
 	from := "--params"
 	raw := []byte(flag)
 	var err error
 	switch {
 	case flag == "-":
 		from = "standard input"
-		raw, err = readAll(stdin)
+		raw, err = regular.ReadAll(ctx, stdin, maxParams)
 	case strings.HasPrefix(flag, "@"):
 		from = flag[1:]
-		var f *os.File
-		if f, err = os.Open(from); err == nil {
-			defer f.Close()
-			raw, err = readAll(f)
-		}
+		raw, err = regular.Read(ctx, from, maxParams)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--params: %w", err)
@@ -69,14 +66,6 @@ func readParams(flag string, stdin io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf(`%s: not a JSON object (write one like {"name": "value"})`, from)
 	}
 	return raw, nil
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, maxParams+1))
-	if err == nil && len(raw) > maxParams {
-		err = fmt.Errorf("more than %s", plain.Size(maxParams))
-	}
-	return raw, err
 }
 
 func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw bool) error {

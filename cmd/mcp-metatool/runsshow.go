@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func runsShowCommand() *cobra.Command {
@@ -69,7 +70,11 @@ func (v *runsView) show(cmd *cobra.Command, name, page string, whole bool) error
 // find finds the run that the command line names.
 func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error) {
 	v.stdout, v.stderr = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr()
-	if f, err := os.Open(name); err == nil {
+	if info, err := os.Stat(name); err == nil && !info.IsDir() {
+		f, err := regular.Open(name)
+		if err != nil {
+			return journal.Record{}, err
+		}
 		defer f.Close()
 		rec, err := journal.Decode(f)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 )
 
 // frontFlags say how clients reach us.
@@ -83,7 +84,7 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	scheme := "http"
 	if cfg.HTTP.CertFile != "" {
 		scheme = "https"
-		if ln, err = withTLS(ln, cfg.HTTP); err != nil {
+		if ln, err = withTLS(ctx, ln, cfg.HTTP); err != nil {
 			return err
 		}
 	}
@@ -117,8 +118,8 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 }
 
 // withTLS puts TLS in front of the connections that ln accepts.
-func withTLS(ln net.Listener, settings config.HTTP) (net.Listener, error) {
-	certificate, err := tls.LoadX509KeyPair(settings.CertFile, settings.KeyFile)
+func withTLS(ctx context.Context, ln net.Listener, settings config.HTTP) (net.Listener, error) {
+	certificate, err := front.KeyPair(ctx, settings.CertFile, settings.KeyFile)
 	if err != nil {
 		return nil, &exitError{exitUsage, fmt.Errorf("[http] tls_cert and tls_key: %w", err)}
 	}

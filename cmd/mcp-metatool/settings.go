@@ -44,7 +44,7 @@ func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 
 // load reads the configuration.
 func (s *settings) load() (*config.Config, error) {
-	cfg, err := config.Load(config.LoadOptions{Flag: s.config})
+	cfg, err := config.Load(config.LoadOptions{Context: s.cmd.Context(), Flag: s.config})
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
 	}

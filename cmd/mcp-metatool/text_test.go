@@ -43,7 +43,7 @@ func TestReadParams(t *testing.T) {
 		{flag: "@" + file + "x", err: "p.jsonx"},
 		{flag: "-", stdin: strings.Repeat(" ", maxParams+1), err: "more than 64.0 MiB"},
 	} {
-		got, err := readParams(c.flag, strings.NewReader(c.stdin))
+		got, err := readParams(t.Context(), c.flag, strings.NewReader(c.stdin))
 		if c.err == "" && (err != nil || string(got) != c.want) {
 			t.Errorf("%s: %q, %v", c.flag, got, err)
 		}

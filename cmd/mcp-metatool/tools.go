@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // toolsCommand works on the store alone: no upstream is started.
@@ -153,7 +154,7 @@ func showTool(v *storeView, args []string) error {
 		return v.explain(args[0], err)
 	}
 	if v.asJSON { // the file itself, with members that only other versions know
-		file, err := os.ReadFile(filepath.Join(v.dir, d.Name+".json"))
+		file, err := regular.Read(context.Background(), filepath.Join(v.dir, d.Name+".json"), tools.MaxFileBytes)
 		if err != nil {
 			return fmt.Errorf("tool %q: %w", d.Name, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func importCommand() *cobra.Command {
@@ -125,9 +126,9 @@ func (m *importing) run(path string) error {
 
 func (m *importing) read() ([]bundle.Tool, error) {
 	if m.path != "-" {
-		return bundle.Read(m.path)
+		return bundle.Read(m.cmd.Context(), m.path)
 	}
-	data, err := readAll(m.cmd.InOrStdin())
+	data, err := regular.ReadAll(m.cmd.Context(), m.cmd.InOrStdin(), bundle.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const (
@@ -42,10 +44,7 @@ func (f configFiles) fingerprint() [sha256.Size]byte {
 			}
 			continue
 		}
-		if readAgain(name) != nil { // a pipe has nothing more to say, and would keep us
-			continue
-		}
-		file, err := os.Open(name)
+		file, err := regular.Open(name)
 		if err != nil {
 			fmt.Fprintf(h, "%v ", err)
 			continue

@@ -225,14 +225,14 @@ func TestProblems(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a"+Suffix)
-	if _, err := Read(path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), path+": cannot be read: ") {
+	if _, err := Read(t.Context(), path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), path+": cannot be read: ") {
 		t.Errorf("no file: %v", err)
 	}
 	c := made(t, golden...)
 	if err := c.Write(path); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Read(path)
+	again, err := Read(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

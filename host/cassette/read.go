@@ -2,13 +2,15 @@ package cassette
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // maxNested is how deep TOML may be nested that is read: the library takes time
@@ -51,18 +53,10 @@ func (p *Problem) Error() string {
 func (p *Problem) Unwrap() error { return p.Err }
 
 // Read reads a file. Errors are each a *Problem.
-func Read(path string) (*Cassette, error) {
-	f, err := os.Open(path)
+func Read(ctx context.Context, path string) (*Cassette, error) {
+	data, err := regular.Read(ctx, path, maxFile)
 	if err != nil {
 		return nil, unreadable(path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, unreadable(path, err)
-	case len(data) > maxFile:
-		return nil, &Problem{File: path, Text: fmt.Sprintf("is larger than %d bytes", maxFile)}
 	}
 	return Parse(path, data)
 }

@@ -1,9 +1,9 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -29,6 +30,8 @@ const maxFile = 1 << 20
 // LoadOptions says where to take a configuration from. The zero value looks it
 // up in the environment of the process.
 type LoadOptions struct {
+	// Context ends the reading of files; nil is one that never ends.
+	Context context.Context
 	// Flag is the file named on the command line, "" for none.
 	Flag string
 	// Getenv reads an environment variable; nil means [os.LookupEnv].
@@ -39,6 +42,13 @@ type LoadOptions struct {
 	// is not disabled, by the upstream's name: whoever loads does without that
 	// upstream then. For [LoadWithin] only.
 	Unset func(upstream string, p *Problem)
+}
+
+func (o LoadOptions) context() context.Context {
+	if o.Context == nil {
+		return context.Background()
+	}
+	return o.Context
 }
 
 // Load finds, reads and checks the configuration.
@@ -87,7 +97,7 @@ func load(opts LoadOptions) (*Config, []*Problem) {
 }
 
 func newLoader(opts LoadOptions) *loader {
-	l := &loader{getenv: opts.Getenv, home: opts.Home}
+	l := &loader{ctx: opts.context(), getenv: opts.Getenv, home: opts.Home}
 	if l.getenv == nil {
 		l.getenv = os.LookupEnv
 	}
@@ -112,6 +122,7 @@ func newConfig() *Config {
 
 // loader is one call of Load.
 type loader struct {
+	ctx      context.Context
 	getenv   func(string) (string, bool)
 	home     func() (string, error)
 	problems []*Problem
@@ -140,7 +151,7 @@ func (l *loader) files(flag string) (names []string, source string) {
 func (l *loader) readFile(c *Config, flag string) *Problem {
 	names, source := l.files(flag)
 	for i, name := range names {
-		data, err := readCapped(name)
+		data, err := readCapped(l.ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			if source != "" {
 				return &Problem{File: name, Text: fmt.Sprintf("%v (named by %s)", ErrNotFound, source), Err: ErrNotFound}
@@ -159,20 +170,12 @@ func (l *loader) readFile(c *Config, flag string) *Problem {
 }
 
 // readCapped reads a file of at most maxFile bytes.
-func readCapped(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
+func readCapped(ctx context.Context, name string) ([]byte, error) {
+	data, err := regular.Read(ctx, name, maxFile)
+	if sized := new(regular.SizeError); errors.As(err, &sized) {
 		return nil, fmt.Errorf("has more than the %s a configuration may have", units.FormatSize(maxFile))
 	}
-	return data, nil
+	return data, err
 }
 
 // unreadable says why a file cannot be read.

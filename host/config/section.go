@@ -34,8 +34,8 @@ func LoadWithin(opts LoadOptions, name string, data []byte, own func(top *Sectio
 
 // ReadFile is the content of a file that [LoadWithin] can be given: of one that
 // is not larger than a configuration may be. The error is a *[Problem].
-func ReadFile(name string) ([]byte, error) {
-	data, err := readCapped(name)
+func ReadFile(opts LoadOptions, name string) ([]byte, error) {
+	data, err := readCapped(opts.context(), name)
 	if err != nil {
 		return nil, unreadable(name, err)
 	}

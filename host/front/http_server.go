@@ -2,11 +2,14 @@ package front
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // ServerOptions of an http.Server. Zero values mean the default.
@@ -52,10 +55,26 @@ func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) 
 
 // TLSFromFiles reads a certificate chain and its key, both PEM, for
 // http.Server.TLSConfig (then ServeTLS wants no file names).
-func TLSFromFiles(certFile, keyFile string) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+func TLSFromFiles(ctx context.Context, certFile, keyFile string) (*tls.Config, error) {
+	cert, err := KeyPair(ctx, certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("tls: certificate %s with key %s: %w", certFile, keyFile, err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// maxPEM is the size of the largest certificate chain or key, in bytes.
+const maxPEM = 1 << 20
+
+// KeyPair reads a certificate chain and its key, both PEM.
+func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := regular.Read(ctx, certFile, maxPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := regular.Read(ctx, keyFile, maxPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }

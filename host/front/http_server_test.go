@@ -58,7 +58,7 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 // TestTLS also has HTTP/2 carry the streams.
 func TestTLS(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
-	config, err := TLSFromFiles(certFile, keyFile)
+	config, err := TLSFromFiles(t.Context(), certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSFromMissingFiles(t *testing.T) {
-	_, err := TLSFromFiles("no-cert.pem", "no-key.pem")
+	_, err := TLSFromFiles(t.Context(), "no-cert.pem", "no-key.pem")
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no-cert.pem with key no-key.pem") {
 		t.Error(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // files are those that a Log writes. It is guarded by Log.mu.
@@ -129,7 +131,7 @@ func (f *files) claim() error {
 		if i > 1 {
 			name = "w" + strconv.Itoa(i)
 		}
-		lock := flock.New(filepath.Join(f.dir, fmt.Sprintf(".writer-%d.lock", i)), flock.SetPermissions(0o600))
+		lock := regular.NewLock(filepath.Join(f.dir, fmt.Sprintf(".writer-%d.lock", i)))
 		switch ok, err := lock.TryLock(); {
 		case err != nil:
 			if bad := f.probe(); bad != nil {
@@ -165,7 +167,7 @@ func (f *files) stand() error {
 // open opens a file to write at its end.
 func (f *files) open(name fileName) error {
 	path := filepath.Join(f.dir, name.String())
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	file, err := regular.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}

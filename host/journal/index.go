@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // LineError says that a line of a journal cannot be read. What else is in the
@@ -76,7 +78,7 @@ func (x *index) run(id string) *located {
 // which may be nil, gets the runs whose end was found.
 func (x *index) add(name fileName, fault func(error) bool, ended func(*located)) (goOn bool) {
 	path := filepath.Join(x.dir, name.String())
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) { // removed since it was listed
 		return true
 	}
@@ -206,7 +208,7 @@ func (o *openFiles) read(at place) ([]byte, error) {
 	f := o.open[*at.file]
 	if f == nil {
 		var err error
-		if f, err = os.Open(o.path(*at.file)); err != nil {
+		if f, err = regular.Open(o.path(*at.file)); err != nil {
 			return nil, err
 		}
 		o.open[*at.file] = f

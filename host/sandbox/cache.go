@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // compileCache is the folder of one guest's native code, below the cache
@@ -109,7 +112,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 			}
 			return nil
 		}
-		want, err := os.ReadFile(path + sumSuffix)
+		want, err := regular.Read(context.Background(), path+sumSuffix, sha256.Size*2+1)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -153,7 +156,7 @@ func remove(path string) error {
 }
 
 func fileSum(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,7 +33,7 @@ type File struct {
 
 // Load reads a file. The error is one or more *config.Problem, joined.
 func Load(path string, opts config.LoadOptions) (*File, error) {
-	data, err := config.ReadFile(path)
+	data, err := config.ReadFile(opts, path)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func Parse(path string, data []byte, opts config.LoadOptions) (*File, error) {
 			f.unset[upstream] = p
 		}
 	}
-	r := &fileReader{file: f, dir: filepath.Dir(path)}
+	r := &fileReader{opts: opts, file: f, dir: filepath.Dir(path)}
 	cfg, err := config.LoadWithin(opts, path, data, r.read)
 	if err != nil {
 		return nil, err
@@ -62,6 +63,7 @@ func Parse(path string, data []byte, opts config.LoadOptions) (*File, error) {
 
 // fileReader is one reading of a file.
 type fileReader struct {
+	opts  config.LoadOptions
 	file  *File
 	dir   string
 	check *Check // that is being read
@@ -80,6 +82,14 @@ func (r *fileReader) read(top *config.Section) {
 	for i, s := range sections {
 		r.file.Checks = append(r.file.Checks, r.readCheck(s, i))
 	}
+}
+
+// context is what ends the reading of files.
+func (r *fileReader) context() context.Context {
+	if r.opts.Context == nil {
+		return context.Background()
+	}
+	return r.opts.Context
 }
 
 // together looks for what is wrong between checks and upstreams.

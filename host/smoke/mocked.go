@@ -30,7 +30,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	answers, err := c.Mock.cassette()
+	answers, err := c.Mock.cassette(ctx)
 	if err != nil {
 		return nil, broken(err, "%v", err)
 	}

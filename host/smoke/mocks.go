@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -55,9 +56,9 @@ func (r *fileReader) mock(s *config.Section) *Mock {
 }
 
 // cassette is one for one run.
-func (m *Mock) cassette() (*cassette.Cassette, error) {
+func (m *Mock) cassette(ctx context.Context) (*cassette.Cassette, error) {
 	if m.File == "" {
 		return cassette.New(m.Inline...)
 	}
-	return cassette.Read(m.File)
+	return cassette.Read(ctx, m.File)
 }

@@ -91,11 +91,11 @@ func callOf(i cassette.Interaction) string {
 // write writes the cassettes. What one of them had before stays, behind what is
 // new, where no new answer is to the same call, unless it is whole: checks that
 // were left out may need it.
-func (r *recordings) write(whole map[string]bool, told func(path, what string)) error {
+func (r *recordings) write(ctx context.Context, whole map[string]bool, told func(path, what string)) error {
 	var errs []error
 	for _, path := range r.order {
 		all := r.byFile[path]
-		old, err := cassette.Read(path)
+		old, err := cassette.Read(ctx, path)
 		switch {
 		case whole[path]:
 		case err == nil:
@@ -129,14 +129,14 @@ func (c *Check) locked() string {
 
 // writeLock writes the lock of a check of a server: one that is not there yet, or
 // is of another state.
-func (r *run) writeLock(c *checkRun) error {
+func (r *run) writeLock(ctx context.Context, c *checkRun) error {
 	path := c.locked()
 	if path == "" {
 		return nil
 	}
 	r.locking.Lock() // several checks may have one lock
 	defer r.locking.Unlock()
-	changed, err := writeLock(path, c.answer)
+	changed, err := writeLock(ctx, path, c.answer)
 	if err != nil {
 		return broken(err, "%s is not written: %v", path, err)
 	}

@@ -119,7 +119,7 @@ func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (repo
 	begun := time.Now()
 	run := &run{Runner: r, out: w, failed: &atomic.Bool{}}
 	for _, p := range paths {
-		run.files = append(run.files, run.load(p))
+		run.files = append(run.files, run.load(ctx, p))
 	}
 	err := run.all(ctx)
 	run.summary.Duration = time.Since(begun)
@@ -164,9 +164,9 @@ type checkRun struct {
 }
 
 // load reads a file and chooses its checks.
-func (r *run) load(path string) *fileRun {
+func (r *run) load(ctx context.Context, path string) *fileRun {
 	f := &fileRun{path: path, begun: time.Now()}
-	if f.file, f.err = Load(path, r.opts.Load); f.err != nil {
+	if f.file, f.err = Load(path, r.reading(ctx)); f.err != nil {
 		return f
 	}
 	if r.opts.Timeout > 0 && !f.file.ownTimeout {
@@ -175,7 +175,7 @@ func (r *run) load(path string) *fileRun {
 	masker := f.file.Config.NewMasker()
 	log := r.opts.Log(masker)
 	f.mask = masker.Mask
-	s := &scripts{saved: &saved{dir: f.file.Config.Store.Dir, log: log}, checks: f.file.Checks}
+	s := &scripts{saved: &saved{ctx: ctx, dir: f.file.Config.Store.Dir, log: log}, checks: f.file.Checks}
 	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
 	for _, c := range f.file.Checks {
@@ -185,6 +185,13 @@ func (r *run) load(path string) *fileRun {
 	}
 	f.left.Store(int32(len(f.checks)))
 	return f
+}
+
+// reading is how files are read in this run, which ctx ends.
+func (r *run) reading(ctx context.Context) config.LoadOptions {
+	opts := r.opts.Load
+	opts.Context = ctx
+	return opts
 }
 
 // all makes the checks of all files.
@@ -212,10 +219,10 @@ func (r *run) all(outer context.Context) error {
 	cancel(err)
 	workers.Wait()
 	if err == nil && r.opts.Record {
-		err = r.recordings.write(r.whole(), r.wrote)
+		err = r.recordings.write(outer, r.whole(), r.wrote)
 	}
 	if err == nil && r.opts.Update {
-		err = r.update()
+		err = r.update(outer)
 	}
 	for _, f := range r.files {
 		f.end()
@@ -227,7 +234,7 @@ func (r *run) all(outer context.Context) error {
 }
 
 // update writes the files whose expectations are others now.
-func (r *run) update() error {
+func (r *run) update(ctx context.Context) error {
 	var errs []error
 	for _, f := range r.files {
 		var edits []edit
@@ -237,7 +244,7 @@ func (r *run) update() error {
 		if len(edits) == 0 {
 			continue
 		}
-		if err := f.rewrite(r.opts.Load, edits); err != nil {
+		if err := f.rewrite(r.reading(ctx), edits); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -304,7 +311,7 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 	var err error
 	c.answer, err = r.answerOf(ctx, c)
 	if err == nil && (r.opts.Record || r.opts.Update) {
-		err = r.writeLock(c)
+		err = r.writeLock(ctx, c)
 	}
 	result := c.judged(c.of.path, c.answer, err)
 	if r.opts.Update && err == nil && len(result.Problems) > 0 {

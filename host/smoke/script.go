@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // anyObject is the inputSchema of a script that comes without one.
@@ -22,7 +24,8 @@ const anyObject = `{"type":"object"}`
 // saved are the tools of the store that a file's settings name, read once. The
 // store is not made, and nothing in it is changed.
 type saved struct {
-	dir string // DIR, without tools
+	ctx context.Context // of the run of the checks
+	dir string          // DIR, without tools
 	log *slog.Logger
 
 	once  sync.Once
@@ -125,9 +128,9 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 		plain.Code = code.Inline
 		return plain, nil
 	case code.File != "" && filepath.Ext(code.File) == ".json":
-		return c.fromFile(code.File)
+		return c.fromFile(s.ctx, code.File)
 	case code.File != "":
-		text, err := readFile(code.File)
+		text, err := readFile(s.ctx, code.File)
 		plain.Code = string(text)
 		return plain, err
 	}
@@ -148,8 +151,8 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 }
 
 // fromFile reads a definition as `tools export` writes it.
-func (c *Check) fromFile(path string) (tools.Definition, error) {
-	text, err := readFile(path)
+func (c *Check) fromFile(ctx context.Context, path string) (tools.Definition, error) {
+	text, err := readFile(ctx, path)
 	if err != nil {
 		return tools.Definition{}, err
 	}
@@ -170,8 +173,10 @@ func writeTool(dir, name string, text []byte) error {
 	return os.WriteFile(filepath.Join(dir, name+".json"), text, 0o600)
 }
 
-func readFile(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+// readFile reads a script or a definition, which are no larger than the file of
+// a saved tool.
+func readFile(ctx context.Context, path string) ([]byte, error) {
+	text, err := regular.Read(ctx, path, tools.MaxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, broken(err, "there is no file %s", path)

@@ -113,12 +113,12 @@ func readLock(r *fileReader, s *config.Section, key string) (judge, renew) {
 		s.Problem(key, "is empty (name a file; --record writes it)")
 	}
 	path := r.path(name)
-	return func(a *answer) *expect.Mismatch { return heldAgainst(path, a) }, nil
+	return func(a *answer) *expect.Mismatch { return heldAgainst(r.context(), path, a) }, nil
 }
 
 // heldAgainst compares what a server has with a lock.
-func heldAgainst(path string, a *answer) *expect.Mismatch {
-	l, err := lock.Read(path)
+func heldAgainst(ctx context.Context, path string, a *answer) *expect.Mismatch {
+	l, err := lock.Read(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &expect.Mismatch{Message: "there is no " + path + " (--record writes it)"}
 	}
@@ -142,8 +142,8 @@ func heldAgainst(path string, a *answer) *expect.Mismatch {
 }
 
 // writeLock makes what a server has that of a lock, of which other servers stay.
-func writeLock(path string, a *answer) (changed bool, err error) {
-	l, err := lock.Read(path)
+func writeLock(ctx context.Context, path string, a *answer) (changed bool, err error) {
+	l, err := lock.Read(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		l, err = lock.New(), nil
 	}

@@ -76,9 +76,9 @@ func apply(data []byte, edits []edit) []byte {
 // rewrite writes the file with edits, if it is still what was read and its new
 // text can be read.
 func (f *fileRun) rewrite(opts config.LoadOptions, edits []edit) error {
-	now, err := os.ReadFile(f.path)
+	now, err := config.ReadFile(opts, f.path)
 	if err != nil {
-		return fmt.Errorf("%s is not updated: %w", f.path, reason(err))
+		return fmt.Errorf("not updated: %w", err)
 	}
 	if !bytes.Equal(now, f.file.data) {
 		return fmt.Errorf("%s is not updated: %w", f.path, errChanged)

@@ -194,7 +194,7 @@ func readSchema(r *fileReader, s *config.Section, key string) (judge, renew) {
 		name = r.path(name)
 		r.check.schemas = append(r.check.schemas, name)
 		var err error
-		if raw, err = config.ReadFile(name); err != nil {
+		if raw, err = config.ReadFile(r.opts, name); err != nil {
 			s.Problem(key, "%v", err)
 			return nil, nil
 		}

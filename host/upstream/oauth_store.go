@@ -12,12 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // tokenLockRetry is how often a lock that another process holds is tried again.
 const tokenLockRetry = 50 * time.Millisecond
+
+// maxTokenFile is the size of the largest file that is read, in bytes.
+const maxTokenFile = 16 << 20
 
 // tokenFile is a file of tokens that the upstreams of several processes share.
 // It is replaced as a whole, and only its owner may read it. What reads it and
@@ -66,7 +70,7 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, context.Cause(ctx)
 	}
 	err = os.MkdirAll(filepath.Dir(f.path), 0o700)
-	l := flock.New(f.path+".lock", flock.SetPermissions(0o600))
+	l := regular.NewLock(f.path + ".lock")
 	if err == nil {
 		_, err = l.TryLockContext(ctx, tokenLockRetry)
 	}
@@ -91,7 +95,7 @@ func (f tokenFile) entry(key string) (tokenEntry, error) {
 
 func (f tokenFile) read() (tokenEntries, error) {
 	var all tokenEntries
-	data, err := os.ReadFile(f.path)
+	data, err := regular.Read(context.Background(), f.path, maxTokenFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}

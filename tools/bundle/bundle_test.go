@@ -85,11 +85,11 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err = Read(dir); err != nil {
+	if got, err = Read(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	expectSame(t, got, list)
-	if got, err = Read(filepath.Join(dir, "rich-1_A.toml")); err != nil {
+	if got, err = Read(t.Context(), filepath.Join(dir, "rich-1_A.toml")); err != nil {
 		t.Fatal(err)
 	}
 	expectSame(t, got, list[2:3])
@@ -101,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := WriteText(file, text); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = Read(file); err != nil {
+	if got, err = Read(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
 	expectSame(t, got, list)
@@ -161,14 +161,14 @@ func TestReadStoredFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	write(t, dir, "other name.json", string(data))
-	got, err := Read(filepath.Join(dir, "other name.json"))
+	got, err := Read(t.Context(), filepath.Join(dir, "other name.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectSame(t, got, []Tool{want})
 	write(t, dir, "bad.json", `{"version":"1.0","name":"../x","code":"1"}`)
 	var bad *Error
-	if _, err := Read(filepath.Join(dir, "bad.json")); !errors.As(err, &bad) || !strings.Contains(err.Error(), `bad.json: tool name "../x"`) {
+	if _, err := Read(t.Context(), filepath.Join(dir, "bad.json")); !errors.As(err, &bad) || !strings.Contains(err.Error(), `bad.json: tool name "../x"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,15 +2,16 @@ package bundle
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // folder is where a bundle's files are, and how many bytes of them may be read.
@@ -20,7 +21,7 @@ type folder struct {
 }
 
 func openFolder(dir string) (*folder, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := regular.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -31,23 +32,21 @@ func openFolder(dir string) (*folder, error) {
 // .json is a tool as a store keeps it. The path itself may be a symbolic link;
 // what is found from there may not. An error that is an [*Error] is the bundle's
 // fault.
-func Read(path string) ([]Tool, error) {
+func Read(ctx context.Context, path string) ([]Tool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case info.IsDir():
+	if info.IsDir() {
 		return readFolder(path)
-	case !info.Mode().IsRegular():
-		return nil, &Error{File: path, Text: "is neither a regular file nor a folder"}
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	data, err := regular.Read(ctx, path, MaxBytes)
+	if errors.Is(err, regular.ErrNotRegular) {
+		return nil, &Error{File: path, Text: "is neither a regular file nor a folder", Err: err}
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	if sized := new(regular.SizeError); errors.As(err, &sized) {
+		return nil, &Error{File: path, Text: sized.Error(), Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func TestFolderRefuses(t *testing.T) {
 		{"two bundles, one tool", map[string]string{"a.toml": minimal(""), "b.toml": minimal("")}, [2]string{}, `has tool "a" twice`},
 		{"file twice", map[string]string{"a.toml": inFile + "[tool.a.files]\n'a.toml'=''\n", "a.star": "1", "smoke/a.toml": ""}, [2]string{}, `a.toml is also in smoke`},
 		{"configuration", map[string]string{"config.toml": "x = 1"}, [2]string{}, `config.toml: is not an export of tools`},
-		{"script is a folder", map[string]string{"a.toml": inFile, "a.star/x": ""}, [2]string{}, `it is not a regular file`},
+		{"script is a folder", map[string]string{"a.toml": inFile, "a.star/x": ""}, [2]string{}, `is a directory`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -108,24 +108,24 @@ func TestFolderRefuses(t *testing.T) {
 					t.Skip(err)
 				}
 			}
-			list, err := Read(dir)
+			list, err := Read(t.Context(), dir)
 			var e *Error
 			if !errors.As(err, &e) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, %v\nwant %s", list, err, c.want)
 			}
 		})
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Read(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
 	}
-	if _, err := Read(os.DevNull); err == nil || !strings.Contains(err.Error(), "neither a regular file nor a folder") {
+	if _, err := Read(t.Context(), os.DevNull); err == nil || !strings.Contains(err.Error(), "neither a regular file nor a folder") {
 		t.Errorf("of a device: %v", err)
 	}
 	many := t.TempDir()
 	for i := range MaxFiles + 1 {
 		write(t, many, fmt.Sprint(i), "")
 	}
-	if _, err := Read(many); err == nil || !strings.Contains(err.Error(), "more than 4096 files") {
+	if _, err := Read(t.Context(), many); err == nil || !strings.Contains(err.Error(), "more than 4096 files") {
 		t.Errorf("of many: %v", err)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Shelf is the folder that has the files beside tools, in a folder FilesDir.
@@ -24,7 +24,7 @@ func NewShelf(dir string) Shelf { return Shelf{dir} }
 // Files are the files of a tool, sorted by name, none if the folder is not
 // there. What is not a regular file of valid UTF-8 is an error.
 func (s Shelf) Files(tool string) ([]File, error) {
-	root, err := os.OpenRoot(s.dir)
+	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -59,23 +59,11 @@ func filesOf(root *os.Root, tool string, left *int64) ([]File, error) {
 
 // namesIn are the sorted names in a folder, none if it is not there.
 func namesIn(root *os.Root, folder string) ([]string, error) {
-	dir, err := root.Open(folder)
+	names, err := regular.Names(root, folder, MaxFiles)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(MaxFiles + 1)
-	if len(names) > MaxFiles {
-		return nil, fmt.Errorf("%s has more than %d files", folder, MaxFiles)
-	}
-	slices.Sort(names)
-	if len(names) > 0 || err == nil {
-		return names, nil
-	}
-	return nil, nil // io.EOF: it is empty
+	return names, err
 }
 
 // readText reads a text file and takes its size off what is left.
@@ -108,7 +96,7 @@ func (s Shelf) write(folder string, files []File) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	top, err := os.OpenRoot(s.dir)
+	top, err := regular.OpenRoot(s.dir)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const heading = "# Saved tools of mcp-metatool, for \"mcp-metatool tools import\".\n"
@@ -156,7 +156,7 @@ func membersText(members []tools.Member) string {
 // WriteText writes a bundle's text to a file, all or nothing.
 func WriteText(file string, text []byte) error {
 	dir, name := split(file)
-	root, err := os.OpenRoot(dir)
+	root, err := regular.OpenRoot(dir)
 	if err != nil {
 		return err
 	}

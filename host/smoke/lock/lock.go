@@ -8,6 +8,7 @@ package lock
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Lists are the lists of one server: raw JSON arrays of definitions, pages
@@ -99,6 +101,9 @@ func readList(surface wire.Surface, raw []byte) (definitions, error) {
 // version is that of the file's shape.
 const version = 1
 
+// maxFile is the size of the largest file that is read, in bytes.
+const maxFile = 64 << 20
+
 // document is the file: JSON with members in the order of names, so that a
 // change of one definition is a change of its lines.
 //
@@ -128,8 +133,8 @@ func (e *FileError) Error() string {
 
 // Read reads a file that Write wrote. For a file that does not exist the error
 // is fs.ErrNotExist, for one that is wrong a [*FileError].
-func Read(path string) (*Lock, error) {
-	raw, err := os.ReadFile(path)
+func Read(ctx context.Context, path string) (*Lock, error) {
+	raw, err := regular.Read(ctx, path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}

@@ -156,7 +156,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(path)
+	read, err := Read(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestFile(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock.json")
-	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Read(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := New().Write(filepath.Join(dir, "none", "lock.json")); !errors.Is(err, fs.ErrNotExist) {
@@ -222,7 +222,7 @@ func TestBadFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var fileErr *FileError
-		if _, err := Read(path); !errors.As(err, &fileErr) || fileErr.Path != path {
+		if _, err := Read(t.Context(), path); !errors.As(err, &fileErr) || fileErr.Path != path {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

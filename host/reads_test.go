@@ -1,0 +1,172 @@
+package host_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// readers open files, by the package or, for methods, with a dot in front: those
+// of os.Root and whatever else has methods of these names.
+var readers = []string{
+	"os.Open", "os.OpenRoot", "os.OpenFile", "os.ReadFile", "os.DirFS", "os.CopyFS", "os.NewFile",
+	"io/ioutil.ReadFile", "io/ioutil.ReadDir", "io/fs.ReadFile", "syscall.Open", "golang.org/x/sys/unix.Open",
+	"crypto/tls.LoadX509KeyPair", "html/template.ParseFiles", "text/template.ParseFiles",
+	"github.com/BurntSushi/toml.DecodeFile",
+	"github.com/gofrs/flock.New",
+	".Open", ".OpenFile", ".ReadFile", ".FS",
+}
+
+// mayRead are the places that open files otherwise than with package regular, by
+// file and function, or whole files, with the reason.
+var mayRead = map[string]string{
+	"tools/regular/regular.go OpenRoot os.OpenRoot": "the name is that of a folder",
+	"tools/regular/regular.go Names .Open":          "the folder itself, for its names",
+	"tools/regular/regular.go OpenFile os.OpenFile": "the reader of all others; looks before and after",
+	"tools/regular/regular.go OpenIn .OpenFile":     "likewise",
+
+	"host/budget/machine.go":       "what the kernel says of memory, in /proc and /sys",
+	"host/budget/machine_linux.go": "likewise",
+
+	"tools/dir.go writeTemp .OpenFile":                         "writes a new file (O_EXCL)",
+	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
+	"tools/dir_unix.go syncDir .Open":                          "the folder itself, to make it durable",
+	"tools/regular/lock.go NewLock github.com/gofrs/flock.New": "never waits",
+	"cmd/mcp-metatool/runsshow.go writePage os.OpenFile":       "writes the page that the command line names",
+	"host/smoke/report/github.go appendFile os.OpenFile":       "writes to what the variable names",
+	"host/sandbox/instance.go start .Open":                     "memory of our own",
+}
+
+// notProduct are folders with programs for the development and for tests.
+var notProduct = []string{"scripts", "host/peertest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "abi/abitest", "guest"}
+
+// TestFilesAreReadByOneReader keeps bare opening and reading of files out of the
+// product: a named pipe would block for ever, a device would never end.
+func TestFilesAreReadByOneReader(t *testing.T) {
+	used := map[string]bool{}
+	files := 0
+	for name, file := range productFiles(t, os.DirFS("..")) {
+		files++
+		for _, at := range readsIn(name, file) {
+			file, _, _ := strings.Cut(at, " ")
+			if mayRead[file] != "" {
+				at = file
+			}
+			if used[at] = true; mayRead[at] == "" {
+				t.Errorf("%s: read files with package tools/regular, or say here why not", at)
+			}
+		}
+	}
+	if files < 100 {
+		t.Errorf("only %d files were looked at", files)
+	}
+	for at := range mayRead {
+		if !used[at] {
+			t.Errorf("%s: there is no such call any more", at)
+		}
+	}
+}
+
+// productFiles parses the Go files of the product, without their tests.
+func productFiles(t *testing.T, root fs.FS) map[string]*ast.File {
+	t.Helper()
+	parsed := map[string]*ast.File{}
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if slices.Contains(notProduct, name) || path.Base(name) == "testdata" || name != "." && strings.HasPrefix(path.Base(name), ".") {
+				return fs.SkipDir
+			}
+			return nil
+		case path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err == nil {
+			parsed[name], err = parser.ParseFile(token.NewFileSet(), name, text, 0)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// readsIn are the uses of readers in a file, each once: "file function reader".
+// A function counts however it is used, a method where it is called.
+func readsIn(name string, file *ast.File) []string {
+	found := map[string]bool{}
+	for _, decl := range file.Decls {
+		within := "-"
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			within = f.Name.Name
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			call, called := n.(*ast.CallExpr)
+			if called {
+				sel, ok = call.Fun.(*ast.SelectorExpr)
+			}
+			if !ok {
+				return true
+			}
+			r := qualified(file, sel)
+			// Without a call, a method's name may as well be a field's.
+			if slices.Contains(readers, r) && (called || r[0] != '.') {
+				found[fmt.Sprintf("%s %s %s", name, within, r)] = true
+			}
+			return true
+		})
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// qualified is a selector with the path of its package, "" and a dot for what is
+// of no package.
+func qualified(file *ast.File, sel *ast.SelectorExpr) string {
+	if id, ok := sel.X.(*ast.Ident); ok {
+		for _, spec := range file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			name := path.Base(imported)
+			if spec.Name != nil {
+				name = spec.Name.Name
+			}
+			if name == id.Name {
+				return imported + "." + sel.Sel.Name
+			}
+		}
+	}
+	return "." + sel.Sel.Name
+}
+
+func TestReadersAreFound(t *testing.T) {
+	const text = `package p
+import (
+	"io/ioutil"
+	other "os"
+	"x/regular"
+)
+var read = other.ReadFile
+func f(root *other.Root) { root.Open("x"); other.Open("x"); ioutil.ReadFile("x"); regular.Open("x"); other.Stat("x") }
+`
+	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"p.go - os.ReadFile", "p.go f .Open", "p.go f io/ioutil.ReadFile", "p.go f os.Open"}
+	if got := readsIn("p.go", file); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,86 @@
+package regular
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// chunk is how much is read between two looks at the context, in bytes.
+const chunk = 1 << 20
+
+// Read reads a regular file of at most limit bytes, also if it grows while it is
+// read. Symbolic links are followed. Errors are those of the file system,
+// [ErrNotRegular], a [*SizeError], each within a [*fs.PathError], or the cause of
+// ctx.
+func Read(ctx context.Context, name string, limit int64) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readFile(ctx, f, limit)
+}
+
+// ReadIn is [Read] for a file below a folder, which no link leads out of.
+func ReadIn(ctx context.Context, root *os.Root, name string, limit int64) ([]byte, error) {
+	f, err := OpenIn(root, name)
+	if err != nil {
+		return nil, err
+	}
+	return readFile(ctx, f, limit)
+}
+
+// readFile reads a file that Open has returned, and closes it.
+func readFile(ctx context.Context, f *os.File, limit int64) ([]byte, error) {
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	tooLarge := &fs.PathError{Op: "read", Path: f.Name(), Err: &SizeError{limit}}
+	if info.Size() > limit {
+		return nil, tooLarge
+	}
+	data, err := readAll(ctx, f, limit, info.Size())
+	if sized := new(SizeError); errors.As(err, &sized) {
+		return nil, tooLarge
+	}
+	return data, err
+}
+
+// ReadAll reads a stream of at most limit bytes; the error for a longer one is a
+// [*SizeError]. Where r waits, only closing it ends the wait, not ctx.
+func ReadAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
+	return readAll(ctx, r, limit, 0)
+}
+
+// readAll reads at most limit bytes of r, of which it expects so many.
+func readAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(expected, limit)) + bytes.MinRead)
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		more := int64(chunk)
+		if left := limit - int64(b.Len()); left < more {
+			more = left + 1 // to see whether there is more than may be
+		}
+		n, err := b.ReadFrom(io.LimitReader(r, more))
+		switch {
+		case err != nil:
+			return nil, err
+		case int64(b.Len()) > limit:
+			return nil, &SizeError{limit}
+		case n == 0:
+			return b.Bytes(), nil
+		}
+	}
+}
+
+func size(n int64) string { return units.FormatSize(uint64(n)) }

@@ -1,0 +1,165 @@
+// Package regular opens and reads regular files whose names or contents may be
+// another's: scripts, check files, cassettes, locks, configurations, records,
+// bundles, saved tools, journals, tokens.
+//
+//	regular.go        Open, OpenFile, OpenIn, Check
+//	read.go           Read, ReadIn, ReadAll
+//	lock.go           NewLock
+//	flags_unix.go     how a file is opened without waiting
+//	flags_other.go    likewise, where the system has no such flag
+//
+// What is not a regular file is refused: opening a named pipe waits for a writer
+// for ever, a device has no end, and opening some devices does something. Nothing
+// here waits for another process, whatever a name leads to. A test keeps product
+// code from opening files for reading in any other way.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// ErrNotRegular is what errors.Is finds when a name leads to something else than
+// a regular file; the error is a [*KindError] within a [*fs.PathError].
+var ErrNotRegular = errors.New("not a regular file")
+
+// KindError says what was found in the place of a regular file.
+type KindError struct{ Mode fs.FileMode }
+
+func (e *KindError) Error() string {
+	switch {
+	case e.Mode.IsDir():
+		return "is a directory"
+	case e.Mode&fs.ModeNamedPipe != 0:
+		return "is a named pipe, not a regular file (write what comes out of it into a file)"
+	case e.Mode&fs.ModeSocket != 0:
+		return "is a socket, not a regular file"
+	case e.Mode&fs.ModeDevice != 0:
+		return "is a device, not a regular file"
+	case e.Mode&fs.ModeSymlink != 0:
+		return "is a symbolic link, not a regular file"
+	}
+	return "is not a regular file"
+}
+
+// Is tells that it is ErrNotRegular.
+func (e *KindError) Is(target error) bool { return target == ErrNotRegular }
+
+// Open opens a regular file for reading. Symbolic links are followed. The caller
+// closes it.
+func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+
+// OpenFile is [os.OpenFile] for regular files only. It never waits. With
+// os.O_CREATE, the file need not be there.
+func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	// Looked at before, because opening a device can have effects, and after,
+	// because another may have taken the place in between.
+	info, err := os.Stat(name)
+	switch {
+	case err == nil:
+		err = checkKind("open", name, info)
+	case flag&os.O_CREATE != 0 && errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, flag|noWait, perm)
+	if err != nil {
+		return nil, err
+	}
+	return checked(f)
+}
+
+// OpenIn opens a regular file below a folder for reading. Symbolic links are
+// followed as far as they stay below it. The caller closes it.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	info, err := root.Stat(name)
+	if err == nil {
+		err = checkKind("open", name, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	return checked(f)
+}
+
+// OpenRoot is [os.OpenRoot], which would wait for ever if a named pipe were in
+// the place of the folder.
+func OpenRoot(dir string) (*os.Root, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: errors.New("is not a directory")}
+	}
+	// A name that ends in a separator can be that of a folder only.
+	root, err := os.OpenRoot(dir + string(filepath.Separator))
+	if path := new(fs.PathError); errors.As(err, &path) {
+		path.Path = dir
+	}
+	return root, err
+}
+
+// Names are the names of what is in a folder below root, sorted; an error if
+// there are more than limit.
+func Names(root *os.Root, folder string, limit int) ([]string, error) {
+	sub, err := root.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Close()
+	d, err := sub.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(limit + 1)
+	if errors.Is(err, io.EOF) { // it is empty
+		err = nil
+	}
+	if len(names) > limit {
+		return nil, &fs.PathError{Op: "readdir", Path: folder, Err: fmt.Errorf("has more than %d files", limit)}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// Check is the error of an open file that is not regular.
+func Check(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return checkKind("open", f.Name(), info)
+}
+
+func checked(f *os.File) (*os.File, error) {
+	if err := Check(f); err != nil {
+		f.Close() // nothing was written to it
+		return nil, err
+	}
+	return f, nil
+}
+
+func checkKind(op, name string, info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: &KindError{info.Mode()}}
+}
+
+// SizeError says that a file or stream is larger than may be read of it.
+type SizeError struct{ Limit int64 } // in bytes
+
+func (e *SizeError) Error() string { return fmt.Sprintf("is larger than %s", size(e.Limit)) }
