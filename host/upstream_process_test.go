@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	case "relay":
 		relay()
 		return
+	case "typed":
+		(&typedServer{}).serve()
+		return
 	case "late": // starts once the other end of a connection is closed
 		conn, err := net.Dial("tcp", os.Args[1])
 		if err != nil {

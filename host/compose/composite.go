@@ -113,6 +113,9 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		failed.Limit = abi.LimitChain
 		return journal.Answer{Err: failed}
 	}
+	if failed := t.checkMeta(); failed != nil && t.played == nil {
+		return journal.Answer{Err: failed}
+	}
 	def, err := r.definition(t)
 	if err != nil {
 		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}

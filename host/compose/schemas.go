@@ -55,11 +55,25 @@ func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.S
 	return found.schema
 }
 
-// checkCall holds the arguments of a call against the tool's inputSchema. The
-// error is for the script.
-func (r *run) checkCall(t *target) *abi.CallError {
+// checkMeta tells what is wrong with the _meta that the script gives.
+func (t *target) checkMeta() *abi.CallError {
+	if t.Meta == nil {
+		return nil
+	}
 	if len(t.Meta) > maxMeta {
 		return t.fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
+	}
+	if err := wire.MetaShape.Check(t.Meta); err != nil {
+		return t.fail(abi.ErrValidation, clip("meta: "+err.Error(), maxCallMessage))
+	}
+	return nil
+}
+
+// checkCall holds the arguments of a call against the tool's inputSchema, and its
+// meta against what servers act on. The error is for the script.
+func (r *run) checkCall(t *target) *abi.CallError {
+	if failed := t.checkMeta(); failed != nil {
+		return failed
 	}
 	schema := r.schemas.of(t.server, t.tool, r.cfg.Catalog.InputSchema(t.server, t.tool), r.cfg.Log)
 	if schema == nil {

@@ -270,7 +270,11 @@ func (s *Session) receive(msg wire.Message, err error, out Stream, b *batch) (wa
 func (s *Session) malformed(msg wire.Message, err error, out Stream, b *batch) (waits bool) {
 	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
 	errors.As(err, &bad) // it always is
-	if !wantsAnswer(msg, err) {
+	switch {
+	case msg.IsNotification() && bad.Code == wire.CodeInvalidParams:
+		s.opts.Log.Warn("notification of the client refused", "method", msg.Method, "err", err)
+		return false
+	case !wantsAnswer(msg, err):
 		s.opts.Log.Warn("client sent a malformed response", "err", err)
 		s.answeredBadly(msg.ID, bad)
 		return false
@@ -280,12 +284,17 @@ func (s *Session) malformed(msg wire.Message, err error, out Stream, b *batch) (
 }
 
 // wantsAnswer tells whether what wire.Parse has made of a message has to be
-// answered: a malformed response has not.
+// answered: a malformed response has not, nor has a notification whose params
+// are refused.
 func wantsAnswer(msg wire.Message, err error) bool {
-	if err != nil {
-		return msg.Result == nil && msg.Error == nil
+	var bad *wire.RPCError
+	switch {
+	case err == nil:
+		return msg.IsRequest()
+	case errors.As(err, &bad) && bad.Code == wire.CodeInvalidParams:
+		return msg.IsRequest()
 	}
-	return msg.IsRequest()
+	return msg.Result == nil && msg.Error == nil
 }
 
 // Reject answers a message that could not be read, on out.

@@ -121,7 +121,7 @@ func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
 	raw, _ := wire.Get(reply.Error, "data", "elicitations")
 	all, _ := wire.Elements(raw) // of what is no array, there are none
 	for _, e := range all {
-		if id, ok := wire.GetString(e, "elicitationId"); ok {
+		if id, ok := wire.GetString(e, "elicitationId"); ok && wire.ElicitationShape.Check(e) == nil {
 			r.noteElicitation(o.Session(), elicitation{server, id})
 		}
 	}

@@ -144,7 +144,8 @@ func (r *Router) ownTasks(s Session, server string, reply wire.Reply) wire.Reply
 	})
 }
 
-// keepTasks leaves those tasks in a list for which keep holds.
+// keepTasks leaves those tasks in a list for which keep holds, and that clients
+// cannot take for others.
 func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	raw, ok := wire.Get(reply.Result, "tasks")
 	if !ok {
@@ -156,7 +157,7 @@ func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	}
 	tasks = slices.DeleteFunc(tasks, func(task []byte) bool {
 		id, ok := wire.GetString(task, "taskId")
-		return !ok || !keep(id)
+		return !ok || !keep(id) || wire.TaskShape.Check(task) != nil
 	})
 	result, err := wire.Set(reply.Result, array(tasks), "tasks")
 	if err != nil {

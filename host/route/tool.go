@@ -49,7 +49,7 @@ func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	var found [4][]byte
 	wire.Pick(call.Params, toolParams, found[:])
 	name, bad = textOf(call.Method, "name", found[0], found[1])
-	if args := found[2]; bad == nil && args != nil && args[0] != '{' {
+	if args := found[2]; bad == nil && args != nil && args[0] != '{' && string(args) != "null" { // which some clients write for none
 		bad = wire.Errorf(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
 	}
 	return name, found[3] != nil, bad

@@ -66,7 +66,7 @@ type beginningLink interface {
 }
 
 func (c *Conn) begin(call wire.Call, l *limit, landed wire.Landed) (id int64, ok bool) {
-	params, err := withToken(call.Params, 0, false)
+	params, err := withToken(call, nil, 0) // it has no Progress
 	if err != nil {
 		return 0, false
 	}

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -51,7 +50,7 @@ type outcome struct {
 // raw params object and may be nil.
 //
 // If call.Progress is not nil, params._meta.progressToken is set to a token of
-// ours (an integer), and Progress gets the raw params of each
+// ours (a string), and Progress gets the raw params of each
 // notifications/progress for it: from the read loop, in order, all of them
 // before Call returns and none after. So while Progress does not return, the
 // connection reads nothing and Call does not return either. If Progress is
@@ -88,7 +87,7 @@ func (c *Conn) callWithin(ctx context.Context, call wire.Call, l *limit) (wire.R
 	if err != nil {
 		return wire.Reply{}, notSent(err)
 	}
-	params, err := withToken(call.Params, id, call.Progress != nil)
+	params, err := withToken(call, &c.ids, id)
 	if err != nil {
 		c.withdraw(id, p)
 		return wire.Reply{}, err
@@ -176,12 +175,12 @@ func (c *Conn) register(p *pending) (int64, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	c.lastID++
-	c.pending[c.lastID] = p
+	id := c.ids.next()
+	c.pending[id] = p
 	if p.landed != nil {
 		c.watchOver(p)
 	}
-	return c.lastID, nil
+	return id, nil
 }
 
 // withdraw forgets a call and tells whether its answer was still to come. The
@@ -287,9 +286,10 @@ func (c *Conn) unsent(ctx context.Context, err error) error {
 
 // withToken puts our progress token into params, or takes a token of the
 // client out.
-func withToken(params []byte, id int64, want bool) ([]byte, error) {
-	if want {
-		out, err := wire.Set(params, strconv.AppendInt(nil, id, 10), "_meta", "progressToken")
+func withToken(call wire.Call, of *ids, id int64) ([]byte, error) {
+	params := call.Params
+	if call.Progress != nil {
+		out, err := wire.Set(params, of.token(id), "_meta", "progressToken")
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "invalid params: params and params._meta must be objects")
 		}

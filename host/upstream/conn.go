@@ -63,7 +63,7 @@ type Conn struct {
 	wg  sync.WaitGroup
 
 	mu        sync.Mutex
-	lastID    int64
+	ids       ids
 	pending   map[int64]*pending     // requests of ours that wait for their answer
 	abandoned map[int64]func(string) // Late of requests of ours given up, whose answer may still come
 	late      []given                // owners of those given up a moment ago, oldest first
@@ -97,6 +97,7 @@ func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logg
 		opts:      opts,
 		log:       log,
 		r:         r,
+		ids:       newIDs(),
 		pending:   make(map[int64]*pending),
 		abandoned: make(map[int64]func(string)),
 		asked:     make(map[string]*inbound),

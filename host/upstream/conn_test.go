@@ -29,6 +29,7 @@ func pair(t *testing.T, opts ConnOptions) (*Conn, *peer) {
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
 	c := NewConn(fromServer, toServer, opts)
+	c.ids = ids{} // that tests can name
 	t.Cleanup(func() { c.Close() })
 	return c, &peer{t: t, in: bufio.NewReader(fromClient), w: toClient, r: fromClient}
 }

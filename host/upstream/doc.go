@@ -16,6 +16,7 @@
 //	handshake.go  initialize
 //	conn.go       Conn: its goroutines and its end
 //	call.go       requests of ours: progress, cancel
+//	ids.go        their ids and progress tokens
 //	begin.go      those that no goroutine waits for
 //	tasks.go      progress of tasks that go on after their call
 //	owners.go     which calls a message of the server may belong to

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ import (
 // is that. An answer with another id than that of the stream's request is never
 // taken for its answer.
 func (l *httpLink) message(raw []byte, f *flight) *outcome {
-	m, err := wire.Parse(raw)
+	m, err := wire.ParseRepaired(raw)
 	switch {
 	case err != nil:
 		return l.malformed(m, err, raw, f)
@@ -31,10 +32,16 @@ func (l *httpLink) message(raw []byte, f *flight) *outcome {
 }
 
 func (l *httpLink) malformed(m wire.Message, err error, raw []byte, f *flight) *outcome {
-	if f != nil && m.Error != nil && isError(raw, f.id) { // nothing but the id is missing
+	if f != nil && m.Error != nil && isError(raw, f.id) && !errors.Is(err, wire.ErrAmbiguous) { // nothing but the id is missing
 		return &outcome{reply: wire.Reply{Error: m.Error}}
 	}
 	l.junk(err.Error(), raw)
+	var bad *wire.RPCError
+	if m.IsRequest() && errors.As(err, &bad) {
+		if l.admit() {
+			l.work(func() { l.respond(m.ID, wire.Reply{Error: bad.Raw()}) })
+		}
+	}
 	if id, ok := ownID(m.ID); ok && f != nil && id == f.id && m.Method == "" && (m.Result != nil || m.Error != nil) {
 		return &outcome{err: l.useless(f, err)}
 	}
@@ -83,7 +90,7 @@ func (l *httpLink) notification(m wire.Message, f *flight) {
 
 func (l *httpLink) progress(m wire.Message, f *flight) {
 	token, _ := wire.Get(m.Params, "progressToken")
-	id, _ := ownID(token)
+	id, _ := l.ids.ofToken(token)
 	if f == nil || f.id != id {
 		l.mu.Lock()
 		f = l.flights[id]
@@ -122,19 +129,19 @@ func (l *httpLink) owners() []any {
 	defer l.mu.Unlock()
 	l.late = expire(l.late, time.Now())
 	all := slices.Clone(l.late)
-	ids := make([]int64, 0, len(l.flights))
+	order := make([]int64, 0, len(l.flights))
 	for id, f := range l.flights {
 		if f.owner != nil {
-			ids = append(ids, id)
+			order = append(order, l.ids.nth(id))
 		}
 	}
-	slices.Sort(ids)
-	owners := make([]any, 0, len(all)+len(ids))
+	slices.Sort(order)
+	owners := make([]any, 0, len(all)+len(order))
 	for _, g := range all {
 		owners = append(owners, g.owner)
 	}
-	for _, id := range ids {
-		owners = append(owners, l.flights[id].owner)
+	for _, nth := range order {
+		owners = append(owners, l.flights[l.ids.id(nth)].owner)
 	}
 	return owners
 }
@@ -142,9 +149,7 @@ func (l *httpLink) owners() []any {
 // request answers a request of the server, on a goroutine of its own. It waits
 // only for a server that asks and asks and does not take the answers.
 func (l *httpLink) request(m wire.Message, f *flight) {
-	select {
-	case l.answers <- struct{}{}:
-	case <-l.ctx.Done():
+	if !l.admit() {
 		return
 	}
 	var work func()
@@ -159,6 +164,22 @@ func (l *httpLink) request(m wire.Message, f *flight) {
 	default:
 		work = l.asking(m, l.ownersOf(f)())
 	}
+	l.work(work)
+}
+
+// admit waits until one more request of the server may be answered; false when
+// the link ends before.
+func (l *httpLink) admit() bool {
+	select {
+	case l.answers <- struct{}{}:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+// work does what answers a request that was admitted.
+func (l *httpLink) work(work func()) {
 	l.start(func() {
 		defer func() { <-l.answers }()
 		work()

@@ -55,7 +55,7 @@ type httpLink struct {
 	answers   chan struct{} // one token per request of the server until its answer is sent
 
 	mu      sync.Mutex
-	lastID  int64
+	ids     ids
 	flights map[int64]*flight
 	late    []given             // owners of calls given up a moment ago, oldest first
 	asked   map[string]*inbound // requests of the server that are being answered
@@ -104,6 +104,7 @@ func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
 		opts:    opts,
 		max:     spec.MaxMessage,
 		peer:    peer,
+		ids:     newIDs(),
 		done:    make(chan struct{}),
 		slots:   make(chan struct{}, maxFlights),
 		serving: make(chan struct{}, maxServing),
@@ -141,7 +142,7 @@ func (l *httpLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	if err != nil {
 		return wire.Reply{}, notSent(err)
 	}
-	params, err := withToken(call.Params, f.id, call.Progress != nil)
+	params, err := withToken(call, &l.ids, f.id)
 	if err != nil {
 		l.land(f, nil)
 		return wire.Reply{}, err
@@ -201,8 +202,7 @@ func (l *httpLink) takeOff(ctx context.Context, call wire.Call) (*flight, error)
 		<-l.slots
 		return nil, err
 	}
-	l.lastID++
-	f.id = l.lastID
+	f.id = l.ids.next()
 	l.flights[f.id] = f
 	return f, nil
 }

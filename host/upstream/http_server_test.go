@@ -221,6 +221,12 @@ func dialWeb(t *testing.T, s Spec, c *callbacks) link {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.shutDown(time.Minute, nil) })
+	switch l := l.(type) { // ids that tests can name
+	case *httpLink:
+		l.ids = ids{}
+	case *sseLink:
+		l.ids = ids{}
+	}
 	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.raw()); err != nil {
 		t.Fatal(err)
 	}

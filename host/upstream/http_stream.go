@@ -197,9 +197,12 @@ func (l *httpLink) refusal(ctx context.Context, f *flight, resp *http.Response) 
 	if err != nil && !errors.As(err, &large) {
 		return wire.Reply{}, nil, err
 	}
-	m, _ := wire.Parse(body)
+	m, err := wire.ParseRepaired(body)
 	id, _ := ownID(m.ID)
 	answers := isError(body, f.id) || len(m.ID) > 0 && m.ID[0] == '"' && m.Error != nil // Python says "server-error"
+	if errors.Is(err, wire.ErrAmbiguous) {
+		answers = false
+	}
 	own := answers && id == f.id
 	switch {
 	case own && (resp.StatusCode != http.StatusNotFound || wire.ParseError(m.Error).Code == wire.CodeMethodNotFound):
@@ -237,8 +240,7 @@ func (l *httpLink) known(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, asideTime)
 	defer cancel()
 	l.mu.Lock()
-	l.lastID++
-	id := l.lastID
+	id := l.ids.next()
 	l.mu.Unlock()
 	resp, err := l.peer.do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "", nil)
 	if err != nil {

@@ -31,7 +31,7 @@ type listing struct {
 // listAll lists a surface of the server behind l: raw items in the server's
 // order, and the _meta of its pages in one object. An item that could never be
 // asked for, having no name or that of an earlier one, is left out with a
-// warning. Cursors that repeat or never end stop the listing with a warning,
+// warning, and so is one that clients could take for another. Cursors that repeat or never end stop the listing with a warning,
 // and what was listed counts.
 func listAll(ctx context.Context, l link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
 	method := surface.ListMethod()
@@ -78,9 +78,12 @@ func (c *listing) add(page []byte) error {
 	}
 	for _, item := range items {
 		key, ok := wire.GetString(item, c.surface.Key())
+		err := wire.ItemShape.Check(item)
 		switch {
 		case !ok || key == "":
 			c.log.Warn("item without a "+c.surface.Key()+" left out", "list", name, "item", clip(string(item[:min(len(item), maxExcerpt)])))
+		case err != nil:
+			c.log.Warn("item left out that clients could take for another", "list", name, "item", clip(key), "err", clip(err.Error()))
 		case c.keys[key]:
 			c.log.Warn("second item of the same "+c.surface.Key()+" left out", "list", name, "item", clip(key))
 		default:

@@ -54,19 +54,19 @@ func (c *Conn) owners() []any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late = expire(c.late, time.Now())
-	ids := make([]int64, 0, len(c.pending))
+	order := make([]int64, 0, len(c.pending))
 	for id, p := range c.pending {
 		if p.owner != nil {
-			ids = append(ids, id)
+			order = append(order, c.ids.nth(id))
 		}
 	}
-	slices.Sort(ids)
-	owners := make([]any, 0, len(c.late)+len(ids))
+	slices.Sort(order)
+	owners := make([]any, 0, len(c.late)+len(order))
 	for _, g := range c.late {
 		owners = append(owners, g.owner)
 	}
-	for _, id := range ids {
-		owners = append(owners, c.pending[id].owner)
+	for _, nth := range order {
+		owners = append(owners, c.pending[c.ids.id(nth)].owner)
 	}
 	return owners
 }

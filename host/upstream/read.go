@@ -67,7 +67,7 @@ func (c *Conn) receive(raw []byte) {
 }
 
 func (c *Conn) message(raw []byte) {
-	m, err := wire.Parse(raw)
+	m, err := wire.ParseRepaired(raw)
 	switch {
 	case err != nil:
 		c.malformed(m, err, raw)
@@ -80,9 +80,13 @@ func (c *Conn) message(raw []byte) {
 	}
 }
 
-// malformed fails the call that a broken response was for, if that is clear.
+// malformed refuses a request, and fails the call that a broken response was
+// for, if that is clear.
 func (c *Conn) malformed(m wire.Message, err error, raw []byte) {
 	c.junk(err.Error(), raw)
+	if m.IsRequest() {
+		c.refuse(m.ID, err)
+	}
 	if m.Method == "" && (m.Result != nil || m.Error != nil) {
 		if id, ok := ownID(m.ID); ok {
 			c.reject(id, err)
@@ -121,7 +125,7 @@ func (c *Conn) answer(m wire.Message, raw []byte) {
 	if late {
 		c.heeded(id)
 	}
-	issued := c.lastID
+	issued := c.ids.issued(id)
 	c.mu.Unlock()
 	if ok && tell != nil {
 		tell("an answer")
@@ -129,7 +133,7 @@ func (c *Conn) answer(m wire.Message, raw []byte) {
 	switch {
 	case ok && late:
 		c.log.Debug("late answer to a cancelled request dropped", "id", id)
-	case ok && id > 0 && id <= issued:
+	case ok && issued:
 		c.junk("a second answer to one request", raw)
 	case m.Error != nil && string(m.ID) == "null":
 		c.junk("it could not read a message of ours: "+clip(wire.ParseError(m.Error).Message), raw)
@@ -154,7 +158,7 @@ func (c *Conn) notification(m wire.Message) {
 
 func (c *Conn) progress(m wire.Message) {
 	token, _ := wire.Get(m.Params, "progressToken")
-	id, _ := ownID(token)
+	id, _ := c.ids.ofToken(token)
 	c.mu.Lock()
 	p := c.pending[id]
 	if p != nil && p.progress != nil {
@@ -188,11 +192,7 @@ func (c *Conn) progress(m wire.Message) {
 // request answers a request of the server. It waits only for a server that
 // asks and asks and does not read the answers.
 func (c *Conn) request(m wire.Message) {
-	select {
-	case c.answers <- struct{}{}:
-	case <-c.out.done:
-		return
-	case <-c.ctx.Done():
+	if !c.admit() {
 		return
 	}
 	if c.opts.OnRequest == nil || m.Method == string(mcp.MethodPing) {
@@ -228,6 +228,26 @@ func (c *Conn) request(m wire.Message) {
 		}
 		c.respond(m.ID, reply)
 	})
+}
+
+// admit waits until the answer to another request of the server may wait; false
+// when the connection ends before.
+func (c *Conn) admit() bool {
+	select {
+	case c.answers <- struct{}{}:
+		return true
+	case <-c.out.done:
+	case <-c.ctx.Done():
+	}
+	return false
+}
+
+// refuse answers a request that is none.
+func (c *Conn) refuse(id []byte, err error) {
+	var bad *wire.RPCError
+	if errors.As(err, &bad) && c.admit() {
+		c.respond(id, wire.Reply{Error: bad.Raw()})
+	}
 }
 
 func (c *Conn) respond(id []byte, reply wire.Reply) {
@@ -269,7 +289,7 @@ func (c *Conn) junk(reason string, raw []byte) {
 	}
 }
 
-// ownID reads an id or token that we gave out: exactly the digits we wrote.
+// ownID reads an id that we gave out: exactly the digits we wrote.
 func ownID(raw []byte) (int64, bool) {
 	id, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || id <= 0 || raw[0] == '+' || raw[0] == '0' {

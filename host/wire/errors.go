@@ -22,7 +22,12 @@ type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
+
+	cause error // nil for none
 }
+
+// Unwrap is ErrAmbiguous where a message was refused for that; nil otherwise.
+func (e *RPCError) Unwrap() error { return e.cause }
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 

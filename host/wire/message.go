@@ -3,8 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -37,41 +38,55 @@ type Reply struct {
 	Denied error
 }
 
-// Parse reads one message. raw must be one JSON object and nothing else.
+// Parse reads one message. raw must be one JSON object in UTF-8 and nothing else.
+// What readers would understand differently is refused (see Shape): in the
+// message itself, in its params, result or error, and in what of those is acted
+// on.
 //
 // The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest
-// for JSON that is no JSON-RPC 2.0 message. In the second case the returned
-// message still has the ID, if one could be read, so that it can be answered.
+// for JSON that is no JSON-RPC 2.0 message, CodeInvalidParams for ambiguous
+// params; where something is ambiguous, it wraps ErrAmbiguous. But for the first the returned message still has the ID, if one could
+// be read, so that it can be answered; with ambiguous params it is whole.
 func Parse(raw []byte) (Message, error) {
-	var m Message
-	var version, method []byte
-	var duplicate string
-	o := walk(raw)
-	for o.next() {
-		dst := m.field(o.name(), &version, &method)
-		if dst == nil {
-			continue
-		}
-		if *dst != nil {
-			duplicate = string(o.name())
-		}
-		*dst = o.value()
+	if !utf8.Valid(raw) {
+		return Message{}, Errorf(CodeParse, "parse error: the message is not UTF-8")
 	}
-	if o.err != nil {
-		return Message{}, broken(raw, o.err)
+	return parse(raw)
+}
+
+// ParseRepaired is Parse where what is no UTF-8 becomes U+FFFD first. The parts
+// of the message are those of raw if there is no such.
+func ParseRepaired(raw []byte) (Message, error) {
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
+	return parse(raw)
+}
+
+func parse(raw []byte) (Message, error) {
+	var c checker
+	if err := c.message(raw); err != nil {
+		return Message{}, err
+	}
+	version, method := c.parts[0], c.parts[2]
+	m := Message{ID: c.parts[1], Params: c.parts[3], Result: c.parts[4], Error: c.parts[5]}
 	if m.ID != nil && !validID(m.ID) && (m.Error == nil || string(m.ID) != "null") {
 		id := m.ID
 		m.ID = nil
 		return m, Errorf(CodeInvalidRequest, "invalid request: id must be a string or a number, got %s", clip(id))
 	}
+	if method != nil {
+		m.Method = methodName(method)
+	}
+	found := &c.found
+	ofParams := m.Method != "" && found.kind != unambiguous && strings.HasPrefix(found.shape.path, "params")
 	switch {
-	case duplicate != "":
-		return m, Errorf(CodeInvalidRequest, "invalid request: member %q appears twice", duplicate)
+	case found.kind != unambiguous && !ofParams:
+		return m, ambiguous(CodeInvalidRequest, "invalid request: %s", found)
 	case string(version) != `"2.0"`:
 		return m, Errorf(CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`)
 	case method != nil:
-		if m.Method = methodName(method); m.Method == "" {
+		if m.Method == "" {
 			return m, Errorf(CodeInvalidRequest, "invalid request: method must be a non-empty string, got %s", clip(method))
 		}
 		if m.Result != nil || m.Error != nil {
@@ -79,6 +94,9 @@ func Parse(raw []byte) (Message, error) {
 		}
 		if c := firstByte(m.Params); m.Params != nil && c != '{' && c != '[' {
 			return m, Errorf(CodeInvalidRequest, "invalid request: params must be an object")
+		}
+		if ofParams {
+			return m, ambiguous(CodeInvalidParams, "invalid params: %s", found)
 		}
 	case (m.Result != nil) == (m.Error != nil):
 		return m, Errorf(CodeInvalidRequest, "invalid request: neither a method nor exactly one of result and error")
@@ -88,36 +106,10 @@ func Parse(raw []byte) (Message, error) {
 	return m, nil
 }
 
-// broken is what Parse makes of the error of a text that is no object.
-func broken(raw []byte, err error) *RPCError {
-	if errors.Is(err, errNotObject) {
-		end, f := scanValue(raw, space(raw, 0), 0)
-		if f != sound {
-			err = syntax(raw, end, f)
-		} else if err = nothing(raw, end); err == nil {
-			return Errorf(CodeInvalidRequest, "invalid request: a message is a JSON object")
-		}
-	}
-	return Errorf(CodeParse, "parse error: %v", err)
-}
-
-// field is where the value of a member goes; nil for members that do not matter.
-func (m *Message) field(name []byte, version, method *[]byte) *[]byte {
-	switch string(name) {
-	case "jsonrpc":
-		return version
-	case "method":
-		return method
-	case "id":
-		return &m.ID
-	case "params":
-		return &m.Params
-	case "result":
-		return &m.Result
-	case "error":
-		return &m.Error
-	}
-	return nil
+func ambiguous(code int, format string, found *ambiguity) *RPCError {
+	e := Errorf(code, format, found.text())
+	e.cause = ErrAmbiguous
+	return e
 }
 
 // usual are methods that need no memory of their own.

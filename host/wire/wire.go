@@ -4,6 +4,8 @@
 // pass unharmed.
 //
 //	message.go  one message: parse it, build one
+//	check.go    refusing what readers would understand differently
+//	shape.go    the members that are acted on
 //	edit.go     order-preserving reads and edits of members of an object
 //	frame.go    newline-delimited framing (MCP stdio transport)
 //	errors.go   error codes and the error object

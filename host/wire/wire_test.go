@@ -26,7 +26,6 @@ func TestParse(t *testing.T) {
 			Message{ID: []byte("123456789012345678901234567890"), Method: "ping"}, 0, ""},
 		{"notification", `{"jsonrpc":"2.0","method":"n"}`, Message{Method: "n"}, 0, ""},
 		{"escaped member name", `{"jsonrpc":"2.0","m\u0065thod":"n"}`, Message{Method: "n"}, 0, ""},
-		{"case matters", `{"jsonrpc":"2.0","method":"n","ID":1,"Params":{}}`, Message{Method: "n"}, 0, ""},
 		{"result", `{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`,
 			Message{ID: []byte("1"), Result: []byte(`{"x":1e400}`)}, 0, ""},
 		{"null result", `{"jsonrpc":"2.0","id":1,"result":null}`,
@@ -41,8 +40,9 @@ func TestParse(t *testing.T) {
 		{"two values", `{"jsonrpc":"2.0","id":1,"method":"x"} 1`, Message{}, CodeParse, "parse error"},
 		{"array", `[1]`, Message{}, CodeInvalidRequest, "a message is a JSON object"},
 		{"broken array", `[1`, Message{}, CodeParse, "parse error"},
-		{"no version", `{"id":7,"method":"x"}`, Message{ID: []byte("7")}, CodeInvalidRequest, "jsonrpc"},
-		{"old version", `{"id":7,"method":"x","jsonrpc":"1.0"}`, Message{ID: []byte("7")}, CodeInvalidRequest, "jsonrpc"},
+		{"no version", `{"id":7,"method":"x"}`, Message{ID: []byte("7"), Method: "x"}, CodeInvalidRequest, "jsonrpc"},
+		{"old version", `{"id":7,"method":"x","jsonrpc":"1.0"}`, Message{ID: []byte("7"), Method: "x"}, CodeInvalidRequest, "jsonrpc"},
+		{"not UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{\"x\":\"\xff\"}}", Message{}, CodeParse, "not UTF-8"},
 		{"null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, Message{}, CodeInvalidRequest, "id must be"},
 		{"object id", `{"jsonrpc":"2.0","id":{},"method":"x"}`, Message{}, CodeInvalidRequest, "id must be"},
 		{"method type", `{"jsonrpc":"2.0","id":1,"method":5}`, Message{ID: []byte("1")}, CodeInvalidRequest, "method must be"},
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 		{"nothing", `{"jsonrpc":"2.0","id":1}`, Message{ID: []byte("1")}, CodeInvalidRequest, "exactly one"},
 		{"response without id", `{"jsonrpc":"2.0","result":1}`, Message{Result: []byte("1")}, CodeInvalidRequest, "needs an id"},
 		{"id twice", `{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}`,
-			Message{ID: []byte("2")}, CodeInvalidRequest, `"id" appears twice`},
+			Message{ID: []byte("2"), Method: "x"}, CodeInvalidRequest, `"id" appears twice`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
