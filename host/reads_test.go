@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// readers open files, by the package or, for methods, with a dot in front: those
-// of os.Root and whatever else has methods of these names.
+// readers open files, by the package or, for methods of os.Root, with a dot in
+// front.
 var readers = []string{
 	"os.Open", "os.OpenRoot", "os.OpenFile", "os.ReadFile", "os.DirFS", "os.CopyFS", "os.NewFile",
 	"io/ioutil.ReadFile", "io/ioutil.ReadDir", "io/fs.ReadFile", "syscall.Open", "golang.org/x/sys/unix.Open",
@@ -43,7 +43,6 @@ var mayRead = map[string]string{
 	"tools/regular/lock.go NewLock github.com/gofrs/flock.New": "never waits",
 	"cmd/mcp-metatool/runsshow.go writePage os.OpenFile":       "writes the page that the command line names",
 	"host/smoke/report/github.go appendFile os.OpenFile":       "writes to what the variable names",
-	"host/sandbox/instance.go start .Open":                     "memory of our own",
 }
 
 // notProduct are folders with programs for the development and for tests.
@@ -54,9 +53,18 @@ var notProduct = []string{"scripts", "host/peertest", "host/sandbox/guestbuild",
 func TestFilesAreReadByOneReader(t *testing.T) {
 	used := map[string]bool{}
 	files := 0
-	for name, file := range productFiles(t, os.DirFS("..")) {
+	product := productFiles(t, os.DirFS(".."))
+	roots := map[string]map[string]bool{} // by package
+	for name, file := range product {
+		pkg := path.Dir(name)
+		if roots[pkg] == nil {
+			roots[pkg] = map[string]bool{}
+		}
+		addRoots(file, roots[pkg])
+	}
+	for name, file := range product {
 		files++
-		for _, at := range readsIn(name, file) {
+		for _, at := range readsIn(name, file, roots[path.Dir(name)]) {
 			file, _, _ := strings.Cut(at, " ")
 			if mayRead[file] != "" {
 				at = file
@@ -104,9 +112,50 @@ func productFiles(t *testing.T, root fs.FS) map[string]*ast.File {
 	return parsed
 }
 
+// addRoots adds the names of what is an *os.Root in a file: fields, parameters,
+// variables.
+func addRoots(file *ast.File, names map[string]bool) {
+	add := func(all []*ast.Ident) {
+		for _, id := range all {
+			names[id.Name] = true
+		}
+	}
+	isRoot := func(typ ast.Expr) bool {
+		star, ok := typ.(*ast.StarExpr)
+		if !ok {
+			return false
+		}
+		sel, ok := star.X.(*ast.SelectorExpr)
+		return ok && qualified(file, sel) == "os.Root"
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			if isRoot(n.Type) {
+				add(n.Names)
+			}
+		case *ast.ValueSpec:
+			if isRoot(n.Type) {
+				add(n.Names)
+			}
+		case *ast.AssignStmt:
+			call, ok := n.Rhs[0].(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			id, named := n.Lhs[0].(*ast.Ident)
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && named && sel.Sel.Name == "OpenRoot" {
+				add([]*ast.Ident{id})
+			}
+		}
+		return true
+	})
+}
+
 // readsIn are the uses of readers in a file, each once: "file function reader".
-// A function counts however it is used, a method where it is called.
-func readsIn(name string, file *ast.File) []string {
+// A reader counts however it is used, called or not.
+// roots are the names of what is an *os.Root.
+func readsIn(name string, file *ast.File, roots map[string]bool) []string {
 	found := map[string]bool{}
 	for _, decl := range file.Decls {
 		within := "-"
@@ -115,16 +164,11 @@ func readsIn(name string, file *ast.File) []string {
 		}
 		ast.Inspect(decl, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
-			call, called := n.(*ast.CallExpr)
-			if called {
-				sel, ok = call.Fun.(*ast.SelectorExpr)
-			}
 			if !ok {
 				return true
 			}
 			r := qualified(file, sel)
-			// Without a call, a method's name may as well be a field's.
-			if slices.Contains(readers, r) && (called || r[0] != '.') {
+			if slices.Contains(readers, r) && (r[0] != '.' || roots[lastName(sel.X)]) {
 				found[fmt.Sprintf("%s %s %s", name, within, r)] = true
 			}
 			return true
@@ -151,6 +195,17 @@ func qualified(file *ast.File, sel *ast.SelectorExpr) string {
 	return "." + sel.Sel.Name
 }
 
+// lastName is x of x and a.b.x, "" of other expressions.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
 func TestReadersAreFound(t *testing.T) {
 	const text = `package p
 import (
@@ -159,14 +214,19 @@ import (
 	"x/regular"
 )
 var read = other.ReadFile
+type s struct { top *other.Root }
 func f(root *other.Root) { root.Open("x"); other.Open("x"); ioutil.ReadFile("x"); regular.Open("x"); other.Stat("x") }
+func g(s *s, file x) { file.Open("x"); sub, _ := other.OpenRoot("."); use(sub.ReadFile); s.top.FS(); file.FS() }
 `
 	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"p.go - os.ReadFile", "p.go f .Open", "p.go f io/ioutil.ReadFile", "p.go f os.Open"}
-	if got := readsIn("p.go", file); !slices.Equal(got, want) {
+	want := []string{"p.go - os.ReadFile", "p.go f .Open", "p.go f io/ioutil.ReadFile", "p.go f os.Open",
+		"p.go g .FS", "p.go g .ReadFile", "p.go g os.OpenRoot"}
+	roots := map[string]bool{}
+	addRoots(file, roots)
+	if got := readsIn("p.go", file, roots); !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
