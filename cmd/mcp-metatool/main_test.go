@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 		"npx":          func() { os.Exit(serveEverything()) },
+		"scatter":      func() { os.Exit(scatter(os.Args[1:])) },
 	})
 }
 

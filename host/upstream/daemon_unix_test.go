@@ -9,9 +9,12 @@ import (
 )
 
 // startDaemon starts a process that leaves our group with our pipes.
-func startDaemon() {
+func startDaemon() { startAway("daemon") }
+
+// startAway starts one that does so in that mode.
+func startAway(mode string) {
 	child := exec.Command(os.Args[0])
-	child.Env = []string{serverEnv + "=daemon", beaconEnv + "=" + os.Getenv(beaconEnv)}
+	child.Env = []string{serverEnv + "=" + mode, beaconEnv + "=" + os.Getenv(beaconEnv)}
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {
@@ -20,6 +23,5 @@ func startDaemon() {
 }
 
 func terminateGroup(pid int) {
-	g := group{pid: pid}
-	g.terminate()
+	_ = syscall.Kill(-pid, syscall.SIGTERM)
 }

@@ -23,7 +23,7 @@
 //	read.go       the read loop: answers, notifications, requests of the server
 //	writer.go     the write goroutine
 //	garbage.go    what is no usable message
-//	process*.go   the server's process and its group
+//	process*.go   the server's process, and what comes of it (package supervisor)
 //	environ.go    the environment a server gets, and where its command is
 //	stderr.go     what a server writes to stderr
 //	http*.go      streamable HTTP; sse*.go legacy SSE; oauth*.go access tokens

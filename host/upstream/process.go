@@ -35,7 +35,7 @@ type process struct {
 	wg            sync.WaitGroup
 
 	errsRead chan struct{} // closed when stderr is read to its end
-	exited   chan struct{} // closed when the process is reaped and its group killed
+	exited   chan struct{} // closed when the process is reaped and what it left behind killed
 	state    string        // how it exited; set before exited is closed
 	released chan struct{} // closed when nobody needs the pipes any more
 }
@@ -113,18 +113,14 @@ func (p *process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 func (p *process) own(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	pid, err := p.group.start(cmd, p.errs.log)
+	if err != nil {
 		started <- err
 		return
 	}
-	p.pid = cmd.Process.Pid
-	p.group.init(p.pid)
+	p.pid = pid
 	started <- nil
-	if err := p.group.wait(cmd); err != nil && cmd.ProcessState == nil {
-		p.state = err.Error()
-	} else {
-		p.state = cmd.ProcessState.String()
-	}
+	p.state = p.group.wait(cmd)
 	close(p.exited)
 	now := time.Now()
 	if !errors.Is(errors.Join(p.stdout.SetReadDeadline(now), p.stderr.SetReadDeadline(now)), os.ErrNoDeadline) {
@@ -138,6 +134,14 @@ func (p *process) own(cmd *exec.Cmd, started chan<- error) {
 	}
 	p.stdout.Close()
 	p.stderr.Close()
+}
+
+// exitState says how a process that was waited for has exited.
+func exitState(cmd *exec.Cmd, err error) string {
+	if err != nil && cmd.ProcessState == nil {
+		return err.Error()
+	}
+	return cmd.ProcessState.String()
 }
 
 // output is our end of a pipe that a process writes to. It ends with the
@@ -197,7 +201,8 @@ func (p *process) lastLines() []string {
 
 // shutDown ends the process in the order of the specification, with at most
 // grace between the steps, or none once kill is closed. When it returns,
-// nothing is left: no process of the group, no goroutine, no open pipe.
+// nothing is left: no process of the group (on Linux, no descendant at all), no
+// goroutine, no open pipe.
 func (p *process) shutDown(conn *Conn, grace time.Duration, kill <-chan struct{}) {
 	conn.closeWrite()
 	for _, step := range []func(){p.group.terminate, p.group.kill} {

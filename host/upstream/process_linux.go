@@ -2,16 +2,198 @@ package upstream
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/host/supervisor"
 )
 
 // sysProcAttr makes the process lead a group of its own, away from the signals
 // of our terminal, and die with us even if we are killed. The signal is
-// SIGKILL, since nobody would be left to follow up on a milder one.
+// SIGKILL, since nobody would be left to follow up on a milder one. It is for a
+// server without a supervisor.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// group is a server with all its descendants, under a supervisor. Where that
+// cannot be started, it is the process group that the server leads.
+type group struct {
+	leader
+	super *supervised // nil: none
+}
+
+// supervised is a running supervisor (package supervisor).
+type supervised struct {
+	cmd  *exec.Cmd
+	conn *os.File // our end of its socket
+}
+
+// superviseWait is how long a supervisor may take to end everybody before it is
+// killed itself.
+const superviseWait = 5 * time.Second
+
+// ownBinary is our own program, also when its file has been replaced. Another
+// one in tests.
+var ownBinary = "/proc/self/exe"
+
+// errNoSupervisor means that there is no supervisor, and no server yet.
+var errNoSupervisor = errors.New("no supervisor could be started")
+
+// start starts the server. A failure of the supervisor is none of the server.
+func (g *group) start(cmd *exec.Cmd, log *slog.Logger) (pid int, err error) {
+	g.super, g.pid, err = supervise(cmd)
+	if errors.Is(err, errNoSupervisor) {
+		log.Warn("processes that leave the server's process group will not be ended with it", "err", err)
+		if err = cmd.Start(); err == nil {
+			g.pid = cmd.Process.Pid
+		}
+	}
+	return g.pid, err
+}
+
+// supervise starts a supervisor, and the server under it.
+func supervise(server *exec.Cmd) (s *supervised, pid int, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
+	}
+	_ = unix.SetNonblock(pair[0], true) // so that reading has deadlines
+	s = &supervised{conn: os.NewFile(uintptr(pair[0]), "supervisor")}
+	theirs := os.NewFile(uintptr(pair[1]), "supervisor")
+	s.cmd = &exec.Cmd{
+		Path: ownBinary, Args: []string{supervisor.Name}, Env: supervisorEnv,
+		Stdin: server.Stdin, Stdout: server.Stdout, Stderr: server.Stderr, ExtraFiles: []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	err = s.cmd.Start()
+	theirs.Close()
+	if err != nil {
+		s.conn.Close()
+		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
+	}
+	pid, err = s.order(server)
+	if err != nil {
+		s.close()
+		return nil, 0, err
+	}
+	return s, pid, nil
+}
+
+// supervisorEnv keeps a supervisor small: it has next to nothing to do.
+var supervisorEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+
+// order has the server started, and returns its process id.
+func (s *supervised) order(server *exec.Cmd) (int, error) {
+	order := supervisor.Order{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
+	if _, err := s.conn.Write(order.Bytes()); err != nil {
+		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
+	}
+	f, err := s.next()
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
+	case f.Kind == supervisor.Failed:
+		return 0, syscall.Errno(f.Value)
+	}
+	return int(f.Value), nil
+}
+
+func (s *supervised) next() (supervisor.Frame, error) {
+	var b [supervisor.FrameSize]byte
+	_, err := io.ReadFull(s.conn, b[:])
+	return supervisor.ParseFrame(b), err
+}
+
+// close ends the supervisor, and waits for it.
+func (s *supervised) close() {
+	s.conn.Close()
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // how it ended is of no interest
+}
+
+func (g *group) terminate() {
+	if g.super == nil {
+		g.signal(syscall.SIGTERM, false)
+		return
+	}
+	g.super.ask(supervisor.Terminate)
+}
+
+func (g *group) kill() {
+	if g.super == nil {
+		g.signal(syscall.SIGKILL, false)
+		return
+	}
+	g.super.ask(supervisor.Kill)
+	_ = g.super.conn.SetReadDeadline(time.Now().Add(superviseWait))
+}
+
+// ask sends a request. Where that fails, the supervisor has ended.
+func (s *supervised) ask(request byte) {
+	_, _ = s.conn.Write([]byte{request})
+	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
+}
+
+// wait waits until the server has exited and everybody else is ended, and tells
+// how the server exited.
+func (g *group) wait(cmd *exec.Cmd) string {
+	if g.super != nil {
+		return g.super.wait(&g.leader)
+	}
+	if waitExit(g.pid) {
+		// In this order the group's id cannot be another's meanwhile.
+		g.signal(syscall.SIGKILL, true)
+		return exitState(cmd, cmd.Wait())
+	}
+	err := cmd.Wait()
+	g.signal(syscall.SIGKILL, true)
+	return exitState(cmd, err)
+}
+
+// wait waits for the end of the supervisor, which is the end of everybody. If
+// somebody has ended the supervisor, the system has ended the server, and what
+// is left of its group is ended here.
+func (s *supervised) wait(server *leader) string {
+	state := ""
+	for {
+		f, err := s.next()
+		if err != nil {
+			break
+		}
+		if f.Kind == supervisor.Exited {
+			state = waitState(syscall.WaitStatus(f.Value))
+			_ = s.conn.SetReadDeadline(time.Now().Add(superviseWait))
+		}
+	}
+	s.close()
+	if state == "" {
+		server.signal(syscall.SIGKILL, true)
+		return "its supervisor was killed"
+	}
+	return state
+}
+
+// waitState says how a process exited, as os.ProcessState has it.
+func waitState(w syscall.WaitStatus) string {
+	state := ""
+	switch {
+	case w.Exited():
+		return fmt.Sprintf("exit status %d", w.ExitStatus())
+	case w.Signaled():
+		state = "signal: " + w.Signal().String()
+	}
+	if w.CoreDump() {
+		state += " (core dumped)"
+	}
+	return state
 }
 
 // waitExit waits until our child pid has exited and leaves it to be reaped.

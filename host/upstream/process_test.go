@@ -188,7 +188,7 @@ func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 	}
 }
 
-// TestDaemonHoldsThePipes: a process that left the group is out of reach, but
+// TestDaemonHoldsThePipes: where a process that left the group is out of reach,
 // what it holds open must not hold us.
 func TestDaemonHoldsThePipes(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -27,7 +28,16 @@ func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
 
-func (g *group) init(pid int) {
+// start starts the process and puts it into a job.
+func (g *group) start(cmd *exec.Cmd, _ *slog.Logger) (pid int, err error) {
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	g.assign(cmd.Process.Pid)
+	return cmd.Process.Pid, nil
+}
+
+func (g *group) assign(pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	access := uint32(windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE)
@@ -69,8 +79,9 @@ func (g *group) kill() {
 	}
 }
 
-// wait reaps the process and ends what is left of the job.
-func (g *group) wait(cmd *exec.Cmd) error {
+// wait reaps the process, ends what is left of the job, and tells how the
+// process exited.
+func (g *group) wait(cmd *exec.Cmd) string {
 	err := cmd.Wait()
 	g.kill()
 	g.mu.Lock()
@@ -81,7 +92,7 @@ func (g *group) wait(cmd *exec.Cmd) error {
 			*h = 0
 		}
 	}
-	return err
+	return exitState(cmd, err)
 }
 
 // readNow is not needed: pipes have no deadlines here.

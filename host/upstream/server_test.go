@@ -63,6 +63,10 @@ type rawMessage struct {
 }
 
 func serverMain(mode string) {
+	if mode == "forker" { // leaves an orphan
+		startDaemon()
+		return
+	}
 	beacon := connectBeacon()
 	switch mode {
 	case "exit":
@@ -76,8 +80,9 @@ func serverMain(mode string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		io.Copy(io.Discard, beacon)
 		return
-	case "parent":
-		start(spec("stubborn", beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, brisk)
+	case "parent", "parent of scatters":
+		child := map[string]string{"parent": "stubborn", "parent of scatters": "scatters"}[mode]
+		start(spec(child, beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, brisk)
 		hang()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
@@ -86,14 +91,18 @@ func serverMain(mode string) {
 		signal.Notify(c, syscall.SIGTERM)
 		go func() { <-c; fmt.Fprintln(os.Stderr, "got SIGTERM"); os.Exit(0) }()
 	case "family":
-		child := exec.Command(os.Args[0])
-		child.Env = []string{serverEnv + "=grandchild", beaconEnv + "=" + os.Getenv(beaconEnv)}
-		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-		if err := child.Start(); err != nil {
-			panic(err)
-		}
+		startChild("grandchild")
 	case "daemonizes":
 		startDaemon()
+	case "comet": // flees before whoever looks for it
+		startAway("comet")
+		return
+	case "launches a comet":
+		startAway("comet")
+	case "scatters": // into its group, out of it, and without a parent
+		startChild("grandchild")
+		startDaemon()
+		_ = startChild("forker").Wait()
 	}
 	starts := countStart()
 	switch {
@@ -120,6 +129,17 @@ func serverMain(mode string) {
 	if mode == "stubborn" || mode == "terminates" {
 		hang()
 	}
+}
+
+// startChild starts a process in our group, with our pipes.
+func startChild(mode string) *exec.Cmd {
+	child := exec.Command(os.Args[0])
+	child.Env = []string{serverEnv + "=" + mode, beaconEnv + "=" + os.Getenv(beaconEnv)}
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+	return child
 }
 
 // hang outlasts every test; an empty select would end in a deadlock panic.

@@ -1,0 +1,197 @@
+package supervisor
+
+import (
+	"encoding/binary"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+const (
+	socket = 3 // our end of the socket
+
+	prSetName           = 15
+	prSetChildSubreaper = 36
+	pAll                = 0
+	wExited             = 4
+	wNoWait             = 0x01000000
+)
+
+// maxOrder bounds an order, in bytes: no kernel takes more for one execve.
+const maxOrder = 64 << 20
+
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == Name && isSocket(socket) {
+		syscall.Exit(run())
+	}
+}
+
+func isSocket(fd int) bool {
+	var st syscall.Stat_t
+	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFSOCK
+}
+
+// run is the whole life of the process. It runs on the main thread, which the
+// parent-death signal of the server is bound to, as initialization does.
+func run() int {
+	syscall.CloseOnExec(socket)
+	name := [16]byte{}
+	copy(name[:15], "mcp-supervisor")
+	prctlName(&name)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
+		return 1
+	}
+	// They are for the server and for us, who tell it as we see fit. They are
+	// caught, because what is ignored would be ignored by the server too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	order, ok := receive()
+	if !ok {
+		return 1
+	}
+	pid, err := syscall.ForkExec(order.Path, order.Args, &syscall.ProcAttr{
+		Dir: order.Dir, Env: order.Env, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	letGo()
+	if err != nil {
+		errno, _ := err.(syscall.Errno)
+		send(Frame{Failed, uint32(errno)})
+		return 0
+	}
+	send(Frame{Started, uint32(pid)})
+	f := &family{server: pid}
+	go f.obey()
+	f.bury()
+	return 0
+}
+
+// letGo drops what belongs to the server, or keeps a folder busy.
+func letGo() {
+	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
+		for fd := range 3 {
+			_ = syscall.Dup3(null, fd, 0)
+		}
+	}
+	_ = syscall.Chdir("/")
+}
+
+// send tells us something. That nobody is there any more is learnt by reading.
+func send(f Frame) {
+	_, _ = syscall.Write(socket, f.Bytes())
+}
+
+// receive gets the order.
+func receive() (Order, bool) {
+	var size [4]byte
+	if !fill(size[:]) {
+		return Order{}, false
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxOrder {
+		return Order{}, false
+	}
+	text := make([]byte, n)
+	if !fill(text) {
+		return Order{}, false
+	}
+	return parseOrder(string(text))
+}
+
+// fill reads until b is full.
+func fill(b []byte) bool {
+	for len(b) > 0 {
+		n, err := syscall.Read(socket, b)
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// family is the server and all that comes of it.
+type family struct {
+	server int
+
+	mu      sync.Mutex
+	reaped  bool // the server's id may be another's
+	killing bool // everybody is to end
+}
+
+// obey does what it is asked until the socket ends.
+func (f *family) obey() {
+	var b [1]byte
+	for {
+		if !fill(b[:]) {
+			b[0] = Kill
+		}
+		f.mu.Lock()
+		switch {
+		case b[0] == Kill && !f.killing:
+			f.killing = true
+			f.kill()
+		case b[0] == Terminate && !f.reaped:
+			_ = syscall.Kill(-f.server, syscall.SIGTERM)
+		}
+		f.mu.Unlock()
+		if b[0] == Kill {
+			return // there is no more to ask for
+		}
+	}
+}
+
+// bury reaps whatever ends, until nobody is left. When the server has ended,
+// the others have to. A process that is born meanwhile is found at the latest
+// when its parent is reaped: then it is our child.
+func (f *family) bury() {
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, 0, wExited|wNoWait, 0, 0)
+		if errno == syscall.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return // ECHILD: nobody is left
+		}
+		f.mu.Lock()
+		f.reap()
+		if f.killing {
+			f.kill()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// reap takes everybody who has ended. The caller holds f.mu, so that nobody is
+// signalled who is no more.
+func (f *family) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if pid == f.server {
+			f.reaped, f.killing = true, true
+			send(Frame{Exited, uint32(status)})
+		}
+	}
+}
+
+// kill ends everybody. If those who are left may not be signalled (they have
+// become another user's), the process ends: nothing more can be done. The
+// caller holds f.mu.
+func (f *family) kill() {
+	if !f.reaped {
+		_ = syscall.Kill(-f.server, syscall.SIGKILL) // also where there is no /proc
+	}
+	if alive, denied := killDescendants(); alive > 0 && alive == denied {
+		syscall.Exit(0)
+	}
+}

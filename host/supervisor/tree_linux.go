@@ -1,0 +1,125 @@
+package supervisor
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+func prctlName(name *[16]byte) {
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetName, uintptr(unsafe.Pointer(name)), 0)
+}
+
+// System calls that are newer than package syscall; their numbers are the same
+// on all systems that Go knows.
+const (
+	sysPidfdSendSignal = 424
+	sysPidfdOpen       = 434
+)
+
+// process is what /proc says of one.
+type process struct {
+	parent int
+	// zombie: it has ended, or at least its first thread has.
+	zombie bool
+}
+
+// killDescendants sends SIGKILL to all descendants of this process. It returns
+// how many there were that had not ended, and how many of them may not be
+// signalled.
+func killDescendants() (alive, denied int) {
+	all := processes()
+	self := os.Getpid()
+	ours := map[int]bool{self: true}
+	for again := true; again; { // as often as the tree is deep
+		again = false
+		for pid, p := range all {
+			if ours[p.parent] && !ours[pid] {
+				ours[pid], again = true, true
+			}
+		}
+	}
+	delete(all, self)
+	for pid, p := range all {
+		if !ours[pid] {
+			continue
+		}
+		errno := killIf(pid, func(parent int) bool { return ours[parent] })
+		if p.zombie || errno == syscall.ESRCH {
+			continue
+		}
+		alive++
+		if errno == syscall.EPERM {
+			denied++
+		}
+	}
+	return alive, denied
+}
+
+// processes are all there are.
+func processes() map[int]process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	all := make(map[int]process, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if p, ok := processOf(pid); ok {
+				all[pid] = p
+			}
+		}
+	}
+	return all
+}
+
+// processOf reads /proc/PID/stat (proc(5)).
+func processOf(pid int) (process, bool) {
+	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return process{}, false
+	}
+	defer syscall.Close(fd)
+	var b [512]byte // id, name (64 bytes at most), state, parent, ...
+	n, err := syscall.Read(fd, b[:])
+	if err != nil || n <= 0 {
+		return process{}, false
+	}
+	return parseStat(string(b[:n]))
+}
+
+// parseStat reads the state and the parent behind the name, which can have
+// anything in it, also parentheses.
+func parseStat(stat string) (process, bool) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 || fields[0] == "X" {
+		return process{}, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return process{parent: parent, zombie: fields[0] == "Z"}, err == nil
+}
+
+// killIf kills a process if it still is whom it was taken for: its id may be
+// another's by now. Without pidfds (before Linux 5.3, or under an old seccomp
+// filter) the time in which that could be is short.
+func killIf(pid int, ours func(parent int) bool) syscall.Errno {
+	fd, _, failed := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
+	if failed == 0 {
+		defer syscall.Close(int(fd))
+	}
+	if p, ok := processOf(pid); !ok || !ours(p.parent) {
+		return syscall.ESRCH
+	}
+	if failed == 0 {
+		_, _, failed = syscall.Syscall6(sysPidfdSendSignal, fd, uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+		if failed == 0 || failed == syscall.ESRCH {
+			return failed
+		}
+	}
+	errno, _ := syscall.Kill(pid, syscall.SIGKILL).(syscall.Errno)
+	return errno
+}

@@ -1,0 +1,203 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// scattered waits until a server that scatters is complete: it, a child in its
+// group, one that has left the group, and one whose parent is gone.
+func scattered(b *beacon) (all []*bufio.Reader) {
+	b.t.Helper()
+	var modes []string
+	for range 4 {
+		mode, _, r := b.next()
+		modes, all = append(modes, mode), append(all, r)
+	}
+	slices.Sort(modes)
+	if got := strings.Join(modes, " "); got != "daemon daemon grandchild scatters" {
+		b.t.Fatalf("started: %s", got)
+	}
+	return all
+}
+
+// TestNoDescendantIsLeft: however a server ends, what it has started ends too.
+func TestNoDescendantIsLeft(t *testing.T) {
+	for how, end := range map[string]func(t *testing.T, f *fixture){
+		"close": func(t *testing.T, f *fixture) {
+			if err := f.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"killed server": func(t *testing.T, f *fixture) { signalTo(t, f.Status().Pid, syscall.SIGKILL) },
+		"crash":         func(t *testing.T, f *fixture) { _, _ = f.Call(t.Context(), toolCall("crash")) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			b := newBeacon(t)
+			f := launch(t, spec("scatters", b.env()))
+			all := scattered(b)
+			<-f.Started()
+			end(t, f)
+			for _, r := range all {
+				gone(r)
+			}
+		})
+	}
+}
+
+// TestKilledParentTakesAllAlong: kill -9 is not a way to leave processes behind.
+func TestKilledParentTakesAllAlong(t *testing.T) {
+	b := newBeacon(t)
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), serverEnv+"=parent of scatters", b.env())
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all []*bufio.Reader
+	for range 5 {
+		_, _, r := b.next()
+		all = append(all, r)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	for _, r := range all {
+		gone(r)
+	}
+}
+
+// TestSupervisorIsAttacked: a server has our rights, and so it can signal its
+// supervisor. That gets it nowhere, short of SIGKILL, which ends it too.
+func TestSupervisorIsAttacked(t *testing.T) {
+	t.Run("signals", func(t *testing.T) {
+		f := launch(t, spec("ok"))
+		<-f.Started()
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+			signalTo(t, parentOf(t, f.Status().Pid), sig)
+		}
+		if got := f.call(t, "env"); got == "" {
+			t.Error("it does not answer")
+		}
+	})
+	t.Run("stopped", func(t *testing.T) {
+		b := newBeacon(t)
+		f := launch(t, spec("scatters", b.env()))
+		all := scattered(b)
+		<-f.Started()
+		signalTo(t, parentOf(t, f.Status().Pid), syscall.SIGSTOP)
+		f.tempo.grace = time.Millisecond
+		if err := f.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, r := range all {
+			gone(r)
+		}
+	})
+	t.Run("killed", func(t *testing.T) {
+		b := newBeacon(t)
+		f := launch(t, spec("family", b.env()))
+		_, _, r1 := b.next()
+		_, _, r2 := b.next()
+		<-f.Started()
+		signalTo(t, parentOf(t, f.Status().Pid), syscall.SIGKILL)
+		<-f.done
+		gone(r1)
+		gone(r2)
+		if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "its supervisor was killed") {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// TestComet: a process that always has another one started when it is found.
+func TestComet(t *testing.T) {
+	b := newBeacon(t)
+	f := launch(t, spec("launches a comet", b.env()))
+	for range 4 { // the server, and what is in flight
+		b.next()
+	}
+	<-f.Started()
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no processes: %v", err)
+	}
+	for _, file := range files {
+		if environ, _ := os.ReadFile(file); strings.Contains(string(environ), b.env()) {
+			t.Errorf("%s is left", file)
+		}
+	}
+}
+
+// TestNoSupervisor: without one, a server is started all the same, and its group
+// is ended.
+func TestNoSupervisor(t *testing.T) {
+	other, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(path string) { ownBinary = path }(ownBinary)
+	for _, ownBinary = range []string{"/nowhere/at/all", other} {
+		b := newBeacon(t)
+		f := launch(t, spec("family", b.env()))
+		_, _, r1 := b.next()
+		_, _, r2 := b.next()
+		<-f.Started()
+		if s := f.Status(); s.State != Ready || !strings.Contains(f.log.String(), "no supervisor could be started") {
+			t.Errorf("status %+v, log %s", s, f.log.String())
+		}
+		if err := f.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		gone(r1)
+		gone(r2)
+	}
+}
+
+// TestServerDoesNotStart: what the supervisor cannot start is told as without
+// one.
+func TestServerDoesNotStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "server")
+	if err := os.WriteFile(path, []byte("\x7fELF of another world"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := launch(t, Spec{Name: "x", Command: path, Restart: RestartNever})
+	<-f.Started()
+	if s := f.Status(); s.State != Failed || !strings.HasSuffix(s.Err, "did not start: exec format error") {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// parentOf is the supervisor of a server.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state string
+	var parent int
+	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent); err != nil || parent == os.Getpid() {
+		t.Fatalf("parent %d of %s, %v", parent, stat, err)
+	}
+	return parent
+}
+
+func signalTo(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatal(err)
+	}
+}
