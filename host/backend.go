@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -15,6 +16,9 @@ func (h *Host) Welcome(ctx context.Context, s route.Session) (route.Welcome, err
 	w, err := h.router.Welcome(ctx, s)
 	if err != nil { // the session has not begun
 		h.upstreams.left(s)
+	}
+	if !s.MaySave() {
+		w.Instructions = strings.Replace(w.Instructions, howToSave, notToSave, 1)
 	}
 	return w, err
 }

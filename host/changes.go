@@ -75,7 +75,7 @@ func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
 	adopted.Journal.Enabled, adopted.Journal.Dir = old.Journal.Enabled, old.Journal.Dir
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
 	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 { // where all may come in was decided when it was listened there
-		adopted.HTTP.Tokens = next.HTTP.Tokens
+		adopted.HTTP.Tokens, adopted.HTTP.NoSave = next.HTTP.Tokens, next.HTTP.NoSave
 	}
 
 	c.Settings = differences("", *old, adopted)
@@ -140,7 +140,7 @@ func differ(table string, a, b reflect.Value) []string {
 			keys = append(keys, key)
 		}
 	}
-	return keys
+	return slices.Compact(keys)
 }
 
 // notSettings are fields of config.Config that say something else, or that are
@@ -160,6 +160,8 @@ func settingName(table, field string) string {
 		return "tls_cert"
 	case "http.KeyFile":
 		return "tls_key"
+	case "http.NoSave": // of each of them
+		return "tokens"
 	}
 	var b strings.Builder
 	lower := false // the letter before

@@ -199,6 +199,8 @@ type benchSession struct{ route.Origin }
 
 func (benchSession) Revision() string { return "" }
 
+func (benchSession) MaySave() bool { return true }
+
 func (benchSession) Changed(wire.Surface) {}
 
 func (s benchSession) Session() route.Session { return s }

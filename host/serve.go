@@ -35,8 +35,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
 	sessions := front.NewHTTP(ctx, front.HTTPOptions{
-		Session: h.session(), Tokens: settings.Tokens,
-		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
+		Session: h.session(), Access: access(settings),
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
 		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,
@@ -84,8 +83,14 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 // caller holds h.reloading.
 func (h *Host) admit() {
 	if web := h.web.Load(); web != nil {
-		settings := h.config().HTTP
-		web.Admit(settings.Tokens, settings.AllowedOrigins, settings.AllowedHosts)
+		web.Admit(access(h.config().HTTP))
+	}
+}
+
+func access(settings config.HTTP) front.Access {
+	return front.Access{
+		Tokens: settings.Tokens, NoSave: settings.NoSave,
+		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
 	}
 }
 

@@ -46,6 +46,9 @@ type Entry struct {
 	Kind   Kind
 	Server string // Proxied only: the upstream's name
 	Tool   string // Proxied only: the upstream's own name for the tool
+	// Saves says that it changes the saved tools, which is not for every session
+	// (route.Session.MaySave). Only built-in tools do.
+	Saves bool
 	// Definition is the raw tool definition (MCP Tool object) under its public
 	// name.
 	Definition []byte

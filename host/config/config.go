@@ -169,6 +169,8 @@ type HTTP struct {
 	// Tokens are the bearer tokens that clients may come with; nil or empty:
 	// they need none.
 	Tokens []string
+	// NoSave are those of Tokens whose clients may not save and delete tools.
+	NoSave []string
 	// AllowedOrigins are values of the header Origin, and AllowedHosts of the
 	// header Host (without a port: whichever), both in lower case, that are
 	// accepted besides those of the address itself.

@@ -184,7 +184,7 @@ func (d *description) http(h *HTTP) {
 	d.b.WriteString("\nhttp\n")
 	d.line("  ", "listen", d.shown(at+"listen", h.Listen))
 	d.line("  ", "path", d.shown(at+"path", h.Path))
-	d.line("  ", "tokens", d.list(at+"tokens", h.Tokens, "none"))
+	d.line("  ", "tokens", d.tokens(at+"tokens", h))
 	if h.CertFile != "" {
 		d.line("  ", "tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))
 		d.line("  ", "tls_key", d.shown(at+d.c.key("tls_key"), h.KeyFile))
@@ -197,6 +197,21 @@ func (d *description) http(h *HTTP) {
 	d.line("  ", "unused_ttl", fmt.Sprintf("%s; %d new sessions a second per token and address", units.FormatDuration(h.UnusedTTL), h.InitializeRate))
 	d.line("  ", "connections", quota(h.MaxConnections, of{"address", h.MaxConnectionsPerAddress}))
 	d.line("  ", "resume", units.FormatDuration(h.ResumeWindow))
+}
+
+// tokens are the bearer tokens, masked, with what their clients may not do.
+func (d *description) tokens(key string, h *HTTP) string {
+	if len(h.NoSave) == 0 {
+		return d.list(key, h.Tokens, "none")
+	}
+	shown := make([]string, len(h.Tokens))
+	for i, token := range h.Tokens {
+		shown[i] = d.shown(fmt.Sprintf("%s[%d]", key, i), token)
+		if slices.Contains(h.NoSave, token) {
+			shown[i] += " (save = false)"
+		}
+	}
+	return strings.Join(shown, " ")
 }
 
 // of is how much of something one of several may have; 0: what follows from the

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -32,7 +33,7 @@ func decodeHTTP(t *table, c *Config) {
 		}
 	}
 	t.endpoint(h)
-	h.Tokens = t.strs("tokens", t.token)
+	t.tokens(h)
 	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
 	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
 	t.certificate(h)
@@ -91,6 +92,52 @@ func (t *table) endpoint(h *HTTP) {
 		return
 	}
 	h.Path = path
+}
+
+// tokens reads the bearer tokens: strings, or tables of a token and what its clients
+// may do.
+func (t *table) tokens(h *HTTP) {
+	n := t.get("tokens", "an array of strings or "+t.tableType()+"s", kindArray)
+	if n == nil {
+		return
+	}
+	h.Tokens = make([]string, 0, len(n.items))
+	saves := map[string]bool{}
+	for i, item := range n.items {
+		key, save := fmt.Sprintf("tokens[%d]", i), true
+		if item.kind == kindTable {
+			if item = t.tokenTable(key, item, &save); item == nil {
+				continue
+			}
+		}
+		if !t.check(key, item, "a string", kindString) {
+			continue
+		}
+		token, ok := t.token(key, item)
+		if !ok {
+			continue
+		}
+		if before, twice := saves[token]; twice && before != save {
+			t.problem(key, "is a token that stands here twice, with save and without")
+		}
+		saves[token] = save
+		h.Tokens = append(h.Tokens, token)
+		if !save {
+			h.NoSave = append(h.NoSave, token)
+		}
+	}
+}
+
+// tokenTable reads a table of tokens, and is the token in it.
+func (t *table) tokenTable(key string, n *node, save *bool) *node {
+	item := &table{r: t.r, node: n, prefix: t.prefix + key + "."}
+	token := item.get("token", "a string", kindString)
+	if token == nil && n.fields["token"] == nil {
+		item.problem("token", "is missing")
+	}
+	item.boolean("save", save)
+	item.close(nil)
+	return token
 }
 
 // token reads a bearer token, all of which is secret (RFC 6750, 2.1).

@@ -15,14 +15,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// HTTPOptions of an HTTP front end. Zero values mean the default.
-type HTTPOptions struct {
-	// Session are the options of each session; MaxMessage bounds the body of a
-	// request too.
-	Session Options
+// Access says who may come in over HTTP, and who may do what then.
+type Access struct {
 	// Tokens are the bearer tokens that let clients in; without any, everybody
 	// may come in.
 	Tokens []string
+	// NoSave are those of Tokens whose clients may not save and delete tools.
+	NoSave []string
 	// AllowedOrigins are origins of web pages ("https://host:port") that may
 	// use the endpoint from a browser, beside those of the address that is
 	// listened on; "*" is all.
@@ -32,6 +31,14 @@ type HTTPOptions struct {
 	// connected to; "*" is all. The name of an address we are bound to belongs
 	// here.
 	AllowedHosts []string
+}
+
+// HTTPOptions of an HTTP front end. Zero values mean the default.
+type HTTPOptions struct {
+	// Session are the options of each session; MaxMessage bounds the body of a
+	// request too.
+	Session Options
+	Access
 	// SessionTTL is how long a session may be idle: without a request in
 	// flight and without an open stream. Default 30 minutes.
 	SessionTTL time.Duration
@@ -120,7 +127,7 @@ func NewHTTP(ctx context.Context, opts HTTPOptions) *HTTP {
 		visits: map[string]*visit{}, tokens: map[digest]*holder{}, addresses: map[netip.Prefix]*holder{},
 	}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
-	h.guard.Store(newGuard(opts.Tokens, opts.AllowedOrigins, opts.AllowedHosts))
+	h.guard.Store(newGuard(opts.Access))
 	h.ctx, h.end = context.WithCancelCause(ctx)
 	h.workers.Go(h.sweep)
 	h.workers.Go(func() { h.memory.run(h.ctx) })
@@ -149,22 +156,29 @@ func (h *HTTP) Close(ctx context.Context) error {
 	}
 }
 
-// Admit changes who may come in; see the fields of HTTPOptions. Sessions that
-// were made with a token that is none any more end.
-func (h *HTTP) Admit(tokens, allowedOrigins, allowedHosts []string) {
-	g := newGuard(tokens, allowedOrigins, allowedHosts)
-	var revoked []*visit
+// Admit changes who may come in. Sessions that were made with a token that is none
+// any more end. Those that may save tools now, or not any more, are told that
+// there are other tools.
+func (h *HTTP) Admit(a Access) {
+	g := newGuard(a)
+	var revoked, changed []*visit
 	h.mu.Lock()
-	h.guard.Store(g)
+	before := h.guard.Swap(g)
 	for id, v := range h.visits {
-		if !g.knows(v.token) {
+		switch {
+		case !g.knows(v.token):
 			delete(h.visits, id)
 			revoked = append(revoked, v)
+		case g.saves(v.token) != before.saves(v.token):
+			changed = append(changed, v)
 		}
 	}
 	h.mu.Unlock()
 	for _, v := range revoked {
 		v.session.End(errRevoked)
+	}
+	for _, v := range changed {
+		v.session.Changed(wire.Tools)
 	}
 }
 

@@ -116,9 +116,9 @@ func TestQuotas(t *testing.T) {
 		{"a network", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, networkA, "", networkB, 2, "max_sessions_per_address", here, ""},
 		{"loopback", HTTPOptions{MaxSessions: 10}, local, "", local, 10, "max_sessions", "", ""},
 		{"loopback, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, local, "", local, 2, "max_sessions_per_address", here, ""},
-		{"a token", HTTPOptions{MaxSessions: 10, Tokens: []string{"a", "b"}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
-		{"a token, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerToken: 3, Tokens: []string{"a", "b"}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
-		{"the only token", HTTPOptions{MaxSessions: 10, Tokens: []string{"a"}}, local, "a", local, 10, "max_sessions", "", ""},
+		{"a token", HTTPOptions{MaxSessions: 10, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
+		{"a token, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerToken: 3, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
+		{"the only token", HTTPOptions{MaxSessions: 10, Access: Access{Tokens: []string{"a"}}}, local, "a", local, 10, "max_sessions", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStrangers(t, tt.opts)
@@ -162,7 +162,7 @@ func TestQuotaMakesRoom(t *testing.T) {
 // not. Time is synctest's.
 func TestInitializeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers(t, HTTPOptions{Tokens: []string{"a", "b"}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
+		s := newStrangers(t, HTTPOptions{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
 		for range minBurst {
 			s.join(here, "a")
 		}

@@ -44,7 +44,7 @@ const stuck = 9 * time.Second
 
 // TestRefusedBeforeBody sends headers that announce a body, and nothing of it.
 func TestRefusedBeforeBody(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Tokens: []string{"secret"}})
+	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"secret"}}})
 	g := w.guest()
 	g.token = "secret"
 	g.initialize("2025-11-25")

@@ -17,22 +17,28 @@ type digest [sha256.Size]byte
 // guard decides who may come in.
 type guard struct {
 	tokens  []digest
+	noSave  []digest // of tokens
 	origins []string
 	hosts   []string
 }
 
-func newGuard(tokens, allowedOrigins, allowedHosts []string) *guard {
-	g := &guard{}
-	for _, token := range tokens {
-		g.tokens = append(g.tokens, sha256.Sum256([]byte(token)))
-	}
-	for _, origin := range allowedOrigins {
+func newGuard(a Access) *guard {
+	g := &guard{tokens: digests(a.Tokens), noSave: digests(a.NoSave)}
+	for _, origin := range a.AllowedOrigins {
 		g.origins = append(g.origins, strings.ToLower(strings.TrimSuffix(origin, "/")))
 	}
-	for _, host := range allowedHosts {
+	for _, host := range a.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(host))
 	}
 	return g
+}
+
+func digests(tokens []string) []digest {
+	var all []digest
+	for _, token := range tokens {
+		all = append(all, sha256.Sum256([]byte(token)))
+	}
+	return all
 }
 
 // host tells whether r was sent to a name of ours. Otherwise a web page may
@@ -121,6 +127,9 @@ func (g *guard) knows(token digest) bool {
 	}
 	return slices.Contains(g.tokens, token)
 }
+
+// saves tells whether whoever has the token may save tools.
+func (g *guard) saves(token digest) bool { return !slices.Contains(g.noSave, token) }
 
 // token finds out with which token r came. All of them are compared, each in
 // constant time.

@@ -44,7 +44,7 @@ func TestHTTPSession(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
-	w := newWeb(t, HTTPOptions{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}})
+	w := newWeb(t, HTTPOptions{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
 	id := w.join("2025-11-25").id
 	port := w.url[strings.LastIndex(w.url, ":")+1:]
 	for _, tt := range []struct {
@@ -133,7 +133,7 @@ func TestTooLargeWithoutLength(t *testing.T) {
 }
 
 func TestHTTPTokens(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Tokens: []string{"secret", "other"}})
+	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"secret", "other"}}})
 	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
 		g := w.guest()
 		res := g.post(ping, "Authorization", value)
@@ -163,12 +163,12 @@ func TestHTTPTokens(t *testing.T) {
 
 // TestHTTPAdmit changes the tokens while there are sessions.
 func TestHTTPAdmit(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Tokens: []string{"stays", "goes"}})
+	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"stays", "goes"}}})
 	stays, goes := w.guest(), w.guest()
 	stays.token, goes.token = "stays", "goes"
 	stays.initialize("2025-11-25")
 	goes.initialize("2025-11-25")
-	w.http.Admit([]string{"stays", "comes"}, nil, nil)
+	w.http.Admit(Access{Tokens: []string{"stays", "comes"}})
 	if got := stays.call(ping); got != pong {
 		t.Errorf("a session whose token is as valid as before: %s", got)
 	}
@@ -182,20 +182,20 @@ func TestHTTPAdmit(t *testing.T) {
 	comes := w.guest()
 	comes.token = "comes"
 	comes.initialize("2025-11-25")
-	w.http.Admit(nil, nil, nil)
+	w.http.Admit(Access{})
 	open := w.guest()
 	open.initialize("2025-11-25")
 	if got := open.call(ping); got != pong {
 		t.Error(got)
 	}
-	w.http.Admit([]string{"stays"}, nil, nil)
+	w.http.Admit(Access{Tokens: []string{"stays"}})
 	if res := open.post(ping); res.StatusCode != 401 {
 		t.Errorf("a session without a token: %s", res.Status)
 	}
 }
 
 func TestHTTPShares(t *testing.T) {
-	w := newWeb(t, HTTPOptions{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}})
+	w := newWeb(t, HTTPOptions{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
 	res := w.guest().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {

@@ -46,7 +46,9 @@ func newVisit(h *HTTP, id string, token digest, address netip.Prefix) *visit {
 		gone: make(chan struct{}), streams: map[uint64]*stream{},
 	}
 	v.main = newStream(v, 0)
-	v.session = NewSession(h.ctx, v.main, h.opts.Session)
+	opts := h.opts.Session
+	opts.MaySave = func() bool { return h.guard.Load().saves(token) }
+	v.session = NewSession(h.ctx, v.main, opts)
 	return v
 }
 

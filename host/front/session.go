@@ -72,6 +72,7 @@ type Options struct {
 	MaxMessage    int            // bytes; 0: wire.DefaultMaxMessage
 	Budget        *budget.Budget // for messages in flight; nil: none
 	KeepWorkers   int            // idle goroutines that are kept for the next requests
+	MaySave       func() bool    // tells whether the client may save tools; nil: it may
 	Log           *slog.Logger
 }
 
@@ -190,6 +191,9 @@ func (s *Session) Revision() string {
 	defer s.mu.Unlock()
 	return s.revision
 }
+
+// MaySave implements route.Session.
+func (s *Session) MaySave() bool { return s.opts.MaySave == nil || s.opts.MaySave() }
 
 // Notify implements route.Origin.
 func (s *Session) Notify(method string, params []byte) {

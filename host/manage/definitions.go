@@ -16,24 +16,25 @@ import (
 const MaxCode = 256 << 10
 
 type definition struct {
-	tool mcp.Tool
-	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
+	tool  mcp.Tool
+	saves bool // it changes the saved tools
+	call  func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
 }
 
 func definitions(servers []string) []definition {
 	code := wire.Quote(codeDescription(servers))
 	return []definition{
-		{saveTool(code), (*Handler).save},
-		{listTools(), (*Handler).list},
-		{showTool(), (*Handler).show},
-		{deleteTool(), (*Handler).delete},
-		{evalTool(code), (*Handler).eval},
+		{saveTool(code), true, (*Handler).save},
+		{listTools(), false, (*Handler).list},
+		{showTool(), false, (*Handler).show},
+		{deleteTool(), true, (*Handler).delete},
+		{evalTool(code), false, (*Handler).eval},
 	}
 }
 
 // directoryDefinitions are the tools that find tools.
 func directoryDefinitions() []definition {
-	return []definition{{searchTools(), (*Handler).search}, {describeTool(), (*Handler).describe}}
+	return []definition{{searchTools(), false, (*Handler).search}, {describeTool(), false, (*Handler).describe}}
 }
 
 const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`

@@ -40,13 +40,16 @@ type described struct {
 	declared bool // what it returns
 }
 
-func (h *Handler) describe(ctx context.Context, args []byte, _ route.Call) (wire.Reply, error) {
+func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	h.settle(ctx)
 	name, _ := wire.GetString(args, "name")
 	s := h.directory.snapshot()
 	e, err := h.directory.find(s, name)
 	if err != nil {
 		return wire.Reply{}, err
+	}
+	if e.Saves && !route.MaySave(call.Origin) {
+		return wire.Reply{}, noSave(e.Name)
 	}
 	d := h.directory.describe(e)
 	return wire.Reply{Result: compose.TextResult(d.text(), wire.Marshal(d))}, nil

@@ -33,7 +33,7 @@ type condition struct {
 
 // healthDefinitions are the tools that tell how upstreams are.
 func healthDefinitions() []definition {
-	return []definition{{healthTool(), (*Handler).health}}
+	return []definition{{healthTool(), false, (*Handler).health}}
 }
 
 func healthTool() mcp.Tool {

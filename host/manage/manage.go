@@ -104,6 +104,7 @@ type Handler struct {
 
 type builtin struct {
 	schema *tools.Schema // of the arguments
+	saves  bool          // it changes the saved tools
 	// call gets arguments that match the schema. The error is a
 	// *compose.Failure, or a fault of ours.
 	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
@@ -135,8 +136,10 @@ func New(cfg Options) *Handler {
 		if err != nil { // our own text
 			panic(fmt.Sprintf("built-in tool %q: %v", d.tool.Name, err))
 		}
-		h.tools[d.tool.Name] = &builtin{schema: schema, call: d.call}
-		h.entries = append(h.entries, catalog.Entry{Name: d.tool.Name, Kind: catalog.Builtin, Definition: wire.Marshal(d.tool)})
+		h.tools[d.tool.Name] = &builtin{schema: schema, saves: d.saves, call: d.call}
+		h.entries = append(h.entries, catalog.Entry{
+			Name: d.tool.Name, Kind: catalog.Builtin, Definition: wire.Marshal(d.tool), Saves: d.saves,
+		})
 	}
 	return h
 }
@@ -165,6 +168,9 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 	if !ok { // the catalog and this handler disagree
 		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "built-in tool %q does not exist", name).Raw()}
 	}
+	if b.saves && !route.MaySave(call.Origin) {
+		return h.failed(name, noSave(name))
+	}
 	args, ok := wire.Get(call.Params, "arguments")
 	if !ok || string(args) == "null" {
 		args = []byte("{}")
@@ -178,6 +184,11 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 		return h.failed(name, err)
 	}
 	return reply
+}
+
+// noSave is the failure of a client that may not change the saved tools.
+func noSave(name string) *compose.Failure {
+	return &compose.Failure{Type: abi.ErrPermission, Message: name + ": the token of this client may not save or delete tools (save = false in the configuration of the server)"}
 }
 
 // invalid is the failure for arguments that a schema refuses.

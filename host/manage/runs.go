@@ -80,7 +80,7 @@ const (
 
 // runsDefinitions are the tools that show what runs did.
 func runsDefinitions() []definition {
-	return []definition{{listRunsTool(), (*Handler).listRuns}, {showRunTool(), (*Handler).showRun}}
+	return []definition{{listRunsTool(), false, (*Handler).listRuns}, {showRunTool(), false, (*Handler).showRun}}
 }
 
 func listRunsTool() mcp.Tool {

@@ -29,7 +29,7 @@ type Stage interface {
 
 // rehearsalDefinitions are the tools that try scripts without real calls.
 func rehearsalDefinitions() []definition {
-	return []definition{{testTool(), (*Handler).test}}
+	return []definition{{testTool(), false, (*Handler).test}}
 }
 
 func testTool() mcp.Tool {

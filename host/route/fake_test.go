@@ -113,6 +113,7 @@ func (s *fakeSession) Session() Session { return s }
 func (s *fakeSession) Client() []byte   { return []byte(s.params) }
 func (s *fakeSession) ID() string       { return "fake" }
 func (s *fakeSession) Revision() string { return cmp.Or(s.old, "2025-11-25") }
+func (s *fakeSession) MaySave() bool    { return true }
 
 func (s *fakeSession) Changed(surface wire.Surface) {
 	s.mu.Lock()

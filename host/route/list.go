@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -29,6 +30,9 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)
 	}
+	if surface == wire.Tools && !MaySave(call.Origin) {
+		page.Items = slices.DeleteFunc(page.Items, r.saves)
+	}
 	b := append(append([]byte{'{'}, wire.Quote(string(surface))...), ':')
 	b = append(b, array(page.Items)...)
 	if page.Next != "" {
@@ -38,4 +42,11 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 		b = append(append(b, `,"_meta":`...), page.Meta...)
 	}
 	return wire.Reply{Result: append(b, '}')}
+}
+
+// saves tells whether a definition is that of a tool that changes the saved ones.
+func (r *Router) saves(definition []byte) bool {
+	name, _ := wire.GetString(definition, "name")
+	entry, _ := r.Catalog.Tool(name)
+	return entry.Saves
 }

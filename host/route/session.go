@@ -34,9 +34,19 @@ type Session interface {
 	Client() []byte
 	// Revision is the negotiated protocol revision.
 	Revision() string
+	// MaySave tells whether the client may save and delete tools. That can change
+	// in the life of a session.
+	MaySave() bool
 	// Changed tells the client that a list is another. It does not block;
 	// several calls may become one notification.
 	Changed(surface wire.Surface)
+}
+
+// MaySave tells whether whoever a message belongs to may save and delete tools: not
+// if it is a client that may not. The origin may be nil.
+func MaySave(o Origin) bool {
+	s := sessionOf(o)
+	return s == nil || s.MaySave()
 }
 
 // Call is one request of a client.
