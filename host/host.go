@@ -94,7 +94,7 @@ type Host struct {
 // upstreams connect and the guest is compiled in the background. The caller
 // must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
-	h := &Host{opts: opts, budget: budget.New(int64(cfg.Execution.MaxTotalMemory))}
+	h := &Host{opts: opts}
 	built := make(chan struct{})
 	defer close(built)
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{
@@ -106,10 +106,11 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h.store = store
 	if h.sandbox = opts.Sandbox; h.sandbox == nil {
 		h.sandbox = sandbox.New(sandbox.Options{
-			CacheDir: opts.CacheDir, Log: opts.Log,
+			CacheDir: opts.CacheDir, Log: opts.Log, Budget: budget.New(int64(cfg.Execution.MaxTotalMemory)),
 			MaxConcurrent: cfg.Execution.MaxConcurrent, MaxQueued: cfg.Execution.MaxQueued,
 		})
 	}
+	h.budget = h.sandbox.Budget()
 	h.memory = &memory{dir: filepath.Join(cfg.Store.Dir, "servers"), log: opts.Log}
 	h.recorder = newRecorder(h, cfg)
 	h.upstreams = newUpstreams(h)

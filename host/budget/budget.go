@@ -4,6 +4,7 @@
 //
 //	budget.go   Budget: who gets bytes, and in which order
 //	hold.go     Hold: what one message has
+//	run.go      Run: what a script has, and which of them fails
 //	machine.go  how much memory there is (machine_*.go: on each system)
 package budget
 
@@ -21,17 +22,22 @@ import (
 // share by one rule: what an owner has may be at most eight times what is then
 // left for all. So one alone leaves a ninth to those who come later, two leave a
 // seventeenth (the dynamic thresholds of Choudhury and Hahne, 1998). Of those who
-// wait, the one whose owner has least is served first, and of one owner the
-// one who has waited longest.
+// wait and for whom there is room, the one whose owner has least is served first,
+// and of one owner the one who has waited longest.
 type Budget struct {
 	total int64
 
 	mu      sync.Mutex // guards what follows
 	used    int64
 	peak    int64
+	inRuns  int64 // what runs have of used
 	waiting int
 	owners  map[any]*owner
-	last    uint64 // number of the last waiter
+	last    uint64 // number of the last run or waiter
+	runs    []*Run // that are open, the oldest first
+	owned   int64  // bytes of messages that are of runs
+	able    int    // runs of which something is at work
+	failed  []*Run // that are to be told so, without the lock
 }
 
 // leftFactor is how many times what is left an owner may have.
@@ -57,13 +63,16 @@ type owner struct {
 type waiter struct {
 	hold   *Hold
 	bytes  int64
-	number uint64 // in the order of their coming
-	ready  chan struct{}
+	number uint64        // in the order of their coming
+	ready  chan struct{} // closed when it has them, or has failed
+	err    error         // why it has not
 }
 
 // Figures are those of a Budget, in bytes.
 type Figures struct {
 	Total, Used, Peak int64
+	// Runs is what runs have of Used.
+	Runs int64
 	// Waiting is how many wait for bytes.
 	Waiting int
 }
@@ -75,7 +84,7 @@ func (b *Budget) Figures() Figures {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Waiting: b.waiting}
+	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Runs: b.inRuns, Waiting: b.waiting}
 }
 
 // Total is how much there is in all; 0 for a nil Budget.
@@ -95,44 +104,49 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes are more than the %d that one session can have of max_total_memory (raise execution.max_total_memory)", e.Bytes, e.Most)
 }
 
-// ceiling is how far messages of clients may fill the budget: the rest is for
-// answers, without which nothing in flight would come to an end.
-func (b *Budget) ceiling() int64 { return b.total - b.total/8 }
+// ceiling is how far h may fill the budget. What is above it for messages of
+// clients is for answers, without which nothing in flight would come to an end.
+func (b *Budget) ceiling(h *Hold) int64 {
+	if h.run != nil {
+		return b.mostOfRuns()
+	}
+	return b.total - b.total/8
+}
 
-// most is what one owner can have when there is no other.
-func (b *Budget) most() int64 { return b.ceiling() * leftFactor / (leftFactor + 1) }
+// most is what h can ever have: a message what one owner can have when there is
+// no other.
+func (b *Budget) most(h *Hold) int64 {
+	if h.run != nil {
+		return b.mostOfRuns()
+	}
+	return b.ceiling(h) * leftFactor / (leftFactor + 1)
+}
 
 // fits tells whether h may have n bytes more now.
 func (b *Budget) fits(h *Hold, n int64) bool {
-	left := b.ceiling() - b.used - n
+	left := b.ceiling(h) - b.used - n
 	return left >= 0 && h.owner.held+n <= leftFactor*left
 }
 
-// take gives n bytes to h.
+// take gives n bytes to h, or takes some back.
 func (b *Budget) take(h *Hold, n int64) {
 	h.bytes += n
 	h.owner.held += n
 	b.used += n
 	b.peak = max(b.peak, b.used)
-}
-
-// giveBack takes n bytes of h back.
-func (b *Budget) giveBack(h *Hold, n int64) {
-	h.bytes -= n
-	h.owner.held -= n
-	b.used -= n
+	if h.run != nil {
+		b.inRuns += n
+	}
 }
 
 // serve gives bytes to those who wait, as long as there is one who fits.
 func (b *Budget) serve() {
 	for b.waiting > 0 {
-		next := b.next()
-		if next == nil {
+		if next := b.next(); next != nil {
+			b.grant(next)
+		} else if !b.settle() {
 			return
 		}
-		b.take(next.hold, next.bytes)
-		b.leave(next)
-		close(next.ready)
 	}
 }
 
@@ -140,10 +154,11 @@ func (b *Budget) serve() {
 func (b *Budget) next() *waiter {
 	var next *waiter
 	for _, o := range b.owners {
-		if len(o.queue) == 0 || !b.fits(o.queue[0].hold, o.queue[0].bytes) {
+		i := slices.IndexFunc(o.queue, func(w *waiter) bool { return b.fits(w.hold, w.bytes) })
+		if i < 0 {
 			continue
 		}
-		w := o.queue[0]
+		w := o.queue[i]
 		if next == nil || o.held < next.hold.owner.held || o.held == next.hold.owner.held && w.number < next.number {
 			next = w
 		}
@@ -155,14 +170,29 @@ func (b *Budget) next() *waiter {
 func (b *Budget) enter(h *Hold, n int64) *waiter {
 	b.last++
 	w := &waiter{hold: h, bytes: n, number: b.last, ready: make(chan struct{})}
+	h.waiters = append(h.waiters, w)
 	h.owner.queue = append(h.owner.queue, w)
 	b.waiting++
+	if h.run != nil {
+		h.run.work(-1)
+	}
 	return w
+}
+
+// grant gives w what it waits for.
+func (b *Budget) grant(w *waiter) {
+	b.take(w.hold, w.bytes)
+	b.leave(w)
 }
 
 // leave ends the waiting of w.
 func (b *Budget) leave(w *waiter) {
-	o := w.hold.owner
-	o.queue = slices.DeleteFunc(o.queue, func(other *waiter) bool { return other == w })
+	isW := func(other *waiter) bool { return other == w }
+	w.hold.waiters = slices.DeleteFunc(w.hold.waiters, isW)
+	w.hold.owner.queue = slices.DeleteFunc(w.hold.owner.queue, isW)
 	b.waiting--
+	if w.hold.run != nil {
+		w.hold.run.work(1)
+	}
+	close(w.ready)
 }

@@ -7,14 +7,23 @@ import "context"
 type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
-	bytes  int64
+	run    *Run // that it is part of; nil: a message
 	closed bool
+
+	bytes   int64     // guarded by budget.mu, as is what follows
+	waiters []*waiter // that are of it
 }
 
 // Open makes a Hold that has nothing yet, for an owner; see Budget.
 func (b *Budget) Open(key any) *Hold {
+	h := new(Hold)
+	b.open(h, key)
+	return h
+}
+
+func (b *Budget) open(h *Hold, key any) {
 	if b == nil {
-		return &Hold{}
+		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -24,47 +33,63 @@ func (b *Budget) Open(key any) *Hold {
 		b.owners[key] = o
 	}
 	o.holds++
-	return &Hold{budget: b, owner: o}
+	h.budget, h.owner = b, o
 }
 
 // Acquire takes n bytes more, and waits for them if need be. The error is the
-// cause of ctx, or a *TooLargeError for what can never fit; then it has what it
-// had before. A closed Hold gets nothing, without an error.
+// cause of ctx; for a message a *TooLargeError if it can never fit, and for a run
+// an *ExhaustedError if it has failed. Then it has what it had before. A closed
+// Hold gets nothing, without an error.
 //
-// Whoever waits must not hold anything that others need for coming to an end but
-// the bytes themselves.
+// Who waits must hold nothing that others need to come to an end, but the bytes.
 func (h *Hold) Acquire(ctx context.Context, n int64) error {
 	b := h.budget
 	if b == nil || n <= 0 {
 		return nil
 	}
 	b.mu.Lock()
-	if h.closed {
-		b.mu.Unlock()
-		return nil
-	}
-	if most := b.most(); h.bytes+n > most {
-		defer b.mu.Unlock()
-		return &TooLargeError{Bytes: h.bytes + n, Most: most}
+	if done, err := h.acquireNow(n); done {
+		b.unlock()
+		return err
 	}
 	w := b.enter(h, n)
 	b.serve()
-	b.mu.Unlock()
+	b.unlock()
 	select {
 	case <-w.ready:
-		return nil
+		return w.err
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	select {
 	case <-w.ready: // it came at the same time
-		return nil
+		return w.err
 	default:
 	}
 	b.leave(w)
 	b.serve() // who is behind it may fit
 	return context.Cause(ctx)
+}
+
+// acquireNow does what Acquire can do without waiting.
+func (h *Hold) acquireNow(n int64) (done bool, err error) {
+	b := h.budget
+	switch most := b.most(h); {
+	case h.closed:
+		return true, nil
+	case h.run != nil && h.run.err != nil:
+		return true, h.run.err
+	case h.bytes+n > most && h.run != nil:
+		b.exhaust(h.run)
+		return true, h.run.err
+	case h.bytes+n > most:
+		return true, &TooLargeError{Bytes: h.bytes + n, Most: most}
+	case b.fits(h, n):
+		b.take(h, n)
+		return true, nil
+	}
+	return false, nil
 }
 
 // TryAcquire takes n bytes more if it need not wait for them.
@@ -75,8 +100,11 @@ func (h *Hold) TryAcquire(n int64) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if h.closed || len(h.owner.queue) > 0 || !b.fits(h, n) {
-		return h.closed
+	if h.closed {
+		return true
+	}
+	if h.run != nil && h.run.err != nil || !b.fits(h, n) {
+		return false
 	}
 	b.take(h, n)
 	return true
@@ -89,26 +117,30 @@ func (h *Hold) Release(n int64) {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if n = min(n, h.bytes); n > 0 {
-		b.giveBack(h, n)
+		b.take(h, -n)
 		b.serve()
 	}
 }
 
-// Close gives everything back. It may be called again.
+// Close gives everything back. It may be called again. Nobody may wait in
+// Acquire.
 func (h *Hold) Close() {
 	b := h.budget
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if h.closed {
-		return
+	defer b.unlock()
+	if !h.closed {
+		b.close(h)
 	}
+}
+
+func (b *Budget) close(h *Hold) {
 	h.closed = true
-	b.giveBack(h, h.bytes)
+	b.take(h, -h.bytes)
 	if h.owner.holds--; h.owner.holds == 0 {
 		delete(b.owners, h.owner.key)
 	}

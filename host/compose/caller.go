@@ -46,10 +46,16 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	}
 	var workers sync.WaitGroup
 	for range more {
-		workers.Go(work)
+		r.tree.account.Work(1)
+		workers.Go(func() {
+			defer r.tree.account.Work(-1)
+			work()
+		})
 	}
 	work()
+	r.tree.account.Work(-1) // it waits for the others
 	workers.Wait()
+	r.tree.account.Work(1)
 	for i := range targets {
 		r.undo.adopt(targets[i].undo)
 	}

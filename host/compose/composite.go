@@ -37,8 +37,12 @@ type tree struct {
 	fuel atomic.Uint64 // that runs below the root have used
 }
 
-func (c *Composer) newTree(l sandbox.Limits) *tree {
-	return &tree{account: sandbox.NewAccount(l), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+func (c *Composer) newTree(l sandbox.Limits, origin route.Origin) *tree {
+	var owner any
+	if origin != nil {
+		owner = origin.Session()
+	}
+	return &tree{account: sandbox.NewAccount(l, owner), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
 }
 
 // resolveSaved finds the saved tool that a call means: by its name, or by its

@@ -91,6 +91,8 @@ func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure 
 		used = out.Fuel
 	case sandbox.LimitCalls:
 		used = uint64(out.Calls)
+	case sandbox.LimitTotalMemory:
+		used = met.Used
 	}
 	f := &Failure{
 		Type: abi.ErrResource, Message: met.Error(),

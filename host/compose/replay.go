@@ -87,7 +87,7 @@ func (c *Composer) Replay(ctx context.Context, take Take) (journal.Record, error
 		return journal.Record{}, f
 	}
 	r := c.replayed(&take)
-	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits), more: semaphore.NewWeighted(0)}
+	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), more: semaphore.NewWeighted(0)}
 	var out sandbox.Outcome
 	var f *Failure
 	if take.Saved {

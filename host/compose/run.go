@@ -143,7 +143,12 @@ func (r *run) errorType(e *abi.Error) abi.ErrorType {
 func contextFailure(ctx context.Context) *Failure {
 	cause := context.Cause(ctx)
 	var cancelled *wire.CancelledError
-	switch {
+	switch limit := sandbox.Exhausted(cause, ""); {
+	case limit != nil:
+		return &Failure{
+			Type: abi.ErrResource, Message: limit.Error(), Limit: string(limit.Limit),
+			Value: float64(limit.Value), Used: float64(limit.Used), Setting: limit.Setting,
+		}
 	case errors.As(cause, &cancelled):
 		return &Failure{Type: abi.ErrCancelled, Message: cancelled.Error()}
 	case errors.Is(cause, wire.ErrClosed):

@@ -20,7 +20,7 @@ func TestAccount(t *testing.T) {
 		t.Fatalf("%+v, %v", alone, err)
 	}
 	all := int64(5 * alone.Fuel / 2)
-	a := NewAccount(Limits{Fuel: uint64(all), Calls: 10})
+	a := NewAccount(Limits{Fuel: uint64(all), Calls: 10}, nil)
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -39,14 +39,14 @@ func TestAccount(t *testing.T) {
 		t.Errorf("%+v, %v, %d left", out, err, a.fuel.Load())
 	}
 	// The run's own limit is the nearer one.
-	a = NewAccount(Limits{})
+	a = NewAccount(Limits{}, nil)
 	if _, err := run(a, Limits{Fuel: 1000}); !errors.As(err, &limit) || limit.Value != 1000 {
 		t.Error(err)
 	}
 	if used := a.allFuel - a.fuel.Load(); used != 1000 {
 		t.Errorf("%d units are gone from the account", used)
 	}
-	a = NewAccount(Limits{Calls: 1})
+	a = NewAccount(Limits{Calls: 1}, nil)
 	if !a.takeCalls(1) || a.takeCalls(1) {
 		t.Error("one call is not one call")
 	}

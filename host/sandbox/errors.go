@@ -34,6 +34,9 @@ type LimitError struct {
 	// Value is the limit itself: bytes, units of fuel, or a number of calls. 0
 	// when it has no figure (LimitRecursion).
 	Value uint64
+	// Used is how much was used, for LimitTotalMemory: bytes that the run and
+	// those that it called had of it.
+	Used uint64
 	// Setting is the key of the configuration that raises it, such as
 	// "execution.max_memory"; "" when none does.
 	Setting string
@@ -78,6 +81,9 @@ func (e *hostError) Error() string {
 // stopped is the error of a run whose context has ended.
 func stopped(ctx context.Context, name string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
+	if limit := Exhausted(cause, name); limit != nil {
+		return limit
+	}
 	if errors.Is(cause, err) {
 		return fmt.Errorf("script %q stopped: %w", name, cause)
 	}

@@ -113,6 +113,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 		return abi.Pack(abi.Limit, 0)
 	}
 	i.calls += len(calls)
+	i.look(ctx)
 	made := i.caller.CallTools(ctx, calls)
 	if ctx.Err() != nil {
 		i.end(stopped(ctx, i.name))
@@ -150,6 +151,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	}
 	i.undos++
 	i.undoing += len(message)
+	i.look(ctx)
 	failed := i.caller.Undo(ctx, call)
 	if ctx.Err() != nil {
 		i.end(stopped(ctx, i.name))

@@ -5,6 +5,9 @@ package sandbox
 type image interface {
 	// Size is its length in bytes, whole wasm pages.
 	Size() uint64
+	// Base is how much of the machine's memory a typical run takes that never
+	// grows, in bytes: at most Size.
+	Base() uint64
 	// Open makes memory that holds the image as soon as wazero first asks for
 	// any, and may grow to limit bytes, which are at least Size.
 	Open(limit uint64) memory
@@ -40,6 +43,7 @@ func newCopyImage(content []byte) *copyImage {
 }
 
 func (i *copyImage) Size() uint64 { return i.size }
+func (i *copyImage) Base() uint64 { return i.size }
 func (*copyImage) Learn(memory)   {}
 func (*copyImage) Close()         {}
 

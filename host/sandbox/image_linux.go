@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
@@ -25,6 +26,8 @@ type cowImage struct {
 	size   uint64
 	mapped uint64 // the length of the file: up to the last page that is not zero
 	source []byte // the file, to read
+	// pages is /proc/self/pagemap; nil: it cannot be read.
+	pages *os.File
 
 	mu     sync.Mutex
 	hot    []bool // by page of the file: written by a typical run
@@ -87,10 +90,24 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	// a sealed file.
 	i.source, err = unix.Mmap(i.file, 0, int(i.mapped), unix.PROT_READ, unix.MAP_PRIVATE)
 	i.hot = make([]bool, i.mapped/uint64(page))
+	i.pages, _ = os.Open("/proc/self/pagemap") // without it more is charged
 	return i, err
 }
 
 func (i *cowImage) Size() uint64 { return i.size }
+
+func (i *cowImage) Base() uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.pages == nil {
+		return i.size
+	}
+	base := uint64(0)
+	for _, s := range i.copied {
+		base += s.to - s.from
+	}
+	return base
+}
 
 func (i *cowImage) Open(limit uint64) memory {
 	return &cowMemory{gauge: gauge{limit: limit}, image: i, mapping: i.reuse(limit)}
@@ -155,6 +172,9 @@ func (i *cowImage) Close() {
 		i.source = nil
 	}
 	_ = unix.Close(i.file)
+	if i.pages != nil {
+		_ = i.pages.Close()
+	}
 }
 
 // mapping is a range of addresses: the image at its start, zeros up to usable,
@@ -240,6 +260,47 @@ func (m *cowMemory) Reallocate(size uint64) []byte {
 	}
 	m.open = true
 	return m.reserved[:size:size]
+}
+
+// Held counts what has grown whole, and of the image the pages that were written.
+func (m *cowMemory) Held() uint64 {
+	if m.mapping == nil || m.image.pages == nil {
+		return m.size
+	}
+	own, err := ownPages(m.image.pages, m.reserved[:m.image.size])
+	if err != nil {
+		return m.size
+	}
+	return own + m.size - m.image.size
+}
+
+// Flags of an entry of /proc/self/pagemap; see proc_pid_pagemap(5).
+const (
+	pageOfFile  = 1 << 61 // or shared
+	pageSwapped = 1 << 62
+	pagePresent = 1 << 63
+)
+
+// ownPages is how many bytes of b are on pages of its own.
+func ownPages(pagemap *os.File, b []byte) (uint64, error) {
+	page := uint64(os.Getpagesize())
+	var entries [4096]byte
+	at, end := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))/page, uint64(len(b))/page
+	own := uint64(0)
+	for n := uint64(0); n < end; {
+		part := entries[:min(uint64(len(entries)), (end-n)*8)]
+		if _, err := pagemap.ReadAt(part, int64(at+n)*8); err != nil {
+			return 0, err
+		}
+		n += uint64(len(part)) / 8
+		for ; len(part) > 0; part = part[8:] {
+			entry := binary.NativeEndian.Uint64(part)
+			if entry&(pagePresent|pageSwapped) != 0 && entry&pageOfFile == 0 {
+				own += page
+			}
+		}
+	}
+	return own, nil
 }
 
 // Release keeps the mapping for a later run, as new. It goes back to the system

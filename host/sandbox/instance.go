@@ -17,7 +17,7 @@ import (
 type instance struct {
 	name    string
 	limits  Limits
-	account *Account // shared with other runs; nil: none
+	account *Account // shared with other runs; nil: none, and memory costs nothing
 	caller  Caller
 	log     *slog.Logger
 	request []byte // JSON
@@ -25,6 +25,10 @@ type instance struct {
 	memory  memory     // nil until it is started
 	module  api.Module // as well
 	serving bool       // the guest is initialised: what it does is for the request
+
+	charged uint64 // what it has of the budget of all runs, in bytes
+	sized   uint64 // linear memory that the account knows of
+	looked  uint64 // fuel that was used when charged was looked at
 
 	fuel    fuel
 	answers answers
@@ -96,11 +100,17 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 		i.fault = i.memoryLimit()
 		return i.fault
 	}
+	if err := i.reserve(s.image.Base()); err != nil {
+		return err
+	}
 	i.memory = s.image.Open(i.limits.Memory)
 	m, err := s.program.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
 	if err != nil {
 		return err
 	}
+	i.memory.OnGrow(i.grow)
+	i.sized = s.image.Size()
+	i.account.grown(int64(i.sized))
 	i.module, i.serving = m, true
 	s.setState(m)
 	i.wasi = s.wasi
@@ -126,6 +136,7 @@ func (i *instance) close() {
 	if i.memory != nil {
 		i.memory.Release()
 	}
+	i.settleMemory()
 }
 
 // classify says why a call into the guest ended the way it did; callErr is

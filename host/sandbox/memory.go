@@ -17,8 +17,13 @@ type memory interface {
 	experimental.LinearMemory // Reallocate refuses, with nil, what is over the limit
 	// Peak is the most bytes it ever had.
 	Peak() uint64
-	// Refused tells whether it was to grow over its limit.
+	// Refused tells whether it was to grow over its limit, or was not let.
 	Refused() bool
+	// OnGrow has grow called before it grows by so many bytes: false refuses.
+	OnGrow(grow func(bytes uint64) bool)
+	// Held is how much of the machine's memory it takes now, in bytes: its size,
+	// or less where it is known that parts of it are nobody's own.
+	Held() uint64
 	// Release gives the memory back to the system. It may be called again.
 	Release()
 }
@@ -26,23 +31,28 @@ type memory interface {
 // gauge is what every kind of memory knows of its size.
 type gauge struct {
 	limit   uint64 // bytes, whole pages
+	size    uint64
 	peak    uint64
 	refused bool
+	grow    func(bytes uint64) bool // nil: it may
 }
 
 // allow tells whether memory may have that size, and notes it.
 func (g *gauge) allow(size uint64) bool {
-	if size > g.limit {
+	if size > g.limit || size > g.size && g.grow != nil && !g.grow(size-g.size) {
 		g.refused = true
 		return false
 	}
+	g.size = max(g.size, size)
 	g.peak = max(g.peak, size)
 	return true
 }
 
-func (g *gauge) Peak() uint64  { return g.peak }
-func (g *gauge) Refused() bool { return g.refused }
-func (*gauge) Free()           {}
+func (g *gauge) Peak() uint64                 { return g.peak }
+func (g *gauge) Refused() bool                { return g.refused }
+func (g *gauge) OnGrow(f func(b uint64) bool) { g.grow = f }
+func (g *gauge) Held() uint64                 { return g.size }
+func (*gauge) Free()                          {}
 
 // heapMemory is memory on the host's own heap, for systems without a better
 // kind. It starts as large as the guest asks for and grows by half, so that a

@@ -10,8 +10,8 @@ import "golang.org/x/sys/unix"
 // released instead of when the collector gets to it.
 type mappedMemory struct {
 	gauge
-	reserved []byte // the whole range; inaccessible beyond size
-	size     uint64
+	reserved []byte // the whole range; inaccessible beyond usable
+	usable   uint64
 }
 
 // newMemory makes memory of no size yet that may grow to limit bytes.
@@ -30,13 +30,13 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 	if !m.allow(size) {
 		return nil
 	}
-	if size > m.size {
+	if size > m.usable {
 		// The first page of memory is a multiple of every system's own pages.
-		if err := unix.Mprotect(m.reserved[m.size:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		if err := unix.Mprotect(m.reserved[m.usable:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
 			m.refused = true // the system has no more: to the guest it is the same
 			return nil
 		}
-		m.size = size
+		m.usable = size
 	}
 	return m.reserved[:size:size]
 }

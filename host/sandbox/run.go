@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
 // Options say how a Sandbox works. The zero value is usable.
@@ -26,6 +27,8 @@ type Options struct {
 	// MaxQueued is how many runs there may be beside those: waiting for their
 	// turn, or for tools; 0 is DefaultMaxQueued. What is over is refused.
 	MaxQueued int
+	// Budget is what the memory of all runs is taken from; nil: it has no bound.
+	Budget *budget.Budget
 }
 
 // Caller is the world of a script: everything it can reach. Methods of one
@@ -55,8 +58,8 @@ type Run struct {
 	// Request is handed to the guest; its Memory is set from Limits.
 	Request abi.Request
 	Limits  Limits
-	// Account, when set, is what the run and others may use together: what the
-	// run uses counts there too.
+	// Account is what the run and others may use together: what the run uses
+	// counts there too. Nil is one of its own, of nobody.
 	Account *Account
 	Caller  Caller
 }
@@ -140,6 +143,6 @@ type Outcome struct {
 	// CompileWait is the time spent waiting for the guest to be compiled,
 	// Instantiate that of making an instance, Duration that of
 	// the script, its tool calls included. Queued is the time spent waiting for
-	// a slot: before the instance is made, and within Duration after calls.
+	// a slot or for memory: before the instance is made, and within Duration after calls.
 	CompileWait, Instantiate, Duration, Queued time.Duration
 }

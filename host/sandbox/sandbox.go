@@ -5,6 +5,8 @@
 //	sandbox.go    Sandbox: compile in the background, run, close
 //	run.go        what goes into a run and what comes out
 //	slots.go      which runs compute, and which wait for their turn
+//	account.go    what a run and those that it calls use together
+//	total.go      the memory of all runs
 //	errors.go     how a run can fail, and in which order that is decided
 //	program.go    a compiled guest that links with the host
 //	snapshot.go   an instance of it that is initialised and warmed up, as data
@@ -30,12 +32,15 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
 // Sandbox holds the compiled guest. Its methods are safe for concurrent use.
 type Sandbox struct {
 	log   *slog.Logger
 	slots *slots
+	total *budget.Budget // of memory; nil: it has no bound
 	stop  context.CancelFunc
 	ready chan struct{}
 	// base and err are set before ready is closed. base is what every run
@@ -53,7 +58,7 @@ type Sandbox struct {
 func New(opts Options) *Sandbox {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sandbox{
-		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), stop: stop, ready: make(chan struct{}),
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: stop, ready: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -64,6 +69,9 @@ func New(opts Options) *Sandbox {
 	}()
 	return s
 }
+
+// Budget is what the memory of all runs is taken from; nil: it has no bound.
+func (s *Sandbox) Budget() *budget.Budget { return s.total }
 
 // Ready is closed once the guest is compiled or has failed to compile.
 func (s *Sandbox) Ready() <-chan struct{} { return s.ready }
@@ -109,6 +117,11 @@ func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	if s.err != nil {
 		return figures, s.err
 	}
+	if r.Account == nil {
+		r.Account = NewAccount(r.Limits, nil)
+	}
+	ctx, end := r.Account.begin(ctx, s.total)
+	defer end()
 	t := &turn{Caller: r.Caller, slots: s.slots, ctx: ctx}
 	defer t.give()
 	if !t.take() {

@@ -74,17 +74,23 @@ type turn struct {
 	ctx   context.Context // of the run, which the turn does not outlive
 	held  bool
 	since time.Time // when the slot was taken
-	// queued is the time spent waiting for a slot.
+	// queued is the time spent waiting for a slot, and for memory.
 	queued time.Duration
+}
+
+// queue waits for something, and counts the time.
+func (t *turn) queue(wait func() error) error {
+	asked := time.Now()
+	err := wait()
+	t.since = time.Now()
+	t.queued += t.since.Sub(asked)
+	return err
 }
 
 // take waits for a slot. It is false when the run's context has ended; the run
 // must not go on then.
 func (t *turn) take() bool {
-	asked := time.Now()
-	t.held = t.slots.free.Acquire(t.ctx, 1) == nil
-	t.since = time.Now()
-	t.queued += t.since.Sub(asked)
+	t.held = t.queue(func() error { return t.slots.free.Acquire(t.ctx, 1) }) == nil
 	return t.held
 }
 

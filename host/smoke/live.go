@@ -67,7 +67,7 @@ func (l *live) open() error {
 	}
 	cfg.StartupWait = l.file.Startup // names that are not known are waited for
 	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true}
-	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == config.DefaultMaxQueued {
+	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == config.DefaultMaxQueued && cfg.Execution.MaxTotalMemory == 0 {
 		opts.Sandbox = l.sandbox() // making another one takes time
 	}
 	l.host, err = host.New(&cfg, opts)

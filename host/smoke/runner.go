@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -81,7 +82,7 @@ func (r *Runner) sandbox() *sandbox.Sandbox {
 	r.making.Lock()
 	defer r.making.Unlock()
 	if r.box == nil {
-		r.box = sandbox.New(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs})
+		r.box = sandbox.New(sandbox.Options{CacheDir: r.opts.CacheDir, Log: r.boxLogs, Budget: budget.New(0)})
 	}
 	return r.box
 }

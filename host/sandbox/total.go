@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+)
+
+// LimitTotalMemory is the limit on the memory of all runs together.
+const LimitTotalMemory Limit = "total_memory"
+
+// An instance has of the budget of all runs what it takes of the machine's
+// memory: what a typical run changes of the image, what its memory grows by, and,
+// looked at whenever it may wait for others for long, what it has really changed
+// of the image.
+
+// lookAgain is how much fuel an instance uses before it is looked at again what
+// it has changed of the image. A look takes as long as some ten thousand units.
+const lookAgain = 100_000
+
+// reserve takes what a typical run changes of an image.
+func (i *instance) reserve(base uint64) error {
+	if err := i.acquire(base); err != nil {
+		return err
+	}
+	i.charged = base
+	return nil
+}
+
+// grow is called by the memory, on the goroutine of the guest, before it grows.
+func (i *instance) grow(bytes uint64) bool {
+	if i.acquire(bytes) != nil {
+		return false // the context has ended, which comes before all else
+	}
+	i.charged += bytes
+	i.sized += bytes
+	i.account.grown(int64(bytes))
+	return true
+}
+
+// look charges what the instance has by now, before it waits for others.
+func (i *instance) look(ctx context.Context) {
+	used := i.fuel.used()
+	if i.account.holding() == nil || i.looked > 0 && used-i.looked < lookAgain {
+		return
+	}
+	i.looked = used
+	held := i.memory.Held()
+	if held > i.charged {
+		if i.acquire(held-i.charged) != nil {
+			i.end(stopped(ctx, i.name))
+		}
+	} else {
+		i.account.holding().Release(int64(i.charged - held))
+	}
+	i.charged = held
+}
+
+// settleMemory gives everything back, when the memory is released.
+func (i *instance) settleMemory() {
+	if run := i.account.holding(); run != nil {
+		run.Release(int64(i.charged))
+	}
+	i.account.grown(-int64(i.sized))
+}
+
+// acquire takes bytes of the budget. While it waits for them it has no slot.
+func (i *instance) acquire(bytes uint64) error {
+	run := i.account.holding()
+	if run == nil || run.TryAcquire(int64(bytes)) {
+		return nil
+	}
+	return i.caller.(*turn).acquire(run, int64(bytes)) // a run that has an account has a turn
+}
+
+// acquire waits for memory, without a slot. The error says why the run must not
+// go on; its context has ended then.
+func (t *turn) acquire(run *budget.Run, bytes int64) error {
+	t.give()
+	err := t.queue(func() error { return run.Acquire(t.ctx, bytes) })
+	if !t.take() && err == nil {
+		err = context.Cause(t.ctx)
+	}
+	return err
+}
+
+// Exhausted is the error of the script called name whose context has ended with
+// cause because there was no memory for all runs together; nil for any other
+// cause. The scripts that a script calls see their contexts end so.
+func Exhausted(cause error, name string) *LimitError {
+	var e *budget.ExhaustedError
+	if !errors.As(cause, &e) {
+		return nil
+	}
+	return &LimitError{
+		Limit: LimitTotalMemory, Value: uint64(e.Total), Used: uint64(e.Used), Setting: "execution.max_total_memory",
+		Message: fmt.Sprintf("script %q: stopped with %s of memory, the youngest of those that wait for more: all together need more than the %s that scripts have of %s",
+			name, formatBytes(uint64(e.Used)), formatBytes(uint64(e.Most)), formatBytes(uint64(e.Total))),
+	}
+}

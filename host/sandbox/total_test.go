@@ -1,0 +1,204 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+)
+
+// withBudget is the shared sandbox with a budget and slots of its own.
+func withBudget(t testing.TB, b *budget.Budget) *Sandbox {
+	t.Helper()
+	s := realSandbox(t)
+	return &Sandbox{log: s.log, slots: newSlots(2, 0), total: b, stop: func() {}, ready: s.ready, base: s.base}
+}
+
+// gate is a tool whose calls wait until it is opened.
+type gate struct {
+	came chan string // the run of each call
+	open chan struct{}
+}
+
+func newGate() *gate { return &gate{came: make(chan string, 100), open: make(chan struct{})} }
+
+func (g *gate) tool(name string) *fakeCaller {
+	return &fakeCaller{tools: func(ctx context.Context, _ abi.ToolCall) abi.Answer {
+		g.came <- name
+		select {
+		case <-g.open:
+		case <-ctx.Done():
+		}
+		return abi.Answer{Value: []byte("1")}
+	}}
+}
+
+// TestTotalMemoryWaits: runs that there is no memory for wait until others have
+// ended, and none fails.
+func TestTotalMemoryWaits(t *testing.T) {
+	const runs = 6
+	b := budget.New(120 << 20)
+	s, g := withBudget(t, b), newGate()
+	var group sync.WaitGroup
+	for n := range runs {
+		group.Go(func() {
+			r := Run{Request: request("x = 'x' * (20 * 1024 * 1024)\ns.wait()\nreturn len(x)", "{}"), Caller: g.tool(fmt.Sprint(n))}
+			out, err := s.Run(t.Context(), r)
+			if err != nil || string(out.Result) != fmt.Sprint(20<<20) {
+				t.Errorf("%s, %+v, %v", out.Result, out.Err, err)
+			}
+		})
+	}
+	<-g.came
+	<-g.came
+	if f := b.Figures(); f.Runs < 40<<20 {
+		t.Errorf("two runs with 20 MiB each have %d bytes", f.Runs)
+	}
+	close(g.open)
+	group.Wait()
+	if f := b.Figures(); f.Used != 0 || f.Waiting != 0 || f.Peak > 90<<20 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestTotalMemoryFails: when all that have memory wait for more, the youngest
+// fails, and the others go on.
+func TestTotalMemoryFails(t *testing.T) {
+	b := budget.New(120 << 20)
+	s, g := withBudget(t, b), newGate()
+	type ended struct {
+		out Outcome
+		err error
+	}
+	const code = "x = 'x' * (16 * 1024 * 1024)\ns.wait()\ny = 'y' * (60 * 1024 * 1024)\nreturn len(x) + len(y)"
+	var runs [2]chan ended
+	for n := range runs {
+		runs[n] = make(chan ended, 1)
+		go func() {
+			out, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: g.tool(fmt.Sprint(n))})
+			runs[n] <- ended{out, err}
+		}()
+		<-g.came // one after the other: which is the youngest is known
+	}
+	close(g.open)
+	if first := <-runs[0]; first.err != nil || string(first.out.Result) != fmt.Sprint(76<<20) {
+		t.Errorf("the oldest: %s, %v", first.out.Result, first.err)
+	}
+	second := <-runs[1]
+	var limit *LimitError
+	if !errors.As(second.err, &limit) {
+		t.Fatalf("the youngest: %v", second.err)
+	}
+	if limit.Limit != LimitTotalMemory || limit.Value != 120<<20 || limit.Used < 16<<20 || limit.Setting != "execution.max_total_memory" {
+		t.Errorf("%+v", limit)
+	}
+	if f := b.Figures(); f.Used != 0 || f.Waiting != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestTotalMemoryAlone: a run that can never have what it needs does not wait.
+func TestTotalMemoryAlone(t *testing.T) {
+	s := withBudget(t, budget.New(40<<20))
+	_, err := s.Run(t.Context(), Run{Request: request("return len('x' * (60 * 1024 * 1024))", "{}"), Caller: newGate().tool("")})
+	var limit *LimitError
+	if !errors.As(err, &limit) || limit.Limit != LimitTotalMemory {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTotalMemoryIsWaitedForWithoutASlot: others compute meanwhile.
+func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
+	b := budget.New(64 << 20)
+	s, g := withBudget(t, b), newGate()
+	s.slots = newSlots(1, 0)
+	others := b.Open("others")
+	if !others.TryAcquire(30 << 20) {
+		t.Fatal("no room")
+	}
+	large := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), Run{Request: request("return len('x' * (20 * 1024 * 1024))", "{}"), Caller: g.tool("")})
+		large <- err
+	}()
+	for b.Figures().Waiting == 0 {
+		select {
+		case err := <-large:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+	}
+	if _, err := s.Run(t.Context(), Run{Request: request("return 1", "{}"), Caller: g.tool("")}); err != nil {
+		t.Error(err)
+	}
+	others.Close()
+	if err := <-large; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTotalMemoryEndsWithTheRun: a run that waits for memory ends when it is
+// cancelled, like any other.
+func TestTotalMemoryEndsWithTheRun(t *testing.T) {
+	b := budget.New(64 << 20)
+	s := withBudget(t, b)
+	others := b.Open("others")
+	defer others.Close()
+	if !others.TryAcquire(30 << 20) {
+		t.Fatal("no room")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Run(ctx, Run{Request: request("return len('x' * (20 * 1024 * 1024))", "{}"), Caller: newGate().tool("")})
+		ended <- err
+	}()
+	for b.Figures().Waiting == 0 {
+		select {
+		case err := <-ended:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+	}
+	cause := errors.New("enough")
+	cancel(cause)
+	if err := <-ended; !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	if f := b.Figures(); f.Runs != 0 || f.Waiting != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestHeldMemory: what is charged for a small script is what it has really
+// changed, and one that writes much within the image pays for that.
+func TestHeldMemory(t *testing.T) {
+	b := budget.New(1 << 30)
+	s, g := withBudget(t, b), newGate()
+	held := func(code string) int64 {
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: g.tool("")})
+			done <- err
+		}()
+		<-g.came
+		n := b.Figures().Runs
+		g.open <- struct{}{}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	small, large := held("s.wait()\nreturn 1"), held("x = 'x' * 2000000\ns.wait()\nreturn len(x)")
+	t.Logf("small %d, large %d, base %d of %d", small, large, s.base.image.Base(), s.base.image.Size())
+	if small > int64(s.base.image.Size()) || large < small+1_900_000 {
+		t.Errorf("small %d, large %d, image %d", small, large, s.base.image.Size())
+	}
+	if f := b.Figures(); f.Used != 0 {
+		t.Errorf("%+v", f)
+	}
+}
