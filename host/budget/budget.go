@@ -37,6 +37,7 @@ type Budget struct {
 	runs    []*Run // that are open, the oldest first
 	owned   int64  // bytes of messages that are of runs
 	able    int    // runs of which something is at work
+	dying   int    // runs that have failed and are still open
 	failed  []*Run // that are to be told so, without the lock
 }
 

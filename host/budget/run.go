@@ -58,7 +58,8 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 }
 
 // Work says that n more goroutines of the run are at work, or fewer. Each that
-// waits for others of the same run, or has ended, counts no more.
+// waits for others of the same run, or has ended, counts no more. The number
+// must not fall to nothing in between, while the run can go on.
 func (r *Run) Work(n int) {
 	b := r.budget
 	if b == nil {
@@ -112,6 +113,9 @@ func (r *Run) Close() {
 	}
 	r.work(-r.atWork)
 	b.owned -= r.owned
+	if r.err != nil {
+		b.dying--
+	}
 	b.runs = slices.DeleteFunc(b.runs, func(other *Run) bool { return other == r })
 	b.close(&r.Hold)
 }
@@ -135,6 +139,7 @@ func (b *Budget) unlock() {
 func (b *Budget) exhaust(r *Run) {
 	r.err = &ExhaustedError{Total: b.total, Most: b.mostOfRuns(), Used: r.bytes}
 	b.failed = append(b.failed, r)
+	b.dying++
 	for len(r.waiters) > 0 {
 		w := r.waiters[0]
 		w.err = r.err
@@ -145,7 +150,7 @@ func (b *Budget) exhaust(r *Run) {
 // settle sees to it that runs do not wait for each other; see Run. It returns
 // whether there is something to serve again.
 func (b *Budget) settle() bool {
-	if b.able > 0 {
+	if b.able > 0 || b.dying > 0 { // what has failed is about to give back what it has
 		return false
 	}
 	room := b.mostOfRuns() - b.used

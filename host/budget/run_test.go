@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,17 +162,20 @@ func (r *tree) parallel(depth int) error {
 	more := r.number(3)
 	errs := make([]error, more+1)
 	var group sync.WaitGroup
-	for i := range more {
-		r.run.Work(1)
-		group.Go(func() {
-			defer r.run.Work(-1)
-			errs[i] = r.script(depth)
-		})
+	var working atomic.Int64
+	working.Store(int64(more + 1))
+	r.run.Work(more)
+	share := func(i int) {
+		errs[i] = r.script(depth)
+		if working.Add(-1) > 0 {
+			r.run.Work(-1)
+		}
 	}
-	errs[more] = r.script(depth)
-	r.run.Work(-1)
+	for i := range more {
+		group.Go(func() { share(i) })
+	}
+	share(more)
 	group.Wait()
-	r.run.Work(1)
 	return errors.Join(errs...)
 }
 

@@ -45,17 +45,20 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 		}
 	}
 	var workers sync.WaitGroup
-	for range more {
-		r.tree.account.Work(1)
-		workers.Go(func() {
-			defer r.tree.account.Work(-1)
-			work()
-		})
+	r.tree.account.Work(int(more))
+	var working atomic.Int64
+	working.Store(more + 1)
+	share := func() {
+		work()
+		if working.Add(-1) > 0 { // the last one goes on as this goroutine
+			r.tree.account.Work(-1)
+		}
 	}
-	work()
-	r.tree.account.Work(-1) // it waits for the others
+	for range more {
+		workers.Go(share)
+	}
+	share()
 	workers.Wait()
-	r.tree.account.Work(1)
 	for i := range targets {
 		r.undo.adopt(targets[i].undo)
 	}

@@ -104,7 +104,7 @@ func (e *savedError) Error() string {
 
 // toScript is the audience of raw results in scripts. It does not depend on the
 // configuration, so that a script does the same under any.
-var toScript = audience{structured: true}
+var toScript = audience{structured: true, script: true}
 
 // composite runs a saved tool for a script.
 func (r *run) composite(ctx context.Context, t *target) journal.Answer {

@@ -11,8 +11,10 @@ import (
 )
 
 // ReceiptKey is the member of a result's _meta that holds the run's receipt:
-// {run, memory, calls, fuel}, memory being the peak in bytes. Its prefix
-// follows the naming rule of MCP 2025-11-25, basic, section _meta.
+// {run, memory, calls, fuel}. The figures are those of the run and of the saved
+// tools that it called, theirs included: memory is the most bytes that their
+// sandboxes had at the same time, calls counts those of saved tools and those
+// that these made. Its prefix follows the naming rule of MCP 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
 // An audience is who a result is for.
@@ -24,6 +26,11 @@ type audience struct {
 	// whole wants everything in structuredContent, for who is no model: all calls,
 	// the log, and the result whatever it is.
 	whole bool
+	// memory is what the whole tree of runs had; 0: it is not known.
+	memory uint64
+	// script says that a script gets the result: it is to be the same whenever it
+	// is run.
+	script bool
 }
 
 // runResult builds the CallToolResult of a run that has ended: with f when it
@@ -62,25 +69,46 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 			if text := logText("log:", rec.Logs); text != "" {
 				content = append(content, textBlock(wire.Quote(text)))
 			}
-			return toolResult(content, nil, false, receipt(&rec))
+			return toolResult(content, nil, false, receipt(&rec, to))
 		}
 	}
 	structured.raw("logs", logList(rec.Logs, to.whole))
 	structured.raw("executionTime", milliseconds(rec.Duration))
 	newCallList(to.detail).write(&structured, rec.Calls)
-	return toolResult(content, structured.bytes(), f != nil, receipt(&rec))
+	return toolResult(content, structured.bytes(), f != nil, receipt(&rec, to))
 }
 
 // receipt is the _meta of a run's result.
-func receipt(rec *journal.Record) []byte {
+func receipt(rec *journal.Record, to audience) []byte {
+	used := usageOf(rec)
+	if !to.script { // of the root of a tree, whose record has the fuel of all
+		used.fuel, used.memory = rec.Outcome.Fuel, max(rec.Outcome.Memory, to.memory)
+	}
 	r := object{}
 	r.text("run", rec.ID)
-	r.count("memory", rec.Outcome.Memory)
-	r.raw("calls", strconv.AppendInt(nil, int64(len(rec.Calls)), 10))
-	r.count("fuel", rec.Outcome.Fuel)
+	r.count("memory", used.memory)
+	r.count("calls", used.calls)
+	r.count("fuel", used.fuel)
 	meta := object{}
 	meta.raw(ReceiptKey, r.bytes())
 	return meta.bytes()
+}
+
+// usage is what a run used, with those that it called.
+type usage struct{ memory, calls, fuel uint64 }
+
+// usageOf is the usage that a record shows. How runs overlapped is not in it: the
+// memory is that of a tree whose calls come one after the other.
+func usageOf(rec *journal.Record) usage {
+	all, most := usage{rec.Outcome.Memory, uint64(len(rec.Calls)), rec.Outcome.Fuel}, uint64(0)
+	for i := range rec.Calls {
+		if of := rec.Calls[i].Answer.Run; of != nil {
+			u := usageOf(of)
+			all.calls, all.fuel, most = all.calls+u.calls, all.fuel+u.fuel, max(most, u.memory)
+		}
+	}
+	all.memory += most
+	return all
 }
 
 // TextResult is the CallToolResult of a successful call outside any run: a text

@@ -162,7 +162,7 @@ func contextFailure(ctx context.Context) *Failure {
 // finish ends the run and builds the reply.
 func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.Reply {
 	rec := r.end(ctx, out, f)
-	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole}
+	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak()}
 	if to.whole {
 		to.detail = Full
 	}

@@ -22,6 +22,7 @@ type Account struct {
 	mu           sync.Mutex  // guards what follows
 	run          *budget.Run // nil while none of them is under way
 	runs         int         // that are under way
+	owned        int64       // bytes of messages that are of the runs
 	memory, peak uint64      // linear memory of their instances
 }
 
@@ -84,6 +85,7 @@ func (a *Account) begin(ctx context.Context, b *budget.Budget) (_ context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.run = b.OpenRun(a.owner, cancel)
 	a.run.Work(1)
+	a.run.Own(a.owned)
 	return ctx, func() { a.end(); cancel(nil) }
 }
 
@@ -109,8 +111,11 @@ func (a *Account) Work(n int) {
 // Own says that n more bytes of messages in flight are of the runs; see
 // budget.Run.Own.
 func (a *Account) Own(n int) {
-	if run := a.holding(); run != nil {
-		run.Own(int64(n))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.owned += int64(n)
+	if a.run != nil {
+		a.run.Own(int64(n))
 	}
 }
 

@@ -47,6 +47,8 @@ type Sandbox struct {
 	// starts from.
 	base *snapshot
 	err  error
+	// borrowed says that the guest is another Sandbox's, which closes it.
+	borrowed bool
 
 	mu     sync.Mutex
 	closed bool
@@ -68,6 +70,23 @@ func New(opts Options) *Sandbox {
 		s.base, s.err = load(ctx, opts, s.log)
 	}()
 	return s
+}
+
+// Share makes a Sandbox that runs the same guest, which need not be compiled
+// again, with slots and a budget of its own. It waits for the guest. Both have to
+// be closed, s later. Of opts, CacheDir and Guest do not count.
+func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	other := &Sandbox{
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {},
+		ready: s.ready, base: s.base, borrowed: true,
+	}
+	if other.log == nil {
+		other.log = s.log
+	}
+	return other, nil
 }
 
 // Budget is what the memory of all runs is taken from; nil: it has no bound.
@@ -160,7 +179,7 @@ func (s *Sandbox) Close() error {
 	s.stop()
 	<-s.ready
 	s.runs.Wait()
-	if !first || s.base == nil {
+	if !first || s.base == nil || s.borrowed {
 		return nil
 	}
 	if err := s.base.close(); err != nil {

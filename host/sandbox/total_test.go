@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -14,8 +15,16 @@ import (
 // withBudget is the shared sandbox with a budget and slots of its own.
 func withBudget(t testing.TB, b *budget.Budget) *Sandbox {
 	t.Helper()
-	s := realSandbox(t)
-	return &Sandbox{log: s.log, slots: newSlots(2, 0), total: b, stop: func() {}, ready: s.ready, base: s.base}
+	s, err := realSandbox(t).Share(Options{Budget: b, MaxConcurrent: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // gate is a tool whose calls wait until it is opened.
@@ -130,6 +139,7 @@ func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
 		case err := <-large:
 			t.Fatalf("it did not wait: %v", err)
 		default:
+			runtime.Gosched()
 		}
 	}
 	if _, err := s.Run(t.Context(), Run{Request: request("return 1", "{}"), Caller: g.tool("")}); err != nil {
@@ -162,6 +172,7 @@ func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 		case err := <-ended:
 			t.Fatalf("it did not wait: %v", err)
 		default:
+			runtime.Gosched()
 		}
 	}
 	cause := errors.New("enough")

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 )
 
@@ -28,6 +29,21 @@ func Guest(t testing.TB) *sandbox.Sandbox {
 		t.Fatal(err)
 	}
 	return guest
+}
+
+// GuestWithin is the same guest under a budget, for a test.
+func GuestWithin(t testing.TB, b *budget.Budget) *sandbox.Sandbox {
+	t.Helper()
+	s, err := Guest(t).Share(sandbox.Options{Budget: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // Main is a TestMain: it runs the tests, closes their guest, and fails if
