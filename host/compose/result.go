@@ -87,7 +87,7 @@ func receipt(rec *journal.Record, to audience) []byte {
 	r := object{}
 	r.text("run", rec.ID)
 	r.count("memory", used.memory)
-	r.count("calls", used.calls)
+	r.raw("calls", strconv.AppendUint(nil, used.calls, 10))
 	r.count("fuel", used.fuel)
 	meta := object{}
 	meta.raw(ReceiptKey, r.bytes())
