@@ -6,6 +6,7 @@
 //	signals.go   what ends the process, and how
 //	settings.go  flags that several verbs share: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
+//	screen.go    standard output and standard error, guarded if they are a terminal
 //	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go,
 //	runs.go, replay.go, smoke.go, lint.go, repl.go, version.go
 //	             one verb each; servehttp.go is serve --http, names.go is
@@ -75,8 +76,10 @@ func execute(args []string) int {
 	root := newRoot()
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SetArgs(args)
-	root.SetOut(os.Stdout)
-	root.SetErr(os.Stderr)
+	out, flush := screens(os.Stdout, os.Stderr)
+	defer flush()
+	root.SetOut(out[0])
+	root.SetErr(out[1])
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },
+		"hostile":      func() { os.Exit(serveHostile()) },
 		"crash":        func() { fmt.Fprintln(os.Stderr, "cannot reach "+os.Getenv("TOKEN")); os.Exit(3) },
 		"garbage":      garbage,
 		"stubborn":     stubborn,

@@ -14,6 +14,9 @@ import (
 func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
 	opts := reports.Options{Verbose: v.verbose}
 	if v.output == "" {
+		if v.format == reports.Formats[0] {
+			stdout = unguarded(stdout)
+		}
 		return reports.New(v.format, stdout, opts)
 	}
 	file, err := os.Create(v.output)
@@ -24,7 +27,7 @@ func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	people, err := reports.New(reports.Formats[0], stdout, opts)
+	people, err := reports.New(reports.Formats[0], unguarded(stdout), opts)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

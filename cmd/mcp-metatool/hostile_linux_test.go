@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// hostileCalls are calls of every verb, in an order in which each finds something.
+// A verb that is nil shows nothing of others.
+var hostileCalls = []struct {
+	verb string
+	args []string // each a command line
+}{
+	{"serve", nil}, {"demo", nil}, {"demo-upstream", nil}, {"version", nil}, {"completion", nil}, {"help", nil},
+	{"check", []string{""}},
+	{"servers", []string{"--json", "--names", "--check"}},
+	{"reload", []string{""}},
+	{"auth", []string{"evil"}},
+	{"tools list", []string{"", "--json"}},
+	{"tools show", []string{"job", "job --json"}},
+	{"tools history", []string{"job", ""}},
+	{"tools revert", []string{"job 1"}},
+	{"tools export", []string{"--out exported", "job"}},
+	{"tools import", []string{"bad.toml", "exported --dry-run"}},
+	{"run", []string{
+		"evil__get", "evil__get --params {\"a\":\"structured\"}", "evil__get --params {\"a\":\"refuse\"}", "job --raw", "job --params {\"a\":\"fail\"}",
+	}},
+	{"lint", []string{"bad.star --connect"}},
+	{"repl", []string{"< repl.star"}},
+	{"runs list", []string{"", "--json", "--proxied"}},
+	{"runs show", []string{"last", "last --calls", "last --json", "last --html -"}},
+	{"runs tail", []string{"-n 5"}}, // until it is interrupted
+	{"replay", []string{"last --with bad.star"}},
+	{"smoke", []string{"checks.toml", "checks.toml --format json"}},
+	{"tools delete", []string{"job"}},
+}
+
+// TestHostileTerminal has every verb show what a hostile server, tool, script and
+// record say, on a terminal: no escape, control character or turned text of theirs
+// gets there.
+func TestHostileTerminal(t *testing.T) {
+	dir := hostileDir(t)
+	known := map[string]bool{}
+	for _, c := range hostileCalls {
+		known[c.verb] = true
+		for _, args := range c.args {
+			screen := onTerminal(t, dir, append(strings.Fields(c.verb), strings.Fields(args)...))
+			if !strings.Contains(screen, "~") && c.verb == "run" {
+				t.Errorf("%s %s shows nothing: %q", c.verb, args, screen)
+			}
+			if at := strings.IndexFunc(screen, acts); at >= 0 || strings.Contains(screen, "~\r") || !utf8.ValidString(screen) {
+				t.Errorf("%s %s writes to the terminal at %d: %.300q", c.verb, args, at, screen[max(0, at-40):])
+			}
+		}
+	}
+	for _, verb := range verbs(newRoot(), "") {
+		if !known[verb] {
+			t.Errorf("%s is not tried (put it into hostileCalls)", verb)
+		}
+	}
+	out, err := runIn(dir, "run", "evil__get").Output()
+	if want := "line\nline\t" + nasty + "\n"; err != nil || string(out) != want {
+		t.Errorf("into a pipe goes %q, %v; want the bytes as they are", out, err)
+	}
+}
+
+// acts are characters that do something to a terminal instead of being shown. The
+// bar of progress returns to the beginning of its line.
+func acts(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && unicode.Is(unicode.C, r) }
+
+// verbs are all that can be run.
+func verbs(cmd *cobra.Command, prefix string) (all []string) {
+	for _, c := range cmd.Commands() {
+		name := strings.TrimSpace(prefix + " " + c.Name())
+		if c.HasSubCommands() {
+			all = append(all, verbs(c, name)...)
+		} else {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// hostileDir has a configuration, a saved tool, and files that are nasty.
+func hostileDir(t *testing.T) string {
+	t.Helper()
+	if err := home(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"mcp-metatool", "hostile"} {
+		if err := os.Symlink(os.Args[0], filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quoted := string(wire.Quote(nasty))
+	code := "# " + strings.ReplaceAll(nasty, "\r", "") + "\nprint('log', evil.get())\nlog.warn(" + quoted + ")\nprogress(1, 2, " + quoted + ")\n" +
+		"if params.get('a'):\n    evil.get(a=params.a)\nreturn {" + quoted + ": [evil.get(), " + quoted + "]}\n"
+	def := tools.Definition{
+		Name: "job", Description: "does " + nasty, Code: code,
+		InputSchema:  json.RawMessage(`{"type":"object","description":` + quoted + `}`),
+		OutputSchema: json.RawMessage(`{"type":"object","description":` + quoted + `}`),
+		Metadata:     tools.Metadata{Created: time.Now(), Modified: time.Now()},
+	}
+	saved, err := def.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"config.toml":        fmt.Sprintf("[store]\ndir = \".\"\n[upstream.evil]\ncommand = %q\nprobe = { call = \"get\", expect = \"no\" }\n", filepath.Join(dir, "hostile")),
+		"tools/job.json":     string(saved),
+		"bad.star":           "x = " + quoted + "\n# \u202e\u009b\ny = evil.nope\nreturn evil.get(" + quoted + "=1)\n",
+		"repl.star":          "evil.get()\nevil.get(a='fail')\n.tools\n.tools gets\n.help\nprint(" + quoted + ")\nx = " + quoted + "\n.vars\n.nope\u202e\n",
+		"bad.toml":           "format = \"mcp-metatool tools 1\"\n[tool.other]\ndescription = " + quoted + "\ninputSchema = '{\"type\": \"object\"}'\ncode = \"return 1 # \\u202e\"\n",
+		"checks.toml":        checksOf(dir, quoted),
+		"check\u202eed.star": "return 1",
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// checksOf is a file of checks of which one passes and others fail.
+func checksOf(dir, quoted string) string {
+	return fmt.Sprintf(`[store]
+dir = "."
+[upstream.evil]
+command = %q
+[[check]]
+name = %s
+call = "evil__get"
+expect.text = "line"
+[[check]]
+name = "fails"
+call = "evil__get"
+expect.text = "not this"
+[[check]]
+name = "script"
+code = "print('log', evil.get())\nreturn evil.get(a='fail')"
+[[check]]
+name = "offer"
+server = "evil"
+expect.tools = ["nope"]
+`, filepath.Join(dir, "hostile"), strings.ReplaceAll(quoted, "\u007f", "\\u007f"))
+}
+
+// runIn is a call of the program in a directory.
+func runIn(dir string, args ...string) *exec.Cmd {
+	var stdin string
+	if at := strings.Index(strings.Join(args, " "), " < "); at > 0 {
+		args, stdin = args[:len(args)-2], args[len(args)-1]
+	}
+	cmd := exec.Command(filepath.Join(dir, "mcp-metatool"), args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "MCP_METATOOL_DIR="+dir, "NO_COLOR=1")
+	if stdin != "" {
+		cmd.Stdin, _ = os.Open(filepath.Join(dir, stdin)) // nil is an empty input
+	}
+	return cmd
+}
+
+// onTerminal is what a call of the program writes to its terminal.
+func onTerminal(t *testing.T, dir string, args []string) string {
+	t.Helper()
+	master, slave := openTerminal(t)
+	if _, err := term.MakeRaw(int(slave.Fd())); err != nil { // nothing is added to what is written
+		t.Fatal(err)
+	}
+	read := make(chan []byte, 1)
+	screen := &textLog{more: make(chan struct{}, 1)}
+	go func() {
+		var b bytes.Buffer
+		_, _ = io.Copy(io.MultiWriter(&b, screen), master) // until all who have the terminal have ended
+		read <- b.Bytes()
+	}()
+	cmd := runIn(dir, args...)
+	cmd.Stdout, cmd.Stderr = slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(strings.Join(args, " "), "runs tail") {
+		if err := screen.await("TOOK"); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = cmd.Wait() // some calls fail
+	slave.Close()
+	text := <-read
+	master.Close()
+	return string(text)
+}
