@@ -19,8 +19,10 @@ const mask = "****"
 // know no secrets. All methods may be called from several goroutines at once.
 //
 // A secret is found as it is, and as it is written within a JSON string, a Go
-// string literal, an address, base64 or hexadecimal digits (those two from
-// minCoded bytes on); not cut into pieces.
+// string literal or an address, whatever characters of it are escaped there, also
+// where one of these is within another, maxViews times over; and in base64 or
+// hexadecimal digits (those two from minCoded bytes on). It is not found cut into
+// pieces.
 type Masker struct {
 	secrets atomic.Pointer[finder]
 }
@@ -55,7 +57,7 @@ func (m *Masker) Add(secrets ...string) {
 // writtenForms is a secret as it is and as it looks within other texts.
 func writtenForms(s string) []string {
 	query := url.QueryEscape(s)
-	forms := []string{s, query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(s)}
+	forms := []string{s, query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(s), strings.ReplaceAll(s, " ", "+")}
 	if plain, err := url.PathUnescape(s); err == nil { // a password out of an address
 		forms = append(forms, plain)
 	}
@@ -122,9 +124,14 @@ func codedForms(s string) []string {
 
 // Mask returns s with every secret replaced. Secrets that overlap are replaced
 // as one.
-func (m *Masker) Mask(s string) string { return maskSpans(s, m.find(s)) }
+func (m *Masker) Mask(s string) string {
+	if m.knowsNone() {
+		return s
+	}
+	return maskSpans(s, seeThrough(s, maxViews, m.find))
+}
 
-// find is where the secrets are.
+// find is where the secrets are, with the escapes of s as they are.
 func (m *Masker) find(s string) []span {
 	if m == nil {
 		return nil
