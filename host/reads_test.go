@@ -21,7 +21,7 @@ var readers = []string{
 	"os.Open", "os.OpenRoot", "os.OpenFile", "os.ReadFile", "os.DirFS", "os.CopyFS", "os.NewFile",
 	"io/ioutil.ReadFile", "io/ioutil.ReadDir", "io/fs.ReadFile", "syscall.Open", "golang.org/x/sys/unix.Open",
 	"crypto/tls.LoadX509KeyPair", "html/template.ParseFiles", "text/template.ParseFiles",
-	"github.com/BurntSushi/toml.DecodeFile",
+	"github.com/BurntSushi/toml.DecodeFile", "github.com/BurntSushi/toml.DecodeFS",
 	"github.com/gofrs/flock.New",
 	".Open", ".OpenFile", ".ReadFile", ".FS",
 }
@@ -156,6 +156,10 @@ func addRoots(file *ast.File, names map[string]bool) {
 // A reader counts however it is used, called or not.
 // roots are the names of what is an *os.Root.
 func readsIn(name string, file *ast.File, roots map[string]bool) []string {
+	return usesIn(name, file, readers, roots)
+}
+
+func usesIn(name string, file *ast.File, of []string, roots map[string]bool) []string {
 	found := map[string]bool{}
 	for _, decl := range file.Decls {
 		within := "-"
@@ -168,7 +172,7 @@ func readsIn(name string, file *ast.File, roots map[string]bool) []string {
 				return true
 			}
 			r := qualified(file, sel)
-			if slices.Contains(readers, r) && (r[0] != '.' || roots[lastName(sel.X)]) {
+			if slices.Contains(of, r) && (r[0] != '.' || roots[lastName(sel.X)]) {
 				found[fmt.Sprintf("%s %s %s", name, within, r)] = true
 			}
 			return true
@@ -204,6 +208,28 @@ func lastName(e ast.Expr) string {
 		return e.Sel.Name
 	}
 	return ""
+}
+
+// decoders are the ways into the TOML library.
+var decoders = []string{
+	"github.com/BurntSushi/toml.Decode", "github.com/BurntSushi/toml.DecodeFile", "github.com/BurntSushi/toml.DecodeFS",
+	"github.com/BurntSushi/toml.Unmarshal", "github.com/BurntSushi/toml.NewDecoder",
+}
+
+// TestTOMLIsGuarded keeps texts from the TOML library that were not looked
+// through before: one that is nested deep ends the process.
+func TestTOMLIsGuarded(t *testing.T) {
+	calls := 0
+	for name, file := range productFiles(t, os.DirFS("..")) {
+		for _, at := range usesIn(name, file, decoders, nil) {
+			if calls++; at != "tools/tomldoc/tomldoc.go Decode github.com/BurntSushi/toml.Decode" {
+				t.Errorf("%s: decode TOML with package tools/tomldoc", at)
+			}
+		}
+	}
+	if calls == 0 {
+		t.Error("no call was found")
+	}
 }
 
 func TestReadersAreFound(t *testing.T) {

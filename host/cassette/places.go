@@ -1,6 +1,7 @@
 package cassette
 
 import (
+	"sort"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,9 +12,9 @@ import (
 
 // places are where the keys of a file stand.
 type places struct {
-	text    string
-	tables  []tableAt // the file itself, then each [[interaction]]
-	deepest int       // how deep values and names of tables are nested
+	text   string
+	tables []tableAt // the file itself, then each [[interaction]]
+	lines  []int     // where lines begin; nil until it is asked for
 }
 
 // tableAt is where a table is, and its keys by their first part.
@@ -36,7 +37,6 @@ func findPlaces(text, array string) *places {
 		start := s.at
 		switch {
 		case s.end():
-			p.deepest = s.deepest
 			return p
 		case s.has("["):
 			double := s.has("[[")
@@ -63,7 +63,6 @@ func findPlaces(text, array string) *places {
 				p.note(len(p.tables)-1, name[0], keyAt{start, value})
 			}
 			if s.at == start {
-				p.deepest = s.deepest
 				return p // it is not valid
 			}
 		}
@@ -78,9 +77,17 @@ func (p *places) note(table int, key string, at keyAt) {
 
 // line is the line and column, in code points, of an offset, from 1.
 func (p *places) line(offset int) (line, column int) {
-	before := p.text[:min(max(offset, 0), len(p.text))]
-	line = 1 + strings.Count(before, "\n")
-	return line, 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+	offset = min(max(offset, 0), len(p.text))
+	if p.lines == nil { // once: there may be as many questions as lines
+		p.lines = []int{0}
+		for i := range len(p.text) {
+			if p.text[i] == '\n' {
+				p.lines = append(p.lines, i+1)
+			}
+		}
+	}
+	line = sort.SearchInts(p.lines, offset+1)
+	return line, 1 + utf8.RuneCountInString(p.text[p.lines[line-1]:offset])
 }
 
 // content is where the text of a string begins whose value is at offset, and
@@ -102,9 +109,8 @@ func (p *places) content(offset int) (int, bool) {
 
 // scanner goes through the text of valid TOML.
 type scanner struct {
-	text    string
-	at      int
-	deepest int
+	text string
+	at   int
 }
 
 func (s *scanner) end() bool { return s.at >= len(s.text) }
@@ -170,7 +176,6 @@ func (s *scanner) key() (parts []string) {
 			}
 			parts = append(parts, s.text[start:s.at])
 		}
-		s.deepest = max(s.deepest, len(parts))
 		s.blank(false)
 		if !s.skip(".") {
 			return parts
@@ -188,7 +193,6 @@ func (s *scanner) value() {
 			continue
 		case '[', '{':
 			depth++
-			s.deepest = max(s.deepest, depth)
 		case ']', '}':
 			depth--
 		case '#':

@@ -11,11 +11,8 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
-
-// maxNested is how deep TOML may be nested that is read: the library takes time
-// and memory without bounds for what is much deeper.
-const maxNested = 100
 
 // Suffix is how the names of cassettes end.
 const Suffix = ".cassette.toml"
@@ -77,21 +74,30 @@ const arrayKey = "interaction"
 // *Problem.
 func Parse(name string, data []byte) (*Cassette, error) {
 	text := string(bytes.TrimPrefix(data, []byte("\ufeff")))
-	f := &file{name: name, places: findPlaces(text, arrayKey)}
-	if f.places.deepest > maxNested {
-		return nil, &Problem{File: name, Text: fmt.Sprintf("is nested deeper than %d levels (write JSON text instead, under a key that ends in _json)", maxNested)}
-	}
+	f := &file{name: name, places: &places{text: text}}
 	var root map[string]any
-	if _, err := toml.Decode(text, &root); err != nil {
-		var syntax toml.ParseError
-		p := &Problem{File: name, Text: strings.TrimPrefix(err.Error(), "toml: ")}
-		if errors.As(err, &syntax) {
-			p.Text = strings.TrimSuffix(syntax.Message, ".")
-			p.Line, p.Column = f.places.line(syntax.Position.Start)
-		}
-		return nil, p
+	if _, err := tomldoc.Decode(text, &root); err != nil {
+		return nil, f.refused(err)
 	}
+	f.places = findPlaces(text, arrayKey)
 	return f.read(root)
+}
+
+// refused is why a text cannot be decoded, in our words.
+func (f *file) refused(err error) *Problem {
+	p := &Problem{File: f.name, Text: strings.TrimPrefix(err.Error(), "toml: "), Err: err}
+	if guarded := new(tomldoc.Error); errors.As(err, &guarded) {
+		p.Line, p.Column = f.places.line(guarded.Offset)
+		p.Text = guarded.Message()
+		if guarded.Deep {
+			p.Text += " (write JSON text instead, under a key that ends in _json)"
+		}
+	}
+	if syntax := new(toml.ParseError); errors.As(err, syntax) {
+		p.Text = strings.TrimSuffix(syntax.Message, ".")
+		p.Line, p.Column = f.places.line(syntax.Position.Start)
+	}
+	return p
 }
 
 // file is a file that is being read.

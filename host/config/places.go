@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/BurntSushi/toml"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // place is where a key and its value are in a text. Of a table with a header of
@@ -175,7 +175,7 @@ func keyText(written string) string {
 		return written[1 : len(written)-1]
 	}
 	var v struct{ K string }
-	if _, err := toml.Decode("K="+written, &v); err != nil {
+	if _, err := tomldoc.Decode("K="+written, &v); err != nil {
 		return written
 	}
 	return v.K

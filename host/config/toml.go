@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 var utf8BOM = []byte("\ufeff")
@@ -19,7 +21,11 @@ var utf8BOM = []byte("\ufeff")
 func parseTOML(data []byte) (*node, *Problem) {
 	data = bytes.TrimPrefix(data, utf8BOM)
 	var root map[string]toml.Primitive
-	md, err := toml.Decode(string(data), &root)
+	md, err := tomldoc.Decode(string(data), &root)
+	if guarded := new(tomldoc.Error); errors.As(err, &guarded) {
+		line, column := lineColumn(data, guarded.Offset)
+		return nil, &Problem{Line: line, Column: column, Text: guarded.Message(), Err: err}
+	}
 	if err != nil {
 		var pe toml.ParseError
 		if !errors.As(err, &pe) {

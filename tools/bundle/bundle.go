@@ -34,7 +34,7 @@
 // are not followed, sizes are bounded, and what is wrong is an [*Error] that says
 // where. Scripts are not parsed here.
 //
-// Files: quote.go and write.go (writing), guard.go, read.go and folder.go
+// Files: quote.go and write.go (writing), read.go and folder.go
 // (reading), shelf.go (the files beside a tool).
 package bundle
 

@@ -11,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 // Parse reads a bundle of one file, sorted by the names of the tools. What is
@@ -29,12 +30,9 @@ func parse(data []byte, file string, folder *folder) ([]Tool, error) {
 	if !utf8.ValidString(r.data) {
 		return nil, &Error{File: file, Text: "is not valid UTF-8"}
 	}
-	if at := nesting(r.data); at >= 0 {
-		return nil, r.at(at, fmt.Errorf("nested deeper than %d levels", maxNesting))
-	}
 	var top map[string]toml.Primitive
 	var err error
-	if r.md, err = toml.Decode(r.data, &top); err != nil {
+	if r.md, err = tomldoc.Decode(r.data, &top); err != nil {
 		return nil, r.place(err)
 	}
 	if err := r.format(top); err != nil {
@@ -231,7 +229,10 @@ func (r *refusal) UnmarshalTOML(any) error { return r.err }
 // place is an error of the library in our words.
 func (r *reader) place(err error) error {
 	var parse toml.ParseError
+	var guarded *tomldoc.Error
 	switch {
+	case errors.As(err, &guarded):
+		return r.at(guarded.Offset, placed{guarded.Message(), err})
 	case err == nil:
 		return nil
 	case errors.As(err, &parse):
