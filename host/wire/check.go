@@ -201,7 +201,7 @@ const maxFolded = 63
 
 // resembled is the member acted on that some readers take name for.
 func (s *Shape) resembled(name []byte) *acted {
-	var buf [maxFolded + utf8.UTFMax]byte
+	var buf [maxFolded + 1 + utf8.UTFMax]byte
 	folded := fold(buf[:0], name, s.joined)
 	if len(folded) < len(s.byFold) {
 		for _, m := range s.byFold[len(folded)] {
@@ -213,8 +213,15 @@ func (s *Shape) resembled(name []byte) *acted {
 	return nil
 }
 
+// ligatures are the characters whose full folding, as Python's casefold has it,
+// is several letters of ASCII.
+var ligatures = map[rune]string{
+	'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st",
+}
+
 // fold appends name as readers compare it that do not mind the case: in Unicode's
-// simple folding, as encoding/json has it, with the Turkish letters i of Java;
+// folding, the simple one of encoding/json and the full one where it gives ASCII,
+// with the Turkish letters i of Java;
 // without separators if those shall not count, but for a leading one; and no
 // further than to a NUL, where a string of C ends, or to where it is longer than
 // maxFolded.
@@ -223,7 +230,11 @@ func fold(b, name []byte, joined bool) []byte {
 		switch c := name[i]; {
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(name[i:])
-			b = utf8.AppendRune(b, foldRune(r))
+			if letters := ligatures[r]; letters != "" {
+				b = append(b, letters...)
+			} else {
+				b = utf8.AppendRune(b, foldRune(r))
+			}
 			i += n - 1
 		case c == 0:
 			return b

@@ -25,6 +25,8 @@ func TestAmbiguousMessages(t *testing.T) {
 		{`{"taskId":"a","tas\u212aId":"b"}`, `"taskId"`},
 		{`{"urı":"x"}`, `"uri"`},
 		{`{"UR\u0130":"x"}`, `"uri"`},
+		{`{"_meta":{"progreßToken":1}}`, `"progressToken"`},
+		{`{"requeﬆState":"x"}`, `"requestState"`},
 		{`{"task_id":"b"}`, `"taskId"`},
 		{`{"task-id":"b"}`, `"taskId"`},
 		{`{"Request_State":"b"}`, `"requestState"`},
