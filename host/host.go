@@ -8,6 +8,7 @@
 //	upstreams.go   connections to upstreams, shared or of one session
 //	slot.go        one upstream that runs, or sleeps until it is needed
 //	health.go      how upstreams are, when somebody asks
+//	absent.go      why an upstream is not there, for whoever wants something of it
 //	memory.go      what upstreams had when they ran last
 //	record.go      writing down what goes through, in the journal
 //	hello.go       what upstreams are told in the handshake
@@ -117,7 +118,7 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	h.catalog = catalog.New(sources(cfg), opts.Log, func(surface wire.Surface) { h.router.Changed(surface) })
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Instructions: instructions,
-		Settled: h.settled, Started: h.started, Refresh: h.refreshComposites, Observer: h.recorder, Log: opts.Log,
+		Settled: h.settled, Started: h.started, Absences: h, Refresh: h.refreshComposites, Observer: h.recorder, Log: opts.Log,
 	})
 	h.now.Store(h.settings(cfg))
 	h.router.Register(catalog.Builtin, builtins{h})
@@ -149,7 +150,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	composer := compose.New(options)
 	about := manage.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
-		Health: h, Directory: h.catalog, Settled: h.settled, SavedInScripts: true, Runs: h.recorder.runs(cfg),
+		Health: h, Directory: h.catalog, Settled: h.settled, Absences: h, SavedInScripts: true, Runs: h.recorder.runs(cfg),
 	}
 	if cfg.Builtins.TestTool {
 		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) manage.Stage {
@@ -180,8 +181,9 @@ func limits(e config.Execution) sandbox.Limits {
 
 func sources(cfg *config.Config) []catalog.Source {
 	var sources []catalog.Source
-	for _, u := range enabled(cfg) {
-		sources = append(sources, catalog.Source{Server: u.Name, Prefix: u.Prefix, Exposes: u.Exposes, Hides: u.Hides})
+	for i := range cfg.Upstreams {
+		u := &cfg.Upstreams[i]
+		sources = append(sources, catalog.Source{Server: u.Name, Prefix: u.Prefix, Exposes: u.Exposes, Hides: u.Hides, Disabled: u.Disabled})
 	}
 	return sources
 }

@@ -223,7 +223,7 @@ func (s *slot) closedError() error {
 func (s *slot) Ready(ctx context.Context) error {
 	err := s.closedError()
 	if up := s.wake(); up != nil {
-		err = up.Ready(ctx)
+		err = s.ready(ctx, up)
 	}
 	if err == nil || ctx.Err() != nil || !s.isRetired() {
 		return err
@@ -293,7 +293,8 @@ func (s *slot) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 		return next.Call(ctx, call)
 	}
 	defer s.leave()
-	return up.Call(ctx, call)
+	reply, err := up.Call(ctx, call)
+	return reply, s.plain(err)
 }
 
 // Begin implements route.Beginner.
@@ -310,7 +311,8 @@ func (s *slot) Begin(call wire.Call, landed wire.Landed) (cancel func(cause erro
 		}
 		landed(reply, func(ctx context.Context) (wire.Reply, error) {
 			defer s.leave()
-			return rest(ctx)
+			reply, err := rest(ctx)
+			return reply, s.plain(err)
 		})
 	})
 	if !ok {

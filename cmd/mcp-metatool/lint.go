@@ -167,6 +167,9 @@ func (s script) lint(ctx context.Context, c scripts) ([]finding, error) {
 	}
 	var found []finding
 	for _, w := range warnings {
+		if w.Unchecked { // there is a note of each server, or none was to be asked
+			continue
+		}
 		found = append(found, finding{s.file, w.Line, w.Column, "warning", w.Message, w.Source})
 	}
 	return found, nil
@@ -244,6 +247,8 @@ func (nowhere) Resolve(server, tool string, _ bool) (string, string, error) {
 }
 
 func (nowhere) InputSchema(string, string) []byte { return nil }
+
+func (nowhere) Disabled() []string { return nil }
 
 func (nowhere) Remembered(string) bool { return false }
 

@@ -42,6 +42,9 @@ func (c *Cassette) Servers() []string {
 // InputSchema implements compose.Catalog: mocks have none.
 func (c *Cassette) InputSchema(string, string) []byte { return nil }
 
+// Disabled implements compose.Catalog: mocks are there.
+func (c *Cassette) Disabled() []string { return nil }
+
 // Remembered implements compose.Catalog: mocks are at hand.
 func (c *Cassette) Remembered(string) bool { return false }
 
@@ -93,12 +96,19 @@ func (o *over) Servers() []string {
 
 func (o *over) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
 
+// Disabled are those of real that are not mocked.
+func (o *over) Disabled() []string {
+	mocked := o.cassette.Servers()
+	return slices.DeleteFunc(o.real.Disabled(), func(name string) bool { return slices.Contains(mocked, name) })
+}
+
 // Remembered is false: no call leaves, so that no server is waited for.
 func (o *over) Remembered(string) bool { return false }
 
 func (o *over) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	realServer, realTool, err = o.real.Resolve(server, tool, exact)
-	if _, unknown := err.(*catalog.NotFoundError); unknown {
+	_, unknown := err.(*catalog.NotFoundError)
+	if _, disabled := err.(*catalog.DisabledError); unknown || disabled && slices.Contains(o.cassette.Servers(), server) {
 		return o.cassette.Resolve(server, tool, exact)
 	}
 	return realServer, realTool, err

@@ -65,6 +65,9 @@ type Source struct {
 	Exposes func(tool string) bool
 	// Hides tells which tools nobody may call, scripts included.
 	Hides func(tool string) bool
+	// Disabled says that it is configured and not to be used. All that is known of
+	// it is its name, for those who ask for it to be told.
+	Disabled bool
 }
 
 // Catalog is safe for concurrent use.
@@ -77,6 +80,7 @@ type Catalog struct {
 	sources    []*source  // in the order of the configuration
 	builtins   []Entry
 	composites []Entry
+	disabled   []string // servers that are configured and not to be used
 }
 
 // source is an upstream with what it has listed last.
@@ -107,11 +111,21 @@ type listed struct {
 // each change of what agents see of a surface; it must not block.
 func New(sources []Source, log *slog.Logger, onChange func(wire.Surface)) *Catalog {
 	c := &Catalog{log: log, onChange: onChange}
-	for _, s := range sources {
-		c.sources = append(c.sources, newSource(s, nil))
-	}
+	c.take(sources, nil)
 	c.view.Store(newView(c))
 	return c
+}
+
+// take replaces the upstreams; was are those of before, by name.
+func (c *Catalog) take(sources []Source, was map[string]*source) {
+	c.sources, c.disabled = make([]*source, 0, len(sources)), nil
+	for _, s := range sources {
+		if s.Disabled {
+			c.disabled = append(c.disabled, s.Server)
+		} else {
+			c.sources = append(c.sources, newSource(s, was[s.Server]))
+		}
+	}
 }
 
 // newSource is an upstream with the lists of before, nil for none.
@@ -141,10 +155,7 @@ func (c *Catalog) SetSources(sources []Source) {
 	for _, s := range c.sources {
 		was[s.Server] = s
 	}
-	c.sources = make([]*source, 0, len(sources))
-	for _, s := range sources {
-		c.sources = append(c.sources, newSource(s, was[s.Server]))
-	}
+	c.take(sources, was)
 	after := newView(c)
 	c.view.Store(after)
 	c.mu.Unlock()

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -89,6 +90,13 @@ func (e *HiddenError) Error() string {
 	return fmt.Sprintf("tool %q of server %q may not be called (the configuration hides it)", e.Tool, e.Server)
 }
 
+// DisabledError says that a script named a server that the configuration disables.
+type DisabledError struct{ Server string }
+
+func (e *DisabledError) Error() string {
+	return fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", e.Server)
+}
+
 // RemovedError says that the configuration has no such server, or no longer.
 type RemovedError struct{ Server string }
 
@@ -115,6 +123,13 @@ func (c *Catalog) Permitted(server, tool string, agent bool) error {
 // configuration, whether they are up or not.
 func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
 
+// Disabled are the script names of servers that the configuration disables.
+// Scripts may name them, to be told so.
+func (c *Catalog) Disabled() []string {
+	v := c.view.Load()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.disabled)), func(name string) bool { return v.tools.scripts[name] != nil })
+}
+
 // Remembered tells whether what is known of a server's tools, by its real name, is
 // from a time before it was started.
 func (c *Catalog) Remembered(server string) bool {
@@ -135,11 +150,15 @@ func (c *Catalog) InputSchema(server, tool string) []byte {
 
 // Resolve finds the tool that a script means by its server's script name and a
 // tool name: with exact the upstream's own name first, then, as without it,
-// the script name. The error is a *NotFoundError, *AmbiguousError or
-// *HiddenError.
+// the script name. The error is a *NotFoundError, *DisabledError, *AmbiguousError
+// or *HiddenError.
 func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
-	v := c.view.Load().tools
+	all := c.view.Load()
+	v := all.tools
 	s, ok := v.scripts[server]
+	if !ok && all.disabled[server] != "" {
+		return "", "", &DisabledError{all.disabled[server]}
+	}
 	if !ok {
 		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: Nearest(server, v.servers)}
 	}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"maps"
 
+	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -11,6 +12,7 @@ type view struct {
 	upstreams []string          // in the order of the configuration
 	prefixes  map[string]string // by upstream
 	sources   map[string]Source // by upstream
+	disabled  map[string]string // servers by their script names
 	lists     map[wire.Surface]list
 	tools     tools
 	prompts   map[string]owned // by public name
@@ -22,11 +24,14 @@ type view struct {
 type owned struct{ server, name string }
 
 func newView(c *Catalog) *view {
-	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, lists: map[wire.Surface]list{}}
+	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}}
 	for _, s := range c.sources {
 		v.upstreams = append(v.upstreams, s.Server)
 		v.prefixes[s.Server] = s.Prefix
 		v.sources[s.Server] = s.Source
+	}
+	for _, server := range c.disabled {
+		v.disabled[abi.Ident(server)] = server
 	}
 	for _, surface := range wire.Surfaces {
 		v.build(c, surface)

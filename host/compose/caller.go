@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,11 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 		t.tool = call.Tool
 	}
 	return t
+}
+
+// names are those that scripts have for servers.
+func (c *Composer) names() []string {
+	return append(slices.Clone(c.cfg.Catalog.Servers()), c.cfg.Catalog.Disabled()...)
 }
 
 // unsettled tells whether a server has to be waited for before it is known what a
@@ -188,10 +194,11 @@ func (t *target) fail(class abi.ErrorType, message string) *abi.CallError {
 func unresolvedType(err error) abi.ErrorType {
 	var hidden *catalog.HiddenError
 	var down *downError
+	var disabled *catalog.DisabledError
 	switch {
 	case errors.As(err, &hidden):
 		return abi.ErrPermission
-	case errors.As(err, &down):
+	case errors.As(err, &down), errors.As(err, &disabled):
 		return abi.ErrTool
 	}
 	return abi.ErrRuntime // a name the script got wrong, like any other unknown name

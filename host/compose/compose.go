@@ -64,6 +64,9 @@ type Catalog interface {
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers are the script names of all servers.
 	Servers() []string
+	// Disabled are the script names of servers that are configured and not to be
+	// used: a call of one fails and says so.
+	Disabled() []string
 	// InputSchema is the raw inputSchema of a tool, by real names; nil when there
 	// is none.
 	InputSchema(server, tool string) []byte
@@ -218,7 +221,7 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
-		budget: c.budget(def.Limits), servers: c.cfg.Catalog.Servers(),
+		budget: c.budget(def.Limits), servers: c.names(),
 	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}

@@ -22,6 +22,8 @@ type Warning struct {
 	Message string `json:"message"`
 	// Source is that line of the script.
 	Source string `json:"-"`
+	// Unchecked says that this is about a server that is down, not about the script.
+	Unchecked bool `json:"-"`
 }
 
 const (
@@ -55,9 +57,9 @@ func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, er
 // Lint looks for what a script, to be saved by that name, probably does not mean:
 // what the language can tell of (variables that nothing uses, code that is never
 // reached), tools that there are not, arguments that the script shows and that do
-// not match a tool's inputSchema, and saved tools that lead back to this one. Of
-// servers that are down, and of arguments that it cannot see, it says nothing,
-// and of code that does not parse neither: see Check. The warnings are in the
+// not match a tool's inputSchema, and saved tools that lead back to this one. Of a
+// server that is down it says once that calls are not checked; of arguments that it
+// cannot see it says nothing, and of code that does not parse neither: see Check. The warnings are in the
 // order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
 	found, err := c.Inspect(ctx, name, code)
@@ -106,6 +108,15 @@ func (l *linter) warn(at abi.Position, message string) {
 	}
 }
 
+// unchecked says that calls of a server are not judged.
+func (l *linter) unchecked(n abi.NamedTool, err error) {
+	before := len(l.found)
+	l.warn(n.Position, fmt.Sprintf("calls of %s are not checked: %v", n.Server, err))
+	for i := range l.found[before:] {
+		l.found[before+i].Unchecked = true
+	}
+}
+
 // upstream judges a call of a server's tool.
 func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
 	if l.down[n.Server] {
@@ -113,11 +124,12 @@ func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
 	if unsettled(l.cfg.Catalog, server, err) {
-		if l.cfg.Upstreams.Ready(ctx, nil, server) != nil {
+		if err := l.cfg.Upstreams.Ready(ctx, nil, server); err != nil {
 			if l.down == nil {
 				l.down = map[string]bool{}
 			}
 			l.down[n.Server] = true // nobody knows what tools it has
+			l.unchecked(n, err)
 			return
 		}
 		server, tool, err = l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)

@@ -31,8 +31,8 @@ const (
 // needed yet.
 const Asleep upstream.State = "asleep"
 
-// disabled is the state of an upstream that is configured and not to be used.
-const disabled upstream.State = "disabled"
+// Disabled is the state of an upstream that is configured and not to be used.
+const Disabled upstream.State = "disabled"
 
 // Connection is what a check needs of a connection to an upstream. It is safe
 // for concurrent use.
@@ -95,7 +95,7 @@ func (c Checker) Check(ctx context.Context, targets []Target) []Report {
 
 // check checks one upstream.
 func (c Checker) check(ctx context.Context, t Target) Report {
-	r := Report{Server: t.Name, State: disabled, Check: Skipped}
+	r := Report{Server: t.Name, State: Disabled, Check: Skipped}
 	if t.Connection == nil {
 		return r
 	}

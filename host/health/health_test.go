@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 		{upstream.Ready, OK, "ping", ""},
 		{upstream.Failed, Failed, "tools/list", "exit"},
 		{upstream.Failed, Failed, "", "no-such-command-anywhere"},
-		{disabled, Skipped, "", ""},
+		{Disabled, Skipped, "", ""},
 	} {
 		r := reports[i]
 		if r.Server != targets[i].Name || r.State != want.state || r.Check != want.check || r.Method != want.method {

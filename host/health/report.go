@@ -79,14 +79,26 @@ func (c Checker) note(r *Report, st upstream.Status) {
 		at := st.RestartAt.UTC()
 		r.RestartAt = &at
 	}
-	first, rest, _ := strings.Cut(st.Err, "\n")
-	first = strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", st.Name))
-	if rest = strings.TrimSpace(rest); rest != "" && c.Details {
+	first, rest := lastError(st)
+	if rest != "" && c.Details {
 		r.Details = strings.Split(c.text(rest), "\n")
 	} else {
-		first = strings.TrimSuffix(first, "; its last lines on stderr:") // which are not there
+		first = LastError(st)
 	}
 	r.LastError = c.text(first)
+}
+
+// LastError is the last error of an upstream without its name and without what
+// the server has written itself, at most a line. There may be secrets in it.
+func LastError(st upstream.Status) string {
+	first, _ := lastError(st)
+	return oneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // which are not there
+}
+
+// lastError is that with the lines that belong to it.
+func lastError(st upstream.Status) (first, rest string) {
+	first, rest, _ = strings.Cut(st.Err, "\n")
+	return strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", st.Name)), strings.TrimSpace(rest)
 }
 
 // judge sets the outcome; err is that of the listing.

@@ -194,6 +194,11 @@ func searchTools() mcp.Tool {
 					"type": "object",
 					"properties": {"server": {"type": "string"}, "tools": {"type": "integer"}},
 					"required": ["server", "tools"]
+				}},
+				"absent": {"type": "array", "description": "Servers that are not there now.", "items": {
+					"type": "object",
+					"properties": {"server": {"type": "string"}, "state": {"type": "string"}, "why": {"type": "string"}},
+					"required": ["server", "state", "why"]
 				}}
 			},
 			"required": ["tools", "total"]
@@ -222,7 +227,8 @@ func describeTool() mcp.Tool {
 				"example": {"type": "string"},
 				"hints": {"type": "array", "items": {"type": "string"}},
 				"inputSchema": {},
-				"outputSchema": {}
+				"outputSchema": {},
+				"unavailable": {"type": "string", "description": "Why it cannot be called now."}
 			},
 			"required": ["signature", "example"]
 		}`,

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/manage/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -35,6 +36,7 @@ type described struct {
 	Hints        []string        `json:"hints,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	Unavailable  string          `json:"unavailable,omitempty"` // why its server is not there now
 
 	exact    bool // the example matches the schema
 	declared bool // what it returns
@@ -44,7 +46,8 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 	h.settle(ctx)
 	name, _ := wire.GetString(args, "name")
 	s := h.directory.snapshot()
-	e, err := h.directory.find(s, name)
+	absent := h.absences(call)
+	e, err := h.directory.find(s, name, absent)
 	if err != nil {
 		return wire.Reply{}, err
 	}
@@ -52,6 +55,13 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 		return wire.Reply{}, noSave(e.Name)
 	}
 	d := h.directory.describe(e)
+	if server := serverOf(e); server != "" {
+		for _, a := range absent.of(server) {
+			if a.State != string(upstream.Starting) { // which calls wait for
+				d.Unavailable = a.Why
+			}
+		}
+	}
 	return wire.Reply{Result: compose.TextResult(d.text(), wire.Marshal(d))}, nil
 }
 
@@ -123,12 +133,15 @@ func (a described) text() string {
 	if a.Hints != nil {
 		b.WriteString(" It says that it " + strings.Join(a.Hints, ", ") + ".")
 	}
+	if a.Unavailable != "" {
+		b.WriteString("\n\nIt cannot be called now: " + a.Unavailable + ".")
+	}
 	return b.String()
 }
 
 // find finds the tool that name means: a public name, what scripts write, or
 // the server's own name if that is enough. The error is a *compose.Failure.
-func (d *directory) find(s *snapshot, name string) (catalog.Entry, error) {
+func (d *directory) find(s *snapshot, name string, absent absences) (catalog.Entry, error) {
 	name = strings.TrimSpace(name)
 	if e, ok := d.Tool(name); ok {
 		return e, nil
@@ -154,7 +167,7 @@ func (d *directory) find(s *snapshot, name string) (catalog.Entry, error) {
 		f.Message = fmt.Sprintf("%s have a tool %q (say which: %s)", number(len(places), "server"), name, strings.Join(f.Nearest, ", "))
 		return catalog.Entry{}, f
 	}
-	return catalog.Entry{}, d.unknown(s, name)
+	return catalog.Entry{}, d.unknown(s, name, absent)
 }
 
 // splitScript takes what scripts write apart: server.tool, server["tool"],
@@ -200,10 +213,16 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 
 // unknown is the failure for a name that no tool has, with those that were
 // perhaps meant.
-func (d *directory) unknown(s *snapshot, name string) error {
+func (d *directory) unknown(s *snapshot, name string, absent absences) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", discover.Clip(name, maxSummary))}
 	server, tool, isScript := splitScript(name)
 	if isScript {
+		for _, a := range absent.of(server) {
+			if server != "" {
+				f.Message += ": " + a.Why
+				return f
+			}
+		}
 		var known []string
 		for _, e := range s.entries {
 			if serverOf(e) == server {

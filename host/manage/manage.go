@@ -9,6 +9,7 @@
 //	directory.go    the tools there are, read once for each state of the catalog
 //	search.go       search_tools
 //	describe.go     describe_tool
+//	absent.go       servers that are not there, for both
 //	health.go       health_check
 //	testtool.go     test_tool
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
@@ -87,6 +88,8 @@ type Options struct {
 	// Settled, when set, waits until no upstream is starting any more, or for as
 	// long as an agent shall wait for that, or for ctx.
 	Settled func(ctx context.Context)
+	// Absences tells of servers that are not there; nil: nobody knows.
+	Absences Absences
 	// OnChange is called after a tool was saved or deleted and before the
 	// agent is told so: when it returns, the catalog must show the change.
 	OnChange func()

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,9 @@ type findings struct {
 	Total int     `json:"total"`
 	// Servers are there when that helps: nothing was found, or nothing asked.
 	Servers []tooling `json:"servers,omitempty"`
+	// Absent are servers that are not there: what they have may be missing, or
+	// cannot be called now.
+	Absent []Absence `json:"absent,omitempty"`
 }
 
 type found struct {
@@ -35,7 +39,7 @@ type found struct {
 	Description string `json:"description,omitempty"`
 }
 
-func (h *Handler) search(ctx context.Context, args []byte, _ route.Call) (wire.Reply, error) {
+func (h *Handler) search(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
 	h.settle(ctx)
 	query, _ := wire.GetString(args, "query")
 	limit := defaultFound
@@ -44,14 +48,15 @@ func (h *Handler) search(ctx context.Context, args []byte, _ route.Call) (wire.R
 			limit = int(n)
 		}
 	}
-	server, err := h.serverFilter(args)
+	absent := h.absences(call)
+	server, err := h.serverFilter(args, absent)
 	if err != nil {
 		return wire.Reply{}, err
 	}
 	d := h.directory
 	s := d.snapshot()
 	hits := s.search(query, server)
-	f := findings{Tools: []found{}, Total: len(hits)}
+	f := findings{Tools: []found{}, Total: len(hits), Absent: absent.of(server)}
 	if len(hits) == 0 || query == "" && server == "" {
 		f.Servers = d.servers(s)
 	}
@@ -78,12 +83,17 @@ func (h *Handler) settle(ctx context.Context) {
 }
 
 // serverFilter is the script name of the server that args ask for, "" for all.
-func (h *Handler) serverFilter(args []byte) (string, error) {
+func (h *Handler) serverFilter(args []byte, absent absences) (string, error) {
 	name, ok := wire.GetString(args, "server")
 	if !ok || name == "" {
 		return "", nil
 	}
 	names := h.directory.serverNames()
+	for _, a := range absent {
+		if !slices.Contains(names, a.Server) {
+			names = append(names, a.Server)
+		}
+	}
 	for _, n := range names {
 		if n == abi.Ident(name) {
 			return n, nil
@@ -161,5 +171,8 @@ func (f findings) text(query string) string {
 	if f.Servers != nil {
 		fmt.Fprintf(&b, "Servers: %s.", describeServers(f.Servers))
 	}
-	return strings.TrimRight(b.String(), "\n ")
+	for _, a := range f.Absent {
+		fmt.Fprintf(&b, "\nNot there now: %s.", a.Why)
+	}
+	return strings.Trim(b.String(), "\n ")
 }

@@ -184,6 +184,8 @@ func (canned) Ready(context.Context, route.Origin, string) error { return nil }
 
 func (c canned) Remembered(string) bool { return false }
 
+func (c canned) Disabled() []string { return nil }
+
 func (c canned) Resolve(server, tool string, exact bool) (string, string, error) {
 	return (&world{}).Resolve("demo", tool, exact)
 }

@@ -41,6 +41,8 @@ func (*world) Ready(context.Context, route.Origin, string) error { return nil }
 // Resolve knows every tool but nosuch, and hides secret.
 func (w *world) Remembered(string) bool { return false }
 
+func (w *world) Disabled() []string { return nil }
+
 func (w *world) Resolve(server, tool string, exact bool) (string, string, error) {
 	switch {
 	case !slices.Contains(w.Servers(), server):

@@ -34,7 +34,8 @@ func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to re
 		to, ok = r.to(call.Origin.Session(), server)
 	}
 	if !ok {
-		return to, "", r.unknown("prompt", name, wire.Prompts)
+		why, _ := r.absentOwner(call, name)
+		return to, "", r.unknown("prompt", name, wire.Prompts, why)
 	}
 	return to, own, nil
 }

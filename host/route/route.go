@@ -46,8 +46,8 @@ type Handler interface {
 	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
 
-// Options of a Router. All but HandshakeWait, Started, Refresh and Observer must be
-// set.
+// Options of a Router. All but HandshakeWait, Started, Absences, Refresh and
+// Observer must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -62,12 +62,26 @@ type Options struct {
 	Settled func(ctx context.Context)
 	// Started is Settled where only what upstreams list now will do; nil: Settled.
 	Started func(ctx context.Context)
+	// Absences, when set, tells of upstreams that are not there.
+	Absences Absences
 	// Refresh, when set, is called before the catalog is asked for saved tools:
 	// another process may have changed them.
 	Refresh func()
 	// Observer, when set, is told of calls that are passed on.
 	Observer Observer
 	Log      *slog.Logger
+}
+
+// Absences tells why upstreams are not there for a session: sentences for models,
+// without secrets. Nothing is waited for.
+type Absences interface {
+	// Absent is why a server is not there, and whether that is because it is still
+	// starting; "" if it is there.
+	Absent(s Session, server string) (why string, starting bool)
+	// AbsentOwner is why the server is not there that a public name, which nobody
+	// lists, may belong to; "" if there is none such. It is sure where the name
+	// has the prefix of that server.
+	AbsentOwner(s Session, name string) (why string, sure bool)
 }
 
 // DefaultHandshakeWait is the default of Options.HandshakeWait.

@@ -28,7 +28,11 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	}
 	switch {
 	case !ok:
-		return wire.Reply{Error: r.unknown("tool", name, wire.Tools).Raw()}
+		why, sure := r.absentOwner(call, name)
+		if sure { // not the client's fault, but a tool that fails
+			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}
+		}
+		return wire.Reply{Error: r.unknown("tool", name, wire.Tools, why).Raw()}
 	case entry.Kind == catalog.Proxied:
 		return r.observed(ctx, call, entry)
 	}
@@ -71,13 +75,24 @@ func known(call Call, reply wire.Reply) wire.Reply {
 }
 
 // unknown is a protocol error, not a tool's (revision 2025-11-25,
-// server/tools and server/prompts, "Error Handling").
-func (r *Router) unknown(noun, name string, surface wire.Surface) *wire.RPCError {
+// server/tools and server/prompts, "Error Handling"). why is what else there is to
+// say, "" for nothing.
+func (r *Router) unknown(noun, name string, surface wire.Surface, why string) *wire.RPCError {
 	hint := ""
-	if near := catalog.Nearest(name, r.Catalog.Visible(surface)); len(near) > 0 {
+	if why != "" {
+		hint = "; " + why
+	} else if near := catalog.Nearest(name, r.Catalog.Visible(surface)); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
+}
+
+// absentOwner is Absences.AbsentOwner.
+func (r *Router) absentOwner(call Call, name string) (why string, sure bool) {
+	if r.Absences == nil {
+		return "", false
+	}
+	return r.Absences.AbsentOwner(call.Origin.Session(), name)
 }
 
 // Ready waits until an upstream has started and listed its tools. The error

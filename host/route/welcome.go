@@ -54,7 +54,7 @@ func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 		}
 	}
 	r.with(s, func(c *client) { c.offered = capabilities })
-	return Welcome{Capabilities: capabilities, Instructions: r.instructions(all), Meta: catalog.MergeMeta(metas)}, nil
+	return Welcome{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}, nil
 }
 
 // awaitHandshakes waits for the handshakes of upstreams for a while.
@@ -70,23 +70,45 @@ func (r *Router) awaitHandshakes(ctx context.Context, all []reached) {
 	waiting.Wait()
 }
 
-// instructions are ours, then those of each upstream under its name.
-func (r *Router) instructions(all []reached) string {
+// maxAbsence bounds what instructions say of an upstream that is not there, in
+// bytes.
+const maxAbsence = 512
+
+// absent is why an upstream is not there; "" if it is, or is on its way.
+func (r *Router) absent(s Session, server string) string {
+	if r.Absences == nil {
+		return ""
+	}
+	why, starting := r.Absences.Absent(s, server)
+	if starting {
+		return ""
+	}
+	return cut(why, maxAbsence)
+}
+
+// instructions are ours, then those of each upstream under its name, and which of
+// them are not there.
+func (r *Router) instructions(s Session, all []reached) string {
 	var b strings.Builder
 	b.WriteString(r.Instructions)
 	rest := maxAllInstructions
 	for _, c := range all {
 		result, _ := c.Server()
 		theirs, _ := wire.GetString(result, "instructions")
-		if theirs = strings.TrimSpace(theirs); theirs == "" {
+		if theirs = strings.TrimSpace(theirs); theirs != "" {
+			theirs = "Instructions of server \"" + c.server + "\":\n" + cut(theirs, min(maxInstructions, rest))
+		}
+		if why := r.absent(s, c.server); why != "" {
+			theirs = strings.TrimPrefix(theirs+"\n\nNot there now: "+why, "\n\n")
+		}
+		if theirs == "" {
 			continue
 		}
-		theirs = cut(theirs, min(maxInstructions, rest))
 		rest -= len(theirs)
 		if b.Len() > 0 {
 			b.WriteString("\n\n")
 		}
-		b.WriteString("Instructions of server \"" + c.server + "\":\n" + theirs)
+		b.WriteString(theirs)
 		if rest <= 0 {
 			break
 		}

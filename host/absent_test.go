@@ -1,0 +1,108 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// absentServers are a Host whose servers are all down, each in its own way.
+func absentServers(t *testing.T) *Host {
+	missing := upstreamOf("missing", "raw")
+	missing.Command, missing.Hide = "no-such-command-hunter2-hunter2", []string{"forbidden"}
+	never := upstreamOf("never", "raw")
+	never.Command, never.Restart = "no-such-command-anywhere", config.RestartNever
+	off := upstreamOf("off-duty", "raw")
+	off.Disabled = true
+	late := upstreamOf("late", "late")
+	late.Args = []string{newGate(t).Addr().String()}
+	cfg := testConfig(t, missing, never, off, late)
+	cfg.Secrets = []string{"hunter2-hunter2"}
+	cfg.StartupWait = time.Millisecond
+	h, _ := startHost(t, cfg)
+	for _, s := range h.upstreams.all() {
+		if s.name != "late" {
+			s.awaitStart(bounded(t), 0)
+		}
+	}
+	return h
+}
+
+// TestAbsentServers: whoever wants something of a server that is not there is told
+// what is the matter with it.
+func TestAbsentServers(t *testing.T) {
+	h := absentServers(t)
+	c := dial(t, h)
+	for server, why := range map[string]string{
+		"missing": `server \"missing\" is down: `, "never": `it is not started again, as its configuration says (restart = \"never\")`,
+		"off-duty": `server \"off-duty\" is disabled in the configuration`, "late": `server \"late\" is still starting`,
+	} {
+		ident := strings.ReplaceAll(server, "-", "_")
+		answers := []string{
+			c.call(server+"__text", `{"text":"x"}`),
+			c.call("search_tools", `{"query":"text"}`),
+			c.call("search_tools", fmt.Sprintf(`{"server":%q}`, server)),
+			c.call("describe_tool", fmt.Sprintf(`{"name":"%s.text"}`, ident)),
+			c.request("1", "prompts/get", fmt.Sprintf(`{"name":"%s__x"}`, server)),
+		}
+		if !strings.Contains(answers[0], `"isError":true`) {
+			t.Errorf("%s: %s", server, answers[0])
+		}
+		for i, got := range answers {
+			if !strings.Contains(got, why) {
+				t.Errorf("%s, answer %d: %s\nwant %s", server, i, got, why)
+			}
+			if strings.Contains(got, "hunter2") {
+				t.Errorf("a secret: %s", got)
+			}
+		}
+	}
+	for _, name := range []string{"missing__forbidden", "missing", "other__text"} {
+		if got := c.request("1", "tools/call", fmt.Sprintf(`{"name":%q}`, name)); !strings.Contains(got, `"message":"unknown tool: `+name) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestAbsentServersInScripts: a script can catch that a server is not there, and
+// learns what is the matter; so does whoever saves one.
+func TestAbsentServersInScripts(t *testing.T) {
+	h := absentServers(t)
+	c := dial(t, h)
+	for server, why := range map[string]string{
+		"missing": `upstream \"missing\": `, "never": `upstream \"never\": `, "off_duty": `server \"off-duty\" is disabled in the configuration`,
+	} {
+		got := c.call("eval_starlark", fmt.Sprintf(`{"code":"try:\n    %s.text(text='x')\nexcept ToolError as e:\n    return [e.type, e.message]"}`, server))
+		if !strings.Contains(got, `"result":["tool",`) || !strings.Contains(got, why) || strings.Contains(got, "hunter2") {
+			t.Errorf("%s: %s", server, got)
+		}
+		got = c.call("save_tool", fmt.Sprintf(`{"name":"uses_%s","description":"d","inputSchema":{"type":"object"},"code":"%s.text(text='x')\n%s.text(text='y')"}`, server, server, server))
+		if warned, _ := wire.Get([]byte(got), "structuredContent", "warnings"); !strings.Contains(string(warned), why) {
+			t.Errorf("%s: saved with %s", server, got)
+		}
+	}
+}
+
+// TestAbsentServersInInstructions: a session that begins is told which servers are
+// down.
+func TestAbsentServersInInstructions(t *testing.T) {
+	h := absentServers(t)
+	h.router.HandshakeWait = time.Millisecond
+	w, err := h.router.Welcome(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.router.Left(nil)
+	for _, want := range []string{`Not there now: server "missing" is down: `, `Not there now: server "never" is down: `} {
+		if !strings.Contains(w.Instructions, want) {
+			t.Errorf("instructions lack %q: %s", want, w.Instructions)
+		}
+	}
+	if strings.Contains(w.Instructions, `server "late"`) || strings.Contains(w.Instructions, "hunter2") {
+		t.Errorf("instructions: %s", w.Instructions)
+	}
+}
