@@ -98,7 +98,7 @@ func TestLint(t *testing.T) {
 			`1:1 tool "secret" of server "git-hub" may not be called (the configuration hides it)`,
 			`2:1 tools of server "git-hub" share the script name "a_b": write git_hub["a-b"] or git_hub["a.b"]`,
 			"5:1 git-hub.search" + not + "/q: got number 1, want string"}},
-		{"down.what()\ndown.ever({'x': 1})", nil},
+		{"down.what()\ndown.ever({'x': 1})", []string{"1:1 calls of down are not checked: it is down"}},
 		{"github.search()", []string{"1:1 no server is called github (did you mean git_hub?)"}},
 		{"parallel_map(git_hub.none, [])\nundo(git_hub.search, q=2)", []string{
 			`1:14 server "git-hub" has no tool "none" (it has a_b, any, search)`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
