@@ -207,3 +207,12 @@ func TestNote(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestSlowedIsShown: that an upstream is read slowly is in its report.
+func TestSlowedIsShown(t *testing.T) {
+	var r Report
+	Checker{}.note(&r, upstream.Status{Name: "x", State: upstream.Ready, SlowedSince: time.Unix(1, 0)})
+	if r.SlowedSince == nil || !strings.Contains(Table([]Report{r}), "is read slowly") {
+		t.Errorf("%+v", r)
+	}
+}

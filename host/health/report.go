@@ -45,9 +45,12 @@ type Report struct {
 	LastError string `json:"lastError,omitempty"`
 	// Details are lines that belong to LastError, such as the last ones of the
 	// server on stderr. They are for whoever runs the product.
-	Details   []string   `json:"details,omitempty"`
-	Restarts  int        `json:"restarts"`
-	RestartAt *time.Time `json:"restartAt,omitempty"` // when it will be started again
+	Details []string `json:"details,omitempty"`
+	// SlowedSince is since when the upstream is read slowly, because it sends more
+	// than it is asked for.
+	SlowedSince *time.Time `json:"slowedSince,omitempty"`
+	Restarts    int        `json:"restarts"`
+	RestartAt   *time.Time `json:"restartAt,omitempty"` // when it will be started again
 }
 
 // ProbeReport is what came of a probe.
@@ -74,6 +77,10 @@ func (c Checker) note(r *Report, st upstream.Status) {
 	if !st.Since.IsZero() {
 		since := st.Since.UTC()
 		r.Since = &since
+	}
+	if !st.SlowedSince.IsZero() {
+		slowed := st.SlowedSince.UTC()
+		r.SlowedSince = &slowed
 	}
 	if !st.RestartAt.IsZero() {
 		at := st.RestartAt.UTC()
@@ -127,6 +134,9 @@ func (r *Report) Cells() []string {
 	wrong := r.Error
 	if wrong == "" && r.LastError != "" {
 		wrong = "before: " + r.LastError
+	}
+	if r.SlowedSince != nil {
+		wrong = strings.TrimPrefix(wrong+"; sends more than it is asked for, and is read slowly", "; ")
 	}
 	restarts := ""
 	if r.Check != Skipped {

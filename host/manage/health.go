@@ -68,6 +68,7 @@ func healthTool() mcp.Tool {
 							},
 							"required": ["tool", "check"]
 						},
+						"slowedSince": {"type": "string", "description": "Since when it is read slowly, because it sends more than it is asked for."},
 						"lastError": {"type": "string", "description": "May be over."},
 						"restarts": {"type": "integer"},
 						"restartAt": {"type": "string", "description": "When it is started again."}

@@ -42,6 +42,13 @@ type ConnOptions struct {
 	// what is merely late at debug. Default: nowhere.
 	Log *slog.Logger
 
+	// allowance is what the server may send that belongs to no call in flight; nil:
+	// as much as it likes.
+	allowance *allowance
+	// ended, when closed, ends all waiting for the allowance: the server is gone,
+	// and only what it has left behind is still to be read.
+	ended <-chan struct{}
+
 	// describe turns the end of the stream into the reason that callers are
 	// told. It runs on the read loop, after the last message.
 	describe func(err error) string

@@ -23,6 +23,7 @@
 //	read.go       the read loop: answers, notifications, requests of the server
 //	writer.go     the write goroutine
 //	garbage.go    what is no usable message
+//	flood.go      how much the server may send that nobody asked for
 //	process*.go   the server's process, and what comes of it (package supervisor)
 //	environ.go    the environment a server gets, and where its command is
 //	stderr.go     what a server writes to stderr

@@ -51,13 +51,18 @@ type edges struct {
 	n     int // bytes of the current line so far
 	line  excerpt
 	long  []excerpt // complete ones, oldest first
+	blank bool      // there are only spaces in the current line
+
+	// unasked is told of bytes that are of no message: blank lines, and what is over
+	// the limit. Nil: nobody is.
+	unasked func(bytes int)
 }
 
 func newEdges(r io.Reader, max int) *edges {
 	if max <= 0 {
 		max = wire.DefaultMaxMessage
 	}
-	return &edges{r: r, limit: max + len("\r\n")}
+	return &edges{r: r, limit: max + len("\r\n"), blank: true}
 }
 
 func (e *edges) Read(p []byte) (int, error) {
@@ -81,7 +86,12 @@ func (e *edges) add(part []byte) {
 	if room := maxExcerpt - len(e.line.head); room > 0 {
 		e.line.head = append(e.line.head, part[:min(room, len(part))]...)
 	}
+	before := e.n
 	e.n += len(part)
+	e.blank = e.blank && len(bytes.TrimSpace(part)) == 0
+	if over := e.n - max(before, e.limit); over > 0 && e.unasked != nil {
+		e.unasked(over)
+	}
 	if e.n > e.limit-maxExcerpt {
 		tail := append(e.line.tail, part[max(0, len(part)-maxExcerpt):]...)
 		e.line.tail = tail[max(0, len(tail)-maxExcerpt):]
@@ -89,6 +99,10 @@ func (e *edges) add(part []byte) {
 }
 
 func (e *edges) endLine() {
+	if e.blank && e.n > 0 && e.unasked != nil {
+		e.unasked(e.n)
+	}
+	e.blank = true
 	if e.n > e.limit {
 		e.long = append(e.long, e.line)
 		e.line = excerpt{}

@@ -83,6 +83,7 @@ func (l *httpLink) notification(m wire.Message, f *flight) {
 	case string(mcp.MethodNotificationCancelled):
 		l.takenBack(m.Params)
 	default:
+		l.unasked(len(m.Params))
 		l.tasks.notified(m.Method, m.Params)
 		l.opts.onNotification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: l.ownersOf(f)})
 	}
@@ -99,6 +100,7 @@ func (l *httpLink) progress(m wire.Message, f *flight) {
 	if f != nil && f.deliver(m.Params) {
 		return
 	}
+	l.unasked(len(m.Params)) // also of a task: it may go on for ever
 	if taker := l.tasks.progress(id); taker != nil {
 		taker(m.Params)
 		return
@@ -149,6 +151,7 @@ func (l *httpLink) owners() []any {
 // request answers a request of the server, on a goroutine of its own. It waits
 // only for a server that asks and asks and does not take the answers.
 func (l *httpLink) request(m wire.Message, f *flight) {
+	l.unasked(len(m.Params))
 	if !l.admit() {
 		return
 	}
@@ -229,6 +232,7 @@ func (l *httpLink) respond(id []byte, reply wire.Reply) {
 
 // takenBack cancels a request of the server.
 func (l *httpLink) takenBack(params []byte) {
+	l.unasked(len(params))
 	id, _ := wire.Get(params, "requestId")
 	l.mu.Lock()
 	in := l.asked[wire.IDKey(id)]
@@ -240,8 +244,15 @@ func (l *httpLink) takenBack(params []byte) {
 	in.cancel(&wire.CancelledError{Params: params})
 }
 
+// unasked makes the server pay for what belongs to no call in flight. Whoever reads
+// the stream waits when the server has sent too much.
+func (l *httpLink) unasked(bytes int) {
+	l.opts.allowance.spend(bytes, l.ctx.Done(), nil)
+}
+
 // junk reports what is no usable message.
 func (l *httpLink) junk(reason string, raw []byte) {
+	l.unasked(len(raw))
 	head := raw[:min(len(raw), maxExcerpt)]
 	l.mu.Lock()
 	more, ok := l.garbage.allow()
@@ -292,6 +303,7 @@ func (l *httpLink) listen() {
 // hear reads one stream to its end.
 func (l *httpLink) hear(resp *http.Response, at *cursor) {
 	events := newEventReader(resp.Body, l.max).behind(at.id)
+	events.unasked = l.unasked
 	defer resp.Body.Close()
 	defer events.release()
 	for since, brought := time.Now(), false; ; brought = true {

@@ -256,6 +256,7 @@ func (l *httpLink) follow(ctx context.Context, f *flight, resp *http.Response) (
 	at := cursor{retry: -1}
 	for {
 		events := newEventReader(resp.Body, l.max).behind(at.id)
+		events.unasked = l.unasked
 		o, err := l.awaited(events, f)
 		if o != nil {
 			return o.reply, &rest{l, f, resp.Body, events}, o.err
@@ -350,6 +351,7 @@ func (l *httpLink) resume(ctx context.Context, f *flight, at *cursor) (*http.Res
 // outcome of f if the event is that.
 func (l *httpLink) event(ev event, f *flight) *outcome {
 	if len(ev.data) == 0 || ev.name != "" && ev.name != "message" {
+		l.unasked(len(ev.data))
 		return nil
 	}
 	return l.receive(ev.data, f)

@@ -70,6 +70,8 @@ func (u *Upstream) dial(ctx context.Context) (link, error) {
 		onNotification: u.notification,
 		onRequest:      u.request,
 		onGarbage:      u.garbled,
+		allowance:      u.allowance,
+		lines:          u.lines,
 	})
 }
 
@@ -104,6 +106,7 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 			}
 		case <-u.relist:
 			for _, s := range u.toRelist() {
+				u.allowance.spend(relistCost, ctx.Done(), l.Done())
 				if err := u.list(ctx, l, s); err != nil && !over(ctx, l, err) {
 					u.unlisted(s, err)
 				}
@@ -111,6 +114,10 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 		}
 	}
 }
+
+// relistCost is what a change of a list costs beside its notification, in bytes:
+// the list is read anew, and told to clients.
+const relistCost = 32 * floodUnit
 
 // over tells whether err comes from the end of the link or of ctx.
 func over(ctx context.Context, l link, err error) bool {

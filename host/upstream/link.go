@@ -74,6 +74,9 @@ type linkOptions struct {
 	// *wire.CancelledError), and then nothing is answered. A link bounds how
 	// many run at a time (maxServing).
 	onRequest func(ctx context.Context, m wire.Inbound) wire.Reply
+	// allowance is what the server may send that belongs to no call in flight, and
+	// lines what it may write to stderr; nil: as much as it likes.
+	allowance, lines *allowance
 	// onGarbage takes what is no usable message, clipped to maxExcerpt.
 	onGarbage func(reason string, raw []byte)
 }

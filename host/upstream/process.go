@@ -41,7 +41,7 @@ type process struct {
 }
 
 // startProcess starts the process of spec.
-func startProcess(spec Spec, log *slog.Logger) (*process, error) {
+func startProcess(spec Spec, log *slog.Logger, lines *allowance) (*process, error) {
 	env := environ(os.Environ(), spec.Env, runtime.GOOS == "windows")
 	path, err := findCommand(spec.Command, spec.Dir, env)
 	if err != nil {
@@ -53,11 +53,12 @@ func startProcess(spec Spec, log *slog.Logger) (*process, error) {
 		}
 	}
 	p := &process{
-		errs:     &stderrLog{log: log},
+		errs:     &stderrLog{log: log, allowance: lines},
 		errsRead: make(chan struct{}),
 		exited:   make(chan struct{}),
 		released: make(chan struct{}),
 	}
+	p.errs.ended = p.exited
 	cmd := &exec.Cmd{
 		Path:        path,
 		Args:        append([]string{spec.Command}, spec.Args...),

@@ -22,6 +22,7 @@ type inbound struct{ cancel context.CancelCauseFunc }
 // read is the read loop.
 func (c *Conn) read() {
 	lines := newEdges(c.r, c.opts.MaxMessage)
+	lines.unasked = c.unasked
 	in := wire.NewReader(lines, c.opts.MaxMessage)
 	for {
 		raw, err := in.Read()
@@ -149,6 +150,7 @@ func (c *Conn) notification(m wire.Message) {
 	case string(mcp.MethodNotificationCancelled):
 		c.takenBack(m.Params)
 	default:
+		c.unasked(len(m.Params))
 		c.tasks.notified(m.Method, m.Params)
 		if c.opts.OnNotification != nil {
 			c.opts.OnNotification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.current})
@@ -169,6 +171,7 @@ func (c *Conn) progress(m wire.Message) {
 	late := c.abandoned[id]
 	c.mu.Unlock()
 	if p == nil {
+		c.unasked(len(m.Params)) // also of a task: it may go on for ever
 		if late != nil {
 			late("progress")
 		}
@@ -192,6 +195,7 @@ func (c *Conn) progress(m wire.Message) {
 // request answers a request of the server. It waits only for a server that
 // asks and asks and does not read the answers.
 func (c *Conn) request(m wire.Message) {
+	c.unasked(len(m.Params))
 	if !c.admit() {
 		return
 	}
@@ -261,8 +265,15 @@ func builtin(method string) wire.Reply {
 	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", clip(method)).Raw()}
 }
 
+// unasked makes the server pay for what belongs to no call in flight. It is on the
+// read loop, which waits when the server has sent too much.
+func (c *Conn) unasked(bytes int) {
+	c.opts.allowance.spend(bytes, c.ctx.Done(), c.opts.ended)
+}
+
 // takenBack cancels a request of the server.
 func (c *Conn) takenBack(params []byte) {
+	c.unasked(len(params))
 	id, _ := wire.Get(params, "requestId")
 	c.mu.Lock()
 	in := c.asked[wire.IDKey(id)]
@@ -276,6 +287,7 @@ func (c *Conn) takenBack(params []byte) {
 
 // junk reports what is no usable message.
 func (c *Conn) junk(reason string, raw []byte) {
+	c.unasked(len(raw))
 	head := raw[:min(len(raw), maxExcerpt)]
 	if more, ok := c.garbage.allow(); ok {
 		attrs := []any{"reason", reason, "line", clip(string(head))}

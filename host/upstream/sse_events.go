@@ -51,6 +51,11 @@ type eventReader struct {
 	cutting bool   // the current line is too long: line is its head only
 	tail    []byte // and tail its end
 
+	// unasked is told of bytes that are of no event with data: comments, fields
+	// without end, what is over the limit. Nil: nobody is.
+	unasked func(bytes int)
+	fields  int // lines of the event so far that are no data
+
 	// The event so far.
 	name  string
 	data  []byte
@@ -98,6 +103,10 @@ func (e *eventReader) next() (event, error) {
 			e.field(l)
 			continue
 		}
+		if !e.has {
+			e.waste(1)
+		}
+		e.fields = 0
 		if e.hasID {
 			e.lastID, e.id = e.id, e.lastID
 		}
@@ -123,6 +132,11 @@ type streamLine struct {
 func (e *eventReader) field(l streamLine) {
 	name, value, _ := bytes.Cut(l.text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
+	if string(name) != "data" {
+		if e.fields++; e.fields > usualFields || len(name) == 0 {
+			e.waste(len(l.text))
+		}
+	}
 	switch string(name) {
 	case "data":
 		e.addData(value, l)
@@ -139,6 +153,15 @@ func (e *eventReader) field(l streamLine) {
 		if ms, ok := digits(value); ok && l.tail == nil {
 			e.retry = min(time.Duration(ms)*time.Millisecond, maxRetry)
 		}
+	}
+}
+
+// usualFields is how many lines beside its data an event may have for nothing.
+const usualFields = 8
+
+func (e *eventReader) waste(bytes int) {
+	if e.unasked != nil {
+		e.unasked(bytes)
 	}
 }
 
@@ -165,6 +188,7 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 	}
 	switch {
 	case e.large:
+		e.waste(len(value))
 		if tail == nil {
 			tail = value
 		}
@@ -244,6 +268,7 @@ func (e *eventReader) keep(part []byte) {
 	switch {
 	case len(part) == 0:
 	case e.cutting:
+		e.waste(len(part))
 		e.tail = lastBytes(append(e.tail, part[max(0, len(part)-maxExcerpt):]...))
 	case len(e.line)+len(part) > e.max+room || len(e.line) > 0 && e.line[0] == ':':
 		all := append(e.line, part[:min(len(part), 2*maxExcerpt)]...)

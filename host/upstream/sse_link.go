@@ -57,6 +57,7 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 		OnNotification: opts.onNotification,
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,
+		allowance:      opts.allowance,
 		describe:       s.describe,
 	}, opts.log)
 	s.conn = l.Conn
@@ -152,6 +153,9 @@ func (s *sseStream) finish() {
 // Read reads the messages, each one on a line.
 func (s *sseStream) Read(p []byte) (int, error) {
 	<-s.ready
+	if s.events != nil {
+		s.events.unasked = s.conn.unasked
+	}
 	for len(s.line) == 0 {
 		if s.ctx.Err() != nil {
 			return 0, s.end(context.Cause(s.ctx))
@@ -164,7 +168,11 @@ func (s *sseStream) Read(p []byte) (int, error) {
 		case err != nil:
 			return 0, s.end(err)
 		case ev.name == "" || ev.name == "message":
-			s.line = oneLine(ev.data)
+			if s.line = oneLine(ev.data); s.line == nil {
+				s.conn.unasked(len(ev.data))
+			}
+		default:
+			s.conn.unasked(len(ev.data))
 		}
 	}
 	n := copy(p, s.line)

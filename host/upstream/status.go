@@ -33,7 +33,10 @@ type Status struct {
 	StartTime time.Duration
 	Restarts  int       // starts after the first
 	RestartAt time.Time // in state Failed: when the next start is due; zero for never
-	Pid       int       // of the process; 0 when there is none
+	// SlowedSince is since when the server is read slowly, because it sends more
+	// than it is asked for; zero if it is not.
+	SlowedSince time.Time
+	Pid         int // of the process; 0 when there is none
 	// Err is the last error; if it took the upstream down, with the first line
 	// that was no message and the last lines the server wrote to stderr; at
 	// most 2 KiB. It stays after a successful restart. "" if there was none.

@@ -19,20 +19,25 @@ const (
 // keeps the last lines.
 type stderrLog struct {
 	log *slog.Logger
+	// allowance is what the server may write; ended is closed when it is gone.
+	allowance *allowance
+	ended     <-chan struct{}
 
 	mu   sync.Mutex
 	last []string
 }
 
 // copy reads r to its end. Lines are cut at maxStderrLine; what is no UTF-8 or
-// not printable is made so.
+// not printable is made so. A server that writes too much is read slowly.
 func (s *stderrLog) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxStderrLine)
 	for {
 		part, err := in.ReadSlice('\n')
+		s.allowance.spend(len(part), s.ended, nil)
 		line := strings.TrimRight(strings.ToValidUTF8(string(part), "\uFFFD"), "\r\n")
 		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = in.ReadSlice('\n')
+			part, err = in.ReadSlice('\n')
+			s.allowance.spend(len(part), s.ended, nil)
 			if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
 				line += "..."
 			}

@@ -17,7 +17,7 @@ type stdioLink struct {
 }
 
 func dialStdio(spec Spec, opts linkOptions) (link, error) {
-	p, err := startProcess(spec, opts.log)
+	p, err := startProcess(spec, opts.log, opts.lines)
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +28,8 @@ func dialStdio(spec Spec, opts linkOptions) (link, error) {
 		OnNotification: opts.onNotification,
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,
+		allowance:      opts.allowance,
+		ended:          p.exited,
 		describe:       p.describe,
 	}, opts.log)
 	l.wg.Go(l.watch)

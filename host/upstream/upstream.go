@@ -69,6 +69,8 @@ type Upstream struct {
 	relist  chan struct{} // holds a token while wanted is not empty
 	doubt   chan struct{} // holds a token after a call has timed out
 
+	allowance, lines *allowance // what the server may send unasked, and write to stderr
+
 	asking atomic.Int32 // requests of the server that are being answered
 
 	mu      sync.Mutex
@@ -108,6 +110,7 @@ func start(spec Spec, opts Options, tempo tempo) *Upstream {
 		begun:   time.Now(),
 		turned:  make(chan struct{}),
 	}
+	u.allowance, u.lines = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
 	u.status = Status{Name: spec.Name, State: Starting, Since: u.begun}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	u.cancel = cancel
@@ -272,7 +275,11 @@ func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.status
+	st := u.status
+	if st.SlowedSince = u.allowance.slowed(); st.SlowedSince.IsZero() {
+		st.SlowedSince = u.lines.slowed()
+	}
+	return st
 }
 
 // Close shuts the upstream down as the specification says (revision
