@@ -96,14 +96,17 @@ func TestWhatWasAskedForIsFree(t *testing.T) {
 		defer c.Close()
 		go func() {
 			in := bufio.NewReader(fromClient)
-			for id := 1; ; id++ {
-				if _, err := in.ReadString('\n'); err != nil {
+			for {
+				line, err := in.ReadString('\n')
+				if err != nil {
 					return
 				}
+				id, _ := wire.Get([]byte(line), "id")
+				token, _ := wire.Get([]byte(line), "params", "_meta", "progressToken")
 				for range 300 {
-					fmt.Fprintf(toClient, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}`+"\n", id)
+					fmt.Fprintf(toClient, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`+"\n", token)
 				}
-				fmt.Fprintf(toClient, `{"jsonrpc":"2.0","id":%d,"result":{"x":%q}}`+"\n", id, strings.Repeat("x", 4<<20))
+				fmt.Fprintf(toClient, `{"jsonrpc":"2.0","id":%s,"result":{"x":%q}}`+"\n", id, strings.Repeat("x", 4<<20))
 			}
 		}()
 		begun, progress := time.Now(), 0
@@ -151,7 +154,7 @@ func TestFloodOfHTTP(t *testing.T) {
 	if got := cost(event{name: "other", data: []byte("{}")}, f); got < unitTime/2 {
 		t.Errorf("an event of another name cost %v", got)
 	}
-	progress := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, f.id)
+	progress := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, link.ids.token(f.id))
 	answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, f.id)
 	for _, message := range [][]byte{progress, answer} {
 		if got := cost(event{data: message}, f); got > 0 {
