@@ -6,6 +6,7 @@
 //	doc.go              what both sides know
 //	supervisor_linux.go the process
 //	tree_linux.go       its descendants
+//	cgroup_linux.go     a control group for them, where we may have one
 //
 // The process is our own binary, started again under the name Name with a
 // socket as file descriptor 3. It never gets to main: the package takes over

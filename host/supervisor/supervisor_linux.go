@@ -49,10 +49,12 @@ func run() int {
 	if !ok {
 		return 1
 	}
-	pid, err := syscall.ForkExec(order.Path, order.Args, &syscall.ProcAttr{
-		Dir: order.Dir, Env: order.Env, Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-	})
+	group := newCgroup()
+	defer group.remove()
+	pid, err := start(order, group)
+	if err != nil && group != nil { // perhaps because of the group
+		pid, err = start(order, nil)
+	}
 	letGo()
 	if err != nil {
 		errno, _ := err.(syscall.Errno)
@@ -60,10 +62,21 @@ func run() int {
 		return 0
 	}
 	send(Frame{Started, uint32(pid)})
-	f := &family{server: pid}
+	f := &family{server: pid, group: group}
 	go f.obey()
 	f.bury()
 	return 0
+}
+
+// start starts the server, in a control group if there is one.
+func start(order Order, group *cgroup) (pid int, err error) {
+	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if group != nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, group.fd
+	}
+	return syscall.ForkExec(order.Path, order.Args, &syscall.ProcAttr{
+		Dir: order.Dir, Env: order.Env, Files: []uintptr{0, 1, 2}, Sys: sys,
+	})
 }
 
 // letGo drops what belongs to the server, or keeps a folder busy.
@@ -116,6 +129,7 @@ func fill(b []byte) bool {
 // family is the server and all that comes of it.
 type family struct {
 	server int
+	group  *cgroup
 
 	mu      sync.Mutex
 	reaped  bool // the server's id may be another's
@@ -191,7 +205,9 @@ func (f *family) kill() {
 	if !f.reaped {
 		_ = syscall.Kill(-f.server, syscall.SIGKILL) // also where there is no /proc
 	}
-	if alive, denied := killDescendants(); alive > 0 && alive == denied {
+	dying := f.group.kill()
+	if alive, denied := killDescendants(); alive > 0 && alive == denied && !dying {
+		f.group.remove()
 		syscall.Exit(0)
 	}
 }

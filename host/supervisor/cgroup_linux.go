@@ -1,0 +1,138 @@
+package supervisor
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// cgroup is a control group (version 2) of the server's own, below ours. The
+// kernel ends all that are in it at once: those that start others faster than
+// they are found, and those that have become another user's. nil: none.
+type cgroup struct {
+	dir string
+	fd  int // of dir, for the start of the server
+}
+
+// newCgroup makes one where it is ours to make: nil elsewhere, which is usual.
+func newCgroup() *cgroup {
+	own := ownCgroup()
+	if own == "" {
+		return nil
+	}
+	c := &cgroup{dir: own + "/mcp-metatool-" + strconv.Itoa(os.Getpid())}
+	if syscall.Mkdir(c.dir, 0o755) != nil {
+		return nil
+	}
+	fd, err := syscall.Open(c.dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil || syscall.Access(c.dir+"/cgroup.kill", 2) != nil { // there since Linux 5.14
+		c.remove()
+		return nil
+	}
+	c.fd = fd
+	return c
+}
+
+// ownCgroup is the folder of the group that we are in, if it has been handed to
+// us: to the user, by the mark that systemd leaves, or as the top of a
+// container. Groups that somebody else looks after are left alone.
+func ownCgroup() string {
+	path, ok := cgroupPath(content("/proc/self/cgroup"))
+	if !ok {
+		return ""
+	}
+	dir := strings.TrimSuffix(cgroupMount(content("/proc/self/mountinfo"))+path, "/")
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) != nil || syscall.Access(dir+"/cgroup.type", 0) != nil { // the top of the machine has no type
+		return ""
+	}
+	if uid := os.Geteuid(); path == "/" || uid != 0 && int(st.Uid) == uid || delegated(dir) {
+		return dir
+	}
+	return ""
+}
+
+func delegated(dir string) bool {
+	var b [8]byte
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		if n, err := syscall.Getxattr(dir, name, b[:]); err == nil && string(b[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// cgroupPath reads /proc/self/cgroup (cgroups(7)).
+func cgroupPath(text string) (string, bool) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if path, ok := strings.CutPrefix(line, "0::/"); ok {
+			return "/" + path, true
+		}
+	}
+	return "", false
+}
+
+// cgroupMount reads where the whole tree of groups is mounted, "" for nowhere
+// (proc_pid_mountinfo(5)).
+func cgroupMount(text string) string {
+	for line := range strings.SplitSeq(text, "\n") {
+		mount, filesystem, _ := strings.Cut(line, " - ")
+		if f := strings.Fields(mount); strings.HasPrefix(filesystem, "cgroup2 ") && len(f) > 4 && f[3] == "/" {
+			return f[4]
+		}
+	}
+	return ""
+}
+
+// content is the beginning of a file of the kernel, "" if it cannot be read.
+func content(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b := make([]byte, 64<<10)
+	n := 0
+	for n < len(b) {
+		m, err := f.Read(b[n:])
+		if n += m; err != nil {
+			break
+		}
+	}
+	return string(b[:n])
+}
+
+// kill ends everybody in it, and tells whether there is anybody. They end a
+// little later.
+func (c *cgroup) kill() (populated bool) {
+	if c == nil {
+		return false
+	}
+	if fd, err := syscall.Open(c.dir+"/cgroup.kill", syscall.O_WRONLY|syscall.O_CLOEXEC, 0); err == nil {
+		_, _ = syscall.Write(fd, []byte("1"))
+		syscall.Close(fd)
+	}
+	return strings.Contains(content(c.dir+"/cgroup.events"), "populated 1")
+}
+
+// remove removes it, with the groups that those in it have made. Where
+// somebody is left, it stays.
+func (c *cgroup) remove() {
+	if c != nil {
+		removeGroups(c.dir, 8)
+	}
+}
+
+func removeGroups(dir string, depth int) {
+	if f, err := os.Open(dir); err == nil && depth > 0 {
+		entries, _ := f.ReadDir(-1)
+		f.Close()
+		for _, e := range entries {
+			if e.IsDir() {
+				removeGroups(dir+"/"+e.Name(), depth-1)
+			}
+		}
+	}
+	_ = syscall.Rmdir(dir)
+}
