@@ -108,14 +108,14 @@ func (v *runsView) filter(now time.Time) (journal.Filter, error) {
 	return f, err
 }
 
-// parseMoment reads a point in time: "" is none, a duration is before now, a day
-// begins at midnight UTC.
+// parseMoment reads a point in time: "" is none, a duration is before now. What names
+// no time zone is local time, as the times are that are shown.
 func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05 -07:00", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}
 	}
@@ -227,7 +227,7 @@ type runTable struct {
 	n      int
 }
 
-const runLine = "%-18s  %-19s  %-28s  %-10s  %8s  %5s  %s"
+const runLine = "%-18s  %-26s  %-28s  %-10s  %8s  %5s  %s"
 
 func (t *runTable) add(r listedRun, limit int) (more bool) {
 	t.n++
@@ -243,7 +243,7 @@ func (t *runTable) add(r listedRun, limit int) (more bool) {
 	if r.Outcome != journal.Unfinished {
 		took = timeline.Duration(time.Duration(r.Duration * float64(time.Millisecond)))
 	}
-	t.line(shortRun(r.ID), r.Start.Local().Format(time.DateTime), plain.Line(r.Tool, 28), plain.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), plain.Line(r.Message, 60))
+	t.line(shortRun(r.ID), plain.Time(r.Start, time.Second), plain.Line(r.Tool, 28), plain.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), plain.Line(r.Message, 60))
 	return t.n != limit
 }
 

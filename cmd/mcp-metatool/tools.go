@@ -146,7 +146,7 @@ func listForPeople(w io.Writer, definitions []tools.Definition) error {
 	return t.flush()
 }
 
-func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+func stamp(t time.Time) string { return plain.Time(t, time.Second) }
 
 func showTool(v *storeView, args []string) error {
 	d, err := v.Get(args[0])

@@ -75,7 +75,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	if !rec.Done {
 		took = "unfinished: it still runs, or the process ended before it did"
 	}
-	all = append(all, Fact{"started", rec.Start.UTC().Format("2006-01-02 15:04:05.000 UTC") + ", " + took})
+	all = append(all, Fact{"started", plain.Time(rec.Start, time.Millisecond) + ", " + took})
 	if c := rec.Client; c.Session != "" || c.Name != "" {
 		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + " (session " + c.Session + ")"})
 	}

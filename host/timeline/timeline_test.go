@@ -30,6 +30,12 @@ func text(s string) journal.Answer {
 	return journal.Answer{Result: []byte(`{"content":[{"type":"text","text":"` + s + `"}]}`), Value: []byte(`"` + s + `"`)}
 }
 
+// TestMain has times shown in one time zone, wherever the tests run.
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("", 5*60*60+30*60)
+	os.Exit(m.Run())
+}
+
 // rich is a run with everything that there is to show.
 func rich() *journal.Record {
 	begin := func(name string) journal.Begin {

@@ -46,8 +46,19 @@ func detailsOf(r Result, paint painter) []string {
 		d.problem(r, p)
 	}
 	d.logs(r.Logs)
-	d.output(r.Output)
+	d.output(r.beside())
 	return d.lines
+}
+
+// beside is the output, unless a problem shows it already: of a tool that failed,
+// both are its error.
+func (r *Result) beside() string {
+	for _, p := range r.Problems {
+		if p.Got == r.Output {
+			return ""
+		}
+	}
+	return r.Output
 }
 
 func (d *details) add(indent int, s string) {

@@ -313,3 +313,28 @@ func TestStepSummary(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 }
+
+// TestErrorsOnce: what a tool that failed said is the problem and the output, and
+// is shown once.
+func TestErrorsOnce(t *testing.T) {
+	const said = "no sea area\nof that name"
+	files := []File{{Path: "a.toml", Results: []Result{
+		{Name: "fails", File: "a.toml", Status: Failed, Problems: []Problem{{Message: "the tool failed", Got: said}}, Output: said},
+		{Name: "other", File: "a.toml", Status: Failed, Problems: []Problem{{Message: "other value", Got: "3"}}, Output: "three sheets"},
+	}}}
+	for _, format := range Formats {
+		if format == "json" { // data, all of which is always there
+			continue
+		}
+		text, want := render(t, format, Options{}, files), 1
+		if format == "github" {
+			want = 2 // in the log, and beside the line of the file
+		}
+		if n := strings.Count(text, "no sea area"); n != want {
+			t.Errorf("%s shows the error %d times:\n%s", format, n, text)
+		}
+		if !strings.Contains(text, "three sheets") {
+			t.Errorf("%s does not show another output:\n%s", format, text)
+		}
+	}
+}

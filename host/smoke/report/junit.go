@@ -117,7 +117,7 @@ func junitCaseOf(r Result, class string) junitCase {
 	failure.Text = strings.Join(d.lines, "\n")
 	var out details
 	out.logs(r.Logs)
-	out.output(r.Output)
+	out.output(r.beside())
 	c.SystemOut = strings.Join(out.lines, "\n")
 	return c
 }

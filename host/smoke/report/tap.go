@@ -60,7 +60,7 @@ func (t *tapWriter) Result(r Result) error {
 	if !ok {
 		y.problems(r.Problems)
 		y.list("logs", r.Logs)
-		y.text(1, "output", r.Output)
+		y.text(1, "output", r.beside())
 	}
 	y.close()
 	return t.out.flush()

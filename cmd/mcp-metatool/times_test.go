@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+)
+
+// TestTimesForPeople: every command shows the same time of a run, in local time with
+// its offset, and reads it back.
+func TestTimesForPeople(t *testing.T) {
+	before := time.Local
+	defer func() { time.Local = before }()
+	time.Local = time.FixedZone("", 5*60*60+30*60)
+	start := time.Now().UTC().Truncate(time.Second)
+	rec := journal.Record{ID: journal.NewID(start), Start: start}
+	want := start.Local().Format("2006-01-02 15:04:05")
+
+	var list, show bytes.Buffer
+	table := runTable{w: bufio.NewWriter(&list)}
+	table.add(listedRecord(&rec), 0)
+	table.w.Flush()
+	if err := timeline.WriteText(&show, &rec, timeline.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"runs list": list.String(), "tools": stamp(start)} {
+		if !strings.Contains(text, want+" +05:30") {
+			t.Errorf("%s shows %s, want %s +05:30", name, text, want)
+		}
+	}
+	if !strings.Contains(show.String(), want+".000 +05:30") {
+		t.Errorf("runs show shows %s, want %s.000 +05:30", &show, want)
+	}
+	for _, text := range []string{want, want + " +05:30", start.Format(time.RFC3339)} {
+		if got, err := parseMoment("--since", text, time.Now()); err != nil || !got.Equal(start) {
+			t.Errorf("--since %s is %v, %v; want %v", text, got, err, start)
+		}
+	}
+	year, month, day := start.Local().Date()
+	if got, err := parseMoment("--since", start.Local().Format(time.DateOnly), time.Now()); err != nil || !got.Equal(time.Date(year, month, day, 0, 0, 0, 0, time.Local)) {
+		t.Errorf("a day begins at %v, %v", got, err)
+	}
+}
