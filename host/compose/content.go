@@ -74,22 +74,38 @@ func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	return blocks, rich
 }
 
-// withoutData is a list of content blocks with a description in place of each
-// that is more than text; other values as they are.
-func withoutData(value []byte) []byte {
+// WithoutData is the raw JSON of a value with a text that describes it in place of
+// each content block that is more than text: of a block, a list of blocks, or a whole
+// result. Other values are as they are. Models would read the data as text.
+func WithoutData(value []byte) []byte {
 	if _, rich := blocksWithin(value); !rich {
 		return value
 	}
-	items, err := wire.Elements(value)
+	described := func(block []byte) []byte {
+		if kind := blockType(block); kind != "" && kind != "text" {
+			return wire.Quote(describe(kind, block))
+		}
+		return block
+	}
+	list := value
+	content, whole := wire.Get(value, "content")
+	if whole {
+		list = content
+	}
+	items, err := wire.Elements(list)
 	if err != nil {
-		return value
+		return described(value)
 	}
 	for i, item := range items {
-		if kind := blockType(item); kind != "" && kind != "text" {
-			items[i] = wire.Quote(describe(kind, item))
-		}
+		items[i] = described(item)
 	}
-	return array(items)
+	if !whole {
+		return array(items)
+	}
+	if result, err := wire.Set(value, array(items), "content"); err == nil {
+		return result
+	}
+	return value
 }
 
 // describeBlocks says what content blocks are, as a list of texts.

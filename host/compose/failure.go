@@ -137,7 +137,7 @@ func (f *Failure) body() []byte {
 	if v, ok := wire.Get(f.Upstream, "violations"); ok && f.Type == abi.ErrValidation {
 		details.raw("violations", newInliner().value(v))
 	} else if f.Upstream != nil {
-		details.raw("upstream", newInliner().value(withoutData(f.Upstream)))
+		details.raw("upstream", newInliner().value(WithoutData(f.Upstream)))
 	}
 	if f.Data != nil {
 		details.raw("data", newInliner().value(f.Data))

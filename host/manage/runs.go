@@ -244,12 +244,13 @@ func ownSession(call route.Call) (string, error) {
 
 func showRunTool() mcp.Tool {
 	return define("show_run", "Show run",
-		"Show what a run of a script did, to see why it failed: its calls in order with arguments and answers, logs, error with its place, fuel and memory. Long values are cut; call shows one call with more of them.",
+		"Show what a run of a script did, to see why it failed: its calls in order with arguments and answers, logs, error with its place, fuel and memory. Long values are cut; call shows one call with more of them, log a part of the log.",
 		`{
 			"type": "object",
 			"properties": {
 				"run": {"type": "string", "pattern": "^[0-9A-Fa-f-]{4,36}$", "description": "Id of a run of this session, or how it begins; a result's receipt has it. Without: the latest run."},
-				"call": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)*$", "description": "Only this call: \"3\", or \"3.1\" for one that a saved tool made."}
+				"call": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)*$", "description": "Only this call: \"3\", or \"3.1\" for one that a saved tool made."},
+				"log": {"type": "integer", "minimum": 1, "description": "Only the log, from this entry on: 100 entries with more of each."}
 			},
 			"additionalProperties": false
 		}`,
@@ -279,6 +280,7 @@ func showRunTool() mcp.Tool {
 				"callsLeftOut": {"type": "integer"},
 				"logs": {"type": "array", "items": {"type": "string"}},
 				"logsLeftOut": {"type": "integer"},
+				"logsToCome": {"type": "integer"},
 				"result": {"type": "string"},
 				"error": {"type": "string"},
 				"fuel": {"type": "integer"},
@@ -308,8 +310,23 @@ func (h *Handler) showRun(ctx context.Context, args []byte, call route.Call) (wi
 		shown := show(&rec, lines, oneWhole)
 		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
 	}
+	if from, ok := wire.Get(args, "log"); ok {
+		shown := showLog(&rec, lines, wholeNumber(from)-1)
+		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+	}
 	shown := show(&rec, lines, many)
 	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+}
+
+// showLog shows a part of a run's log, from an entry on.
+func showLog(rec *journal.Record, lines *timeline.Timeline, from int) shownRun {
+	from = min(from, len(lines.Logs))
+	part := *lines
+	part.Rows, part.Logs = nil, lines.Logs[from:min(from+theLog.logs, len(lines.Logs))]
+	shown := show(rec, &part, theLog)
+	shown.CallsLeftOut, shown.LogsLeftOut = len(lines.Rows), from
+	shown.LogsToCome = len(lines.Logs) - from - len(part.Logs)
+	return shown
 }
 
 // ownRun finds a run of the session.

@@ -66,3 +66,22 @@ func TestJournalRuns(t *testing.T) {
 		t.Errorf("no journal: %d, %v", len(none), err)
 	}
 }
+
+// TestShowRunShowsTheLog: what results and the overview leave out of a long log can
+// be had, part by part, and images are described.
+func TestShowRunShowsTheLog(t *testing.T) {
+	s := newStudio(t)
+	s.call("eval_starlark", `{"code":"for n in range(250): print('entry', n + 1)\ngit_hub.search(q=1)\nreturn content.image('aGVsbG8=')"}`)
+	got := s.text("show_run", `{"log":101}`)
+	for _, want := range []string{"calls: (1 left out)", "(100 entries left out)\n  entry 101\n", "  entry 200\n  (50 more, from {\"log\": 201} on)\n", `result: "image, image/png, 6 bytes"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := s.text("show_run", `{"log":201}`); !strings.Contains(got, "\n  entry 201\n") || !strings.Contains(got, "entry 250\nresult") {
+		t.Errorf("the end is\n%s", got)
+	}
+	if got := s.text("show_run", `{"log":999}`); strings.Contains(got, "entry 2") {
+		t.Errorf("beyond the end is\n%s", got)
+	}
+}

@@ -23,6 +23,8 @@ var (
 	many = detail{value: 160, result: 2000, calls: 30, logs: 30}
 	// oneWhole is for one call.
 	oneWhole = detail{value: 16 << 10, result: 240, calls: 1, logs: 0}
+	// theLog is for a part of the log.
+	theLog = detail{value: 1 << 10, result: 240, calls: 0, logs: 100}
 )
 
 // maxError is how much of a call's error is shown, in bytes, whatever is cut.
@@ -41,6 +43,7 @@ type shownRun struct {
 	CallsLeftOut int      `json:"callsLeftOut,omitempty"`
 	Logs         []string `json:"logs"`
 	LogsLeftOut  int      `json:"logsLeftOut,omitempty"` // at the beginning
+	LogsToCome   int      `json:"logsToCome,omitempty"`  // after those that are shown
 	Result       string   `json:"result,omitempty"`
 	Error        string   `json:"error,omitempty"`
 	Fuel         uint64   `json:"fuel,omitempty"`
@@ -90,7 +93,7 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	o := rec.Outcome
 	s.Duration, s.Fuel, s.Memory = milliseconds(rec.Duration), o.Fuel, o.Memory
 	if o.Error == "" {
-		s.Result = clipped(string(o.Result), d.result)
+		s.Result = clipped(string(compose.WithoutData(o.Result)), d.result)
 	} else {
 		s.Error = clipped(failureText(o), d.result)
 		s.Hint = hint(rec, lines)
@@ -108,7 +111,7 @@ func showCall(r timeline.Row, most int) shownCall {
 	case e != nil:
 		c.Duration, c.Error = milliseconds(r.Took), clipped(string(e.Type)+" error: "+e.Message, max(most, maxError))
 	default:
-		c.Duration, c.Answer = milliseconds(r.Took), clipped(string(r.Call.Answer.Value), most)
+		c.Duration, c.Answer = milliseconds(r.Took), clipped(string(compose.WithoutData(r.Call.Answer.Value)), most)
 	}
 	return c
 }
@@ -194,7 +197,10 @@ func (s shownRun) text() string {
 // body is what a run did and how it ended.
 func (s shownRun) body(b *strings.Builder) {
 	b.WriteString("calls:")
-	if len(s.Calls) == 0 {
+	switch {
+	case len(s.Calls) == 0 && s.CallsLeftOut > 0:
+		fmt.Fprintf(b, " (%d left out)", s.CallsLeftOut)
+	case len(s.Calls) == 0:
 		b.WriteString(" none")
 	}
 	b.WriteByte('\n')
@@ -220,6 +226,9 @@ func (s shownRun) body(b *strings.Builder) {
 		}
 		for _, l := range s.Logs {
 			b.WriteString("  " + strings.ReplaceAll(l, "\n", "\n  ") + "\n")
+		}
+		if s.LogsToCome > 0 {
+			fmt.Fprintf(b, "  (%d more, from {\"log\": %d} on)\n", s.LogsToCome, s.LogsLeftOut+len(s.Logs)+1)
 		}
 	}
 	switch {
