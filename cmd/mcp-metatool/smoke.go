@@ -44,6 +44,8 @@ not, and 2 when a file or the configuration is wrong.`,
 	f.IntVar(&v.opts.Jobs, "jobs", 1, "make `N` checks at the same time")
 	f.BoolVar(&v.opts.FailFast, "fail-fast", false, "begin no further check once one has not passed")
 	f.DurationVar(&v.opts.Timeout, "timeout", 0, "how long one check may take, where neither it nor its file says (default 30s)")
+	f.BoolVar(&v.opts.Load.Offline, "offline", false, "start no server and read no variable or saved tool: for files of strangers")
+	f.BoolVar(&v.opts.Load.Outside, "allow-outside", false, "let files name scripts, cassettes, locks and schemas that are not below their folder")
 	f.BoolVar(&v.opts.Record, "record", false, "make the calls of scripts that have a cassette for real, and write the cassettes and locks")
 	f.BoolVar(&v.opts.Update, "update", false, "write what was answered into the files as what is expected")
 	f.BoolVar(&v.watch, "watch", false, "make the checks again each time a file of theirs changes, until Ctrl-C")
@@ -88,6 +90,9 @@ func (v *smokeView) run(ctx context.Context, stdout io.Writer, args []string) er
 func (v *smokeView) prepare() (err error) {
 	if v.opts.Jobs < 1 || v.opts.Jobs > 1000 {
 		return errors.New("--jobs: want at least 1, at most 1000")
+	}
+	if v.opts.Load.Offline && v.opts.Record {
+		return errors.New("--record: makes calls for real, which --offline forbids (leave one out)")
 	}
 	if v.opts.Timeout < 0 {
 		return errors.New("--timeout: is below zero")

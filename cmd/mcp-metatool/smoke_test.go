@@ -24,7 +24,7 @@ func TestSmokeWatch(t *testing.T) {
 	write("a.toml", "[[check]]\ncode = \"x.star\"\nmock = \"x.cassette.toml\"\nexpect.schema = \"s.json\"\n")
 	write("s.json", "{}")
 	v := &smokeView{level: silent}
-	v.opts.Load = config.LoadOptions{Getenv: func(string) (string, bool) { return "", false }, Home: func() (string, error) { return dir, nil }}
+	v.opts.Load.Load = config.LoadOptions{Getenv: func(string) (string, bool) { return "", false }, Home: func() (string, error) { return dir, nil }}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too late"))
 	defer cancel()
 	done := errors.New("done")

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // golden has an interaction of each kind.
@@ -225,14 +226,14 @@ func TestProblems(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a"+Suffix)
-	if _, err := Read(t.Context(), path); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), path+": cannot be read: ") {
+	if _, err := Read(t.Context(), regular.Place{Name: path}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), path+": cannot be read: ") {
 		t.Errorf("no file: %v", err)
 	}
 	c := made(t, golden...)
-	if err := c.Write(path); err != nil {
+	if err := c.Write(t.Context(), regular.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Read(t.Context(), path)
+	again, err := Read(t.Context(), regular.Place{Name: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func TestFiles(t *testing.T) {
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Write(path); err != nil {
+		if err := c.Write(t.Context(), regular.Place{Name: path}); err != nil {
 			t.Fatal(err)
 		}
 		checkMode(t, path, 0o644)
@@ -250,10 +251,10 @@ func TestFiles(t *testing.T) {
 	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 1 {
 		t.Errorf("left behind: %q", names)
 	}
-	if err := c.Write(filepath.Join(dir, "no", "such")); !errors.Is(err, os.ErrNotExist) {
+	if err := c.Write(t.Context(), regular.Place{Name: filepath.Join(dir, "no", "such")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if err := c.Write(dir); err == nil { // a directory is in the way
+	if err := c.Write(t.Context(), regular.Place{Name: dir}); err == nil { // a directory is in the way
 		t.Error("a directory was replaced")
 	}
 	if names, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".*")); len(names) != 0 {

@@ -50,12 +50,12 @@ func (p *Problem) Error() string {
 func (p *Problem) Unwrap() error { return p.Err }
 
 // Read reads a file. Errors are each a *Problem.
-func Read(ctx context.Context, path string) (*Cassette, error) {
-	data, err := regular.Read(ctx, path, maxFile)
+func Read(ctx context.Context, at regular.Place) (*Cassette, error) {
+	data, err := at.Read(ctx, maxFile)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, unreadable(at.String(), err)
 	}
-	return Parse(path, data)
+	return Parse(at.String(), data)
 }
 
 func unreadable(path string, err error) error {

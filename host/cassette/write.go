@@ -2,42 +2,57 @@ package cassette
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 const heading = "# Answers of tools, for tests without the tools.\n"
 
-// Write writes the interactions to a file, as Format has them, all or nothing.
-// A new file is for its owner alone: answers can be private.
-func (c *Cassette) Write(path string) error {
-	mode := os.FileMode(0o600)
-	if was, err := os.Stat(path); err == nil {
-		mode = was.Mode().Perm()
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp") // mode 0600
-	if err != nil {
-		return fmt.Errorf("cassette %s is not written: %w", path, err)
-	}
-	_, err = temp.Write(c.Format())
+// Write writes the interactions to a file, as Format has them, all or nothing. A
+// new file is for its owner alone: answers can be private. A file that is there is
+// only replaced if it is empty or a cassette with something in it; errors are
+// [ErrForeign] or those of the file system.
+func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
+	err := replaceable(ctx, at)
 	if err == nil {
-		err = temp.Chmod(mode)
-	}
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
+		err = at.Replace(c.Format(), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cassette %s is not written: %w", path, errors.Join(err, os.Remove(temp.Name())))
+		return fmt.Errorf("cassette %s is not written: %w", at, err)
+	}
+	return nil
+}
+
+// ErrForeign is wrapped by the error of Write for a file that is no cassette.
+var ErrForeign = errors.New("there is a file that is no cassette (move it away, or give the cassette another name)")
+
+// replaceable is why what is at a place must not be replaced, nil if it may.
+func replaceable(ctx context.Context, at regular.Place) error {
+	data, err := at.Read(ctx, maxFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	old, err := Parse(at.String(), data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	// A file of nothing but comments parses as well.
+	if len(data) > 0 && len(old.Interactions()) == 0 && !bytes.HasPrefix(data, []byte(heading)) {
+		return ErrForeign
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Check is one [[check]] of a file.
@@ -24,7 +25,8 @@ type Check struct {
 	// Call is the tool as agents know it; "" when Code gives the name.
 	Call string
 	// Code is the script that is run; its zero value for none.
-	Code Code
+	Code  Code
+	place func(path string) regular.Place // of the file
 	// Params are the arguments, and Meta the _meta of the request: raw JSON
 	// objects. Meta is nil for none.
 	Params, Meta []byte
@@ -76,7 +78,7 @@ var checkAliases = map[string]string{
 
 // readCheck reads one check.
 func (r *fileReader) readCheck(s *config.Section, i int) *Check {
-	c := &Check{Params: []byte("{}"), within: defaultCancelled, number: i + 1}
+	c := &Check{place: r.file.place, Params: []byte("{}"), within: defaultCancelled, number: i + 1}
 	r.check = c
 	c.Line, c.Column = s.Place("")
 	c.Name, _ = s.Verbatim("name") // names are keys: no variables in them
@@ -170,11 +172,11 @@ func (r *fileReader) code(s *config.Section) Code {
 	case strings.Contains(text, "\n"):
 		return Code{Inline: text}
 	case ext == ".star" || ext == ".json":
-		return Code{File: r.path(filepath.FromSlash(text))}
+		return Code{File: r.path(s, "code", text)}
 	case strings.ContainsAny(text, " \t(="):
 		return Code{Inline: text}
 	case strings.ContainsAny(text, `/\`):
-		return Code{File: r.path(filepath.FromSlash(text))}
+		return Code{File: r.path(s, "code", text)}
 	case tools.CheckName(text) == nil:
 		return Code{Saved: text}
 	default:

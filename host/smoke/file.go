@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // File is a file of checks that has been read.
@@ -28,12 +29,25 @@ type File struct {
 	unset map[string]error
 
 	ownTimeout bool   // Timeout is the file's
+	outside    bool   // what it names may be anywhere
+	offline    bool   // see LoadOptions
 	data       []byte // what was read
 }
 
+// LoadOptions say what a file of checks may do.
+type LoadOptions struct {
+	Load config.LoadOptions
+	// Outside lets files name others that are not below their folders.
+	Outside bool
+	// Offline is for files of strangers: no server is started or connected to, no
+	// variable of the environment and no saved tool is read, and the limits are no
+	// wider than the defaults.
+	Offline bool
+}
+
 // Load reads a file. The error is one or more *config.Problem, joined.
-func Load(path string, opts config.LoadOptions) (*File, error) {
-	data, err := config.ReadFile(opts, path)
+func Load(path string, opts LoadOptions) (*File, error) {
+	data, err := config.ReadFile(opts.Load, path)
 	if err != nil {
 		return nil, err
 	}
@@ -42,17 +56,30 @@ func Load(path string, opts config.LoadOptions) (*File, error) {
 
 // Parse is Load for content that was read already. Files that the content names
 // are not looked at, but for JSON Schemas. data is kept.
-func Parse(path string, data []byte, opts config.LoadOptions) (*File, error) {
-	f := &File{Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{}}
-	opts.Unset = func(upstream string, p *config.Problem) {
+func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
+	f := &File{
+		Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{},
+		outside: opts.Outside, offline: opts.Offline,
+	}
+	r := &fileReader{opts: opts, file: f, dir: filepath.Dir(path)}
+	load := opts.Load
+	load.Unset = func(upstream string, p *config.Problem) {
 		if f.unset[upstream] == nil {
 			f.unset[upstream] = p
 		}
 	}
-	r := &fileReader{opts: opts, file: f, dir: filepath.Dir(path)}
-	cfg, err := config.LoadWithin(opts, path, data, r.read)
+	if opts.Offline {
+		load.Getenv = noVariables
+	}
+	cfg, err := config.LoadWithin(load, path, data, r.read)
+	if err != nil && opts.Offline {
+		return nil, explainOffline(err)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if opts.Offline {
+		tighten(&cfg.Execution)
 	}
 	f.Config = cfg
 	if err := r.together(); err != nil {
@@ -63,7 +90,7 @@ func Parse(path string, data []byte, opts config.LoadOptions) (*File, error) {
 
 // fileReader is one reading of a file.
 type fileReader struct {
-	opts  config.LoadOptions
+	opts  LoadOptions
 	file  *File
 	dir   string
 	check *Check // that is being read
@@ -86,10 +113,10 @@ func (r *fileReader) read(top *config.Section) {
 
 // context is what ends the reading of files.
 func (r *fileReader) context() context.Context {
-	if r.opts.Context == nil {
+	if r.opts.Load.Context == nil {
 		return context.Background()
 	}
-	return r.opts.Context
+	return r.opts.Load.Context
 }
 
 // together looks for what is wrong between checks and upstreams.
@@ -115,12 +142,36 @@ func (r *fileReader) together() error {
 	return nil
 }
 
-// path makes what a file names absolute, or relative as the file itself is.
-func (r *fileReader) path(name string) string {
+// path is the path of a file that the file of checks names under a key: absolute,
+// or relative as the file itself is. Unless that is allowed, it has to be below the
+// file's folder.
+func (r *fileReader) path(s *config.Section, key, name string) string {
+	name = filepath.FromSlash(name)
+	if !r.opts.Outside && name != "" && !filepath.IsLocal(name) {
+		s.Problem(key, "is not below the folder of the file (move it there, or give --allow-outside if you trust the file)")
+		return ""
+	}
+	return r.join(name)
+}
+
+func (r *fileReader) join(name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
 	return filepath.Join(r.dir, name)
+}
+
+// place is where a file is that path has returned.
+func (f *File) place(path string) regular.Place {
+	dir := filepath.Dir(f.Path)
+	if f.outside {
+		return regular.Place{Name: path}
+	}
+	name, err := filepath.Rel(dir, path)
+	if err != nil { // path has joined them
+		name = path
+	}
+	return regular.Place{Folder: dir, Name: name}
 }
 
 // reserved are the endings of TOML files that hold no checks.

@@ -20,8 +20,8 @@ import (
 const fuzzSecret = "S3CRET~VALUE~0123456789"
 
 // alone is how files of tests are read: with no configuration of anybody's.
-func alone(dir string) config.LoadOptions {
-	return config.LoadOptions{
+func alone(dir string) LoadOptions {
+	return LoadOptions{Load: config.LoadOptions{
 		Getenv: func(name string) (string, bool) {
 			if strings.Contains(name, "TOKEN") {
 				return fuzzSecret, true
@@ -29,7 +29,7 @@ func alone(dir string) config.LoadOptions {
 			return "", false
 		},
 		Home: func() (string, error) { return dir, nil },
-	}
+	}}
 }
 
 // FuzzParse reads hostile files: what comes out of them keeps its promises, and

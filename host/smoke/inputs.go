@@ -2,14 +2,12 @@ package smoke
 
 import (
 	"slices"
-
-	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
 // Inputs are the files that the checks of a file depend on: itself, scripts,
 // cassettes and locks, whether they are there or not. Of a file that is wrong
 // only itself is known.
-func Inputs(path string, opts config.LoadOptions) []string {
+func Inputs(path string, opts LoadOptions) []string {
 	names := []string{path}
 	f, err := Load(path, opts)
 	if err != nil {

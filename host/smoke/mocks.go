@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // Mock says who answers the calls of a script.
@@ -15,6 +16,8 @@ type Mock struct {
 	File string
 	// Inline are the answers in the check.
 	Inline []cassette.Interaction
+
+	place func(path string) regular.Place // of File
 }
 
 // mock reads who answers the calls of a script, nil when upstreams do.
@@ -28,7 +31,7 @@ func (r *fileReader) mock(s *config.Section) *Mock {
 		if ok && text == "" {
 			s.Problem("mock", "is empty (name a cassette, or leave it out)")
 		}
-		return &Mock{File: r.path(text)}
+		return &Mock{File: r.path(s, "mock", text), place: r.file.place}
 	case !s.IsArray("mock"):
 		s.Know("mock")
 		s.Problem("mock", "has to be the name of a cassette or tables [[check.mock]]")
@@ -60,5 +63,5 @@ func (m *Mock) cassette(ctx context.Context) (*cassette.Cassette, error) {
 	if m.File == "" {
 		return cassette.New(m.Inline...)
 	}
-	return cassette.Read(ctx, m.File)
+	return cassette.Read(ctx, m.place(m.File))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // record runs the script of a check against the upstreams, and keeps what they
@@ -39,26 +40,35 @@ func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Intera
 	return a, recorder.Interactions(), err
 }
 
-// recordings are what was recorded for the cassettes of a run, by file.
+// recordings are what was recorded for the cassettes of a run, by path.
 type recordings struct {
 	mu     sync.Mutex
-	byFile map[string][]cassette.Interaction
+	byPath map[string]*recording
 	order  []string
+}
+
+// recording is what was recorded for one cassette.
+type recording struct {
+	at   regular.Place
+	made []cassette.Interaction
 }
 
 // add takes what a check has recorded. Of the same call answered again in another
 // check one answer is enough, since each run begins the cassette anew.
-func (r *recordings) add(file string, made []cassette.Interaction) {
+func (r *recordings) add(at regular.Place, made []cassette.Interaction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byFile == nil {
-		r.byFile = map[string][]cassette.Interaction{}
+	if r.byPath == nil {
+		r.byPath = map[string]*recording{}
 	}
-	have, ok := r.byFile[file]
-	if !ok {
-		r.order = append(r.order, file)
+	path := at.String()
+	of := r.byPath[path]
+	if of == nil {
+		of = &recording{at: at}
+		r.byPath[path] = of
+		r.order = append(r.order, path)
 	}
-	r.byFile[file] = joined(have, made)
+	of.made = joined(of.made, made)
 }
 
 // joined are the interactions of a, and those of b that a run of b's would miss.
@@ -94,19 +104,20 @@ func callOf(i cassette.Interaction) string {
 func (r *recordings) write(ctx context.Context, whole map[string]bool, told func(path, what string)) error {
 	var errs []error
 	for _, path := range r.order {
-		all := r.byFile[path]
-		old, err := cassette.Read(ctx, path)
-		switch {
-		case whole[path]:
-		case err == nil:
-			all = joined(all, old.Interactions())
-		case !errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, fmt.Errorf("%s is not written over: %w", path, err))
-			continue
+		of := r.byPath[path]
+		all := of.made
+		if !whole[path] {
+			old, err := cassette.Read(ctx, of.at)
+			if err == nil {
+				all = joined(all, old.Interactions())
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("%s is not written over: %w", path, err))
+				continue
+			}
 		}
 		made, err := cassette.New(all...)
 		if err == nil {
-			err = made.Write(path)
+			err = made.Write(ctx, of.at)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -136,7 +147,7 @@ func (r *run) writeLock(ctx context.Context, c *checkRun) error {
 	}
 	r.locking.Lock() // several checks may have one lock
 	defer r.locking.Unlock()
-	changed, err := writeLock(ctx, path, c.answer)
+	changed, err := writeLock(ctx, c.of.file.place(path), c.answer)
 	if err != nil {
 		return broken(err, "%s is not written: %v", path, err)
 	}

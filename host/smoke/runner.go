@@ -29,7 +29,7 @@ type Options struct {
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
 	// Load is how files are read.
-	Load config.LoadOptions
+	Load LoadOptions
 	// Filter chooses checks by name; nil: all.
 	Filter func(name string) bool
 	// Jobs is how many checks are made at the same time; 0 is 1.
@@ -176,7 +176,7 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 	masker := f.file.Config.NewMasker()
 	log := r.opts.Log(masker)
 	f.mask = masker.Mask
-	s := &scripts{saved: &saved{ctx: ctx, dir: f.file.Config.Store.Dir, log: log}, checks: f.file.Checks}
+	s := &scripts{saved: &saved{ctx: ctx, dir: f.file.Config.Store.Dir, none: f.file.offline, log: log}, checks: f.file.Checks}
 	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
 	for _, c := range f.file.Checks {
@@ -189,9 +189,9 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 }
 
 // reading is how files are read in this run, which ctx ends.
-func (r *run) reading(ctx context.Context) config.LoadOptions {
+func (r *run) reading(ctx context.Context) LoadOptions {
 	opts := r.opts.Load
-	opts.Context = ctx
+	opts.Load.Context = ctx
 	return opts
 }
 
@@ -330,7 +330,7 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 	}
 	if r.records(c) && err == nil && (c.result.Status == report.Passed || r.opts.Update) {
 		c.kept = true
-		r.recordings.add(c.Mock.File, c.made)
+		r.recordings.add(c.of.file.place(c.Mock.File), c.made)
 	}
 }
 
@@ -339,6 +339,13 @@ func (r *run) records(c *checkRun) bool { return r.opts.Record && c.Mock != nil 
 
 // answerOf is the answer to a check.
 func (r *run) answerOf(ctx context.Context, c *checkRun) (*answer, error) {
+	if r.opts.Load.Offline {
+		mocked, err := c.offline()
+		if err != nil {
+			return nil, err
+		}
+		return c.of.mocked.call(ctx, mocked, c.of.file)
+	}
 	switch {
 	case c.Server != "":
 		return c.of.live.offer(ctx, c.Check)

@@ -24,9 +24,10 @@ const anyObject = `{"type":"object"}`
 // saved are the tools of the store that a file's settings name, read once. The
 // store is not made, and nothing in it is changed.
 type saved struct {
-	ctx context.Context // of the run of the checks
-	dir string          // DIR, without tools
-	log *slog.Logger
+	ctx  context.Context // of the run of the checks
+	dir  string          // DIR, without tools
+	none bool            // it is not read
+	log  *slog.Logger
 
 	once  sync.Once
 	tools []tools.Definition
@@ -40,7 +41,7 @@ func (s *saved) all() ([]tools.Definition, error) {
 }
 
 func (s *saved) read() ([]tools.Definition, error) {
-	if info, err := os.Stat(filepath.Join(s.dir, "tools")); err != nil || !info.IsDir() {
+	if info, err := os.Stat(filepath.Join(s.dir, "tools")); s.none || err != nil || !info.IsDir() {
 		return nil, nil
 	}
 	store, err := tools.OpenStore(s.dir, tools.StoreOptions{Log: s.log})
@@ -128,14 +129,17 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 		plain.Code = code.Inline
 		return plain, nil
 	case code.File != "" && filepath.Ext(code.File) == ".json":
-		return c.fromFile(s.ctx, code.File)
+		return c.fromFile(s.ctx, c.place(code.File))
 	case code.File != "":
-		text, err := readFile(s.ctx, code.File)
+		text, err := readFile(s.ctx, c.place(code.File))
 		plain.Code = string(text)
 		return plain, err
 	}
 	name := cmp.Or(c.Code.Saved, c.Call)
 	def, err := s.Get(name)
+	if s.none {
+		return def, broken(err, "the saved tool %q is not read with --offline (give the check a script's file)", name)
+	}
 	if errors.Is(err, tools.ErrNotFound) {
 		var names []string
 		for _, d := range s.List() {
@@ -151,14 +155,14 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 }
 
 // fromFile reads a definition as `tools export` writes it.
-func (c *Check) fromFile(ctx context.Context, path string) (tools.Definition, error) {
-	text, err := readFile(ctx, path)
+func (c *Check) fromFile(ctx context.Context, at regular.Place) (tools.Definition, error) {
+	text, err := readFile(ctx, at)
 	if err != nil {
 		return tools.Definition{}, err
 	}
 	def, err := tools.ParseFile(text)
 	if err != nil {
-		return def, broken(err, "%s is no definition of a tool: %v", path, err)
+		return def, broken(err, "%s is no definition of a tool: %v", at, err)
 	}
 	def.Name = cmp.Or(c.Call, def.Name)
 	return def, nil
@@ -175,15 +179,15 @@ func writeTool(dir, name string, text []byte) error {
 
 // readFile reads a script or a definition, which are no larger than the file of
 // a saved tool.
-func readFile(ctx context.Context, path string) ([]byte, error) {
-	text, err := regular.Read(ctx, path, tools.MaxFileBytes)
+func readFile(ctx context.Context, at regular.Place) ([]byte, error) {
+	text, err := at.Read(ctx, tools.MaxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, broken(err, "there is no file %s", path)
+		return nil, broken(err, "there is no file %s", at)
 	case err != nil:
-		return nil, broken(err, "%s cannot be read: %v", path, reason(err))
+		return nil, broken(err, "%s cannot be read: %v", at, reason(err))
 	case len(text) == 0:
-		return nil, broken(nil, "%s is empty", path)
+		return nil, broken(nil, "%s is empty", at)
 	}
 	return text, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/lock"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // offer is what a server of a check has, as it says it.
@@ -112,15 +113,15 @@ func readLock(r *fileReader, s *config.Section, key string) (judge, renew) {
 	if name == "" {
 		s.Problem(key, "is empty (name a file; --record writes it)")
 	}
-	path := r.path(name)
-	return func(a *answer) *expect.Mismatch { return heldAgainst(r.context(), path, a) }, nil
+	path := r.path(s, key, name)
+	return func(a *answer) *expect.Mismatch { return heldAgainst(r.context(), r.file.place(path), a) }, nil
 }
 
 // heldAgainst compares what a server has with a lock.
-func heldAgainst(ctx context.Context, path string, a *answer) *expect.Mismatch {
-	l, err := lock.Read(ctx, path)
+func heldAgainst(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
+	l, err := lock.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &expect.Mismatch{Message: "there is no " + path + " (--record writes it)"}
+		return &expect.Mismatch{Message: "there is no " + at.String() + " (--record writes it)"}
 	}
 	if err != nil {
 		return &expect.Mismatch{Message: err.Error()}
@@ -137,13 +138,13 @@ func heldAgainst(ctx context.Context, path string, a *answer) *expect.Mismatch {
 		lines[i] = c.String()
 	}
 	return &expect.Mismatch{
-		Message: "definitions are not those of " + path + " (--update accepts them)", Got: strings.Join(lines, "\n"),
+		Message: "definitions are not those of " + at.String() + " (--update accepts them)", Got: strings.Join(lines, "\n"),
 	}
 }
 
 // writeLock makes what a server has that of a lock, of which other servers stay.
-func writeLock(ctx context.Context, path string, a *answer) (changed bool, err error) {
-	l, err := lock.Read(ctx, path)
+func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
+	l, err := lock.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		l, err = lock.New(), nil
 	}
@@ -157,5 +158,5 @@ func writeLock(ctx context.Context, path string, a *answer) (changed bool, err e
 	if err := l.Set(a.server, a.lists); err != nil {
 		return false, err
 	}
-	return true, l.Write(path)
+	return true, l.Write(at)
 }

@@ -11,6 +11,7 @@
 //	runner.go    Runner: many files, in order, several checks at a time
 //	script.go    the composite tool of a check
 //	live.go      a real host for the checks of a file
+//	offline.go   what files of strangers may do
 //	mocked.go    a check whose script gets its answers from a cassette
 //	server.go    a check of what a server offers
 //	record.go    a live run that becomes a cassette

@@ -95,7 +95,7 @@ type archive struct {
 
 func newArchive(t *testing.T, from *txtar.Archive) *archive {
 	a := &archive{Archive: from, dir: t.TempDir(), env: map[string]string{"PATH": os.Getenv("PATH")}}
-	a.options = Options{Version: "test", CacheDir: cache, Wrote: func(string, string) {}, Load: a.load()}
+	a.options = Options{Version: "test", CacheDir: cache, Wrote: func(string, string) {}, Load: LoadOptions{Load: a.load()}}
 	for line := range strings.Lines(string(from.Comment)) {
 		a.directive(t, strings.TrimSpace(line))
 	}

@@ -3,15 +3,13 @@ package smoke
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // edit puts other text in a place of a file.
@@ -75,8 +73,8 @@ func apply(data []byte, edits []edit) []byte {
 
 // rewrite writes the file with edits, if it is still what was read and its new
 // text can be read.
-func (f *fileRun) rewrite(opts config.LoadOptions, edits []edit) error {
-	now, err := config.ReadFile(opts, f.path)
+func (f *fileRun) rewrite(opts LoadOptions, edits []edit) error {
+	now, err := config.ReadFile(opts.Load, f.path)
 	if err != nil {
 		return fmt.Errorf("not updated: %w", err)
 	}
@@ -87,34 +85,8 @@ func (f *fileRun) rewrite(opts config.LoadOptions, edits []edit) error {
 	if _, err := Parse(f.path, text, opts); err != nil {
 		return fmt.Errorf("%s is not updated: it could not be read any more: %w", f.path, err)
 	}
-	if err := replaceFile(f.path, text); err != nil {
+	if err := (regular.Place{Name: f.path}).Replace(text, 0o644); err != nil {
 		return fmt.Errorf("%s is not updated: %w", f.path, err)
-	}
-	return nil
-}
-
-// replaceFile puts another file in the place of one, with its mode. A link stays
-// one.
-func replaceFile(path string, text []byte) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
+
+// maxSchema is the size of the largest schema that is read from a file, in bytes.
+const maxSchema = 4 << 20
 
 // kinds are those of checks that an expectation has a meaning for.
 type kinds int
@@ -110,7 +114,7 @@ func (r *fileReader) expectations(s *config.Section, c *Check) {
 		w.judge, w.renew = e.read(r, s, e.key)
 		if e.key == "schema_lock" {
 			w.lock, _ = s.String(key)
-			w.lock = r.path(w.lock)
+			w.lock = r.join(filepath.FromSlash(w.lock)) // readLock has said what is wrong with it
 		}
 		if key != e.key {
 			w.renew = asJSONText(e.key)
@@ -191,10 +195,12 @@ func readSchema(r *fileReader, s *config.Section, key string) (judge, renew) {
 	var raw []byte
 	if s.IsString(key) {
 		name, _ := s.String(key)
-		name = r.path(name)
+		if name = r.path(s, key, name); name == "" {
+			return nil, nil
+		}
 		r.check.schemas = append(r.check.schemas, name)
 		var err error
-		if raw, err = config.ReadFile(r.opts, name); err != nil {
+		if raw, err = r.file.place(name).Read(r.context(), maxSchema); err != nil {
 			s.Problem(key, "%v", err)
 			return nil, nil
 		}

@@ -4,6 +4,7 @@
 //
 //	regular.go        Open, OpenFile, OpenIn, Check
 //	read.go           Read, ReadIn, ReadAll
+//	place.go          Place: a file that the content of another names; ReplaceIn
 //	lock.go           NewLock
 //	flags_unix.go     how a file is opened without waiting
 //	flags_other.go    likewise, where the system has no such flag

@@ -12,10 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
@@ -133,14 +130,14 @@ func (e *FileError) Error() string {
 
 // Read reads a file that Write wrote. For a file that does not exist the error
 // is fs.ErrNotExist, for one that is wrong a [*FileError].
-func Read(ctx context.Context, path string) (*Lock, error) {
-	raw, err := regular.Read(ctx, path, maxFile)
+func Read(ctx context.Context, at regular.Place) (*Lock, error) {
+	raw, err := at.Read(ctx, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
 	l, err := decode(raw)
 	if err != nil {
-		return nil, &FileError{path, err.Error()}
+		return nil, &FileError{at.String(), err.Error()}
 	}
 	return l, nil
 }
@@ -177,28 +174,17 @@ func decode(raw []byte) (*Lock, error) {
 	return l, nil
 }
 
-// Write replaces the file at once. The same definitions give the same bytes.
-func (l *Lock) Write(path string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("lock file %s: %w", path, err)
-		}
-	}()
+// Write replaces the file at once. The same definitions give the same bytes. A
+// new file is for everyone, as other files in a repository.
+func (l *Lock) Write(at regular.Place) error {
 	raw, err := l.encode()
-	if err != nil {
-		return err
+	if err == nil {
+		err = at.Replace(raw, 0o644)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
-		return err
+		return fmt.Errorf("lock file %s: %w", at, err)
 	}
-	defer os.Remove(temp.Name()) // fails once it has its name
-	_, err = temp.Write(raw)
-	err = errors.Join(err, temp.Chmod(0o644), temp.Close()) // for everyone, as other files in a repository
-	if err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	return nil
 }
 
 func (l *Lock) encode() ([]byte, error) {

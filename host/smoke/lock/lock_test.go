@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 const sumTool = `{"name":"get-sum","description":"adds","inputSchema":{"type":"object",
@@ -149,14 +150,14 @@ func TestFile(t *testing.T) {
 	if err := l.Set("other", Lists{wire.Resources: []byte(`[{"uri":"x://1"}]`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Write(path); err != nil {
+	if err := l.Write(regular.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
 	first, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(t.Context(), path)
+	read, err := Read(t.Context(), regular.Place{Name: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("what was written differs from what is read: %v, %v", changes, err)
 	}
 	// Replacing gives the same bytes, and leaves nothing behind.
-	if err := read.Write(path); err != nil {
+	if err := read.Write(regular.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
 	second, err := os.ReadFile(path)
@@ -197,13 +198,13 @@ func TestFile(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock.json")
-	if _, err := Read(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Read(t.Context(), regular.Place{Name: path}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if err := New().Write(filepath.Join(dir, "none", "lock.json")); !errors.Is(err, fs.ErrNotExist) {
+	if err := New().Write(regular.Place{Name: filepath.Join(dir, "none", "lock.json")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if err := locked(t, Lists{wire.Tools: []byte("[" + sumTool + "]")}).Write(path); err != nil {
+	if err := locked(t, Lists{wire.Tools: []byte("[" + sumTool + "]")}).Write(regular.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
 	good, err := os.ReadFile(path)
@@ -222,7 +223,7 @@ func TestBadFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var fileErr *FileError
-		if _, err := Read(t.Context(), path); !errors.As(err, &fileErr) || fileErr.Path != path {
+		if _, err := Read(t.Context(), regular.Place{Name: path}); !errors.As(err, &fileErr) || fileErr.Path != path {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

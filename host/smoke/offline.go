@@ -1,0 +1,53 @@
+package smoke
+
+import (
+	"errors"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// noVariables is an environment without variables.
+func noVariables(string) (string, bool) { return "", false }
+
+// explainOffline says of variables why they have no value.
+func explainOffline(err error) error {
+	each := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // as LoadWithin returns several
+		each = joined.Unwrap()
+	}
+	for _, e := range each {
+		var problem *config.Problem
+		var unset *config.UnsetError
+		if errors.As(e, &problem) && errors.As(e, &unset) {
+			problem.Text = "the variable " + unset.Var + " is not read with --offline"
+		}
+	}
+	return err
+}
+
+// tighten makes the limits of a file no wider than the defaults.
+func tighten(e *config.Execution) {
+	e.Timeout = min(e.Timeout, config.DefaultTimeout)
+	e.UndoTimeout = min(e.UndoTimeout, config.DefaultUndoTimeout)
+	e.MaxMemory = min(e.MaxMemory, config.DefaultMaxMemory)
+	e.MaxFuel = min(e.MaxFuel, config.DefaultMaxFuel)
+	e.MaxCalls = min(e.MaxCalls, config.DefaultMaxCalls)
+	e.MaxArguments = min(e.MaxArguments, config.DefaultMaxArguments)
+	e.MaxAnswer = min(e.MaxAnswer, config.DefaultMaxAnswer)
+	e.MaxResult = min(e.MaxResult, config.DefaultMaxResult)
+	e.MaxLogs = min(e.MaxLogs, config.DefaultMaxLogs)
+	e.MaxParallel = min(e.MaxParallel, config.DefaultMaxParallel)
+}
+
+// offline is who answers a check when no server does: its mocks, or nobody.
+func (c *Check) offline() (*Check, error) {
+	switch {
+	case c.Mock != nil:
+		return c, nil
+	case !c.Code.none():
+		unmocked := *c
+		unmocked.Mock = &Mock{}
+		return &unmocked, nil
+	}
+	return nil, broken(nil, "it needs a server, and none is started with --offline (give it a script and mocks)")
+}

@@ -1,0 +1,93 @@
+package regular
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Place is where a file is that the content of another file names. The zero value
+// is no place.
+type Place struct {
+	// Folder is what the file must be below, however links lead; "" for anywhere.
+	Folder string
+	// Name is relative to Folder; without one it is a path.
+	Name string
+}
+
+// String is the path, for messages.
+func (p Place) String() string { return filepath.Join(p.Folder, p.Name) }
+
+// Read is [Read] for the file of a place.
+func (p Place) Read(ctx context.Context, limit int64) ([]byte, error) {
+	if p.Folder == "" {
+		return Read(ctx, p.Name, limit)
+	}
+	root, err := OpenRoot(p.Folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return ReadIn(ctx, root, p.Name, limit)
+}
+
+// Replace writes the file of a place, all or nothing: either the old content is
+// there afterwards or the new one, also when the machine is switched off. A file
+// that was there keeps its mode, a new one gets perm; what is there and is no
+// regular file is an error. Without a folder, a link stays one and what it leads to
+// is replaced.
+func (p Place) Replace(data []byte, perm fs.FileMode) error {
+	folder, name := p.Folder, p.Name
+	if folder == "" {
+		path := p.Name
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		folder, name = filepath.Split(path)
+		if folder == "" {
+			folder = "."
+		}
+	}
+	root, err := OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return ReplaceIn(root, name, data, perm)
+}
+
+// ReplaceIn is [Place.Replace] for a file below a folder.
+func ReplaceIn(root *os.Root, name string, data []byte, perm fs.FileMode) error {
+	info, err := root.Lstat(name)
+	switch {
+	case err == nil:
+		if err := checkKind("replace", name, info); err != nil {
+			return err
+		}
+		perm = info.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	var b [8]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	temp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+hex.EncodeToString(b[:])+".tmp")
+	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = errors.Join(f.Chmod(perm), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	return nil
+}
