@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -42,17 +43,29 @@ func startControl(t *testing.T, dir, name string) (stop func()) {
 	return stop
 }
 
+// openRun opens the folder of the sockets of a store.
+func openRun(t *testing.T, dir string) *runDir {
+	t.Helper()
+	run, err := openRunDir(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.close)
+	return run
+}
+
 // answers are the names of the servers that are there.
 func answers(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	for _, path := range controlSockets(filepath.Join(dir, controlDir)) {
-		answer, err := askServer(t.Context(), path, controlAsk{Config: "/x"})
+	run := openRun(t, dir)
+	for _, socket := range run.sockets() {
+		answer, err := run.ask(t.Context(), socket, controlAsk{Config: "/x"})
 		if err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v", socket, err)
 			continue
 		}
 		if !slices.Equal(answer.Reload.Changes, []string{"/x"}) {
-			t.Errorf("%s: %+v", path, answer)
+			t.Errorf("%s: %+v", socket, answer)
 		}
 		names = append(names, answer.Config)
 	}
@@ -61,22 +74,18 @@ func answers(t *testing.T, dir string) (names []string) {
 }
 
 func TestControl(t *testing.T) {
-	for _, tt := range []struct{ name, below, suffix string }{
-		{"short", "", socketSuffix}, {"long", strings.Repeat("long/", 20), pointerSuffix},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := filepath.Join(shortDir(t), tt.below)
-			run := filepath.Join(dir, controlDir)
+	for name, below := range map[string]string{"short": "", "long": strings.Repeat("long/", 20)} {
+		t.Run(name, func(t *testing.T) {
+			if below != "" && runtime.GOOS != "linux" {
+				t.Skip("sockets have no long paths on this system")
+			}
+			dir := filepath.Join(shortDir(t), below)
 			stopOne := startControl(t, dir, "one")
 			startControl(t, dir, "two") // with the same process id, as in another container
 			if got := answers(t, dir); !slices.Equal(got, []string{"one", "two"}) {
 				t.Errorf("servers %q", got)
 			}
-			for _, path := range controlSockets(run) {
-				if filepath.Ext(path) != tt.suffix {
-					t.Errorf("it is %s", path)
-				}
-			}
+			run := filepath.Join(dir, controlDir)
 			if info, err := os.Stat(run); err != nil || info.Mode().Perm() != 0o700 && os.PathSeparator == '/' {
 				t.Errorf("others may enter %s: %v, %v", run, info.Mode(), err)
 			}
@@ -92,9 +101,9 @@ func TestControl(t *testing.T) {
 func TestControlIgnoresNoise(t *testing.T) {
 	dir := shortDir(t)
 	startControl(t, dir, "one")
-	path := controlSockets(filepath.Join(dir, controlDir))[0]
+	run := openRun(t, dir)
 	for _, noise := range []string{"", "nonsense\n", "[1]\n"} {
-		conn, err := dialControl(path)
+		conn, err := run.dial(run.sockets()[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,35 +117,83 @@ func TestControlIgnoresNoise(t *testing.T) {
 	}
 }
 
-// TestControlSweeps leaves behind what servers do that are killed.
+// TestControlSweeps leaves behind what servers do that are killed, and finds that
+// nothing else is touched.
 func TestControlSweeps(t *testing.T) {
 	dir := shortDir(t)
 	run := filepath.Join(dir, controlDir)
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("unix", filepath.Join(run, "1"+socketSuffix))
-	if err != nil {
-		t.Fatal(err)
+	dead := func(path string) {
+		t.Helper()
+		ln, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.(*net.UnixListener).SetUnlinkOnClose(false)
+		ln.Close()
 	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false)
-	ln.Close()
+	dead(filepath.Join(run, "1"+socketSuffix))
 	elsewhere := filepath.Join(dir, "elsewhere")
 	if err := os.Mkdir(elsewhere, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(run, "2"+pointerSuffix), []byte(filepath.Join(elsewhere, "s")), 0o600); err != nil {
-		t.Fatal(err)
+	dead(filepath.Join(elsewhere, "s"))
+	kept := map[string]bool{filepath.Join(elsewhere, "s"): true}
+	// What earlier versions made, and what an attacker would.
+	for name, content := range map[string]string{"9.path": filepath.Join(elsewhere, "s"), "8" + socketSuffix: "no socket"} {
+		path := filepath.Join(run, name)
+		kept[path] = true
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := len(controlSockets(run)); got != 2 {
-		t.Fatalf("%d left behind", got)
+	if os.Symlink(filepath.Join(elsewhere, "s"), filepath.Join(run, "7"+socketSuffix)) == nil {
+		kept[filepath.Join(run, "7"+socketSuffix)] = true
+	}
+	if got := openRun(t, dir).sockets(); !slices.Equal(got, []string{"1" + socketSuffix}) {
+		t.Fatalf("left behind are %q", got)
 	}
 	startControl(t, dir, "one")
 	if got := answers(t, dir); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("servers %q", got)
 	}
-	if exists(elsewhere) {
-		t.Error("the directory of a socket is left behind")
+	for path := range kept {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("%s was removed", path)
+		}
+	}
+}
+
+// TestControlFollowsNoLink: a link in the place of the folder is refused, and what
+// it leads to stays as it is.
+func TestControlFollowsNoLink(t *testing.T) {
+	dir := shortDir(t)
+	target := filepath.Join(dir, "target")
+	if err := os.Mkdir(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(dir, "store")
+	if err := os.Mkdir(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, filepath.Join(store, controlDir)); err != nil {
+		t.Skip("no links can be made: ", err)
+	}
+	before, err := os.Stat(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := listenControl(store); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+		t.Errorf("listening: %v, %v", c, err)
+	}
+	if _, err := openRunDir(store, false); err == nil {
+		t.Error("the folder behind a link is used")
+	}
+	after, err := os.Stat(target)
+	if entries, _ := os.ReadDir(target); err != nil || before.Mode() != after.Mode() || len(entries) > 0 {
+		t.Errorf("the target has mode %v and %v in it, %v", after.Mode(), entries, err)
 	}
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -39,10 +41,17 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 	if store == "" {
 		return broken
 	}
-	run := filepath.Join(store, controlDir)
+	run, err := openRunDir(store, false)
+	if errors.Is(err, fs.ErrNotExist) { // no server has run yet
+		return noServer(broken, filepath.Join(store, controlDir))
+	}
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	defer run.close()
 	ran, failed := 0, 0
-	for _, path := range controlSockets(run) {
-		answer, err := askServer(ctx, path, controlAsk{Config: absolute(s.config)})
+	for _, name := range run.sockets() {
+		answer, err := run.ask(ctx, name, controlAsk{Config: absolute(s.config)})
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -50,7 +59,7 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 			continue // it was killed
 		case err != nil:
 			ran, failed = ran+1, failed+1
-			fmt.Fprintf(w, "%s: no answer: %s\n", path, plain.Text(err.Error()))
+			fmt.Fprintf(w, "%s: no answer: %s\n", plain.Text(filepath.Join(run.path, name)), plain.Text(err.Error()))
 			continue
 		case answer.Reload == nil:
 			continue
@@ -63,19 +72,26 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 			return err
 		}
 	}
-	if unlock, err := lockControl(run); err == nil {
-		sweepControl(run)
+	if unlock, err := run.lock(); err == nil {
+		run.sweep()
 		unlock()
 	}
 	switch {
-	case ran == 0 && broken != nil:
-		return broken
 	case ran == 0:
-		return &exitError{exitUsage, fmt.Errorf("no server runs with this configuration (looked in %s)", run)}
+		return noServer(broken, run.path)
 	case failed > 0:
 		return &exitError{exitFailed, fmt.Errorf("%d of %d servers go on as before", failed, ran)}
 	}
 	return nil
+}
+
+// noServer is the error when no server was found: what is wrong with the
+// configuration, if something is.
+func noServer(broken error, run string) error {
+	if broken != nil {
+		return broken
+	}
+	return &exitError{exitUsage, fmt.Errorf("no server runs with this configuration (looked in %s)", run)}
 }
 
 // write prints what a server says.
