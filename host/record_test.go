@@ -120,6 +120,34 @@ func TestCancelledProxiedCall(t *testing.T) {
 	}
 }
 
+// TestJournalHasWhatWasSent: the params of a call are those that the server got,
+// not those that the client has sent us.
+func TestJournalHasWhatWasSent(t *testing.T) {
+	cfg := journaled(t, upstreamOf("raw", "raw"))
+	cfg.Journal.Proxied = config.ProxiedFull
+	h, _ := startHost(t, cfg)
+	c := dial(t, h)
+	for i, params := range []string{
+		`{"name":"raw__mirror","arguments":{"name":"raw__mirror"}}`,
+		`{"x":1.0, "name":"raw__m\u0069rror","arguments":null,"_meta":{"k":1,"progressToken":{}}}`,
+		`{"name":"raw__mirror","_meta":{"k":1,"progressToken":"p"}}`,
+	} {
+		reply := []byte(c.request("1", "tools/call", params))
+		received, ok := wire.Get(reply, "result", "received")
+		if !ok {
+			t.Fatalf("%s: %s", params, reply)
+		}
+		got := proxiedIn(t, cfg)
+		for len(got) <= i {
+			c.request("2", "ping", `{}`)
+			got = proxiedIn(t, cfg)
+		}
+		if string(got[0].Params) != string(received) || got[0].Sent != len(received) {
+			t.Errorf("%s\nrecorded  %s\nreceived  %s", params, got[0].Params, received)
+		}
+	}
+}
+
 // TestJournalOff: nothing is written, and there is nothing to look into.
 func TestJournalOff(t *testing.T) {
 	cfg := journaled(t)

@@ -27,7 +27,7 @@ type Proxied struct {
 	Sent, Received int
 
 	// What follows is there only if whole records are kept: the raw params of the
-	// request, and the raw result or the JSON-RPC error it was answered with.
+	// request as they left for the server, and the raw result or the JSON-RPC error it was answered with.
 	Params, Result, RPCError []byte
 	Redacted                 bool // something of it was replaced in the journal
 }

@@ -57,10 +57,11 @@ func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool
 		return nil, false
 	}
 	f := begun{router: r, call: call, entry: entry, to: to}
+	out := wire.Call{Method: call.Method, Params: params, Owner: call.Origin, Permit: &f}
 	if r.Observer != nil && r.Observer.Observes() {
-		f.start = time.Now()
+		f.start, out.Sent = time.Now(), f.leaves
 	}
-	return beginner.Begin(wire.Call{Method: call.Method, Params: params, Owner: call.Origin, Permit: &f}, f.landed)
+	return beginner.Begin(out, f.landed)
 }
 
 // begun is a call that was begun.
@@ -70,7 +71,11 @@ type begun struct {
 	entry  catalog.Entry
 	to     Landing
 	start  time.Time // zero if nobody is to be told of the call
+	sent   []byte    // the params as they left
 }
+
+// leaves is told the params that leave.
+func (f *begun) leaves(params []byte) { f.sent = params }
 
 // Permitted implements wire.Permit.
 func (f *begun) Permitted() error {
@@ -119,7 +124,7 @@ func (f *begun) resumed(ctx context.Context, rest wire.Rest) wire.Reply {
 
 func (f *begun) seen(reply wire.Reply) ObservedCall {
 	return ObservedCall{
-		Session: f.call.Origin.Session(), Server: f.entry.Server, Tool: f.entry.Tool, Params: f.call.Params,
+		Session: f.call.Origin.Session(), Server: f.entry.Server, Tool: f.entry.Tool, Params: f.sent,
 		Reply: reply, Start: f.start, Duration: time.Since(f.start),
 	}
 }

@@ -3,7 +3,6 @@ package route
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
@@ -22,6 +21,9 @@ type beginner struct {
 func (b *beginner) Begin(call wire.Call, landed wire.Landed) (func(error), bool) {
 	if b.full {
 		return nil, false
+	}
+	if call.Sent != nil {
+		call.Sent(call.Params)
 	}
 	b.calls <- call
 	b.landed = landed
@@ -170,7 +172,7 @@ func TestBegunAreObserved(t *testing.T) {
 		t.Fatalf("seen %+v, %+v", o.soon, o.seen)
 	}
 	first := o.soon[0]
-	if first.Server != "a" || first.Tool != "tool" || !strings.Contains(string(first.Params), "a__tool") || first.Start.IsZero() || string(first.Reply.Result) != `{}` {
+	if first.Server != "a" || first.Tool != "tool" || string(first.Params) != `{"name":"tool","arguments":{}}` || first.Start.IsZero() || string(first.Reply.Result) != `{}` {
 		t.Errorf("%+v", first)
 	}
 	if o.seen[0].Cancelled || !o.seen[1].Cancelled {

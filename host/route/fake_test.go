@@ -55,6 +55,9 @@ func (u *fakeUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, er
 	u.mu.Lock()
 	u.calls = append(u.calls, call)
 	u.mu.Unlock()
+	if call.Sent != nil {
+		call.Sent(call.Params)
+	}
 	if u.err != nil {
 		return wire.Reply{}, u.err
 	}

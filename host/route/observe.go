@@ -31,7 +31,7 @@ type SoonObserver interface {
 type ObservedCall struct {
 	Session      Session
 	Server, Tool string // real names
-	Params       []byte // as the client sent them
+	Params       []byte // as they left for the server; nil if they did not
 	Reply        wire.Reply
 	Cancelled    bool // and so not answered
 	Start        time.Time
@@ -40,13 +40,17 @@ type ObservedCall struct {
 
 // observed passes a call on to an upstream.
 func (r *Router) observed(ctx context.Context, call Call, entry catalog.Entry) wire.Reply {
+	of := toolOf{r.Catalog, entry.Server, entry.Tool, true}
+	out := wire.Call{Params: call.Params, Progress: call.Progress}
 	if r.Observer == nil || !r.Observer.Observes() {
-		return r.callTool(ctx, call.Origin, toolOf{r.Catalog, entry.Server, entry.Tool, true}, call.Params, call.Progress)
+		return r.callTool(ctx, call.Origin, of, out)
 	}
 	start := time.Now()
-	reply := r.callTool(ctx, call.Origin, toolOf{r.Catalog, entry.Server, entry.Tool, true}, call.Params, call.Progress)
+	var sent []byte
+	out.Sent = func(params []byte) { sent = params }
+	reply := r.callTool(ctx, call.Origin, of, out)
 	r.Observer.Observe(ObservedCall{
-		Session: call.Origin.Session(), Server: entry.Server, Tool: entry.Tool, Params: call.Params,
+		Session: call.Origin.Session(), Server: entry.Server, Tool: entry.Tool, Params: sent,
 		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start),
 	})
 	return reply

@@ -114,7 +114,7 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 // a JSON-RPC error. Whether the tool may be called is looked up when the call
 // leaves, however long that takes: if not, the reply has Denied.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	return r.callTool(ctx, origin, toolOf{r.Catalog, server, tool, false}, params, progress)
+	return r.callTool(ctx, origin, toolOf{r.Catalog, server, tool, false}, wire.Call{Params: params, Progress: progress})
 }
 
 // toolOf is a tool of an upstream, by their real names, and whether an agent calls
@@ -128,18 +128,20 @@ type toolOf struct {
 // Permitted implements wire.Permit.
 func (t *toolOf) Permitted() error { return t.catalog.Permitted(t.server, t.tool, t.agent) }
 
-// callTool is CallUpstream for agents, too.
-func (r *Router) callTool(ctx context.Context, origin Origin, of toolOf, params []byte, progress func([]byte)) wire.Reply {
+// callTool is CallUpstream for agents, too. call has the params of the request,
+// and who is told of it.
+func (r *Router) callTool(ctx context.Context, origin Origin, of toolOf, call wire.Call) wire.Reply {
 	server, tool := of.server, of.tool
 	up, ok := r.to(sessionOf(origin), server)
 	if !ok {
 		return wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", server))}
 	}
-	params, err := wire.Set(params, wire.Quote(tool), "name")
+	params, err := wire.Set(call.Params, wire.Quote(tool), "name")
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "tools/call: params: %v", err)
 	}
-	reply, err := up.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress, Owner: origin, Permit: &of})
+	call.Method, call.Params, call.Owner, call.Permit = "tools/call", params, origin, &of
+	reply, err := up.Call(ctx, call)
 	if err == nil {
 		r.noteTask(origin, server, params, reply)
 		r.noteElicitations(origin, server, reply)

@@ -70,6 +70,9 @@ func (c *Conn) begin(call wire.Call, l *limit, landed wire.Landed) (id int64, ok
 	if err != nil {
 		return 0, false
 	}
+	if call.Sent != nil {
+		call.Sent(params)
+	}
 	p := newPending(call)
 	p.landed, p.limit = landed, l
 	if id, err = c.register(p); err != nil {

@@ -92,6 +92,9 @@ func (c *Conn) callWithin(ctx context.Context, call wire.Call, l *limit) (wire.R
 		c.withdraw(id, p)
 		return wire.Reply{}, err
 	}
+	if call.Sent != nil {
+		call.Sent(params)
+	}
 	expiring := l.expiring()
 	defer l.stop()
 	err = c.out.send(ctx, outgoing{msg: wire.Request(id, call.Method, params), call: id, permit: call.Permit}, l, expiring)

@@ -147,6 +147,9 @@ func (l *httpLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		l.land(f, nil)
 		return wire.Reply{}, err
 	}
+	if call.Sent != nil {
+		call.Sent(params)
+	}
 	// The request ends with the link and, until its answer is there, with ctx.
 	// What is left of its stream then is read after we have returned.
 	rctx, cancel := context.WithCancel(l.ctx)

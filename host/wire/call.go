@@ -13,6 +13,10 @@ type Call struct {
 	// the answer is a task that goes on (revision 2025-11-25,
 	// basic/utilities/tasks) it may be called until the task has ended.
 	Progress func(params []byte)
+	// Sent is told the params as they leave, with the token that they have then,
+	// before they do; again when the call is made again because it did not reach
+	// the peer. It does not block. Nil: nobody is.
+	Sent func(params []byte)
 	// Late is told of what comes for the request after ctx has ended, "progress" or
 	// "an answer", where the transport lets that through: on its read loop, so that
 	// it must not block. Nil: nobody is.
