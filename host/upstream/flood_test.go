@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -220,4 +221,34 @@ func TestFloodOfStderr(t *testing.T) {
 			t.Errorf("what it has left took %v", took)
 		}
 	})
+}
+
+// TestRelistingIsPaidFor: a server whose list is another one whenever it is read
+// pays for each reading, not just for its notifications.
+func TestRelistingIsPaidFor(t *testing.T) {
+	const readings = 50
+	lists := make(chan struct{}, 1)
+	s := newWebServer(t, func(w http.ResponseWriter, r *http.Request, m webMessage) {
+		e := streamTo(w)
+		e.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		e.result(m, `{"tools":[]}`)
+		select {
+		case lists <- struct{}{}:
+		case <-r.Context().Done():
+		}
+	})
+	begun := time.Now()
+	u := Start(s.httpSpec(), Options{})
+	for range readings {
+		<-lists
+	}
+	u.allowance.mu.Lock()
+	used := u.allowance.used
+	u.allowance.mu.Unlock()
+	if least := (readings - 2) * relistCost / floodUnit * unitTime; used+time.Since(begun) < least {
+		t.Errorf("%v are used after %v, want %v", used, time.Since(begun), least)
+	}
+	if err := u.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
