@@ -19,11 +19,16 @@ func absentServers(t *testing.T) *Host {
 	off := upstreamOf("off-duty", "raw")
 	off.Disabled = true
 	late := upstreamOf("late", "late")
-	late.Args = []string{newGate(t).Addr().String()}
+	g := newGate(t)
+	late.Args = []string{g.Addr().String()}
 	cfg := testConfig(t, missing, never, off, late)
 	cfg.Secrets = []string{"hunter2-hunter2"}
 	cfg.StartupWait = time.Millisecond
 	h, _ := startHost(t, cfg)
+	t.Cleanup(func() { // so that it ends as soon as it is told to
+		g.accept(t)
+		g.conn.Close()
+	})
 	for _, s := range h.upstreams.all() {
 		if s.name != "late" {
 			s.awaitStart(bounded(t), 0)
