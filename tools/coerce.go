@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -33,50 +32,64 @@ const maxRounds = 16
 // of the changed values stay as they were: key order, white space, number
 // literals. A number such as 5.0 is an integer to JSON Schema and stays too.
 //
+// A property that is required and has a default may be left out, see
+// [Schema.Fill].
+//
 // What is returned validates. If the changed arguments still do not, the error
-// is a [*ValidationError] that lists what is wrong with their changed form.
-func (s *Schema) Coerce(args []byte) ([]byte, error) {
+// is a [*ValidationError] that lists what is wrong with their changed form; it
+// is that of spend when it refuses more work, as for [Schema.Validate].
+func (s *Schema) Coerce(args []byte, spend Spend) (coerced []byte, err error) {
+	m := newMeter(spend)
+	if stopped := m.run(func() { coerced, err = s.coerce(m, args) }); stopped != nil {
+		return nil, stopped
+	}
+	return coerced, err
+}
+
+func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 	changed := map[string]bool{} // each place at most once: demands may contradict
 	for round := 0; ; round++ {
-		v, err := parseValue(args, MaxValueDepth)
+		v, err := parseValue(m, args, MaxValueDepth)
 		if err != nil {
 			return nil, unreadable(err)
 		}
-		lib := s.check(v, len(args))
+		lib := s.check(m, v, true)
 		if lib == nil {
 			return args, nil
 		}
-		d := demands{value: v, edits: map[string][]byte{}}
+		d := demands{meter: m, value: v, edits: map[string][]byte{}}
 		d.collect(lib)
 		maps.DeleteFunc(d.edits, func(at string, _ []byte) bool { return changed[at] })
 		if len(d.edits) == 0 || round == maxRounds {
-			return nil, s.explain(lib, v)
+			return nil, s.explain(m, lib, v)
 		}
 		for at := range d.edits {
 			changed[at] = true
 		}
-		args = splice(args, d.edits)
+		args = splice(m, args, d.edits)
 	}
 }
 
 // demands finds the edits that the library's errors suggest.
 type demands struct {
+	meter *meter
 	value any
 	edits map[string][]byte // new text, by pointer
 }
 
 func (d demands) collect(e *jsonschema.ValidationError) {
+	d.meter.take(schemaCost)
 	switch k := e.ErrorKind.(type) {
-	case *kind.Contains, *kind.MinContains, *kind.ContentSchema:
-		return // what these list are attempts, or about another value
+	case *kind.Contains, *kind.MinContains:
+		return // what these list are attempts
 	case *kind.Type:
 		d.propose(e.InstanceLocation, func(_ any, typ string) bool { return slices.Contains(k.Want, typ) })
 	case *kind.Enum:
 		d.propose(e.InstanceLocation, func(v any, _ string) bool {
-			return slices.ContainsFunc(k.Want, func(want any) bool { return sameScalar(v, want) })
+			return slices.ContainsFunc(k.Want, func(want any) bool { return d.sameScalar(v, want) })
 		})
 	case *kind.Const:
-		d.propose(e.InstanceLocation, func(v any, _ string) bool { return sameScalar(v, k.Want) })
+		d.propose(e.InstanceLocation, func(v any, _ string) bool { return d.sameScalar(v, k.Want) })
 	}
 	for _, cause := range e.Causes {
 		d.collect(cause)
@@ -97,11 +110,11 @@ func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 			text = []byte(`"` + old.String() + `"`)
 		}
 	case string:
-		v, ok := fromText(old)
+		v, ok := d.fromText(old)
 		if !ok {
 			return
 		}
-		if wanted(v, kindOf(v)) || isInteger(v) && wanted(v, "integer") {
+		if wanted(v, kindOf(v)) || d.isInteger(v) && wanted(v, "integer") {
 			text = []byte(strings.TrimSpace(old))
 		}
 	}
@@ -112,7 +125,7 @@ func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 
 // fromText reads a string that spells another JSON value. White space is only
 // allowed around objects and arrays, where it is common and means nothing.
-func fromText(s string) (any, bool) {
+func (d demands) fromText(s string) (any, bool) {
 	trimmed := strings.Trim(s, " \t\r\n")
 	if trimmed == "" || trimmed[0] == '"' {
 		return nil, false
@@ -120,45 +133,34 @@ func fromText(s string) (any, bool) {
 	if c := trimmed[0]; c != '{' && c != '[' && len(trimmed) != len(s) {
 		return nil, false
 	}
-	v, err := parseValue([]byte(trimmed), MaxValueDepth)
+	v, err := parseValue(d.meter, []byte(trimmed), MaxValueDepth)
 	return v, err == nil
 }
 
-func isInteger(v any) bool {
+func (d demands) isInteger(v any) bool {
 	n, ok := v.(json.Number)
-	if !ok {
-		return false
-	}
-	r, ok := new(big.Rat).SetString(n.String())
-	return ok && r.IsInt()
+	return ok && d.meter.isInteger(n)
 }
 
-// sameScalar compares as JSON Schema does: numbers by value.
-func sameScalar(a, b any) bool {
-	x, ok := a.(json.Number)
-	if !ok {
-		switch a.(type) {
-		case nil, bool, string:
-			return a == b
-		}
+// sameScalar is equal for values that are no objects or arrays.
+func (d demands) sameScalar(a, b any) bool {
+	switch a.(type) {
+	case []any, map[string]any:
 		return false
 	}
-	y, ok := b.(json.Number)
-	if !ok {
-		return false
-	}
-	p, ok1 := new(big.Rat).SetString(x.String())
-	q, ok2 := new(big.Rat).SetString(y.String())
-	return ok1 && ok2 && p.Cmp(q) == 0
+	return d.meter.equal(a, b)
 }
 
 // splice replaces the scalars at the given pointers and copies all else byte
 // for byte. args has been parsed before, so reading cannot fail.
-func splice(args []byte, edits map[string][]byte) []byte {
+func splice(m *meter, args []byte, edits map[string][]byte) []byte {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(args), jsontext.AllowDuplicateNames(true))
 	var out []byte
 	copied := 0
+	last := int64(0)
 	for {
+		m.take(tokenCost + byteCost*(dec.InputOffset()-last))
+		last = dec.InputOffset()
 		switch dec.PeekKind() {
 		case '{', '}', '[', ']':
 			if _, err := dec.ReadToken(); err != nil {

@@ -50,7 +50,7 @@ func TestCoerce(t *testing.T) {
 		{"rest untouched", "{ \"since\" : 10000000000000000000000,\n\t\"repo\":\"\\u00e9\\/\" , \"limit\" : \"5\" }", "{ \"since\" : 10000000000000000000000,\n\t\"repo\":\"\\u00e9\\/\" , \"limit\" : 5 }"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := s.Coerce([]byte(c.in))
+			got, err := s.Coerce([]byte(c.in), nil)
 			if err != nil || string(got) != c.want {
 				t.Errorf("got  %s, %v\nwant %s", got, err, c.want)
 			}
@@ -86,7 +86,7 @@ func TestCoerceRefuses(t *testing.T) {
 		`{"repo":"a","limit":"5","open":"no"}`: `/open: got string "no", want boolean`,
 		`not json`:                             `/: not valid JSON: invalid character 'o' in literal null (expecting 'u') (at byte 1)`,
 	} {
-		got, err := s.Coerce([]byte(in))
+		got, err := s.Coerce([]byte(in), nil)
 		if err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %s, %v\nwant %s", in, got, err, want)
 		}
@@ -95,7 +95,7 @@ func TestCoerceRefuses(t *testing.T) {
 
 func TestCoerceContradiction(t *testing.T) {
 	s := mustCompile(t, `{"allOf":[{"type":"integer"},{"type":"string"}]}`)
-	if got, err := s.Coerce([]byte(`"5"`)); err == nil {
+	if got, err := s.Coerce([]byte(`"5"`), nil); err == nil {
 		t.Errorf("got %s", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestCoerceLeavesAttempts(t *testing.T) {
 		`{"contains":{"type":"integer"}}`:                      `["5"]`,
 		`{"type":"object","propertyNames":{"type":"integer"}}`: `{"5":1}`,
 	} {
-		if got, err := mustCompile(t, schema).Coerce([]byte(args)); err == nil {
+		if got, err := mustCompile(t, schema).Coerce([]byte(args), nil); err == nil {
 			t.Errorf("%s: %s became %s", schema, args, got)
 		}
 	}
@@ -114,7 +114,7 @@ func TestCoerceLeavesAttempts(t *testing.T) {
 
 func TestCoerceValidIsSameSlice(t *testing.T) {
 	args := []byte(`{"repo":"a"}`)
-	got, err := mustCompile(t, issueSchema).Coerce(args)
+	got, err := mustCompile(t, issueSchema).Coerce(args, nil)
 	if err != nil || &got[0] != &args[0] {
 		t.Errorf("got a copy (%v)", err)
 	}
@@ -134,17 +134,17 @@ func FuzzCoerce(f *testing.F) {
 			return
 		}
 		before := bytes.Clone(args)
-		got, err := s.Coerce(args)
+		got, err := s.Coerce(args, nil)
 		if !bytes.Equal(args, before) {
 			t.Fatal("the arguments were written to")
 		}
 		if err != nil {
 			return
 		}
-		if err := s.Validate(got); err != nil {
+		if err := s.ValidateArguments(got, nil); err != nil {
 			t.Fatalf("%s became %s, which does not validate: %v", args, got, err)
 		}
-		if s.Validate(args) == nil {
+		if s.ValidateArguments(args, nil) == nil {
 			if !bytes.Equal(got, args) {
 				t.Fatalf("valid %s became %s", args, got)
 			}
@@ -206,7 +206,7 @@ func BenchmarkCoerce(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Coerce(raw); (err != nil) != (name == "invalid") {
+				if _, err := s.Coerce(raw, nil); (err != nil) != (name == "invalid") {
 					b.Fatal(err)
 				}
 			}

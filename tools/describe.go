@@ -31,19 +31,19 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.Type:
 		return []finding{x.wrongType(at, k.Want)}
 	case *kind.Enum:
-		return []finding{{at: at, message: describeEnum(k), choice: true}}
+		return []finding{{at: at, message: x.describeEnum(k), choice: true}}
 	case *kind.Const:
 		return []finding{{at: at, message: fmt.Sprintf("got %s, want %s", describe(k.Got), display(k.Want)), choice: true}}
 	case *kind.Required:
-		found := missing(at, k.Missing, "")
-		for i, name := range k.Missing {
-			found[i].message += x.misnamed(e.SchemaURL, got, name)
+		found := x.missing(at, k.Missing, "")
+		for i := range found {
+			found[i].message += x.misnamed(e.SchemaURL, got, k.Missing[i])
 		}
 		return found
 	case *kind.DependentRequired:
-		return missing(at, k.Missing, k.Prop)
+		return x.missing(at, k.Missing, k.Prop)
 	case *kind.Dependency:
-		return missing(at, k.Missing, k.Prop)
+		return x.missing(at, k.Missing, k.Prop)
 	case *kind.AdditionalProperties:
 		return x.unknownProperties(e, k.Properties)
 	case *kind.FalseSchema:
@@ -88,9 +88,9 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	return one("%s", shorten(e.ErrorKind.LocalizedString(printer), 300))
 }
 
-func missing(at, names []string, because string) []finding {
+func (x explainer) missing(at, names []string, because string) []finding {
 	var out []finding
-	for _, name := range names {
+	for _, name := range x.within(names) {
 		msg := "missing property " + display(name)
 		if because != "" {
 			msg += fmt.Sprintf(" (needed with %s)", display(because))
@@ -98,6 +98,14 @@ func missing(at, names []string, because string) []finding {
 		out = append(out, finding{at: at, message: msg})
 	}
 	return out
+}
+
+// within are as many names as there is room for, one at least.
+func (x explainer) within(names []string) []string {
+	names = names[:min(len(names), max(1, x.room.findings))]
+	x.room.findings -= len(names)
+	x.meter.take(int64(len(names)) * 10 * schemaCost)
+	return names
 }
 
 // misnamed names what stands in an object under names that its schema allows
@@ -108,6 +116,9 @@ func (x explainer) misnamed(location string, value any, name string) string {
 	if !ok || s == nil || s.Properties[name] == nil || len(s.PatternProperties) > 0 || s.AdditionalProperties == false {
 		return "" // unknown ones are told of by themselves, or are not known to be
 	}
+	if !x.hint(len(given) * 4 * nameCost) {
+		return ""
+	}
 	var unknown, shown []string
 	for _, n := range slices.Sorted(maps.Keys(given)) {
 		if s.Properties[n] == nil {
@@ -115,7 +126,7 @@ func (x explainer) misnamed(location string, value any, name string) string {
 			shown = append(shown, display(n))
 		}
 	}
-	switch near := nearest(name, unknown); {
+	switch near := x.nearest(name, unknown); {
 	case len(unknown) == 0:
 		return ""
 	case near != "":
@@ -124,15 +135,18 @@ func (x explainer) misnamed(location string, value any, name string) string {
 	return fmt.Sprintf(" (got %s, which the schema does not name)", shorten(strings.Join(shown, ", "), 200))
 }
 
-func describeEnum(k *kind.Enum) string {
+func (x explainer) describeEnum(k *kind.Enum) string {
 	const most = 20
 	var all, texts []string
-	for i, v := range k.Want {
-		if s, ok := v.(string); ok {
-			texts = append(texts, s)
-		}
-		if i < most {
-			all = append(all, display(v))
+	for _, v := range k.Want[:min(len(k.Want), most)] {
+		all = append(all, display(v))
+	}
+	got, isText := k.Got.(string)
+	if isText && x.hint(len(k.Want)) {
+		for _, v := range k.Want {
+			if s, ok := v.(string); ok {
+				texts = append(texts, s)
+			}
 		}
 	}
 	if len(k.Want) > most {
@@ -143,20 +157,24 @@ func describeEnum(k *kind.Enum) string {
 		want = ""
 	}
 	hint := ""
-	if got, ok := k.Got.(string); ok {
-		hint = suggest(got, texts)
+	if isText {
+		hint = x.suggest(got, texts)
 	}
 	return fmt.Sprintf("got %s, want %s%s%s", describe(k.Got), want, strings.Join(all, ", "), hint)
 }
+
+// maxKnown is how many bytes of known names are shown.
+const maxKnown = 200
 
 // unknownProperties is one finding per name, with the nearest known name.
 func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []string) []finding {
 	known := x.knownProperties(e.SchemaURL)
 	var out []finding
-	for _, name := range names {
-		hint := suggest(name, known)
+	list := shorten(strings.Join(known[:min(len(known), maxKnown)], ", "), maxKnown)
+	for _, name := range x.within(names) {
+		hint := x.suggest(name, known)
 		if hint == "" && len(known) > 0 {
-			hint = fmt.Sprintf(" (known: %s)", shorten(strings.Join(known, ", "), 200))
+			hint = fmt.Sprintf(" (known: %s)", list)
 		}
 		out = append(out, finding{at: e.InstanceLocation, message: "unknown property " + display(name) + hint})
 	}
@@ -164,10 +182,15 @@ func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []stri
 }
 
 func (x explainer) knownProperties(location string) []string {
-	if s := x.schema.byLocation[location]; s != nil {
+	if s := x.schema.byLocation[location]; s != nil && x.hint(len(s.Properties)*2*nameCost) {
 		return slices.Sorted(maps.Keys(s.Properties))
 	}
 	return nil
+}
+
+func (x explainer) knows(location, name string) bool {
+	s := x.schema.byLocation[location]
+	return s != nil && s.Properties[name] != nil
 }
 
 // notAllowed words the schema false: a property that nothing evaluated is
@@ -176,7 +199,7 @@ func (x explainer) notAllowed(e *jsonschema.ValidationError) []finding {
 	for _, keyword := range []string{"/unevaluatedProperties", "/additionalProperties"} {
 		parent, ok := strings.CutSuffix(e.SchemaURL, keyword)
 		n := len(e.InstanceLocation)
-		if ok && n > 0 && !slices.Contains(x.knownProperties(parent), e.InstanceLocation[n-1]) {
+		if ok && n > 0 && !x.knows(parent, e.InstanceLocation[n-1]) {
 			up := *e
 			up.SchemaURL, up.InstanceLocation = parent, e.InstanceLocation[:n-1]
 			return x.unknownProperties(&up, e.InstanceLocation[n-1:])
@@ -186,7 +209,7 @@ func (x explainer) notAllowed(e *jsonschema.ValidationError) []finding {
 }
 
 func (x explainer) badName(at []string, k *nameKind) []finding {
-	why := explainer{x.schema, k.name}.findings(k.why)
+	why := explainer{x.schema, k.name, x.meter, x.room}.findings(k.why)
 	reasons := make([]string, 0, len(why))
 	for _, f := range why {
 		reasons = append(reasons, f.message)
@@ -196,8 +219,8 @@ func (x explainer) badName(at []string, k *nameKind) []finding {
 }
 
 // suggest names the known name that was probably meant.
-func suggest(name string, known []string) string {
-	if best := nearest(name, known); best != "" {
+func (x explainer) suggest(name string, known []string) string {
+	if best := x.nearest(name, known); best != "" {
 		return fmt.Sprintf(" (did you mean %s?)", display(best))
 	}
 	return ""
@@ -205,7 +228,7 @@ func suggest(name string, known []string) string {
 
 // nearest is the known name that is so near that it was meant, probably; "" if
 // there is none.
-func nearest(name string, known []string) string {
+func (x explainer) nearest(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
 	}
@@ -215,7 +238,7 @@ func nearest(name string, known []string) string {
 	}
 	best, distance := "", limit+1
 	for _, k := range known {
-		if len(k) > 100 {
+		if len(k) > 100 || !x.hint(200+20*len(k)*len(name)) {
 			continue
 		}
 		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k))
@@ -254,13 +277,36 @@ func display(v any) string {
 		}
 		return string(quoted)
 	case []any, map[string]any:
-		text, err := json.Marshal(v)
-		if err != nil || len(text) > most {
-			return "a certain " + kindOf(v)
+		if room := most; fits(v, &room) {
+			if text, err := json.Marshal(v); err == nil && len(text) <= most {
+				return string(text)
+			}
 		}
-		return string(text)
+		return "a certain " + kindOf(v)
 	}
 	return fmt.Sprint(v)
+}
+
+// fits tells whether a value may have so few bytes as JSON.
+func fits(v any, room *int) bool {
+	*room -= 1
+	switch v := v.(type) {
+	case string:
+		*room -= len(v)
+	case json.Number:
+		*room -= len(v)
+	case []any:
+		for i := 0; i < len(v) && *room >= 0; i++ {
+			fits(v[i], room)
+		}
+	case map[string]any:
+		for name, member := range v {
+			if *room -= len(name); *room < 0 || !fits(member, room) {
+				break
+			}
+		}
+	}
+	return *room >= 0
 }
 
 // exact writes a number of a schema without rounding it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -26,15 +25,8 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errNoLoad }
 
-func compilePattern(p string) (jsonschema.Regexp, error) {
-	if len(p) > MaxPatternBytes {
-		return nil, fmt.Errorf("it is %d bytes long (at most %d)", len(p), MaxPatternBytes)
-	}
-	return regexp.Compile(p)
-}
-
 // schemaError puts an error of the library into words that say what to do.
-func schemaError(err error, doc map[string]any, what string) error {
+func schemaError(m *meter, err error, doc map[string]any, what string) error {
 	var (
 		load    *jsonschema.LoadURLError
 		invalid *jsonschema.SchemaValidationError
@@ -50,7 +42,7 @@ func schemaError(err error, doc map[string]any, what string) error {
 	case errors.As(err, &draft):
 		reason = unknownDraft(draft.URL)
 	case errors.As(err, &invalid):
-		reason = invalidReason(invalid, doc)
+		reason = invalidReason(m, invalid, doc)
 	case errors.As(err, &pattern):
 		reason = fmt.Sprintf("%s: pattern %s cannot be used: %v (patterns are RE2: no look-around, no back-references)",
 			local(pattern.URL), display(shorten(pattern.Regex, 80)), shorten(pattern.Err.Error(), 200))
@@ -74,7 +66,7 @@ func unknownDraft(address string) string {
 }
 
 // invalidReason lists what the meta-schema finds wrong.
-func invalidReason(e *jsonschema.SchemaValidationError, doc map[string]any) string {
+func invalidReason(m *meter, e *jsonschema.SchemaValidationError, doc map[string]any) string {
 	var lib *jsonschema.ValidationError
 	if !errors.As(e.Err, &lib) {
 		return local(e.Error())
@@ -87,7 +79,7 @@ func invalidReason(e *jsonschema.SchemaValidationError, doc map[string]any) stri
 	}
 	v, _ := lookup(doc, slices.Collect(part.Tokens()))
 	none := &Schema{byLocation: map[string]*jsonschema.Schema{}}
-	found := none.explain(lib, v)
+	found := none.explain(m, lib, v)
 	for i := range found.Violations {
 		found.Violations[i].Pointer = string(part) + found.Violations[i].Pointer
 	}
@@ -99,21 +91,37 @@ func local(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, baseURL, ""), "tool:///", "")
 }
 
-// index walks the compiled schemas once. It also moves "propertyNames" into an
-// extension of ours: the library reports it with a location that later
-// siblings overwrite.
-func (s *Schema) index(sch *jsonschema.Schema) {
-	if sch == nil || s.byLocation[sch.Location] != nil {
+// parts are what evaluation needs of one schema beside the library's form of it.
+type parts struct {
+	enum     valueSet
+	patterns []patternSchema // "patternProperties", in the order of their text
+	resource *jsonschema.Schema
+	anchors  map[string]*jsonschema.Schema // of a resource: what dynamic references lead to
+}
+
+// index walks the compiled schemas once.
+func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
+	if sch == nil || s.parts[sch] != nil {
 		return
 	}
+	m.take(schemaCost)
+	p := &parts{resource: resourceOf(sch), anchors: anchorsOf(sch)}
+	s.parts[sch] = p
 	s.byLocation[sch.Location] = sch
+	if sch.Enum != nil {
+		p.enum = newValueSet(m, sch.Enum.Values)
+	}
+	for re, sub := range sch.PatternProperties {
+		p.patterns = append(p.patterns, patternSchema{re.(*pattern), sub})
+	}
+	slices.SortFunc(p.patterns, func(a, b patternSchema) int { return strings.Compare(a.String(), b.String()) })
 	e := edgesOf(sch)
 	for _, sub := range slices.Concat(e.same, e.names, e.children) {
-		s.index(sub)
+		s.index(m, sub)
 	}
-	if names := sch.PropertyNames; names != nil {
-		sch.PropertyNames = nil
-		sch.Extensions = append(sch.Extensions, propertyNames{names})
+	s.index(m, p.resource)
+	for _, sub := range p.anchors {
+		s.index(m, sub)
 	}
 }
 
@@ -156,11 +164,6 @@ func edgesOf(s *jsonschema.Schema) edges {
 		add(&e.same, s.DependentSchemas[k])
 	}
 	add(&e.names, s.PropertyNames)
-	for _, ext := range s.Extensions {
-		if p, ok := ext.(propertyNames); ok {
-			add(&e.names, p.names)
-		}
-	}
 	for _, k := range slices.Sorted(maps.Keys(s.Properties)) {
 		add(&e.children, s.Properties[k])
 	}
@@ -173,22 +176,6 @@ func edgesOf(s *jsonschema.Schema) edges {
 	add(&e.children, anyOf(s.Items)...)
 	add(&e.children, anyOf(s.AdditionalItems)...)
 	return e
-}
-
-// propertyNames is the "propertyNames" keyword, see index.
-type propertyNames struct{ names *jsonschema.Schema }
-
-func (p propertyNames) Validate(ctx *jsonschema.ValidatorContext, v any) {
-	obj, ok := v.(map[string]any)
-	if !ok {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(obj)) {
-		var lib *jsonschema.ValidationError
-		if errors.As(p.names.Validate(name), &lib) {
-			ctx.AddError(&nameKind{name, lib})
-		}
-	}
 }
 
 // nameKind is a property whose name its schema does not allow.

@@ -16,6 +16,8 @@ const (
 	// MaxSchemaObjects is the number of objects in a schema. The library's
 	// compiling is quadratic in it.
 	MaxSchemaObjects = 5000
+	// MaxSchemaValues is the number of JSON values in a schema, of all kinds.
+	MaxSchemaValues = 100_000
 	// MaxPatternBytes is the longest regular expression in a schema. Patterns
 	// are Go's (RE2): linear in the text, but also in the pattern.
 	MaxPatternBytes = 8192
@@ -27,8 +29,8 @@ type Schema struct {
 	root *jsonschema.Schema
 	// byLocation finds the schema a violation came from.
 	byLocation map[string]*jsonschema.Schema
-	// checkCost is set when validating could take more than linear time.
-	checkCost bool
+	// parts are what evaluation needs beside the library's schemas.
+	parts map[*jsonschema.Schema]*parts
 }
 
 // SchemaError says why a JSON document is not a schema that can be used.
@@ -76,7 +78,12 @@ func parseSchema(raw []byte, what string) (map[string]any, error) {
 	if len(raw) > MaxSchemaBytes {
 		return nil, &SchemaError{what, fmt.Sprintf("is %d bytes long (at most %d)", len(raw), MaxSchemaBytes)}
 	}
-	doc, err := parseValue(raw, MaxSchemaDepth)
+	var doc any
+	var err error
+	m := newMeter(nil)
+	if spent := m.run(func() { doc, err = parseValue(m, raw, MaxSchemaDepth) }); spent != nil {
+		err = spent
+	}
 	if err != nil {
 		return nil, &SchemaError{what, err.Error()}
 	}
@@ -84,70 +91,97 @@ func parseSchema(raw []byte, what string) (map[string]any, error) {
 	if !ok {
 		return nil, &SchemaError{what, "must be a JSON object, is " + describe(doc)}
 	}
-	if n := countObjects(doc); n > MaxSchemaObjects {
-		return nil, &SchemaError{what, fmt.Sprintf("has %d objects (at most %d)", n, MaxSchemaObjects)}
+	objects, values := count(doc)
+	if objects > MaxSchemaObjects {
+		return nil, &SchemaError{what, fmt.Sprintf("has %d objects (at most %d)", objects, MaxSchemaObjects)}
+	}
+	if values > MaxSchemaValues {
+		return nil, &SchemaError{what, fmt.Sprintf("has %d values (at most %d)", values, MaxSchemaValues)}
 	}
 	return obj, nil
 }
 
-func countObjects(v any) int {
-	n := 0
+// count is the number of objects in a value, and of values of all kinds.
+func count(v any) (objects, values int) {
+	add := func(sub any) {
+		o, n := count(sub)
+		objects, values = objects+o, values+n
+	}
 	switch c := v.(type) {
 	case map[string]any:
-		n = 1
+		objects = 1
 		for _, sub := range c {
-			n += countObjects(sub)
+			add(sub)
 		}
 	case []any:
 		for _, sub := range c {
-			n += countObjects(sub)
+			add(sub)
 		}
 	}
-	return n
+	return objects, values + 1
 }
 
-func compile(doc map[string]any, what string) (*Schema, error) {
+func compile(doc map[string]any, what string) (s *Schema, err error) {
+	m := newMeter(nil)
+	if spent := m.run(func() { s, err = compileWithin(m, doc, what) }); spent != nil {
+		return nil, &SchemaError{what, "compiling it takes too long (simplify its patterns)"}
+	}
+	return s, err
+}
+
+func compileWithin(m *meter, doc map[string]any, what string) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(compilePattern)
+	c.UseRegexpEngine((&patterns{meter: m, byText: map[string]*pattern{}}).compile)
 	if err := c.AddResource(baseURL, doc); err != nil {
-		return nil, schemaError(err, doc, what)
+		return nil, schemaError(m, err, doc, what)
 	}
 	root, err := c.Compile(baseURL)
 	if err != nil {
-		return nil, schemaError(err, doc, what)
+		return nil, schemaError(m, err, doc, what)
 	}
-	s := &Schema{root: root, byLocation: map[string]*jsonschema.Schema{}}
-	s.index(root)
+	s := &Schema{root: root, byLocation: map[string]*jsonschema.Schema{}, parts: map[*jsonschema.Schema]*parts{}}
+	s.index(m, root)
 	if reason := s.checkChains(); reason != "" {
 		return nil, &SchemaError{what, reason}
 	}
-	s.checkCost = !linear(root)
 	return s, nil
 }
 
-// Validate checks one JSON value. The error is a [*ValidationError] with every
-// violation; bytes that are not JSON are one of them.
-func (s *Schema) Validate(value []byte) error {
-	v, err := parseValue(value, MaxValueDepth)
-	if err != nil {
-		return unreadable(err)
-	}
-	if lib := s.check(v, len(value)); lib != nil {
-		return s.explain(lib, v)
-	}
-	return nil
+// Validate checks one JSON value. The error is a [*ValidationError], whose
+// violations can be bytes that are not JSON; or that of spend when it refuses
+// more work. A nil spend allows [FreeWork], and the error is a [*WorkError] then.
+func (s *Schema) Validate(value []byte, spend Spend) error {
+	return s.validate(value, spend, false)
 }
 
-// check runs the library. size is the length of the value's text.
-func (s *Schema) check(v any, size int) *jsonschema.ValidationError {
-	if s.checkCost && tooCostly(s.root, v, size) {
-		return &jsonschema.ValidationError{SchemaURL: s.root.Location, ErrorKind: &costKind{}}
+// ValidateArguments is Validate for the arguments of a tool that is not ours.
+// A property that is required and has a default may be left out: its server
+// fills it in. (Generators of schemas list all that a handler finds set.)
+func (s *Schema) ValidateArguments(value []byte, spend Spend) error {
+	return s.validate(value, spend, true)
+}
+
+func (s *Schema) validate(value []byte, spend Spend, lenient bool) (err error) {
+	m := newMeter(spend)
+	stopped := m.run(func() {
+		v, bad := parseValue(m, value, MaxValueDepth)
+		if bad != nil {
+			err = unreadable(bad)
+			return
+		}
+		if lib := s.check(m, v, lenient); lib != nil {
+			err = s.explain(m, lib, v)
+		}
+	})
+	if stopped != nil {
+		return stopped
 	}
-	err := s.root.Validate(v)
-	if err == nil {
-		return nil
-	}
-	return err.(*jsonschema.ValidationError)
+	return err
+}
+
+func (s *Schema) check(m *meter, v any, lenient bool) *jsonschema.ValidationError {
+	e := evaluation{schema: s, meter: m, lenient: lenient}
+	return e.check(v)
 }

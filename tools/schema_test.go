@@ -80,10 +80,10 @@ func chainSchema(n int) string {
 
 func TestOutputSchemaNeedsNoObject(t *testing.T) {
 	s := mustCompile(t, `{"type":"array","items":{"type":"integer"}}`)
-	if err := s.Validate([]byte(`[1,2]`)); err != nil {
+	if err := s.Validate([]byte(`[1,2]`), nil); err != nil {
 		t.Error(err)
 	}
-	if err := s.Validate([]byte(`[1,"2"]`)); err == nil {
+	if err := s.Validate([]byte(`[1,"2"]`), nil); err == nil {
 		t.Error("[1,\"2\"] validates")
 	}
 }
@@ -96,7 +96,7 @@ func TestDrafts(t *testing.T) {
 		`{"prefixItems":[{"type":"string"}],"items":false}`:                                                         false,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","prefixItems":[{"type":"string"}]}`:                   true,
 	} {
-		err := mustCompile(t, schema).Validate([]byte(`[1,2]`))
+		err := mustCompile(t, schema).Validate([]byte(`[1,2]`), nil)
 		if (err == nil) != valid {
 			t.Errorf("%s: %v", schema, err)
 		}
@@ -118,7 +118,7 @@ func TestExactNumbers(t *testing.T) {
 		"1e99999999999":     "/: the number 1e99999999999 is too long",
 		"1e-99999999999999": "/: the number 1e-99999999999999 is too long",
 	} {
-		err := s.Validate([]byte(value))
+		err := s.Validate([]byte(value), nil)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", value, err, want)
 		}
@@ -141,14 +141,14 @@ func TestExponentialSchemas(t *testing.T) {
 	for _, c := range []struct{ schema, value string }{{schema, `{"a":"x"}`}, {recursive, deep}} {
 		s := mustCompile(t, c.schema)
 		for _, check := range []func() error{
-			func() error { return s.Validate([]byte(c.value)) },
-			func() error { _, err := s.Coerce([]byte(c.value)); return err },
+			func() error { return s.Validate([]byte(c.value), nil) },
+			func() error { _, err := s.Coerce([]byte(c.value), nil); return err },
 		} {
-			if err := check(); err == nil || !strings.Contains(err.Error(), "too complicated") {
+			if err := check(); !errors.As(err, new(*WorkError)) {
 				t.Errorf("%s: got %v", shorten(c.schema, 100), err)
 			}
 		}
-		if err := s.Validate([]byte(`{}`)); err != nil {
+		if err := s.Validate([]byte(`{}`), nil); err != nil {
 			t.Errorf("a small value: %v", err)
 		}
 	}
@@ -160,18 +160,15 @@ func TestRecursiveSchema(t *testing.T) {
 		{"type":["string","number","boolean","null"]},
 		{"type":"array","items":{"$ref":"#/$defs/json"}},
 		{"type":"object","additionalProperties":{"$ref":"#/$defs/json"}}]}}}`)
-	if !s.checkCost {
-		t.Error("a recursive schema counts as linear")
-	}
 	value := strings.Repeat(`{"a":[1,`, 400) + "null" + strings.Repeat("]}", 400)
-	if err := s.Validate([]byte(value)); err != nil {
+	if err := s.Validate([]byte(value), nil); err != nil {
 		t.Error(err)
 	}
 	wide := "[" + strings.Repeat(`{"k":[1,2,"3"]},`, 20000) + "1]"
-	if err := s.Validate([]byte(wide)); err != nil {
+	if err := s.Validate([]byte(wide), nil); err != nil {
 		t.Error(err)
 	}
-	if err := s.Validate([]byte(strings.Repeat("[", 1001) + strings.Repeat("]", 1001))); err == nil || !strings.Contains(err.Error(), "nested deeper than 1000 levels") {
+	if err := s.Validate([]byte(strings.Repeat("[", 1001) + strings.Repeat("]", 1001)), nil); err == nil || !strings.Contains(err.Error(), "nested deeper than 1000 levels") {
 		t.Errorf("a value of depth 1001: %v", err)
 	}
 }
@@ -193,8 +190,8 @@ func FuzzCompileSchema(f *testing.F) {
 		if err != nil {
 			return
 		}
-		first := s.Validate(value)
-		if second := s.Validate(value); fmt.Sprint(first) != fmt.Sprint(second) {
+		first := s.Validate(value, nil)
+		if second := s.Validate(value, nil); fmt.Sprint(first) != fmt.Sprint(second) {
 			t.Errorf("two validations differ:\n%v\n%v", first, second)
 		}
 	})
@@ -213,10 +210,10 @@ func TestDeepestValidation(t *testing.T) {
 	s := mustCompile(t, schema)
 	value := strings.Repeat(`{"a":`, MaxValueDepth) + "{}" + strings.Repeat("}", MaxValueDepth)
 	value = value[len(`{"a":`) : len(value)-1]
-	if err := s.Validate([]byte(value)); err != nil {
+	if err := s.Validate([]byte(value), nil); err != nil {
 		t.Error(err)
 	}
-	if err := s.Validate([]byte(strings.Replace(value, "{}", `1`, 1))); err == nil {
+	if err := s.Validate([]byte(strings.Replace(value, "{}", `1`, 1)), nil); err == nil {
 		t.Error("a wrong value validates")
 	}
 }

@@ -419,7 +419,7 @@ func TestCompiledSchemas(t *testing.T) {
 		t.Errorf("Output: %v, %v", out, err)
 	}
 	second.InputSchema = []byte(`{"type":"object","required":["x"]}`)
-	if in, err := second.Input(); err != nil || in.Validate([]byte(`{}`)) == nil {
+	if in, err := second.Input(); err != nil || in.Validate([]byte(`{}`), nil) == nil {
 		t.Errorf("a changed schema is not compiled anew (%v)", err)
 	}
 }

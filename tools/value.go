@@ -31,8 +31,8 @@ func (e *valueError) Error() string { return e.String() }
 // works on: nil, bool, json.Number, string, []any, map[string]any. Invalid
 // UTF-8 and duplicate names are refused: another reader of the same bytes
 // could see another value than the one that was checked.
-func parseValue(raw []byte, maxDepth int) (any, error) {
-	p := valueParser{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), depth: maxDepth}
+func parseValue(m *meter, raw []byte, maxDepth int) (any, error) {
+	p := valueParser{meter: m, dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), depth: maxDepth}
 	v, err := p.value()
 	if err != nil {
 		return nil, p.wrap(err)
@@ -44,6 +44,7 @@ func parseValue(raw []byte, maxDepth int) (any, error) {
 }
 
 type valueParser struct {
+	meter *meter
 	dec   *jsontext.Decoder
 	depth int
 }
@@ -64,7 +65,7 @@ func (p *valueParser) wrap(err error) error {
 }
 
 func (p *valueParser) value() (any, error) {
-	tok, err := p.dec.ReadToken()
+	tok, err := p.read()
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +89,13 @@ func (p *valueParser) value() (any, error) {
 	}
 }
 
+func (p *valueParser) read() (jsontext.Token, error) {
+	from := p.dec.InputOffset()
+	tok, err := p.dec.ReadToken()
+	p.meter.take(tokenCost + byteCost*(p.dec.InputOffset()-from))
+	return tok, err
+}
+
 func (p *valueParser) refuse(msg string) error {
 	return &valueError{Violation{string(p.dec.StackPointer()), msg}}
 }
@@ -105,7 +113,7 @@ func (p *valueParser) object() (any, error) {
 	}
 	obj := map[string]any{}
 	for p.dec.PeekKind() != '}' {
-		name, err := p.dec.ReadToken()
+		name, err := p.read()
 		if err != nil {
 			return nil, err
 		}

@@ -30,11 +30,19 @@ func (v Violation) String() string {
 	return shorten(v.Pointer, 200) + ": " + v.Message
 }
 
-// ValidationError lists every violation, in the order of their pointers (array
-// items by number) and without repetition; never empty.
+// ValidationError lists the violations, in the order of their pointers (array
+// items by number) and without repetition; never empty. Of very many, it has
+// the first [MaxViolations], or fewer when their pointers are very long.
 type ValidationError struct {
 	Violations []Violation
 }
+
+const (
+	// MaxViolations is how many violations are told of one value.
+	MaxViolations = 1000
+	// maxPointers is how many bytes their pointers have together.
+	maxPointers = 1 << 20
+)
 
 // maxShown is how many violations the text of an error lists.
 const maxShown = 20
@@ -76,16 +84,49 @@ type finding struct {
 type explainer struct {
 	schema *Schema
 	value  any
+	meter  *meter
+	room   *room
 }
 
-// explain lists what the library found wrong with v.
-func (s *Schema) explain(lib *jsonschema.ValidationError, v any) *ValidationError {
-	found := sorted(explainer{s, v}.findings(lib))
-	out := make([]Violation, 0, len(found))
-	for _, f := range found {
-		out = append(out, Violation{pointer(f.at), f.message})
+// room is what is left of the limits on what is told of a value.
+type room struct {
+	findings int // alternatives that are merged into one count, too
+	hints    int // units of work
+}
+
+// maxHints is how much work goes into guessing what may have been meant.
+const maxHints = 20_000_000
+
+// hint tells whether a guess is worth that much work.
+func (x explainer) hint(units int) bool {
+	if x.room.hints < units {
+		return false
 	}
-	return &ValidationError{slices.Compact(out)}
+	x.room.hints -= units
+	x.meter.take(int64(units))
+	return true
+}
+
+// explain lists what was found wrong with v.
+func (s *Schema) explain(m *meter, lib *jsonschema.ValidationError, v any) *ValidationError {
+	x := explainer{s, v, m, &room{findings: 10 * MaxViolations, hints: maxHints}}
+	found := sorted(x.findings(lib))
+	out := make([]Violation, 0, min(len(found), MaxViolations))
+	long := 0
+	for _, f := range found {
+		m.take(schemaCost)
+		for _, name := range f.at {
+			m.text(len(name))
+			long += len(name)
+		}
+		if len(out) > 0 && (len(out) == MaxViolations || long > maxPointers) {
+			break
+		}
+		if next := (Violation{pointer(f.at), f.message}); len(out) == 0 || next != out[len(out)-1] {
+			out = append(out, next)
+		}
+	}
+	return &ValidationError{out}
 }
 
 // sorted orders findings: the library meets properties in random order.
@@ -112,6 +153,9 @@ func (x explainer) findings(e *jsonschema.ValidationError) []finding {
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 		var out []finding
 		for _, cause := range e.Causes {
+			if len(out) > 0 && x.room.findings <= 0 {
+				break
+			}
 			out = append(out, x.findings(cause)...)
 		}
 		return out
@@ -122,6 +166,8 @@ func (x explainer) findings(e *jsonschema.ValidationError) []finding {
 			return x.alternatives(e)
 		}
 	}
+	x.meter.take(10 * schemaCost)
+	x.room.findings--
 	return x.describe(e)
 }
 

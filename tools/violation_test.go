@@ -84,7 +84,7 @@ func TestViolations(t *testing.T) {
 			s := mustCompile(t, c.schema)
 			for range 5 { // maps iterate in another order each time
 				var ve *ValidationError
-				if err := s.Validate([]byte(c.value)); !errors.As(err, &ve) {
+				if err := s.Validate([]byte(c.value), nil); !errors.As(err, &ve) {
 					t.Fatalf("got %v", err)
 				}
 				var got []string
@@ -101,7 +101,7 @@ func TestViolations(t *testing.T) {
 
 func TestValidationErrorIsShort(t *testing.T) {
 	s := mustCompile(t, `{"items":{"type":"null"}}`)
-	err := s.Validate([]byte("[" + strings.Repeat("1,", 99) + "1]"))
+	err := s.Validate([]byte("[" + strings.Repeat("1,", 99) + "1]"), nil)
 	var ve *ValidationError
 	if !errors.As(err, &ve) || len(ve.Violations) != 100 {
 		t.Fatalf("got %v", err)
@@ -112,7 +112,7 @@ func TestValidationErrorIsShort(t *testing.T) {
 }
 
 func TestRootPointer(t *testing.T) {
-	err := mustCompile(t, `{"type":"object"}`).Validate([]byte("1"))
+	err := mustCompile(t, `{"type":"object"}`).Validate([]byte("1"), nil)
 	var ve *ValidationError
 	if !errors.As(err, &ve) || fmt.Sprint(ve.Violations) != `[/: got number 1, want object]` || ve.Violations[0].Pointer != "" {
 		t.Errorf("got %v", err)

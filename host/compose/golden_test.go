@@ -109,7 +109,7 @@ func conforms(t *testing.T, def tools.Definition, reply wire.Reply) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Validate([]byte(get(t, reply, "structuredContent"))); err != nil {
+	if err := s.Validate([]byte(get(t, reply, "structuredContent")), nil); err != nil {
 		t.Errorf("the result does not match the advertised schema: %v", err)
 	}
 }

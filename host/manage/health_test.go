@@ -71,7 +71,7 @@ func TestHealthCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := schema.Validate(structured); err != nil {
+			if err := schema.Validate(structured, nil); err != nil {
 				t.Errorf("%s: %v", structured, err)
 			}
 		})

@@ -79,7 +79,7 @@ func describe(f Function) string {
 	verdict := "matches"
 	if schema, err := tools.CompileSchema(f.Input, "input"); err != nil {
 		verdict = "cannot be checked"
-	} else if err := schema.Validate(d.ExampleArguments); err != nil {
+	} else if err := schema.Validate(d.ExampleArguments, nil); err != nil {
 		verdict = "does not match"
 	}
 	b.WriteString("example, " + verdict + ":\n" + d.Example + "\n" + string(d.ExampleArguments) + "\n")

@@ -1,0 +1,260 @@
+package tools
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// The library compiles schemas. Applying them is done here, since its own
+// validation cannot be stopped: this one counts each step, and goes on only
+// while the meter allows. It gives the library's verdicts and errors, see
+// TestSameAsLibrary.
+
+const (
+	// maxErrors is how many errors are collected before evaluation stops at the
+	// first error of each schema. It bounds the memory they take.
+	maxErrors = 4000
+	// maxFrames is how many schemas may be under evaluation inside one another.
+	// It bounds the stack.
+	maxFrames = maxChain * (MaxValueDepth + 8)
+)
+
+// evaluation is one validation of one value.
+type evaluation struct {
+	schema *Schema
+	meter  *meter
+	// lenient lets a required property with a default be absent.
+	lenient bool
+	made    int // errors so far, deep ones count more
+}
+
+// invalid is the error of all quiet frames.
+var invalid = &jsonschema.ValidationError{}
+
+// frame is one schema applied to one value.
+type frame struct {
+	*evaluation
+	s      *jsonschema.Schema
+	v      any
+	parent *frame
+	depth  int // of frames
+	// Where v is in the parent's value: member name, or item index; neither
+	// when it is the same value.
+	member bool
+	item   bool
+	name   string
+	index  int
+	quiet  bool // only whether v is valid matters
+	failed bool
+	errs   []*jsonschema.ValidationError
+	open   unevaluated
+}
+
+// check evaluates the whole schema. Most values are valid: errors are only made
+// for those that are not.
+func (e *evaluation) check(v any) *jsonschema.ValidationError {
+	return e.root(e.schema.root, v)
+}
+
+func (e *evaluation) root(s *jsonschema.Schema, v any) *jsonschema.ValidationError {
+	if e.start(s, v, true) == nil {
+		return nil
+	}
+	err := e.start(s, v, false)
+	if err == nil { // never: the two agree
+		err = invalid
+	}
+	return &jsonschema.ValidationError{SchemaURL: s.Location, ErrorKind: &kind.Schema{Location: s.Location}, Causes: causes(err)}
+}
+
+func (e *evaluation) start(s *jsonschema.Schema, v any, quiet bool) *jsonschema.ValidationError {
+	f := frame{evaluation: e, s: s, v: v, quiet: quiet}
+	f.open = f.unevaluated(false)
+	return f.evaluate()
+}
+
+// causes are the parts of an error that has no words of its own.
+func causes(err *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if _, ok := err.ErrorKind.(*kind.Group); ok {
+		return err.Causes
+	}
+	return []*jsonschema.ValidationError{err}
+}
+
+// same applies another schema to the same value. What that evaluates of the
+// value counts as evaluated here if it is valid.
+func (f *frame) same(s *jsonschema.Schema, quiet bool) *jsonschema.ValidationError {
+	sub := frame{evaluation: f.evaluation, s: s, v: f.v, parent: f, depth: f.depth + 1, quiet: f.quiet || quiet}
+	sub.open = sub.unevaluated(!f.open.empty())
+	err := sub.evaluate()
+	if err == nil {
+		f.open.keep(f.meter, sub.open)
+	}
+	return err
+}
+
+func (f *frame) child(s *jsonschema.Schema, v any) *frame {
+	sub := &frame{evaluation: f.evaluation, s: s, v: v, parent: f, depth: f.depth + 1, quiet: f.quiet}
+	sub.open = sub.unevaluated(false)
+	return sub
+}
+
+func (f *frame) property(s *jsonschema.Schema, name string, v any) *jsonschema.ValidationError {
+	sub := f.child(s, v)
+	sub.member, sub.name = true, name
+	return sub.evaluate()
+}
+
+func (f *frame) element(s *jsonschema.Schema, i int, v any) *jsonschema.ValidationError {
+	sub := f.child(s, v)
+	sub.item, sub.index = true, i
+	return sub.evaluate()
+}
+
+func (f *frame) evaluate() *jsonschema.ValidationError {
+	s := f.s
+	f.meter.take(schemaCost)
+	switch {
+	case s.Bool != nil && *s.Bool:
+		return nil
+	case s.Bool != nil:
+		return f.error(&kind.FalseSchema{})
+	case f.depth > maxFrames || f.cycle():
+		return f.error(&costKind{})
+	}
+	if k := f.mismatch(); k != nil {
+		return f.error(k)
+	}
+	if s.Ref != nil {
+		err := f.reference(s.Ref, "$ref")
+		if s.DraftVersion < 2019 {
+			return err
+		}
+		f.addErr(err)
+	}
+	switch v := f.v.(type) {
+	case map[string]any:
+		f.object(v)
+	case []any:
+		f.array(v)
+	case string:
+		f.text(v)
+	case json.Number:
+		f.number(v)
+	}
+	if !f.enough() {
+		f.applyDynamic()
+		f.combine()
+		f.applyUnevaluated()
+	}
+	return f.result()
+}
+
+func (f *frame) result() *jsonschema.ValidationError {
+	switch {
+	case f.failed:
+		return invalid
+	case len(f.errs) == 0:
+		return nil
+	case len(f.errs) == 1:
+		return f.errs[0]
+	}
+	err := f.error(&kind.Group{})
+	err.Causes = f.errs
+	return err
+}
+
+// cycle tells whether the schema is being applied to the value already. Schemas
+// whose references lead back are refused when they are compiled, but dynamic
+// references only show here.
+func (f *frame) cycle() bool {
+	for p := f; p.parent != nil && !p.member && !p.item; p = p.parent {
+		f.meter.take(4)
+		if p.parent.s == f.s {
+			return true
+		}
+	}
+	return false
+}
+
+// enough tells that nothing more need be looked at: the value is known to be
+// invalid, and nobody wants to know more, or too much is known already.
+func (f *frame) enough() bool {
+	return f.failed || f.made >= maxErrors && len(f.errs) > 0
+}
+
+func (f *frame) error(k jsonschema.ErrorKind) *jsonschema.ValidationError {
+	if f.quiet {
+		return invalid
+	}
+	f.meter.take(schemaCost + int64(f.depth))
+	at := f.location()
+	f.made += 1 + len(at)/16
+	return &jsonschema.ValidationError{SchemaURL: f.s.Location, InstanceLocation: at, ErrorKind: k}
+}
+
+func (f *frame) location() []string {
+	n := 0
+	for p := f; p != nil; p = p.parent {
+		if p.member || p.item {
+			n++
+		}
+	}
+	at := make([]string, n)
+	for p := f; p != nil; p = p.parent {
+		switch {
+		case p.member:
+			n--
+			at[n] = p.name
+		case p.item:
+			n--
+			at[n] = strconv.Itoa(p.index)
+		}
+	}
+	return at
+}
+
+func (f *frame) addErr(err *jsonschema.ValidationError) {
+	switch {
+	case err == nil:
+	case f.quiet:
+		f.failed = true
+	default:
+		f.errs = append(f.errs, err)
+	}
+}
+
+func (f *frame) add(k jsonschema.ErrorKind) { f.addErr(f.error(k)) }
+
+func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorKind) {
+	err := f.error(k)
+	if !f.quiet {
+		err.Causes = causes
+	}
+	f.addErr(err)
+}
+
+// members are those of an object: in order where that decides what is reported.
+func (f *frame) members(obj map[string]any) iter.Seq2[string, any] {
+	if f.quiet {
+		return maps.All(obj)
+	}
+	f.meter.take(int64(len(obj)) * 2 * nameCost)
+	return inOrder(obj)
+}
+
+func inOrder[T any](m map[string]T) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
+}

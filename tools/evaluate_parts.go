@@ -1,0 +1,290 @@
+package tools
+
+import (
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+func (f *frame) object(obj map[string]any) {
+	s := f.s
+	if s.MinProperties != nil && len(obj) < *s.MinProperties {
+		f.add(&kind.MinProperties{Got: len(obj), Want: *s.MinProperties})
+	}
+	if s.MaxProperties != nil && len(obj) > *s.MaxProperties {
+		f.add(&kind.MaxProperties{Got: len(obj), Want: *s.MaxProperties})
+	}
+	if missing := f.missing(obj, s.Required); missing != nil {
+		f.add(&kind.Required{Missing: missing})
+	}
+	if f.enough() {
+		return
+	}
+	for name, dep := range inOrder(s.Dependencies) {
+		f.meter.take(2 * nameCost)
+		if _, ok := obj[name]; !ok {
+			continue
+		}
+		switch dep := dep.(type) {
+		case []string:
+			if missing := f.missing(obj, dep); missing != nil {
+				f.add(&kind.Dependency{Prop: name, Missing: missing})
+			}
+		case *jsonschema.Schema:
+			f.addErr(f.same(dep, false))
+		}
+	}
+	if len(s.Properties) > 0 || len(s.PatternProperties) > 0 || s.AdditionalProperties != nil {
+		f.properties(obj)
+	}
+	if s.PropertyNames != nil {
+		f.propertyNames(obj)
+	}
+	for name, sub := range inOrder(s.DependentSchemas) {
+		f.meter.take(2 * nameCost)
+		if _, ok := obj[name]; ok {
+			f.addErr(f.same(sub, false))
+		}
+	}
+	for name, needed := range inOrder(s.DependentRequired) {
+		f.meter.take(2 * nameCost)
+		if _, ok := obj[name]; !ok {
+			continue
+		}
+		if missing := f.missing(obj, needed); missing != nil {
+			f.add(&kind.DependentRequired{Prop: name, Missing: missing})
+		}
+	}
+}
+
+// missing are the names that an object lacks.
+func (f *frame) missing(obj map[string]any, names []string) []string {
+	var missing []string
+	for _, name := range names {
+		f.meter.take(nameCost)
+		if _, ok := obj[name]; ok || f.lenient && f.hasDefault(f.s.Properties[name]) {
+			continue
+		}
+		if f.quiet {
+			return []string{""}
+		}
+		missing = append(missing, name)
+	}
+	return missing
+}
+
+// properties applies "properties", "patternProperties" and
+// "additionalProperties". A quiet frame looks at all of them, too, whatever it
+// finds: their order is random, and the cost must not be.
+func (f *frame) properties(obj map[string]any) {
+	s := f.s
+	patterns := f.schema.parts[s].patterns
+	var additional []string
+	for name, v := range f.members(obj) {
+		f.meter.take(nameCost)
+		if !f.quiet && f.enough() {
+			return
+		}
+		evaluated := false
+		if sub, ok := s.Properties[name]; ok {
+			evaluated = true
+			f.addErr(f.property(sub, name, v))
+		}
+		for _, p := range patterns {
+			if p.match(f.meter, name) {
+				evaluated = true
+				f.addErr(f.property(p.schema, name, v))
+			}
+		}
+		if !evaluated && s.AdditionalProperties != nil {
+			evaluated = true
+			switch rest := s.AdditionalProperties.(type) {
+			case bool:
+				switch {
+				case !rest && f.quiet:
+					f.failed = true
+				case !rest:
+					additional = append(additional, name)
+				}
+			case *jsonschema.Schema:
+				f.addErr(f.property(rest, name, v))
+			}
+		}
+		if evaluated {
+			delete(f.open.props, name)
+		}
+	}
+	if len(additional) > 0 {
+		f.add(&kind.AdditionalProperties{Properties: additional})
+	}
+}
+
+func (f *frame) propertyNames(obj map[string]any) {
+	for name := range f.members(obj) {
+		f.meter.take(nameCost)
+		if !f.quiet && f.enough() {
+			return
+		}
+		if f.start(f.s.PropertyNames, name, true) == nil {
+			continue
+		}
+		if f.quiet {
+			f.failed = true
+			continue
+		}
+		f.add(&nameKind{name, f.root(f.s.PropertyNames, name)})
+	}
+}
+
+func (f *frame) array(items []any) {
+	s := f.s
+	if s.MinItems != nil && len(items) < *s.MinItems {
+		f.add(&kind.MinItems{Got: len(items), Want: *s.MinItems})
+	}
+	if s.MaxItems != nil && len(items) > *s.MaxItems {
+		f.add(&kind.MaxItems{Got: len(items), Want: *s.MaxItems})
+	}
+	if s.UniqueItems && len(items) > 1 {
+		if i, j, found := f.meter.duplicates(items); found {
+			f.add(&kind.UniqueItems{Duplicates: [2]int{i, j}})
+		}
+	}
+	tuple, rest := s.PrefixItems, any(nil)
+	if s.Items2020 != nil {
+		rest = s.Items2020
+	}
+	switch items := s.Items.(type) { // before 2020-12
+	case *jsonschema.Schema:
+		rest = items
+	case []*jsonschema.Schema:
+		tuple, rest = items, s.AdditionalItems
+	}
+	n := min(len(tuple), len(items))
+	f.elements(items[:n], 0, func(i int) *jsonschema.Schema { return tuple[i] })
+	switch rest := rest.(type) {
+	case bool:
+		if !rest && n < len(items) {
+			f.add(&kind.AdditionalItems{Count: len(items) - n})
+		}
+	case *jsonschema.Schema:
+		f.elements(items[n:], n, func(int) *jsonschema.Schema { return rest })
+	}
+	if s.Contains != nil {
+		f.contains(items)
+	}
+}
+
+func (f *frame) elements(items []any, from int, schema func(i int) *jsonschema.Schema) {
+	for i, item := range items {
+		if f.enough() {
+			return
+		}
+		f.addErr(f.element(schema(i), from+i, item))
+	}
+}
+
+func (f *frame) contains(items []any) {
+	s := f.s
+	var attempts []*jsonschema.ValidationError
+	var matched []int
+	made := f.made
+	for i, item := range items {
+		err := f.element(s.Contains, i, item)
+		switch {
+		case err == nil:
+			matched = append(matched, i)
+			if s.DraftVersion >= 2020 {
+				delete(f.open.items, i)
+			}
+		case !f.quiet && f.made < maxErrors:
+			attempts = append(attempts, err)
+		}
+	}
+	switch {
+	case s.MinContains != nil && len(matched) < *s.MinContains:
+		f.addAll(attempts, &kind.MinContains{Got: matched, Want: *s.MinContains})
+	case s.MinContains == nil && len(matched) == 0:
+		f.addAll(attempts, &kind.Contains{})
+	default:
+		f.made = made // nothing of the attempts is kept
+	}
+	if s.MaxContains != nil && len(matched) > *s.MaxContains {
+		f.add(&kind.MaxContains{Got: matched, Want: *s.MaxContains})
+	}
+}
+
+// combine applies "not", "allOf", "anyOf", "oneOf" and "if".
+func (f *frame) combine() {
+	s := f.s
+	if s.Not != nil && f.same(s.Not, true) == nil {
+		f.add(&kind.Not{})
+	}
+	var failed []*jsonschema.ValidationError
+	for _, sub := range s.AllOf {
+		if err := f.same(sub, false); err != nil {
+			failed = append(failed, err)
+			if f.quiet || f.made >= maxErrors {
+				break
+			}
+		}
+	}
+	if failed != nil {
+		f.addAll(failed, &kind.AllOf{})
+	}
+	if len(s.AnyOf) > 0 {
+		f.anyOf()
+	}
+	if len(s.OneOf) > 0 {
+		f.oneOf()
+	}
+	if s.If == nil {
+		return
+	}
+	if f.same(s.If, true) == nil {
+		if s.Then != nil {
+			f.addErr(f.same(s.Then, false))
+		}
+	} else if s.Else != nil {
+		f.addErr(f.same(s.Else, false))
+	}
+}
+
+func (f *frame) anyOf() {
+	var attempts []*jsonschema.ValidationError
+	made, matched := f.made, false
+	for _, sub := range f.s.AnyOf {
+		if err := f.same(sub, false); err != nil {
+			attempts = append(attempts, err)
+			continue
+		}
+		matched = true
+		if f.open.empty() { // else all have to say what they evaluate
+			break
+		}
+	}
+	if matched {
+		f.made = made // nothing of the attempts is kept
+		return
+	}
+	f.addAll(attempts, &kind.AnyOf{})
+}
+
+func (f *frame) oneOf() {
+	var attempts []*jsonschema.ValidationError
+	made, matched := f.made, -1
+	for i, sub := range f.s.OneOf {
+		err := f.same(sub, matched >= 0)
+		switch {
+		case err != nil && matched < 0:
+			attempts = append(attempts, err)
+		case err != nil:
+		case matched < 0:
+			matched, f.made = i, made
+		default:
+			f.add(&kind.OneOf{Subschemas: []int{matched, i}})
+			return
+		}
+	}
+	if matched < 0 {
+		f.addAll(attempts, &kind.OneOf{})
+	}
+}

@@ -1,0 +1,156 @@
+package tools
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+func (f *frame) reference(s *jsonschema.Schema, keyword string) *jsonschema.ValidationError {
+	err := f.same(s, false)
+	if err == nil || f.quiet {
+		return err
+	}
+	ref := f.error(&kind.Reference{Keyword: keyword, URL: s.Location})
+	ref.Causes = causes(err)
+	return ref
+}
+
+// applyDynamic applies "$recursiveRef" and "$dynamicRef": to what the outermost
+// schema resource under evaluation has in place of the first target.
+func (f *frame) applyDynamic() {
+	if s := f.s.RecursiveRef; s != nil {
+		if s.RecursiveAnchor {
+			for p := f; p != nil; p = p.parent {
+				f.meter.take(nameCost)
+				if f.schema.parts[p.s].resource.RecursiveAnchor {
+					s = p.s
+				}
+			}
+		}
+		f.addErr(f.reference(s, "$recursiveRef"))
+	}
+	if ref := f.s.DynamicRef; ref != nil {
+		s := ref.Ref
+		if ref.Anchor != "" && s.DynamicAnchor == ref.Anchor {
+			for p := f; p != nil; p = p.parent {
+				f.meter.take(nameCost)
+				if target := f.schema.parts[f.schema.parts[p.s].resource].anchors[ref.Anchor]; target != nil {
+					s = target
+				}
+			}
+		}
+		f.addErr(f.reference(s, "$dynamicRef"))
+	}
+}
+
+// resourceOf is the schema resource that a schema belongs to, and anchorsOf are
+// the targets of dynamic references that a resource has. The library keeps both
+// to itself; TestSameAsLibrary notices when it changes.
+func resourceOf(s *jsonschema.Schema) *jsonschema.Schema {
+	return (*jsonschema.Schema)(reflect.ValueOf(s).Elem().FieldByName("resource").UnsafePointer())
+}
+
+func anchorsOf(s *jsonschema.Schema) map[string]*jsonschema.Schema {
+	anchors := map[string]*jsonschema.Schema{}
+	for it := reflect.ValueOf(s).Elem().FieldByName("dynamicAnchors").MapRange(); it.Next(); {
+		anchors[it.Key().String()] = (*jsonschema.Schema)(it.Value().UnsafePointer())
+	}
+	return anchors
+}
+
+// unevaluated are the members or items of a value that no schema has been
+// applied to yet, as far as a schema has to know: for "unevaluatedProperties"
+// and "unevaluatedItems" of its own, or of one that applies it.
+type unevaluated struct {
+	props map[string]struct{}
+	items map[int]struct{}
+}
+
+// unevaluated is what a frame begins with.
+func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
+	s := f.s
+	switch v := f.v.(type) {
+	case map[string]any:
+		if s.AdditionalProperties != nil || !callerNeeds && s.UnevaluatedProperties == nil {
+			return u
+		}
+		u.props = make(map[string]struct{}, len(v))
+		for name := range v {
+			f.meter.take(nameCost)
+			u.props[name] = struct{}{}
+		}
+	case []any:
+		from, all := evaluatesItems(s)
+		if all || !callerNeeds && s.UnevaluatedItems == nil || from >= len(v) {
+			return u
+		}
+		u.items = make(map[int]struct{}, len(v)-from)
+		for i := from; i < len(v); i++ {
+			f.meter.take(nameCost)
+			u.items[i] = struct{}{}
+		}
+	}
+	return u
+}
+
+// evaluatesItems tells to which items of an array a schema always applies
+// another one: to the first so many, or to all.
+func evaluatesItems(s *jsonschema.Schema) (first int, all bool) {
+	if s.DraftVersion >= 2020 {
+		return len(s.PrefixItems), s.Items2020 != nil
+	}
+	switch items := s.Items.(type) {
+	case *jsonschema.Schema:
+		return 0, true
+	case []*jsonschema.Schema:
+		first = len(items)
+	}
+	return first, s.AdditionalItems != nil
+}
+
+func (u *unevaluated) empty() bool { return len(u.props) == 0 && len(u.items) == 0 }
+
+// keep keeps what another schema has not evaluated either.
+func (u *unevaluated) keep(m *meter, other unevaluated) {
+	m.take(int64(len(u.props)+len(u.items)) * nameCost)
+	for name := range u.props {
+		if _, ok := other.props[name]; !ok {
+			delete(u.props, name)
+		}
+	}
+	for i := range u.items {
+		if _, ok := other.items[i]; !ok {
+			delete(u.items, i)
+		}
+	}
+}
+
+func (f *frame) applyUnevaluated() {
+	s := f.s
+	if obj, ok := f.v.(map[string]any); ok && s.UnevaluatedProperties != nil {
+		rest := f.open.props
+		f.meter.take(int64(len(rest)) * nameCost)
+		for _, name := range slices.Sorted(maps.Keys(rest)) {
+			if f.enough() {
+				return
+			}
+			f.addErr(f.property(s.UnevaluatedProperties, name, obj[name]))
+		}
+		f.open.props = nil
+	}
+	if items, ok := f.v.([]any); ok && s.UnevaluatedItems != nil {
+		rest := f.open.items
+		f.meter.take(int64(len(rest)) * nameCost)
+		for _, i := range slices.Sorted(maps.Keys(rest)) {
+			if f.enough() {
+				return
+			}
+			f.addErr(f.element(s.UnevaluatedItems, i, items[i]))
+		}
+		f.open.items = nil
+	}
+}

@@ -1,0 +1,180 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const (
+	// maxPatternSize is how many instructions a regular expression may have
+	// when its repetitions are written out.
+	maxPatternSize = 20_000
+	// maxPatternsSize is how many those of a schema may have together.
+	maxPatternsSize = 200_000
+	// maxUnicodeClasses is how many classes that are slow to read a regular
+	// expression may have.
+	maxUnicodeClasses = 32
+
+	runeCost        = 32 // matching one character of a text
+	instructionCost = 8  // and for each instruction of the pattern
+)
+
+// pattern is a compiled regular expression whose matching can be stopped.
+type pattern struct {
+	*regexp.Regexp
+	size int64
+}
+
+// patternSchema is one of "patternProperties".
+type patternSchema struct {
+	*pattern
+	schema *jsonschema.Schema
+}
+
+// match reports whether a text has a match. Go's matching takes time by the
+// product of text and pattern.
+func (p *pattern) match(m *meter, text string) bool {
+	perRune := runeCost + instructionCost*p.size
+	if int64(len(text)) <= workSlice/perRune {
+		m.take(int64(len(text)+1) * perRune)
+		return p.MatchString(text)
+	}
+	return p.MatchReader(&meteredText{m, text, perRune})
+}
+
+// meteredText is a text that costs by the character.
+type meteredText struct {
+	meter *meter
+	rest  string
+	cost  int64
+}
+
+func (t *meteredText) ReadRune() (rune, int, error) {
+	t.meter.take(t.cost) // may panic; the regexp package shares nothing that this would spoil
+	if t.rest == "" {
+		return 0, 0, io.EOF
+	}
+	r, n := utf8.DecodeRuneInString(t.rest)
+	t.rest = t.rest[n:]
+	return r, n, nil
+}
+
+// patterns compiles those of one schema. Some are asked for more than once.
+type patterns struct {
+	meter  *meter
+	byText map[string]*pattern
+	size   int64
+}
+
+// compile is a jsonschema.RegexpEngine.
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if known := p.byText[text]; known != nil {
+		return known, nil
+	}
+	p.meter.take(patternCost(text))
+	tree, err := parsePattern(text)
+	if err != nil {
+		return nil, err
+	}
+	size := patternSize(tree)
+	if p.size += size; p.size > maxPatternsSize {
+		return nil, fmt.Errorf("the patterns of the schema have more than %d parts in all (write fewer, or fewer repetitions)", maxPatternsSize)
+	}
+	p.meter.take(size * 1000)
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	p.byText[text] = &pattern{re, size}
+	return p.byText[text], nil
+}
+
+// patternCost is what it takes to read a pattern that parsePattern accepts.
+func patternCost(text string) int64 {
+	if len(text) > MaxPatternBytes {
+		return 0
+	}
+	return int64(len(text))*100 + int64(unicodeClasses(text))*500_000
+}
+
+// parsePattern reads a pattern within the limits.
+func parsePattern(text string) (*syntax.Regexp, error) {
+	if len(text) > MaxPatternBytes {
+		return nil, fmt.Errorf("it is %d bytes long (at most %d)", len(text), MaxPatternBytes)
+	}
+	if unicodeClasses(text) > maxUnicodeClasses {
+		return nil, fmt.Errorf(`it has too many classes of Unicode (at most %d of \p and \P)`, maxUnicodeClasses)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	var bad *syntax.Error
+	switch {
+	case errors.As(err, &bad):
+		return nil, &syntax.Error{Code: bad.Code, Expr: shorten(bad.Expr, 200)}
+	case err != nil:
+		return nil, err
+	case patternSize(tree) > maxPatternSize:
+		return nil, fmt.Errorf("it has more than %d parts (write fewer repetitions)", maxPatternSize)
+	}
+	return tree, nil
+}
+
+// unicodeClasses counts, in a text that may be a pattern, what takes long to
+// read: classes by their Unicode name, and where case does not matter, ranges
+// that may span alphabets, each of which counts for eight.
+func unicodeClasses(text string) int {
+	n := strings.Count(text, `\p`) + strings.Count(text, `\P`)
+	if !ignoresCase(text) {
+		return n
+	}
+	for i := range len(text) - 1 {
+		if text[i] == '-' && (text[i+1] == '\\' || text[i+1] >= utf8.RuneSelf) {
+			n += 8
+		}
+	}
+	return n
+}
+
+// ignoresCase tells whether a pattern may have the flag i.
+func ignoresCase(text string) bool {
+	for {
+		_, rest, found := strings.Cut(text, "(?")
+		if !found {
+			return false
+		}
+		flags := strings.TrimLeft(rest, "imsU-")
+		if strings.Contains(rest[:len(rest)-len(flags)], "i") {
+			return true
+		}
+		text = rest
+	}
+}
+
+// patternSize is how many instructions a pattern has at most, repetitions
+// written out; more than maxPatternSize stands for all that is larger.
+func patternSize(re *syntax.Regexp) int64 {
+	n := int64(1)
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = int64(len(re.Rune))
+	case syntax.OpCapture, syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
+		n = 2
+	case syntax.OpConcat, syntax.OpAlternate:
+		n = int64(len(re.Sub))
+	}
+	below := int64(0)
+	for _, sub := range re.Sub {
+		below = min(below+patternSize(sub), maxPatternSize+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		times := int64(max(re.Min+1, re.Max, 1))
+		return min(times*(below+2), maxPatternSize+1)
+	}
+	return min(n+below, maxPatternSize+1)
+}
