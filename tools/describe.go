@@ -108,6 +108,9 @@ func (x explainer) within(names []string) []string {
 	return names
 }
 
+// maxGiven is how many names an object may have for guesses among them.
+const maxGiven = 1000
+
 // misnamed names what stands in an object under names that its schema allows
 // without knowing them, where a property is missing: one of them may be meant.
 func (x explainer) misnamed(location string, value any, name string) string {
@@ -116,7 +119,7 @@ func (x explainer) misnamed(location string, value any, name string) string {
 	if !ok || s == nil || s.Properties[name] == nil || len(s.PatternProperties) > 0 || s.AdditionalProperties == false {
 		return "" // unknown ones are told of by themselves, or are not known to be
 	}
-	if !x.hint(len(given) * 4 * nameCost) {
+	if len(given) > maxGiven || !x.hint(len(given)*4*nameCost) {
 		return ""
 	}
 	var unknown, shown []string

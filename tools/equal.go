@@ -178,6 +178,7 @@ func (m *meter) duplicates(items []any) (first, second int, ok bool) {
 	table := make([]int32, size) // of indexes from 1, by hash
 	hashes := make([]uint64, len(items))
 	for i, item := range items {
+		m.take(valueCost)
 		h := m.hash(item)
 		hashes[i] = h
 		at := int(h) & (size - 1)

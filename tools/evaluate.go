@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"iter"
 	"maps"
+	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -245,16 +247,26 @@ func (f *frame) members(obj map[string]any) iter.Seq2[string, any] {
 	if f.quiet {
 		return maps.All(obj)
 	}
-	f.meter.take(int64(len(obj)) * 2 * nameCost)
-	return inOrder(obj)
-}
-
-func inOrder[T any](m map[string]T) iter.Seq2[string, T] {
-	return func(yield func(string, T) bool) {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if !yield(name, m[name]) {
+	return func(yield func(string, any) bool) {
+		for _, name := range f.meter.ordered(maps.Keys(obj), len(obj)) {
+			if !yield(name, obj[name]) {
 				return
 			}
 		}
 	}
+}
+
+// ordered are n names in their order.
+func (m *meter) ordered(names iter.Seq[string], n int) []string {
+	m.take(int64(n) * int64(bits.Len(uint(n))) * nameCost)
+	list := make([]string, 0, n)
+	for name := range names {
+		m.poll()
+		list = append(list, name)
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		m.poll() // how often depends on the order that there was
+		return strings.Compare(a, b)
+	})
+	return list
 }

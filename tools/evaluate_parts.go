@@ -19,12 +19,13 @@ func (f *frame) object(obj map[string]any) {
 	if f.enough() {
 		return
 	}
-	for name, dep := range inOrder(s.Dependencies) {
+	parts := f.schema.parts[s]
+	for _, name := range parts.dependencies {
 		f.meter.take(2 * nameCost)
 		if _, ok := obj[name]; !ok {
 			continue
 		}
-		switch dep := dep.(type) {
+		switch dep := s.Dependencies[name].(type) {
 		case []string:
 			if missing := f.missing(obj, dep); missing != nil {
 				f.add(&kind.Dependency{Prop: name, Missing: missing})
@@ -39,18 +40,18 @@ func (f *frame) object(obj map[string]any) {
 	if s.PropertyNames != nil {
 		f.propertyNames(obj)
 	}
-	for name, sub := range inOrder(s.DependentSchemas) {
+	for _, name := range parts.dependentSchemas {
 		f.meter.take(2 * nameCost)
 		if _, ok := obj[name]; ok {
-			f.addErr(f.same(sub, false))
+			f.addErr(f.same(s.DependentSchemas[name], false))
 		}
 	}
-	for name, needed := range inOrder(s.DependentRequired) {
+	for _, name := range parts.dependentRequired {
 		f.meter.take(2 * nameCost)
 		if _, ok := obj[name]; !ok {
 			continue
 		}
-		if missing := f.missing(obj, needed); missing != nil {
+		if missing := f.missing(obj, s.DependentRequired[name]); missing != nil {
 			f.add(&kind.DependentRequired{Prop: name, Missing: missing})
 		}
 	}

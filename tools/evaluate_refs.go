@@ -1,9 +1,7 @@
 package tools
 
 import (
-	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -80,7 +78,7 @@ func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
 		}
 		u.props = make(map[string]struct{}, len(v))
 		for name := range v {
-			f.meter.take(nameCost)
+			f.meter.take(4 * nameCost)
 			u.props[name] = struct{}{}
 		}
 	case []any:
@@ -90,7 +88,7 @@ func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
 		}
 		u.items = make(map[int]struct{}, len(v)-from)
 		for i := from; i < len(v); i++ {
-			f.meter.take(nameCost)
+			f.meter.take(4 * nameCost)
 			u.items[i] = struct{}{}
 		}
 	}
@@ -118,11 +116,13 @@ func (u *unevaluated) empty() bool { return len(u.props) == 0 && len(u.items) ==
 func (u *unevaluated) keep(m *meter, other unevaluated) {
 	m.take(int64(len(u.props)+len(u.items)) * nameCost)
 	for name := range u.props {
+		m.poll()
 		if _, ok := other.props[name]; !ok {
 			delete(u.props, name)
 		}
 	}
 	for i := range u.items {
+		m.poll()
 		if _, ok := other.items[i]; !ok {
 			delete(u.items, i)
 		}
@@ -132,24 +132,26 @@ func (u *unevaluated) keep(m *meter, other unevaluated) {
 func (f *frame) applyUnevaluated() {
 	s := f.s
 	if obj, ok := f.v.(map[string]any); ok && s.UnevaluatedProperties != nil {
-		rest := f.open.props
-		f.meter.take(int64(len(rest)) * nameCost)
-		for _, name := range slices.Sorted(maps.Keys(rest)) {
-			if f.enough() {
+		for name, v := range f.members(obj) {
+			f.meter.take(nameCost)
+			if !f.quiet && f.enough() {
 				return
 			}
-			f.addErr(f.property(s.UnevaluatedProperties, name, obj[name]))
+			if _, ok := f.open.props[name]; ok {
+				f.addErr(f.property(s.UnevaluatedProperties, name, v))
+			}
 		}
 		f.open.props = nil
 	}
 	if items, ok := f.v.([]any); ok && s.UnevaluatedItems != nil {
-		rest := f.open.items
-		f.meter.take(int64(len(rest)) * nameCost)
-		for _, i := range slices.Sorted(maps.Keys(rest)) {
+		for i, item := range items {
+			f.meter.take(nameCost)
 			if f.enough() {
 				return
 			}
-			f.addErr(f.element(s.UnevaluatedItems, i, items[i]))
+			if _, ok := f.open.items[i]; ok {
+				f.addErr(f.element(s.UnevaluatedItems, i, item))
+			}
 		}
 		f.open.items = nil
 	}

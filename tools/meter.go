@@ -5,7 +5,7 @@ import "fmt"
 // Spend is told of work while it is done: of units more, a unit being about
 // half a nanosecond, as a unit of a script's fuel is. An error ends the work,
 // and is what the caller of the method gets. Spend is called on the goroutine
-// of that caller, every 50 microseconds or so.
+// of that caller, every 50 microseconds or so; units can be 0.
 //
 // The same value costs the same under the same schema, always.
 type Spend func(units uint64) error
@@ -40,11 +40,11 @@ const (
 	// workSlice is how much is done between two looks at the Spend.
 	workSlice = 1 << 16
 
-	schemaCost = 200 // one schema applied to one value
-	nameCost   = 60  // looking up a name
+	schemaCost = 300 // one schema applied to one value
+	nameCost   = 80  // looking up a name
 	tokenCost  = 150 // reading a token of JSON
 	byteCost   = 2   // and each byte of it
-	valueCost  = 40  // hashing or comparing a value
+	valueCost  = 100 // hashing or comparing a value
 )
 
 // meter counts work. It panics with interrupted when Spend refuses more; see
@@ -52,6 +52,7 @@ const (
 type meter struct {
 	spend Spend
 	due   int64
+	polls int
 }
 
 // interrupted is what ends work that may not go on. Nothing but run sees it.
@@ -70,16 +71,27 @@ func (m *meter) take(units int64) {
 	}
 }
 
+// poll is for work that has been taken as a whole: it lets Spend end it.
+func (m *meter) poll() {
+	if m.polls++; m.polls%1024 == 0 {
+		m.ask()
+	}
+}
+
 // text takes what it costs to go over n bytes of text once or twice.
 func (m *meter) text(n int) { m.take(int64(n) * byteCost) }
 
 func (m *meter) settle() {
+	if m.due > 0 {
+		m.ask()
+	}
+}
+
+func (m *meter) ask() {
 	due := m.due
 	m.due = 0
-	if due > 0 {
-		if err := m.spend(uint64(due)); err != nil {
-			panic(interrupted{err})
-		}
+	if err := m.spend(uint64(due)); err != nil {
+		panic(interrupted{err})
 	}
 }
 

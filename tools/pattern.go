@@ -101,7 +101,7 @@ func patternCost(text string) int64 {
 	if len(text) > MaxPatternBytes {
 		return 0
 	}
-	return int64(len(text))*100 + int64(unicodeClasses(text))*500_000
+	return int64(len(text))*500 + int64(unicodeClasses(text))*500_000
 }
 
 // parsePattern reads a pattern within the limits.

@@ -97,6 +97,8 @@ type parts struct {
 	patterns []patternSchema // "patternProperties", in the order of their text
 	resource *jsonschema.Schema
 	anchors  map[string]*jsonschema.Schema // of a resource: what dynamic references lead to
+	// The names of these, in order.
+	dependencies, dependentSchemas, dependentRequired []string
 }
 
 // index walks the compiled schemas once.
@@ -105,7 +107,12 @@ func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
 		return
 	}
 	m.take(schemaCost)
-	p := &parts{resource: resourceOf(sch), anchors: anchorsOf(sch)}
+	p := &parts{
+		resource: resourceOf(sch), anchors: anchorsOf(sch),
+		dependencies:      slices.Sorted(maps.Keys(sch.Dependencies)),
+		dependentSchemas:  slices.Sorted(maps.Keys(sch.DependentSchemas)),
+		dependentRequired: slices.Sorted(maps.Keys(sch.DependentRequired)),
+	}
 	s.parts[sch] = p
 	s.byLocation[sch.Location] = sch
 	if sch.Enum != nil {

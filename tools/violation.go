@@ -109,8 +109,8 @@ func (x explainer) hint(units int) bool {
 
 // explain lists what was found wrong with v.
 func (s *Schema) explain(m *meter, lib *jsonschema.ValidationError, v any) *ValidationError {
-	x := explainer{s, v, m, &room{findings: 10 * MaxViolations, hints: maxHints}}
-	found := sorted(x.findings(lib))
+	x := explainer{s, v, m, &room{findings: 3 * MaxViolations, hints: maxHints}}
+	found := x.sorted(x.findings(lib))
 	out := make([]Violation, 0, min(len(found), MaxViolations))
 	long := 0
 	for _, f := range found {
@@ -130,8 +130,9 @@ func (s *Schema) explain(m *meter, lib *jsonschema.ValidationError, v any) *Vali
 }
 
 // sorted orders findings: the library meets properties in random order.
-func sorted(found []finding) []finding {
+func (x explainer) sorted(found []finding) []finding {
 	slices.SortStableFunc(found, func(a, b finding) int {
+		x.meter.poll()
 		return cmp.Or(comparePointers(a.at, b.at), cmp.Compare(a.message, b.message))
 	})
 	return found
@@ -177,7 +178,7 @@ func (x explainer) findings(e *jsonschema.ValidationError) []finding {
 func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
 	branches := make([][]finding, 0, len(e.Causes))
 	for _, cause := range e.Causes {
-		branches = append(branches, sorted(x.findings(cause)))
+		branches = append(branches, x.sorted(x.findings(cause)))
 	}
 	if f, ok := x.typesOnly(e.InstanceLocation, branches); ok {
 		return []finding{f}

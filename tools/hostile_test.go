@@ -1,0 +1,129 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// list is a JSON array of n items.
+func list(n int, item func(i int) string) string {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(item(i))
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// dict is a JSON object of n members.
+func dict(n int, member func(i int) (name, value string)) string {
+	members := list(n, func(i int) string {
+		name, value := member(i)
+		return `"` + name + `":` + value
+	})
+	return "{" + members[1:len(members)-1] + "}"
+}
+
+func always(text string) func(int) string { return func(int) string { return text } }
+
+const draft7 = `"$schema":"http://json-schema.org/draft-07/schema#",`
+
+// hostileCase is a schema and a value that are within all limits on size, and
+// take long to hold against one another.
+type hostileCase struct{ name, schema, value string }
+
+// hostileCases has the keywords whose cost is a product, or a power.
+func hostileCases() []hostileCase {
+	text := strings.Repeat("a", 1<<20)
+	alternatives := func(n int) string {
+		return list(n, func(i int) string { return fmt.Sprintf(`{"required":["x%d"]}`, i) })
+	}
+	empties := list(200_000, always("{}"))
+	names := dict(100_000, func(i int) (string, string) { return fmt.Sprintf("%050d", i), "1" })
+	objects := func(n int) string {
+		return list(n, func(i int) string { return fmt.Sprintf(`{"a":{"b":%d},"c":[1,2,3]}`, i) })
+	}
+	powers := `{"$ref":"#/$defs/d0","$defs":` + dict(15, func(i int) (string, string) {
+		if i == 14 {
+			return "d14", `{"minimum":0}`
+		}
+		return fmt.Sprintf("d%d", i), `{"allOf":` + list(8, always(fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1))) + `}`
+	}) + `}`
+	repeated := strings.Repeat("(a?){20}(b|a){20}", 60)
+	return []hostileCase{
+		{"pattern", `{"pattern":"` + strings.Repeat("(x+x+)+y|", 800) + `z"}`, `"` + strings.Repeat("x", 1<<20) + `"`},
+		{"pattern with repetitions", `{"pattern":"^` + repeated + `$"}`, `"` + text + `"`},
+		{"patternProperties", `{"patternProperties":` + dict(500, func(i int) (string, string) { return fmt.Sprintf("x.*y.*z%d", i), "{}" }) + `}`, names},
+		{"propertyNames", `{"propertyNames":{"pattern":"` + repeated + `"}}`, names},
+		{"format regex", `{` + draft7 + `"items":{"format":"regex"}}`, list(2000, func(i int) string { return `"` + strings.Repeat("(a[b-z]{3}|)", 600) + `"` })},
+		{"format uri", `{` + draft7 + `"items":{"format":"uri"}}`, list(20, always(`"data:`+text[:1<<19]+`"`))},
+		{"enum", `{"items":{"allOf":` + list(100, always(`{"enum":`+objects(20)+`}`)) + `}}`, objects(50_000)},
+		{"const", `{"items":{"allOf":` + list(20, always(`{"const":"`+text[:40_000]+`"}`)) + `}}`, list(100, always(`"`+text[:40_000]+`"`))},
+		{"uniqueItems", `{"allOf":` + list(500, always(`{"uniqueItems":true}`)) + `}`, list(200_000, func(i int) string { return fmt.Sprint(i) })},
+		{"anyOf", `{"items":{"anyOf":` + alternatives(1000) + `}}`, empties},
+		{"oneOf", `{"items":{"oneOf":` + alternatives(1000) + `}}`, empties},
+		{"allOf", `{"items":{"allOf":` + list(1000, always(`{"maxProperties":1}`)) + `}}`, empties},
+		{"not", `{"items":{"not":{"anyOf":` + alternatives(1000) + `}}}`, empties},
+		{"if", `{"items":{"if":{"anyOf":` + alternatives(1000) + `},"then":false}}`, empties},
+		{"contains", `{"allOf":` + list(500, always(`{"contains":{"minProperties":1}}`)) + `}`, empties},
+		{"dependentSchemas", `{"items":{"dependentSchemas":{"a":{"anyOf":` + alternatives(1000) + `}}}}`, list(100_000, always(`{"a":1}`))},
+		{"dependencies", `{` + draft7 + `"items":{"dependencies":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("a%d", i), `["b"]` }) + `}}`, empties},
+		{"dependentRequired", `{"items":{"dependentRequired":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("a%d", i), `["b"]` }) + `}}`, empties},
+		{"required", `{"items":{"required":` + list(10_000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `}}`, list(1000, always(dict(100, func(i int) (string, string) { return fmt.Sprint(i), "1" })))},
+		{"unevaluatedItems", `{"allOf":` + list(500, always(`{"maxItems":1000000}`)) + `,"unevaluatedItems":{}}`, empties},
+		{"unevaluatedProperties", `{"allOf":` + list(500, always(`{"maxProperties":1000000}`)) + `,"unevaluatedProperties":{}}`, names},
+		{"references", powers, `1`},
+		{"recursion", `{"properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}`, strings.Repeat(`{"a":`, 200) + "{}" + strings.Repeat("}", 200)},
+		{"numbers", `{"items":{"multipleOf":3e-4000,"maximum":1e4001}}`, list(100_000, always("1e4000"))},
+		{"lengths", `{"allOf":` + list(1000, always(`{"minLength":1}`)) + `}`, `"` + text + `"`},
+		{"reading", `{}`, list(1_000_000, always("[]"))},
+		{"what is told of names", `{"items":{"enum":` + list(3000, func(i int) string { return fmt.Sprintf(`"%060d"`, i) }) + `}}`, list(1000, always(`"`+strings.Repeat("0", 59)+`x"`))},
+		{"what is told of properties", `{"properties":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("%060d", i), "{}" }) + `,"additionalProperties":false}`,
+			dict(20_000, func(i int) (string, string) { return fmt.Sprintf("%059dx", i), "1" })},
+	}
+}
+
+// TestHostileSchemasAreStopped: each of these stops where its Spend says so, and
+// asks in time before.
+func TestHostileSchemasAreStopped(t *testing.T) {
+	const enough = 2_000_000 // about a millisecond
+	for _, c := range hostileCases() {
+		t.Run(c.name, func(t *testing.T) {
+			s := mustCompile(t, c.schema)
+			for name, check := range map[string]func(Spend) error{
+				"Validate": func(spend Spend) error { return s.Validate([]byte(c.value), spend) },
+				"Coerce":   func(spend Spend) error { _, err := s.Coerce([]byte(c.value), spend); return err },
+			} {
+				ctx, cancel := context.WithCancel(t.Context())
+				spent, late, most := uint64(0), 0, uint64(0)
+				err := check(func(units uint64) error {
+					if ctx.Err() != nil {
+						late++
+					}
+					if most = max(most, units); spent+units > enough {
+						cancel()
+					}
+					spent += units
+					return ctx.Err()
+				})
+				cancel()
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v after %d units", name, err, spent)
+				}
+				if late > 0 {
+					t.Errorf("%s went on %d times after its context had ended", name, late)
+				}
+				if most > 4_000_000 {
+					t.Errorf("%s did %d units at a time", name, most)
+				}
+			}
+		})
+	}
+}
