@@ -20,3 +20,6 @@ func (e *evaluation) hasDefault(s *jsonschema.Schema) bool {
 	_, ok := e.defaultOf(s)
 	return ok
 }
+
+// Fill is not done yet.
+func (s *Schema) Fill(args []byte, spend Spend) ([]byte, error) { return args, nil }

@@ -1,6 +1,9 @@
 package tools
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // Spend is told of work while it is done: of units more, a unit being about
 // half a nanosecond, as a unit of a script's fuel is. An error ends the work,
@@ -32,6 +35,17 @@ func AtMost(units uint64) Spend {
 		}
 		left -= n
 		return nil
+	}
+}
+
+// Until is AtMost that also ends with a context, with its error.
+func Until(ctx context.Context, units uint64) Spend {
+	spend := AtMost(units)
+	return func(n uint64) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return spend(n)
 	}
 }
 

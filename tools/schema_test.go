@@ -168,7 +168,7 @@ func TestRecursiveSchema(t *testing.T) {
 	if err := s.Validate([]byte(wide), nil); err != nil {
 		t.Error(err)
 	}
-	if err := s.Validate([]byte(strings.Repeat("[", 1001) + strings.Repeat("]", 1001)), nil); err == nil || !strings.Contains(err.Error(), "nested deeper than 1000 levels") {
+	if err := s.Validate([]byte(strings.Repeat("[", 1001)+strings.Repeat("]", 1001)), nil); err == nil || !strings.Contains(err.Error(), "nested deeper than 1000 levels") {
 		t.Errorf("a value of depth 1001: %v", err)
 	}
 }

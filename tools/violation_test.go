@@ -101,7 +101,7 @@ func TestViolations(t *testing.T) {
 
 func TestValidationErrorIsShort(t *testing.T) {
 	s := mustCompile(t, `{"items":{"type":"null"}}`)
-	err := s.Validate([]byte("[" + strings.Repeat("1,", 99) + "1]"), nil)
+	err := s.Validate([]byte("["+strings.Repeat("1,", 99)+"1]"), nil)
 	var ve *ValidationError
 	if !errors.As(err, &ve) || len(ve.Violations) != 100 {
 		t.Fatalf("got %v", err)

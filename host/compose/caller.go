@@ -138,12 +138,12 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 }
 
 func (r *run) forward(ctx context.Context, t *target) journal.Answer {
-	if failed := r.checkCall(t); failed != nil {
+	limited, cancel := t.limited(ctx)
+	defer cancel()
+	if failed := r.checkCall(ctx, limited, t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
-	limited, cancel := t.limited(ctx)
-	defer cancel()
 	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
 	switch {
 	case ctx.Err() != nil:

@@ -10,6 +10,7 @@
 //	composite.go saved tools that scripts call
 //	undo.go      calls that undo what a failed run has done
 //	schemas.go   checking the arguments of calls
+//	checking.go  what checking may use: it is work of the run
 //	meta.go      the _meta of calls
 //	forward.go   the script's log, for the client too
 //	content.go   content blocks that a script returns
@@ -48,6 +49,8 @@ type Sandbox interface {
 	// Ready is closed once Run need not wait for the guest to be compiled.
 	Ready() <-chan struct{}
 	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
+	// Compute is for work of the host's own.
+	Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute
 }
 
 // Upstreams makes calls of upstream tools; see route.Router.
@@ -202,7 +205,9 @@ func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.
 	if !wire.Object(params) {
 		return sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"}
 	}
-	return r.execute(ctx, code, params, nil)
+	limited, cancel := r.clock(ctx)
+	defer cancel()
+	return r.execute(ctx, limited, code, params, nil)
 }
 
 // ready waits for the guest, so that its compilation does not count against
@@ -249,43 +254,12 @@ func clientOf(origin route.Origin) journal.Client {
 	return journal.Client{Session: s.ID(), Name: name, Version: version}
 }
 
-// arguments validates the arguments of a call and gives them the types that
-// the schema wants, where that loses nothing.
-func arguments(def tools.Definition, args []byte) ([]byte, *Failure) {
-	schema, err := def.Input()
-	if err != nil {
-		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
-	}
-	if depth(args) > abi.MaxDepth {
-		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
-	}
-	params, err := schema.Coerce(args)
-	if err != nil {
-		return nil, violation(fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
-	}
-	return params, nil
-}
-
 // tooDeep is the failure for JSON of a client.
 func tooDeep(what string) *Failure {
 	return &Failure{
 		Type: abi.ErrValidation, Message: fmt.Sprintf("%s: nested deeper than %d levels, a fixed limit", what, abi.MaxDepth),
 		Limit: abi.LimitDepth, Value: abi.MaxDepth,
 	}
-}
-
-func checkResult(def tools.Definition, result []byte) *Failure {
-	schema, err := def.Output()
-	if err != nil {
-		return &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
-	}
-	if schema == nil {
-		return nil
-	}
-	if err := schema.Validate(result); err != nil {
-		return violation(fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
-	}
-	return nil
 }
 
 // violation is the failure for what a schema says of a value.

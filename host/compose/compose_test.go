@@ -31,6 +31,10 @@ func (f fakeSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, e
 	return f(ctx, r)
 }
 
+func (f fakeSandbox) Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute {
+	return new(sandbox.Sandbox).Compute(ctx, name, account)
+}
+
 func (f fakeSandbox) Ready() <-chan struct{} {
 	ready := make(chan struct{})
 	close(ready)

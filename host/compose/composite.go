@@ -35,6 +35,8 @@ type tree struct {
 	// one at least, so that none waits for another that waits for it.
 	more *semaphore.Weighted
 	fuel atomic.Uint64 // that runs below the root have used
+	// checked is the fuel that went into checking arguments for upstreams.
+	checked atomic.Uint64
 }
 
 func (c *Composer) newTree(l sandbox.Limits, origin route.Origin) *tree {
@@ -194,12 +196,16 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 
 // saved runs a saved tool with raw arguments.
 func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (sandbox.Outcome, *Failure) {
-	params, f := arguments(def, args)
+	limited, cancel := r.clock(ctx)
+	defer cancel()
+	params, f := r.arguments(ctx, limited, def, args)
 	if f != nil {
 		return sandbox.Outcome{}, f
 	}
 	r.schema = def.OutputSchema != nil
-	out, f := r.execute(ctx, def.Code, params, func(result []byte) *Failure { return checkResult(def, result) })
+	out, f := r.execute(ctx, limited, def.Code, params, func(result []byte) *Failure {
+		return r.checkResult(ctx, limited, def, result)
+	})
 	if r.cfg.Executed != nil {
 		r.cfg.Executed(def.Name, time.Now())
 	}

@@ -49,11 +49,12 @@ func TestToolDefinition(t *testing.T) {
 func TestBrokenSavedSchema(t *testing.T) {
 	def := saved("x")
 	def.InputSchema = json.RawMessage(`{"type":"object","properties":5}`)
-	if _, f := arguments(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+	r := new(run)
+	if _, f := r.arguments(t.Context(), t.Context(), def, []byte(`{}`)); f == nil || f.Type != "validation" {
 		t.Errorf("input: %+v", f)
 	}
 	def.OutputSchema = json.RawMessage(`{"type":"no such"}`)
-	if f := checkResult(def, []byte(`{}`)); f == nil || f.Type != "validation" {
+	if f := r.checkResult(t.Context(), t.Context(), def, []byte(`{}`)); f == nil || f.Type != "validation" {
 		t.Errorf("output: %+v", f)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -66,7 +67,7 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 	if err != nil {
 		return nil, err
 	}
-	l := linter{Composer: c, name: name}
+	l := linter{Composer: c, name: name, account: sandbox.NewAccount(c.cfg.Limits)}
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
 	}
@@ -80,7 +81,7 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 				return nil, err
 			}
 		default:
-			l.upstream(patient, n)
+			l.upstream(ctx, patient, n)
 		}
 	}
 	if ctx.Err() != nil {
@@ -97,6 +98,9 @@ type linter struct {
 	*Composer
 	name  string
 	found []Warning
+	// account is what checking the arguments that the script shows may use.
+	account *sandbox.Account
+
 	down  map[string]bool            // servers that were not there when asked
 	calls map[string][]abi.NamedTool // of saved tools that were looked into
 }
@@ -118,13 +122,13 @@ func (l *linter) unchecked(n abi.NamedTool, err error) {
 }
 
 // upstream judges a call of a server's tool.
-func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
+func (l *linter) upstream(ctx, patient context.Context, n abi.NamedTool) {
 	if l.down[n.Server] {
 		return
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
 	if unsettled(l.cfg.Catalog, server, err) {
-		if err := l.cfg.Upstreams.Ready(ctx, nil, server); err != nil {
+		if err := l.cfg.Upstreams.Ready(patient, nil, server); err != nil {
 			if l.down == nil {
 				l.down = map[string]bool{}
 			}
@@ -140,7 +144,7 @@ func (l *linter) upstream(ctx context.Context, n abi.NamedTool) {
 	}
 	raw := l.cfg.Catalog.InputSchema(server, tool)
 	if schema := l.schemas.of(server, tool, raw, l.cfg.Log); schema != nil {
-		l.arguments(n, server+"."+tool, raw, schema.Validate)
+		l.arguments(ctx, n, server+"."+tool, raw, schema.ValidateArguments)
 	}
 }
 
@@ -164,8 +168,8 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 		return nil
 	}
 	if schema, err := def.Input(); err == nil && schema != nil {
-		l.arguments(n, abi.Composites+"."+name, def.InputSchema, func(args []byte) error {
-			_, err := schema.Coerce(args)
+		l.arguments(ctx, n, abi.Composites+"."+name, def.InputSchema, func(args []byte, spend tools.Spend) error {
+			_, err := schema.Coerce(args, spend)
 			return err
 		})
 	}
@@ -232,14 +236,16 @@ func (l *linter) callsOf(ctx context.Context, def tools.Definition) ([]abi.Named
 }
 
 // arguments holds those that the script shows against the tool's inputSchema.
-func (l *linter) arguments(n abi.NamedTool, tool string, schema []byte, validate func([]byte) error) {
+func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, schema []byte, validate func([]byte, tools.Spend) error) {
 	if n.Arguments == nil {
 		return
 	}
 	l.options(n, tool, schema)
 	whole := !n.More && len(n.Unknown) == 0
+	work := l.cfg.Sandbox.Compute(ctx, l.name, l.account)
+	defer work.Close()
 	var wrong *tools.ValidationError
-	if err := validate(n.Arguments); errors.As(err, &wrong) {
+	if err := validate(n.Arguments, work.Spend); errors.As(err, &wrong) {
 		for _, v := range wrong.Violations {
 			if whole || known(v.Pointer, n) {
 				l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: %s", tool, v))

@@ -56,6 +56,9 @@ type Take struct {
 	// Stopped, when set, is where something outside the script ended the run. Its
 	// replay ends there with Failure.
 	Stopped *Stop
+	// Checked is the fuel that went into checking arguments for upstreams, of the
+	// run and those below it: a replay does not check them.
+	Checked uint64
 	// Orphan tells that whoever had called the tool ended as well: then it is for
 	// them to undo what it did.
 	Orphan bool
@@ -88,6 +91,7 @@ func (c *Composer) Replay(ctx context.Context, take Take) (journal.Record, error
 	}
 	r := c.replayed(&take)
 	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), more: semaphore.NewWeighted(0)}
+	r.tree.account.Charge(take.Checked)
 	var out sandbox.Outcome
 	var f *Failure
 	if take.Saved {

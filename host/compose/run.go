@@ -37,13 +37,12 @@ type run struct {
 	stop context.CancelFunc // ends the script of a replayed run
 }
 
-// execute runs the script. check, when given, judges its result.
-func (r *run) execute(ctx context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
+// execute runs the script until limited, the run's clock, ends. check, when given,
+// judges its result.
+func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
 		return sandbox.Outcome{}, readFailure(r.take.Failure)
 	}
-	limited, cancel := r.clock(ctx)
-	defer cancel()
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers,
@@ -181,6 +180,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 		r.tree.fuel.Add(out.Fuel)
 	} else {
 		end.Fuel += r.tree.fuel.Load()
+		end.Checked = r.tree.checked.Load()
 	}
 	if f != nil {
 		f.Fuel = end.Fuel

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -70,8 +72,9 @@ func (t *target) checkMeta() *abi.CallError {
 }
 
 // checkCall holds the arguments of a call against the tool's inputSchema, and its
-// meta against what servers act on. The error is for the script.
-func (r *run) checkCall(t *target) *abi.CallError {
+// meta against what servers act on. The error is for the script. limited ends with
+// the call's own time.
+func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError {
 	if failed := t.checkMeta(); failed != nil {
 		return failed
 	}
@@ -79,9 +82,20 @@ func (r *run) checkCall(t *target) *abi.CallError {
 	if schema == nil {
 		return nil
 	}
-	err := schema.Validate(t.Arguments)
-	if err == nil {
+	fuel, err := r.checked(limited, func(spend tools.Spend) error { return schema.ValidateArguments(t.Arguments, spend) })
+	r.tree.checked.Add(fuel)
+	var limit *sandbox.LimitError
+	switch {
+	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return t.fail(contextFailure(ctx).Type, NotMade)
+	case limited.Err() != nil:
+		return t.fail(abi.ErrTimeout, t.late())
+	case errors.As(err, &limit):
+		failed := t.fail(abi.ErrResource, limit.Error())
+		failed.Limit = string(limit.Limit)
+		return failed
 	}
 	failed := t.fail(abi.ErrValidation, clip("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
 	var v *tools.ValidationError

@@ -45,7 +45,7 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 		t.server, t.tool, failed = r.take.Tape.Undo(call)
 	} else {
 		t = r.resolve(ctx, call)
-		failed = r.checkUndo(&t)
+		failed = r.checkUndo(ctx, &t)
 	}
 	r.journal.Undo(journal.UndoRecord{Asked: call, Server: t.server, Tool: t.tool, Err: failed})
 	if failed == nil {
@@ -54,14 +54,14 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	return failed
 }
 
-func (r *run) checkUndo(t *target) *abi.CallError {
+func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
 	switch {
 	case t.server == abi.Composites:
 		return t.fail(abi.ErrValidation, "a saved tool cannot undo anything (name tools of servers)")
 	case t.err != nil:
 		return t.fail(unresolvedType(t.err), t.err.Error())
 	}
-	return r.checkCall(t)
+	return r.checkCall(ctx, ctx, t)
 }
 
 // Commit drops what Undo has taken.

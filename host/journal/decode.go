@@ -275,7 +275,7 @@ func (r *Record) apply(kind string, f fields) error {
 		r.Done, r.Duration = true, f.duration("duration")
 		r.Outcome = Outcome{
 			Error: abi.ErrorType(f.text("error")), Message: f.text("message"), Failure: f.json("failure"),
-			Result: f.json("result"), Fuel: f.count("fuel"), Memory: f.count("memory"),
+			Result: f.json("result"), Fuel: f.count("fuel"), Checked: f.count("checked"), Memory: f.count("memory"),
 		}
 	}
 	return *f.err

@@ -273,6 +273,7 @@ func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
 	l.raw("failure", o.Failure)
 	l.raw("result", o.Result)
 	l.count("fuel", o.Fuel)
+	l.count("checked", o.Checked)
 	l.count("memory", o.Memory)
 	l.flag("incomplete", incomplete)
 	l.finish()

@@ -83,6 +83,9 @@ type Outcome struct {
 	// Fuel is what the run used, in units, with the runs of saved tools that its
 	// script has called; 0 where it is not metered.
 	Fuel uint64
+	// Checked is the fuel that went into checking arguments for upstreams, of the
+	// run and those below it; 0 for a run that a script has asked for.
+	Checked uint64
 	// Memory is the peak of the instance's linear memory in bytes.
 	Memory uint64
 }

@@ -81,7 +81,7 @@ func (d *directory) describe(e catalog.Entry) described {
 	about := discover.Describe(f)
 	a.Signature, a.Arguments, a.Conditions, a.Example = about.Signature, about.Arguments, about.Conditions, about.Example
 	if schema, err := tools.CompileSchema(input, "inputSchema"); err == nil {
-		a.exact = schema.Validate(about.ExampleArguments) == nil
+		a.exact = schema.ValidateArguments(about.ExampleArguments, nil) == nil
 	}
 	a.Description, _ = wire.GetString(e.Definition, "description")
 	if len(a.Description) > maxDescription {

@@ -165,6 +165,10 @@ func Reserved(name string) string {
 // Entries are the built-in tools for the catalog.
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
+// maxArgumentsWork bounds the checking of arguments, which are within the limit
+// on messages: our own schemas take linear time.
+const maxArgumentsWork = 10_000_000_000
+
 // CallTool answers a call of a built-in tool.
 func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
 	b, ok := h.tools[name]
@@ -178,7 +182,7 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 	if !ok || string(args) == "null" {
 		args = []byte("{}")
 	}
-	args, err := b.schema.Coerce(args)
+	args, err := b.schema.Coerce(args, tools.Until(ctx, maxArgumentsWork))
 	if err != nil {
 		return h.failed(name, invalid(fmt.Sprintf("arguments of %q do not match its inputSchema", name), err))
 	}

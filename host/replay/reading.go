@@ -80,7 +80,7 @@ func debugged(rec *journal.Record) bool {
 
 // takeOf is a run to be replayed with a tape.
 func takeOf(rec *journal.Record, tape compose.Tape) *compose.Take {
-	t := &compose.Take{Begin: rec.Begin, Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec)}
+	t := &compose.Take{Begin: rec.Begin, Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

@@ -51,6 +51,13 @@ func (a *Account) takeFuel(wanted int64) int64 {
 	}
 }
 
+// Charge takes units of fuel for work that was done outside of a run, or what is
+// left. It says how many it took, and whether they were enough.
+func (a *Account) Charge(units uint64) (taken uint64, enough bool) {
+	got := a.takeFuel(int64(min(units, maxFuel)))
+	return uint64(got), uint64(got) == units
+}
+
 func (a *Account) returnFuel(units int64) {
 	if a != nil {
 		a.fuel.Add(units)

@@ -4,6 +4,7 @@
 //
 //	sandbox.go    Sandbox: compile in the background, run, close
 //	run.go        what goes into a run and what comes out
+//	compute.go    work of the host's own for a run
 //	slots.go      which runs compute, and which wait for their turn
 //	account.go    what a run and those that it calls use together
 //	total.go      the memory of all runs

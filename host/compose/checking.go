@@ -1,0 +1,75 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// checked does some checking of values for the run, as part of it: with its fuel
+// and its time, among others that compute. It tells how much fuel that was.
+func (r *run) checked(ctx context.Context, check func(tools.Spend) error) (fuel uint64, err error) {
+	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
+	defer work.Close()
+	err = check(work.Spend)
+	return work.Spent(), err
+}
+
+// unchecked is the failure for a value that could not be checked, or that is not
+// as its schema wants it; what says which. limited is the run's clock.
+func (r *run) unchecked(ctx, limited context.Context, what string, err error) *Failure {
+	var limit *sandbox.LimitError
+	switch {
+	case ctx.Err() != nil:
+		return contextFailure(ctx)
+	case limited.Err() != nil:
+		return r.budget.late("the script, with the checking of values, ran", sandbox.Outcome{})
+	case errors.As(err, &limit):
+		return r.budget.failure(limit, sandbox.Outcome{Fuel: limit.Value})
+	}
+	return violation(what, err)
+}
+
+// arguments validates the arguments of a call, gives them the types that the
+// schema wants, where that loses nothing, and fills in defaults.
+func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args []byte) ([]byte, *Failure) {
+	schema, err := def.Input()
+	if err != nil {
+		return nil, &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
+	}
+	if depth(args) > abi.MaxDepth {
+		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
+	}
+	var params []byte
+	_, err = r.checked(limited, func(spend tools.Spend) (err error) {
+		if params, err = schema.Coerce(args, spend); err == nil {
+			params, err = schema.Fill(params, spend)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, r.unchecked(ctx, limited, fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
+	}
+	if depth(params) > abi.MaxDepth {
+		return nil, tooDeep(fmt.Sprintf("arguments of %q, with defaults", def.Name))
+	}
+	return params, nil
+}
+
+func (r *run) checkResult(ctx, limited context.Context, def tools.Definition, result []byte) *Failure {
+	schema, err := def.Output()
+	if err != nil {
+		return &Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("saved tool %q: %v (save the tool again)", def.Name, err)}
+	}
+	if schema == nil {
+		return nil
+	}
+	if _, err = r.checked(limited, func(spend tools.Spend) error { return schema.Validate(result, spend) }); err != nil {
+		return r.unchecked(ctx, limited, fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
+	}
+	return nil
+}
