@@ -1,6 +1,14 @@
 package tools
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -21,5 +29,176 @@ func (e *evaluation) hasDefault(s *jsonschema.Schema) bool {
 	return ok
 }
 
-// Fill is not done yet.
-func (s *Schema) Fill(args []byte, spend Spend) ([]byte, error) { return args, nil }
+// Fill adds to valid arguments the defaults of properties that they lack, at the
+// end of each object. Looked at are "properties", at every level of the
+// arguments, also by "$ref" and "allOf"; not the branches of "anyOf", "if" and
+// the like, which may not be meant. A default that its property's schema does
+// not allow is left out.
+//
+// What is returned validates: if it would not with all defaults, only those of
+// required properties are added. Arguments that lack nothing are returned as the
+// same slice. The error is that of spend, as for [Schema.Validate], or a
+// [*ValidationError] for arguments that are not valid.
+func (s *Schema) Fill(args []byte, spend Spend) (filled []byte, err error) {
+	m := newMeter(spend)
+	if stopped := m.run(func() { filled, err = s.fill(m, args) }); stopped != nil {
+		return nil, stopped
+	}
+	return filled, err
+}
+
+func (s *Schema) fill(m *meter, args []byte) ([]byte, error) {
+	v, err := parseValue(m, args, MaxValueDepth)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	for _, all := range []bool{true, false} {
+		f := filler{evaluation: &evaluation{schema: s, meter: m}, all: all, missing: map[string]map[string]any{}}
+		f.value(s.root, v, nil)
+		if len(f.missing) == 0 {
+			return args, nil
+		}
+		filled, err := addMembers(m, args, f.missing)
+		if err != nil {
+			return nil, err
+		}
+		if w, err := parseValue(m, filled, MaxValueDepth); err == nil && s.check(m, w, false) == nil {
+			return filled, nil
+		}
+	}
+	return args, nil
+}
+
+// maxDefaults is how many bytes of defaults are added at most.
+const maxDefaults = 1 << 20
+
+// addMembers adds members to the objects at the given pointers, and copies all
+// else byte for byte. args has been parsed before.
+func addMembers(m *meter, args []byte, members map[string]map[string]any) ([]byte, error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(args), jsontext.AllowDuplicateNames(true))
+	var out []byte
+	var open []string // the pointers of the objects and arrays that are open
+	copied, added := 0, 0
+	for last := int64(0); ; last = dec.InputOffset() {
+		m.take(tokenCost + byteCost*(dec.InputOffset()-last))
+		kind := dec.PeekKind()
+		_, n := dec.StackIndex(dec.StackDepth())
+		if _, err := dec.ReadToken(); err != nil { // the end
+			return append(out, args[copied:]...), nil
+		}
+		switch kind {
+		case '{', '[':
+			open = append(open, string(dec.StackPointer()))
+		case '}', ']':
+			at := open[len(open)-1]
+			open = open[:len(open)-1]
+			if kind == ']' || members[at] == nil {
+				continue
+			}
+			end := int(dec.InputOffset()) - 1
+			out = append(out, args[copied:end]...)
+			copied = end
+			text := memberText(members[at], n > 0)
+			m.text(8 * len(text))
+			if added += len(text); added > maxDefaults {
+				return nil, &ValidationError{[]Violation{{"", fmt.Sprintf("with the defaults of the schema it is more than %d bytes longer (give the properties that have large ones)", maxDefaults)}}}
+			}
+			out = append(out, text...)
+		}
+	}
+}
+
+// memberText is members of an object as they stand in it, behind others or not.
+func memberText(members map[string]any, others bool) []byte {
+	var b bytes.Buffer
+	write := json.NewEncoder(&b)
+	write.SetEscapeHTML(false)
+	put := func(v any) {
+		_ = write.Encode(v) // it was read from JSON
+		b.Truncate(b.Len() - 1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if others {
+			b.WriteByte(',')
+		}
+		others = true
+		put(name)
+		b.WriteByte(':')
+		put(members[name])
+	}
+	return b.Bytes()
+}
+
+// filler finds the defaults that a value lacks.
+type filler struct {
+	*evaluation
+	all     bool                      // also of properties that are not required
+	missing map[string]map[string]any // name and default, by the pointer of the object
+}
+
+func (f *filler) value(s *jsonschema.Schema, v any, at []string) {
+	f.meter.take(schemaCost)
+	if s.Bool != nil {
+		return
+	}
+	if s.Ref != nil {
+		f.value(s.Ref, v, at)
+	}
+	for _, sub := range s.AllOf {
+		f.value(sub, v, at)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		f.object(s, v, at)
+	case []any:
+		f.array(s, v, at)
+	}
+}
+
+func (f *filler) object(s *jsonschema.Schema, obj map[string]any, at []string) {
+	for name, sub := range s.Properties {
+		f.meter.take(nameCost)
+		if v, given := obj[name]; given {
+			f.value(sub, v, append(at, name))
+			continue
+		}
+		if !f.all && !slices.Contains(s.Required, name) {
+			continue
+		}
+		if v, ok := f.defaultOf(sub); ok {
+			f.add(pointer(at), name, v)
+		}
+	}
+	rest, ok := s.AdditionalProperties.(*jsonschema.Schema)
+	if !ok {
+		return
+	}
+	for name, v := range obj {
+		if s.Properties[name] == nil {
+			f.value(rest, v, append(at, name))
+		}
+	}
+}
+
+func (f *filler) array(s *jsonschema.Schema, items []any, at []string) {
+	tuple, rest := itemSchemas(s)
+	for i, item := range items {
+		sub := rest
+		if i < len(tuple) {
+			sub = tuple[i]
+		}
+		if sub == nil {
+			return
+		}
+		f.value(sub, item, append(at, strconv.Itoa(i)))
+	}
+}
+
+func (f *filler) add(at, name string, v any) {
+	if f.missing[at] == nil {
+		f.missing[at] = map[string]any{}
+	}
+	if _, found := f.missing[at][name]; !found {
+		f.missing[at][name] = v
+	}
+}

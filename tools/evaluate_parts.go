@@ -149,29 +149,31 @@ func (f *frame) array(items []any) {
 			f.add(&kind.UniqueItems{Duplicates: [2]int{i, j}})
 		}
 	}
-	tuple, rest := s.PrefixItems, any(nil)
-	if s.Items2020 != nil {
-		rest = s.Items2020
-	}
-	switch items := s.Items.(type) { // before 2020-12
-	case *jsonschema.Schema:
-		rest = items
-	case []*jsonschema.Schema:
-		tuple, rest = items, s.AdditionalItems
-	}
+	tuple, rest := itemSchemas(s)
 	n := min(len(tuple), len(items))
 	f.elements(items[:n], 0, func(i int) *jsonschema.Schema { return tuple[i] })
-	switch rest := rest.(type) {
-	case bool:
-		if !rest && n < len(items) {
-			f.add(&kind.AdditionalItems{Count: len(items) - n})
-		}
-	case *jsonschema.Schema:
+	switch {
+	case rest != nil:
 		f.elements(items[n:], n, func(int) *jsonschema.Schema { return rest })
+	case s.AdditionalItems == false && n < len(items):
+		f.add(&kind.AdditionalItems{Count: len(items) - n})
 	}
 	if s.Contains != nil {
 		f.contains(items)
 	}
+}
+
+// itemSchemas are the schemas of the first items of an array, one each, and that
+// of all others, nil for none.
+func itemSchemas(s *jsonschema.Schema) (tuple []*jsonschema.Schema, rest *jsonschema.Schema) {
+	switch items := s.Items.(type) { // before 2020-12
+	case *jsonschema.Schema:
+		return nil, items
+	case []*jsonschema.Schema:
+		rest, _ = s.AdditionalItems.(*jsonschema.Schema)
+		return items, rest
+	}
+	return s.PrefixItems, s.Items2020
 }
 
 func (f *frame) elements(items []any, from int, schema func(i int) *jsonschema.Schema) {

@@ -127,3 +127,57 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 		})
 	}
 }
+
+// TestPatternLimits: a pattern that is slow to read or to compile is refused.
+func TestPatternLimits(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"repetitions":          strings.Repeat("(a{1000}|)", 20),
+		"nested repetitions":   "((a{30}){30}){30}",
+		"classes of Unicode":   strings.Repeat(`\\pL`, maxUnicodeClasses+1),
+		"ranges of alphabets":  "(?i)" + strings.Repeat(`[B-𞥃]`, 5),
+		"ranges with escapes":  "(?s-m:(?i:" + strings.Repeat(`[B-\\x{10FFF}]`, 5) + "))",
+		"more than is allowed": strings.Repeat("a", MaxPatternBytes+1),
+	} {
+		_, err := CompileSchema([]byte(`{"pattern":"`+pattern+`"}`), "schema")
+		if !errors.As(err, new(*SchemaError)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		s := mustCompile(t, `{`+draft7+`"format":"regex"}`)
+		if err := s.Validate([]byte(`"`+pattern+`"`), nil); !errors.As(err, new(*ValidationError)) {
+			t.Errorf("%s, as a value: %v", name, err)
+		}
+	}
+	for _, pattern := range []string{`^[a-z]{1,1000}$`, `(?i)^[a-z-]+\\.(png|jpe?g)$`, `^\\p{Lu}[\\p{L}\\p{N} ]*$`, `[\\x{1F300}-\\x{1F5FF}]`} {
+		mustCompile(t, `{"pattern":"`+pattern+`"}`)
+	}
+	many := dict(100, func(i int) (string, string) { return fmt.Sprintf("x%d(a{100}){30}", i), "{}" })
+	if _, err := CompileSchema([]byte(`{"patternProperties":`+many+`}`), "schema"); !errors.As(err, new(*SchemaError)) {
+		t.Errorf("many patterns: %v", err)
+	}
+}
+
+// TestViolationsAreBounded: what is told of a value is not longer than of use,
+// however much is wrong with it.
+func TestViolationsAreBounded(t *testing.T) {
+	name := strings.Repeat("n", 100_000)
+	for what, c := range map[string]hostileCase{
+		"items":         {"", `{"items":{"type":"null"}}`, list(100_000, always("1"))},
+		"names":         {"", `{"additionalProperties":false}`, dict(100_000, func(i int) (string, string) { return fmt.Sprint(i), "1" })},
+		"missing":       {"", `{"items":{"required":` + list(5000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `}}`, list(1000, always("{}"))},
+		"long pointers": {"", `{"additionalProperties":{"items":{"type":"null"}}}`, `{"` + name + `":` + list(10_000, always("1")) + `}`},
+		"alternatives":  {"", `{"items":{"anyOf":[{"items":{"type":"null"}},{"items":{"type":"string"}}]}}`, list(1000, always(list(100, always("1"))))},
+	} {
+		var wrong *ValidationError
+		if err := mustCompile(t, c.schema).Validate([]byte(c.value), AtMost(5_000_000_000)); !errors.As(err, &wrong) {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		size := 0
+		for _, v := range wrong.Violations {
+			size += len(v.Pointer) + len(v.Message)
+		}
+		if n := len(wrong.Violations); n > MaxViolations || n == 0 || size > 4<<20 {
+			t.Errorf("%s: %d violations of %d bytes", what, n, size)
+		}
+	}
+}

@@ -287,14 +287,25 @@ func known(pointer string, n abi.NamedTool) bool {
 	})
 }
 
+// property is what counts here of the schema of one.
+type property struct {
+	Default json.RawMessage
+}
+
+// UnmarshalJSON reads the default of a schema that is an object.
+func (p *property) UnmarshalJSON(raw []byte) error {
+	p.Default, _ = wire.Get(raw, "default")
+	return nil
+}
+
 // names says what is wrong with the names of arguments alone, going by the
 // simple parts of a schema.
 func names(n abi.NamedTool, schema []byte) []string {
 	var s struct {
-		Properties           map[string]json.RawMessage `json:"properties"`
-		PatternProperties    json.RawMessage            `json:"patternProperties"`
-		AdditionalProperties json.RawMessage            `json:"additionalProperties"`
-		Required             []string                   `json:"required"`
+		Properties           map[string]property `json:"properties"`
+		PatternProperties    json.RawMessage     `json:"patternProperties"`
+		AdditionalProperties json.RawMessage     `json:"additionalProperties"`
+		Required             []string            `json:"required"`
 	}
 	var given map[string]json.RawMessage
 	if json.Unmarshal(schema, &s) != nil || json.Unmarshal(n.Arguments, &given) != nil {
@@ -302,7 +313,7 @@ func names(n abi.NamedTool, schema []byte) []string {
 	}
 	var out []string
 	for _, name := range s.Required {
-		if _, ok := given[name]; !ok && !n.More {
+		if _, ok := given[name]; !ok && !n.More && s.Properties[name].Default == nil {
 			out = append(out, fmt.Sprintf("missing property %s", wire.Quote(name)))
 		}
 	}

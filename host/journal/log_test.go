@@ -227,7 +227,7 @@ func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 	if d.IntN(5) == 0 {
 		return
 	}
-	o := Outcome{Result: d.json(2), Fuel: d.Uint64(), Memory: 1}
+	o := Outcome{Result: d.json(2), Fuel: d.Uint64(), Checked: d.Uint64(), Memory: 1}
 	if d.IntN(2) == 0 {
 		o = Outcome{Error: abi.ErrTool, Message: d.text(), Failure: d.object(2)}
 	}

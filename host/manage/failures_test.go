@@ -31,10 +31,10 @@ func TestFailuresMatchTheOutputSchemas(t *testing.T) {
 			t.Errorf("%s: %v", d.tool.Name, err)
 			continue
 		}
-		if err := schema.Validate(structured); err != nil {
+		if err := schema.Validate(structured, nil); err != nil {
 			t.Errorf("%s: a failure does not match: %v", d.tool.Name, err)
 		}
-		if err := schema.Validate([]byte("{}")); err == nil {
+		if err := schema.Validate([]byte("{}"), nil); err == nil {
 			t.Errorf("%s: nothing at all matches", d.tool.Name)
 		}
 	}

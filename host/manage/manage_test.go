@@ -106,7 +106,7 @@ func matches(t *testing.T, definition []byte, reply wire.Reply) {
 		t.Fatal(err)
 	}
 	structured, _ := wire.Get(reply.Result, "structuredContent")
-	if err := schema.Validate(structured); err != nil {
+	if err := schema.Validate(structured, nil); err != nil {
 		t.Errorf("%s: %s does not match its outputSchema: %v", name, structured, err)
 	}
 }

@@ -58,7 +58,10 @@ func (w *world) Resolve(server, tool string, exact bool) (string, string, error)
 func (w *world) Servers() []string { return append([]string{"demo", "other"}, w.servers...) }
 
 func (*world) InputSchema(_, tool string) []byte {
-	if tool == "strict" {
+	switch tool {
+	case "slow": // to check
+		return fmt.Appendf(nil, `{"type":"object","properties":{"x":{"pattern":"^%s$"}}}`, strings.Repeat("x?", 400))
+	case "strict":
 		return []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
 // failure is what is shown of the error that a run ended with.
@@ -18,6 +19,8 @@ type failure struct {
 		Line   int
 		Column int
 		Source string
+		// Violations are those of a schema.
+		Violations []tools.Violation
 	}
 	Stack string
 }
@@ -33,6 +36,21 @@ func failureOf(rec *journal.Record) *failure {
 	}
 	f.Type, f.Message, f.Stack = plain.Text(f.Type), plain.Text(f.Message), plain.Text(f.Stack)
 	return f
+}
+
+// maxViolations is how many violations are shown.
+const maxViolations = 20
+
+// violations are lines on what a schema says of a value.
+func (f *failure) violations() []string {
+	var lines []string
+	for i, v := range f.Details.Violations {
+		if i == maxViolations {
+			return append(lines, fmt.Sprintf("and %d more", len(f.Details.Violations)-i))
+		}
+		lines = append(lines, plain.Line(v.String(), 400))
+	}
+	return lines
 }
 
 // place is where in the script it happened, with the line and a caret; "" when

@@ -55,7 +55,9 @@ type view struct {
 	Logs    []logView
 	Failure *failure
 	Place   string
-	Values  []valueView // params, result, script
+	// Violations are those of the failure, one a line.
+	Violations string
+	Values     []valueView // params, result, script
 }
 
 type tick struct {
@@ -92,7 +94,7 @@ func (p *page) of(rec *journal.Record, t *Timeline) view {
 		v.Facts = append(v.Facts, Fact{f.Name, plain.Line(f.Value, 400)})
 	}
 	if v.Failure != nil {
-		v.Place = v.Failure.place()
+		v.Place, v.Violations = v.Failure.place(), strings.Join(v.Failure.violations(), "\n")
 	}
 	const ticks = 4
 	v.Ticks = append(v.Ticks, tick{percent("left", 0), "0"})

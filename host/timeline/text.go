@@ -275,6 +275,9 @@ func (t *textWriter) outcome(rec *journal.Record) {
 		if place := f.place(); place != "" {
 			t.printf("%s\n", place)
 		}
+		for _, line := range f.violations() {
+			t.printf("  %s\n", line)
+		}
 		if f.Stack != "" {
 			t.printf("%s\n", strings.TrimSpace(f.Stack))
 		}

@@ -2,7 +2,9 @@ package timeline
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,6 +99,25 @@ func gapped() *journal.Record {
 	return rec
 }
 
+// refused is a run whose arguments do not match its schema.
+func refused() *journal.Record {
+	rec := small()
+	all := []tools.Violation{{Pointer: "", Message: `missing property "repos"`}}
+	for i := range 30 {
+		all = append(all, tools.Violation{Pointer: fmt.Sprintf("/n/%d", i), Message: "got <null>, want integer"})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err)
+	}
+	const message = `arguments of "report_issues" do not match its inputSchema`
+	rec.Outcome = journal.Outcome{
+		Error: abi.ErrValidation, Message: message,
+		Failure: fmt.Appendf(nil, `{"type":"validation","message":%q,"details":{"violations":%s}}`, message, text),
+	}
+	return rec
+}
+
 const evil = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\"'`{{.}}\xff\x00--></style><b>"
 
 // hostile is a run whose every text is somebody's attack.
@@ -110,7 +131,7 @@ func hostile() *journal.Record {
 	rec.Calls[1].Start, rec.Calls[2].Duration = -time.Hour, 100*time.Hour
 	rec.Logs[0].Text = evil
 	rec.Outcome.Error, rec.Outcome.Message = abi.ErrorType(evil), evil
-	rec.Outcome.Failure = []byte(`{"type":` + string(quoted) + `,"message":` + string(quoted) + `,"details":{"file":` + string(quoted) + `,"line":1,"column":99999999,"source":` + string(quoted) + `}}`)
+	rec.Outcome.Failure = []byte(`{"type":` + string(quoted) + `,"message":` + string(quoted) + `,"details":{"file":` + string(quoted) + `,"line":1,"column":99999999,"source":` + string(quoted) + `,"violations":[{"pointer":` + string(quoted) + `,"message":` + string(quoted) + `}]}}`)
 	return rec
 }
 
@@ -125,6 +146,7 @@ func TestText(t *testing.T) {
 		"plain":      {small(), TextOptions{}},
 		"gapped":     {gapped(), TextOptions{}},
 		"unfinished": {unfinished(), TextOptions{}},
+		"refused":    {refused(), TextOptions{}},
 	} {
 		var b bytes.Buffer
 		if err := WriteText(&b, tt.rec, tt.opts); err != nil {
@@ -209,7 +231,7 @@ func checkPage(t *testing.T, page []byte) {
 }
 
 func TestPage(t *testing.T) {
-	for name, rec := range map[string]*journal.Record{"rich": rich(), "plain": small(), "unfinished": unfinished()} {
+	for name, rec := range map[string]*journal.Record{"rich": rich(), "plain": small(), "unfinished": unfinished(), "refused": refused()} {
 		var b bytes.Buffer
 		if err := WriteHTML(&b, rec); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,128 @@
+package compose
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// hostileSchema takes minutes for a megabyte of x in the property of that name.
+var hostileSchema = fmt.Sprintf(`{"type":"object","properties":{"x":{"type":"string","pattern":%q}}}`, strings.Repeat("(x+x+)+y|", 880)+"z")
+
+// asking is a catalog that tells when somebody wants the schema of a tool.
+type asking struct {
+	Catalog
+	asked chan struct{}
+}
+
+func (a asking) InputSchema(server, tool string) []byte {
+	if tool != "hostile" {
+		return nil
+	}
+	select {
+	case a.asked <- struct{}{}:
+	default:
+	}
+	return []byte(hostileSchema)
+}
+
+// hostileRuns are runs whose schemas take minutes, in each place where there are
+// schemas.
+func hostileRuns(t *testing.T) map[string]tools.Definition {
+	t.Helper()
+	const text = "'x' * 1000000"
+	params, result := saved("return 1"), saved("return {'x': "+text+"}")
+	params.InputSchema = json.RawMessage(hostileSchema)
+	result.OutputSchema = json.RawMessage(hostileSchema)
+	return map[string]tools.Definition{
+		"arguments of a call":     saved("s.hostile(x=" + text + ")"),
+		"arguments to undo with":  saved("undo(s.hostile, x=" + text + ")"),
+		"calls at once":           saved("parallel_map(lambda i: s.hostile(x=" + text + "), range(4))"),
+		"a call that is caught":   saved("try: s.hostile(x=" + text + ")\nexcept Error: pass\nwhile True: pass"),
+		"arguments of the tool":   params,
+		"the result":              result,
+		"of a tool that it calls": saved("tools.inner(x=" + text + ")"),
+	}
+}
+
+// TestCheckingIsPartOfTheRun: schemas that take minutes use up the fuel of the
+// run, or its time, or end with its request.
+func TestCheckingIsPartOfTheRun(t *testing.T) {
+	var u upstreams
+	u.result("s.hostile", `{"content":[]}`)
+	inner := saved("return 1")
+	inner.Name, inner.InputSchema = "inner", json.RawMessage(hostileSchema)
+	call := func(ctx context.Context, def tools.Definition, asked chan struct{}, change func(*Options)) wire.Reply {
+		c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
+			o.Catalog, o.Saved, o.Timeout = asking{o.Catalog, asked}, library{"inner": inner}, time.Hour
+			change(o)
+		})
+		args := "{}"
+		if string(def.InputSchema) == hostileSchema {
+			args = `{"x":"` + strings.Repeat("x", 1_000_000) + `"}`
+		}
+		return c.CallSaved(ctx, def, route.Call{Params: params(args)})
+	}
+	for name, def := range hostileRuns(t) {
+		t.Run(name, func(t *testing.T) {
+			reply := call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel = 100_000_000 })
+			e := get(t, reply, "structuredContent", "error")
+			for path, want := range map[string]string{"type": `"resource"`, "limit": `"fuel"`, "value": "100000000", "setting": `"execution.max_fuel"`} {
+				got, _ := wire.Get([]byte(e), "details", path)
+				if path == "type" {
+					got, _ = wire.Get([]byte(e), path)
+				}
+				if string(got) != want {
+					t.Errorf("fuel: %s is %s, want %s, in %s", path, got, want, e)
+				}
+			}
+			if !strings.HasPrefix(name, "arguments") && name != "the result" {
+				return
+			}
+			reply = call(t.Context(), def, nil, func(o *Options) { o.Limits.Fuel, o.Timeout = math.MaxInt64/4, 100*time.Millisecond })
+			if limit := get(t, reply, "structuredContent", "error", "details", "limit"); limit != `"time"` {
+				t.Errorf("time: %s", get(t, reply, "structuredContent", "error"))
+			}
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := make(chan struct{}, 1)
+		go func() {
+			<-asked
+			cancel()
+		}()
+		reply := call(ctx, hostileRuns(t)["arguments of a call"], asked, func(o *Options) { o.Limits.Fuel = math.MaxInt64 / 4 })
+		if class := get(t, reply, "structuredContent", "error", "type"); class != `"cancelled"` {
+			t.Errorf("cancelled: %s", get(t, reply, "structuredContent", "error"))
+		}
+	})
+	if n := len(u.calls()); n > 0 {
+		t.Errorf("%d calls have left", n)
+	}
+}
+
+// TestLintIsBounded: what a hostile schema says of literal arguments is told
+// within the limits of a run, or not at all.
+func TestLintIsBounded(t *testing.T) {
+	var u upstreams
+	u.result("s.hostile", `{"content":[]}`)
+	c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
+		o.Catalog = asking{o.Catalog, nil}
+		o.Limits = sandbox.Limits{Fuel: 300_000_000}
+	})
+	code := "s.hostile(x='" + strings.Repeat("x", 100_000) + "')"
+	if warnings, err := c.Lint(t.Context(), "job", code); err != nil || len(warnings) > 0 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}
