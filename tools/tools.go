@@ -10,10 +10,12 @@
 // Everything here takes raw JSON bytes and gives raw JSON bytes back: no
 // number passes through float64 and no object loses its key order.
 //
-// Files: name.go (names), value.go (strict JSON reading), schema.go and
-// resolve.go (compiling), cost.go (a bound on the work of a validation),
-// violation.go and describe.go (what is wrong with a value, in words),
-// coerce.go (arguments), limits.go (what a tool may use), hash.go (what
+// Files: name.go (names), value.go (strict JSON reading), schema.go, resolve.go
+// and cost.go (compiling), meter.go (how much work checking is), evaluate.go,
+// evaluate_parts.go, evaluate_types.go and evaluate_refs.go (applying a schema),
+// pattern.go and equal.go (what takes longest of that), violation.go and
+// describe.go (what is wrong with a value, in words), coerce.go and defaults.go
+// (arguments), limits.go (what a tool may use), hash.go (what
 // identifies a definition), format.go (the file format), store.go, cache.go,
 // count.go, dir.go and watch.go (the directory), history.go (versions).
 //
