@@ -67,7 +67,7 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 	if err != nil {
 		return nil, err
 	}
-	l := linter{Composer: c, name: name, account: sandbox.NewAccount(c.cfg.Limits)}
+	l := linter{Composer: c, name: name, account: sandbox.NewAccount(c.cfg.Limits, nil)}
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
 	}

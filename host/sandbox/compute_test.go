@@ -38,7 +38,7 @@ func TestComputeTakesASlot(t *testing.T) {
 
 // TestComputeIsCharged: the work uses the account of the run, and nothing after.
 func TestComputeIsCharged(t *testing.T) {
-	account := NewAccount(Limits{Fuel: 20_000_000})
+	account := NewAccount(Limits{Fuel: 20_000_000}, nil)
 	work := new(Sandbox).Compute(t.Context(), "job", account)
 	defer work.Close()
 	if err := work.Spend(15_000_000); err != nil {
