@@ -224,6 +224,9 @@ func readBegin(id string, f fields) (Record, error) {
 	}
 	if servers := f.elements("servers"); servers != nil {
 		r.Servers = []string{}
+		if len(servers) > maxServers {
+			return Record{}, &BoundError{"servers", maxServers}
+		}
 		for _, raw := range servers {
 			s, ok := wire.Text(raw)
 			if !ok {
@@ -249,8 +252,8 @@ func readBegin(id string, f fields) (Record, error) {
 	return r, *f.err
 }
 
-// apply adds an event other than begin to the record of its run. Events of a
-// kind that is not known are passed over.
+// apply adds an event other than begin and answer to the record of its run.
+// Events of a kind that is not known are passed over.
 func (r *Record) apply(kind string, f fields) error {
 	r.Redacted = r.Redacted || f.flag("redacted")
 	r.Incomplete = r.Incomplete || f.flag("incomplete")
@@ -261,8 +264,6 @@ func (r *Record) apply(kind string, f fields) error {
 			Seq: f.number("seq"), Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"),
 			Start: at, Progress: f.number("progress"), Undo: f.flag("undo"),
 		})
-	case eventAnswer:
-		r.answer(f)
 	case eventUndo:
 		r.Undos = append(r.Undos, UndoRecord{
 			Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"), Err: readCallError(f, "error"),
@@ -295,18 +296,8 @@ func (f fields) level() abi.LogLevel {
 	return abi.LogLevel(n)
 }
 
-// answer ends a call. The event of the call comes before, or is missing.
-func (r *Record) answer(f fields) {
-	seq := f.number("seq")
-	i := len(r.Calls) - 1 // it is one of the last
-	for i >= 0 && r.Calls[i].Seq != seq {
-		i--
-	}
-	if i < 0 {
-		r.Incomplete = true
-		return
-	}
-	c := &r.Calls[i]
+// answer ends a call.
+func (c *CallRecord) answer(f fields) {
 	c.Done, c.Start, c.Duration, c.Progress = true, f.duration("start"), f.duration("duration"), f.number("progress")
 	a := &c.Answer
 	a.Result, a.RPCError, a.Meta, a.Value = f.json("result"), f.json("rpcError"), f.json("meta"), f.json("value")

@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,10 +65,13 @@ func encode(w io.Writer, l *line, r *Record) error {
 // written the lines again, with spaces or its own order of members. The error
 // names the line that cannot be read.
 func Decode(r io.Reader) (Record, error) {
-	d := decoding{runs: map[string]*Record{}, below: map[string][]string{}}
+	d := newDecoding()
 	n := 0
-	for l, err := range readLines(r) {
+	for l, err := range readLines(io.LimitReader(r, maxRecord+1)) {
 		n++
+		if l.to > maxRecord {
+			return Record{}, &BoundError{"bytes", maxRecord}
+		}
 		if err == nil || errors.Is(err, errTorn) && readable(l.text) {
 			err = d.add(bytes.Clone(l.text)) // the record keeps parts of it
 		}
@@ -87,7 +89,7 @@ func Decode(r io.Reader) (Record, error) {
 	case 0:
 		return Record{}, errors.New("no run is in it (want lines of a journal, of one run)")
 	case 1:
-		return d.tree(roots[0]), nil
+		return d.tree(roots[0], 1)
 	}
 	slices.Sort(roots)
 	return Record{}, fmt.Errorf("%d runs are in it, want one: %s and %s, for instance", len(roots), roots[0], roots[1])
@@ -98,63 +100,6 @@ func Decode(r io.Reader) (Record, error) {
 func readable(text []byte) bool {
 	_, err := readFields(text)
 	return err == nil
-}
-
-// decoding are runs that are being put together.
-type decoding struct {
-	runs  map[string]*Record
-	below map[string][]string // ids of the runs that a run has called
-}
-
-// add takes a line.
-func (d *decoding) add(text []byte) error {
-	f, err := readFields(text)
-	if errors.Is(err, errNoObject) {
-		return errNoEvent
-	}
-	if err != nil {
-		return err
-	}
-	id, kind := f.text("run"), f.text("t")
-	if *f.err != nil || kind == "" || !isID([]byte(id)) {
-		return errNoEvent
-	}
-	rec := d.runs[id]
-	switch {
-	case kind == eventBegin && rec != nil:
-		return fmt.Errorf("run %s begins a second time", id)
-	case kind == eventBegin:
-		r, err := readBegin(id, f)
-		if err != nil {
-			return err
-		}
-		d.runs[r.ID] = &r
-		if r.Parent != nil {
-			d.below[r.Parent.Run] = append(d.below[r.Parent.Run], r.ID)
-		}
-		return nil
-	case kind == eventProxied:
-		return nil
-	case rec == nil:
-		return fmt.Errorf("run %s: there is no line that begins it", id)
-	}
-	return rec.apply(kind, f)
-}
-
-// tree is a run with the runs below it.
-func (d *decoding) tree(id string) Record {
-	rec := *d.runs[id]
-	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int { return cmp.Compare(a.Seq, b.Seq) })
-	for _, child := range d.below[id] {
-		run := d.tree(child)
-		for i := range rec.Calls {
-			if rec.Calls[i].Seq == run.Parent.Call {
-				rec.Calls[i].Answer.Run = &run
-				break
-			}
-		}
-	}
-	return rec
 }
 
 // head is what the beginning of a line says, parts of the line; see line.start.
@@ -198,7 +143,7 @@ func isID(text []byte) bool {
 }
 
 // maxLine bounds one line in bytes: an answer may be written twice, and escaped.
-const maxLine = 2 << 30
+const maxLine = maxRecord
 
 // lineAt is a line without its end, and where it is.
 type lineAt struct {

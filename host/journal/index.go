@@ -166,15 +166,19 @@ func (x *index) roots() []*located {
 func (x *index) load(r *located) (rec Record, ok bool, faults []error) {
 	files := newOpenFiles(x.dir)
 	defer files.close()
-	d := decoding{runs: map[string]*Record{}, below: map[string][]string{}}
-	x.collect(r, files, &d, &faults)
+	d := newDecoding()
+	x.collect(r, files, d, &faults, 1)
 	if d.runs[r.id] == nil {
 		return Record{}, false, faults
 	}
-	return d.tree(r.id), true, faults
+	rec, err := d.tree(r.id, 1)
+	if err != nil {
+		return Record{}, false, append(faults, fmt.Errorf("run %s: %w", r.id, err))
+	}
+	return rec, true, faults
 }
 
-func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]error) {
+func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]error, depth int) {
 	slices.SortStableFunc(r.events, func(a, b place) int {
 		return cmp.Or(compareNames(*a.file, *b.file), cmp.Compare(a.at, b.at))
 	})
@@ -188,8 +192,8 @@ func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]err
 		}
 	}
 	for _, child := range r.below {
-		if c := x.runs[child]; c != nil && c.begun {
-			x.collect(c, files, d, faults)
+		if c := x.runs[child]; c != nil && c.begun && depth <= maxDepth {
+			x.collect(c, files, d, faults, depth+1)
 		}
 	}
 }

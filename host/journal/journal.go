@@ -20,6 +20,7 @@
 //	proxied.go  calls that are passed on without a script
 //	soon.go     many of them at once, for those who do not wait
 //	encode.go   one record as lines, and back; reading lines
+//	decoding.go lines put together to a record, in bounds
 //	decode.go   lines as records
 //	index.go    where the events of a run are
 //	read.go     Scan, Find
