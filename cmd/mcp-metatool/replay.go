@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/replay"
@@ -76,6 +77,10 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	}
 	if v.dir != "" && !cmd.Flags().Changed("dir") { // it was in our own journal
 		opts.Saved = v.savedNow(rec.Definition.Name, opts.Log)
+	}
+	opts.Limits = replay.AtMost(sandbox.Limits{})
+	if cfg, err := v.load(); err == nil { // without one, those that are usual
+		opts.Limits = replay.AtMost(host.RunLimits(cfg.Execution))
 	}
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(opts.Log), Log: opts.Log})
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))

@@ -30,6 +30,7 @@ type lenient struct {
 type candidate struct {
 	*journal.CallRecord
 	used bool
+	args []byte // canonical form of the arguments; nil until it is needed
 }
 
 func newLenient(s *session, rec *journal.Record, in string) *lenient {
@@ -49,11 +50,15 @@ func newLenient(s *session, rec *journal.Record, in string) *lenient {
 // find is the recorded call whose answer a call gets, and whether it is the same
 // call; nil when there is none.
 func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) {
+	want := canonical(asked.Arguments)
 	for _, c := range among {
 		if c.used || !sameTool(c.CallRecord.Asked, c.Tool, asked) || unanswered(c.CallRecord) {
 			continue
 		}
-		if sameJSON(c.CallRecord.Asked.Arguments, asked.Arguments) {
+		if c.args == nil {
+			c.args = canonical(c.CallRecord.Asked.Arguments)
+		}
+		if bytes.Equal(c.args, want) {
 			return c, true
 		}
 		if found == nil && !ofArguments(c.Answer) {
@@ -79,13 +84,16 @@ func sameTool(recorded abi.ToolCall, real string, asked abi.ToolCall) bool {
 
 // sameJSON tells whether two JSON values are the same up to white space and the
 // order of members.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
+func sameJSON(a, b []byte) bool { return bytes.Equal(canonical(a), canonical(b)) }
+
+// canonical is a JSON value without white space, with members in order; what is
+// no JSON stays. It is not nil.
+func canonical(raw []byte) []byte {
+	v := append(jsontext.Value{}, raw...)
+	if v.Compact(jsontext.ReorderRawObjects(true)) != nil {
+		return append([]byte{}, raw...)
 	}
-	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	reorder := jsontext.ReorderRawObjects(true)
-	return x.Compact(reorder) == nil && y.Compact(reorder) == nil && bytes.Equal(x, y)
+	return v
 }
 
 // Calls implements compose.Tape.
@@ -129,10 +137,10 @@ func (t *lenient) play(c *candidate, call abi.ToolCall, same bool) compose.Playe
 	}
 	if same {
 		p.Anew = call.Raw != c.CallRecord.Asked.Raw
-		p.Run = takeOf(run, newStrict(t.session, run, in))
+		p.Run = t.session.takeOf(run, newStrict(t.session, run, in))
 		return p
 	}
-	p.Run = &compose.Take{Begin: run.Begin, Tape: newLenient(t.session, run, in)}
+	p.Run = &compose.Take{Begin: t.session.begin(run.Begin), Tape: newLenient(t.session, run, in)}
 	return p
 }
 

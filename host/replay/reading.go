@@ -79,8 +79,8 @@ func debugged(rec *journal.Record) bool {
 }
 
 // takeOf is a run to be replayed with a tape.
-func takeOf(rec *journal.Record, tape compose.Tape) *compose.Take {
-	t := &compose.Take{Begin: rec.Begin, Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
+func (s *session) takeOf(rec *journal.Record, tape compose.Tape) *compose.Take {
+	t := &compose.Take{Begin: s.begin(rec.Begin), Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

@@ -9,12 +9,14 @@
 //	strict.go   the tape of the recorded code: every step has to be the same
 //	lenient.go  the tape of changed code: answers are found where they can be
 //	differ.go   differences, readable
+//	tighten.go  limits of records that are larger than ours
 //
 // Calls are matched by their sequence number. Saved tools that scripts have called
 // are run again too, from the definitions in the record, with their own answers
 // and the same account. Nothing depends on a clock or a network. Records can come
 // from anywhere: what is wrong with one shows as a difference, and a replay is
-// bounded by the limits in the record and by its context.
+// bounded by its options, by the limits in the record if they are lower, and by its
+// context.
 package replay
 
 import (
@@ -37,6 +39,9 @@ type Options struct {
 	// Saved, when set, is the tool as it is saved now; the report says whether it
 	// has changed.
 	Saved *tools.Definition
+	// Limits are the largest that the replay runs under; see [AtMost]. Those of the
+	// record only tighten them. Zero values mean the defaults.
+	Limits sandbox.Limits
 	// Log is for faults of the sandbox; nil is none.
 	Log *slog.Logger
 }
@@ -47,17 +52,17 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &session{guest: sandbox.GuestDigest()}
+	s := &session{guest: sandbox.GuestDigest(), most: opts.Limits.WithDefaults()}
 	s.introduce(&rec, opts)
 
 	var changed *lenient
 	var take *compose.Take
 	if opts.Code != nil {
 		changed = newLenient(s, &rec, "")
-		take = &compose.Take{Begin: rec.Begin, Tape: changed}
+		take = &compose.Take{Begin: s.begin(rec.Begin), Tape: changed}
 		take.Definition.Code = *opts.Code
 	} else {
-		take = takeOf(&rec, newStrict(s, &rec, ""))
+		take = s.takeOf(&rec, newStrict(s, &rec, ""))
 	}
 
 	select { // so that what is measured is the replay

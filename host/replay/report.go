@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -81,6 +82,8 @@ type Side struct {
 // session is what the tapes of one replay have found.
 type session struct {
 	guest       string // hash of ours
+	most        sandbox.Limits
+	lowered     []string // limits of the record that were larger
 	sameGuest   bool
 	cut, short  bool
 	notes       []string
@@ -144,6 +147,10 @@ func (s *session) locate(d Difference, in string, at *abi.Position) {
 }
 
 func (s *session) report(rec, replayed *journal.Record) Report {
+	if len(s.lowered) > 0 {
+		s.note("", fmt.Sprintf("the record has larger limits than runs may have here; replayed with %s (max_... in [execution] raises them): differences may come from that",
+			strings.Join(s.lowered, ", ")))
+	}
 	r := Report{
 		Run: rec.ID, Tool: rec.Definition.Name, Verdict: Identical,
 		Notes: s.notes, Differences: s.differences, More: s.more,

@@ -112,7 +112,7 @@ func (t *strict) play(c *journal.CallRecord) compose.Played {
 		if t.in != "" {
 			in = t.in + ", " + in
 		}
-		p.Run = takeOf(c.Answer.Run, newStrict(t.session, c.Answer.Run, in))
+		p.Run = t.session.takeOf(c.Answer.Run, newStrict(t.session, c.Answer.Run, in))
 	}
 	return p
 }

@@ -1,0 +1,52 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// AtMost are the larger ones of l and the defaults: what a replay may use, of
+// records that may come from other machines.
+func AtMost(l sandbox.Limits) sandbox.Limits {
+	l, usual := l.WithDefaults(), sandbox.Limits{}.WithDefaults()
+	l.Memory, l.Fuel = max(l.Memory, usual.Memory), max(l.Fuel, usual.Fuel)
+	l.Calls, l.Arguments, l.Answer = max(l.Calls, usual.Calls), max(l.Arguments, usual.Arguments), max(l.Answer, usual.Answer)
+	l.Result, l.Logs = max(l.Result, usual.Result), max(l.Logs, usual.Logs)
+	return l
+}
+
+// begin is what a record says a run starts from, but for limits that are larger
+// than here: those in a record only tighten. What is 0 there is a default.
+func (s *session) begin(b journal.Begin) journal.Begin {
+	var lowered []string
+	lower := func(name string, n *int, most int) {
+		if *n < 0 || *n > most {
+			*n = most
+			lowered = append(lowered, fmt.Sprintf("%s %d", name, most))
+		}
+	}
+	l := &b.Limits
+	if l.Memory > s.most.Memory {
+		l.Memory = s.most.Memory
+		lowered = append(lowered, "memory "+units.FormatSize(l.Memory))
+	}
+	if l.Fuel > s.most.Fuel {
+		l.Fuel = s.most.Fuel
+		lowered = append(lowered, fmt.Sprintf("fuel %d", l.Fuel))
+	}
+	lower("calls", &l.Calls, s.most.Calls)
+	lower("arguments", &l.Arguments, s.most.Arguments)
+	lower("answer", &l.Answer, s.most.Answer)
+	lower("result", &l.Result, s.most.Result)
+	lower("logs", &l.Logs, s.most.Logs)
+	for _, what := range lowered {
+		if !slices.Contains(s.lowered, what) {
+			s.lowered = append(s.lowered, what)
+		}
+	}
+	return b
+}
