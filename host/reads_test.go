@@ -34,8 +34,10 @@ var mayRead = map[string]string{
 	"tools/regular/regular.go OpenFile os.OpenFile": "the reader of all others; looks before and after",
 	"tools/regular/regular.go OpenIn .OpenFile":     "likewise",
 
-	"host/budget/machine.go":       "what the kernel says of memory, in /proc and /sys",
-	"host/budget/machine_linux.go": "likewise",
+	"host/budget/machine.go":                                 "what the kernel says of memory, in /proc and /sys",
+	"host/budget/machine_linux.go":                           "likewise",
+	"host/supervisor/cgroup_linux.go":                        "control files of the kernel, in a folder of ours below /sys/fs/cgroup",
+	"host/supervisor/supervisor_linux.go letGo syscall.Open": "/dev/null, in place of standard streams",
 
 	"tools/dir.go writeTemp .OpenFile":                         "writes a new file (O_EXCL)",
 	"tools/dir.go readNames .Open":                             "the folder itself, for its names",
