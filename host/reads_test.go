@@ -36,6 +36,11 @@ var mayRead = map[string]string{
 
 	"host/budget/machine.go":                                 "what the kernel says of memory, in /proc and /sys",
 	"host/budget/machine_linux.go":                           "likewise",
+	"host/sandbox/image_linux.go newCOWImage os.Open":        "/proc/self/pagemap",
+	"host/upstream/process_linux.go supervise os.NewFile":    "our end of a pair of sockets",
+	"tools/regular/place.go ReplaceIn .OpenFile":             "writes a new file (O_EXCL)",
+	"cmd/mcp-metatool/controldir.go open .Open":              "the folder itself",
+	"cmd/mcp-metatool/controldir.go sockets .FS":             "for the names in a folder",
 	"host/supervisor/cgroup_linux.go":                        "control files of the kernel, in a folder of ours below /sys/fs/cgroup",
 	"host/supervisor/supervisor_linux.go letGo syscall.Open": "/dev/null, in place of standard streams",
 
