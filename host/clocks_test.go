@@ -115,8 +115,9 @@ func checkClocks(root fs.FS) (complaints []string, files int, err error) {
 // literalDate finds days in text: 2026-11-21, 20261121T...
 var literalDate = regexp.MustCompile(`\b20\d\d-[01]\d-[0-3]\d|\b20\d\d[01]\d[0-3]\dT`)
 
-// revision is what looks like a date and is a revision of MCP.
-var revision = regexp.MustCompile(`\b(2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)\b`)
+// revision is what looks like a date and is a revision of MCP, or a layout of
+// package time.
+var revision = regexp.MustCompile(`\b(2006-01-02|2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)\b`)
 
 // isClock tells whether n reads the system's clock, or is what reads it.
 func isClock(n ast.Node) bool {

@@ -41,7 +41,7 @@ func TestReadParams(t *testing.T) {
 		{flag: "[]", err: "--params: not a JSON object"},
 		{flag: "{} {}", err: "--params: not a JSON object"},
 		{flag: "@" + file + "x", err: "p.jsonx"},
-		{flag: "-", stdin: strings.Repeat(" ", maxParams+1), err: "more than 64.0 MiB"},
+		{flag: "-", stdin: strings.Repeat(" ", maxParams+1), err: "larger than 64MiB"},
 	} {
 		got, err := readParams(t.Context(), c.flag, strings.NewReader(c.stdin))
 		if c.err == "" && (err != nil || string(got) != c.want) {

@@ -201,7 +201,7 @@ func readSchema(r *fileReader, s *config.Section, key string) (judge, renew) {
 		r.check.schemas = append(r.check.schemas, name)
 		var err error
 		if raw, err = r.file.place(name).Read(r.context(), maxSchema); err != nil {
-			s.Problem(key, "%v", err)
+			s.Problem(key, "%s cannot be read: %v", name, reason(err))
 			return nil, nil
 		}
 	} else {

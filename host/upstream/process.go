@@ -35,8 +35,9 @@ type process struct {
 	wg            sync.WaitGroup
 
 	errsRead chan struct{} // closed when stderr is read to its end
+	stated   chan struct{} // closed when it is known how the process exited
+	state    string        // how; set before stated is closed
 	exited   chan struct{} // closed when the process is reaped and what it left behind killed
-	state    string        // how it exited; set before exited is closed
 	released chan struct{} // closed when nobody needs the pipes any more
 }
 
@@ -55,6 +56,7 @@ func startProcess(spec Spec, log *slog.Logger, lines *allowance) (*process, erro
 	p := &process{
 		errs:     &stderrLog{log: log, allowance: lines},
 		errsRead: make(chan struct{}),
+		stated:   make(chan struct{}),
 		exited:   make(chan struct{}),
 		released: make(chan struct{}),
 	}
@@ -121,7 +123,10 @@ func (p *process) own(cmd *exec.Cmd, started chan<- error) {
 	}
 	p.pid = pid
 	started <- nil
-	p.state = p.group.wait(cmd)
+	p.group.wait(cmd, func(state string) {
+		p.state = state
+		close(p.stated)
+	})
 	close(p.exited)
 	now := time.Now()
 	if !errors.Is(errors.Join(p.stdout.SetReadDeadline(now), p.stderr.SetReadDeadline(now)), os.ErrNoDeadline) {
@@ -179,7 +184,7 @@ func (p *process) describe(err error) string {
 	t := time.NewTimer(exitWait)
 	defer t.Stop()
 	select {
-	case <-p.exited:
+	case <-p.stated:
 		return "its process ended: " + p.state + " (what it wrote to stderr is in the log)"
 	case <-t.C:
 	}
@@ -193,9 +198,15 @@ func (p *process) describe(err error) string {
 // before its end.
 func (p *process) lastLines() []string {
 	select {
-	case <-p.exited:
-		<-p.errsRead // comes: own sees to it
+	case <-p.stated:
 	default:
+		return p.errs.lines()
+	}
+	t := time.NewTimer(exitWait)
+	defer t.Stop()
+	select {
+	case <-p.errsRead:
+	case <-t.C: // what it left behind is still being ended
 	}
 	return p.errs.lines()
 }

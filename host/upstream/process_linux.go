@@ -142,43 +142,45 @@ func (s *supervised) ask(request byte) {
 	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
 }
 
-// wait waits until the server has exited and everybody else is ended, and tells
-// how the server exited.
-func (g *group) wait(cmd *exec.Cmd) string {
+// wait waits until the server has exited and everybody else is ended. It calls
+// exited once, as soon as it is known how the server exited.
+func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	if g.super != nil {
-		return g.super.wait(&g.leader)
+		g.super.wait(&g.leader, exited)
+		return
 	}
 	if waitExit(g.pid) {
 		// In this order the group's id cannot be another's meanwhile.
 		g.signal(syscall.SIGKILL, true)
-		return exitState(cmd, cmd.Wait())
+		exited(exitState(cmd, cmd.Wait()))
+		return
 	}
 	err := cmd.Wait()
 	g.signal(syscall.SIGKILL, true)
-	return exitState(cmd, err)
+	exited(exitState(cmd, err))
 }
 
 // wait waits for the end of the supervisor, which is the end of everybody. If
 // somebody has ended the supervisor, the system has ended the server, and what
 // is left of its group is ended here.
-func (s *supervised) wait(server *leader) string {
-	state := ""
+func (s *supervised) wait(server *leader, exited func(state string)) {
+	told := false
 	for {
 		f, err := s.next()
 		if err != nil {
 			break
 		}
-		if f.Kind == supervisor.Exited {
-			state = waitState(syscall.WaitStatus(f.Value))
+		if f.Kind == supervisor.Exited && !told {
+			told = true
+			exited(waitState(syscall.WaitStatus(f.Value)))
 			_ = s.conn.SetReadDeadline(time.Now().Add(superviseWait))
 		}
 	}
 	s.close()
-	if state == "" {
+	if !told {
 		server.signal(syscall.SIGKILL, true)
-		return "its supervisor was killed"
+		exited("its supervisor was killed")
 	}
-	return state
 }
 
 // waitState says how a process exited, as os.ProcessState has it.

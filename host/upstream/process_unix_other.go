@@ -33,8 +33,8 @@ func (g *group) kill() { g.signal(syscall.SIGKILL, false) }
 // wait reaps the leader, kills what is left of the group, and tells how the
 // leader exited. The kill comes right after: nothing here waits for the end of
 // a process without reaping it.
-func (g *group) wait(cmd *exec.Cmd) string {
+func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.signal(syscall.SIGKILL, true)
-	return exitState(cmd, err)
+	exited(exitState(cmd, err))
 }

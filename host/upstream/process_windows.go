@@ -81,7 +81,7 @@ func (g *group) kill() {
 
 // wait reaps the process, ends what is left of the job, and tells how the
 // process exited.
-func (g *group) wait(cmd *exec.Cmd) string {
+func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.kill()
 	g.mu.Lock()
@@ -92,7 +92,7 @@ func (g *group) wait(cmd *exec.Cmd) string {
 			*h = 0
 		}
 	}
-	return exitState(cmd, err)
+	exited(exitState(cmd, err))
 }
 
 // readNow is not needed: pipes have no deadlines here.

@@ -32,7 +32,27 @@ func (p Place) Read(ctx context.Context, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return ReadIn(ctx, root, p.Name, limit)
+	data, err := ReadIn(ctx, root, p.Name, limit)
+	return data, p.outside(err)
+}
+
+// ErrOutside says that a link leads out of a Place's folder.
+var ErrOutside = errors.New("leads out of the folder")
+
+// outside is err, or ErrOutside within an [*fs.PathError] where that is the reason.
+func (p Place) outside(err error) error {
+	if err == nil || p.Folder == "" {
+		return err
+	}
+	folder, failed := filepath.EvalSymlinks(p.Folder)
+	path, bad := filepath.EvalSymlinks(p.String())
+	if failed != nil || bad != nil {
+		return err
+	}
+	if name, bad := filepath.Rel(folder, path); bad == nil && filepath.IsLocal(name) {
+		return err
+	}
+	return &fs.PathError{Op: "open", Path: p.String(), Err: ErrOutside}
 }
 
 // Replace writes the file of a place, all or nothing: either the old content is
@@ -57,7 +77,7 @@ func (p Place) Replace(data []byte, perm fs.FileMode) error {
 		return err
 	}
 	defer root.Close()
-	return ReplaceIn(root, name, data, perm)
+	return p.outside(ReplaceIn(root, name, data, perm))
 }
 
 // ReplaceIn is [Place.Replace] for a file below a folder.
