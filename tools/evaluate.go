@@ -134,7 +134,7 @@ func (f *frame) evaluate() *jsonschema.ValidationError {
 		return f.error(k)
 	}
 	if s.Ref != nil {
-		err := f.reference(s.Ref, "$ref")
+		err := f.same(s.Ref, false)
 		if s.DraftVersion < 2019 {
 			return err
 		}
@@ -167,9 +167,7 @@ func (f *frame) result() *jsonschema.ValidationError {
 	case len(f.errs) == 1:
 		return f.errs[0]
 	}
-	err := f.error(&kind.Group{})
-	err.Causes = f.errs
-	return err
+	return &jsonschema.ValidationError{ErrorKind: &kind.Group{}, Causes: f.errs}
 }
 
 // cycle tells whether the schema is being applied to the value already. Schemas
@@ -234,7 +232,12 @@ func (f *frame) addErr(err *jsonschema.ValidationError) {
 
 func (f *frame) add(k jsonschema.ErrorKind) { f.addErr(f.error(k)) }
 
+// addAll adds an error with its causes; of too many errors, the first cause alone.
 func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorKind) {
+	if !f.quiet && f.made >= maxErrors && len(causes) > 0 {
+		f.addErr(causes[0])
+		return
+	}
 	err := f.error(k)
 	if !f.quiet {
 		err.Causes = causes

@@ -221,17 +221,12 @@ func (f *frame) combine() {
 	if s.Not != nil && f.same(s.Not, true) == nil {
 		f.add(&kind.Not{})
 	}
-	var failed []*jsonschema.ValidationError
 	for _, sub := range s.AllOf {
-		if err := f.same(sub, false); err != nil {
-			failed = append(failed, err)
-			if f.quiet || f.made >= maxErrors {
-				break
-			}
+		err := f.same(sub, false)
+		f.addErr(err)
+		if err != nil && (f.quiet || f.made >= maxErrors) {
+			break
 		}
-	}
-	if failed != nil {
-		f.addAll(failed, &kind.AllOf{})
 	}
 	if len(s.AnyOf) > 0 {
 		f.anyOf()

@@ -4,18 +4,7 @@ import (
 	"reflect"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
-
-func (f *frame) reference(s *jsonschema.Schema, keyword string) *jsonschema.ValidationError {
-	err := f.same(s, false)
-	if err == nil || f.quiet {
-		return err
-	}
-	ref := f.error(&kind.Reference{Keyword: keyword, URL: s.Location})
-	ref.Causes = causes(err)
-	return ref
-}
 
 // applyDynamic applies "$recursiveRef" and "$dynamicRef": to what the outermost
 // schema resource under evaluation has in place of the first target.
@@ -29,7 +18,7 @@ func (f *frame) applyDynamic() {
 				}
 			}
 		}
-		f.addErr(f.reference(s, "$recursiveRef"))
+		f.addErr(f.same(s, false))
 	}
 	if ref := f.s.DynamicRef; ref != nil {
 		s := ref.Ref
@@ -41,7 +30,7 @@ func (f *frame) applyDynamic() {
 				}
 			}
 		}
-		f.addErr(f.reference(s, "$dynamicRef"))
+		f.addErr(f.same(s, false))
 	}
 }
 
