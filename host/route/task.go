@@ -30,13 +30,22 @@ func (r *Router) noteTask(o Origin, server string, params []byte, reply wire.Rep
 	}
 }
 
+// rememberTask remembers whose a task is. An upstream that gives a task the id of
+// another upstream's does not get that one's requests.
 func (r *Router) rememberTask(s Session, t taskKey) {
 	var status []byte
-	var early bool
+	var early, taken bool
+	var owner string
 	r.with(s, func(c *client) {
+		if owner, taken = c.tasks.get(t.id); taken && owner != t.server {
+			return
+		}
 		keep(&c.tasks, t.id, t.id, t.server)
 		status, early = r.early.take(t)
 	})
+	if taken && owner != t.server {
+		r.Log.Warn("a task cannot be reached: another server has given a task the same id", "server", t.server, "other", owner)
+	}
 	if early {
 		s.Notify("notifications/tasks/status", status)
 	}

@@ -43,6 +43,18 @@ func TestTasks(t *testing.T) {
 	}
 }
 
+// TestTaskOfTheSameID: a server cannot take over the task of another one by giving
+// its own the same id.
+func TestTaskOfTheSameID(t *testing.T) {
+	g := newRig(t, "a", "b")
+	s := g.session("s", `{}`)
+	g.withTask(s, "a", "t1")
+	g.withTask(s, "b", "t1")
+	if got := g.ask(s, "tasks/result", `{"taskId":"t1"}`); got != `{"server":"a","method":"tasks/result","params":{"taskId":"t1"}}` {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestStatusBeforeTheTaskIsKnown is kept until it is.
 func TestStatusBeforeTheTaskIsKnown(t *testing.T) {
 	g := newRig(t, "a")
