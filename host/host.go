@@ -164,6 +164,10 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	return &settings{cfg: cfg, options: options, composer: composer, manager: manager}
 }
 
+// LimitHeap has the whole process keep its heap within what max_total_memory leaves
+// of the machine's or container's memory; see budget.Budget.LimitHeap.
+func (h *Host) LimitHeap() { h.budget.LimitHeap() }
+
 // config is the configuration in force.
 func (h *Host) config() *config.Config { return h.now.Load().cfg }
 

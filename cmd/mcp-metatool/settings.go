@@ -84,6 +84,7 @@ func withHost(
 	if err != nil {
 		return err
 	}
+	h.LimitHeap()
 	err = f(ctx, h)
 	if err := h.Close(); err != nil { // an upstream had to be killed, for instance: it is gone
 		log.Warn("shutdown", "err", err)

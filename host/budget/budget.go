@@ -4,14 +4,18 @@
 //
 //	budget.go   Budget: who gets bytes, and in which order
 //	hold.go     Hold: what one message has
+//	message.go  messages in streams, which must not keep others back for ever
 //	run.go      Run: what a script has, and which of them fails
+//	heap.go     the host's own heap, beside it
 //	machine.go  how much memory there is (machine_*.go: on each system)
 package budget
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Budget is a number of bytes that is shared. Its methods are safe for
@@ -27,18 +31,27 @@ import (
 type Budget struct {
 	total int64
 
-	mu      sync.Mutex // guards what follows
-	used    int64
-	peak    int64
-	inRuns  int64 // what runs have of used
-	waiting int
-	owners  map[any]*owner
-	last    uint64 // number of the last run or waiter
-	runs    []*Run // that are open, the oldest first
-	owned   int64  // bytes of messages that are of runs
-	able    int    // runs of which something is at work
-	dying   int    // runs that have failed and are still open
-	failed  []*Run // that are to be told so, without the lock
+	mu       sync.Mutex // guards what follows
+	used     int64
+	peak     int64
+	inRuns   int64 // what runs have of used
+	waiting  int
+	owners   map[any]*owner
+	last     uint64 // number of the last run or waiter
+	runs     []*Run // that are open, the oldest first
+	owned    int64  // bytes of messages that are of runs
+	able     int    // runs of which something is at work
+	attached int    // holds that close with their messages
+	kick     chan struct{}
+	beyond   *Hold     // the message that goes beyond the budget; nil: none
+	lastBack time.Time // when something was given back
+	dying    int       // runs that have failed and are still open
+	failed   []*Run    // that are to be told so, without the lock
+
+	burst int64       // bytes of messages since memory was given back
+	idle  *time.Timer // gives it back; nil before the first burst
+
+	collecting sync.Mutex // held while the collector is called
 }
 
 // leftFactor is how many times what is left an owner may have.
@@ -49,7 +62,7 @@ func New(total int64) *Budget {
 	if total <= 0 {
 		total = DefaultTotal()
 	}
-	return &Budget{total: total, owners: map[any]*owner{}}
+	return &Budget{total: total, owners: map[any]*owner{}, kick: make(chan struct{}, 1)}
 }
 
 // owner is one who has bytes, or wants some.
@@ -108,8 +121,11 @@ func (e *TooLargeError) Error() string {
 // ceiling is how far h may fill the budget. What is above it for messages of
 // clients is for answers, without which nothing in flight would come to an end.
 func (b *Budget) ceiling(h *Hold) int64 {
-	if h.run != nil {
+	switch {
+	case h.run != nil:
 		return b.mostOfRuns()
+	case h.kind == answer:
+		return b.total
 	}
 	return b.total - b.total/8
 }
@@ -117,8 +133,11 @@ func (b *Budget) ceiling(h *Hold) int64 {
 // most is what h can ever have: a message what one owner can have when there is
 // no other.
 func (b *Budget) most(h *Hold) int64 {
-	if h.run != nil {
+	switch {
+	case h.run != nil:
 		return b.mostOfRuns()
+	case h.kind == answer:
+		return math.MaxInt64
 	}
 	return b.ceiling(h) * leftFactor / (leftFactor + 1)
 }
@@ -126,7 +145,10 @@ func (b *Budget) most(h *Hold) int64 {
 // fits tells whether h may have n bytes more now.
 func (b *Budget) fits(h *Hold, n int64) bool {
 	left := b.ceiling(h) - b.used - n
-	return left >= 0 && h.owner.held+n <= leftFactor*left
+	if h.kind == answer {
+		return left >= 0 || b.beyond == h
+	}
+	return b.beyond == h || left >= 0 && h.owner.held+n <= leftFactor*left
 }
 
 // take gives n bytes to h, or takes some back.
@@ -134,6 +156,9 @@ func (b *Budget) take(h *Hold, n int64) {
 	h.bytes += n
 	h.owner.held += n
 	b.used += n
+	if n < 0 && b.waiting > 0 {
+		b.lastBack = time.Now()
+	}
 	b.peak = max(b.peak, b.used)
 	if h.run != nil {
 		b.inRuns += n
@@ -192,6 +217,7 @@ func (b *Budget) leave(w *waiter) {
 	w.hold.waiters = slices.DeleteFunc(w.hold.waiters, isW)
 	w.hold.owner.queue = slices.DeleteFunc(w.hold.owner.queue, isW)
 	b.waiting--
+	b.kickWaiting() // it may have been the one that looked for garbage
 	if w.hold.run != nil {
 		w.hold.run.work(1)
 	}

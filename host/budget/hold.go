@@ -8,10 +8,12 @@ type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
 	run    *Run // that it is part of; nil: a message
-	closed bool
+	kind   kind // of a message
 
-	bytes   int64     // guarded by budget.mu, as is what follows
-	waiters []*waiter // that are of it
+	closed   bool // guarded by budget.mu, as is what follows
+	attached bool
+	bytes    int64
+	waiters  []*waiter // that are of it
 }
 
 // Open makes a Hold that has nothing yet, for an owner; see Budget.
@@ -55,21 +57,7 @@ func (h *Hold) Acquire(ctx context.Context, n int64) error {
 	w := b.enter(h, n)
 	b.serve()
 	b.unlock()
-	select {
-	case <-w.ready:
-		return w.err
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	select {
-	case <-w.ready: // it came at the same time
-		return w.err
-	default:
-	}
-	b.leave(w)
-	b.serve() // who is behind it may fit
-	return context.Cause(ctx)
+	return h.await(ctx, w)
 }
 
 // acquireNow does what Acquire can do without waiting.
@@ -140,6 +128,12 @@ func (h *Hold) Close() {
 
 func (b *Budget) close(h *Hold) {
 	h.closed = true
+	if h.attached {
+		b.attached--
+	}
+	if b.beyond == h {
+		b.beyond = nil
+	}
 	b.take(h, -h.bytes)
 	if h.owner.holds--; h.owner.holds == 0 {
 		delete(b.owners, h.owner.key)

@@ -153,6 +153,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
 	}
 	part.finish()
+	r.tree.account.Own(len(reply.Result) + len(reply.Error))
 	return t.answer(reply)
 }
 

@@ -173,7 +173,7 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.chain, r.tree = []string{def.Name}, c.newTree(r.budget.Limits, call.Origin)
+	r.chain, r.tree = []string{def.Name}, c.newTree(r.budget.Limits, call)
 	out, f := r.saved(ctx, def, args)
 	return r.finish(ctx, out, f)
 }
@@ -191,7 +191,7 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.tree = c.newTree(r.budget.Limits, call.Origin)
+	r.tree = c.newTree(r.budget.Limits, call)
 	out, f := r.unsaved(ctx, code, params)
 	return r.finish(ctx, out, f)
 }

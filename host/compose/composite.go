@@ -39,12 +39,14 @@ type tree struct {
 	checked atomic.Uint64
 }
 
-func (c *Composer) newTree(l sandbox.Limits, origin route.Origin) *tree {
+func (c *Composer) newTree(l sandbox.Limits, call route.Call) *tree {
 	var owner any
-	if origin != nil {
-		owner = origin.Session()
+	if call.Origin != nil {
+		owner = call.Origin.Session()
 	}
-	return &tree{account: sandbox.NewAccount(l, owner), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+	t := &tree{account: sandbox.NewAccount(l, owner), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+	t.account.Own(len(call.Params))
+	return t
 }
 
 // resolveSaved finds the saved tool that a call means: by its name, or by its

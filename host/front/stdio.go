@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -65,7 +67,7 @@ const keepWorkers = 64
 
 // read handles messages from r until it ends.
 func (s *Session) read(r io.Reader) error {
-	in := wire.NewReader(r, s.opts.MaxMessage)
+	in := wire.NewReader(r, s.opts.MaxMessage).Within(s.room())
 	for {
 		raw, err := in.Read()
 		if err == nil {
@@ -78,6 +80,15 @@ func (s *Session) read(r io.Reader) error {
 		}
 		s.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err), s.main)
 	}
+}
+
+// room is for large messages of the client; nil: there is no end of it.
+func (s *Session) room() *wire.Room {
+	all := s.opts.Budget
+	if all == nil {
+		return nil
+	}
+	return &wire.Room{Context: s.ctx, Open: func() *budget.Hold { return all.OpenRequest(route.Session(s)) }}
 }
 
 // ErrStalled says that a session was given up while its client did not read.

@@ -115,9 +115,13 @@ func (a *Account) Work(n int) {
 	}
 }
 
-// Own says that n more bytes of messages in flight are of the runs; see
-// budget.Run.Own.
+// Own says that a message in flight is of the runs, with n bytes; see
+// budget.Run.Own. Small ones do not count.
 func (a *Account) Own(n int) {
+	if n <= budget.Small {
+		return
+	}
+	n *= budget.Copies
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.owned += int64(n)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -24,6 +25,9 @@ type ConnOptions struct {
 	// MaxMessage caps an incoming message in bytes; 0: wire.DefaultMaxMessage.
 	// What is longer is skipped as garbage; see Call for answers.
 	MaxMessage int
+	// Budget is what large messages of the server are taken from: it is not read
+	// while there is no room. Nil: they are not counted.
+	Budget *budget.Budget
 	// OnNotification takes every notification except notifications/progress
 	// and notifications/cancelled, which go to the request they are about. It
 	// runs on the read loop, in the order of the stream.

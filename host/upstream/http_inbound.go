@@ -302,7 +302,7 @@ func (l *httpLink) listen() {
 
 // hear reads one stream to its end.
 func (l *httpLink) hear(resp *http.Response, at *cursor) {
-	events := newEventReader(resp.Body, l.max).behind(at.id)
+	events := newEventReader(resp.Body, l.max).behind(at.id).within(roomFor(l.ctx, l.opts.budget))
 	events.unasked = l.unasked
 	defer resp.Body.Close()
 	defer events.release()

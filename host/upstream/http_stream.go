@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -172,21 +172,23 @@ func (l *httpLink) single(f *flight, resp *http.Response) (wire.Reply, *rest, er
 // *wire.TooLargeError comes the beginning.
 func (l *httpLink) readAll(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
-	if n := resp.ContentLength; n >= 0 && n <= int64(l.max) {
-		body := make([]byte, n)
-		if _, err := io.ReadFull(resp.Body, body); err != nil {
+	if n := resp.ContentLength; n > int64(l.max) {
+		head := make([]byte, maxExcerpt)
+		n, err := io.ReadFull(resp.Body, head)
+		if err != nil {
 			return nil, err
 		}
-		return body, nil
+		return head[:n], &wire.TooLargeError{Limit: l.max}
 	}
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(io.LimitReader(resp.Body, int64(l.max)+1)); err != nil {
-		return nil, err
+	return roomFor(resp.Request.Context(), l.opts.budget).ReadAll(resp.Body, resp.ContentLength, l.max, maxExcerpt)
+}
+
+// roomFor is for the messages of a server, until ctx ends.
+func roomFor(ctx context.Context, all *budget.Budget) *wire.Room {
+	if all == nil {
+		return nil
 	}
-	if b.Len() > l.max {
-		return bytes.Clone(b.Bytes()[:maxExcerpt]), &wire.TooLargeError{Limit: l.max}
-	}
-	return b.Bytes(), nil
+	return &wire.Room{Context: ctx, Open: all.OpenAnswer}
 }
 
 // refusal reads a response that is no success. A JSON-RPC error in it is the
@@ -255,7 +257,7 @@ func (l *httpLink) known(ctx context.Context) bool {
 func (l *httpLink) follow(ctx context.Context, f *flight, resp *http.Response) (wire.Reply, *rest, error) {
 	at := cursor{retry: -1}
 	for {
-		events := newEventReader(resp.Body, l.max).behind(at.id)
+		events := newEventReader(resp.Body, l.max).behind(at.id).within(roomFor(ctx, l.opts.budget))
 		events.unasked = l.unasked
 		o, err := l.awaited(events, f)
 		if o != nil {

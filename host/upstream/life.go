@@ -67,6 +67,7 @@ func (u *Upstream) dial(ctx context.Context) (link, error) {
 	defer cancel()
 	return dial(ctx, u.spec, linkOptions{
 		log:            u.log,
+		budget:         u.opts.Budget,
 		onNotification: u.notification,
 		onRequest:      u.request,
 		onGarbage:      u.garbled,

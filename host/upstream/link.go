@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -66,6 +67,8 @@ type link interface {
 type linkOptions struct {
 	// log has the attribute "upstream" already.
 	log *slog.Logger
+	// budget is what large messages of the server are taken from; nil: none.
+	budget *budget.Budget
 	// onNotification takes every notification but progress and cancelled.
 	onNotification func(m wire.Inbound)
 	// onRequest answers requests of the server other than ping. It may wait

@@ -23,7 +23,7 @@ type inbound struct{ cancel context.CancelCauseFunc }
 func (c *Conn) read() {
 	lines := newEdges(c.r, c.opts.MaxMessage)
 	lines.unasked = c.unasked
-	in := wire.NewReader(lines, c.opts.MaxMessage)
+	in := wire.NewReader(lines, c.opts.MaxMessage).Within(roomFor(c.ctx, c.opts.Budget))
 	for {
 		raw, err := in.Read()
 		c.seen.Add(1)

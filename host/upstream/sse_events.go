@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,6 +34,8 @@ type event struct {
 type eventReader struct {
 	r   io.Reader
 	max int // bytes of data of one event
+	// room is where large events are counted; nil: nowhere.
+	room *wire.Room
 
 	// lastID is the id of the last whole event, to resume behind it; empty for
 	// none. An event without data counts as well (SEP-1699 primes with it). Its
@@ -64,6 +67,8 @@ type eventReader struct {
 	long  excerpt
 	id    []byte
 	hasID bool
+
+	lineHold, dataHold *budget.Hold // of line and data while they are large
 }
 
 var eventReaders = sync.Pool{New: func() any { return &eventReader{window: make([]byte, eventWindow)} }}
@@ -85,7 +90,36 @@ func (e *eventReader) behind(id string) *eventReader {
 	return e
 }
 
+// within has large events wait for room, before they are read.
+func (e *eventReader) within(room *wire.Room) *eventReader {
+	e.room = room
+	return e
+}
+
+// count has what is to be of size bytes wait for room. An error of it is the end
+// of the context, which the stream ends with too.
+func (e *eventReader) count(hold **budget.Hold, size int) {
+	if e.room == nil || size <= budget.Small {
+		return
+	}
+	if *hold == nil {
+		*hold = e.room.Open()
+	}
+	_ = (*hold).Fit(e.room.Context, size)
+}
+
+// counted says that b is whole: it counts until nobody has it any more. For an
+// empty b nothing is left to count.
+func counted(hold **budget.Hold, b []byte) {
+	if *hold != nil {
+		(*hold).Attach(b[:min(len(b), 1)])
+		*hold = nil
+	}
+}
+
 func (e *eventReader) release() {
+	counted(&e.lineHold, nil)
+	counted(&e.dataHold, nil)
 	*e = eventReader{window: e.window, lastID: e.lastID[:0], id: e.id[:0]}
 	eventReaders.Put(e)
 }
@@ -110,6 +144,7 @@ func (e *eventReader) next() (event, error) {
 		if e.hasID {
 			e.lastID, e.id = e.id, e.lastID
 		}
+		counted(&e.dataHold, e.data)
 		has, ev, large := e.has, event{name: e.name, data: e.data, long: e.long}, e.large
 		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
 		switch {
@@ -202,12 +237,17 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 			tail = lastBytes(value)
 		}
 		e.large, e.data = true, nil
+		counted(&e.dataHold, nil)
 		e.long = excerpt{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
 	case !e.has && l.kept:
 		e.data = value
 	case !e.has:
 		e.data = append(make([]byte, 0, len(value)), value...)
 	default:
+		if joined > cap(e.data) {
+			e.count(&e.dataHold, 2*joined)
+			e.data = slices.Grow(e.data, 2*joined-len(e.data))
+		}
 		e.data = append(append(e.data, '\n'), value...)
 	}
 	e.has = true
@@ -243,6 +283,7 @@ func (e *eventReader) readLine() (streamLine, error) {
 			return streamLine{text: w[:i]}, nil
 		}
 		e.keep(w[:i])
+		counted(&e.lineHold, e.line)
 		l := streamLine{text: e.line, kept: true, tail: e.tail}
 		e.line, e.tail, e.cutting = nil, nil, false
 		return l, nil
@@ -275,11 +316,14 @@ func (e *eventReader) keep(part []byte) {
 		e.tail = lastBytes(append(lastBytes(e.line), part[max(0, len(part)-maxExcerpt):]...))
 		e.line = bytes.Clone(all[:min(len(all), maxExcerpt+room)])
 		e.cutting = true
+		counted(&e.lineHold, nil)
 	case e.line == nil:
 		e.line = bytes.Clone(part)
 	default:
 		if cap(e.line)-len(e.line) < len(part) { // append alone would copy a long line over and over
-			e.line = slices.Grow(e.line, max(len(e.line), len(part)))
+			more := max(len(e.line), len(part))
+			e.count(&e.lineHold, len(e.line)+more)
+			e.line = slices.Grow(e.line, more)
 		}
 		e.line = append(e.line, part...)
 	}

@@ -54,6 +54,7 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 	l.Conn = newConn(s, s, ConnOptions{
 		Name:           spec.Name,
 		MaxMessage:     spec.MaxMessage,
+		Budget:         opts.budget,
 		OnNotification: opts.onNotification,
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,

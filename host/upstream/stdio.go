@@ -25,6 +25,7 @@ func dialStdio(spec Spec, opts linkOptions) (link, error) {
 	l.Conn = newConn(&output{file: p.stdout}, p.stdin, ConnOptions{
 		Name:           spec.Name,
 		MaxMessage:     spec.MaxMessage,
+		Budget:         opts.budget,
 		OnNotification: opts.onNotification,
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,6 +18,9 @@ const killWait = 500 * time.Millisecond
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
 type Options struct {
+	// Budget is what large messages of the server are taken from: it is not read
+	// while there is no room. Nil: they are not counted.
+	Budget *budget.Budget
 	// Log takes what happens to the upstream, its stderr included; nil:
 	// nowhere. Every record has the attribute "upstream".
 	Log *slog.Logger

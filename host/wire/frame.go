@@ -3,11 +3,14 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
 // DefaultMaxMessage is the default cap on one incoming message, in bytes.
@@ -17,18 +20,25 @@ const DefaultMaxMessage = 64 << 20
 // message was skipped; reading can go on.
 type TooLargeError struct {
 	Limit int // bytes
+	// Setting is what raises it; "": max_message.
+	Setting string
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("message is larger than %d bytes (raise max_message)", e.Limit)
+	return fmt.Sprintf("message is larger than %d bytes (raise %s)", e.Limit, cmp.Or(e.Setting, "max_message"))
 }
 
 // Reader reads newline-delimited messages (MCP stdio transport, revision
 // 2025-11-25, basic/transports). It is for one goroutine.
 type Reader struct {
-	r   *bufio.Reader
-	max int
+	r    *bufio.Reader
+	max  int
+	room *Room
 }
+
+// smallMessage is the size up to which a message does not wait for room: what is
+// read at a time.
+const smallMessage = budget.Small
 
 // NewReader makes a Reader whose messages are at most max bytes long (0:
 // DefaultMaxMessage).
@@ -36,7 +46,13 @@ func NewReader(r io.Reader, max int) *Reader {
 	if max <= 0 {
 		max = DefaultMaxMessage
 	}
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), max: max}
+	return &Reader{r: bufio.NewReaderSize(r, smallMessage), max: max}
+}
+
+// Within has large messages wait for room, before they are read.
+func (r *Reader) Within(room *Room) *Reader {
+	r.room = room
+	return r
 }
 
 // Read returns the next message without its line ending; the caller owns it.
@@ -56,17 +72,36 @@ func (r *Reader) Read() ([]byte, error) {
 }
 
 func (r *Reader) line() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.r.ReadSlice('\n')
-		if len(line)+len(part) > r.max+len("\r\n") {
-			return nil, r.skip(err)
-		}
-		line = append(line, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
+	part, err := r.r.ReadSlice('\n')
+	if len(part) > r.max+len("\r\n") {
+		return nil, r.skip(err)
 	}
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return append([]byte(nil), part...), err
+	}
+	line := r.room.message(r.max)
+	for {
+		if bad := line.add(part); bad != nil {
+			return nil, r.giveUp(bad, err)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line.done(), err
+		}
+		part, err = r.r.ReadSlice('\n')
+	}
+}
+
+// giveUp drops a message that bad is wrong with, whose last part was read with
+// err.
+func (r *Reader) giveUp(bad, err error) error {
+	var large *TooLargeError
+	if !errors.As(bad, &large) {
+		return bad // there was no room until the reader had to end
+	}
+	if err := r.skip(err); !errors.As(err, new(*TooLargeError)) {
+		return err
+	}
+	return bad
 }
 
 // skip drops the rest of the line whose last part was read with err.
@@ -226,6 +261,13 @@ const (
 // as is what is returned for the next time.
 func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse []byte, err error) {
 	for from, i := 0, 0; i < len(msgs); i++ {
+		if len(msgs[i]) >= maxKeep && isLine(msgs[i]) { // buf is empty: it would have been too much
+			if n, err := writeLine(w, msgs[i]); err != nil {
+				return i, i + min(n, 1), nil, err
+			}
+			from = i + 1
+			continue
+		}
 		buf = appendLine(buf, msgs[i])
 		if i+1 < len(msgs) && len(buf)+len(msgs[i+1]) < maxGather {
 			continue
@@ -241,6 +283,17 @@ func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse
 		from = i + 1
 	}
 	return len(msgs), len(msgs), buf, nil
+}
+
+// isLine tells whether a message can be written as it is.
+func isLine(msg []byte) bool { return bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 }
+
+// writeLine writes a message without copying it; n is how much of it was written.
+func writeLine(w io.Writer, msg []byte) (n int, err error) {
+	if n, err = w.Write(msg); err == nil {
+		_, err = w.Write([]byte("\n"))
+	}
+	return n, err
 }
 
 // written tells how many messages n bytes of their lines hold.

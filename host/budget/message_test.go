@@ -1,0 +1,88 @@
+package budget
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestOneMessageGoesBeyond: the others wait until it is gone.
+func TestOneMessageGoesBeyond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(800)
+		first, second, third := b.OpenAnswer(), b.OpenRequest("a"), b.OpenAnswer()
+		got(t, start(t.Context(), first, 790))
+		more := start(t.Context(), second, 300)
+		waits(t, more)
+		time.Sleep(2 * patience)
+		got(t, more)
+		got(t, start(t.Context(), second, 100)) // it goes on until it is whole
+		late := start(t.Context(), third, 2000)
+		time.Sleep(10 * patience)
+		waits(t, late)
+		second.Close()
+		time.Sleep(2 * patience)
+		got(t, late)
+		first.Close()
+		third.Close()
+		checkEmpty(t, b)
+	})
+}
+
+// TestRunGivesWayToAnswers: when all there is waits for runs that wait for
+// answers themselves.
+func TestRunGivesWayToAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(800)
+		var failed error
+		old, young := openRun(t, b, "a"), b.OpenRun("a", func(err error) { failed = err })
+		young.Work(1) // it waits for a server
+		parked := b.OpenAnswer()
+		got(t, start(t.Context(), &old.Hold, 200))
+		got(t, start(t.Context(), parked, 600))
+		young.Own(600)
+		beyond, late := b.OpenAnswer(), b.OpenAnswer()
+		more := start(t.Context(), beyond, 100)
+		time.Sleep(2 * patience)
+		got(t, more)
+		more = start(t.Context(), late, 100)
+		time.Sleep(3 * patience)
+		synctest.Wait()
+		if failed == nil {
+			t.Fatal("no run has failed")
+		}
+		waits(t, more)
+		young.Close()
+		parked.Close()
+		got(t, more)
+		for _, h := range []*Hold{beyond, late} {
+			h.Close()
+		}
+		old.Close()
+		checkEmpty(t, b)
+	})
+}
+
+// TestAttach: a message counts until nobody has it.
+func TestAttach(t *testing.T) {
+	b := New(4 << 20)
+	message := make([]byte, 1<<20)
+	h := b.OpenAnswer()
+	if err := h.Fit(t.Context(), len(message)); err != nil {
+		t.Fatal(err)
+	}
+	h.Attach(message)
+	runtime.GC()
+	if f := b.Figures(); f.Used != Copies<<20 {
+		t.Errorf("%+v while the message is there", f)
+	}
+	runtime.KeepAlive(message)
+	message = nil
+	next := b.Open("a")
+	if err := next.Acquire(t.Context(), 2<<20); err != nil { // has the collector look
+		t.Error(err)
+	}
+	next.Close()
+	checkEmpty(t, b)
+}
