@@ -11,6 +11,7 @@
 package budget
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -20,6 +21,9 @@ import (
 
 // Budget is a number of bytes that is shared. Its methods are safe for
 // concurrent use. A nil Budget has no bound, and its holds count nothing.
+//
+// Three quarters of it are for runs, and the rest is for messages. So no run waits
+// for messages, which may be waiting for runs.
 //
 // An owner is whoever bytes are taken for: a session, or a credential before
 // there is a session. It is any comparable value; nil is the host itself. Owners
@@ -39,7 +43,6 @@ type Budget struct {
 	owners   map[any]*owner
 	last     uint64 // number of the last run or waiter
 	runs     []*Run // that are open, the oldest first
-	owned    int64  // bytes of messages that are of runs
 	able     int    // runs of which something is at work
 	attached int    // holds that close with their messages
 	kick     chan struct{}
@@ -67,10 +70,10 @@ func New(total int64) *Budget {
 
 // owner is one who has bytes, or wants some.
 type owner struct {
-	key   any
-	held  int64
-	holds int       // that are open
-	queue []*waiter // in the order in which they came
+	key                any
+	inRuns, inMessages int64
+	holds              int       // that are open
+	queue              []*waiter // in the order in which they came
 }
 
 // waiter is a hold that wants more.
@@ -118,43 +121,61 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes are more than the %d that one session can have of max_total_memory (raise execution.max_total_memory)", e.Bytes, e.Most)
 }
 
-// ceiling is how far h may fill the budget. What is above it for messages of
-// clients is for answers, without which nothing in flight would come to an end.
+// mostOfMessages is what all messages can have together.
+func (b *Budget) mostOfMessages() int64 { return b.total / 4 }
+
+// ceiling is how far h may fill its part of the budget. What is above it for
+// messages of clients is for answers, without which nothing in flight would come
+// to an end.
 func (b *Budget) ceiling(h *Hold) int64 {
 	switch {
 	case h.run != nil:
 		return b.mostOfRuns()
 	case h.kind == answer:
-		return b.total
+		return b.mostOfMessages()
 	}
-	return b.total - b.total/8
+	return b.mostOfMessages() / 4 * 3
 }
 
 // most is what h can ever have: a message what one owner can have when there is
-// no other.
+// no other, unless it may go beyond that.
 func (b *Budget) most(h *Hold) int64 {
 	switch {
 	case h.run != nil:
 		return b.mostOfRuns()
 	case h.kind == answer:
 		return math.MaxInt64
+	case h.kind == request:
+		return b.total
 	}
 	return b.ceiling(h) * leftFactor / (leftFactor + 1)
 }
 
 // fits tells whether h may have n bytes more now.
 func (b *Budget) fits(h *Hold, n int64) bool {
-	left := b.ceiling(h) - b.used - n
+	used := b.used - b.inRuns
+	if h.run != nil {
+		used = b.inRuns
+	}
+	left := b.ceiling(h) - used - n
 	if h.kind == answer {
 		return left >= 0 || b.beyond == h
 	}
-	return b.beyond == h || left >= 0 && h.owner.held+n <= leftFactor*left
+	return b.beyond == h || left >= 0 && *h.share()+n <= leftFactor*left
+}
+
+// share is what the owner of h has of the part that h is of.
+func (h *Hold) share() *int64 {
+	if h.run != nil {
+		return &h.owner.inRuns
+	}
+	return &h.owner.inMessages
 }
 
 // take gives n bytes to h, or takes some back.
 func (b *Budget) take(h *Hold, n int64) {
 	h.bytes += n
-	h.owner.held += n
+	*h.share() += n
 	b.used += n
 	if n < 0 && b.waiting > 0 {
 		b.lastBack = time.Now()
@@ -185,7 +206,7 @@ func (b *Budget) next() *waiter {
 			continue
 		}
 		w := o.queue[i]
-		if next == nil || o.held < next.hold.owner.held || o.held == next.hold.owner.held && w.number < next.number {
+		if next == nil || cmp.Or(cmp.Compare(*w.hold.share(), *next.hold.share()), cmp.Compare(w.number, next.number)) < 0 {
 			next = w
 		}
 	}

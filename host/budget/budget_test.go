@@ -50,14 +50,14 @@ func checkEmpty(t *testing.T, b *Budget) {
 
 func TestAcquireWaitsForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(800)
+		b := New(3744)
 		first, second := b.Open("a"), b.Open("b")
 		got(t, start(t.Context(), first, 600))
 		more := start(t.Context(), second, 160)
 		waits(t, more)
 		first.Release(100)
 		got(t, more)
-		if f := b.Figures(); f != (Figures{Total: 800, Used: 660, Peak: 660}) {
+		if f := b.Figures(); f != (Figures{Total: 3744, Used: 660, Peak: 660}) {
 			t.Errorf("%+v", f)
 		}
 		first.Close()
@@ -69,7 +69,7 @@ func TestAcquireWaitsForRelease(t *testing.T) {
 
 func TestAcquireEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(800)
+		b := New(3744)
 		first, second := b.Open("a"), b.Open("b")
 		got(t, start(t.Context(), first, 600))
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -89,7 +89,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	b := New(900)
+	b := New(4800)
 	h := b.Open(nil)
 	defer h.Close()
 	var large *TooLargeError
@@ -105,7 +105,7 @@ func TestTooLarge(t *testing.T) {
 // waits behind those who have less.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(8000)
+		b := New(37344)
 		greedy, modest, late := b.Open("greedy"), b.Open("modest"), b.Open("late")
 		taken := 0
 		for greedy.TryAcquire(100) {
@@ -150,7 +150,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			b := New(1000 + random.Int64N(1000))
+			b := New(5000 + random.Int64N(5000))
 			for range 50 {
 				key, ctx := random.IntN(5), t.Context()
 				want := 1 + random.Int64N(b.most(new(Hold)))

@@ -43,6 +43,10 @@ func (b *Budget) passed(bytes int64) {
 func (b *Budget) giveMemoryBack() {
 	b.mu.Lock()
 	b.burst = 0
+	if b.attached > 0 { // look again for what is still there
+		b.burst = burst
+		b.idle.Reset(idleAfter)
+	}
 	b.mu.Unlock()
 	debug.FreeOSMemory()
 }

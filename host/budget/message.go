@@ -41,10 +41,10 @@ func (b *Budget) OpenRequest(key any) *Hold {
 	return h
 }
 
-// OpenAnswer makes a Hold for a message of a server. It can fill the budget to the
-// last byte, whoever it is for, and one at a time may go beyond. Where that is
-// not enough, since what there is waits for runs that wait themselves, the
-// youngest run fails.
+// OpenAnswer makes a Hold for a message of a server. It can fill what is for
+// messages to the last byte, whoever it is for, and one at a time may go beyond.
+// Where that is not enough, since what there is waits for runs that wait
+// themselves, the youngest run that has answers fails.
 func (b *Budget) OpenAnswer() *Hold {
 	h := &Hold{kind: answer}
 	b.open(h, nil)
@@ -93,10 +93,14 @@ func (b *Budget) kickWaiting() {
 // await waits until w is served, ctx ends, or it has failed.
 func (h *Hold) await(ctx context.Context, w *waiter) error {
 	b, began, pause := h.budget, time.Now(), firstPause
+	kick := b.kick
+	if h.run != nil { // garbage has nothing of what it waits for
+		kick = nil
+	}
 	for {
 		var timer *time.Timer
 		var tick <-chan time.Time
-		if h.kind != body || b.hasAttached() {
+		if h.run == nil && (h.kind != body || b.hasAttached()) {
 			timer = time.NewTimer(pause)
 			tick = timer.C
 		}
@@ -106,7 +110,7 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 			ended = true
 		case <-ctx.Done():
 			ended = true
-		case <-b.kick:
+		case <-kick:
 		case <-tick:
 			b.collect()
 			if h.kind != body && time.Since(began) >= patience {
@@ -169,15 +173,11 @@ func (b *Budget) insist(w *waiter) {
 	if w.hold.kind != answer || b.dying > 0 || time.Since(b.lastBack) < patience {
 		return
 	}
-	i := slices.IndexFunc(b.runs, func(r *Run) bool { return r.bytes+r.owned > 0 })
-	if i < 0 {
-		return
-	}
-	for n := i + 1; n < len(b.runs); n++ {
-		if b.runs[n].bytes+b.runs[n].owned > 0 {
-			i = n
+	for _, r := range slices.Backward(b.runs) {
+		if r.owned > 0 {
+			b.exhaust(r)
+			b.serve()
+			return
 		}
 	}
-	b.exhaust(b.runs[i])
-	b.serve()
 }

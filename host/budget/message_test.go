@@ -10,7 +10,7 @@ import (
 // TestOneMessageGoesBeyond: the others wait until it is gone.
 func TestOneMessageGoesBeyond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(800)
+		b := New(3200)
 		first, second, third := b.OpenAnswer(), b.OpenRequest("a"), b.OpenAnswer()
 		got(t, start(t.Context(), first, 790))
 		more := start(t.Context(), second, 300)
@@ -34,14 +34,14 @@ func TestOneMessageGoesBeyond(t *testing.T) {
 // answers themselves.
 func TestRunGivesWayToAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(800)
+		b := New(3200)
 		var failed error
 		old, young := openRun(t, b, "a"), b.OpenRun("a", func(err error) { failed = err })
 		young.Work(1) // it waits for a server
 		parked := b.OpenAnswer()
 		got(t, start(t.Context(), &old.Hold, 200))
-		got(t, start(t.Context(), parked, 600))
-		young.Own(600)
+		got(t, start(t.Context(), parked, 750))
+		young.Own(750)
 		beyond, late := b.OpenAnswer(), b.OpenAnswer()
 		more := start(t.Context(), beyond, 100)
 		time.Sleep(2 * patience)
@@ -66,7 +66,7 @@ func TestRunGivesWayToAnswers(t *testing.T) {
 
 // TestAttach: a message counts until nobody has it.
 func TestAttach(t *testing.T) {
-	b := New(4 << 20)
+	b := New(16 << 20)
 	message := make([]byte, 1<<20)
 	h := b.OpenAnswer()
 	if err := h.Fit(t.Context(), len(message)); err != nil {

@@ -8,17 +8,15 @@ import (
 )
 
 // Run is what the run of a script has, with the runs of the saved tools that it
-// calls. Runs take at most three quarters of a Budget; the rest is for messages.
-// Its methods are safe for concurrent use. Whoever opens one closes it.
+// calls. Its methods are safe for concurrent use. Whoever opens one closes it.
 //
 // A run that waits keeps what it has, so runs could wait for each other for ever.
 // They do not: a run can finish as long as one of its goroutines is at work, and
-// as long as one run can, the others wait, and so they do while messages have what one of
-// them needs: those come to an end, unless they are of the runs themselves (Own).
-// Else nobody would give anything back. Then the headroom of owners counts no
-// more, and if that does not help, the youngest run fails: of the owner that has
-// most, if that is more than its share, or else of all. The next one follows when
-// what it had has not been enough.
+// as long as one run can, the others wait. When none can, nobody would give
+// anything back. Then the headroom of owners counts no more, and if that does not
+// help, the youngest run fails: of the owner that has most, if that is more than
+// its share, or else of all. The next one follows when what it had has not been
+// enough.
 type Run struct {
 	Hold
 	number uint64 // in the order of their coming
@@ -94,8 +92,6 @@ func (r *Run) Own(n int64) {
 	defer b.unlock()
 	if !r.closed {
 		r.owned += n
-		b.owned += n
-		b.serve()
 	}
 }
 
@@ -112,7 +108,6 @@ func (r *Run) Close() {
 		return
 	}
 	r.work(-r.atWork)
-	b.owned -= r.owned
 	if r.err != nil {
 		b.dying--
 	}
@@ -121,7 +116,7 @@ func (r *Run) Close() {
 }
 
 // mostOfRuns is what all runs can have together.
-func (b *Budget) mostOfRuns() int64 { return b.total / 4 * 3 }
+func (b *Budget) mostOfRuns() int64 { return b.total - b.mostOfMessages() }
 
 // unlock gives the lock away, and then tells the runs that have failed.
 func (b *Budget) unlock() {
@@ -153,13 +148,9 @@ func (b *Budget) settle() bool {
 	if b.able > 0 || b.dying > 0 { // what has failed is about to give back what it has
 		return false
 	}
-	room := b.mostOfRuns() - b.used
-	if first := b.oldest(room); first != nil {
+	if first := b.oldest(b.mostOfRuns() - b.inRuns); first != nil {
 		b.grant(first)
 		return true
-	}
-	if others := b.used - b.inRuns - b.owned; others > 0 && b.oldest(room+others) != nil {
-		return false
 	}
 	if victim := b.youngest(); victim != nil {
 		b.exhaust(victim)

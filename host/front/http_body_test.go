@@ -197,7 +197,7 @@ func TestSlowBody(t *testing.T) {
 // TestBodiesShareTheBudget has bodies wait for one another, and for others.
 func TestBodiesShareTheBudget(t *testing.T) {
 	const size = 4 << 20
-	shared := budget.New(4 * size)
+	shared := budget.New(19 * size)
 	w := newWeb(t, HTTPOptions{Session: Options{Budget: shared}})
 	other := shared.Open("a run")
 	if err := other.Acquire(t.Context(), 3*size); err != nil {
@@ -228,7 +228,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 func TestBodyWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
-		shared := budget.New(size)
+		shared := budget.New(6 * size)
 		other := shared.Open("a run")
 		if err := other.Acquire(t.Context(), size*3/4); err != nil {
 			t.Fatal(err)

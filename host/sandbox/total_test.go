@@ -125,7 +125,8 @@ func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
 	b := budget.New(64 << 20)
 	s, g := withBudget(t, b), newGate()
 	s.slots = newSlots(1, 0)
-	others := b.Open("others")
+	others := b.OpenRun("others", nil)
+	others.Work(1)
 	if !others.TryAcquire(30 << 20) {
 		t.Fatal("no room")
 	}
@@ -156,7 +157,8 @@ func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
 func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 	b := budget.New(64 << 20)
 	s := withBudget(t, b)
-	others := b.Open("others")
+	others := b.OpenRun("others", nil)
+	others.Work(1)
 	defer others.Close()
 	if !others.TryAcquire(30 << 20) {
 		t.Fatal("no room")
@@ -180,7 +182,7 @@ func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 	if err := <-ended; !errors.Is(err, cause) {
 		t.Error(err)
 	}
-	if f := b.Figures(); f.Runs != 0 || f.Waiting != 0 {
+	if f := b.Figures(); f.Runs != 30<<20 || f.Waiting != 0 {
 		t.Errorf("%+v", f)
 	}
 }

@@ -1,0 +1,45 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+)
+
+// TestMessagesInFlightAreBounded: many large calls at once, direct and out of
+// scripts, with little memory for all: each is answered, and no more is held than
+// there is, but for one message.
+func TestMessagesInFlightAreBounded(t *testing.T) {
+	const calls, size, total = 12, 1 << 20, 40 << 20
+	cfg := testConfig(t, upstreamOf("raw", "raw"))
+	cfg.Execution.MaxTotalMemory = total
+	cfg.Execution.ToolCalls = config.ToolCallsNone
+	h, _ := startHost(t, cfg)
+	c := dial(t, h)
+	c.call("eval_starlark", `{"code":"return len(raw.text(text='warm'))"}`)
+	text := strings.Repeat("x", size)
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		for n := range calls {
+			params := fmt.Sprintf(`{"name":"raw__text","arguments":{"text":"%s"}}`, text)
+			if n%2 == 1 {
+				params = fmt.Sprintf(`{"name":"eval_starlark","arguments":{"code":"return raw.text(text=params.text)","params":{"text":"%s"}}}`, text)
+			}
+			c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, 100+n, params))
+		}
+	}()
+	for range calls {
+		if got := c.hear(); !strings.Contains(got, text) {
+			t.Errorf("%.300s", got)
+		}
+	}
+	<-said
+	f := h.budget.Figures()
+	t.Logf("%+v", f)
+	if f.Peak > total+8*size || f.Peak < 4*size || f.Runs != 0 || f.Waiting != 0 {
+		t.Errorf("%+v", f)
+	}
+}
