@@ -8,6 +8,7 @@
 //	shape.go    the members that are acted on
 //	edit.go     order-preserving reads and edits of members of an object
 //	frame.go    newline-delimited framing (MCP stdio transport)
+//	room.go     large messages wait for room before they are read
 //	errors.go   error codes and the error object
 //
 // Slices returned by this package alias their input unless stated otherwise,
