@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -70,7 +71,11 @@ func (m *memory) path(name string) string { return filepath.Join(m.dir, name+".j
 // load is what is remembered of the upstream called name, if it is of that
 // identity. What cannot be read counts as nothing.
 func (m *memory) load(name, identity string) (remembered, bool) {
-	data, err := regular.Read(context.Background(), m.path(name), maxRemembered)
+	_, err := owner.Check(m.dir)
+	var data []byte
+	if err == nil {
+		data, err = regular.Read(context.Background(), m.path(name), maxRemembered)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return remembered{}, false
 	}
@@ -177,6 +182,9 @@ const maxRemembered = 256 << 20
 func (m *memory) write(name string, data []byte) error {
 	if len(data) > maxRemembered {
 		return &regular.SizeError{Limit: maxRemembered}
+	}
+	if _, err := owner.Check(m.dir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return err

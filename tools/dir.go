@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -170,7 +171,11 @@ func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 
 // readTool reads a tool file, given what a stat said of it.
 func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo, error) {
-	return readRegular(root, file, info, MaxFileBytes)
+	data, opened, err := readRegular(root, file, info, MaxFileBytes)
+	if err == nil {
+		err = owner.CheckFile(opened)
+	}
+	return data, opened, err
 }
 
 // readRegular reads a regular file of at most limit bytes, given what a stat

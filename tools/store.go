@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 )
 
 // ErrNotFound is what errors.Is finds when no tool of that name is saved.
@@ -107,6 +109,9 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if err := s.own(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("tool store %s: %w", s.dir, err)
 	}
@@ -119,6 +124,24 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 		s.routines.Go(w.run)
 	}
 	return s, nil
+}
+
+// own is the error that others may change the tools, or what is kept beside them.
+func (s *Store) own() error {
+	told := map[string]bool{} // folders have those above them in common
+	for _, dir := range []string{s.dir, filepath.Join(s.dir, historyDir), filepath.Dir(s.dir)} {
+		doubts, err := owner.Check(dir)
+		if err != nil {
+			return fmt.Errorf("tool store %s: %w", s.dir, err)
+		}
+		for _, d := range doubts {
+			if !told[d.At] {
+				s.log.Warn("others may be able to change saved tools", "why", d.Error())
+			}
+			told[d.At] = true
+		}
+	}
+	return nil
 }
 
 // clean takes away what crashed writers left, if that is possible, and reads

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -33,6 +34,9 @@ const (
 
 // openHistory reads the history of dir, which is made if it is not there.
 func openHistory(dir string) (*history, error) {
+	if _, err := owner.Check(dir); err != nil {
+		return nil, fmt.Errorf("repl: history: %w", err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("repl: history: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -122,6 +123,13 @@ const maxWriters = 64
 func (f *files) claim() error {
 	if f.lock != nil || f.writer != "" {
 		return nil
+	}
+	doubts, err := owner.Check(f.dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range doubts {
+		f.log.Warn("others may be able to read or change the journal", "why", d.Error())
 	}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err

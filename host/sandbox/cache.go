@@ -15,6 +15,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -33,6 +34,9 @@ type compileCache struct {
 //
 // Files that are not what was written are removed; how many these were is told.
 func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damaged int, err error) {
+	if err := owner.CheckStrictly(parent); err != nil { // before anything is made there
+		return nil, 0, fmt.Errorf("%w (it holds native code)", err)
+	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, 0, err
 	}

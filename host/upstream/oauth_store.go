@@ -14,6 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -69,7 +70,9 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+	if err = f.own(); err == nil {
+		err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+	}
 	l := regular.NewLock(f.path + ".lock")
 	if err == nil {
 		_, err = l.TryLockContext(ctx, tokenLockRetry)
@@ -87,6 +90,12 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
+// own is the error that others may change the tokens.
+func (f tokenFile) own() error {
+	_, err := owner.Check(filepath.Dir(f.path))
+	return err
+}
+
 // entry is that of key, the zero entry if the file or it is not there.
 func (f tokenFile) entry(key string) (tokenEntry, error) {
 	all, err := f.read()
@@ -95,6 +104,9 @@ func (f tokenFile) entry(key string) (tokenEntry, error) {
 
 func (f tokenFile) read() (tokenEntries, error) {
 	var all tokenEntries
+	if err := f.own(); err != nil {
+		return all, fmt.Errorf("token file: %w", err)
+	}
 	data, err := regular.Read(context.Background(), f.path, maxTokenFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
