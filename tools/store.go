@@ -131,6 +131,9 @@ func (s *Store) own() error {
 	told := map[string]bool{} // folders have those above them in common
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, historyDir), filepath.Dir(s.dir)} {
 		doubts, err := owner.Check(dir)
+		if errors.Is(err, owner.ErrUnsafe) { // it names the folder
+			return fmt.Errorf("tool store %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("tool store %s: %w", s.dir, err)
 		}

@@ -68,7 +68,7 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		err = nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, opening(name, err)
 	}
 	f, err := os.OpenFile(name, flag|noWait, perm)
 	if err != nil {
@@ -85,7 +85,7 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 		err = checkKind("open", name, info)
 	}
 	if err != nil {
-		return nil, err
+		return nil, opening(name, err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
@@ -151,6 +151,15 @@ func checked(f *os.File) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// opening is an error of looking at a file as one of opening it, which is what
+// was asked for.
+func opening(name string, err error) error {
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return &fs.PathError{Op: "open", Path: name, Err: path.Err}
+	}
+	return err
 }
 
 func checkKind(op, name string, info fs.FileInfo) error {
