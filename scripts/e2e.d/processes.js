@@ -16,12 +16,19 @@ export function marked(mark) {
     if (/^State:\s+[ZX]/m.test(status)) continue;
     found.push({
       pid: Number(pid),
-      parent: Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]),
+      parent: parentOf(pid),
       command: read(`/proc/${pid}/cmdline`).split("\0").join(" ").trim(),
       upstream: env.find((e) => e.startsWith("E2E_UPSTREAM="))?.slice("E2E_UPSTREAM=".length),
     });
   }
   return found;
+}
+
+// parentOf is the parent of a process, but for the supervisor that a server has:
+// that one is told apart by its name and has none of the environment.
+function parentOf(pid) {
+  const parent = Number(/^PPid:\s+(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1]);
+  return read(`/proc/${parent}/cmdline`).startsWith("mcp-metatool-supervisor") ? parentOf(parent) : parent;
 }
 
 export const listed = (processes) => processes.map((p) => `${p.pid} ${p.command.slice(0, 60)}`).join("; ");
