@@ -80,6 +80,20 @@ func (h *Hold) Attach(b []byte) {
 	runtime.AddCleanup(&b[0], (*Hold).Close, h)
 }
 
+// Count counts a message that there is already, such as a result that waits to be
+// written, until nobody has it any more. It does not wait: others do then. b is a
+// whole piece of memory; a small one is not counted.
+func (b *Budget) Count(message []byte) {
+	if b == nil || len(message) <= Small {
+		return
+	}
+	h := b.OpenAnswer()
+	b.mu.Lock()
+	b.take(h, int64(len(message)))
+	b.mu.Unlock()
+	h.Attach(message)
+}
+
 // kickWaiting has one of those who wait look for garbage.
 func (b *Budget) kickWaiting() {
 	if b.attached > 0 && b.waiting > 0 {

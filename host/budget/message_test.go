@@ -86,3 +86,25 @@ func TestAttach(t *testing.T) {
 	next.Close()
 	checkEmpty(t, b)
 }
+
+// TestCount: what waits to be written keeps others waiting, and is never refused.
+func TestCount(t *testing.T) {
+	b := New(16 << 20)
+	written := make([]byte, 8<<20)
+	b.Count(written)
+	b.Count(make([]byte, Small))
+	if f := b.Figures(); f.Used != 8<<20 {
+		t.Errorf("%+v", f)
+	}
+	next := b.Open("a")
+	if next.TryAcquire(1) {
+		t.Error("there is room")
+	}
+	runtime.KeepAlive(written)
+	written = nil
+	if err := next.Acquire(t.Context(), 1<<20); err != nil {
+		t.Error(err)
+	}
+	next.Close()
+	checkEmpty(t, b)
+}

@@ -59,7 +59,7 @@ func (r *request) Land(reply wire.Reply) {
 	if !s.finish(r, reply) {
 		reply = wire.Reply{}
 	}
-	last := response(r.msg.ID, reply)
+	last := s.response(r.msg.ID, reply)
 	done, err := r.out.TryClose(last)
 	if done {
 		s.written(r.out, err)

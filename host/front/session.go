@@ -242,15 +242,18 @@ func (s *Session) answer(out Stream, b *batch, id []byte, reply wire.Reply) {
 		b.answer(id, reply)
 		return
 	}
-	s.written(out, out.Close(response(id, reply)))
+	s.written(out, out.Close(s.response(id, reply)))
 }
 
-// response is the last message about a request; nil for none.
-func response(id []byte, reply wire.Reply) []byte {
+// response is the last message about a request; nil for none. A large one counts
+// until it is written.
+func (s *Session) response(id []byte, reply wire.Reply) []byte {
 	if reply.Result == nil && reply.Error == nil {
 		return nil
 	}
-	return wire.Response(id, reply)
+	msg := wire.Response(id, reply)
+	s.opts.Budget.Count(msg)
+	return msg
 }
 
 // receive handles what wire.Parse has made of one message, of a batch if b is

@@ -121,7 +121,7 @@ func (a *Account) Own(n int) {
 	if n <= budget.Small {
 		return
 	}
-	n *= 2 * budget.Copies // it may have been read into twice its size
+	n *= budget.Copies
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.owned += int64(n)

@@ -105,6 +105,10 @@ func (g *growing) grow(need int) error {
 // done is the message, which is the caller's.
 func (g *growing) done() []byte {
 	if g.hold != nil {
+		if cap(g.b) > len(g.b)+len(g.b)/4 { // else it would hold up to twice its size for long
+			g.b = append(make([]byte, 0, len(g.b)), g.b...)
+			_ = g.hold.Fit(g.room.Context, len(g.b)) // less than before: without waiting
+		}
 		g.hold.Attach(g.b[:1])
 	}
 	return g.b
