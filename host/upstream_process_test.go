@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -66,6 +67,7 @@ type rawServer struct {
 
 	mu        sync.Mutex
 	cancelled [][]byte
+	hung      []byte // id of the last call of hang
 	gates     []net.Conn
 }
 
@@ -139,14 +141,17 @@ func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
 		reply(`{"content":[],"structuredContent":{"counted":%d}}`, times)
 	case "hang":
 		// Answered only by a cancellation, which wants no answer.
+		s.mu.Lock()
+		s.hung = bytes.Clone(msg.ID)
+		s.mu.Unlock()
 		if token, ok := wire.Get(msg.Params, "_meta", "progressToken"); ok {
 			_ = s.out.Write(wire.Notification("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":0}`, token)))
 		}
 	case "cancels":
 		s.mu.Lock()
-		all := bytes.Join(s.cancelled, []byte(","))
+		all, hung := bytes.Join(s.cancelled, []byte(",")), cmp.Or(string(s.hung), "null")
 		s.mu.Unlock()
-		reply(`{"content":[],"structuredContent":{"cancelled":[%s],"own":%s}}`, all, msg.ID)
+		reply(`{"content":[],"structuredContent":{"cancelled":[%s],"hung":%s}}`, all, hung)
 	case "pid":
 		reply(`{"content":[],"structuredContent":{"pid":%d}}`, os.Getpid())
 	case "gate": // answered when the other end of a connection is closed; our end is closed when we are
