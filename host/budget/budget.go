@@ -46,10 +46,10 @@ type Budget struct {
 	able     int    // runs of which something is at work
 	attached int    // holds that close with their messages
 	kick     chan struct{}
-	beyond   *Hold     // the message that goes beyond the budget; nil: none
-	lastBack time.Time // when something was given back
-	dying    int       // runs that have failed and are still open
-	failed   []*Run    // that are to be told so, without the lock
+	beyond   [answer + 1]*Hold // of each kind, the message that goes beyond the budget; nil: none
+	lastBack time.Time         // when something was given back
+	dying    int               // runs that have failed and are still open
+	failed   []*Run            // that are to be told so, without the lock
 
 	burst int64       // bytes of messages since memory was given back
 	idle  *time.Timer // gives it back; nil before the first burst
@@ -159,9 +159,9 @@ func (b *Budget) fits(h *Hold, n int64) bool {
 	}
 	left := b.ceiling(h) - used - n
 	if h.kind == answer {
-		return left >= 0 || b.beyond == h
+		return left >= 0 || b.beyond[answer] == h
 	}
-	return b.beyond == h || left >= 0 && *h.share()+n <= leftFactor*left
+	return b.beyond[h.kind] == h || left >= 0 && *h.share()+n <= leftFactor*left
 }
 
 // share is what the owner of h has of the part that h is of.

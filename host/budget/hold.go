@@ -131,8 +131,8 @@ func (b *Budget) close(h *Hold) {
 	if h.attached {
 		b.attached--
 	}
-	if b.beyond == h {
-		b.beyond = nil
+	if b.beyond[h.kind] == h {
+		b.beyond[h.kind] = nil
 	}
 	b.take(h, -h.bytes)
 	if h.owner.holds--; h.owner.holds == 0 {

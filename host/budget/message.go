@@ -33,8 +33,8 @@ const (
 )
 
 // OpenRequest makes a Hold for a message of a client that comes in a stream. One
-// at a time of those that have waited for long may go beyond the budget: what
-// others wait for can be behind it.
+// request at a time of those that have waited for long may go beyond the budget:
+// what others wait for can be behind it.
 func (b *Budget) OpenRequest(key any) *Hold {
 	h := &Hold{kind: request}
 	b.open(h, key)
@@ -42,7 +42,7 @@ func (b *Budget) OpenRequest(key any) *Hold {
 }
 
 // OpenAnswer makes a Hold for a message of a server. It can fill what is for
-// messages to the last byte, whoever it is for, and one at a time may go beyond.
+// messages to the last byte, whoever it is for, and one answer at a time may go beyond.
 // Where that is not enough, since what there is waits for runs that wait
 // themselves, the youngest run that has answers fails.
 func (b *Budget) OpenAnswer() *Hold {
@@ -179,8 +179,8 @@ func (b *Budget) insist(w *waiter) {
 		return
 	default:
 	}
-	if b.beyond == nil {
-		b.beyond = w.hold
+	if b.beyond[w.hold.kind] == nil {
+		b.beyond[w.hold.kind] = w.hold
 		b.grant(w)
 		return
 	}

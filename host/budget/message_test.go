@@ -7,25 +7,28 @@ import (
 	"time"
 )
 
-// TestOneMessageGoesBeyond: the others wait until it is gone.
+// TestOneMessageGoesBeyond: the others of its kind wait until it is gone, and no
+// request keeps back an answer.
 func TestOneMessageGoesBeyond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(3200)
-		first, second, third := b.OpenAnswer(), b.OpenRequest("a"), b.OpenAnswer()
+		first, second, third, other := b.OpenAnswer(), b.OpenRequest("a"), b.OpenRequest("b"), b.OpenAnswer()
 		got(t, start(t.Context(), first, 790))
 		more := start(t.Context(), second, 300)
 		waits(t, more)
 		time.Sleep(2 * patience)
 		got(t, more)
 		got(t, start(t.Context(), second, 100)) // it goes on until it is whole
-		late := start(t.Context(), third, 2000)
+		late, answered := start(t.Context(), third, 2000), start(t.Context(), other, 2000)
 		time.Sleep(10 * patience)
 		waits(t, late)
+		got(t, answered)
 		second.Close()
 		time.Sleep(2 * patience)
 		got(t, late)
 		first.Close()
 		third.Close()
+		other.Close()
 		checkEmpty(t, b)
 	})
 }
