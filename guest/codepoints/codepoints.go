@@ -19,7 +19,7 @@ const (
 	kept = 8
 	// large is the length in bytes above which a text displaces all others: an
 	// Index keeps the memory of its texts from being used again.
-	large = 1 << 20
+	large = 128 << 10
 )
 
 // Index measures and cuts texts. It keeps the last few that were long, and

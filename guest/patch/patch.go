@@ -117,8 +117,9 @@ const (
 
 func parseEdits(text string) (target string, edits []edit, err error) {
 	head, rest, _ := strings.Cut(text, "\n")
-	target, ok := strings.CutPrefix(head, "-- ")
-	if target, ok = strings.CutSuffix(target, " --"); !ok || target == "" {
+	target, begins := strings.CutPrefix(head, "-- ")
+	target, ends := strings.CutSuffix(target, " --")
+	if !begins || !ends || target == "" {
 		return "", nil, fmt.Errorf("the first line is %q, not -- FILE --", head)
 	}
 	for rest != "" {

@@ -140,7 +140,7 @@ func TestLogs(t *testing.T) {
 	if err != nil || out.Err != nil {
 		t.Fatal(err, out.Err)
 	}
-	if want := []string{"a 1", "\uFFFD"}; !slices.Equal(caller.logs, want) {
+	if want := []string{"a 1", "é"}; !slices.Equal(caller.logs, want) {
 		t.Errorf("logs %q, want %q", caller.logs, want)
 	}
 
