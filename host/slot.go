@@ -355,6 +355,15 @@ func (s *slot) next(session route.Session) (route.Upstream, error) {
 	return c.Upstream, nil
 }
 
+// successor is the slot in the place of one that is retired, nil if there is none.
+func (s *slot) successor() *slot {
+	next, err := s.next(s.own)
+	if err != nil {
+		return nil
+	}
+	return next.(*slot)
+}
+
 func (s *slot) isRetired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -249,6 +249,13 @@ func (u *upstreams) started(ctx context.Context, most time.Duration, known bool)
 		}
 		if _, listed := u.listed.Load(s.name); s.own == nil || !listed {
 			s.awaitStart(ctx, most)
+			// What a reload has put into its place is to list instead of it.
+			for next := s; next.isRetired() && ctx.Err() == nil; {
+				if next = next.successor(); next == nil {
+					break
+				}
+				next.awaitStart(ctx, most)
+			}
 		}
 	}
 }
