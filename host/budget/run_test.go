@@ -73,8 +73,10 @@ func TestGreedyOwnerFails(t *testing.T) {
 		modest := openRun(t, b, "modest")
 		got(t, start(t.Context(), &modest.Hold, 100))
 		var waiting []<-chan error
-		for _, r := range greedy {
-			waiting = append(waiting, start(t.Context(), &r.Hold, 300))
+		for _, r := range greedy { // one after the other: they are served in this order
+			done := start(t.Context(), &r.Hold, 300)
+			waits(t, done)
+			waiting = append(waiting, done)
 		}
 		want := start(t.Context(), &modest.Hold, 200)
 		if err := ended(t, waiting[3]); err == nil {
