@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,9 @@ func TestSlowServerIsKept(t *testing.T) {
 		t.Errorf("it waits for us: %v", err)
 	}
 	f.asking.Add(-1)
+	for l.(listener).heard()%2 == 1 { // the answer to deaf is still being worked on
+		runtime.Gosched()
+	}
 	var down *DownError
 	if err := f.silent(t.Context(), l); !errors.As(err, &down) {
 		t.Errorf("it is deaf: %v", err)
