@@ -13,8 +13,10 @@ import (
 // TestTooManyConnections: idle ones make room, and those in use do not.
 func TestTooManyConnections(t *testing.T) {
 	w := newWebOn(t, HTTPOptions{}, ServerOptions{MaxConnections: 3})
-	g := w.join("2025-11-25")
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	// The session is begun without a connection: the server learns only later that
+	// its client has closed one, and until then that one is in use.
+	g := w.guest()
+	g.id = (&strangers{t, w.http}).join("127.0.0.1:1", "")
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
@@ -29,8 +31,8 @@ func TestTooManyConnections(t *testing.T) {
 		timeout, ok := err.(net.Error)
 		return err != nil && !(ok && timeout.Timeout())
 	}
-	silent := []net.Conn{dial(), dial(), dial()} // perhaps one too many already
-	for i := range 3 {                           // each takes the place of one that is idle
+	silent := []net.Conn{dial(), dial(), dial()}
+	for i := range 3 { // each takes the place of one that is idle
 		c := dial()
 		_ = g.request(t.Context(), "POST", callOf(i, "wait", "{}")).Write(c)
 		<-w.backend.waiting
