@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -110,7 +111,9 @@ func TestStackInDebugModeOnly(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+func TestTimeout(t *testing.T) { synctest.Test(t, testTimeout) }
+
+func testTimeout(t *testing.T) {
 	var u upstreams
 	called := u.block("s.slow")
 	var answer abi.Answer

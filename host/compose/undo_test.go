@@ -92,47 +92,104 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoAfterCancel: what is cancelled, or late, is undone all the same.
+// TestUndoAfterCancel: what is cancelled is undone all the same.
 func TestUndoAfterCancel(t *testing.T) {
-	for _, cancelled := range []bool{true, false} {
+	u := saga()
+	called := u.block("s.wait")
+	c := composer(sandboxtest.Guest(t), u)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	done := make(chan wire.Reply, 1)
+	go func() { done <- c.CallSaved(ctx, saved(twoSteps+"s.wait()"), route.Call{Params: params(`{}`)}) }()
+	<-called
+	cancel(&wire.CancelledError{})
+	reply := <-done
+	if got := made(u); got != "make1 make2 wait remove2 remove1" {
+		t.Errorf("calls: %s", got)
+	}
+	if got := get(t, reply, "structuredContent", "error", "details", "compensation"); strings.Count(got, `"undone":true`) != 2 {
+		t.Errorf("compensation = %s", got)
+	}
+}
+
+// step does what a script does that makes n and says how to undo it.
+func step(ctx context.Context, r sandbox.Run, n int) {
+	arguments := fmt.Sprintf(`{"n":%d}`, n)
+	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "make", arguments)})
+	r.Caller.Undo(ctx, toolCall("s", "remove", arguments))
+}
+
+// hang does what a script does that calls a tool which does not answer.
+func hang(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "wait", `{}`)})
+	return sandbox.Outcome{}, context.Cause(ctx)
+}
+
+// TestUndoAfterTimeout: what is late is undone all the same.
+func TestUndoAfterTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		u := saga()
-		called := u.block("s.wait")
-		c := composer(sandboxtest.Guest(t), u, func(o *Options) {
-			if !cancelled {
-				o.Timeout = 200 * time.Millisecond
-			}
-		})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		done := make(chan wire.Reply, 1)
-		go func() { done <- c.CallSaved(ctx, saved(twoSteps+"s.wait()"), route.Call{Params: params(`{}`)}) }()
-		<-called
-		if cancelled {
-			cancel(&wire.CancelledError{})
-		}
-		reply := <-done
+		u.block("s.wait")
+		c := composer(fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+			step(ctx, r, 1)
+			step(ctx, r, 2)
+			return hang(ctx, r)
+		}), u)
+		reply := c.CallSaved(t.Context(), saved("x"), route.Call{Params: params(`{}`)})
 		if got := made(u); got != "make1 make2 wait remove2 remove1" {
 			t.Errorf("calls: %s", got)
 		}
 		if got := get(t, reply, "structuredContent", "error", "details", "compensation"); strings.Count(got, `"undone":true`) != 2 {
 			t.Errorf("compensation = %s", got)
 		}
-	}
+	})
+}
+
+// TestUndoAfterTimeoutOfASavedTool: its caller goes on when it is undone.
+func TestUndoAfterTimeoutOfASavedTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := saga()
+		u.block("s.wait")
+		all := shelf{"slow": "slow"}
+		c := composer(fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+			if r.Request.Code == "slow" {
+				step(ctx, r, 1)
+				return hang(ctx, r)
+			}
+			late := toolCall(abi.Composites, "slow", `{"n":1}`)
+			late.Timeout = 0.05
+			if answer := r.Caller.CallTools(ctx, []abi.ToolCall{late})[0]; answer.Err == nil || answer.Err.Type != abi.ErrTimeout {
+				t.Errorf("the caller got %+v", answer)
+			}
+			r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "make", `{"n":2}`)})
+			return ok(`1`)
+		}), u, all.in)
+		c.CallSaved(t.Context(), saved("x"), route.Call{Params: params(`{}`)})
+		if got, want := made(u), "make1 wait remove1 make2"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+	})
 }
 
 // TestUndoIsBounded: calls that do not come back have their own time.
 func TestUndoIsBounded(t *testing.T) {
-	u := saga()
-	u.block("s.hangs")
-	c := composer(sandboxtest.Guest(t), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
-	reply := c.CallSaved(t.Context(), saved("undo(s.remove, n=1)\nundo(s.hangs, n=2)\nfail('no')"), route.Call{Params: params(`{}`)})
-	got := get(t, reply, "structuredContent", "error", "details", "compensation")
-	if made(u) != "hangs2 remove1" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 1 || strings.Count(got, `"undone":true`) != 1 {
-		t.Errorf("calls %s, compensation %s", made(u), got)
-	}
-	if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs({\"n\":2}): not done within 30ms") {
-		t.Errorf("text = %s", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := saga()
+		u.block("s.hangs")
+		c := composer(fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
+			r.Caller.Undo(ctx, toolCall("s", "remove", `{"n":1}`))
+			r.Caller.Undo(ctx, toolCall("s", "hangs", `{"n":2}`))
+			return sandbox.Outcome{Err: &abi.Error{Type: abi.ErrRuntime, Message: "no"}}, nil
+		}), u, func(o *Options) { o.UndoTimeout = 30 * time.Millisecond })
+		reply := c.CallSaved(t.Context(), saved("x"), route.Call{Params: params(`{}`)})
+		got := get(t, reply, "structuredContent", "error", "details", "compensation")
+		if made(u) != "hangs2 remove1" || strings.Count(got, "not done within 30ms (execution.undo_timeout)") != 1 || strings.Count(got, `"undone":true`) != 1 {
+			t.Errorf("calls %s, compensation %s", made(u), got)
+		}
+		if text := textOf(t, reply); !strings.Contains(text, "\n  NOT undone by s.hangs({\"n\":2}): not done within 30ms") {
+			t.Errorf("text = %s", text)
+		}
+	})
 }
 
 // TestUndoInTrees: what a saved tool has done is undone when it fails, or when
@@ -140,18 +197,16 @@ func TestUndoIsBounded(t *testing.T) {
 func TestUndoInTrees(t *testing.T) {
 	step := "s.make(n=params.n)\nundo(s.remove, n=params.n)\n"
 	for code, want := range map[string]string{
-		"tools.good(n=1)\nfail('no')":                                            "make1 remove1",
-		"undo(s.remove, n=0)\ntools.good(n=1)\ntools.good(n=2)\nfail('no')":      "make1 make2 remove2 remove1 remove0",
-		"tools.good(n=1)\ntry:\n    tools.bad(n=2)\nexcept:\n    s.make(n=3)":    "make1 make2 remove2 make3",
-		"tools.good(n=1)\ncommit()\nfail('no')":                                  "make1",
-		"tools.done(n=1)\nfail('no')":                                            "make1",
-		"tools.good(n=1)\ntools.bad(n=2)":                                        "make1 make2 remove2 remove1",
-		"tools.middle(n=1)\nfail('no')":                                          "make1 remove1",
-		"try:\n    tools.slow({'n': 1}, timeout=0.05)\nexcept:\n    s.make(n=2)": "make1 wait remove1 make2",
+		"tools.good(n=1)\nfail('no')":                                         "make1 remove1",
+		"undo(s.remove, n=0)\ntools.good(n=1)\ntools.good(n=2)\nfail('no')":   "make1 make2 remove2 remove1 remove0",
+		"tools.good(n=1)\ntry:\n    tools.bad(n=2)\nexcept:\n    s.make(n=3)": "make1 make2 remove2 make3",
+		"tools.good(n=1)\ncommit()\nfail('no')":                               "make1",
+		"tools.done(n=1)\nfail('no')":                                         "make1",
+		"tools.good(n=1)\ntools.bad(n=2)":                                     "make1 make2 remove2 remove1",
+		"tools.middle(n=1)\nfail('no')":                                       "make1 remove1",
 	} {
 		u := saga()
-		u.block("s.wait")
-		all := shelf{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)", "slow": step + "s.wait()"}
+		all := shelf{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)"}
 		composer(sandboxtest.Guest(t), u, all.in).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		if got := made(u); got != want {
 			t.Errorf("%s\ncalls %s, want %s", code, got, want)
