@@ -221,10 +221,9 @@ var ligatures = map[rune]string{
 
 // fold appends name as readers compare it that do not mind the case: in Unicode's
 // folding, the simple one of encoding/json and the full one where it gives ASCII,
-// with the Turkish letters i of Java;
-// without separators if those shall not count, but for a leading one; and no
-// further than to a NUL, where a string of C ends, or to where it is longer than
-// maxFolded.
+// with the Turkish letters i of Java; without separators if those shall not count;
+// and no further than to a NUL, where a string of C ends, or to where it is longer
+// than maxFolded.
 func fold(b, name []byte, joined bool) []byte {
 	for i := 0; i < len(name) && len(b) <= maxFolded; i++ {
 		switch c := name[i]; {
@@ -240,7 +239,7 @@ func fold(b, name []byte, joined bool) []byte {
 			return b
 		case 'A' <= c && c <= 'Z':
 			b = append(b, c+'a'-'A')
-		case joined && i > 0 && (c == '_' || c == '-' || c == '.' || c == '/'):
+		case joined && (c == '_' || c == '-' || c == '.' || c == '/'):
 		default:
 			b = append(b, c)
 		}

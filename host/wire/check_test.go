@@ -33,6 +33,8 @@ func TestAmbiguousMessages(t *testing.T) {
 		{`{"t____________________________________________________________________________askId":"b"}`, `"taskId"`},
 		{`{"name\u0000x":"b"}`, `"name"`},
 		{`{"_Meta":{}}`, `"_meta"`},
+		{`{"meta":{"progressToken":1}}`, `"_meta"`},
+		{`{"name":"a","_name":"b"}`, `"name"`},
 		{`{"_META":{"progressToken":1}}`, `"_meta"`},
 		{`{"_meta":{"ProgressToken":1}}`, `params._meta is taken for "progressToken"`},
 		{`{"_meta":{"progress_token":1}}`, `"progressToken"`},
@@ -102,7 +104,7 @@ func TestAmbiguousMessages(t *testing.T) {
 func TestUnambiguousMessages(t *testing.T) {
 	for _, raw := range []string{
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"a","arguments":{"name":"a","Name":"b","x":1,"x":2,"__proto__":{},"\ud800":1},"_meta":{"é":1,"É":2,"e\u0301":3}}}`,
-		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":{"Name":"b","name":1,"name":2},"nam":1,"names":2,"meta":null,"_":1,"__":2}}`,
+		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":{"Name":"b","name":1,"name":2},"nam":1,"names":2,"metas":null,"_":1,"__":2}}`,
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"uri":"\ud83d\ude00\u0000","data":"\ud800","x":"\udc00"}}`,
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":["Name","name"]}`,
 		`{"jsonrpc":"2.0","id":7,"result":{"is_error":null,"meta":null,"structured_content":null,"structuredContent":{"Name":1,"name":2,"a":1,"a":2}}}`,

@@ -13,25 +13,26 @@ import (
 
 // otherReader is a process that reads messages for us; see testdata/readers.
 type otherReader struct {
-	name string
-	mu   sync.Mutex
-	in   io.WriteCloser
-	out  *bufio.Reader
+	name  string
+	found []int // the strings found so far, for each way of reading
+	mu    sync.Mutex
+	in    io.WriteCloser
+	out   *bufio.Reader
 }
 
-// startReaders starts the readers in other languages that are asked for and
-// installed. They end with the test.
+// startReaders starts the readers in other languages and of other libraries, if
+// they are asked for: then all of them must be there. They end with the test.
 func startReaders(f testing.TB) (all []*otherReader) {
 	if os.Getenv("METATOOL_READERS") == "" {
 		return nil
 	}
+	f.Helper()
+	dir := filepath.Join("testdata", "readers")
 	head, _ := json.Marshal(paths)
-	for _, command := range [][]string{{"node", "reader.js"}, {"python3", "reader.py"}} {
-		if _, err := exec.LookPath(command[0]); err != nil {
-			f.Logf("%s does not read: %v", command[0], err)
-			continue
-		}
-		cmd := exec.Command(command[0], filepath.Join("testdata", "readers", command[1]))
+	for _, command := range [][]string{
+		{"node", filepath.Join(dir, "reader.js")}, {"python3", filepath.Join(dir, "reader.py")}, {buildReader(f, filepath.Join(dir, "go"))},
+	} {
+		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -53,13 +54,29 @@ func startReaders(f testing.TB) (all []*otherReader) {
 		if _, err := in.Write(append(head, '\n')); err != nil {
 			f.Fatal(err)
 		}
-		all = append(all, &otherReader{name: command[0], in: in, out: bufio.NewReader(out)})
+		all = append(all, &otherReader{name: filepath.Base(command[0]), in: in, out: bufio.NewReader(out)})
 	}
 	return all
 }
 
+// buildReader builds the reader in Go, a module with dependencies of its own, and
+// returns its path.
+func buildReader(f testing.TB, dir string) string {
+	f.Helper()
+	path := filepath.Join(f.TempDir(), "go-reader")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOEXPERIMENT=jsonv2")
+	if out, err := build.CombinedOutput(); err != nil {
+		f.Fatalf("building the reader in Go: %v\n%s", err, out)
+	}
+	return path
+}
+
 // read has a message, a line, read in all the ways that the reader has.
-func (o *otherReader) read(t *testing.T, line []byte) (found []view) {
+// What it finds is a string, nil for anything else, or true where it does not
+// read that.
+func (o *otherReader) read(t *testing.T, line []byte) (found [][]any) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,6 +89,16 @@ func (o *otherReader) read(t *testing.T, line []byte) (found []view) {
 	}
 	if err := json.Unmarshal(answer, &found); err != nil {
 		t.Fatalf("%s cannot read %s: %s", o.name, line, answer)
+	}
+	if o.found == nil {
+		o.found = make([]int, len(found))
+	}
+	for i, all := range found {
+		for _, value := range all {
+			if text, ok := value.(string); ok && text != "" {
+				o.found[i]++
+			}
+		}
 	}
 	return found
 }

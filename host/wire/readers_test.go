@@ -163,7 +163,7 @@ func readAs(raw []byte, find func([]jsonMember, string) []byte) (found view) {
 
 // FuzzReaders checks that what we forward is to every reader what it was to us.
 // A message is made from the seed if that is not zero. With METATOOL_READERS in
-// the environment, Node and Python read too, if they are there.
+// the environment, Node, Python, and go-sdk and encoding/json/v2 read too.
 func FuzzReaders(f *testing.F) {
 	for _, raw := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"name":"b","Name":"c"},"_meta":{"progressToken":1,"k":{}}}}`,
@@ -171,6 +171,8 @@ func FuzzReaders(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"\ud800","__proto_":{}}}`,
 		`{"jsonrpc":"2.0","id":"x","result":{"nextCursor":"c","task":{"taskId":"t"},"structuredContent":{"a":1,"a":2}}}`,
 		`{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_name":"b"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"meta":{"progressToken":"b"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"m\ud800","params":{"name":"a","Name":"b"}}`,
 	} {
 		f.Add([]byte(raw), uint64(0))
@@ -208,6 +210,14 @@ func TestReaders(t *testing.T) {
 	if sent < n/4 || sent > n*9/10 {
 		t.Errorf("of %d messages, %d were sent on: the test says little", n, sent)
 	}
+	for _, other := range others {
+		for i, found := range other.found {
+			if found < sent/2 {
+				t.Errorf("%s, way %d, found %d strings in %d messages: it says little", other.name, i, found, sent)
+			}
+		}
+		t.Logf("%s found %d strings", other.name, other.found)
+	}
 }
 
 // compareReaders has a message read that we send on; false for one that we do
@@ -236,10 +246,24 @@ func compareReaders(t *testing.T, raw []byte, others []*otherReader) bool {
 	compareTyped(t, sent, acted)
 	for _, other := range others {
 		for _, found := range other.read(t, appendLine(nil, sent)) {
-			compare(other.name, found)
+			compare(other.name, asView(found, acted))
 		}
 	}
 	return true
+}
+
+// asView is what a reader found. Where it does not read, it agrees with us.
+func asView(found []any, acted view) view {
+	all := make(view, len(acted))
+	for i, value := range found {
+		switch value := value.(type) {
+		case string:
+			all[i] = value
+		case bool:
+			all[i] = acted[i]
+		}
+	}
+	return all
 }
 
 // compareTyped reads a call with the types of mcp-go.

@@ -2,10 +2,11 @@ package wire
 
 // A Shape says which members of an object we or the protocol act on. Readers
 // differ in what they take for such a member: some ignore the case of letters
-// (encoding/json of Go), some also take task_id for taskId, some keep the first
-// and some the last of two with one name. So an object of a Shape must not have
-// a member that only resembles one of these, nor two of one name; see
-// Shape.Check. What else it has is not ours to judge.
+// (encoding/json of Go), some also take task_id for taskId (Python) or meta for
+// _meta (encoding/json/v2, if told to), some keep the first and some the last of
+// two with one name. So an object of a Shape must not have a member that only
+// resembles one of these, nor two of one name; see Shape.Check. What else it has
+// is not ours to judge.
 type Shape struct {
 	path string // where such objects are, for errors; "" for a message itself
 	// joined says that readers which ignore separators count, too. Results are

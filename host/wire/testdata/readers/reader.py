@@ -18,13 +18,13 @@ def folded(members, key):
 
 
 def snake(key):
-    return re.sub(r"[A-Z]", lambda m: "_" + m.group().lower(), re.sub(r"[./-]", "_", key))
+    return re.sub(r"[A-Z]", lambda m: "_" + m.group().lower(), re.sub(r"[./-]", "_", key)).lstrip("_")
 
 
 def by_name(members, key):
     """As a model of pydantic does with an alias for each member and
-    populate_by_name; _meta is not looked for under another name. Results are not
-    held to that (see Shape)."""
+    populate_by_name, where no name begins with an underscore. Results are not held
+    to that (see Shape)."""
     names = dict(members)
     return names.get(key, names.get(snake(key)))
 
