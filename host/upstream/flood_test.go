@@ -123,45 +123,48 @@ func TestWhatWasAskedForIsFree(t *testing.T) {
 }
 
 // TestFloodOfHTTP: on streams over HTTP the same things cost something as on pipes.
+// In a bubble, since the allowance comes back with time.
 func TestFloodOfHTTP(t *testing.T) {
-	cb := newCallbacks()
-	opts := cb.options()
-	opts.allowance = newAllowance(slog.New(slog.DiscardHandler), "messages")
-	link, err := newHTTPLink(Spec{Name: "web", URL: "http://127.0.0.1:1/"}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.shutDown(0, nil)
-	f, err := link.takeOff(t.Context(), wire.Call{Method: "tools/call", Progress: func([]byte) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.land(f, nil)
-	cost := func(ev event, f *flight) time.Duration {
-		before := link.opts.allowance.used
-		link.event(ev, f)
-		return link.opts.allowance.used - before
-	}
-	for name, message := range floods {
-		if name == "requests" || name == "pings" { // they would be answered over the network
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		cb := newCallbacks()
+		opts := cb.options()
+		opts.allowance = newAllowance(slog.New(slog.DiscardHandler), "messages")
+		link, err := newHTTPLink(Spec{Name: "web", URL: "http://127.0.0.1:1/"}, opts)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, of := range []*flight{nil, f} {
-			if got := cost(event{data: []byte(strings.TrimRight(message, "\r\n"))}, of); got < unitTime/2 {
-				t.Errorf("%s cost %v", name, got)
+		defer link.shutDown(0, nil)
+		f, err := link.takeOff(t.Context(), wire.Call{Method: "tools/call", Progress: func([]byte) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer link.land(f, nil)
+		cost := func(ev event, f *flight) time.Duration {
+			before := link.opts.allowance.used
+			link.event(ev, f)
+			return link.opts.allowance.used - before
+		}
+		for name, message := range floods {
+			if name == "requests" || name == "pings" { // they would be answered over the network
+				continue
+			}
+			for _, of := range []*flight{nil, f} {
+				if got := cost(event{data: []byte(strings.TrimRight(message, "\r\n"))}, of); got < unitTime/2 {
+					t.Errorf("%s cost %v", name, got)
+				}
 			}
 		}
-	}
-	if got := cost(event{name: "other", data: []byte("{}")}, f); got < unitTime/2 {
-		t.Errorf("an event of another name cost %v", got)
-	}
-	progress := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, link.ids.token(f.id))
-	answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, f.id)
-	for _, message := range [][]byte{progress, answer} {
-		if got := cost(event{data: message}, f); got > 0 {
-			t.Errorf("%s cost %v", message, got)
+		if got := cost(event{name: "other", data: []byte("{}")}, f); got < unitTime/2 {
+			t.Errorf("an event of another name cost %v", got)
 		}
-	}
+		progress := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, link.ids.token(f.id))
+		answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, f.id)
+		for _, message := range [][]byte{progress, answer} {
+			if got := cost(event{data: message}, f); got > 0 {
+				t.Errorf("%s cost %v", message, got)
+			}
+		}
+	})
 }
 
 // TestWasteOfEvents: comments and fields that make no event cost something, events
