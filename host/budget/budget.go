@@ -41,7 +41,7 @@ type Budget struct {
 	inRuns   int64 // what runs have of used
 	waiting  int
 	owners   map[any]*owner
-	last     uint64 // number of the last run or waiter
+	last     uint64 // number of the last hold or waiter
 	runs     []*Run // that are open, the oldest first
 	able     int    // runs of which something is at work
 	attached int    // holds that close with their messages
@@ -191,7 +191,7 @@ func (b *Budget) serve() {
 	for b.waiting > 0 {
 		if next := b.next(); next != nil {
 			b.grant(next)
-		} else if !b.settle() {
+		} else if !b.settle() && !b.settleBodies() {
 			return
 		}
 	}

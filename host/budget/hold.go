@@ -7,8 +7,9 @@ import "context"
 type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
-	run    *Run // that it is part of; nil: a message
-	kind   kind // of a message
+	run    *Run   // that it is part of; nil: a message
+	kind   kind   // of a message
+	number uint64 // in the order in which they were opened
 
 	closed   bool // guarded by budget.mu, as is what follows
 	attached bool
@@ -35,13 +36,14 @@ func (b *Budget) open(h *Hold, key any) {
 		b.owners[key] = o
 	}
 	o.holds++
-	h.budget, h.owner = b, o
+	b.last++
+	h.budget, h.owner, h.number = b, o, b.last
 }
 
 // Acquire takes n bytes more, and waits for them if need be. The error is the
-// cause of ctx; for a message a *TooLargeError if it can never fit, and for a run
-// an *ExhaustedError if it has failed. Then it has what it had before. A closed
-// Hold gets nothing, without an error.
+// cause of ctx; for a message a *TooLargeError if it can never fit, or ErrCrowded;
+// and for a run an *ExhaustedError if it has failed. Then it has what it had
+// before. A closed Hold gets nothing, without an error.
 //
 // Who waits must hold nothing that others need to come to an end, but the bytes.
 func (h *Hold) Acquire(ctx context.Context, n int64) error {

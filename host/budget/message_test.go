@@ -1,7 +1,10 @@
 package budget
 
 import (
+	"context"
+	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,4 +113,67 @@ func TestCount(t *testing.T) {
 	}
 	next.Close()
 	checkEmpty(t, b)
+}
+
+// comes has a message of size bytes come, by doubling the memory that it has. It
+// takes time to be worked on when it is whole.
+func comes(ctx context.Context, h *Hold, size int64) error {
+	defer h.Close()
+	for had := int64(0); had < size; {
+		want := min(max(2*had, 16), size)
+		if err := h.Acquire(ctx, want); err != nil {
+			return err
+		}
+		h.Release(had)
+		had = want
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(10 * time.Millisecond)
+	return nil
+}
+
+// TestBodiesDoNotWaitForEachOther: of many messages that come at once, some come to
+// an end, the oldest among them, without anybody's timeout; and the only message of
+// an owner is not given up for one that has many.
+func TestBodiesDoNotWaitForEachOther(t *testing.T) {
+	const greedy, size = 40, 620
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16 * 1100) // room for three that are whole
+		began := time.Now()
+		errs := make([]error, greedy+1)
+		var group sync.WaitGroup
+		for n := range errs {
+			owner := "greedy"
+			if n == greedy {
+				owner = "modest"
+			}
+			h := b.Open(owner)
+			group.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				errs[n] = comes(ctx, h, size)
+			})
+		}
+		group.Wait()
+		failed := 0
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, ErrCrowded) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				failed++
+			}
+		}
+		if errs[0] != nil || errs[greedy] != nil {
+			t.Errorf("the oldest: %v, the modest one: %v", errs[0], errs[greedy])
+		}
+		if failed == 0 || failed > greedy-3 {
+			t.Errorf("%d of %d have failed", failed, greedy)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		t.Logf("%d of %d have failed, after %v", failed, greedy, time.Since(began))
+		checkEmpty(t, b)
+	})
 }

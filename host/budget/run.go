@@ -19,10 +19,9 @@ import (
 // enough.
 type Run struct {
 	Hold
-	number uint64 // in the order of their coming
-	atWork int    // goroutines that wait neither for bytes nor for others of this run
-	owned  int64  // bytes of messages that wait for the run
-	err    error  // *ExhaustedError, once it has failed
+	atWork int   // goroutines that wait neither for bytes nor for others of this run
+	owned  int64 // bytes of messages that wait for the run
+	err    error // *ExhaustedError, once it has failed
 	fail   context.CancelCauseFunc
 }
 
@@ -47,8 +46,6 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	r.Hold.run = r
 	if b != nil {
 		b.mu.Lock()
-		b.last++
-		r.number = b.last
 		b.runs = append(b.runs, r)
 		b.mu.Unlock()
 	}

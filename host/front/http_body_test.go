@@ -264,6 +264,59 @@ func TestBodyWithoutRoom(t *testing.T) {
 	})
 }
 
+// inPieces lets others go on between two pieces.
+type inPieces struct{ io.Reader }
+
+func (r inPieces) Read(b []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	return r.Reader.Read(b[:min(len(b), 64<<10)])
+}
+
+// TestManyBodiesAtOnce has more bodies come at once than there is room for. The
+// oldest are taken, some are told to come again, and none waits for its timeout.
+// Time is synctest's.
+func TestManyBodiesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bodies, size = 40, 1 << 20
+		shared := budget.New(16 * 2 * size)
+		b := newToyBackend()
+		session := b.options()
+		session.Budget, session.MaxMessage = shared, 2*size
+		h := NewHTTP(t.Context(), HTTPOptions{Session: session})
+		post := func(id string, body io.Reader) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/", body)
+			r.Header.Set("Content-Type", "application/json")
+			if id != "" {
+				r.Header.Set("Mcp-Session-Id", id)
+			}
+			out := httptest.NewRecorder()
+			h.ServeHTTP(out, r)
+			return out
+		}
+		id := post("", strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)).Header().Get("Mcp-Session-Id")
+		began := time.Now()
+		var all sync.WaitGroup
+		codes := make([]int, bodies)
+		for n := range codes {
+			all.Go(func() {
+				codes[n] = post(id, inPieces{strings.NewReader(strings.Repeat("x", size))}).Code
+			})
+		}
+		all.Wait()
+		count := map[int]int{}
+		for _, code := range codes {
+			count[code]++
+		}
+		t.Logf("%v after %v", count, time.Since(began))
+		if took := time.Since(began); count[400]+count[503] != bodies || count[400] == 0 || took > time.Second { // 400: no JSON, but whole
+			t.Errorf("%v after %v", count, took)
+		}
+		if err := h.Close(context.Background()); err != nil || shared.Figures().Used != 0 {
+			t.Errorf("%v, left: %+v", err, shared.Figures())
+		}
+	})
+}
+
 // TestMemoryIsGivenBack: once after each burst, when it is over.
 func TestMemoryIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
