@@ -1,0 +1,158 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// slowServers are what servers do with a connection that keep who asks them
+// waiting for ever. One takes no connection.
+var slowServers = map[string]func(net.Conn){
+	"takes no connection":  nil,
+	"does not read":        func(net.Conn) {},
+	"does not answer":      func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
+	"answers byte by byte": drip,
+}
+
+// drip answers a request with a body that has no end, a byte a second.
+func drip(conn net.Conn) {
+	req, err := http.ReadRequest(bufio.NewReader(conn))
+	if err == nil {
+		_, err = io.Copy(io.Discard, req.Body)
+	}
+	if err == nil {
+		_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+	}
+	for err == nil {
+		time.Sleep(time.Second)
+		_, err = conn.Write([]byte{' '})
+	}
+}
+
+// newSlowTokens has the tokens of a server that is served by serve, as is its
+// authorization server. To be called in a bubble.
+func newSlowTokens(t *testing.T, serve func(net.Conn)) *tokens {
+	peer, err := newHTTPPeer(Spec{
+		Name: "web", URL: "http://127.0.0.1:1/mcp",
+		OAuth: &OAuth{TokenFile: filepath.Join(t.TempDir(), "tokens.json"), network: newTown(t).network()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait)
+	t.Cleanup(peer.close)
+	for _, rt := range []*http.Transport{peer.rt, peer.auth.guard.direct, peer.auth.guard.open} {
+		rt.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if serve == nil {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			ours, theirs := net.Pipe()
+			serving.Go(func() { serve(theirs) })
+			return ours, nil
+		}
+	}
+	return peer.auth
+}
+
+// TestSlowAuthorizationServers: whatever is asked for a token, and however it
+// fails to answer, a request ends after oauthTimeout. Time is virtual.
+func TestSlowAuthorizationServers(t *testing.T) {
+	const issuer = "http://127.0.0.1:2"
+	requests := map[string]func(t *tokens, ctx context.Context) error{
+		"metadata of the server": func(t *tokens, ctx context.Context) error {
+			_, err := t.document(ctx, t.http, "http://127.0.0.1:1/metadata", &struct{}{})
+			return err
+		},
+		"metadata of the issuer": func(t *tokens, ctx context.Context) error {
+			_, err := t.document(ctx, t.asked, issuer+"/metadata", &struct{}{})
+			return err
+		},
+		"registration": func(t *tokens, ctx context.Context) error {
+			m := &serverMetadata{}
+			m.RegistrationEndpoint = issuer + "/register"
+			_, err := t.register(ctx, m, "http://127.0.0.1:3/callback", nil)
+			return err
+		},
+		"token": func(t *tokens, ctx context.Context) error {
+			_, err := t.exchange(ctx, tokenEntry{TokenEndpoint: issuer + "/token"}, oauthClient{ID: "me"}, url.Values{"grant_type": {"refresh_token"}})
+			return err
+		},
+	}
+	for what, ask := range requests {
+		for how, serve := range slowServers {
+			t.Run(what+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tokens, start := newSlowTokens(t, serve), time.Now()
+					err := ask(tokens, t.Context())
+					if !errors.Is(err, context.DeadlineExceeded) && !os.IsTimeout(err) {
+						t.Errorf("got %v", err)
+					}
+					if took := time.Since(start); took != oauthTimeout {
+						t.Errorf("it took %s", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSlowRenewal: a renewal, which may be several requests, ends after
+// renewTimeout, however many of them are answered. A caller that goes away does
+// not wait for it, and the next caller starts another one. Time is virtual.
+func TestSlowRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := newSlowTokens(t, refuseSlowly)
+		err := tokens.file.put(tokens.key, tokenEntry{
+			Issuer: "http://127.0.0.1:2", TokenEndpoint: "http://127.0.0.1:2/token",
+			Token: &transport.Token{AccessToken: "old", RefreshToken: "refresh-1"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens.rejected = "old"
+		for range 2 {
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := tokens.header(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
+				t.Errorf("the caller that goes away got %v after %s", err, time.Since(start))
+			}
+			cancel()
+			if _, err := tokens.header(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != renewTimeout {
+				t.Errorf("the caller that waits got %v after %s", err, time.Since(start))
+			}
+		}
+	})
+}
+
+// refuseSlowly answers each request shortly before it would be given up.
+func refuseSlowly(conn net.Conn) {
+	r := bufio.NewReader(conn)
+	for {
+		req, err := http.ReadRequest(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, req.Body)
+		}
+		if err != nil {
+			return
+		}
+		time.Sleep(oauthTimeout - time.Second)
+		if _, err := io.WriteString(conn, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			return
+		}
+	}
+}
