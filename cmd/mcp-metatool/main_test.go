@@ -51,6 +51,11 @@ type suite struct{ *testing.M }
 
 // Run runs the tests and removes what they share.
 func (s suite) Run() int {
+	// Under nohup, the programs that tests start would ignore SIGHUP. A signal that
+	// is caught here is not ignored there.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	code := s.M.Run()
 	if dir := homeDir; dir != "" {
 		os.RemoveAll(dir)
