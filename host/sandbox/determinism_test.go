@@ -23,9 +23,9 @@ import (
 // write what it has found to the file it names.
 const determinedFile = "SANDBOX_TEST_DETERMINED_FILE"
 
-// TestDeterminism runs all scripts there are, three times: one after the other,
-// many at a time in another order, and in another process that compiles the
-// guest anew. Result, error, memory, fuel and the snapshot are the same.
+// TestDeterminism runs the corpus three times: one after the other, many at a
+// time in another order, and in another process that compiles the guest anew.
+// Result, error, memory, fuel and the snapshot are the same.
 func TestDeterminism(t *testing.T) {
 	s := realSandbox(t)
 	runs := corpus(t)
@@ -44,7 +44,7 @@ func TestDeterminism(t *testing.T) {
 	elsewhere := make(chan error, 1)
 	file := filepath.Join(t.TempDir(), "found")
 	go func() {
-		child := exec.Command(os.Args[0], "-test.run=^TestDeterminism$")
+		child := exec.Command(os.Args[0], "-test.run=^TestDeterminism$", fmt.Sprintf("-long=%t", *long))
 		child.Env = append(os.Environ(), determinedFile+"="+file, "GOGC=20", "GOMAXPROCS=1")
 		out, err := child.CombinedOutput()
 		if err != nil {
@@ -105,8 +105,9 @@ func (r corpusRun) describe(s *Sandbox) string {
 		r.name, out.Fuel, out.Memory, out.Calls, sha256.Sum256(out.Result), failure, err)
 }
 
-// corpus is every script of the interpreter's tests, every hostile one that
-// does not end by the clock, and some that make the collector work.
+// corpus is every script of the interpreter's tests, hostile ones that do not
+// end by the clock, and some that make the collector work. Of the hostile ones
+// it has one for each category and way to end, or with -long all.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
@@ -127,8 +128,11 @@ func corpus(t *testing.T) []corpusRun {
 			}
 		}
 	}
+	seen := map[[2]string]bool{}
 	for _, a := range attacks(t) {
-		if a.want != "timeout" && a.want != "cancelled" {
+		kind := [2]string{a.category(), a.want}
+		if a.want != "timeout" && a.want != "cancelled" && (*long || !seen[kind]) {
+			seen[kind] = true
 			runs = append(runs, corpusRun{"hostile " + a.name, func(s *Sandbox) (Outcome, error) { return a.run(context.Background(), s) }})
 		}
 	}

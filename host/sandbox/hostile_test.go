@@ -18,9 +18,13 @@ import (
 // work; for figures worth quoting:
 //
 //	go test ./host/sandbox -run Hostile -v -hostile.table -hostile.runs 1000 -hostile.stops 1000
+//
+// With -long, which .ci/run gives, TestDeterminism takes every script and
+// TestStartState more rounds.
 var (
+	long         = flag.Bool("long", false, "run the tests that take minutes in full")
 	hostileTable = flag.Bool("hostile.table", false, "print what each hostile script ended in and took")
-	hostileRuns  = flag.Int("hostile.runs", 30, "runs of each memory attack between two looks at the process")
+	hostileRuns  = flag.Int("hostile.runs", 10, "runs of each memory attack between two looks at the process")
 	hostileStops = flag.Int("hostile.stops", 100, "hostile runs to be stopped, and timed")
 )
 

@@ -112,9 +112,9 @@ func TestStartState(t *testing.T) {
 					t.Errorf("after a run that ended %s, the world differs", after)
 				}
 			}
-			rounds := 40
-			if testing.Short() {
-				rounds = 5
+			rounds := 5
+			if *long {
+				rounds = 40
 			}
 			for range rounds {
 				for _, e := range endings {
