@@ -132,6 +132,7 @@ func (b *Budget) close(h *Hold) {
 	h.closed = true
 	if h.attached {
 		b.attached--
+		b.kept -= h.bytes
 	}
 	if b.beyond[h.kind] == h {
 		b.beyond[h.kind] = nil

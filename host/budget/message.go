@@ -80,6 +80,7 @@ func (h *Hold) Attach(b []byte) {
 	h.budget.mu.Lock()
 	h.attached = true
 	h.budget.attached++
+	h.budget.kept += h.bytes
 	h.budget.kickWaiting()
 	h.budget.passed(h.bytes)
 	h.budget.mu.Unlock()
@@ -133,7 +134,11 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 		case <-kick:
 		case <-tick:
 			b.collect()
-			if h.kind != body && time.Since(began) >= patience {
+			if h.kind == body {
+				b.mu.Lock()
+				b.serve()
+				b.unlock()
+			} else if time.Since(began) >= patience {
 				b.insist(w)
 			}
 			pause = min(2*pause, patience/2)
@@ -207,7 +212,8 @@ func (b *Budget) insist(w *waiter) {
 // other messages are gone, they wait for that, and when the others are gone, the
 // headroom of owners counts no more for the oldest. If none fits, the youngest is
 // given up: of the owner that has most, if that is more than its share, or else of
-// all. It returns whether there is something to serve again.
+// all. Messages that are kept for long count as gone only while something is given
+// back. It returns whether there is something to serve again.
 func (b *Budget) settleBodies() bool {
 	bodies, held := b.waitingBodies()
 	if len(bodies) == 0 {
@@ -216,6 +222,9 @@ func (b *Budget) settleBodies() bool {
 	ceiling, all := b.ceiling(bodies[0].hold), int64(0)
 	for _, n := range held {
 		all += n
+	}
+	if time.Since(b.lastBack) >= patience {
+		all += b.kept // they may be there for good, such as a list of tools
 	}
 	for _, w := range bodies {
 		if w.bytes > ceiling-all {
