@@ -130,6 +130,7 @@ func serveWay(t testing.TB, c combination, received *peertest.Log, cfg *config.C
 		clients = ManyClients
 	}
 	w.host, _ = startHostFor(t, cfg, clients)
+	w.host.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
 	if c.client == config.Stdio {
 		return w
 	}
