@@ -41,11 +41,10 @@ type Budget struct {
 	inRuns   int64 // what runs have of used
 	waiting  int
 	owners   map[any]*owner
-	last     uint64 // number of the last hold or waiter
+	last     uint64 // number of the last run or waiter
 	runs     []*Run // that are open, the oldest first
 	able     int    // runs of which something is at work
 	attached int    // holds that close with their messages
-	kept     int64  // what these have
 	kick     chan struct{}
 	beyond   [answer + 1]*Hold // of each kind, the message that goes beyond the budget; nil: none
 	lastBack time.Time         // when something was given back
@@ -192,7 +191,7 @@ func (b *Budget) serve() {
 	for b.waiting > 0 {
 		if next := b.next(); next != nil {
 			b.grant(next)
-		} else if !b.settle() && !b.settleBodies() {
+		} else if !b.settle() {
 			return
 		}
 	}
@@ -220,9 +219,6 @@ func (b *Budget) enter(h *Hold, n int64) *waiter {
 	w := &waiter{hold: h, bytes: n, number: b.last, ready: make(chan struct{})}
 	h.waiters = append(h.waiters, w)
 	h.owner.queue = append(h.owner.queue, w)
-	if b.waiting == 0 {
-		b.lastBack = time.Now()
-	}
 	b.waiting++
 	if h.run != nil {
 		h.run.work(-1)

@@ -7,9 +7,8 @@ import "context"
 type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
-	run    *Run   // that it is part of; nil: a message
-	kind   kind   // of a message
-	number uint64 // in the order in which they were opened
+	run    *Run // that it is part of; nil: a message
+	kind   kind // of a message
 
 	closed   bool // guarded by budget.mu, as is what follows
 	attached bool
@@ -17,7 +16,10 @@ type Hold struct {
 	waiters  []*waiter // that are of it
 }
 
-// Open makes a Hold that has nothing yet, for an owner; see Budget.
+// Open makes a Hold that has nothing yet, for an owner; see Budget. It is for
+// messages that grow as they come, beside others. So that they do not only wait for
+// each other, one at a time of those that have waited for long may go beyond the
+// budget.
 func (b *Budget) Open(key any) *Hold {
 	h := new(Hold)
 	b.open(h, key)
@@ -36,14 +38,13 @@ func (b *Budget) open(h *Hold, key any) {
 		b.owners[key] = o
 	}
 	o.holds++
-	b.last++
-	h.budget, h.owner, h.number = b, o, b.last
+	h.budget, h.owner = b, o
 }
 
 // Acquire takes n bytes more, and waits for them if need be. The error is the
-// cause of ctx; for a message a *TooLargeError if it can never fit, or ErrCrowded;
-// and for a run an *ExhaustedError if it has failed. Then it has what it had
-// before. A closed Hold gets nothing, without an error.
+// cause of ctx; for a message a *TooLargeError if it can never fit, and for a run
+// an *ExhaustedError if it has failed. Then it has what it had before. A closed
+// Hold gets nothing, without an error.
 //
 // Who waits must hold nothing that others need to come to an end, but the bytes.
 func (h *Hold) Acquire(ctx context.Context, n int64) error {
@@ -132,7 +133,6 @@ func (b *Budget) close(h *Hold) {
 	h.closed = true
 	if h.attached {
 		b.attached--
-		b.kept -= h.bytes
 	}
 	if b.beyond[h.kind] == h {
 		b.beyond[h.kind] = nil

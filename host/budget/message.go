@@ -1,9 +1,7 @@
 package budget
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -29,14 +27,10 @@ const (
 type kind int
 
 const (
-	body    kind = iota // waits as long as whoever opened it likes; see settleBodies
+	body    kind = iota // grows as it comes, on a connection of its own
 	request             // of a stream that brings other messages too
 	answer              // needed for others to end
 )
-
-// ErrCrowded is the error of a message that was given up because those that had
-// begun to come kept each other from being whole.
-var ErrCrowded = errors.New("too many large messages are coming at the same time (try again later)")
 
 // OpenRequest makes a Hold for a message of a client that comes in a stream. One
 // request at a time of those that have waited for long may go beyond the budget:
@@ -80,7 +74,6 @@ func (h *Hold) Attach(b []byte) {
 	h.budget.mu.Lock()
 	h.attached = true
 	h.budget.attached++
-	h.budget.kept += h.bytes
 	h.budget.kickWaiting()
 	h.budget.passed(h.bytes)
 	h.budget.mu.Unlock()
@@ -121,7 +114,7 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 	for {
 		var timer *time.Timer
 		var tick <-chan time.Time
-		if h.run == nil && (h.kind != body || b.hasAttached()) {
+		if h.run == nil {
 			timer = time.NewTimer(pause)
 			tick = timer.C
 		}
@@ -134,11 +127,7 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 		case <-kick:
 		case <-tick:
 			b.collect()
-			if h.kind == body {
-				b.mu.Lock()
-				b.serve()
-				b.unlock()
-			} else if time.Since(began) >= patience {
+			if time.Since(began) >= patience {
 				b.insist(w)
 			}
 			pause = min(2*pause, patience/2)
@@ -205,64 +194,4 @@ func (b *Budget) insist(w *waiter) {
 			return
 		}
 	}
-}
-
-// settleBodies sees to it that messages which grow as they come do not wait for
-// each other. Those that wait keep what they have. If one of them fits when all
-// other messages are gone, they wait for that, and when the others are gone, the
-// headroom of owners counts no more for the oldest. If none fits, the youngest is
-// given up: of the owner that has most, if that is more than its share, or else of
-// all. Messages that are kept for long count as gone only while something is given
-// back. It returns whether there is something to serve again.
-func (b *Budget) settleBodies() bool {
-	bodies, held := b.waitingBodies()
-	if len(bodies) == 0 {
-		return false
-	}
-	ceiling, all := b.ceiling(bodies[0].hold), int64(0)
-	for _, n := range held {
-		all += n
-	}
-	if time.Since(b.lastBack) >= patience {
-		all += b.kept // they may be there for good, such as a list of tools
-	}
-	for _, w := range bodies {
-		if w.bytes > ceiling-all {
-			continue
-		}
-		if b.used-b.inRuns > all {
-			return false
-		}
-		b.grant(w)
-		return true
-	}
-	share := ceiling / int64(len(held))
-	over := func(w *waiter) int64 {
-		if w.hold.bytes == 0 {
-			return -1 // it has nothing to give back
-		}
-		return max(0, held[w.hold.owner]-share)
-	}
-	victim := slices.MaxFunc(bodies, func(a, c *waiter) int {
-		return cmp.Or(cmp.Compare(over(a), over(c)), cmp.Compare(a.hold.number, c.hold.number))
-	})
-	victim.err = ErrCrowded
-	b.leave(victim)
-	return true
-}
-
-// waitingBodies are those of all owners, the oldest message first, and what they
-// have of each owner.
-func (b *Budget) waitingBodies() (bodies []*waiter, held map[*owner]int64) {
-	held = map[*owner]int64{}
-	for _, o := range b.owners {
-		for _, w := range o.queue {
-			if w.hold.run == nil && w.hold.kind == body {
-				bodies = append(bodies, w)
-				held[o] += w.hold.bytes
-			}
-		}
-	}
-	slices.SortFunc(bodies, func(a, c *waiter) int { return cmp.Compare(a.hold.number, c.hold.number) })
-	return bodies, held
 }

@@ -19,9 +19,10 @@ import (
 // enough.
 type Run struct {
 	Hold
-	atWork int   // goroutines that wait neither for bytes nor for others of this run
-	owned  int64 // bytes of messages that wait for the run
-	err    error // *ExhaustedError, once it has failed
+	number uint64 // in the order of their coming
+	atWork int    // goroutines that wait neither for bytes nor for others of this run
+	owned  int64  // bytes of messages that wait for the run
+	err    error  // *ExhaustedError, once it has failed
 	fail   context.CancelCauseFunc
 }
 
@@ -46,6 +47,8 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	r.Hold.run = r
 	if b != nil {
 		b.mu.Lock()
+		b.last++
+		r.number = b.last
 		b.runs = append(b.runs, r)
 		b.mu.Unlock()
 	}

@@ -153,7 +153,7 @@ func (h *HTTP) unreadable(err error, limit int) *refusal {
 		return h.tooLarge(limit)
 	case errors.As(err, &never):
 		return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + err.Error()}
-	case errors.Is(err, errNoRoom), errors.Is(err, budget.ErrCrowded):
+	case errors.Is(err, errNoRoom):
 		return &refusal{http.StatusServiceUnavailable, codeRefused, err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &refusal{http.StatusRequestTimeout, codeRefused,
