@@ -118,7 +118,9 @@ type way struct {
 func startWay(t testing.TB, c combination, sw peertest.Switches) *way {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
-	return serveWay(t, c, up.received, testConfig(t, up.config))
+	w := serveWay(t, c, up.received, testConfig(t, up.config))
+	w.host.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
+	return w
 }
 
 // serveWay runs a Host with a configuration.
@@ -130,7 +132,6 @@ func serveWay(t testing.TB, c combination, received *peertest.Log, cfg *config.C
 		clients = ManyClients
 	}
 	w.host, _ = startHostFor(t, cfg, clients)
-	w.host.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
 	if c.client == config.Stdio {
 		return w
 	}
