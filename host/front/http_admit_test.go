@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"io"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ type strangers struct {
 	t *testing.T
 	h *HTTP
 }
+
+// home is the address of a client on this machine.
+const home = "127.0.0.1:1"
 
 func newStrangers(t *testing.T, opts HTTPOptions) *strangers {
 	opts.Session = newToyBackend().options()
@@ -28,7 +32,12 @@ func newStrangers(t *testing.T, opts HTTPOptions) *strangers {
 
 func (s *strangers) post(from, token, id, body string) *httptest.ResponseRecorder {
 	s.t.Helper()
-	r := httptest.NewRequestWithContext(s.t.Context(), "POST", "http://localhost/", strings.NewReader(body))
+	return s.postFrom(from, token, id, strings.NewReader(body))
+}
+
+func (s *strangers) postFrom(from, token, id string, body io.Reader) *httptest.ResponseRecorder {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), "POST", "http://localhost/", body)
 	r.RemoteAddr = from
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {

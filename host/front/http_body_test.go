@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -242,23 +241,14 @@ func TestBodyWithoutRoom(t *testing.T) {
 		session := b.options()
 		session.Budget, session.MaxMessage = shared, 4*size
 		h := NewHTTP(t.Context(), HTTPOptions{Session: session})
-		post := func(id, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			if id != "" {
-				r.Header.Set("Mcp-Session-Id", id)
-			}
-			out := httptest.NewRecorder()
-			h.ServeHTTP(out, r)
-			return out
-		}
-		id := post("", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`).Header().Get("Mcp-Session-Id")
-		if out := post(id, strings.Repeat("x", size/2)); out.Code != 503 || out.Header().Get("Retry-After") == "" {
+		client := &strangers{t, h}
+		id := client.join(home, "")
+		if out := client.post(home, "", id, strings.Repeat("x", size/2)); out.Code != 503 || out.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", out.Code, out.Body)
 		}
 		other.Close()
 		beyond.Close()
-		if out := post(id, strings.Repeat("x", 2*size)); out.Code != 413 || !strings.Contains(out.Body.String(), "max_total_memory") {
+		if out := client.post(home, "", id, strings.Repeat("x", 2*size)); out.Code != 413 || !strings.Contains(out.Body.String(), "max_total_memory") {
 			t.Errorf("more than there is: %d %s", out.Code, out.Body)
 		}
 		if err := h.Close(context.Background()); err != nil || shared.Figures().Used != 0 {
@@ -285,23 +275,14 @@ func TestManyBodiesAtOnce(t *testing.T) {
 		session := b.options()
 		session.Budget, session.MaxMessage = shared, 2*size
 		h := NewHTTP(t.Context(), HTTPOptions{Session: session})
-		post := func(id string, body io.Reader) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/", body)
-			r.Header.Set("Content-Type", "application/json")
-			if id != "" {
-				r.Header.Set("Mcp-Session-Id", id)
-			}
-			out := httptest.NewRecorder()
-			h.ServeHTTP(out, r)
-			return out
-		}
-		id := post("", strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)).Header().Get("Mcp-Session-Id")
+		client := &strangers{t, h}
+		id := client.join(home, "")
 		began := time.Now()
 		var all sync.WaitGroup
 		codes := make([]int, bodies)
 		for n := range codes {
 			all.Go(func() {
-				codes[n] = post(id, inPieces{strings.NewReader(strings.Repeat("x", size))}).Code
+				codes[n] = client.postFrom(home, "", id, inPieces{strings.NewReader(strings.Repeat("x", size))}).Code
 			})
 		}
 		all.Wait()

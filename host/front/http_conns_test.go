@@ -16,7 +16,7 @@ func TestTooManyConnections(t *testing.T) {
 	// The session is begun without a connection: the server learns only later that
 	// its client has closed one, and until then that one is in use.
 	g := w.guest()
-	g.id = (&strangers{t, w.http}).join("127.0.0.1:1", "")
+	g.id = (&strangers{t, w.http}).join(home, "")
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
