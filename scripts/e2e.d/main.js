@@ -15,7 +15,7 @@
 //	faults.js     killed and broken upstreams
 //	ending.js     end of input, SIGTERM, orphans, purity of output
 //	setup.js      configurations and clients for all of them
-//	client.js, rawclient.js, httpclient.js, rawjson.js, tap.js, listening.js, processes.js, report.js
+//	client.js, rawclient.js, httpclient.js, rawjson.js, recorder.js, tap.js, listening.js, processes.js, report.js
 //	              what they are made of
 
 import { rmSync } from "node:fs";

@@ -6,12 +6,14 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { Listening } from "./listening.js";
 import { markName, marked } from "./processes.js";
 import { RawClient } from "./rawclient.js";
 import { member } from "./rawjson.js";
 
 const node = process.execPath;
+const recorder = fileURLToPath(new URL("recorder.js", import.meta.url));
 
 export class Setup {
   clients = []; // every RawClient there was, for the checks at the end
@@ -41,15 +43,15 @@ export class Setup {
     return join(this.modules, "@modelcontextprotocol", `server-${name}`, "dist", "index.js");
   }
 
-  // upstreams are the servers that work. everything runs behind a wrapper that
-  // records what reaches it, as a child of a shell, as npx would have it;
-  // memory is started with a secret that it shows on stderr.
+  // upstreams are the servers that work. everything is the child of a process
+  // that records what reaches it; memory is started by a shell with a secret
+  // that it shows on stderr.
   upstreams(name) {
     const secret = "${E2E_SECRET}";
     return {
       everything: {
-        command: "sh",
-        args: ["-c", 'tee -a "$0" | "$1" "$2"', this.tapFile(name), node, this.server("everything")],
+        command: node,
+        args: [recorder, this.tapFile(name), node, this.server("everything")],
       },
       filesystem: { command: node, args: [this.server("filesystem"), this.files] },
       memory: {
