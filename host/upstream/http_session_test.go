@@ -85,11 +85,12 @@ func TestHTTPCancelStorm(t *testing.T) {
 // TestHTTPOwners: what comes on the stream of a call belongs to that alone, and
 // what comes on the server's own stream to any call in flight.
 func TestHTTPOwners(t *testing.T) {
-	own := make(chan eventWriter)
+	own := make(chan eventWriter, 1)
 	s := newWebServer(t, nil)
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		own <- streamTo(w)
 		<-r.Context().Done()
+		<-own
 	}
 	streams, release := make(chan eventWriter), make(chan struct{})
 	s.handle = func(w http.ResponseWriter, _ *http.Request, m webMessage) {
@@ -106,6 +107,7 @@ func TestHTTPOwners(t *testing.T) {
 	}
 	l := dialWeb(t, s.httpSpec(), c)
 	listening := <-own
+	defer func() { own <- listening }() // the handler must not end while this test writes
 	var wg sync.WaitGroup
 	var calls []eventWriter
 	for _, owner := range []string{"a", "b"} {
