@@ -12,7 +12,7 @@ import (
 // nobody but us.
 func TestSilentServerIsReplaced(t *testing.T) {
 	s := phoenix(t, "ok")
-	s.Timeout = 300 * time.Millisecond
+	s.Timeout = time.Second // also for the start of the process
 	ready := make(chan struct{}, 10)
 	quick := brisk
 	quick.grace = time.Millisecond
@@ -36,7 +36,7 @@ func TestSilentServerIsReplaced(t *testing.T) {
 // one that waits for an answer of ours may do nothing else.
 func TestSlowServerIsKept(t *testing.T) {
 	s := phoenix(t, "ok")
-	s.Timeout = 300 * time.Millisecond
+	s.Timeout = time.Second // also for the start of the process
 	f := launch(t, s)
 	var timeout *TimeoutError
 	if _, err := f.Call(t.Context(), toolCall("hang")); !errors.As(err, &timeout) {
