@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
@@ -95,18 +95,18 @@ func (h *Host) AbsentOwner(session route.Session, name string) (why string, sure
 	return "", false
 }
 
-// Absences implements manage.Absences.
-func (h *Host) Absences(origin route.Origin) []manage.Absence {
+// Absences implements builtin.Absences.
+func (h *Host) Absences(origin route.Origin) []builtin.Absence {
 	var session route.Session
 	if origin != nil {
 		session = origin.Session()
 	}
 	cfg := h.config()
-	var all []manage.Absence
+	var all []builtin.Absence
 	for i := range cfg.Upstreams {
 		u := &cfg.Upstreams[i]
 		if state, why := h.absence(session, u); why != "" {
-			all = append(all, manage.Absence{Server: abi.Ident(u.Name), State: string(state), Why: why})
+			all = append(all, builtin.Absence{Server: abi.Ident(u.Name), State: string(state), Why: why})
 		}
 	}
 	return all

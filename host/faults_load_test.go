@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -25,15 +25,15 @@ func TestInterleavedCalls(t *testing.T) {
 	const calls, times = 200, 20
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.Stdio, upstream}, peertest.Switches{})
+			w := startWay(t, combination{config.Stdio, upstream}, mcptest.Switches{})
 			asked, release := make(chan struct{}, calls), make(chan struct{})
-			p := pair(t, w.dial(t, peertest.ClientOptions{Script: func(_ *peertest.Client, m wire.Message) wire.Reply {
+			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: func(_ *mcptest.Client, m wire.Message) wire.Reply {
 				asked <- struct{}{}
 				<-release
 				return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[],"of":%s}`, m.Params)}
 			}}), w.received)
 			ctx := bounded(t)
-			await := func(i int, done <-chan peertest.Answer, own string) {
+			await := func(i int, done <-chan mcptest.Answer, own string) {
 				select {
 				case a := <-done:
 					if a.Err != nil || !strings.Contains(string(a.Raw), own) {
@@ -43,12 +43,12 @@ func TestInterleavedCalls(t *testing.T) {
 					t.Fatalf("call %d is not answered", i)
 				}
 			}
-			answers := make([]<-chan peertest.Answer, calls)
+			answers := make([]<-chan mcptest.Answer, calls)
 			for i := 0; i < calls; i += 2 {
 				ask := fmt.Sprintf(`{"method":"roots/list","params":{"call":"<%d>"}}`, i)
-				answers[i] = p.Client.Start(fmt.Sprint(i), "tools/call", peertest.ToolParams("ask", ask, ""))
+				answers[i] = p.Client.Start(fmt.Sprint(i), "tools/call", mcptest.ToolParams("ask", ask, ""))
 				count := fmt.Sprintf(`{"times":%d}`, times+i)
-				answers[i+1] = p.Client.Start(fmt.Sprint(i+1), "tools/call", peertest.ToolParams("count", count, fmt.Sprint(i+1)))
+				answers[i+1] = p.Client.Start(fmt.Sprint(i+1), "tools/call", mcptest.ToolParams("count", count, fmt.Sprint(i+1)))
 			}
 			for range calls / 2 {
 				select {
@@ -72,12 +72,12 @@ func TestInterleavedCalls(t *testing.T) {
 // call each on one process that they share.
 func TestManySessions(t *testing.T) {
 	const sessions = 500
-	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = sessions + 1 // one has left and is not quite gone
 	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
-	clients := make([]*peertest.Client, sessions)
+	clients := make([]*mcptest.Client, sessions)
 	var all sync.WaitGroup
 	each := func(f func(i int)) {
 		slots := make(chan struct{}, 50) // for the descriptors of connections
@@ -91,20 +91,20 @@ func TestManySessions(t *testing.T) {
 		all.Wait()
 	}
 	each(func(i int) {
-		clients[i] = peertest.NewHTTP(w.url, peertest.ClientOptions{})
-		if _, err := clients[i].Initialize(ctx, peertest.ClientParams); err != nil {
+		clients[i] = mcptest.NewHTTP(w.url, mcptest.ClientOptions{})
+		if _, err := clients[i].Initialize(ctx, mcptest.ClientParams); err != nil {
 			t.Errorf("session %d: %v", i, err)
 		}
 	})
-	waiting := make([]<-chan peertest.Answer, sessions)
+	waiting := make([]<-chan mcptest.Answer, sessions)
 	each(func(i int) { // all of these are under way at the same time
-		waiting[i] = clients[i].Start("1", "tools/call", peertest.ToolParams("wait", fmt.Sprintf(`{"n":"<%d>"}`, i), "7"))
-		if _, _, err := clients[i].Log.Find(ctx, "progress", 0, peertest.ProgressWith("7")); err != nil {
+		waiting[i] = clients[i].Start("1", "tools/call", mcptest.ToolParams("wait", fmt.Sprintf(`{"n":"<%d>"}`, i), "7"))
+		if _, _, err := clients[i].Log.Find(ctx, "progress", 0, mcptest.ProgressWith("7")); err != nil {
 			t.Errorf("session %d: %v", i, err)
 		}
 	})
 	each(func(i int) {
-		e, err := clients[i].Request(ctx, "2", "tools/call", peertest.ToolParams("echo", fmt.Sprintf(`{"n":"<%d>"}`, i), ""))
+		e, err := clients[i].Request(ctx, "2", "tools/call", mcptest.ToolParams("echo", fmt.Sprintf(`{"n":"<%d>"}`, i), ""))
 		if err != nil || !strings.Contains(string(e.Raw), fmt.Sprintf(`<%d>`, i)) {
 			t.Errorf("session %d: %s %v", i, e.Raw, err)
 		}
@@ -117,22 +117,22 @@ func TestManySessions(t *testing.T) {
 // TestStalledClientHoldsUpNobody has a client over HTTP that does not read what
 // a server of many sends it, and others that go on meanwhile. Nothing is lost.
 func TestStalledClientHoldsUpNobody(t *testing.T) {
-	w := startWay(t, combination{config.StreamableHTTP, config.Stdio}, peertest.Switches{})
+	w := startWay(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.Switches{})
 	ctx := bounded(t)
-	stalled := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
-	other := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	stalled := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
+	other := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	stalled.Client.Pause()
 	const times, size = 2000, 500_000
-	counting := stalled.Client.Start("1", "tools/call", peertest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), `"t"`))
-	var large []<-chan peertest.Answer
+	counting := stalled.Client.Start("1", "tools/call", mcptest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), `"t"`))
+	var large []<-chan mcptest.Answer
 	for i := range 6 { // more than all buffers of the way hold
 		arguments := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
-		large = append(large, stalled.Client.Start(fmt.Sprintf(`"large-%d"`, i), "tools/call", peertest.ToolParams("echo", arguments, `"l"`)))
+		large = append(large, stalled.Client.Start(fmt.Sprintf(`"large-%d"`, i), "tools/call", mcptest.ToolParams("echo", arguments, `"l"`)))
 	}
 	from := 0
 	for range len(large) + 1 { // the server has all of them
 		var err error
-		if _, from, err = w.received.Find(ctx, "the calls", from, peertest.Method("tools/call")); err != nil {
+		if _, from, err = w.received.Find(ctx, "the calls", from, mcptest.Method("tools/call")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestStalledClientHoldsUpNobody(t *testing.T) {
 	}
 	progress := 0
 	for _, e := range stalled.Client.Log.All() {
-		if peertest.ProgressWith(`"t"`)(e) {
+		if mcptest.ProgressWith(`"t"`)(e) {
 			progress++
 		}
 	}
@@ -168,8 +168,8 @@ func TestLargeMessages(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<20)
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startWay(t, c, peertest.Switches{})
-			p := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+			w := startWay(t, c, mcptest.Switches{})
+			p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 			e := toolCall(t, bounded(t), p, "echo", `{"x":"`+text+`"}`)
 			if got, _ := wire.GetString(e.Msg.Result, "received", "arguments", "x"); got != text {
 				t.Errorf("%d of %d bytes: %.200s", len(got), len(text), e.Raw)
@@ -187,7 +187,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 }
 
 func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions int) {
-	shared, own := startRaw(t, config.Stdio, peertest.Switches{}), startRaw(t, config.Stdio, peertest.Switches{})
+	shared, own := startRaw(t, config.Stdio, mcptest.Switches{}), startRaw(t, config.Stdio, mcptest.Switches{})
 	own.config.Name, own.config.Prefix, own.config.Isolation = "own", "own__", isolation
 	cfg := testConfig(t, shared.config, own.config)
 	cfg.HTTP.SessionTTL = 2 * time.Second // also on a busy machine, more than clients take between requests
@@ -232,12 +232,12 @@ const (
 
 // dropSession opens a session and drops it.
 func dropSession(t *testing.T, ctx context.Context, w *way, i int, end sessionEnd) {
-	c := peertest.NewHTTP(w.url, peertest.ClientOptions{Forget: true})
-	if _, err := c.Initialize(ctx, peertest.ClientParams); err != nil {
+	c := mcptest.NewHTTP(w.url, mcptest.ClientOptions{Forget: true})
+	if _, err := c.Initialize(ctx, mcptest.ClientParams); err != nil {
 		t.Errorf("session %d: %v", i, err)
 	}
 	if i%10 == 0 {
-		if _, err := c.Request(ctx, "1", "tools/call", peertest.ToolParams("own__echo", `{}`, "")); err != nil {
+		if _, err := c.Request(ctx, "1", "tools/call", mcptest.ToolParams("own__echo", `{}`, "")); err != nil {
 			t.Errorf("session %d: %v", i, err)
 		}
 	}
@@ -248,9 +248,9 @@ func dropSession(t *testing.T, ctx context.Context, w *way, i int, end sessionEn
 		}
 		return
 	case busy:
-		c.Start("2", "tools/call", peertest.ToolParams("wait", `{}`, `"t"`))
+		c.Start("2", "tools/call", mcptest.ToolParams("wait", `{}`, `"t"`))
 	case halfOpen:
-		c.Start("2", "tools/call", peertest.ToolParams("wait", `{}`, ""))
+		c.Start("2", "tools/call", mcptest.ToolParams("wait", `{}`, ""))
 		c.Drop("2")
 	}
 	c.Vanish()
@@ -287,18 +287,18 @@ func (w *way) rest(ctx context.Context, most left) (l left) {
 // TestSessionCap: over the cap a client is turned away, and told when to come
 // back; then it can.
 func TestSessionCap(t *testing.T) {
-	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = 3
 	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
-	var pairs []*peertest.Pair
+	var pairs []*mcptest.Pair
 	for range cfg.HTTP.MaxSessions {
-		pairs = append(pairs, pair(t, w.dial(t, peertest.ClientOptions{}), w.received))
+		pairs = append(pairs, pair(t, w.dial(t, mcptest.ClientOptions{}), w.received))
 	}
-	over := w.dial(t, peertest.ClientOptions{})
-	_, err := over.Initialize(ctx, peertest.ClientParams)
-	var status *peertest.StatusError
+	over := w.dial(t, mcptest.ClientOptions{})
+	_, err := over.Initialize(ctx, mcptest.ClientParams)
+	var status *mcptest.StatusError
 	if !errors.As(err, &status) || status.Code != http.StatusServiceUnavailable || status.Header.Get("Retry-After") == "" ||
 		!bytes.Contains(status.Body, []byte("max_sessions")) {
 		t.Errorf("over the cap: %v", err)
@@ -312,7 +312,7 @@ func TestSessionCap(t *testing.T) {
 	if err := pairs[0].Client.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	again := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	again := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	if got := failure(toolCall(t, ctx, again, "echo", "{}")); got != "" {
 		t.Error(got)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -70,18 +70,18 @@ func TestFaultsOfServers(t *testing.T) {
 }
 
 func testFault(t *testing.T, transport config.Transport, tt faultCase) {
-	up := startRaw(t, transport, peertest.Switches{})
+	up := startRaw(t, transport, mcptest.Switches{})
 	if tt.of(transport) == timedOut { // which holds for a start, too, so that may take several
 		up.config.Timeout = time.Second
 	}
 	w := serveWay(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
-	p := pair(t, w.dial(t, peertest.ClientOptions{}), up.received)
+	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
 	ctx := bounded(t)
 	serving(t, ctx, p)
-	var other <-chan peertest.Answer
+	var other <-chan mcptest.Answer
 	if tt.ends {
-		other = p.Client.Start(`"other"`, "tools/call", peertest.ToolParams("wait", "{}", `"t"`))
-		if _, _, err := p.Client.Log.Find(ctx, "progress", 0, peertest.ProgressWith(`"t"`)); err != nil {
+		other = p.Client.Start(`"other"`, "tools/call", mcptest.ToolParams("wait", "{}", `"t"`))
+		if _, _, err := p.Client.Log.Find(ctx, "progress", 0, mcptest.ProgressWith(`"t"`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 }
 
 // serving calls the server until it answers, and tells how often.
-func serving(t *testing.T, ctx context.Context, p *peertest.Pair) (calls int) {
+func serving(t *testing.T, ctx context.Context, p *mcptest.Pair) (calls int) {
 	t.Helper()
 	for calls = 1; failure(toolCall(t, ctx, p, "echo", `{}`)) != ""; calls++ {
 	}
@@ -129,10 +129,10 @@ func serving(t *testing.T, ctx context.Context, p *peertest.Pair) (calls int) {
 }
 
 // toolCall calls a tool and waits for the answer.
-func toolCall(t *testing.T, ctx context.Context, p *peertest.Pair, tool, arguments string) peertest.Entry {
+func toolCall(t *testing.T, ctx context.Context, p *mcptest.Pair, tool, arguments string) mcptest.Entry {
 	t.Helper()
 	id := fmt.Sprint(p.Client.Log.Len() + 1000)
-	e, err := p.Client.Request(ctx, id, "tools/call", peertest.ToolParams(tool, arguments, ""))
+	e, err := p.Client.Request(ctx, id, "tools/call", mcptest.ToolParams(tool, arguments, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func toolCall(t *testing.T, ctx context.Context, p *peertest.Pair, tool, argumen
 }
 
 // failure is the text of an error result or a JSON-RPC error, "" for a result.
-func failure(e peertest.Entry) string {
+func failure(e mcptest.Entry) string {
 	if e.Msg.Error != nil {
 		return "JSON-RPC error " + string(e.Msg.Error)
 	}
@@ -159,8 +159,8 @@ func failure(e peertest.Entry) string {
 // TestHealthCheckTellsNothingOfOthers: what a server wrote may be a part of
 // anybody's answer, so agents are not shown it.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
-	w := startWay(t, combination{config.Stdio, config.Stdio}, peertest.Switches{})
-	p := pair(t, w.dial(t, peertest.ClientOptions{}), w.received)
+	w := startWay(t, combination{config.Stdio, config.Stdio}, mcptest.Switches{})
+	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	ctx := bounded(t)
 	toolCall(t, ctx, p, "fault", `{"kind":"garbage"}`)
 	toolCall(t, ctx, p, "fault", `{"kind":"crash-before"}`)

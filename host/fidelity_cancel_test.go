@@ -7,25 +7,25 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // leavings are the ways in which a client takes a call back.
 var leavings = []struct {
 	name  string
 	front config.Transport // "": any
-	leave func(ctx context.Context, c *peertest.Client, id string) error
+	leave func(ctx context.Context, c *mcptest.Client, id string) error
 	// told says that the client may still be told that the call has failed.
 	told bool
 }{
-	{"notification", "", func(_ context.Context, c *peertest.Client, id string) error {
+	{"notification", "", func(_ context.Context, c *mcptest.Client, id string) error {
 		return c.Notify("notifications/cancelled", `{"requestId":`+id+`}`)
 	}, false},
-	{"end of input", config.Stdio, func(ctx context.Context, c *peertest.Client, _ string) error { return c.Close(ctx) }, false},
-	{"both pipes broken", config.Stdio, func(_ context.Context, c *peertest.Client, _ string) error { c.Vanish(); return nil }, false},
-	{"connection of the request closed", config.StreamableHTTP, func(_ context.Context, c *peertest.Client, id string) error { c.Drop(id); return nil }, false},
-	{"session deleted", config.StreamableHTTP, func(ctx context.Context, c *peertest.Client, _ string) error { return c.Close(ctx) }, true},
-	{"all connections broken", config.StreamableHTTP, func(_ context.Context, c *peertest.Client, _ string) error { c.Vanish(); return nil }, false},
+	{"end of input", config.Stdio, func(ctx context.Context, c *mcptest.Client, _ string) error { return c.Close(ctx) }, false},
+	{"both pipes broken", config.Stdio, func(_ context.Context, c *mcptest.Client, _ string) error { c.Vanish(); return nil }, false},
+	{"connection of the request closed", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, id string) error { c.Drop(id); return nil }, false},
+	{"session deleted", config.StreamableHTTP, func(ctx context.Context, c *mcptest.Client, _ string) error { return c.Close(ctx) }, true},
+	{"all connections broken", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, _ string) error { c.Vanish(); return nil }, false},
 }
 
 // TestLeavingCancels has a client take a call back in each way there is, while
@@ -33,13 +33,13 @@ var leavings = []struct {
 // progress: the upstream is told, with its own id, and no result is given.
 func TestLeavingCancels(t *testing.T) {
 	calls := []struct{ name, params string }{
-		{"plain", peertest.ToolParams("wait", "{}", "")},
-		{"plain with progress", peertest.ToolParams("wait", "{}", `"1"`)},
-		{"composite", peertest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, "")},
-		{"composite with progress", peertest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, `1`)},
+		{"plain", mcptest.ToolParams("wait", "{}", "")},
+		{"plain with progress", mcptest.ToolParams("wait", "{}", `"1"`)},
+		{"composite", mcptest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, "")},
+		{"composite with progress", mcptest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, `1`)},
 	}
 	for _, c := range combinations {
-		w := startWay(t, c, peertest.Switches{})
+		w := startWay(t, c, mcptest.Switches{})
 		for _, leaving := range leavings {
 			if leaving.front != "" && leaving.front != c.client {
 				continue
@@ -48,21 +48,21 @@ func TestLeavingCancels(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", c, leaving.name, call.name), func(t *testing.T) {
 					ctx, from := bounded(t), w.received.Len()
 					id := fmt.Sprintf(`"leave-%d"`, i)
-					p := pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
+					p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 					p.Client.Start(id, "tools/call", call.params)
-					request, from, err := w.received.Find(ctx, "the call", from, peertest.CallOf("wait"))
+					request, from, err := w.received.Find(ctx, "the call", from, mcptest.CallOf("wait"))
 					if err != nil {
 						t.Fatal(err)
 					}
 					if err := leaving.leave(ctx, p.Client, id); err != nil {
 						t.Fatal(err)
 					}
-					if _, _, err := w.received.Find(ctx, "the cancellation", from, peertest.CancelOf(request)); err != nil {
+					if _, _, err := w.received.Find(ctx, "the cancellation", from, mcptest.CancelOf(request)); err != nil {
 						t.Fatal(err)
 					}
 					for _, e := range p.Client.Log.All() {
 						failed := strings.Contains(string(e.Raw), `"isError":true`)
-						if peertest.ResponseTo(id)(e) && !(leaving.told && failed) {
+						if mcptest.ResponseTo(id)(e) && !(leaving.told && failed) {
 							t.Errorf("answered: %s", e.Raw)
 						}
 					}

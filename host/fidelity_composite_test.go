@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // compositeWay is a session for composites.
 type compositeWay struct {
-	*peertest.Pair
+	*mcptest.Pair
 	t    *testing.T
 	last int
 }
@@ -40,8 +40,8 @@ func (w *compositeWay) eval(code, meta string) []byte {
 func TestCompositeFidelity(t *testing.T) {
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startWay(t, c, peertest.Switches{})
-			p := pair(t, w.dial(t, peertest.ClientOptions{Script: answerAsked}), w.received)
+			w := startWay(t, c, mcptest.Switches{})
+			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: answerAsked}), w.received)
 			for _, part := range []struct {
 				name string
 				run  func(*compositeWay)
@@ -61,7 +61,7 @@ func compositeParams(w *compositeWay) {
 	if result, _ := wire.Get(got, "structuredContent", "result"); string(result) != "9007199254740993" {
 		w.t.Errorf("result: %s", got)
 	}
-	e, _, err := w.Server.Find(bounded(w.t), "the call", from, peertest.CallOf("exotic"))
+	e, _, err := w.Server.Find(bounded(w.t), "the call", from, mcptest.CallOf("exotic"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func compositeParams(w *compositeWay) {
 		if err != nil {
 			w.t.Fatalf("%s: %s", path, e.Msg.Params)
 		}
-		if diff := peertest.Diff([]byte(want), without); diff != "" {
+		if diff := mcptest.Diff([]byte(want), without); diff != "" {
 			w.t.Errorf("%s: %s", path, diff)
 		}
 	}
@@ -95,7 +95,7 @@ func compositeProgress(w *compositeWay) {
 			if e.Msg.Method != "notifications/progress" {
 				continue
 			}
-			if !peertest.ProgressWith(token)(e) || answered {
+			if !mcptest.ProgressWith(token)(e) || answered {
 				w.t.Errorf("answered: %v, %s", answered, e.Raw)
 			}
 			var value float64
@@ -118,7 +118,7 @@ var asked = map[string]string{
 	"elicitation/create":     `{"action":"accept","content":{"n":9007199254740993}}`,
 }
 
-func answerAsked(_ *peertest.Client, m wire.Message) wire.Reply {
+func answerAsked(_ *mcptest.Client, m wire.Message) wire.Reply {
 	return wire.Reply{Result: []byte(asked[m.Method])}
 }
 
@@ -126,10 +126,10 @@ func compositeServerRequests(w *compositeWay) {
 	for method, want := range asked {
 		from := w.Client.Log.Len()
 		got := w.eval(fmt.Sprintf(`return raw.ask.raw({"method": %q, "params": {"message": "m", "messages": [], "maxTokens": 1, "requestedSchema": {"type": "object", "properties": {}}}})`, method), "")
-		if result, _ := wire.Get(got, "structuredContent", "result", "result"); peertest.Diff([]byte(want), result) != "" {
-			w.t.Errorf("%s: %s: %s", method, peertest.Diff([]byte(want), result), got)
+		if result, _ := wire.Get(got, "structuredContent", "result", "result"); mcptest.Diff([]byte(want), result) != "" {
+			w.t.Errorf("%s: %s: %s", method, mcptest.Diff([]byte(want), result), got)
 		}
-		if _, _, err := w.Client.Log.Find(bounded(w.t), method, from, peertest.Method(method)); err != nil {
+		if _, _, err := w.Client.Log.Find(bounded(w.t), method, from, mcptest.Method(method)); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -140,7 +140,7 @@ func compositeBurst(w *compositeWay) {
 	from := w.Client.Log.Len()
 	w.eval(fmt.Sprintf("return raw.burst.raw({'count': %d})", count), "")
 	for i := range count {
-		e, next, err := w.Client.Log.Find(bounded(w.t), fmt.Sprintf("notification %d of %d", i, count), from, peertest.Method("notifications/message"))
+		e, next, err := w.Client.Log.Find(bounded(w.t), fmt.Sprintf("notification %d of %d", i, count), from, mcptest.Method("notifications/message"))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -154,9 +154,9 @@ func compositeBurst(w *compositeWay) {
 // compositeIDs has the ids 1 and "1" in flight together.
 func compositeIDs(w *compositeWay) {
 	ids := []string{`1`, `"1"`, `9007199254740993`, `"9007199254740993"`}
-	answers := make([]<-chan peertest.Answer, len(ids))
+	answers := make([]<-chan mcptest.Answer, len(ids))
 	for i, id := range ids {
-		answers[i] = w.Client.Start(id, "tools/call", peertest.ToolParams("eval_starlark", fmt.Sprintf(`{"code":"return raw.instead({'text': 'text %d'})"}`, i), ""))
+		answers[i] = w.Client.Start(id, "tools/call", mcptest.ToolParams("eval_starlark", fmt.Sprintf(`{"code":"return raw.instead({'text': 'text %d'})"}`, i), ""))
 	}
 	for i, id := range ids {
 		select {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestFidelity does everything of peertest.Items directly and through us, and
+// TestFidelity does everything of mcptest.Items directly and through us, and
 // compares what client and server saw, token by token. With -v it prints the
 // list.
 func TestFidelity(t *testing.T) {
@@ -23,7 +23,7 @@ func TestFidelity(t *testing.T) {
 			direct[c.upstream] = seenDirectly(t, c.upstream)
 		}
 		t.Run(c.String(), func(t *testing.T) {
-			for _, item := range compareThrough(t, c, peertest.Switches{}, direct[c.upstream]) {
+			for _, item := range compareThrough(t, c, mcptest.Switches{}, direct[c.upstream]) {
 				verdicts[item.name] = append(verdicts[item.name], item.verdict)
 			}
 		})
@@ -40,15 +40,15 @@ func TestFidelityOfOtherServers(t *testing.T) {
 	for _, other := range []struct {
 		name             string
 		client, upstream config.Transport
-		sw               peertest.Switches
+		sw               mcptest.Switches
 	}{
-		{"connections that break", config.Stdio, config.StreamableHTTP, peertest.Switches{CutAfter: 100}},
-		{"connections that break", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{CutAfter: 250}},
-		{"JSON answers", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{Answers: "auto"}},
-		{"no sessions", config.Stdio, config.StreamableHTTP, peertest.Switches{NoSessions: true}},
-		{"strings as ids", config.StreamableHTTP, config.StreamableHTTP, peertest.Switches{StringIDs: true}},
-		{"strings as ids", config.Stdio, config.Stdio, peertest.Switches{StringIDs: true}},
-		{"long pages", config.StreamableHTTP, config.Stdio, peertest.Switches{PageSize: 1000}},
+		{"connections that break", config.Stdio, config.StreamableHTTP, mcptest.Switches{CutAfter: 100}},
+		{"connections that break", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{CutAfter: 250}},
+		{"JSON answers", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{Answers: "auto"}},
+		{"no sessions", config.Stdio, config.StreamableHTTP, mcptest.Switches{NoSessions: true}},
+		{"strings as ids", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{StringIDs: true}},
+		{"strings as ids", config.Stdio, config.Stdio, mcptest.Switches{StringIDs: true}},
+		{"long pages", config.StreamableHTTP, config.Stdio, mcptest.Switches{PageSize: 1000}},
 	} {
 		c := combination{other.client, other.upstream}
 		t.Run(other.name+"/"+c.String(), func(t *testing.T) { compareThrough(t, c, other.sw, direct[c.upstream]) })
@@ -59,15 +59,15 @@ func TestFidelityOfOtherServers(t *testing.T) {
 type compared struct{ name, verdict string }
 
 // compareThrough does all items through us and compares what was seen.
-func compareThrough(t *testing.T, c combination, sw peertest.Switches, direct map[string][]byte) (all []compared) {
+func compareThrough(t *testing.T, c combination, sw mcptest.Switches, direct map[string][]byte) (all []compared) {
 	w := startWay(t, c, sw)
-	p := pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
+	p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 	if name, _ := wire.GetString(p.Welcome.Msg.Result, "serverInfo", "name"); name != Name {
 		t.Fatalf("this is not a way through us, but %q", name)
 	}
 	seen, errs := seenBy(p)
-	for _, item := range peertest.Items {
-		diff, verdict := peertest.Diff(direct[item.Name], seen[item.Name]), "same"
+	for _, item := range mcptest.Items {
+		diff, verdict := mcptest.Diff(direct[item.Name], seen[item.Name]), "same"
 		if err := errs[item.Name]; err != nil {
 			diff = err.Error()
 		}
@@ -83,8 +83,8 @@ func compareThrough(t *testing.T, c combination, sw peertest.Switches, direct ma
 // seenDirectly does all items without us.
 func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
 	t.Helper()
-	up := startRaw(t, transport, peertest.Switches{})
-	seen, errs := seenBy(pair(t, dialRaw(t, up, peertest.ClientOptions{Script: peertest.Script}), up.received))
+	up := startRaw(t, transport, mcptest.Switches{})
+	seen, errs := seenBy(pair(t, dialRaw(t, up, mcptest.ClientOptions{Script: mcptest.Script}), up.received))
 	for name, err := range errs {
 		t.Fatalf("directly over %s: %s: %v", transport, name, err)
 	}
@@ -92,9 +92,9 @@ func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
 }
 
 // seenBy does all items.
-func seenBy(p *peertest.Pair) (seen map[string][]byte, errs map[string]error) {
+func seenBy(p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 	seen, errs = map[string][]byte{}, map[string]error{}
-	for _, item := range peertest.Items {
+	for _, item := range mcptest.Items {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		raw, err := item.Run(ctx, p)
 		cancel()
@@ -115,7 +115,7 @@ func fidelityList(verdicts map[string][]string) string {
 		fmt.Fprintf(w, "\t%s", c)
 	}
 	fmt.Fprintln(w)
-	for _, item := range peertest.Items {
+	for _, item := range mcptest.Items {
 		fmt.Fprintf(w, "%s\tworks\t%s\n", item.Name, strings.Join(verdicts[item.Name], "\t"))
 	}
 	w.Flush()

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// init makes the test binary a raw server of peertest where it is told to be
+// init makes the test binary a raw server of mcptest where it is told to be
 // one, before TestMain looks for the servers of this package.
-func init() { peertest.Main() }
+func init() { mcptest.Main() }
 
 // combination is a way through us.
 type combination struct{ client, upstream config.Transport }
@@ -39,21 +39,21 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// rawUpstream is a server of peertest, ready to be used by anybody.
+// rawUpstream is a server of mcptest, ready to be used by anybody.
 type rawUpstream struct {
-	received *peertest.Log
+	received *mcptest.Log
 	config   config.Upstream
 }
 
 // startRaw makes one that is reached by a transport. Its tools keep their names.
-func startRaw(t testing.TB, transport config.Transport, sw peertest.Switches) rawUpstream {
+func startRaw(t testing.TB, transport config.Transport, sw mcptest.Switches) rawUpstream {
 	t.Helper()
 	up := config.Upstream{
 		Name: "raw", Transport: transport, Timeout: time.Minute, MaxTimeout: time.Minute,
 		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager,
 	}
 	if transport == config.Stdio {
-		observer, err := peertest.NewObserver()
+		observer, err := mcptest.NewObserver()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func startRaw(t testing.TB, transport config.Transport, sw peertest.Switches) ra
 		up.Command, up.Env = os.Args[0], sw.Environ()
 		return rawUpstream{&observer.Log, up}
 	}
-	server := peertest.NewServer(sw)
+	server := mcptest.NewServer(sw)
 	handler := server.HTTP()
 	if transport == config.LegacySSE {
 		handler = server.SSE()
@@ -71,7 +71,7 @@ func startRaw(t testing.TB, transport config.Transport, sw peertest.Switches) ra
 	return rawUpstream{server.Received, up}
 }
 
-func listenHTTP(t testing.TB, server *peertest.Server, handler http.Handler) (url string) {
+func listenHTTP(t testing.TB, server *mcptest.Server, handler http.Handler) (url string) {
 	l := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		server.Close()
@@ -81,13 +81,13 @@ func listenHTTP(t testing.TB, server *peertest.Server, handler http.Handler) (ur
 }
 
 // dialRaw connects a client to the server, without us.
-func dialRaw(t testing.TB, up rawUpstream, opts peertest.ClientOptions) *peertest.Client {
+func dialRaw(t testing.TB, up rawUpstream, opts mcptest.ClientOptions) *mcptest.Client {
 	t.Helper()
 	switch up.config.Transport {
 	case config.StreamableHTTP:
-		return peertest.NewHTTP(up.config.URL, opts)
+		return mcptest.NewHTTP(up.config.URL, opts)
 	case config.LegacySSE:
-		c, err := peertest.NewSSE(up.config.URL, opts)
+		c, err := mcptest.NewSSE(up.config.URL, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,18 +104,18 @@ func dialRaw(t testing.TB, up rawUpstream, opts peertest.ClientOptions) *peertes
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // ends with its input
-	return peertest.NewStdio(out, in, opts)
+	return mcptest.NewStdio(out, in, opts)
 }
 
 // way is a running Host with a raw server behind it.
 type way struct {
 	combination
 	host     *Host
-	received *peertest.Log // by the server
-	url      string        // of the HTTP front
+	received *mcptest.Log // by the server
+	url      string       // of the HTTP front
 }
 
-func startWay(t testing.TB, c combination, sw peertest.Switches) *way {
+func startWay(t testing.TB, c combination, sw mcptest.Switches) *way {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
 	w := serveWay(t, c, up.received, testConfig(t, up.config))
@@ -124,7 +124,7 @@ func startWay(t testing.TB, c combination, sw peertest.Switches) *way {
 }
 
 // serveWay runs a Host with a configuration.
-func serveWay(t testing.TB, c combination, received *peertest.Log, cfg *config.Config) *way {
+func serveWay(t testing.TB, c combination, received *mcptest.Log, cfg *config.Config) *way {
 	t.Helper()
 	w := &way{combination: c, received: received}
 	clients := OneClient
@@ -153,10 +153,10 @@ func serveWay(t testing.TB, c combination, received *peertest.Log, cfg *config.C
 }
 
 // dial opens a session through the Host.
-func (w *way) dial(t testing.TB, opts peertest.ClientOptions) *peertest.Client {
+func (w *way) dial(t testing.TB, opts mcptest.ClientOptions) *mcptest.Client {
 	t.Helper()
 	if w.client != config.Stdio {
-		return peertest.NewHTTP(w.url, opts)
+		return mcptest.NewHTTP(w.url, opts)
 	}
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -168,14 +168,14 @@ func (w *way) dial(t testing.TB, opts peertest.ClientOptions) *peertest.Client {
 		served <- err
 	}()
 	t.Cleanup(func() { <-served }) // a client that is gone may be an error
-	return peertest.NewStdio(outR, inW, opts)
+	return mcptest.NewStdio(outR, inW, opts)
 }
 
 // pair initializes a client and makes a pair with the server's log. The client
 // is closed at the end of the test, if it is not gone by then.
-func pair(t testing.TB, c *peertest.Client, received *peertest.Log) *peertest.Pair {
+func pair(t testing.TB, c *mcptest.Client, received *mcptest.Log) *mcptest.Pair {
 	t.Helper()
-	welcome, err := c.Initialize(bounded(t), peertest.ClientParams)
+	welcome, err := c.Initialize(bounded(t), mcptest.ClientParams)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -184,5 +184,5 @@ func pair(t testing.TB, c *peertest.Client, received *peertest.Log) *peertest.Pa
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &peertest.Pair{Client: c, Welcome: welcome, Server: received}
+	return &mcptest.Pair{Client: c, Welcome: welcome, Server: received}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,10 +17,10 @@ func TestNothingCrosses(t *testing.T) {
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.StreamableHTTP, upstream}, peertest.Switches{})
-			pairs := make([]*peertest.Pair, sessions)
+			w := startWay(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
+			pairs := make([]*mcptest.Pair, sessions)
 			for i := range pairs {
-				pairs[i] = pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
+				pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 			}
 			var all sync.WaitGroup
 			for i, p := range pairs {
@@ -39,15 +39,15 @@ func TestNothingCrosses(t *testing.T) {
 }
 
 // oneOfMany makes the calls of session i.
-func oneOfMany(t *testing.T, p *peertest.Pair, i int) {
+func oneOfMany(t *testing.T, p *mcptest.Pair, i int) {
 	message := fmt.Sprintf(`{"method":"notifications/message","params":{"level":"info","data":"session %d"}}`, i)
 	calls := map[string]string{
-		`1`:   peertest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, 100+i), `1`),
-		`"1"`: peertest.ToolParams("eval_starlark", fmt.Sprintf(`{"code":"return raw.instead({'text': 'session %d'})"}`, i), ""),
-		`2`:   peertest.ToolParams("instead", fmt.Sprintf(`{"text":"session %d"}`, i), `"1"`),
-		`3`:   peertest.ToolParams("notify", message, ""),
+		`1`:   mcptest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, 100+i), `1`),
+		`"1"`: mcptest.ToolParams("eval_starlark", fmt.Sprintf(`{"code":"return raw.instead({'text': 'session %d'})"}`, i), ""),
+		`2`:   mcptest.ToolParams("instead", fmt.Sprintf(`{"text":"session %d"}`, i), `"1"`),
+		`3`:   mcptest.ToolParams("notify", message, ""),
 	}
-	answers := map[string]<-chan peertest.Answer{}
+	answers := map[string]<-chan mcptest.Answer{}
 	for id, params := range calls {
 		answers[id] = p.Client.Start(id, "tools/call", params)
 	}
@@ -67,13 +67,13 @@ func oneOfMany(t *testing.T, p *peertest.Pair, i int) {
 }
 
 // checkOwn checks what session i got in all rounds.
-func checkOwn(t *testing.T, p *peertest.Pair, i, rounds int, upstream config.Transport) {
+func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Transport) {
 	progress, messages := 0, 0
 	for _, e := range p.Client.Log.All() {
 		switch e.Msg.Method {
 		case "notifications/progress":
 			progress++
-			if total, _ := wire.Get(e.Msg.Params, "total"); string(total) != fmt.Sprint(100+i) || !peertest.ProgressWith(`1`)(e) {
+			if total, _ := wire.Get(e.Msg.Params, "total"); string(total) != fmt.Sprint(100+i) || !mcptest.ProgressWith(`1`)(e) {
 				t.Errorf("session %d: %s", i, e.Raw)
 			}
 		case "notifications/message":
@@ -98,15 +98,15 @@ func checkOwn(t *testing.T, p *peertest.Pair, i, rounds int, upstream config.Tra
 func TestSharedUpstreamAsks(t *testing.T) {
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.StreamableHTTP, upstream}, peertest.Switches{})
-			one := pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
-			two := pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), w.received)
+			w := startWay(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
+			one := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
+			two := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 			ctx := bounded(t)
-			two.Client.Start("1", "tools/call", peertest.ToolParams("wait", "{}", "1"))
-			if _, _, err := two.Client.Log.Find(ctx, "progress", 0, peertest.ProgressWith("1")); err != nil {
+			two.Client.Start("1", "tools/call", mcptest.ToolParams("wait", "{}", "1"))
+			if _, _, err := two.Client.Log.Find(ctx, "progress", 0, mcptest.ProgressWith("1")); err != nil {
 				t.Fatal(err)
 			}
-			e, err := one.Client.Request(ctx, "1", "tools/call", peertest.ToolParams("ask", `{"method":"roots/list"}`, ""))
+			e, err := one.Client.Request(ctx, "1", "tools/call", mcptest.ToolParams("ask", `{"method":"roots/list"}`, ""))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 )
 
-// CheckHealth implements manage.Health. It is for agents: what servers wrote to
+// CheckHealth implements builtin.Health. It is for agents: what servers wrote to
 // stderr is left out.
 func (h *Host) CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error) {
 	c := health.Checker{}

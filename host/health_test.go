@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -71,7 +71,7 @@ func TestHealthCheck(t *testing.T) {
 func TestHealthOfOneThatSleeps(t *testing.T) {
 	l := newLazy(t)
 	l.first()
-	l.with("asleep", func(t *testing.T, h *Host, p *peertest.Pair) {
+	l.with("asleep", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		if got := callRaw(t, p, "health_check", "{}"); !strings.Contains(got, `"state":"asleep","check":"skipped"`) || !strings.Contains(got, `"healthy":true`) {
 			t.Errorf("%s", got)
 		}
@@ -85,12 +85,12 @@ func TestHealthOfOneThatSleeps(t *testing.T) {
 // TestHealthAsksItsSession has probes of two sessions ask something of the
 // client while they run.
 func TestHealthAsksItsSession(t *testing.T) {
-	up := startRaw(t, config.StreamableHTTP, peertest.Switches{})
+	up := startRaw(t, config.StreamableHTTP, mcptest.Switches{})
 	up.config.Probe = &config.Probe{Call: "ask", Params: []byte(`{"method":"roots/list"}`), Timeout: time.Minute}
 	w := serveWay(t, combination{config.StreamableHTTP, config.StreamableHTTP}, up.received, testConfig(t, up.config))
-	var pairs [2]*peertest.Pair
+	var pairs [2]*mcptest.Pair
 	for i := range pairs {
-		pairs[i] = pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), up.received)
+		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), up.received)
 	}
 	if got := callRaw(t, pairs[1], "health_check", "{}"); !strings.Contains(got, `"healthy":true`) {
 		t.Errorf("%s", got)

@@ -23,7 +23,7 @@
 // with clients), upstream (connections to servers), catalog (the namespaced
 // view), route (requests in flight), compose (composite calls), manage
 // (built-in tools), health (checks of upstreams), journal (the record of a run), sandbox (wasm instances),
-// budget (memory that all of them share), peertest (raw peers for tests).
+// budget (memory that all of them share), mcptest (raw peers for tests).
 package host
 
 import (
@@ -37,13 +37,13 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -134,7 +134,7 @@ type settings struct {
 	cfg      *config.Config
 	options  compose.Options // of composer
 	composer *compose.Composer
-	manager  *manage.Handler
+	manager  *builtin.Handler
 }
 
 // settings makes what goes with a configuration. The catalog has its sources
@@ -148,19 +148,19 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole,
 	}
 	composer := compose.New(options)
-	about := manage.Options{
+	about := builtin.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshComposites,
 		Health: h, Directory: h.catalog, Settled: h.settled, Absences: h, SavedInScripts: true, Runs: h.recorder.runs(cfg),
 	}
 	if cfg.Builtins.TestTool {
-		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) manage.Stage {
+		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Stage {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
 			dry.Structured = true // what became of the mocks stands there
 			return compose.New(dry)
 		}
 	}
-	manager := manage.New(about)
+	manager := builtin.New(about)
 	return &settings{cfg: cfg, options: options, composer: composer, manager: manager}
 }
 

@@ -32,7 +32,7 @@ var librariesOf = []struct {
 }{
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
 	{"go.starlark.net", []string{"guest/interp"}},
-	{"github.com/mark3labs/mcp-go", []string{"host/upstream", "host/front", "host/manage"}},
+	{"github.com/mark3labs/mcp-go", []string{"host/upstream", "host/front", "host/builtin"}},
 }
 
 // neverImport says which packages of ours must not depend on which others of

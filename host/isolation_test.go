@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -20,22 +20,22 @@ var overHTTP = combination{config.StreamableHTTP, config.Stdio}
 // TestOwnUpstreamAsksItsSession has the processes of two sessions ask while both
 // have calls in flight: each asks its own client, as which it was started.
 func TestOwnUpstreamAsksItsSession(t *testing.T) {
-	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	up.config.Isolation = config.PerSession
 	w := serveWay(t, overHTTP, up.received, testConfig(t, up.config))
-	var pairs [2]*peertest.Pair
+	var pairs [2]*mcptest.Pair
 	for i := range pairs {
-		script := func(_ *peertest.Client, m wire.Message) wire.Reply {
+		script := func(_ *mcptest.Client, m wire.Message) wire.Reply {
 			return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[{"uri":"file:///session/%d"}]}`, i)}
 		}
-		pairs[i] = pair(t, w.dial(t, peertest.ClientOptions{Script: script}), up.received)
-		pairs[i].Client.Start("1", "tools/call", peertest.ToolParams("wait", "{}", "1"))
-		if _, _, err := pairs[i].Client.Log.Find(bounded(t), "progress", 0, peertest.ProgressWith("1")); err != nil {
+		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: script}), up.received)
+		pairs[i].Client.Start("1", "tools/call", mcptest.ToolParams("wait", "{}", "1"))
+		if _, _, err := pairs[i].Client.Log.Find(bounded(t), "progress", 0, mcptest.ProgressWith("1")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, p := range pairs {
-		e, err := p.Client.Request(bounded(t), "2", "tools/call", peertest.ToolParams("ask", `{"method":"roots/list"}`, ""))
+		e, err := p.Client.Request(bounded(t), "2", "tools/call", mcptest.ToolParams("ask", `{"method":"roots/list"}`, ""))
 		if err != nil || !strings.Contains(string(e.Raw), fmt.Sprintf("file:///session/%d", i)) {
 			t.Errorf("session %d: %s %v", i, e.Raw, err)
 		}
@@ -74,16 +74,16 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	u := upstreamOf("raw", "raw")
 	u.Isolation = config.PerSession
 	w := serveWay(t, overHTTP, nil, testConfig(t, u, upstreamOf("shared", "raw")))
-	call := func(p *peertest.Pair, tool string) string {
+	call := func(p *mcptest.Pair, tool string) string {
 		t.Helper()
-		e, err := p.Client.Request(bounded(t), `"pid"`, "tools/call", peertest.ToolParams(tool, "{}", ""))
+		e, err := p.Client.Request(bounded(t), `"pid"`, "tools/call", mcptest.ToolParams(tool, "{}", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return pidIn(t, string(e.Msg.Result))
 	}
-	one := pair(t, w.dial(t, peertest.ClientOptions{}), nil)
-	two := pair(t, w.dial(t, peertest.ClientOptions{}), nil)
+	one := pair(t, w.dial(t, mcptest.ClientOptions{}), nil)
+	two := pair(t, w.dial(t, mcptest.ClientOptions{}), nil)
 	if e, err := one.Client.Request(bounded(t), "1", "tools/list", ""); err != nil || !strings.Contains(string(e.Raw), `"raw__pid"`) {
 		t.Errorf("list: %s %v", e.Raw, err)
 	}
@@ -92,7 +92,7 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 		t.Errorf("processes %s and %s", first, second)
 	}
 	g := newGate(t) // a call in flight when the session ends, and a sign of life of its process
-	one.Client.Start("2", "tools/call", peertest.ToolParams("raw__gate", fmt.Sprintf(`{"address":%q}`, g.Addr()), ""))
+	one.Client.Start("2", "tools/call", mcptest.ToolParams("raw__gate", fmt.Sprintf(`{"address":%q}`, g.Addr()), ""))
 	g.accept(t)
 	if err := one.Client.Close(bounded(t)); err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestOwnLazyUpstream(t *testing.T) {
 	first := l.first()
 	w := serveWay(t, overHTTP, l.received, l.cfg)
 	before := l.received.Len()
-	one := pair(t, w.dial(t, peertest.ClientOptions{}), l.received)
-	two := pair(t, w.dial(t, peertest.ClientOptions{}), l.received)
+	one := pair(t, w.dial(t, mcptest.ClientOptions{}), l.received)
+	two := pair(t, w.dial(t, mcptest.ClientOptions{}), l.received)
 	if got := lists(t, one); got != first {
 		t.Errorf("asleep, it has\n%s\nand it had\n%s", got, first)
 	}
@@ -143,9 +143,9 @@ func TestOwnUpstreamThatIsSlow(t *testing.T) {
 	cfg := testConfig(t, u)
 	cfg.StartupWait = time.Hour
 	w := serveWay(t, overHTTP, nil, cfg)
-	session := func(opened bool) *peertest.Pair {
-		client := w.dial(t, peertest.ClientOptions{})
-		welcome := client.Start(`"init"`, "initialize", peertest.ClientParams)
+	session := func(opened bool) *mcptest.Pair {
+		client := w.dial(t, mcptest.ClientOptions{})
+		welcome := client.Start(`"init"`, "initialize", mcptest.ClientParams)
 		g.accept(t)
 		if opened {
 			g.conn.Close()
@@ -159,11 +159,11 @@ func TestOwnUpstreamThatIsSlow(t *testing.T) {
 			t.Fatal("no answer to initialize")
 		}
 		t.Cleanup(func() { _ = client.Close(bounded(t)) })
-		return &peertest.Pair{Client: client}
+		return &mcptest.Pair{Client: client}
 	}
 	one := session(true)
 	want := `"slow__pid"`
-	for i, p := range []*peertest.Pair{one, session(false), one} {
+	for i, p := range []*mcptest.Pair{one, session(false), one} {
 		if e, err := p.Client.Request(bounded(t), "1", "tools/list", ""); err != nil || !strings.Contains(string(e.Raw), want) {
 			t.Errorf("list %d: %s %v", i, e.Raw, err)
 		}

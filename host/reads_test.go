@@ -52,7 +52,7 @@ var mayRead = map[string]string{
 }
 
 // notProduct are folders with programs for the development and for tests.
-var notProduct = []string{"scripts", "host/peertest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "abi/abitest", "guest"}
+var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "abi/abitest", "guest"}
 
 // TestFilesAreReadByOneReader keeps bare opening and reading of files out of the
 // product: a named pipe would block for ever, a device would never end.

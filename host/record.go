@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -69,11 +69,11 @@ func (r *recorder) trouble(err error, required bool) {
 }
 
 // runs are what agents can look into; nil where they cannot.
-func (r *recorder) runs(cfg *config.Config) manage.Runs {
+func (r *recorder) runs(cfg *config.Config) builtin.Runs {
 	if r.log == nil || !cfg.Builtins.Runs {
 		return nil
 	}
-	return manage.JournalRuns{Dir: r.log.Dir(), Since: r.start}
+	return builtin.JournalRuns{Dir: r.log.Dir(), Since: r.start}
 }
 
 // Observes implements route.Observer.

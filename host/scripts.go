@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
-	"github.com/mcp-metatool/mcp-metatool/host/manage/discover"
 )
 
 // Inspect has the sandbox look at a script that is not run; see

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -24,7 +24,7 @@ type lazy struct {
 }
 
 func newLazy(t *testing.T) *lazy {
-	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	up.config.Start = config.Lazy
 	up.config.Env["API_TOKEN"] = "hunter2-hunter2"
 	cfg := testConfig(t, up.config)
@@ -35,16 +35,16 @@ func newLazy(t *testing.T) *lazy {
 func (l *lazy) file() string { return filepath.Join(l.cfg.Store.Dir, "servers", "raw.json") }
 
 // with has f use a Host, which has ended when with returns.
-func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *peertest.Pair)) {
+func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair)) {
 	l.Run(name, func(t *testing.T) {
 		w := serveWay(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
-		f(t, w.host, pair(t, w.dial(t, peertest.ClientOptions{Script: peertest.Script}), l.received))
+		f(t, w.host, pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), l.received))
 	})
 }
 
 // first has the server run for the first time, and returns what a client sees.
 func (l *lazy) first() (seen string) {
-	l.with("first", func(t *testing.T, h *Host, p *peertest.Pair) {
+	l.with("first", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		seen = lists(t, p)
 		wantState(t, h, upstream.Ready)
 	})
@@ -53,7 +53,7 @@ func (l *lazy) first() (seen string) {
 
 // lists are the answers to initialize and to all requests for lists, as they
 // came.
-func lists(t *testing.T, p *peertest.Pair) string {
+func lists(t *testing.T, p *mcptest.Pair) string {
 	t.Helper()
 	all := string(p.Welcome.Msg.Result)
 	for i, surface := range wire.Surfaces {
@@ -75,9 +75,9 @@ func wantState(t *testing.T, h *Host, want upstream.State) upstream.Status {
 	return st
 }
 
-func callRaw(t *testing.T, p *peertest.Pair, tool, arguments string) string {
+func callRaw(t *testing.T, p *mcptest.Pair, tool, arguments string) string {
 	t.Helper()
-	e, err := p.Client.Request(bounded(t), `"call"`, "tools/call", peertest.ToolParams(tool, arguments, ""))
+	e, err := p.Client.Request(bounded(t), `"call"`, "tools/call", mcptest.ToolParams(tool, arguments, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestLazy(t *testing.T) {
 	l := newLazy(t)
 	first := l.first()
 	changed := ""
-	l.with("asleep", func(t *testing.T, h *Host, p *peertest.Pair) {
+	l.with("asleep", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		before := l.received.Len()
 		if seen := lists(t, p); seen != first {
 			t.Errorf("asleep, it has\n%s\nand it had\n%s", seen, first)
@@ -103,7 +103,7 @@ func TestLazy(t *testing.T) {
 			}
 		}
 		st := wantState(t, h, health.Asleep)
-		if st.Pid != 0 || st.ServerName != "raw" || st.Tools != len(peertest.Tools) || st.Prompts != len(peertest.Prompts) || st.ProtocolVersion == "" {
+		if st.Pid != 0 || st.ServerName != "raw" || st.Tools != len(mcptest.Tools) || st.Prompts != len(mcptest.Prompts) || st.ProtocolVersion == "" {
 			t.Errorf("%+v", st)
 		}
 		if n := l.received.Len() - before; n != 0 {
@@ -113,25 +113,25 @@ func TestLazy(t *testing.T) {
 			t.Errorf("first call: %s", got)
 		}
 		wantState(t, h, upstream.Ready)
-		if e, _, err := l.received.Find(bounded(t), "the level", before, peertest.Method("logging/setLevel")); err != nil || !strings.Contains(string(e.Raw), "warning") {
+		if e, _, err := l.received.Find(bounded(t), "the level", before, mcptest.Method("logging/setLevel")); err != nil || !strings.Contains(string(e.Raw), "warning") {
 			t.Errorf("%s %v", e.Raw, err)
 		}
 		callRaw(t, p, "change", `{"list":"tools"}`)
-		if _, _, err := p.Client.Log.Find(bounded(t), "the change", 0, peertest.Method("notifications/tools/list_changed")); err != nil {
+		if _, _, err := p.Client.Log.Find(bounded(t), "the change", 0, mcptest.Method("notifications/tools/list_changed")); err != nil {
 			t.Fatal(err)
 		}
 		if changed = lists(t, p); changed == first {
 			t.Error("the list did not change")
 		}
 	})
-	l.with("asleep again", func(t *testing.T, h *Host, p *peertest.Pair) {
+	l.with("asleep again", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		if seen := lists(t, p); seen != changed {
 			t.Errorf("the change was forgotten: it has\n%s\nand it had\n%s", seen, changed)
 		}
 		wantState(t, h, health.Asleep)
 	})
 	// The server starts with its list as it was; now that is what counts.
-	l.with("woken by a script", func(t *testing.T, h *Host, p *peertest.Pair) {
+	l.with("woken by a script", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		if got := callRaw(t, p, "eval_starlark", `{"code":"raw.instead(text='from a script')"}`); !strings.Contains(got, "from a script") {
 			t.Errorf("%s", got)
 		}
@@ -158,7 +158,7 @@ func TestLazyForgets(t *testing.T) {
 	}
 	want := func(name string, state upstream.State) {
 		t.Helper()
-		l.with(name, func(t *testing.T, h *Host, _ *peertest.Pair) { wantState(t, h, state) })
+		l.with(name, func(t *testing.T, h *Host, _ *mcptest.Pair) { wantState(t, h, state) })
 	}
 	env := l.cfg.Upstreams[0].Env
 	env["API_TOKEN"], l.cfg.Secrets = "another-token", []string{"another-token"}
@@ -194,7 +194,7 @@ func TestLazyWithNobody(t *testing.T) {
 		if !ok {
 			t.Fatal("no connection")
 		}
-		if _, err := conn.Call(bounded(t), wire.Call{Method: "tools/call", Params: []byte(peertest.ToolParams("change", `{"list":"tools"}`, ""))}); err != nil {
+		if _, err := conn.Call(bounded(t), wire.Call{Method: "tools/call", Params: []byte(mcptest.ToolParams("change", `{"list":"tools"}`, ""))}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -221,12 +221,12 @@ func TestEagerIsCorrected(t *testing.T) {
 	}
 	l.cfg.Upstreams[0].Start = config.Eager
 	for _, prompts := range []bool{false, true} {
-		l.with(fmt.Sprint("prompts ", prompts), func(t *testing.T, h *Host, p *peertest.Pair) {
+		l.with(fmt.Sprint("prompts ", prompts), func(t *testing.T, h *Host, p *mcptest.Pair) {
 			if _, ok := wire.Get(p.Welcome.Msg.Result, "capabilities", "prompts"); ok != prompts {
 				t.Errorf("%s", p.Welcome.Raw)
 			}
 			wantState(t, h, upstream.Ready)
-			if got := lists(t, p); !strings.Contains(got, `"`+peertest.Prompts[0]+`"`) { // which it can ask for all the same
+			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // which it can ask for all the same
 				t.Errorf("%s", got)
 			}
 		})

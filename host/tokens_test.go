@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -15,16 +15,16 @@ import (
 // not save tools, and then the other way round.
 func TestTokenMayNotSave(t *testing.T) {
 	const saver, reader = "token-of-saver", "token-of-reader"
-	up := startRaw(t, config.Stdio, peertest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.Tokens, cfg.HTTP.NoSave = []string{saver, reader}, []string{reader}
 	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
-	join := func(token string) *peertest.Pair {
-		return pair(t, w.dial(t, peertest.ClientOptions{Header: map[string]string{"Authorization": "Bearer " + token}}), w.received)
+	join := func(token string) *mcptest.Pair {
+		return pair(t, w.dial(t, mcptest.ClientOptions{Header: map[string]string{"Authorization": "Bearer " + token}}), w.received)
 	}
 	last := 0
-	call := func(p *peertest.Pair, method, params string) string {
+	call := func(p *mcptest.Pair, method, params string) string {
 		last++
 		e, err := p.Client.Request(ctx, fmt.Sprint(last), method, params)
 		if err != nil {
@@ -32,13 +32,13 @@ func TestTokenMayNotSave(t *testing.T) {
 		}
 		return string(e.Raw)
 	}
-	tool := func(p *peertest.Pair, name, arguments string) string {
-		return call(p, "tools/call", peertest.ToolParams(name, arguments, ""))
+	tool := func(p *mcptest.Pair, name, arguments string) string {
+		return call(p, "tools/call", mcptest.ToolParams(name, arguments, ""))
 	}
-	save := func(p *peertest.Pair, code string) string {
+	save := func(p *mcptest.Pair, code string) string {
 		return tool(p, "save_tool", fmt.Sprintf(`{"name":"mine","description":"d","inputSchema":{"type":"object"},"code":%q}`, code))
 	}
-	listed := func(p *peertest.Pair) (names []string) {
+	listed := func(p *mcptest.Pair) (names []string) {
 		raw, _ := wire.Get([]byte(call(p, "tools/list", `{}`)), "result", "tools")
 		items, err := wire.Elements(raw)
 		if err != nil {
@@ -50,7 +50,7 @@ func TestTokenMayNotSave(t *testing.T) {
 		}
 		return names
 	}
-	check := func(may, mayNot *peertest.Pair) {
+	check := func(may, mayNot *mcptest.Pair) {
 		t.Helper()
 		if got := save(may, "return 1"); !strings.Contains(got, `"status"`) {
 			t.Errorf("who may save: %s", got)
@@ -78,7 +78,7 @@ func TestTokenMayNotSave(t *testing.T) {
 	if got := changes.Lines(); !slices.Equal(got, []string{"http.tokens: changed"}) {
 		t.Errorf("changes: %q", got)
 	}
-	if _, _, err := b.Client.Log.Find(ctx, "list_changed", seen, peertest.Method(wire.Tools.ChangedMethod())); err != nil {
+	if _, _, err := b.Client.Log.Find(ctx, "list_changed", seen, mcptest.Method(wire.Tools.ChangedMethod())); err != nil {
 		t.Error(err)
 	}
 	check(b, a)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -96,10 +96,10 @@ func (l login) show(to upstream.Login) error {
 	said := ""
 	if to.Former != "" {
 		said = fmt.Sprintf("The server names another authorization server than before: %s, no longer %s.\nLog in only if you know that this is right.\n",
-			plain.Text(to.Issuer), plain.Text(to.Former))
+			display.Text(to.Issuer), display.Text(to.Former))
 	}
 	_, err := fmt.Fprintf(l.prompt, "%sOpen this address in a browser to log in at %s:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n",
-		said, plain.Text(to.Issuer), plain.Text(to.URL))
+		said, display.Text(to.Issuer), display.Text(to.URL))
 	if l.browse && to.Former == "" {
 		openBrowser(to.URL)
 	}

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // accessToken is what loginServer gives out.
@@ -41,7 +41,7 @@ const (
 
 func newLoginServer(t *testing.T) *loginServer {
 	s := &loginServer{t: t}
-	peer := peertest.NewServer(peertest.Switches{})
+	peer := mcptest.NewServer(mcptest.Switches{})
 	mux := http.NewServeMux()
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(func() { s.Close(); peer.Close() })

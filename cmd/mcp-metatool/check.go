@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 func checkCommand() *cobra.Command {
@@ -24,7 +24,7 @@ func checkCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "note: there is no %s\n", file)
 			}
 			for _, w := range cfg.Warnings() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", plain.Text(w))
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", display.Text(w))
 			}
 			return cfg.Describe(cmd.OutOrStdout())
 		},

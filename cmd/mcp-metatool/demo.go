@@ -15,7 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -157,18 +157,18 @@ func (d *demonstration) call() {
 	}
 	d.printf("   What the script printed:\n")
 	for _, line := range r.logs {
-		d.printf("     %s\n", plain.Text(line))
+		d.printf("     %s\n", display.Text(line))
 	}
 	d.printf("   The calls it made:\n")
 	var answers int
 	for _, c := range r.calls {
 		answers += len(c.Result)
-		d.printf("     %s.%s %s -> %s\n", c.Server, c.Tool, plain.Line(string(c.Params), 60), plain.Size(uint64(len(c.Result))))
+		d.printf("     %s.%s %s -> %s\n", c.Server, c.Tool, display.Line(string(c.Params), 60), display.Size(uint64(len(c.Result))))
 	}
 	d.printf("   What the sandbox measured: %.0f ms, %d calls, peak memory %s\n",
-		r.receipt.Time, r.receipt.Calls, plain.Size(r.receipt.Memory))
+		r.receipt.Time, r.receipt.Calls, display.Size(r.receipt.Memory))
 	d.printf("   What came back: %s of text, out of %s of answers\n\n",
-		plain.Size(uint64(len(r.text))), plain.Size(uint64(answers)))
+		display.Size(uint64(len(r.text))), display.Size(uint64(answers)))
 }
 
 // bug shows what an error looks like.

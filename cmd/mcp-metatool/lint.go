@@ -13,11 +13,11 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -111,7 +111,7 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 		err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 			for _, st := range h.Upstreams(ctx) { // waits for them
 				if st.Err != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "note: calls of %s are not checked: %s\n", st.Name, plain.Line(v.masker.Mask(st.Err), 300))
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: calls of %s are not checked: %s\n", st.Name, display.Line(v.masker.Mask(st.Err), 300))
 				}
 			}
 			return look(ctx, func(script) (scripts, error) { return h, nil })
@@ -136,12 +136,12 @@ func readScript(ctx context.Context, file string, stdin io.Reader) (script, erro
 	var err error
 	if file == "-" {
 		s.file, s.name = "standard input", "stdin"
-		raw, err = regular.ReadAll(ctx, stdin, manage.MaxCode)
+		raw, err = regular.ReadAll(ctx, stdin, builtin.MaxCode)
 	} else {
-		raw, err = regular.Read(ctx, file, manage.MaxCode)
+		raw, err = regular.Read(ctx, file, builtin.MaxCode)
 	}
 	if sized := new(regular.SizeError); errors.As(err, &sized) {
-		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, plain.Size(manage.MaxCode))
+		err = fmt.Errorf("%s: more than %s, which no saved tool can have", s.file, display.Size(builtin.MaxCode))
 	}
 	s.code = string(raw)
 	return s, err
@@ -184,7 +184,7 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 		if f.source != "" {
 			text += compose.Excerpt(f.source, f.Column) + "\n"
 		}
-		if _, err := io.WriteString(w, plain.Text(text)); err != nil {
+		if _, err := io.WriteString(w, display.Text(text)); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 const (
@@ -109,7 +109,7 @@ func execute(args []string) int {
 
 // complain writes an error, every line of it under the program's name.
 func complain(w io.Writer, err error) {
-	for line := range strings.SplitSeq(plain.Text(err.Error()), "\n") {
+	for line := range strings.SplitSeq(display.Text(err.Error()), "\n") {
 		fmt.Fprintf(w, "mcp-metatool: %s\n", line)
 	}
 }

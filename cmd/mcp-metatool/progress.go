@@ -9,7 +9,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -52,7 +52,7 @@ func newProgressView(w io.Writer, terminal bool, what string, options ...progres
 	return p
 }
 
-func describe(message string) string { return plain.Line(message, 44) }
+func describe(message string) string { return display.Line(message, 44) }
 
 // update takes the params of a progress notification.
 func (p *progressView) update(params []byte) {
@@ -89,13 +89,13 @@ func (p *progressView) line(value, part float64, message string) {
 	if part < 0 {
 		if time.Since(p.shown) >= time.Second {
 			p.shown = time.Now()
-			fmt.Fprintf(p.w, "%sprogress %.4g %s\n", p.indent, value, plain.Line(message, 100))
+			fmt.Fprintf(p.w, "%sprogress %.4g %s\n", p.indent, value, display.Line(message, 100))
 		}
 		return
 	}
 	if tenth := int(part * 10); tenth > p.tenth {
 		p.tenth = tenth
-		fmt.Fprintf(p.w, "%sprogress %3.0f%% %s\n", p.indent, math.Floor(part*100), plain.Line(message, 100))
+		fmt.Fprintf(p.w, "%sprogress %3.0f%% %s\n", p.indent, math.Floor(part*100), display.Line(message, 100))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 func reloadCommand() *cobra.Command {
@@ -59,7 +59,7 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 			continue // it was killed
 		case err != nil:
 			ran, failed = ran+1, failed+1
-			fmt.Fprintf(w, "%s: no answer: %s\n", plain.Text(filepath.Join(run.path, name)), plain.Text(err.Error()))
+			fmt.Fprintf(w, "%s: no answer: %s\n", display.Text(filepath.Join(run.path, name)), display.Text(err.Error()))
 			continue
 		case answer.Reload == nil:
 			continue
@@ -107,12 +107,12 @@ func (a controlAnswer) write(w io.Writer) error {
 	case len(lines) == 0:
 		what = "nothing has changed"
 	}
-	_, err := fmt.Fprintf(w, "server %d, %s: %s\n", a.PID, plain.Text(name), what)
+	_, err := fmt.Fprintf(w, "server %d, %s: %s\n", a.PID, display.Text(name), what)
 	for _, line := range lines {
-		fmt.Fprintf(w, "  %s\n", plain.Text(line))
+		fmt.Fprintf(w, "  %s\n", display.Text(line))
 	}
 	for _, line := range a.Reload.Warnings {
-		fmt.Fprintf(w, "  warning: %s\n", plain.Text(line))
+		fmt.Fprintf(w, "  warning: %s\n", display.Text(line))
 	}
 	return err
 }

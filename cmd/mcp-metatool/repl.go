@@ -16,8 +16,8 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -152,9 +152,9 @@ func (r *repl) line(ctx context.Context, line string) error {
 	}
 	r.pending = append(r.pending, line)
 	code := strings.Join(r.pending, "\n") + "\n"
-	if len(code) > manage.MaxCode {
+	if len(code) > builtin.MaxCode {
 		r.pending, r.block = nil, false
-		r.fail(fmt.Sprintf("the input is larger than %s", plain.Size(manage.MaxCode)))
+		r.fail(fmt.Sprintf("the input is larger than %s", display.Size(builtin.MaxCode)))
 		return nil
 	}
 	l, err := r.host.Inspect(ctx, "input", code)
@@ -206,7 +206,7 @@ func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 		return r.failWith(ctx, err)
 	}
 	for _, line := range result.logs {
-		fmt.Fprintln(r.out, plain.Text(line))
+		fmt.Fprintln(r.out, display.Text(line))
 	}
 	if result.isError {
 		r.fail(p.locate(r.mask(result.text)))
@@ -214,10 +214,10 @@ func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 	}
 	done := r.state.take(p, result.value)
 	if done.text != "" {
-		fmt.Fprintln(r.out, plain.Text(done.text))
+		fmt.Fprintln(r.out, display.Text(done.text))
 	}
 	for _, note := range done.notes {
-		fmt.Fprintln(r.errs, "note: "+plain.Text(note))
+		fmt.Fprintln(r.errs, "note: "+display.Text(note))
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (r *repl) failWith(ctx context.Context, err error) error {
 
 func (r *repl) fail(text string) {
 	r.failed = true
-	fmt.Fprintln(r.errs, plain.Text(text))
+	fmt.Fprintln(r.errs, display.Text(text))
 }
 
 var replCommands = []string{".forget", ".help", ".quit", ".tools"}
@@ -312,7 +312,7 @@ func (r *repl) tools(ctx context.Context, query string) error {
 		script, _ := wire.GetString(f, "script")
 		description, _ := wire.GetString(f, "description")
 		if script != "" {
-			t.row(script, plain.Line(description, 90))
+			t.row(script, display.Line(description, 90))
 			shown++
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/replay"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -92,7 +92,7 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	if v.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), report)
 	} else {
-		_, err = io.WriteString(cmd.OutOrStdout(), plain.Text(report.Text()))
+		_, err = io.WriteString(cmd.OutOrStdout(), display.Text(report.Text()))
 	}
 	if err == nil && report.Verdict != replay.Identical && report.Verdict != replay.Succeeded {
 		err = &exitError{code: exitFailed}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // terminal reads lines from a person. All that is written to the screen must go
@@ -112,9 +112,9 @@ func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
 		if len(choice) > most {
 			list += fmt.Sprintf("  and %d more", len(choice)-most)
 		}
-		fmt.Fprintln(t, plain.Text(list))
+		fmt.Fprintln(t, display.Text(list))
 	}
-	add = plain.Text(add)
+	add = display.Text(add)
 	return before + add + line[pos:], pos + len(add), true
 }
 

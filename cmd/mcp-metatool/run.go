@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -103,7 +103,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
 	stderr := cmd.ErrOrStderr()
 	for _, line := range r.logs {
-		fmt.Fprintln(stderr, plain.Text(line))
+		fmt.Fprintln(stderr, display.Text(line))
 	}
 	if r.isError {
 		return &exitError{exitFailed, fmt.Errorf("%s: %s", name, r.text)}
@@ -112,7 +112,7 @@ func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
 		return nil
 	}
 	for _, kind := range r.others {
-		fmt.Fprintf(stderr, "not shown: %s (--raw prints the whole result)\n", plain.Text(kind))
+		fmt.Fprintf(stderr, "not shown: %s (--raw prints the whole result)\n", display.Text(kind))
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), r.output())
 	return err

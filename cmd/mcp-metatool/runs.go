@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
@@ -243,7 +243,7 @@ func (t *runTable) add(r listedRun, limit int) (more bool) {
 	if r.Outcome != journal.Unfinished {
 		took = timeline.Duration(time.Duration(r.Duration * float64(time.Millisecond)))
 	}
-	t.line(shortRun(r.ID), plain.Time(r.Start, time.Second), plain.Line(r.Tool, 28), plain.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), plain.Line(r.Message, 60))
+	t.line(shortRun(r.ID), display.Time(r.Start, time.Second), display.Line(r.Tool, 28), display.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), display.Line(r.Message, 60))
 	return t.n != limit
 }
 

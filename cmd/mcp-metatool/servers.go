@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
@@ -204,7 +204,7 @@ func (r serversReport) write(w io.Writer) error {
 	t := newTable(w)
 	t.row("NAME", "STATE", "TRANSPORT", "SERVER", "PROTOCOL", "TOOLS", "RESOURCES", "PROMPTS", "START", "ERROR")
 	for _, s := range r.Servers {
-		server := strings.TrimSpace(plain.Line(s.ServerName+" "+s.ServerVersion, 40))
+		server := strings.TrimSpace(display.Line(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""
 		if s.State == string(upstream.Ready) || s.State == string(health.Asleep) {
 			tools, resources, prompts = fmt.Sprint(s.Tools), fmt.Sprint(s.Resources), fmt.Sprint(s.Prompts)
@@ -233,12 +233,12 @@ func (r serversReport) write(w io.Writer) error {
 
 // writeDetails writes lines that did not fit into the row of a server.
 func writeDetails(w io.Writer, server, lines string) {
-	fmt.Fprintf(w, "\n%s:\n  %s\n", server, strings.ReplaceAll(plain.Text(lines), "\n", "\n  "))
+	fmt.Fprintf(w, "\n%s:\n  %s\n", server, strings.ReplaceAll(display.Text(lines), "\n", "\n  "))
 }
 
 func writeProblems(w io.Writer, problems []string) error {
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "\nproblem: %s\n", plain.Text(p)); err != nil {
+		if _, err := fmt.Fprintf(w, "\nproblem: %s\n", display.Text(p)); err != nil {
 			return err
 		}
 	}

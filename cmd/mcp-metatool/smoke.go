@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 	reports "github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
@@ -104,7 +104,9 @@ func (v *smokeView) prepare() (err error) {
 		return fmt.Errorf("--format: %w", err)
 	}
 	v.opts.Version, v.opts.Log = currentVersion(), v.log
-	v.opts.Wrote = func(path, what string) { fmt.Fprintf(os.Stderr, "wrote %s: %s\n", plain.Text(path), plain.Text(what)) }
+	v.opts.Wrote = func(path, what string) {
+		fmt.Fprintf(os.Stderr, "wrote %s: %s\n", display.Text(path), display.Text(what))
+	}
 	v.opts.CacheDir = cacheDir(v.log(&config.Masker{}))
 	return nil
 }

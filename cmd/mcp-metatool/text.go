@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // indentJSON is raw on several lines, its numbers as they are; raw itself if it
@@ -37,7 +37,7 @@ func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, 
 func (t table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		if texts[i] = strings.ReplaceAll(plain.Text(fmt.Sprint(c)), "\t", " "); texts[i] == "" && i < len(cells)-1 {
+		if texts[i] = strings.ReplaceAll(display.Text(fmt.Sprint(c)), "\t", " "); texts[i] == "" && i < len(cells)-1 {
 			texts[i] = "-"
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -141,12 +141,12 @@ func listForPeople(w io.Writer, definitions []tools.Definition) error {
 	t := newTable(w)
 	t.row("NAME", "MODIFIED", "RUNS", "DESCRIPTION")
 	for _, d := range definitions {
-		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, plain.Line(d.Description, 70))
+		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, display.Line(d.Description, 70))
 	}
 	return t.flush()
 }
 
-func stamp(t time.Time) string { return plain.Time(t, time.Second) }
+func stamp(t time.Time) string { return display.Time(t, time.Second) }
 
 func showTool(v *storeView, args []string) error {
 	d, err := v.Get(args[0])
@@ -163,7 +163,7 @@ func showTool(v *storeView, args []string) error {
 	}
 	t := newTable(v.out)
 	t.row("name", d.Name)
-	t.row("description", plain.Line(d.Description, 1000))
+	t.row("description", display.Line(d.Description, 1000))
 	t.row("created", stamp(d.Metadata.Created))
 	t.row("modified", stamp(d.Metadata.Modified))
 	runs := fmt.Sprint(d.Metadata.ExecutionCount)
@@ -172,7 +172,7 @@ func showTool(v *storeView, args []string) error {
 	}
 	t.row("runs", runs)
 	if limits := d.Limits.JSON(); limits != nil {
-		t.row("limits", plain.Line(string(limits), 200))
+		t.row("limits", display.Line(string(limits), 200))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -187,7 +187,7 @@ func showTool(v *storeView, args []string) error {
 
 // indented is text that others wrote, each line moved to the right.
 func indented(text string) string {
-	text = strings.TrimRight(plain.Text(text), "\n")
+	text = strings.TrimRight(display.Text(text), "\n")
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
@@ -214,5 +214,5 @@ func (v *storeView) explain(name string, err error) error {
 	if len(names) == 0 {
 		return fmt.Errorf("no saved tool %q in %s (it has none)", name, v.dir)
 	}
-	return fmt.Errorf("no saved tool %q in %s (there are: %s)", name, v.dir, plain.Line(strings.Join(names, ", "), 400))
+	return fmt.Errorf("no saved tool %q in %s (there are: %s)", name, v.dir, display.Line(strings.Join(names, ", "), 400))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
 )
@@ -117,10 +117,10 @@ func (v *storeView) history(name string) error {
 			number, ended = strconv.Itoa(l.Version), stamp(*l.Ended)
 		}
 		if l.Problem != "" {
-			t.row(number, "", ended, l.EndedBy, "unreadable: "+plain.Line(l.Problem, 60), plain.Size(uint64(l.Size)), "-")
+			t.row(number, "", ended, l.EndedBy, "unreadable: "+display.Line(l.Problem, 60), display.Size(uint64(l.Size)), "-")
 			continue
 		}
-		t.row(number, stamp(*l.Saved), ended, l.EndedBy, strings.Join(l.Changed, ", "), plain.Size(uint64(l.Size)), l.Hash[:12])
+		t.row(number, stamp(*l.Saved), ended, l.EndedBy, strings.Join(l.Changed, ", "), display.Size(uint64(l.Size)), l.Hash[:12])
 	}
 	return t.flush()
 }
@@ -234,7 +234,7 @@ func pick(forms []tools.Version, number string) (*tools.Version, error) {
 func unified(oldName string, old []byte, newName string, now []byte) string {
 	text := diff.Diff(oldName, old, newName, now)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line of a diff
-	return plain.Text(string(text))
+	return display.Text(string(text))
 }
 
 func revertTool(v *storeView, args []string) error {

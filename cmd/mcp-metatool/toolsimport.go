@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
-	"github.com/mcp-metatool/mcp-metatool/host/manage"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
@@ -191,7 +191,7 @@ func (m *importing) check(ctx context.Context) error {
 			continue
 		}
 		t := &c.tool
-		switch taken := manage.Reserved(t.Name); taken {
+		switch taken := builtin.Reserved(t.Name); taken {
 		case "":
 		case t.Name:
 			add(t, "is the name of a built-in tool (choose another)")
@@ -206,8 +206,8 @@ func (m *importing) check(ctx context.Context) error {
 		for _, violation := range limits.CheckLimits(t.Limits) {
 			add(t, violation.String())
 		}
-		if len(t.Code) > manage.MaxCode {
-			add(t, fmt.Sprintf("code is %d bytes long (at most %d)", len(t.Code), manage.MaxCode))
+		if len(t.Code) > builtin.MaxCode {
+			add(t, fmt.Sprintf("code is %d bytes long (at most %d)", len(t.Code), builtin.MaxCode))
 			continue
 		}
 		scripts = append(scripts, t)
@@ -279,7 +279,7 @@ func (m *importing) show() {
 			fmt.Fprintf(m.out, "note     %s hides %s from agents, if there is such a tool\n", c.Name, c.Hides)
 		}
 		for _, f := range c.Files {
-			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, plain.Size(uint64(len(f.file.Content))))
+			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, display.Size(uint64(len(f.file.Content))))
 		}
 	}
 }

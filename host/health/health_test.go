@@ -11,19 +11,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestMain(m *testing.M) {
-	peertest.Main()
+	mcptest.Main()
 	goleak.VerifyTestMain(m)
 }
 
-// start runs a server of peertest behind a real upstream, and waits until its
+// start runs a server of mcptest behind a real upstream, and waits until its
 // first start is over.
-func start(t *testing.T, name string, sw peertest.Switches) *upstream.Upstream {
+func start(t *testing.T, name string, sw mcptest.Switches) *upstream.Upstream {
 	t.Helper()
 	sw.PageSize = 1000 // a listing is one request
 	spec := upstream.Spec{Name: name, Command: os.Args[0], Timeout: time.Minute, Restart: upstream.RestartNever}
@@ -48,15 +48,15 @@ func run(t *testing.T, spec upstream.Spec) *upstream.Upstream {
 
 // second makes a fault happen to all but the first request of that kind: the
 // server starts well.
-func second(kind string) map[string]peertest.Fault {
-	return map[string]peertest.Fault{"tools/list": {Kind: kind, Skip: 1}}
+func second(kind string) map[string]mcptest.Fault {
+	return map[string]mcptest.Fault{"tools/list": {Kind: kind, Skip: 1}}
 }
 
 func TestCheck(t *testing.T) {
-	secretive := start(t, "secretive", peertest.Switches{Faults: map[string]peertest.Fault{"tools/list": {Kind: peertest.CrashBefore, Skip: 1}}})
+	secretive := start(t, "secretive", mcptest.Switches{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.CrashBefore, Skip: 1}}})
 	targets := []Target{
-		{Name: "good", Connection: start(t, "good", peertest.Switches{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
-		{Name: "plain", Connection: start(t, "plain", peertest.Switches{Capabilities: "{}"})},
+		{Name: "good", Connection: start(t, "good", mcptest.Switches{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
+		{Name: "plain", Connection: start(t, "plain", mcptest.Switches{Capabilities: "{}"})},
 		{Name: "crash", Connection: secretive},
 		{Name: "gone", Connection: run(t, upstream.Spec{Name: "gone", Command: "no-such-command-anywhere", Restart: upstream.RestartNever})},
 		{Name: "off"},
@@ -98,8 +98,8 @@ func TestCheck(t *testing.T) {
 func TestHangHarmsNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	good := after{Connection: start(t, "good", peertest.Switches{}), f: cancel}
-	hang := start(t, "hang", peertest.Switches{Faults: second(peertest.Hang)})
+	good := after{Connection: start(t, "good", mcptest.Switches{}), f: cancel}
+	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
 	reports := Checker{Within: time.Minute}.Check(ctx, []Target{{Name: "hang", Connection: hang}, {Name: "good", Connection: good}})
 	if reports[0].Check != Failed || reports[1].Check != OK {
 		t.Errorf("%+v", reports)
@@ -120,8 +120,8 @@ func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 // TestBounded has upstreams that hang take no more than the time of a check.
 func TestBounded(t *testing.T) {
 	const within = 50 * time.Millisecond
-	hang := start(t, "hang", peertest.Switches{Faults: second(peertest.Hang)})
-	probed := start(t, "probed", peertest.Switches{})
+	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
+	probed := start(t, "probed", mcptest.Switches{})
 	reports := Checker{Within: within}.Check(t.Context(), []Target{{Name: "hang", Connection: hang}})
 	reports = append(reports, Checker{Within: time.Minute}.Check(t.Context(), []Target{
 		{Name: "probed", Connection: probed, Probe: &config.Probe{Call: "wait", Params: []byte("{}"), Timeout: within}},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 func TestVerdict(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSecretAtTheEdge(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	up := start(t, "raw", peertest.Switches{})
+	up := start(t, "raw", mcptest.Switches{})
 	for _, tt := range []struct {
 		call, params string
 		expect       *config.Expectation

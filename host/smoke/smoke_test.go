@@ -18,13 +18,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// The test binary is a server of peertest where a configuration starts it as one.
-func init() { peertest.Main() }
+// The test binary is a server of mcptest where a configuration starts it as one.
+func init() { mcptest.Main() }
 
 var update = flag.Bool("update", false, "write what is got into testdata as what is wanted")
 
@@ -50,7 +50,7 @@ var compiled = sync.OnceValue(func() error {
 
 // TestArchives runs the checks of each testdata/*.txtar and compares the report
 // for people with the file want, and files with those below after/. The comment
-// has lines "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of peertest.
+// has lines "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of mcptest.
 func TestArchives(t *testing.T) {
 	if err := compiled(); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func (a *archive) filled(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer("$EXE", exe, "$SERVER", peertest.Env).Replace(text)
+	return strings.NewReplacer("$EXE", exe, "$SERVER", mcptest.Env).Replace(text)
 }
 
 // emptied is the opposite of filled.
@@ -172,7 +172,7 @@ func (a *archive) emptied(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer(a.dir+string(filepath.Separator), "", exe, "$EXE", peertest.Env, "$SERVER").Replace(text)
+	return strings.NewReplacer(a.dir+string(filepath.Separator), "", exe, "$EXE", mcptest.Env, "$SERVER").Replace(text)
 }
 
 func (a *archive) read(t *testing.T, name string) string {

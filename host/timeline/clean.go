@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // pretty is raw JSON on several lines, its numbers as they are, and not much
@@ -32,7 +32,7 @@ func cut(text string, most int) (head, left string) {
 		for i > 0 && !utf8.RuneStart(text[i]) {
 			i--
 		}
-		text, left = text[:i], fmt.Sprintf("%s more", plain.Size(uint64(len(text)-i)))
+		text, left = text[:i], fmt.Sprintf("%s more", display.Size(uint64(len(text)-i)))
 	}
-	return plain.Text(text), left
+	return display.Text(text), left
 }

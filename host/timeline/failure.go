@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
@@ -34,7 +34,7 @@ func failureOf(rec *journal.Record) *failure {
 	if json.Unmarshal(rec.Outcome.Failure, f) != nil || f.Type == "" { // an old record, or a broken one
 		*f = failure{Type: string(rec.Outcome.Error), Message: rec.Outcome.Message}
 	}
-	f.Type, f.Message, f.Stack = plain.Text(f.Type), plain.Text(f.Message), plain.Text(f.Stack)
+	f.Type, f.Message, f.Stack = display.Text(f.Type), display.Text(f.Message), display.Text(f.Stack)
 	return f
 }
 
@@ -48,7 +48,7 @@ func (f *failure) violations() []string {
 		if i == maxViolations {
 			return append(lines, fmt.Sprintf("and %d more", len(f.Details.Violations)-i))
 		}
-		lines = append(lines, plain.Line(v.String(), 400))
+		lines = append(lines, display.Line(v.String(), 400))
 	}
 	return lines
 }
@@ -60,11 +60,11 @@ func (f *failure) place() string {
 	if d.Line <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf("at %s:%d:%d", plain.Text(d.File), d.Line, d.Column)
+	text := fmt.Sprintf("at %s:%d:%d", display.Text(d.File), d.Line, d.Column)
 	if d.Source == "" {
 		return text
 	}
-	source := strings.Map(oneSpace, plain.Text(d.Source))
+	source := strings.Map(oneSpace, display.Text(d.Source))
 	if d.Column < 1 || d.Column > 400 {
 		return text + "\n  " + source
 	}

@@ -11,8 +11,8 @@ import (
 	_ "embed"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 )
 
 //go:embed page.html
@@ -84,14 +84,14 @@ type logView struct{ At, Level, From, Text string }
 
 func (p *page) of(rec *journal.Record, t *Timeline) view {
 	v := view{
-		Style: template.CSS(pageStyle), Tool: plain.Line(rec.Definition.Name, 200), ID: plain.Text(rec.ID),
-		Outcome: plain.Text(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
+		Style: template.CSS(pageStyle), Tool: display.Line(rec.Definition.Name, 200), ID: display.Text(rec.ID),
+		Outcome: display.Text(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
 	}
 	if v.Failure != nil {
 		v.Outcome += " error"
 	}
 	for _, f := range facts(rec, t) {
-		v.Facts = append(v.Facts, Fact{f.Name, plain.Line(f.Value, 400)})
+		v.Facts = append(v.Facts, Fact{f.Name, display.Line(f.Value, 400)})
 	}
 	if v.Failure != nil {
 		v.Place, v.Violations = v.Failure.place(), strings.Join(v.Failure.violations(), "\n")
@@ -110,7 +110,7 @@ func (p *page) of(rec *journal.Record, t *Timeline) view {
 			text += " ... (" + left + ")"
 		}
 		p.left -= len(text)
-		v.Logs = append(v.Logs, logView{Duration(e.At), levelName(e.Level), plain.Line(e.From, 80), text})
+		v.Logs = append(v.Logs, logView{Duration(e.At), levelName(e.Level), display.Line(e.From, 80), text})
 	}
 	v.add(p.value("params", rec.Params))
 	if rec.Done && v.Failure == nil {
@@ -132,7 +132,7 @@ func (v *view) add(value valueView) {
 func (p *page) row(t *Timeline, r Row) rowView {
 	from, to := t.span(r)
 	row := rowView{
-		Number: r.Number, Label: plain.Line(r.Label, 200), Class: string(r.State), Marks: strings.TrimSpace(mark(r)),
+		Number: r.Number, Label: display.Line(r.Label, 200), Class: string(r.State), Marks: strings.TrimSpace(mark(r)),
 		Indent: template.CSS(fmt.Sprintf("padding-left:%drem", r.Depth)), Start: Duration(r.Start), Took: Duration(r.Took),
 		Bar: percent("left", from) + ";" + percent("width", to-from),
 	}

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/plain"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -51,7 +51,7 @@ func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, for
 // fact is a line of the head.
 func (t *textWriter) fact(name, value string) {
 	if value != "" {
-		t.printf("%-8s %s\n", name, plain.Line(value, 400))
+		t.printf("%-8s %s\n", name, display.Line(value, 400))
 	}
 }
 
@@ -75,7 +75,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	if !rec.Done {
 		took = "unfinished: it still runs, or the process ended before it did"
 	}
-	all = append(all, Fact{"started", plain.Time(rec.Start, time.Millisecond) + ", " + took})
+	all = append(all, Fact{"started", display.Time(rec.Start, time.Millisecond) + ", " + took})
 	if c := rec.Client; c.Session != "" || c.Name != "" {
 		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + " (session " + c.Session + ")"})
 	}
@@ -84,11 +84,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		used = "1 call"
 	}
 	if rec.Done {
-		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), plain.Size(rec.Outcome.Memory))
+		used += fmt.Sprintf(", %s units of fuel, %s of memory", thousands(rec.Outcome.Fuel), display.Size(rec.Outcome.Memory))
 	}
 	l := rec.Limits
 	all = append(all, Fact{"used", used}, Fact{"limits", fmt.Sprintf("%s, %d calls, %s units of fuel, %s of memory",
-		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), plain.Size(l.Memory))})
+		units.FormatDuration(l.Timeout), l.Calls, thousands(l.Fuel), display.Size(l.Memory))})
 	for _, gap := range Gaps(rec) {
 		all = append(all, Fact{"note", gap})
 	}
@@ -141,14 +141,14 @@ func (t *textWriter) waterfall() {
 		t.printf("%*s  %-*s  %8s  %8s  |%s|%s\n", number, r.Number, label, indented(r, label),
 			Duration(r.Start), took, t.bar(r, bar), mark(r))
 		if e := r.Call.Answer.Err; r.State == Failed && e != nil {
-			t.printf("%*s  %s\n", number, "", plain.Line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
+			t.printf("%*s  %s\n", number, "", display.Line(strings.Repeat("  ", r.Depth)+string(e.Type)+" error: "+e.Message, 300))
 		}
 	}
 }
 
 // indented is the label of a row in n columns.
 func indented(r Row, n int) string {
-	return strings.Repeat("  ", r.Depth) + plain.Line(r.Label, max(1, n-2*r.Depth))
+	return strings.Repeat("  ", r.Depth) + display.Line(r.Label, max(1, n-2*r.Depth))
 }
 
 // mark is what a row has behind its bar.
@@ -199,7 +199,7 @@ func (t *textWriter) logs() {
 			level = levelName(e.Level) + ": "
 		}
 		if e.From != "" {
-			from = plain.Text(e.From) + ": "
+			from = display.Text(e.From) + ": "
 		}
 		text, left := cut(e.Text, t.most())
 		if left != "" {
@@ -220,7 +220,7 @@ func (t *textWriter) most() int {
 // values are the arguments and the answers of all calls.
 func (t *textWriter) values() {
 	for _, r := range t.Rows {
-		t.printf("\n%s  %s\n", r.Number, plain.Line(r.Label, 200))
+		t.printf("\n%s  %s\n", r.Number, display.Line(r.Label, 200))
 		t.value("arguments", r.Call.Asked.Arguments)
 		for _, v := range answers(r.Call) {
 			t.value(v.Name, v.raw)

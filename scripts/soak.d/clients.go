@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -77,7 +77,7 @@ func (s *soak) visit(kind string, rnd *rand.Rand) *session {
 		return c
 	}
 	c.account()
-	var status *peertest.StatusError
+	var status *mcptest.StatusError
 	if errors.As(err, &status) && status.Code == http.StatusServiceUnavailable && status.Header.Get("Retry-After") != "" {
 		s.tally.fault("client: over the cap (503)")
 		return nil
@@ -220,7 +220,7 @@ func (c *session) cancelled(o origin, ms int) {
 		return
 	}
 	c.cancel(r)
-	if got := c.wait(r); got.err != nil && !errors.Is(got.err, peertest.ErrCancelled) {
+	if got := c.wait(r); got.err != nil && !errors.Is(got.err, mcptest.ErrCancelled) {
 		c.s.tally.fail("%s: %s: %v", c.name(), r.what, got.err)
 	}
 }
@@ -265,21 +265,21 @@ func (c *session) looks(o origin, n int) {
 }
 
 // faults are what a server can be asked to do wrong without ending.
-var faults = []peertest.Fault{
-	{Kind: peertest.Hang}, {Kind: peertest.Slow, Size: 30, Pause: 2}, {Kind: peertest.HalfLine},
-	{Kind: peertest.Garbage, Count: 50}, {Kind: peertest.Flood, Count: 1000, Size: 300}, {Kind: peertest.HugeLine, Size: 2_000_000},
-	{Kind: peertest.WrongID}, {Kind: peertest.OnlyWrongID}, {Kind: peertest.Duplicate, Count: 3}, {Kind: peertest.AfterCancel},
+var faults = []mcptest.Fault{
+	{Kind: mcptest.Hang}, {Kind: mcptest.Slow, Size: 30, Pause: 2}, {Kind: mcptest.HalfLine},
+	{Kind: mcptest.Garbage, Count: 50}, {Kind: mcptest.Flood, Count: 1000, Size: 300}, {Kind: mcptest.HugeLine, Size: 2_000_000},
+	{Kind: mcptest.WrongID}, {Kind: mcptest.OnlyWrongID}, {Kind: mcptest.Duplicate, Count: 3}, {Kind: mcptest.AfterCancel},
 }
 
 // faulty has a server answer wrongly.
-func (c *session) faulty(o origin, f peertest.Fault) {
-	if f.Kind == peertest.HalfLine && o.transport != "stdio" {
-		f.Kind = peertest.Garbage // there are no lines
+func (c *session) faulty(o origin, f mcptest.Fault) {
+	if f.Kind == mcptest.HalfLine && o.transport != "stdio" {
+		f.Kind = mcptest.Garbage // there are no lines
 	}
 	c.s.tally.fault("server: " + f.Kind)
 	arguments := fmt.Sprintf(`{"kind":%q,"count":%d,"size":%d,"pause":%d,"x":%q}`, f.Kind, f.Count, f.Size, f.Pause, c.mark)
 	r := c.call(o.name+"__fault", arguments, f.Count%2 == 0)
-	if f.Kind == peertest.AfterCancel {
+	if f.Kind == mcptest.AfterCancel {
 		pause(context.Background(), 20*time.Millisecond)
 		c.cancel(r)
 		c.wait(r)

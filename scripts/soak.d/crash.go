@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // steady is how long a server has to be up for its next crash to be its first:
@@ -17,9 +17,9 @@ const steady = 11 * time.Second
 
 // ends are the faults that end a server or its connection, by transport.
 var ends = map[string][]string{
-	"stdio": {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, peertest.CloseStdout, peertest.Deaf, peertest.StubbornExit, killed},
-	"http":  {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, forgotten},
-	"sse":   {peertest.CrashBefore, peertest.CrashDuring, peertest.CrashAfter, forgotten},
+	"stdio": {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, mcptest.CloseStdout, mcptest.Deaf, mcptest.StubbornExit, killed},
+	"http":  {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
+	"sse":   {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 }
 
 // Ends that come from outside.
@@ -92,7 +92,7 @@ func (c *session) crashOnce(o origin, kind string) {
 			}
 		}
 		if pid == 0 { // it has just gone down by itself
-			kind = peertest.CrashBefore
+			kind = mcptest.CrashBefore
 		}
 	}
 	c.s.tally.fault("server: " + kind)
@@ -119,7 +119,7 @@ func (c *session) crashOnce(o origin, kind string) {
 		return
 	}
 	name := o.transport
-	if kind == peertest.Deaf || kind == peertest.StubbornExit {
+	if kind == mcptest.Deaf || kind == mcptest.StubbornExit {
 		name = "deaf" // that shows only when calls have timed out
 	}
 	c.s.tally.crashed(name, crash{o.name + " " + kind, answered, time.Since(began), calls, last})

@@ -1,5 +1,5 @@
 // Command soak.d runs the proxy between raw servers and raw clients
-// (host/peertest) whose faults are switched on at random under a seed, and
+// (host/mcptest) whose faults are switched on at random under a seed, and
 // checks what has to hold whatever happens: each request is answered exactly
 // once or cancelled, nothing of one session reaches another, memory, goroutines
 // and descriptors do not grow, every upstream comes back, no process is left.
@@ -34,11 +34,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 func main() {
-	peertest.Main() // where this program is a server
+	mcptest.Main() // where this program is a server
 	if len(os.Args) > 1 && os.Args[1] == hostVerb {
 		if err := beHost(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "soak host:", err)

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -124,7 +124,7 @@ func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
 		id, times := c.id(), 2+rnd.IntN(3)
 		for range times {
 			c.expect(id, "echo under one id", "")
-			c.Client.Start(id, "tools/call", peertest.ToolParams("calm__echo", fmt.Sprintf(`{"x":%q}`, c.mark), ""))
+			c.Client.Start(id, "tools/call", mcptest.ToolParams("calm__echo", fmt.Sprintf(`{"x":%q}`, c.mark), ""))
 		}
 		c.settled(id, times)
 	}
@@ -209,7 +209,7 @@ func (s *soak) halfOpens(ctx context.Context, kind string, rnd *rand.Rand) {
 		return
 	}
 	head := "POST " + address.Path + " HTTP/1.1\r\nHost: " + address.Host + "\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
-	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":` + peertest.ClientParams + `}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":` + mcptest.ClientParams + `}`
 	whole := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
 	stages := []string{"", "PO", head, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body[:20]), whole}
 	var conns []net.Conn

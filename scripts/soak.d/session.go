@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -26,7 +26,7 @@ type session struct {
 	kind string // for messages about failures
 	mark string // "~12~"
 	rnd  *rand.Rand
-	*peertest.Client
+	*mcptest.Client
 
 	mu    sync.Mutex // guards what follows
 	last  int
@@ -53,14 +53,14 @@ func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
 }
 
 // options are those of the raw client.
-func (c *session) options() peertest.ClientOptions {
-	return peertest.ClientOptions{Each: c.received, Forget: true, Script: c.answer}
+func (c *session) options() mcptest.ClientOptions {
+	return mcptest.ClientOptions{Each: c.received, Forget: true, Script: c.answer}
 }
 
 // dialHTTP opens a session with the proxy over HTTP.
 func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*session, error) {
 	c := s.newSession(kind, rnd)
-	c.Client = peertest.NewHTTP(s.host.url, c.options())
+	c.Client = mcptest.NewHTTP(s.host.url, c.options())
 	return c, c.begin(ctx)
 }
 
@@ -69,7 +69,7 @@ func (c *session) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c.expect(`"init"`, "initialize", "")
-	_, err := c.Initialize(ctx, peertest.ClientParams)
+	_, err := c.Initialize(ctx, mcptest.ClientParams)
 	if err != nil {
 		c.leave()
 		c.Vanish()
@@ -108,7 +108,7 @@ func (c *session) id() string {
 // request is one request under way.
 type request struct {
 	id, token, what string
-	done            <-chan peertest.Answer
+	done            <-chan mcptest.Answer
 }
 
 // start sends a request.
@@ -125,7 +125,7 @@ func (c *session) call(tool, arguments string, progress bool) request {
 	if progress {
 		token = c.id()
 	}
-	return c.start(tool+" "+clip(arguments), "tools/call", peertest.ToolParams(tool, arguments, token), token)
+	return c.start(tool+" "+clip(arguments), "tools/call", mcptest.ToolParams(tool, arguments, token), token)
 }
 
 // cancel takes a request back.
@@ -179,7 +179,7 @@ func (c *session) answered(r request) outcome {
 
 // received checks a message of the proxy. It runs before anybody who waits for
 // the message goes on.
-func (c *session) received(e peertest.Entry) {
+func (c *session) received(e mcptest.Entry) {
 	for rest := e.Raw; ; {
 		at := bytes.IndexByte(rest, '~')
 		if at < 0 {
@@ -275,7 +275,7 @@ func (c *session) underWay(r request) bool {
 }
 
 // answer answers requests of servers, with the mark.
-func (c *session) answer(_ *peertest.Client, m wire.Message) wire.Reply {
+func (c *session) answer(_ *mcptest.Client, m wire.Message) wire.Reply {
 	if m.Method == "ping" {
 		return wire.Reply{Result: []byte("{}")}
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // overStdio is a life with the binary itself, which ends in one of the ways in
@@ -32,7 +32,7 @@ func (s *soak) overStdio(ctx context.Context, kind string, rnd *rand.Rand) {
 		return
 	}
 	c := s.newSession(kind, rnd)
-	c.Client = peertest.NewStdio(out, in, c.options())
+	c.Client = mcptest.NewStdio(out, in, c.options())
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	if err := c.begin(ctx); err != nil {

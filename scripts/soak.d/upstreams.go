@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/peertest"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // origin is one server behind the proxy.
@@ -21,7 +21,7 @@ type origin struct {
 	calm      bool   // nobody makes it do anything wrong
 	own       bool   // each session has one
 	extra     string // lines of its configuration
-	switches  peertest.Switches
+	switches  mcptest.Switches
 }
 
 // origins are all of them. The tools of each begin with its name.
@@ -29,21 +29,21 @@ var origins = []origin{
 	{name: "calm", transport: "stdio", calm: true},
 	{name: "calmweb", transport: "http", calm: true},
 	{name: "wild", transport: "stdio"},
-	{name: "slowstart", transport: "stdio", switches: peertest.Switches{ // what it does wrong, it does at each start
+	{name: "slowstart", transport: "stdio", switches: mcptest.Switches{ // what it does wrong, it does at each start
 		StringIDs: true,
-		Faults: map[string]peertest.Fault{
-			"initialize":     {Kind: peertest.Slow, Size: 40, Pause: 1},
-			"tools/list":     {Kind: peertest.Duplicate},
-			"resources/list": {Kind: peertest.Garbage, Count: 20},
-			"prompts/list":   {Kind: peertest.WrongID},
+		Faults: map[string]mcptest.Fault{
+			"initialize":     {Kind: mcptest.Slow, Size: 40, Pause: 1},
+			"tools/list":     {Kind: mcptest.Duplicate},
+			"resources/list": {Kind: mcptest.Garbage, Count: 20},
+			"prompts/list":   {Kind: mcptest.WrongID},
 		},
 	}},
-	{name: "wildweb", transport: "http", switches: peertest.Switches{Answers: "auto", CutAfter: 40}},
-	{name: "plainweb", transport: "http", switches: peertest.Switches{Answers: "json", NoListening: true}},
+	{name: "wildweb", transport: "http", switches: mcptest.Switches{Answers: "auto", CutAfter: 40}},
+	{name: "plainweb", transport: "http", switches: mcptest.Switches{Answers: "json", NoListening: true}},
 	{name: "wildsse", transport: "sse"},
 	{name: "own", transport: "stdio", own: true, extra: "isolation = \"session\"\n"},
 	{name: "lazy", transport: "stdio", extra: "start = \"lazy\"\n"},
-	{name: "flaky", transport: "stdio", calm: true, switches: peertest.Switches{ExitOnStart: 3}},
+	{name: "flaky", transport: "stdio", calm: true, switches: mcptest.Switches{ExitOnStart: 3}},
 }
 
 // farm has the servers: those with an address are in this process, the proxy
@@ -53,7 +53,7 @@ type farm struct {
 	small  string // of the binary for one client over stdio
 	mark   string // in the environment of each server's process
 
-	servers map[string]*peertest.Server
+	servers map[string]*mcptest.Server
 	web     []*http.Server
 }
 
@@ -63,7 +63,7 @@ const markEnv = "MCP_METATOOL_SOAK"
 func newFarm(dir string) (*farm, error) {
 	f := &farm{
 		config: filepath.Join(dir, "config.toml"), small: filepath.Join(dir, "small.toml"),
-		mark: filepath.Base(dir), servers: map[string]*peertest.Server{},
+		mark: filepath.Base(dir), servers: map[string]*mcptest.Server{},
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -83,7 +83,7 @@ func newFarm(dir string) (*farm, error) {
 		sw.Name = o.name
 		if o.transport == "stdio" {
 			sw.StartsFile = filepath.Join(dir, o.name+".starts")
-			text += fmt.Sprintf("command = %q\nenv = { %s = %q, %s = '''%s''' }\n", self, markEnv, f.mark, peertest.Env, sw.Environ()[peertest.Env])
+			text += fmt.Sprintf("command = %q\nenv = { %s = %q, %s = '''%s''' }\n", self, markEnv, f.mark, mcptest.Env, sw.Environ()[mcptest.Env])
 		} else {
 			address, err := f.serve(o, sw)
 			if err != nil {
@@ -110,8 +110,8 @@ func firstError(errs ...error) error {
 }
 
 // serve starts a server with an address.
-func (f *farm) serve(o origin, sw peertest.Switches) (address string, err error) {
-	server := peertest.NewServer(sw)
+func (f *farm) serve(o origin, sw mcptest.Switches) (address string, err error) {
+	server := mcptest.NewServer(sw)
 	server.Received.Forget = true
 	f.servers[o.name] = server
 	handler := server.HTTP()

@@ -1,0 +1,277 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// MaxCode is the largest script that can be saved, in bytes.
+const MaxCode = 256 << 10
+
+type definition struct {
+	tool  mcp.Tool
+	saves bool // it changes the saved tools
+	call  func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
+}
+
+func definitions(servers []string) []definition {
+	code := wire.Quote(codeDescription(servers))
+	return []definition{
+		{saveTool(code), true, (*Handler).save},
+		{listTools(), false, (*Handler).list},
+		{showTool(), false, (*Handler).show},
+		{deleteTool(), true, (*Handler).delete},
+		{evalTool(code), false, (*Handler).eval},
+	}
+}
+
+// directoryDefinitions are the tools that find tools.
+func directoryDefinitions() []definition {
+	return []definition{{searchTools(), false, (*Handler).search}, {describeTool(), false, (*Handler).describe}}
+}
+
+const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`
+
+func saveTool(code []byte) mcp.Tool {
+	return define("save_tool", "Save composite tool",
+		"Save a composite tool: a script that calls other tools and returns one result. It is listed and can be called like any other tool at once. Saving under the name of a saved tool replaces that tool. Try a script with eval_starlark first.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Name to call the tool by; no other tool may have it."},
+				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for whoever chooses tools."},
+				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
+				"code": {"type": "string", "minLength": 1, "description": %s},
+				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error. Not for tools that return images: some hosts would not show them."},
+				"limits": {
+					"type": "object",
+					"description": "What one run may use, to keep a tool on a short leash; what is not given is as configured, and nothing can be above that.",
+					"properties": {
+						"fuel": {"type": "integer", "minimum": %d, "description": "Instructions that the script may execute. A result's receipt says how many a run took."},
+						"memory": {"type": ["string", "integer"], "description": "\"64MB\", or bytes."},
+						"timeout": {"type": ["string", "integer"], "description": "Wall-clock time: \"5s\", or milliseconds."},
+						"calls": {"type": "integer", "minimum": 1, "description": "Tool calls."}
+					},
+					"additionalProperties": false
+				}
+			},
+			"required": ["name", "description", "inputSchema", "code"],
+			"additionalProperties": false
+		}`, code, tools.MinFuel),
+		`{
+			"type": "object",
+			"properties": {
+				"status": {"enum": ["created", "updated"]},
+				"name": {"type": "string"},
+				"created": {"type": "string"},
+				"modified": {"type": "string"},
+				"warnings": {"type": "array", "description": "What the script probably does not mean; it is saved all the same.", "items": {
+					"type": "object",
+					"properties": {"line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}},
+					"required": ["line", "column", "message"]
+				}}
+			},
+			"required": ["status", "name", "created", "modified"]
+		}`,
+		hints{destructive: true, idempotent: true})
+}
+
+func listTools() mcp.Tool {
+	return define("list_saved_tools", "List saved tools",
+		"List all saved composite tools: name, description, when created and modified, inputSchema.",
+		`{"type": "object", "properties": {}, "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {
+				"tools": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"name": {"type": "string"},
+						"description": {"type": "string"},
+						"created": {"type": "string"},
+						"modified": {"type": "string"},
+						"inputSchema": {"type": "object"}
+					},
+					"required": ["name", "description", "created", "modified", "inputSchema"]
+				}},
+				"problems": {"type": "array", "description": "Files of saved tools that cannot be used.", "items": {
+					"type": "object",
+					"properties": {"name": {"type": "string"}, "path": {"type": "string"}, "message": {"type": "string"}},
+					"required": ["name", "path", "message"]
+				}}
+			},
+			"required": ["tools"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func showTool() mcp.Tool {
+	return define("show_saved_tool", "Show saved tool",
+		"Show the complete definition of a saved composite tool, with its code.",
+		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {
+				"version": {"type": "string"},
+				"name": {"type": "string"},
+				"description": {"type": "string"},
+				"inputSchema": {"type": "object"},
+				"outputSchema": {"type": "object"},
+				"limits": {"type": "object"},
+				"code": {"type": "string"},
+				"metadata": {"type": "object", "properties": {
+					"created": {"type": "string"},
+					"modified": {"type": "string"},
+					"executionCount": {"type": "integer"},
+					"lastExecuted": {"type": "string"}
+				}}
+			},
+			"required": ["version", "name", "description", "inputSchema", "code", "metadata"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func deleteTool() mcp.Tool {
+	return define("delete_saved_tool", "Delete saved tool",
+		"Delete a saved composite tool. A person can bring it back.",
+		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
+		`{
+			"type": "object",
+			"properties": {"status": {"const": "deleted"}, "name": {"type": "string"}},
+			"required": ["status", "name"]
+		}`,
+		hints{destructive: true, idempotent: true})
+}
+
+func evalTool(code []byte) mcp.Tool {
+	return define("eval_starlark", "Run a script",
+		"Run a script once without saving it: to try it before save_tool, or for work that needs several tool calls. The tool calls it makes are real.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"code": {"type": "string", "minLength": 1, "description": %s},
+				"params": {"type": "object", "description": "What the script finds in params.", "default": {}}
+			},
+			"required": ["code"],
+			"additionalProperties": false
+		}`, code),
+		"", // what a script returns is not known, and pictures come without structuredContent
+		hints{destructive: true, openWorld: true})
+}
+
+func searchTools() mcp.Tool {
+	return define("search_tools", "Search tools",
+		"Find tools of all servers by words, best first, also those that are not in your list and only scripts can call. describe_tool says how to call one.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"query": {"type": "string", "maxLength": 1000, "description": "What the tool should do, in a few words; without, all tools in order."},
+				"server": {"type": "string", "description": "Only tools of this server; \"%s\" for the saved ones."},
+				"limit": {"type": "integer", "minimum": 1, "maximum": %d, "default": %d}
+			},
+			"additionalProperties": false
+		}`, savedServer, maxFound, defaultFound),
+		`{
+			"type": "object",
+			"properties": {
+				"tools": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"name": {"type": "string", "description": "What you call it by; absent if only scripts can call it."},
+						"script": {"type": "string", "description": "What scripts call it by; absent if they cannot."},
+						"description": {"type": "string"}
+					}
+				}},
+				"total": {"type": "integer"},
+				"servers": {"type": "array", "items": {
+					"type": "object",
+					"properties": {"server": {"type": "string"}, "tools": {"type": "integer"}},
+					"required": ["server", "tools"]
+				}},
+				"absent": {"type": "array", "description": "Servers that are not there now.", "items": {
+					"type": "object",
+					"properties": {"server": {"type": "string"}, "state": {"type": "string"}, "why": {"type": "string"}},
+					"required": ["server", "state", "why"]
+				}}
+			},
+			"required": ["tools", "total"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func describeTool() mcp.Tool {
+	return define("describe_tool", "Describe tool",
+		"Show how to call a tool: its signature in Starlark, what its arguments mean, an example, what it returns.",
+		`{
+			"type": "object",
+			"properties": {"name": {"type": "string", "minLength": 1, "maxLength": 500, "description": "As in your list of tools, or as scripts write it: server.tool."}},
+			"required": ["name"],
+			"additionalProperties": false
+		}`,
+		`{
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "description": "What you call it by; absent if only scripts can call it."},
+				"script": {"type": "string", "description": "What scripts call it by; absent if they cannot."},
+				"signature": {"type": "string"},
+				"description": {"type": "string"},
+				"arguments": {"type": "array", "items": {"type": "string"}},
+				"conditions": {"type": "array", "items": {"type": "string"}},
+				"example": {"type": "string"},
+				"hints": {"type": "array", "items": {"type": "string"}},
+				"inputSchema": {},
+				"outputSchema": {},
+				"unavailable": {"type": "string", "description": "Why it cannot be called now."}
+			},
+			"required": ["signature", "example"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+// orError is an outputSchema that also admits what failures have as
+// structuredContent: the official TypeScript client holds that against the schema,
+// and would tell the model of the mismatch instead of the error.
+func orError(output []byte) json.RawMessage {
+	schema := output
+	set := func(value []byte, path ...string) {
+		var err error
+		if schema, err = wire.Set(schema, value, path...); err != nil {
+			panic(fmt.Sprintf("outputSchema %s: %v", output, err)) // our own text
+		}
+	}
+	if _, taken := wire.Get(output, "properties", "error"); taken { // of an answer, too
+		set([]byte(`["string","object"]`), "properties", "error", "type")
+	} else {
+		set([]byte(`{"type":"object"}`), "properties", "error")
+	}
+	if required, ok := wire.Get(output, "required"); ok {
+		set(fmt.Appendf(nil, `[{"required":%s},{"required":["error"]}]`, required), "anyOf")
+		schema, _ = wire.Delete(schema, "required") // an object, or set would have failed
+	}
+	return schema
+}
+
+// hints are a tool's annotations (MCP 2025-11-25, schema.ts, ToolAnnotations).
+type hints struct{ readOnly, destructive, idempotent, openWorld bool }
+
+func define(name, title, description, input, output string, h hints) mcp.Tool {
+	t := mcp.NewToolWithRawSchema(name, description, json.RawMessage(input))
+	t.Title = title
+	if output != "" {
+		t.RawOutputSchema = orError([]byte(output))
+	}
+	t.Annotations = mcp.ToolAnnotation{
+		ReadOnlyHint:    mcp.ToBoolPtr(h.readOnly),
+		DestructiveHint: mcp.ToBoolPtr(h.destructive),
+		IdempotentHint:  mcp.ToBoolPtr(h.idempotent),
+		OpenWorldHint:   mcp.ToBoolPtr(h.openWorld),
+	}
+	return t
+}

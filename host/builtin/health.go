@@ -1,0 +1,110 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Health checks upstreams.
+type Health interface {
+	// CheckHealth checks the upstreams as the session of origin reaches them:
+	// all, or the one called server, which is started if it sleeps. The reports
+	// have no secrets in them. It takes as long as the slowest check, which is
+	// bounded. The error is a *health.UnknownError.
+	CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error)
+}
+
+// condition answers health_check.
+type condition struct {
+	Healthy bool            `json:"healthy"`
+	Servers []health.Report `json:"servers"`
+}
+
+// healthDefinitions are the tools that tell how upstreams are.
+func healthDefinitions() []definition {
+	return []definition{{healthTool(), false, (*Handler).health}}
+}
+
+func healthTool() mcp.Tool {
+	return define("health_check", "Check servers",
+		"Check now whether the servers behind this one work: each is asked for its tools, and makes a call that proves that it works if one is configured. For when a tool fails and you want to know whether that is the server's fault. Servers that are started on first use are left asleep unless you name one.",
+		`{
+			"type": "object",
+			"properties": {"server": {"type": "string", "description": "Only this server; without, all of them."}},
+			"additionalProperties": false
+		}`,
+		`{
+			"type": "object",
+			"properties": {
+				"healthy": {"type": "boolean", "description": "No check failed."},
+				"servers": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"server": {"type": "string"},
+						"state": {"enum": ["starting", "ready", "failed", "closed", "asleep", "disabled"]},
+						"since": {"type": "string"},
+						"check": {"enum": ["ok", "failed", "skipped"]},
+						"method": {"type": "string", "description": "What was asked."},
+						"latency": {"type": "number", "description": "Of the answer, in milliseconds."},
+						"error": {"type": "string", "description": "Why the check failed."},
+						"probe": {
+							"type": "object",
+							"properties": {
+								"tool": {"type": "string"},
+								"check": {"enum": ["ok", "failed"]},
+								"latency": {"type": "number"},
+								"error": {"type": "string"}
+							},
+							"required": ["tool", "check"]
+						},
+						"slowedSince": {"type": "string", "description": "Since when it is read slowly, because it sends more than it is asked for."},
+						"lastError": {"type": "string", "description": "May be over."},
+						"restarts": {"type": "integer"},
+						"restartAt": {"type": "string", "description": "When it is started again."}
+					},
+					"required": ["server", "state", "check", "restarts"]
+				}}
+			},
+			"required": ["healthy", "servers"]
+		}`,
+		hints{readOnly: true, idempotent: true, openWorld: true})
+}
+
+func (h *Handler) health(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
+	server, _ := wire.GetString(args, "server")
+	reports, err := h.cfg.Health.CheckHealth(ctx, call.Origin, server)
+	var unknown *health.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return wire.Reply{}, unknownServer(unknown)
+	case err != nil:
+		return wire.Reply{}, err
+	}
+	text := health.Table(reports)
+	if len(reports) == 0 {
+		text = "No servers are configured."
+	}
+	c := condition{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
+	return wire.Reply{Result: compose.TextResult(text, wire.Marshal(c))}, nil
+}
+
+func unknownServer(unknown *health.UnknownError) error {
+	f := &compose.Failure{Type: abi.ErrValidation, Message: unknown.Error()}
+	if f.Nearest = catalog.Nearest(unknown.Server, unknown.Known); f.Nearest != nil {
+		f.Message += fmt.Sprintf(" (did you mean %s?)", strings.Join(f.Nearest, ", "))
+	} else if len(unknown.Known) > 0 {
+		f.Message += fmt.Sprintf(" (there are %s)", strings.Join(unknown.Known, ", "))
+	}
+	return f
+}

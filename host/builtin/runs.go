@@ -1,0 +1,368 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// Runs are the records of composite runs. Both functions are given the session
+// that asks, which sees no runs but its own.
+type Runs interface {
+	// List are those that f chooses, newest first; f.Session is set.
+	List(ctx context.Context, f journal.Filter) ([]journal.Record, error)
+	// Get is the run with that id, or whose id begins so. The error is
+	// journal.ErrNotFound or a *journal.AmbiguousError.
+	Get(ctx context.Context, session, id string) (journal.Record, error)
+}
+
+// JournalRuns are the Runs in the journal in a directory.
+type JournalRuns struct {
+	Dir string
+	// Since is when the oldest session that asks can have begun: the start of the
+	// process. What is older is not looked through.
+	Since time.Time
+}
+
+// List implements Runs. What cannot be read is left out if anything can.
+func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
+	var found []journal.Record
+	var faults []error
+	if f.Since.Before(j.Since) {
+		f.Since = j.Since
+	}
+	for rec, err := range journal.Scan(j.Dir, f) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			faults = append(faults, err)
+		default:
+			found = append(found, rec)
+		}
+	}
+	if found == nil {
+		return nil, errors.Join(faults...)
+	}
+	return found, nil
+}
+
+// Get implements Runs.
+func (j JournalRuns) Get(ctx context.Context, session, id string) (journal.Record, error) {
+	matching, err := j.List(ctx, journal.Filter{ID: id, Session: session, Limit: 2})
+	switch {
+	case len(matching) == 1:
+		return matching[0], nil
+	case len(matching) > 1:
+		ids := []string{matching[0].ID, matching[1].ID}
+		return journal.Record{}, &journal.AmbiguousError{Prefix: id, IDs: ids}
+	}
+	return journal.Record{}, errors.Join(fmt.Errorf("run %q: %w", id, journal.ErrNotFound), err)
+}
+
+// How many runs are listed.
+const (
+	defaultRuns = 20
+	maxRuns     = 100
+)
+
+// runsDefinitions are the tools that show what runs did.
+func runsDefinitions() []definition {
+	return []definition{{listRunsTool(), false, (*Handler).listRuns}, {showRunTool(), false, (*Handler).showRun}}
+}
+
+func listRunsTool() mcp.Tool {
+	return define("list_runs", "List runs",
+		"List the runs of scripts (saved tools and eval_starlark) of this session, newest first. show_run tells what one of them did.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"tool": {"type": "string", "description": "Only runs of this saved tool, or of eval_starlark."},
+				"outcome": {"enum": ["ok", "failed", "unfinished", "validation", "runtime", "tool", "timeout", "resource", "cancelled", "permission", "internal"], "description": "Only runs that ended so; \"failed\" is any error."},
+				"since": {"type": "string", "description": "Only runs that began in this time: \"10m\", \"2h\"."},
+				"limit": {"type": "integer", "minimum": 1, "maximum": %d, "default": %d}
+			},
+			"additionalProperties": false
+		}`, maxRuns, defaultRuns),
+		`{
+			"type": "object",
+			"properties": {
+				"runs": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"run": {"type": "string", "description": "Its id."},
+						"tool": {"type": "string"},
+						"started": {"type": "string"},
+						"outcome": {"type": "string", "description": "ok, unfinished, or the type of the error."},
+						"duration": {"type": "number", "description": "milliseconds"},
+						"calls": {"type": "integer"},
+						"error": {"type": "string"}
+					},
+					"required": ["run", "tool", "started", "outcome", "calls"]
+				}},
+				"more": {"type": "boolean", "description": "There may be older ones."}
+			},
+			"required": ["runs"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+// runList answers list_runs.
+type runList struct {
+	Runs []listedRun `json:"runs"`
+	More bool        `json:"more,omitempty"`
+}
+
+type listedRun struct {
+	Run      string  `json:"run"`
+	Tool     string  `json:"tool"`
+	Started  string  `json:"started"`
+	Outcome  string  `json:"outcome"`
+	Duration float64 `json:"duration,omitempty"` // ms
+	Calls    int     `json:"calls"`
+	Error    string  `json:"error,omitempty"`
+}
+
+func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
+	f, failed, err := runFilter(args, call)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	var l runList
+	if l.Runs, l.More, err = h.findRuns(ctx, f, failed); err != nil {
+		return wire.Reply{}, err
+	}
+	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
+}
+
+// runFilter is what list_runs was asked for, and whether only runs that failed
+// are wanted.
+func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err error) {
+	if f.Session, err = ownSession(call); err != nil {
+		return f, false, err
+	}
+	f.Tool, _ = wire.GetString(args, "tool")
+	f.Outcome, _ = wire.GetString(args, "outcome")
+	if f.Outcome == "failed" {
+		f.Outcome, failed = "", true
+	}
+	if since, ok := wire.GetString(args, "since"); ok {
+		d, err := units.ParseDuration(since)
+		if err != nil {
+			return f, false, &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("since %q %v", since, err)}
+		}
+		f.Since = time.Now().Add(-d)
+	}
+	f.Limit = defaultRuns
+	if raw, ok := wire.Get(args, "limit"); ok {
+		f.Limit = wholeNumber(raw)
+	}
+	return f, failed, nil
+}
+
+// findRuns lists the runs that f chooses; more says that the limit has cut them
+// off.
+func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
+	limit := f.Limit
+	if f.Limit++; failed {
+		f.Limit = 0 // the journal cannot tell which failed
+	}
+	records, err := h.cfg.Runs.List(ctx, f)
+	if err != nil {
+		return nil, false, err
+	}
+	list := []listedRun{}
+	for i := range records {
+		r := &records[i]
+		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Error == "") {
+			continue
+		}
+		if len(list) == limit {
+			return list, true, nil
+		}
+		list = append(list, listRun(r))
+	}
+	return list, false, nil
+}
+
+// listRun is a run as list_runs has it.
+func listRun(r *journal.Record) listedRun {
+	l := listedRun{
+		Run: r.ID, Tool: r.Definition.Name, Started: r.Start.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Outcome: r.OutcomeName(), Calls: len(r.Calls),
+	}
+	if r.Done {
+		l.Duration, l.Error = milliseconds(r.Duration), clipped(r.Outcome.Message, 200)
+	}
+	return l
+}
+
+// text is the list for readers: a line each.
+func (l runList) text() string {
+	if len(l.Runs) == 0 {
+		return "No such runs in this session."
+	}
+	var b strings.Builder
+	for _, r := range l.Runs {
+		fmt.Fprintf(&b, "%s  %s  %s  %s", r.Run, r.Started, r.Tool, r.Outcome)
+		if r.Outcome != journal.Unfinished {
+			fmt.Fprintf(&b, "  %v ms", r.Duration)
+		}
+		fmt.Fprintf(&b, "  %s", number(r.Calls, "call"))
+		if r.Error != "" {
+			b.WriteString("  " + strings.Join(strings.Fields(r.Error), " "))
+		}
+		b.WriteByte('\n')
+	}
+	if l.More {
+		b.WriteString("There are older ones (limit).\n")
+	}
+	return b.String()
+}
+
+// ownSession is the id of the session that asks.
+func ownSession(call route.Call) (string, error) {
+	if call.Origin != nil {
+		if id := call.Origin.Session().ID(); id != "" {
+			return id, nil
+		}
+	}
+	return "", &compose.Failure{Type: abi.ErrValidation, Message: "runs are told to the session that made them, and this request belongs to none"}
+}
+
+func showRunTool() mcp.Tool {
+	return define("show_run", "Show run",
+		"Show what a run of a script did, to see why it failed: its calls in order with arguments and answers, logs, error with its place, fuel and memory. Long values are cut; call shows one call with more of them, log a part of the log.",
+		`{
+			"type": "object",
+			"properties": {
+				"run": {"type": "string", "pattern": "^[0-9A-Fa-f-]{4,36}$", "description": "Id of a run of this session, or how it begins; a result's receipt has it. Without: the latest run."},
+				"call": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)*$", "description": "Only this call: \"3\", or \"3.1\" for one that a saved tool made."},
+				"log": {"type": "integer", "minimum": 1, "description": "Only the log, from this entry on: 100 entries with more of each."}
+			},
+			"additionalProperties": false
+		}`,
+		`{
+			"type": "object",
+			"properties": {
+				"run": {"type": "string"},
+				"tool": {"type": "string"},
+				"started": {"type": "string"},
+				"outcome": {"type": "string"},
+				"duration": {"type": "number", "description": "milliseconds"},
+				"params": {"type": "string"},
+				"calls": {"type": "array", "items": {
+					"type": "object",
+					"properties": {
+						"call": {"type": "string"},
+						"tool": {"type": "string"},
+						"start": {"type": "number", "description": "milliseconds since the start of the run"},
+						"duration": {"type": "number", "description": "milliseconds"},
+						"arguments": {"type": "string"},
+						"answer": {"type": "string"},
+						"error": {"type": "string"},
+						"undo": {"type": "boolean"}
+					},
+					"required": ["call", "tool", "start", "arguments"]
+				}},
+				"callsLeftOut": {"type": "integer"},
+				"logs": {"type": "array", "items": {"type": "string"}},
+				"logsLeftOut": {"type": "integer"},
+				"logsToCome": {"type": "integer"},
+				"result": {"type": "string"},
+				"error": {"type": "string"},
+				"fuel": {"type": "integer"},
+				"memory": {"type": "integer", "description": "bytes"},
+				"notes": {"type": "array", "items": {"type": "string"}},
+				"hint": {"type": "string"}
+			},
+			"required": ["run", "tool", "started", "outcome", "calls", "logs"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+func (h *Handler) showRun(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
+	session, err := ownSession(call)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	rec, err := h.ownRun(ctx, session, args)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	lines := timeline.Of(&rec)
+	if number, ok := wire.GetString(args, "call"); ok {
+		if lines.Rows, err = oneCall(lines.Rows, number); err != nil {
+			return wire.Reply{}, err
+		}
+		shown := show(&rec, lines, oneWhole)
+		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+	}
+	if from, ok := wire.Get(args, "log"); ok {
+		shown := showLog(&rec, lines, wholeNumber(from)-1)
+		return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+	}
+	shown := show(&rec, lines, many)
+	return wire.Reply{Result: compose.TextResult(shown.text(), wire.Marshal(shown))}, nil
+}
+
+// showLog shows a part of a run's log, from an entry on.
+func showLog(rec *journal.Record, lines *timeline.Timeline, from int) shownRun {
+	from = min(from, len(lines.Logs))
+	part := *lines
+	part.Rows, part.Logs = nil, lines.Logs[from:min(from+theLog.logs, len(lines.Logs))]
+	shown := show(rec, &part, theLog)
+	shown.CallsLeftOut, shown.LogsLeftOut = len(lines.Rows), from
+	shown.LogsToCome = len(lines.Logs) - from - len(part.Logs)
+	return shown
+}
+
+// ownRun finds a run of the session.
+func (h *Handler) ownRun(ctx context.Context, session string, args []byte) (journal.Record, error) {
+	id, given := wire.GetString(args, "run")
+	if !given {
+		latest, err := h.cfg.Runs.List(ctx, journal.Filter{Session: session, Limit: 1})
+		if err == nil && (len(latest) == 0 || latest[0].Client.Session != session) {
+			err = &compose.Failure{Type: abi.ErrValidation, Message: "no script has run in this session yet"}
+		}
+		if err != nil {
+			return journal.Record{}, err
+		}
+		return latest[0], nil
+	}
+	rec, err := h.cfg.Runs.Get(ctx, session, strings.ToLower(id))
+	var several *journal.AmbiguousError
+	switch {
+	case errors.As(err, &several):
+		err = &compose.Failure{Type: abi.ErrValidation, Message: several.Error()}
+	case errors.Is(err, journal.ErrNotFound) || err == nil && rec.Client.Session != session:
+		err = &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("this session has no run %s (list_runs lists them)", id)}
+	}
+	return rec, err
+}
+
+// oneCall is the call of that number alone.
+func oneCall(rows []timeline.Row, number string) ([]timeline.Row, error) {
+	for _, r := range rows {
+		if r.Number == number {
+			return []timeline.Row{r}, nil
+		}
+	}
+	message := fmt.Sprintf("the run has no call %s; it made none", number)
+	if n := len(rows); n > 0 {
+		message = fmt.Sprintf("the run has no call %s; the last one is %s", number, rows[n-1].Number)
+	}
+	return nil, &compose.Failure{Type: abi.ErrValidation, Message: message}
+}

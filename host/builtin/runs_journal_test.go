@@ -1,0 +1,87 @@
+package builtin
+
+import (
+	"errors"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+)
+
+// TestShowGaps: agents are told when the record does not have all of a run.
+func TestShowGaps(t *testing.T) {
+	rec := journal.Record{Incomplete: true, Calls: []journal.CallRecord{{Answer: journal.Answer{Run: &journal.Record{Redacted: true}}}}}
+	text := show(&rec, timeline.Of(&rec), many).text()
+	for _, want := range []string{"\nnote: the journal could not be written to for a while", "\nnote: secrets were replaced by ****\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
+	}
+	rec = journal.Record{}
+	if text := show(&rec, timeline.Of(&rec), many).text(); strings.Contains(text, "note:") {
+		t.Error(text)
+	}
+}
+
+// TestJournalRuns: runs that are journaled on disk are found by their session.
+func TestJournalRuns(t *testing.T) {
+	h := newHouse(t)
+	dir := t.TempDir()
+	log := journal.OpenLog(dir, journal.LogOptions{Log: quiet()})
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), Journal: log.Open})
+	for _, session := range []string{"one", "two", "one"} {
+		composer.Eval(t.Context(), "return git_hub.search(s='"+session+"')", nil, route.Call{Origin: client{id: session}})
+	}
+	runs := JournalRuns{Dir: dir, Since: time.Now().Add(-time.Hour)}
+	mine, err := runs.List(t.Context(), journal.Filter{Session: "one"})
+	if err != nil || len(mine) != 2 || mine[0].ID <= mine[1].ID {
+		t.Fatalf("%d runs, %v", len(mine), err)
+	}
+	rec, err := runs.Get(t.Context(), "one", mine[1].ID)
+	if err != nil || rec.ID != mine[1].ID || string(rec.Calls[0].Asked.Arguments) != `{"s":"one"}` {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	if _, err := runs.Get(t.Context(), "two", mine[1].ID); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("another session's run: %v", err)
+	}
+	var several *journal.AmbiguousError
+	if _, err := runs.Get(t.Context(), "one", mine[0].ID[:4]); !errors.As(err, &several) {
+		t.Errorf("the beginning of two: %v", err)
+	}
+	late := JournalRuns{Dir: dir, Since: time.Now().Add(time.Hour)}
+	if old, err := late.List(t.Context(), journal.Filter{Session: "one"}); err != nil || len(old) != 0 {
+		t.Errorf("runs of before: %d, %v", len(old), err)
+	}
+	if none, err := (JournalRuns{Dir: t.TempDir()}).List(t.Context(), journal.Filter{Session: "one"}); err != nil || none != nil {
+		t.Errorf("no journal: %d, %v", len(none), err)
+	}
+}
+
+// TestShowRunShowsTheLog: what results and the overview leave out of a long log can
+// be had, part by part, and images are described.
+func TestShowRunShowsTheLog(t *testing.T) {
+	s := newStudio(t)
+	s.call("eval_starlark", `{"code":"for n in range(250): print('entry', n + 1)\ngit_hub.search(q=1)\nreturn content.image('aGVsbG8=')"}`)
+	got := s.text("show_run", `{"log":101}`)
+	for _, want := range []string{"calls: (1 left out)", "(100 entries left out)\n  entry 101\n", "  entry 200\n  (50 more, from {\"log\": 201} on)\n", `result: "image, image/png, 6 bytes"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if got := s.text("show_run", `{"log":201}`); !strings.Contains(got, "\n  entry 201\n") || !strings.Contains(got, "entry 250\nresult") {
+		t.Errorf("the end is\n%s", got)
+	}
+	if got := s.text("show_run", `{"log":999}`); strings.Contains(got, "entry 2") {
+		t.Errorf("beyond the end is\n%s", got)
+	}
+}

@@ -1,0 +1,153 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Reply, error) {
+	var def tools.Definition
+	def.Name, _ = wire.GetString(args, "name")
+	def.Description, _ = wire.GetString(args, "description")
+	def.Code, _ = wire.GetString(args, "code")
+	def.InputSchema, _ = wire.Get(args, "inputSchema")
+	def.OutputSchema, _ = wire.Get(args, "outputSchema")
+	var limits []tools.Violation
+	def.Limits, limits = h.limits(args)
+	if err := h.check(ctx, def, limits); err != nil {
+		return wire.Reply{}, err
+	}
+	warnings, err := h.warnings(ctx, def)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	saved, created, err := h.cfg.Store.Save(def)
+	if err != nil {
+		return wire.Reply{}, refusal(err)
+	}
+	h.changed()
+	status := "updated"
+	if created {
+		status = "created"
+	}
+	h.cfg.Log.Info("saved tool "+status, "tool", saved.Name)
+	return answer(wire.Marshal(struct {
+		Status   string `json:"status"`
+		Name     string `json:"name"`
+		Created  string `json:"created"`
+		Modified string `json:"modified"`
+		// What the script probably does not mean; it was saved all the same.
+		Warnings []compose.Warning `json:"warnings,omitempty"`
+	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), warnings}))
+}
+
+// warnings are about what def's script probably does not mean. They do not stand
+// against saving it, and neither does a failure to find them.
+func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
+	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
+	if err != nil && ctx.Err() == nil {
+		h.cfg.Log.Warn("a script is saved without a look at it", "tool", def.Name, "err", err)
+		err = nil
+	}
+	return found, err
+}
+
+// limits reads the tool's own limits, and what is wrong with them.
+func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
+	raw, ok := wire.Get(args, "limits")
+	if !ok {
+		return tools.Limits{}, nil
+	}
+	l, err := tools.ParseLimits(raw)
+	var wrong *tools.ValidationError
+	if errors.As(err, &wrong) {
+		return l, wrong.Violations
+	}
+	return l, h.cfg.Composer.CheckLimits(l)
+}
+
+// check looks for everything that stands against saving def, so that an agent
+// can mend it all at once; limits is what is wrong with those.
+func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tools.Violation) error {
+	f := &compose.Failure{Type: abi.ErrValidation}
+	add := func(pointer, message string) {
+		f.Violations = append(f.Violations, tools.Violation{Pointer: pointer, Message: message})
+	}
+	var name *tools.NameError
+	if err := tools.CheckName(def.Name); errors.As(err, &name) {
+		add("/name", name.Reason)
+	} else if owner, taken := h.cfg.Catalog.Owner(def.Name); taken && owner.Kind != catalog.Composite {
+		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, owner.Describe()))
+	} else if taken := Reserved(def.Name); taken != "" {
+		add("/name", fmt.Sprintf("%q could be taken for the built-in tool %s (choose another)", def.Name, taken))
+	}
+	if strings.TrimSpace(def.Description) == "" {
+		add("/description", "is empty (say what the tool does and returns)")
+	}
+	if _, err := tools.CompileInputSchema(def.InputSchema, "inputSchema"); err != nil {
+		add("/inputSchema", schemaReason(err))
+	}
+	if def.OutputSchema != nil {
+		if _, err := tools.CompileSchema(def.OutputSchema, "outputSchema"); err != nil {
+			add("/outputSchema", schemaReason(err))
+		}
+	}
+	f.Violations = append(f.Violations, limits...)
+	if n := len(def.Code); n > MaxCode {
+		add("/code", fmt.Sprintf("is %d bytes long (at most %d)", n, MaxCode))
+	} else if err := h.cfg.Composer.Check(ctx, def.Name, def.Code); err != nil {
+		var source *compose.SourceError
+		if !errors.As(err, &source) {
+			return err
+		}
+		add("/code", source.Error())
+		f.Position = source.Position
+	}
+	if f.Violations == nil {
+		return nil
+	}
+	f.Message = fmt.Sprintf("tool %q was not saved", def.Name)
+	return f
+}
+
+func schemaReason(err error) string {
+	var s *tools.SchemaError
+	if errors.As(err, &s) {
+		return s.Reason
+	}
+	return err.Error()
+}
+
+// refusal tells what the store will not do for reasons of the request from
+// what it failed to do.
+func refusal(err error) error {
+	var clash *tools.ClashError
+	var corrupt *tools.CorruptError
+	var name *tools.NameError
+	var schema *tools.SchemaError
+	if errors.As(err, &clash) || errors.As(err, &corrupt) || errors.As(err, &name) || errors.As(err, &schema) {
+		return &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
+	}
+	return err
+}
+
+// eval runs a script that is not saved.
+func (h *Handler) eval(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
+	code, _ := wire.GetString(args, "code")
+	params, _ := wire.Get(args, "params")
+	if len(code) > MaxCode {
+		return wire.Reply{}, &compose.Failure{
+			Type: abi.ErrValidation, Message: fmt.Sprintf("code is %d bytes long (at most %d)", len(code), MaxCode),
+		}
+	}
+	return h.cfg.Composer.Eval(ctx, code, params, call), nil
+}

@@ -1,0 +1,273 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/cassette"
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/timeline"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/units"
+)
+
+// Stage runs scripts whose calls others answer; see compose.Composer.
+type Stage interface {
+	CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply
+	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
+}
+
+// rehearsalDefinitions are the tools that try scripts without real calls.
+func rehearsalDefinitions() []definition {
+	return []definition{{testTool(), false, (*Handler).test}}
+}
+
+func testTool() mcp.Tool {
+	return define("test_tool", "Test composite tool",
+		"Dry run of a script: it runs as it always does, but its tool calls are answered by the mocks that you give, and no real tool is called. Shows the calls it made, what it returned, and which mocks were not used. A call that no mock is for fails and says which mock is nearest. Saved tools that it calls run for real, on the same mocks.",
+		fmt.Sprintf(`{
+			"type": "object",
+			"properties": {
+				"name": {"type": "string", "description": "A saved tool."},
+				"code": {"type": "string", "minLength": 1, "maxLength": %d, "description": "A script as for eval_starlark; together with name, it stands in for that tool's code."},
+				"params": {"type": "object", "description": "Its arguments.", "default": {}},
+				"mocks": {"type": "array", "maxItems": %d, "description": "The first that fits a call and is not used up answers it.", "items": {
+					"type": "object",
+					"properties": {
+						"tool": {"type": "string", "pattern": "^[^.]+\\..+$", "description": "server.tool"},
+						"params": {"type": "object", "description": "Only for calls with these arguments, among others perhaps; without: for any."},
+						"match": {"enum": ["subset", "exact"], "default": "subset"},
+						"returns": {"description": "The value that the script gets."},
+						"text": {"type": "string", "description": "Instead: the text of the tool's answer, which the script gets parsed if it is JSON."},
+						"raises": {"type": "string", "description": "Instead: the message of the ToolError that the script gets."},
+						"result": {"type": "object", "description": "Instead: the whole MCP result."},
+						"error": {"type": "object", "description": "Instead: a JSON-RPC error, {code, message}."},
+						"delay": {"type": ["string", "integer"], "description": "Until it answers: \"1s\", or milliseconds."},
+						"times": {"type": "integer", "minimum": 1, "maximum": 1000000, "description": "How often it may be used; without: any number of times."}
+					},
+					"required": ["tool"],
+					"additionalProperties": false
+				}}
+			},
+			"anyOf": [{"required": ["name"]}, {"required": ["code"]}],
+			"additionalProperties": false
+		}`, MaxCode, maxMocks),
+		`{
+			"type": "object",
+			"properties": {
+				"result": {"description": "What the script returned."},
+				"error": {"type": "object"},
+				"logs": {"type": "array", "items": {"type": "string"}},
+				"executionTime": {"type": "number", "description": "milliseconds"},
+				"content": {"type": "array", "items": {"type": "string"}, "description": "Instead of result: what the content blocks are that it returned."},
+				"toolCalls": {"type": "array", "items": {"type": "object"}},
+				"moreCalls": {"type": "object", "description": "How many calls toolCalls does not list, by tool."},
+				"unusedMocks": {"type": "array", "items": {"type": "string"}},
+				"unmatchedCalls": {"type": "array", "items": {"type": "string"}, "description": "Calls that no mock was for."}
+			},
+			"required": ["unusedMocks", "unmatchedCalls"]
+		}`,
+		hints{readOnly: true, idempotent: true})
+}
+
+// maxMocks is how many mocks a dry run may have.
+const maxMocks = 1000
+
+// test makes a dry run.
+func (h *Handler) test(ctx context.Context, args []byte, call route.Call) (wire.Reply, error) {
+	mocks, err := mocksOf(args)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	params, ok := wire.Get(args, "params")
+	if !ok {
+		params = []byte("{}")
+	}
+	code, hasCode := wire.GetString(args, "code")
+	var first root
+	stage := h.cfg.Stage(mocks, first.open)
+	name, hasName := wire.GetString(args, "name")
+	var reply wire.Reply
+	if hasName {
+		def, err := h.cfg.Store.Get(name)
+		if err != nil {
+			return wire.Reply{}, h.notFound(name, err)
+		}
+		if hasCode {
+			def.Code = code
+		}
+		request, err := wire.Set(request(call.Params, name), params, "arguments")
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		call.Params = request
+		reply = stage.CallSaved(ctx, def, call)
+	} else {
+		reply = stage.Eval(ctx, code, params, call)
+	}
+	return rehearsed(reply, first.run, mocks)
+}
+
+// request is the params object of a tools/call of the saved tool, with the _meta
+// that the call of test_tool had.
+func request(params []byte, name string) []byte {
+	b := append([]byte(`{"name":`), wire.Quote(name)...)
+	if meta, ok := wire.Get(params, "_meta"); ok {
+		b = append(append(b, `,"_meta":`...), meta...)
+	}
+	return append(b, '}')
+}
+
+// root keeps the run at the root of a tree of runs.
+type root struct {
+	mu  sync.Mutex
+	run *journal.Run
+}
+
+// open is for compose.Options.Journal: the runs are recorded in memory alone,
+// since nothing of them has happened.
+func (r *root) open(b journal.Begin) (*journal.Run, error) {
+	run := journal.Open(b)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.Parent == nil && r.run == nil {
+		r.run = run
+	}
+	return run, nil
+}
+
+// mocksOf reads the mocks of a dry run.
+func mocksOf(args []byte) (*cassette.Cassette, error) {
+	raw, ok := wire.Get(args, "mocks")
+	if !ok {
+		raw = []byte("[]")
+	}
+	items, err := wire.Elements(raw)
+	if err != nil {
+		return nil, err
+	}
+	f := &compose.Failure{Type: abi.ErrValidation, Message: "the mocks are not right"}
+	all := make([]cassette.Interaction, len(items))
+	for n, item := range items {
+		var field *cassette.FieldError
+		if all[n], err = mockOf(item); errors.As(err, &field) {
+			pointer := fmt.Sprintf("/mocks/%d", n)
+			if field.Key != "" {
+				pointer += "/" + field.Key
+			}
+			f.Violations = append(f.Violations, tools.Violation{Pointer: pointer, Message: field.Text})
+		}
+		all[n].From = fmt.Sprintf("mocks[%d]", n)
+	}
+	if f.Violations != nil {
+		return nil, f
+	}
+	return cassette.New(all...)
+}
+
+// mockOf reads one mock. The error is a *cassette.FieldError.
+func mockOf(raw []byte) (cassette.Interaction, error) {
+	var i cassette.Interaction
+	name, _ := wire.GetString(raw, "tool")
+	i.Server, i.Tool, _ = strings.Cut(name, ".")
+	i.Params, _ = wire.Get(raw, "params")
+	i.Match = cassette.Subset
+	if match, ok := wire.GetString(raw, "match"); ok {
+		i.Match = cassette.Match(match)
+	}
+	i.Returns, _ = wire.Get(raw, "returns")
+	i.Result, _ = wire.Get(raw, "result")
+	i.RPCError, _ = wire.Get(raw, "error")
+	if text, ok := wire.GetString(raw, "text"); ok {
+		if i.Result != nil {
+			return i, &cassette.FieldError{Key: "text", Text: "and result are both there"}
+		}
+		i.Result = cassette.TextResult(text)
+	}
+	if message, ok := wire.GetString(raw, "raises"); ok {
+		i.Raises = &cassette.Raise{Message: message}
+	}
+	if times, ok := wire.Get(raw, "times"); ok {
+		i.Times = wholeNumber(times)
+	}
+	if delay, ok := wire.Get(raw, "delay"); ok {
+		text, isText := wire.Text(delay)
+		if !isText {
+			text = string(delay) + "ms"
+		}
+		var err error
+		if i.Delay, err = units.ParseDuration(text); err != nil {
+			return i, &cassette.FieldError{Key: "delay", Text: fmt.Sprintf("%q %v", text, err)}
+		}
+		i.Delay = min(i.Delay, maxDelay)
+	}
+	return i, i.Check()
+}
+
+// maxDelay is longer than any run.
+const maxDelay = 48 * time.Hour
+
+// rehearsed is the answer of a dry run: that of the run, with what became of the
+// mocks.
+func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wire.Reply, error) {
+	if run == nil { // it did not come to a run
+		return reply, nil
+	}
+	unused, unmatched := []string{}, []string{}
+	for _, i := range mocks.Unused() {
+		unused = append(unused, fmt.Sprintf("%s (%s.%s)", i.From, i.Server, i.Tool))
+	}
+	for _, m := range mocks.Unmatched() {
+		unmatched = append(unmatched, m.Error())
+	}
+	result, err := wire.Delete(reply.Result, "_meta", compose.ReceiptKey, "run") // the journal has no such run
+	if err != nil {
+		return wire.Reply{}, fmt.Errorf("answer: %w", err)
+	}
+	rec := run.Record()
+	text := wire.Marshal([]struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{{"text", rehearsalText(&rec, unused, unmatched)}})
+	for _, member := range []struct {
+		value []byte
+		path  []string
+	}{
+		{text, []string{"content"}},
+		{wire.Marshal(unused), []string{"structuredContent", "unusedMocks"}},
+		{wire.Marshal(unmatched), []string{"structuredContent", "unmatchedCalls"}},
+	} {
+		if result, err = wire.Set(result, member.value, member.path...); err != nil {
+			return wire.Reply{}, fmt.Errorf("answer: %w", err)
+		}
+	}
+	return wire.Reply{Result: result}, nil
+}
+
+// rehearsalText is a dry run for readers.
+func rehearsalText(rec *journal.Record, unused, unmatched []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dry run of %s: %s\n", rec.Definition.Name, rec.OutcomeName())
+	shown := show(rec, timeline.Of(rec), many)
+	shown.Hint = "" // the tools are mocks, so that nothing is the matter with them
+	shown.body(&b)
+	for _, list := range []struct {
+		title string
+		items []string
+	}{{"calls that no mock was for:", unmatched}, {"mocks that were not used:", unused}} {
+		if len(list.items) > 0 {
+			b.WriteString(list.title + "\n  " + strings.Join(list.items, "\n  ") + "\n")
+		}
+	}
+	return b.String()
+}

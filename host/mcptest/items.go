@@ -1,0 +1,159 @@
+package mcptest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Item is one line of the fidelity list: something that a client and a server do
+// with each other, and what both saw of it.
+type Item struct {
+	Name string
+	run  func(ctx context.Context, p *Pair) ([]byte, error)
+}
+
+// Items are the fidelity list. They want the server to have no faults, its tools
+// to have their own names, and to be run in this order on one pair.
+var Items = []Item{
+	{"initialize: capabilities, revision, _meta", runInitialize},
+	{"definitions, pages, _meta of lists", runDefinitions},
+	{"params and _meta of requests", runParams},
+	{"results: unknown content, digits, _meta everywhere", runResults},
+	{"JSON-RPC errors with data", runErrors},
+	{"ids 1, \"1\" and huge ones", runIDs},
+	{"progress, 2,000 before the result", runProgress},
+	{"progress of several calls at once", runConcurrentProgress},
+	{"cancel by notification", runCancel},
+	{"cancel storm", runCancelStorm},
+	{"burst of 5,000 notifications", runBurst},
+	{"notifications of the server, _meta", runServerNotifications},
+	{"notifications of the client, _meta", runClientNotifications},
+	{"requests of the server to the client", runServerRequests},
+	{"ping both ways", runPing},
+	{"subscriptions", runSubscriptions},
+	{"logging", runLogging},
+	{"list_changed", runListChanged},
+	{"tasks", runTasks},
+	{"large messages", runLarge},
+}
+
+// Pair is a client and what the server at the other end receives, with or
+// without something in between.
+type Pair struct {
+	Client *Client
+	// Welcome is the response to the client's initialize request, which was
+	// made with ClientParams.
+	Welcome Entry
+	// Server is what the server received.
+	Server *Log
+
+	from   int // where in Server the current item begins
+	lastID atomic.Int64
+}
+
+// ClientParams are the params of the initialize request of clients that Items
+// are run with; the Script of their options is Script.
+const ClientParams = `{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},` +
+	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}},"experimental":{"example.com/c":{"n":9007199254740993}}},` +
+	`"clientInfo":{"name":"raw client","version":"0.1","x":1.0},"_meta":{"example.com/hello":{"n":1e400}}}`
+
+// Run does the item and returns what there was to see as a JSON object: for
+// some pairs of the same client and server it is always the same, in the sense
+// of Diff. An error says that something did not happen at all.
+func (i Item) Run(ctx context.Context, p *Pair) ([]byte, error) {
+	mark := fmt.Sprintf(`"mark-%d"`, p.lastID.Add(1))
+	if _, err := p.call(ctx, "idle", `{"mark":`+mark+`}`); err != nil {
+		return nil, fmt.Errorf("before it began: %w", err)
+	}
+	_, from, err := p.Server.Find(ctx, "the beginning", p.from, func(e Entry) bool {
+		raw, _ := wire.Get(e.Msg.Params, "arguments", "mark")
+		return string(raw) == mark
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.from = from
+	return i.run(ctx, p)
+}
+
+// request sends a request with an id of its own and returns the response.
+func (p *Pair) request(ctx context.Context, method, params string) (Entry, error) {
+	return p.Client.Request(ctx, p.id(), method, params)
+}
+
+func (p *Pair) id() string { return strconv.FormatInt(p.lastID.Add(1), 10) }
+
+// call calls a tool and returns the result.
+func (p *Pair) call(ctx context.Context, tool, arguments string) ([]byte, error) {
+	e, err := p.request(ctx, "tools/call", ToolParams(tool, arguments, ""))
+	if err != nil {
+		return nil, err
+	}
+	if e.Msg.Error != nil {
+		return nil, fmt.Errorf("call %s: %s", tool, e.Msg.Error)
+	}
+	return e.Msg.Result, nil
+}
+
+// ToolParams are params of tools/call; token is raw, "" for none.
+func ToolParams(tool, arguments, token string) string {
+	meta := ""
+	if token != "" {
+		meta = `,"_meta":{"progressToken":` + token + `}`
+	}
+	return fmt.Sprintf(`{"name":%q,"arguments":%s%s}`, tool, arguments, meta)
+}
+
+// arrived waits for a message at the server since the item began.
+func (p *Pair) arrived(ctx context.Context, what string, match func(Entry) bool) (Entry, error) {
+	e, _, err := p.Server.Find(ctx, what+" at the server", p.from, match)
+	return e, err
+}
+
+// fence makes sure that everything the server sent before it is in the client's
+// Log, where client and server have one stream for all, and all that it sent on
+// the stream of a request that has been answered.
+func (p *Pair) fence(ctx context.Context) error {
+	_, err := p.call(ctx, "instead", `{"text":"fence"}`)
+	return err
+}
+
+// sight collects what there is to see.
+type sight struct{ b []byte }
+
+// add adds a raw value; nil is shown as absent.
+func (s *sight) add(name string, raw []byte) {
+	if raw == nil {
+		raw = []byte(`"(absent)"`)
+	}
+	if len(s.b) > 0 {
+		s.b = append(s.b, ',')
+	}
+	s.b = append(append(append(s.b, wire.Quote(name)...), ':'), raw...)
+}
+
+// put adds a number, string or boolean.
+func (s *sight) put(name string, v any) { s.add(name, wire.Marshal(v)) }
+
+func (s *sight) json() []byte { return append(append([]byte{'{'}, s.b...), '}') }
+
+// untokened is the object without its progress token, which is another for
+// each hop.
+func untokened(params []byte) []byte {
+	if out, err := wire.Delete(params, "_meta", "progressToken"); err == nil {
+		return out
+	}
+	return params
+}
+
+// without is the object without a member.
+func without(obj []byte, name string) []byte {
+	if out, err := wire.Delete(obj, name); err == nil {
+		return out
+	}
+	return obj
+}

@@ -1,0 +1,115 @@
+package mcptest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// waiting starts a call of "wait" and returns when the server has it.
+func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, error) {
+	from := p.Client.Log.Len()
+	answer := p.Client.Start(id, "tools/call", ToolParams("wait", "{}", token))
+	_, _, err := p.Client.Log.Find(ctx, "progress of wait", from, ProgressWith(token))
+	return answer, err
+}
+
+func runCancel(ctx context.Context, p *Pair) ([]byte, error) {
+	var s sight
+	for _, id := range []string{`"c\u00e9"`, `77`, `"77"`} {
+		from := p.Client.Log.Len()
+		if _, err := p.waiting(ctx, id, `"token of `+fmt.Sprint(len(id))+`"`); err != nil {
+			return nil, err
+		}
+		request, err := p.arrived(ctx, "the call", CallOf("wait"))
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Client.Notify("notifications/cancelled", `{"requestId":`+id+`,"reason":"en\u006fugh","_meta":{"n":9007199254740993},"x":1.0}`); err != nil {
+			return nil, err
+		}
+		cancelled, err := p.arrived(ctx, "cancellation", CancelOf(request))
+		if err != nil {
+			return nil, err
+		}
+		s.add("cancelled", without(cancelled.Msg.Params, "requestId"))
+		if _, err := p.call(ctx, "idle", "{}"); err != nil {
+			return nil, err
+		}
+		s.put("answered", p.answersSince(from, id))
+		// The id is free again.
+		e, err := p.Client.Request(ctx, id, "tools/call", ToolParams("instead", `{"text":"again"}`, ""))
+		if err != nil {
+			return nil, err
+		}
+		s.add("id", e.Msg.ID)
+		s.add("result", e.Msg.Result)
+		if p.from, err = p.behind(ctx, cancelled); err != nil {
+			return nil, err
+		}
+	}
+	return s.json(), nil
+}
+
+// answersSince counts the responses to a request.
+func (p *Pair) answersSince(from int, id string) int {
+	n, matches := 0, ResponseTo(id)
+	for _, e := range p.Client.Log.All()[from:] {
+		if matches(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// runCancelStorm has many calls in flight and cancels all of them.
+func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
+	const calls = 200
+	start := p.Client.Log.Len()
+	for i := range calls {
+		id := fmt.Sprintf(`"storm-%d"`, i)
+		p.Client.Start(id, "tools/call", ToolParams("wait", "{}", id))
+	}
+	for n, from := 0, start; n < calls; n++ { // each tells that the server has it
+		e, next, err := p.Client.Log.Find(ctx, "progress of all calls", from, Method("notifications/progress"))
+		if err != nil {
+			return nil, err
+		}
+		from = next
+		id, _ := wire.Get(e.Msg.Params, "progressToken")
+		if err := p.Client.Notify("notifications/cancelled", `{"requestId":`+string(id)+`}`); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.call(ctx, "idle", "{}"); err != nil { // every one of them has ended
+		return nil, err
+	}
+	open := map[string]bool{}
+	for n, from := 0, p.from; n < 2*calls; n++ {
+		e, next, err := p.Server.Find(ctx, "calls and cancellations", from, func(e Entry) bool {
+			return e.Msg.Method == "notifications/cancelled" || CallOf("wait")(e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		from = next
+		if e.Msg.IsRequest() {
+			open[wire.IDKey(e.Msg.ID)] = true
+			continue
+		}
+		id, _ := wire.Get(e.Msg.Params, "requestId")
+		delete(open, wire.IDKey(id))
+	}
+	answered := 0
+	for _, e := range p.Client.Log.All()[start:] {
+		if id, ok := wire.GetString(e.Raw, "id"); ok && e.Msg.IsResponse() && strings.HasPrefix(id, "storm-") {
+			answered++
+		}
+	}
+	var s sight
+	s.put("not cancelled", len(open))
+	s.put("answered", answered)
+	return s.json(), nil
+}

@@ -1,0 +1,133 @@
+package mcptest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Entry is one message as it came in.
+type Entry struct {
+	// Stream is where it came from: "stdio", a session of a server, or one of
+	// the streams of an HTTP client ("get", "post 7", with the raw id).
+	Stream string
+	// Raw is the message without framing.
+	Raw []byte
+	// Msg is Raw parsed; zero where Raw is no JSON-RPC message.
+	Msg wire.Message
+	// Header of the HTTP request that brought it to a server; nil for others.
+	Header http.Header
+}
+
+// Log is what a peer received, in order. It is safe for concurrent use.
+type Log struct {
+	// Each gets every entry, in order, before anybody who waits for it; it must
+	// not use the Log. Forget keeps none. Both are set before the first entry.
+	Each   func(Entry)
+	Forget bool
+
+	mu      sync.Mutex
+	entries []Entry
+	more    chan struct{} // closed at the next entry; nil if nobody waits
+}
+
+// add records a message; the Log keeps raw.
+func (l *Log) add(stream string, raw []byte, header http.Header) Entry {
+	e := Entry{Stream: stream, Raw: raw, Header: header}
+	if m, err := wire.Parse(raw); err == nil {
+		e.Msg = m
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Each != nil {
+		l.Each(e)
+	}
+	if !l.Forget {
+		l.entries = append(l.entries, e)
+	}
+	if l.more != nil {
+		close(l.more)
+		l.more = nil
+	}
+	return e
+}
+
+// All are the entries so far.
+func (l *Log) All() []Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries)
+}
+
+// Len is the number of entries so far: the place where the next one will be.
+func (l *Log) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
+
+// Find waits for the first entry at or after the place from that matches, and
+// returns it with the place behind it. The error is that of ctx, and says what
+// was waited for.
+func (l *Log) Find(ctx context.Context, what string, from int, match func(Entry) bool) (Entry, int, error) {
+	for {
+		l.mu.Lock()
+		for ; from < len(l.entries); from++ {
+			if e := l.entries[from]; match(e) {
+				l.mu.Unlock()
+				return e, from + 1, nil
+			}
+		}
+		if l.more == nil {
+			l.more = make(chan struct{})
+		}
+		more := l.more
+		l.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return Entry{}, from, fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// Method matches requests and notifications of a method.
+func Method(name string) func(Entry) bool {
+	return func(e Entry) bool { return e.Msg.Method == name }
+}
+
+// CallOf matches tools/call requests of a tool.
+func CallOf(tool string) func(Entry) bool {
+	return func(e Entry) bool {
+		name, _ := wire.GetString(e.Msg.Params, "name")
+		return e.Msg.Method == "tools/call" && name == tool
+	}
+}
+
+// ResponseTo matches the response to a request with the raw id.
+func ResponseTo(id string) func(Entry) bool {
+	key := wire.IDKey([]byte(id))
+	return func(e Entry) bool {
+		return e.Msg.ID != nil && e.Msg.IsResponse() && wire.IDKey(e.Msg.ID) == key
+	}
+}
+
+// ProgressWith matches progress with a raw token.
+func ProgressWith(token string) func(Entry) bool {
+	return func(e Entry) bool {
+		got, _ := wire.Get(e.Msg.Params, "progressToken")
+		return e.Msg.Method == "notifications/progress" && string(got) == token
+	}
+}
+
+// CancelOf matches the cancellation of a request that the server got.
+func CancelOf(request Entry) func(Entry) bool {
+	return func(e Entry) bool {
+		id, _ := wire.Get(e.Msg.Params, "requestId")
+		return e.Msg.Method == "notifications/cancelled" && wire.IDKey(id) == wire.IDKey(request.Msg.ID)
+	}
+}

@@ -1,0 +1,79 @@
+package mcptest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// Observer sees what servers in other processes receive. Each process is a
+// stream of its Log, "process 1" and so on, whose first entry is "started" and
+// whose last one, when the process is gone, is "ended".
+type Observer struct {
+	Log Log
+
+	listener net.Listener
+	work     sync.WaitGroup
+	mu       sync.Mutex
+	conns    []net.Conn
+}
+
+// NewObserver listens on a port of this machine. It must be closed.
+func NewObserver() (*Observer, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{listener: l}
+	o.work.Go(o.accept)
+	return o, nil
+}
+
+// Addr is for Switches.Observer.
+func (o *Observer) Addr() string { return o.listener.Addr().String() }
+
+// Close stops listening and waits for everything that reads. It does not wait
+// for the processes.
+func (o *Observer) Close() {
+	_ = o.listener.Close()
+	o.mu.Lock()
+	for _, c := range o.conns {
+		_ = c.Close()
+	}
+	o.mu.Unlock()
+	o.work.Wait()
+}
+
+func (o *Observer) accept() {
+	for n := 1; ; n++ {
+		conn, err := o.listener.Accept()
+		if err != nil {
+			return
+		}
+		o.mu.Lock()
+		o.conns = append(o.conns, conn)
+		o.mu.Unlock()
+		name := fmt.Sprintf("process %d", n)
+		o.Log.add(name, []byte("started"), nil)
+		o.work.Go(func() {
+			lines(bufio.NewReader(conn), func(line []byte) { o.Log.add(name, line, nil) })
+			o.Log.add(name, []byte("ended"), nil)
+			_ = conn.Close()
+		})
+	}
+}
+
+// lines calls f with each line that is not blank, without its end; f keeps it.
+func lines(r *bufio.Reader, f func([]byte)) {
+	for {
+		line, err := r.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			f(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}

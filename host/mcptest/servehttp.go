@@ -1,0 +1,165 @@
+package mcptest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// HTTP serves clients at one endpoint of the streamable HTTP transport.
+// Sessions outlive their connections, so the server must be closed.
+func (s *Server) HTTP() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPost:
+			s.post(w, r)
+		case http.MethodGet:
+			s.listen(w, r)
+		case http.MethodDelete:
+			if session := s.sessionOf(w, r); session != nil {
+				session.close()
+			}
+		default:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	})
+}
+
+// sharedSession is the id of the only session where there are no ids.
+const sharedSession = "shared"
+
+func (s *Server) newHTTPSession(id string) *session {
+	return s.newSession(id, func(session *session) {
+		session.general = s.newStream("general")
+		session.broken = func() {
+			session.general.abort()
+			session.mu.Lock()
+			defer session.mu.Unlock()
+			for _, es := range session.streams {
+				es.abort()
+			}
+		}
+	})
+}
+
+// sessionOf is the session that a request names; nil when it has been refused.
+func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	id := r.Header.Get("Mcp-Session-Id")
+	if s.sw.NoSessions {
+		id = sharedSession
+	}
+	s.mu.Lock()
+	session := s.sessions[id]
+	s.mu.Unlock()
+	switch {
+	case session != nil:
+		return session
+	case id == "":
+		http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Mcp-Session-Id header is required"}}`, http.StatusBadRequest)
+	default:
+		http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`, http.StatusNotFound)
+	}
+	return nil
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	e := s.Received.add(r.Header.Get("Mcp-Session-Id"), raw, r.Header)
+	if !e.Msg.IsRequest() && !e.Msg.IsNotification() && e.Msg.ID == nil {
+		http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`, http.StatusBadRequest)
+		return
+	}
+	var session *session
+	if e.Msg.Method == "initialize" {
+		session = s.open(w)
+	} else if session = s.sessionOf(w, r); session == nil {
+		return
+	}
+	if !e.Msg.IsRequest() {
+		session.received(e, session.general)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	es := session.newStream()
+	leave := es.attach(w, -1, false) // before there is anything to write
+	if s.sw.Answers == "json" {
+		session.received(e, answerOnly{es, session.general})
+	} else {
+		session.received(e, es)
+	}
+	es.hold(r, leave)
+}
+
+// open makes a session for an initialize request.
+func (s *Server) open(w http.ResponseWriter) *session {
+	if !s.sw.NoSessions {
+		session := s.newHTTPSession("")
+		w.Header().Set("Mcp-Session-Id", session.id)
+		return session
+	}
+	s.mu.Lock()
+	session := s.sessions[sharedSession]
+	s.mu.Unlock()
+	if session == nil {
+		session = s.newHTTPSession(sharedSession)
+	}
+	return session
+}
+
+// newStream makes a stream that can be resumed.
+func (s *Server) newStream(id string) *eventStream {
+	es := &eventStream{id: id, cut: s.sw.CutAfter}
+	if es.cut > 0 {
+		es.first = "retry: 1\n\n"
+	}
+	return es
+}
+
+// streamsKept is how many streams of answered requests can be resumed.
+const streamsKept = 1000
+
+// newStream makes the stream of one POST.
+func (s *session) newStream() *eventStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastStream++
+	es := s.srv.newStream(fmt.Sprintf("post%d", s.lastStream))
+	es.maySolo = s.srv.sw.Answers != ""
+	s.streams[es.id] = es
+	if old := fmt.Sprintf("post%d", s.lastStream-streamsKept); s.streams[old] != nil && s.streams[old].over() {
+		delete(s.streams, old)
+	}
+	return es
+}
+
+// listen serves the GET stream, or resumes any.
+func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
+	session := s.sessionOf(w, r)
+	if session == nil {
+		return
+	}
+	es, from := session.general.(*eventStream), -1
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		name, number, _ := strings.Cut(last, "-")
+		n, err := strconv.Atoi(number)
+		session.mu.Lock()
+		if post := session.streams[name]; post != nil {
+			es = post
+		}
+		session.mu.Unlock()
+		if err != nil || es.id != name {
+			http.Error(w, "unknown event id", http.StatusBadRequest)
+			return
+		}
+		from = n + 1
+	} else if s.sw.NoListening {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	es.serve(w, r, from, true)
+}

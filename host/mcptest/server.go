@@ -1,0 +1,295 @@
+package mcptest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Server is a raw MCP server for any number of clients. Its lists and tasks are
+// the same for all of them.
+type Server struct {
+	// Received is everything it got. Entries of stdio have the stream "stdio",
+	// those of HTTP the id of the session ("" where there is none yet).
+	Received *Log
+
+	sw      Switches
+	process bool // it is all of its process
+
+	mu       sync.Mutex // guards what follows
+	sessions map[string]*session
+	started  int // sessions so far
+	items    map[wire.Surface][]string
+	changes  int
+	tasks    []*task
+	served   map[string]int // answers by method or tool, for Fault.Skip and Times
+}
+
+// NewServer makes a server; it starts nothing. Servers that are used over HTTP
+// must be closed.
+func NewServer(sw Switches) *Server {
+	if sw.Name == "" {
+		sw.Name = "raw"
+	}
+	if sw.PageSize == 0 {
+		sw.PageSize = 3
+	}
+	return &Server{
+		Received: &Log{}, sw: sw, sessions: map[string]*session{}, items: definitions(), served: map[string]int{},
+	}
+}
+
+// Forget ends all HTTP sessions as a restart would: their ids are unknown from
+// then on (404), and their streams break.
+func (s *Server) Forget() {
+	for _, session := range s.all() {
+		session.crash()
+	}
+}
+
+// Sessions is the number of clients there are.
+func (s *Server) Sessions() int { return len(s.all()) }
+
+// Close ends all sessions and waits for the work that is done for them.
+func (s *Server) Close() {
+	for _, session := range s.all() {
+		session.close()
+		session.work.Wait()
+	}
+}
+
+func (s *Server) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*session, 0, len(s.sessions))
+	for _, session := range s.sessions {
+		all = append(all, session)
+	}
+	return all
+}
+
+// session is one client's.
+type session struct {
+	srv    *Server
+	id     string // unique, also where the client does not see it
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	// general takes what belongs to no request.
+	general stream
+	// broken ends the connection, see crash.
+	broken func()
+
+	mu         sync.Mutex // guards what follows
+	calls      map[string]*call
+	left       chan struct{} // closed when a call ends; nil if nobody waits
+	asks       map[string]*asked
+	lastID     int
+	deaf       bool // reads no more, and does not mind the end of input
+	closed     bool // takes no more requests
+	lastStream int
+	streams    map[string]*eventStream
+}
+
+// call is a request that is being answered.
+type call struct {
+	*session
+	msg  wire.Message
+	key  string
+	tool string // of tools/call
+	out  stream
+	// cancelled is closed by notifications/cancelled and by the end of the
+	// session.
+	cancelled <-chan struct{}
+	cancel    context.CancelFunc
+}
+
+// asked is a request of ours to the client.
+type asked struct {
+	answer   chan wire.Message // holds one
+	token    string            // key of its progress token
+	progress [][]byte          // raw params, guarded by the session
+}
+
+// newSession makes a session with a new id, unless one is given. connect sets
+// its general stream, and how it breaks.
+func (s *Server) newSession(id string, connect func(*session)) *session {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started++
+	if id == "" {
+		id = fmt.Sprintf("session-%d", s.started)
+	}
+	session := &session{
+		srv: s, id: id, ctx: ctx, cancel: cancel,
+		calls: map[string]*call{}, asks: map[string]*asked{}, streams: map[string]*eventStream{},
+	}
+	connect(session)
+	s.sessions[session.id] = session
+	return session
+}
+
+// close ends the session; its calls are cancelled and its streams end.
+func (s *session) close() {
+	s.forget()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.general.end()
+}
+
+// crash ends the session without manners. Once the client notices, it is not
+// there any more.
+func (s *session) crash() {
+	s.forget()
+	s.broken()
+	s.close()
+}
+
+func (s *session) forget() {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	delete(s.srv.sessions, s.id)
+}
+
+// received takes a message of the client: m is e's. What answers it, if it is a
+// request, goes to out.
+func (s *session) received(e Entry, out stream) {
+	m := e.Msg
+	switch {
+	case m.Method == "" && m.Result == nil && m.Error == nil:
+		_, err := wire.Parse(e.Raw)
+		out.send(wire.Response(m.ID, wire.Reply{Error: wire.Errorf(wire.CodeParse, "raw server: %v", err).Raw()}), true)
+	case m.IsRequest():
+		ctx, cancel := context.WithCancel(s.ctx)
+		c := &call{session: s, msg: m, key: wire.IDKey(m.ID), out: out, cancelled: ctx.Done(), cancel: cancel}
+		if m.Method == "tools/call" {
+			c.tool, _ = wire.GetString(m.Params, "name")
+		}
+		fault := s.srv.fault(c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			cancel()
+			out.abort()
+			return
+		}
+		s.calls[c.key] = c
+		s.deaf = s.deaf || fault.Kind == Deaf || fault.Kind == StubbornExit
+		s.work.Go(func() { c.serve(fault) })
+	case m.IsResponse():
+		s.mu.Lock()
+		a := s.asks[wire.IDKey(m.ID)]
+		delete(s.asks, wire.IDKey(m.ID))
+		s.mu.Unlock()
+		if a != nil {
+			a.answer <- m
+		}
+	default:
+		s.notified(m)
+	}
+}
+
+func (s *session) notified(m wire.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m.Method {
+	case "notifications/cancelled":
+		id, _ := wire.Get(m.Params, "requestId")
+		if c := s.calls[wire.IDKey(id)]; c != nil {
+			c.cancel()
+		}
+	case "notifications/progress":
+		token, _ := wire.Get(m.Params, "progressToken")
+		for _, a := range s.asks {
+			if token != nil && a.token == wire.IDKey(token) {
+				a.progress = append(a.progress, m.Params)
+			}
+		}
+	}
+}
+
+// serve answers the request.
+func (c *call) serve(fault Fault) {
+	if fault.Kind == CrashBefore {
+		c.crash()
+	} else if reply := c.reply(); reply.Result != nil || reply.Error != nil {
+		c.deliver(reply, fault)
+	}
+	c.cancel()
+	c.out.end()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[c.key] == c { // and no later request with the same id
+		delete(c.calls, c.key)
+	}
+	if c.left != nil {
+		close(c.left)
+		c.left = nil
+	}
+}
+
+// alone waits until no other tool is running; false if the call is cancelled.
+func (c *call) alone() bool {
+	for {
+		others := 0
+		c.mu.Lock()
+		for _, o := range c.calls {
+			if o != c && o.tool != "" {
+				others++
+			}
+		}
+		if c.left == nil {
+			c.left = make(chan struct{})
+		}
+		left := c.left
+		c.mu.Unlock()
+		if others == 0 {
+			return true
+		}
+		select {
+		case <-left:
+		case <-c.cancelled:
+			return false
+		}
+	}
+}
+
+// notify sends a notification on the call's stream.
+func (c *call) notify(method string, params []byte) {
+	c.out.send(wire.Notification(method, params), false)
+}
+
+// ask sends a request to the client and waits for the answer; false if the call
+// is cancelled before.
+func (c *call) ask(method string, params []byte) (answer wire.Message, progress [][]byte, ok bool) {
+	a := &asked{answer: make(chan wire.Message, 1)}
+	if token, has := wire.Get(params, "_meta", "progressToken"); has {
+		a.token = wire.IDKey(token)
+	}
+	c.mu.Lock()
+	c.lastID++
+	id := fmt.Sprint(c.lastID)
+	if c.srv.sw.StringIDs {
+		id = fmt.Sprintf(`"ask-%d"`, c.lastID)
+	}
+	c.asks[wire.IDKey([]byte(id))] = a
+	c.mu.Unlock()
+	msg := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s`, id, wire.Quote(method))
+	if params != nil {
+		msg = append(append(msg, `,"params":`...), params...)
+	}
+	c.out.send(append(msg, '}'), false)
+	select {
+	case answer = <-a.answer:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return answer, a.progress, true
+	case <-c.cancelled:
+		return wire.Message{}, nil, false
+	}
+}

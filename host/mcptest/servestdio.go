@@ -1,0 +1,56 @@
+package mcptest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// ServeStdio serves one client over newline-delimited messages until in ends or
+// the server crashes. Then it closes both, where they can be closed, and waits
+// for the calls, which are cancelled. A server that has gone deaf stays until
+// Close.
+func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
+	finish := func() {
+		closeIt(out)
+		closeIt(in)
+	}
+	lines := &lineStream{w: out, broken: func() { closeIt(out) }}
+	session := s.newSession("", func(session *session) {
+		session.general = lines
+		session.broken = func() {
+			if s.process {
+				fmt.Fprintln(os.Stderr, "mcptest: told to crash")
+				os.Exit(3)
+			}
+			finish()
+		}
+	})
+	session.read(bufio.NewReaderSize(in, 64<<10), lines)
+	session.close()
+	session.work.Wait()
+	finish()
+}
+
+func closeIt(v any) {
+	if c, ok := v.(io.Closer); ok {
+		_ = c.Close()
+	}
+}
+
+// read takes lines until they end.
+func (s *session) read(r *bufio.Reader, out stream) {
+	lines(r, func(line []byte) {
+		s.received(s.srv.Received.add("stdio", line, nil), out)
+		s.mu.Lock()
+		deaf := s.deaf
+		s.mu.Unlock()
+		if deaf {
+			alive := time.AfterFunc(time.Hour, func() {}) // else the runtime may see that nothing will ever happen, and end us
+			<-s.ctx.Done()
+			alive.Stop()
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package mcptest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// stream is where messages to a client go. It is safe for concurrent use.
+type stream interface {
+	// send writes a message; after a final one there are no more.
+	send(msg []byte, final bool)
+	// frame is a message as it is on the wire.
+	frame(msg []byte) []byte
+	// write sends bytes as they are. Between each size of them it asks more,
+	// nothing else being written meanwhile, and stops when that is false.
+	write(b []byte, size int, more func() bool)
+	// end says that no more will come.
+	end()
+	// abort breaks the connection.
+	abort()
+}
+
+// lineStream is newline-delimited messages.
+type lineStream struct {
+	mu     sync.Mutex
+	w      io.Writer
+	broken func()
+}
+
+func (s *lineStream) frame(msg []byte) []byte { return append(bytes.Clone(msg), '\n') }
+func (s *lineStream) send(msg []byte, _ bool) { s.write(s.frame(msg), 0, nil) }
+func (s *lineStream) end()                    {}
+func (s *lineStream) abort()                  { s.broken() }
+func (s *lineStream) write(b []byte, size int, more func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	portions(s.w, b, size, more)
+}
+
+// portions writes b as stream.write wants it. A client that is gone shows
+// elsewhere.
+func portions(w io.Writer, b []byte, size int, more func() bool) {
+	for ; size > 0 && len(b) > size; b = b[size:] {
+		if _, err := w.Write(b[:size]); err != nil || !more() {
+			return
+		}
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+	}
+	_, _ = w.Write(b)
+}
+
+// answerOnly is a JSON answer: what comes before it goes elsewhere.
+type answerOnly struct {
+	*eventStream
+	others stream
+}
+
+func (s answerOnly) send(msg []byte, final bool) {
+	if final {
+		s.eventStream.send(msg, true)
+		return
+	}
+	s.others.send(msg, false)
+}
+
+// eventStream is server-sent events. They are kept, so that a connection may
+// come later than they, or again.
+type eventStream struct {
+	id      string // of the stream, in event ids; "" for none (legacy SSE)
+	cut     int    // end the connection after each so many events; 0: never
+	maySolo bool   // an answer that is the only message may be JSON
+	first   string // comes at the beginning of each connection
+
+	mu      sync.Mutex
+	w       http.ResponseWriter // nil while nobody listens
+	leave   chan struct{}       // closed when w is to be given back
+	started bool                // w has its header
+	events  [][]byte
+	base    int // number of events[0]
+	next    int // number of the next event to write
+	ended   bool
+	aborted bool
+}
+
+// kept is how many events can be had again; those not yet written are extra.
+const kept = 20_000
+
+func (s *eventStream) frame(msg []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.event(s.base+len(s.events), msg)
+}
+
+func (s *eventStream) event(number int, msg []byte) []byte {
+	var b bytes.Buffer
+	if s.id != "" {
+		fmt.Fprintf(&b, "id: %s-%d\n", s.id, number)
+	}
+	b.WriteString("event: message\n")
+	for line := range bytes.Lines(msg) {
+		fmt.Fprintf(&b, "data: %s\n", bytes.TrimSuffix(line, []byte("\n")))
+	}
+	b.WriteString("\n")
+	return b.Bytes()
+}
+
+func (s *eventStream) send(msg []byte, final bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.events = append(s.events, msg)
+	s.ended = final
+	s.flush()
+}
+
+func (s *eventStream) write(b []byte, size int, more func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w == nil {
+		return
+	}
+	s.start()
+	portions(s.w, b, size, more)
+	if s.w != nil {
+		_ = http.NewResponseController(s.w).Flush()
+	}
+}
+
+func (s *eventStream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.flush()
+}
+
+func (s *eventStream) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended && s.next == s.base+len(s.events) {
+		return // it was over before
+	}
+	s.ended, s.aborted = true, true
+	s.release()
+}
+
+// serve writes the stream to w until it ends, the client goes, or another
+// connection takes over. See attach for the rest.
+func (s *eventStream) serve(w http.ResponseWriter, r *http.Request, from int, early bool) {
+	s.hold(r, s.attach(w, from, early))
+}
+
+// attach makes w the place where the stream goes, until the channel is closed.
+// Events before the number from are not repeated; -1 goes on where the last
+// connection stopped. The headers are sent at once if early is set, and else
+// with the first event.
+func (s *eventStream) attach(w http.ResponseWriter, from int, early bool) (leave chan struct{}) {
+	leave = make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+	s.w, s.leave, s.started = w, leave, false
+	if from >= 0 {
+		s.next = min(max(from, s.base), s.base+len(s.events))
+	}
+	if early {
+		s.start()
+	}
+	if s.aborted {
+		s.release()
+	}
+	s.flush()
+	return leave
+}
+
+// hold keeps a connection open that has been attached, as long as it is wanted.
+func (s *eventStream) hold(r *http.Request, leave chan struct{}) {
+	select {
+	case <-leave:
+	case <-r.Context().Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leave == leave {
+		s.release()
+	}
+	if s.aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// release gives back the connection, if there is one.
+func (s *eventStream) release() {
+	if s.leave != nil {
+		close(s.leave)
+		s.w, s.leave = nil, nil
+	}
+}
+
+// start writes the header, once.
+func (s *eventStream) start() {
+	if s.started {
+		return
+	}
+	s.started = true
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.Header().Set("Cache-Control", "no-store")
+	s.w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(s.w, s.first)
+	_ = http.NewResponseController(s.w).Flush()
+}
+
+// flush writes what can be written.
+func (s *eventStream) flush() {
+	if s.w == nil {
+		return
+	}
+	if s.maySolo && s.ended && len(s.events) == 1 && !s.started {
+		s.w.Header().Set("Content-Type", "application/json")
+		_, _ = s.w.Write(s.events[0])
+		s.next++
+		s.release()
+		return
+	}
+	for s.w != nil && s.next < s.base+len(s.events) {
+		s.start()
+		_, err := s.w.Write(s.event(s.next, s.events[s.next-s.base]))
+		if err != nil {
+			s.release()
+			return
+		}
+		s.next++
+		if s.cut > 0 && s.next%s.cut == 0 && !(s.ended && s.next == s.base+len(s.events)) {
+			_ = http.NewResponseController(s.w).Flush()
+			s.release()
+		}
+	}
+	if s.w != nil && s.started {
+		_ = http.NewResponseController(s.w).Flush()
+	}
+	if old := s.next - s.base - kept; old > kept {
+		s.events, s.base = append([][]byte(nil), s.events[old:]...), s.base+old
+	}
+	if s.ended && s.w != nil {
+		s.start()
+		s.release()
+	}
+}
+
+// over says that everything has been written.
+func (s *eventStream) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended && s.next == s.base+len(s.events)
+}

@@ -1,0 +1,115 @@
+package mcptest
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// callTool runs a tool. Those that tell of their progress do so if the request
+// has a token.
+//
+//	echo {…}                 what it was called with, as "received"
+//	exotic {}                a result that no type knows
+//	error {}                 a JSON-RPC error with data
+//	count {times}            progress so often, then an answer
+//	wait {}                  progress once, then no answer until cancelled
+//	burst {count, method}    so many notifications, numbered (notifications/message)
+//	notify {method, params, general}  one notification; on the general stream if set
+//	ask {method, params}     a request to the client; its raw answer
+//	change {list}            one item more, and list_changed
+//	touch {uri}              resources/updated
+//	idle {}                  an answer once no other tool is running
+//	task, task-step          see tasks.go
+//	fault {kind, …}          see Fault
+//	instead {text}           a text block with just that
+func (c *call) callTool() wire.Reply {
+	switch c.tool {
+	case "echo", "fault":
+		return result(`{"content":[],"received":%s}`, c.msg.Params)
+	case "exotic":
+		return result(exotic, c.msg.Params)
+	case "instead":
+		return result(`{"content":[{"type":"text","text":%s}]}`, c.argument("text"))
+	case "error":
+		return wire.Reply{Error: []byte(`{"code":-32042,"message":"no <such> thing \u00e9","data":{"n":9007199254740993,"_meta":{"x":1.0}},"x":1e400}`)}
+	case "count":
+		for i := range c.number("times") {
+			c.progress(i+1, fmt.Sprintf(`,"total":%d,"message":"step %d","_meta":{"n":9007199254740993},"x":1.0`, c.number("times"), i+1))
+		}
+		return result(`{"content":[],"counted":%d}`, c.number("times"))
+	case "wait":
+		c.progress(0, `,"message":"waiting"`)
+		<-c.cancelled
+		return wire.Reply{}
+	case "burst":
+		return c.burst()
+	case "notify":
+		return c.notifyOnce()
+	case "ask":
+		return c.askClient()
+	case "change":
+		surface := wire.Surface(c.text("list"))
+		c.srv.change(surface)
+		c.notify(surface.ChangedMethod(), []byte(`{"_meta":{"n":9007199254740993}}`))
+		return result(`{"content":[]}`)
+	case "touch":
+		c.notify("notifications/resources/updated", fmt.Appendf(nil, `{"uri":%s,"title":"t","_meta":{"n":9007199254740993},"x":1.0}`, c.argument("uri")))
+		return result(`{"content":[]}`)
+	case "idle":
+		if !c.alone() {
+			return wire.Reply{}
+		}
+		return result(`{"content":[],"idle":true}`)
+	case "task":
+		return c.callTask()
+	case "task-step":
+		return c.stepTask()
+	}
+	return rpcError(wire.CodeInvalidParams, "unknown tool: "+c.tool)
+}
+
+// progress sends a progress notification if the request has a token; more are
+// further members.
+func (c *call) progress(n int, more string) {
+	if token, ok := wire.Get(c.msg.Params, "_meta", "progressToken"); ok {
+		c.notify("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":%d%s}`, token, n, more))
+	}
+}
+
+func (c *call) burst() wire.Reply {
+	method := c.text("method")
+	if method == "" {
+		method = "notifications/message"
+	}
+	for i := range c.number("count") {
+		params := fmt.Appendf(nil, `{"n":%d,"_meta":{"n":1.0}}`, i)
+		if method == "notifications/message" {
+			params = fmt.Appendf(nil, `{"level":"info","logger":"burst","data":{"n":%d},"_meta":{"n":1.0}}`, i)
+		}
+		c.notify(method, params)
+	}
+	return result(`{"content":[],"sent":%d}`, c.number("count"))
+}
+
+func (c *call) notifyOnce() wire.Reply {
+	if string(c.argument("general")) == "true" {
+		c.general.send(wire.Notification(c.text("method"), c.argument("params")), false)
+	} else {
+		c.notify(c.text("method"), c.argument("params"))
+	}
+	return result(`{"content":[]}`)
+}
+
+func (c *call) askClient() wire.Reply {
+	answer, progress, ok := c.ask(c.text("method"), c.argument("params"))
+	if !ok {
+		return wire.Reply{}
+	}
+	kind, raw := "result", answer.Result
+	if answer.Error != nil {
+		kind, raw = "error", answer.Error
+	}
+	return result(`{"content":[],%q:%s,"progress":[%s]}`, kind, raw, bytes.Join(progress, []byte(",")))
+}
