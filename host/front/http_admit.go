@@ -45,12 +45,12 @@ const minBurst = 100
 
 // quotaOfToken is the quota of each token. Where all clients have the same, or
 // none, it is everything.
-func (h *HTTP) quotaOfToken() quota {
+func (h *HTTP) quotaOfToken(g *guard) quota {
 	most := h.opts.MaxSessionsPerToken
 	switch {
 	case most > 0:
 		most = min(most, h.opts.MaxSessions)
-	case len(h.guard.Load().tokens) > 1:
+	case len(g.tokens) > 1:
 		most = (h.opts.MaxSessions + 1) / 2
 	default:
 		most = h.opts.MaxSessions
@@ -63,16 +63,16 @@ func (h *HTTP) quotaOfAddress(address netip.Prefix) quota {
 	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", "max_sessions_per_address"}
 }
 
-// admit begins a session for whoever has the token, from an address. Where there
-// are too many it takes the place of the one that has been there for longest
-// without being used, if there is one. The caller is in the session (inside.Done,
-// leave).
-func (h *HTTP) admit(ctx context.Context, token digest, address netip.Prefix) (*visit, error) {
-	if err := h.pace(token, address); err != nil {
+// admit begins a session for the client with a token and an address, under the
+// guard that let its request in. If there are too many sessions, the new one takes
+// the place of the oldest one that was never used, if there is one. The caller is
+// in the session (inside.Done, leave).
+func (h *HTTP) admit(ctx context.Context, g *guard, token digest, address netip.Prefix) (*visit, error) {
+	if err := h.pace(g, token, address); err != nil {
 		return nil, err
 	}
 	for {
-		v, victim, err := h.begin(token, address)
+		v, victim, err := h.begin(g, token, address)
 		if victim == nil {
 			return v, err
 		}
@@ -88,16 +88,16 @@ func (h *HTTP) admit(ctx context.Context, token digest, address netip.Prefix) (*
 
 // pace takes note of a session that is to begin. The error says that its token or
 // address begins them too fast.
-func (h *HTTP) pace(token digest, address netip.Prefix) error {
+func (h *HTTP) pace(g *guard, token digest, address netip.Prefix) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	for _, by := range h.holders(token, address) {
+	for _, by := range h.holders(g, token, address) {
 		if by.refill(by.quota, now); by.begins < 1 {
 			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; try again later, or raise initialize_rate)", by.what, by.rate)}
 		}
 	}
-	for _, by := range h.holders(token, address) {
+	for _, by := range h.holders(g, token, address) {
 		by.begins--
 	}
 	return nil
@@ -120,7 +120,7 @@ type held struct {
 }
 
 // holders are the token and the address of a client. The caller holds h.mu.
-func (h *HTTP) holders(token digest, address netip.Prefix) [2]held {
+func (h *HTTP) holders(g *guard, token digest, address netip.Prefix) [2]held {
 	if h.tokens[token] == nil {
 		h.tokens[token] = &holder{}
 	}
@@ -128,23 +128,24 @@ func (h *HTTP) holders(token digest, address netip.Prefix) [2]held {
 		h.addresses[address] = &holder{}
 	}
 	return [2]held{
-		{h.tokens[token], h.quotaOfToken(), func(v *visit) bool { return v.token == token }},
+		{h.tokens[token], h.quotaOfToken(g), func(v *visit) bool { return v.token == token }},
 		{h.addresses[address], h.quotaOfAddress(address), func(v *visit) bool { return v.address == address }},
 	}
 }
 
 // begin makes a session, or names the one that has to end first: that is out of
 // sight already.
-func (h *HTTP) begin(token digest, address netip.Prefix) (v, victim *visit, err error) {
+func (h *HTTP) begin(g *guard, token digest, address netip.Prefix) (v, victim *visit, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.ctx.Err() != nil {
 		return nil, nil, errClosing
 	}
-	if !h.guard.Load().knows(token) { // not any more, since the request was let in
+	// A reload after g was loaded has not seen this session, and would have ended it.
+	if !h.guard.Load().knows(token) {
 		return nil, nil, errRevoked
 	}
-	holders := h.holders(token, address)
+	holders := h.holders(g, token, address)
 	for _, by := range holders {
 		if by.sessions >= by.most && by.most < h.opts.MaxSessions {
 			err = &quotaError{fmt.Sprintf("this %s has %d sessions open (end some, or raise %s)", by.what, by.sessions, by.key)}
@@ -193,8 +194,9 @@ func (h *HTTP) release(v *visit) {
 // they had never been here. The caller holds h.mu.
 func (h *HTTP) forgetHolders() {
 	now := time.Now()
+	ofToken := h.quotaOfToken(h.guard.Load())
 	for token, o := range h.tokens {
-		if o.done(h.quotaOfToken(), now) {
+		if o.done(ofToken, now) {
 			delete(h.tokens, token)
 		}
 	}

@@ -221,3 +221,42 @@ func TestUnusedSessions(t *testing.T) {
 		}
 	})
 }
+
+// reloadingBody is a body that is read while the access policy is replaced.
+type reloadingBody struct {
+	io.Reader
+	reload func()
+}
+
+func (b *reloadingBody) Read(p []byte) (int, error) {
+	b.reload()
+	return b.Reader.Read(p)
+}
+
+// TestOnePolicyPerRequest reloads the policy while the body of an initialize
+// request is read. The request is judged by the policy it came in under, except
+// that a token that was revoked meanwhile begins no session.
+func TestOnePolicyPerRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before Access
+		after  Access
+		want   int
+		text   string
+	}{
+		{"the quota grows", Access{Tokens: []string{"a", "b"}}, Access{Tokens: []string{"a"}}, 429, "max_sessions_per_token"},
+		{"the quota shrinks", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"a", "b"}}, 200, ""},
+		{"the token is revoked", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"b"}}, 503, errRevoked.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStrangers(t, HTTPOptions{MaxSessions: 2, Access: tt.before})
+			if code := s.use(local, "a", s.join(local, "a")); code != 200 {
+				t.Fatal(code)
+			}
+			out := s.postFrom(local, "a", "", &reloadingBody{strings.NewReader(initialize), func() { s.h.Admit(tt.after) }})
+			if out.Code != tt.want || !strings.Contains(out.Body.String(), tt.text) {
+				t.Errorf("got %d %s, want %d %s", out.Code, out.Body, tt.want, tt.text)
+			}
+		})
+	}
+}

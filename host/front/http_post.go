@@ -106,7 +106,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPost:
-		h.post(w, r, token)
+		h.post(w, r, g, token)
 	case http.MethodGet:
 		h.get(w, r, token)
 	case http.MethodDelete:
@@ -130,7 +130,7 @@ func share(header http.Header, origin string) {
 
 // post takes messages of the client. What can be refused without the body is
 // refused before it is read.
-func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
+func (h *HTTP) post(w http.ResponseWriter, r *http.Request, g *guard, token digest) {
 	switch {
 	case !isJSON(r):
 		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "Content-Type must be application/json"})
@@ -143,7 +143,7 @@ func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
 		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have application/json and text/event-stream"})
 		return
 	case len(r.Header[sessionHeader]) == 0:
-		h.postEarly(w, r, token)
+		h.postEarly(w, r, g, token)
 		return
 	}
 	v, bad := h.visitOf(r, token)
@@ -167,7 +167,7 @@ func (h *HTTP) post(w http.ResponseWriter, r *http.Request, token digest) {
 
 // postEarly takes the message of a client without a session, who can only begin
 // one.
-func (h *HTTP) postEarly(w http.ResponseWriter, r *http.Request, token digest) {
+func (h *HTTP) postEarly(w http.ResponseWriter, r *http.Request, g *guard, token digest) {
 	b, bad := h.readBody(w, r, token, min(earlyBody, h.opts.Session.MaxMessage))
 	defer b.release()
 	if bad != nil {
@@ -181,7 +181,7 @@ func (h *HTTP) postEarly(w http.ResponseWriter, r *http.Request, token digest) {
 	case msg.Method != string(mcp.MethodInitialize) || !msg.IsRequest():
 		h.refuse(w, msg.ID, missingSession)
 	default:
-		h.initialize(w, r, token, msg)
+		h.initialize(w, r, g, token, msg)
 	}
 }
 
@@ -233,8 +233,8 @@ func malformed(err error) *refusal {
 }
 
 // initialize begins a session. It lasts if it is initialized in the end.
-func (h *HTTP) initialize(w http.ResponseWriter, r *http.Request, token digest, msg wire.Message) {
-	v, err := h.admit(r.Context(), token, addressOf(r.RemoteAddr))
+func (h *HTTP) initialize(w http.ResponseWriter, r *http.Request, g *guard, token digest, msg wire.Message) {
+	v, err := h.admit(r.Context(), g, token, addressOf(r.RemoteAddr))
 	var over *quotaError
 	switch {
 	case errors.As(err, &over):
