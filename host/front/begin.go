@@ -53,6 +53,9 @@ func (s *Session) endBegun() {
 	}
 }
 
+// Cancelled implements route.Landing.
+func (r *request) Cancelled() bool { return r.at() == dropped }
+
 // Land implements route.Landing.
 func (r *request) Land(reply wire.Reply) {
 	s := r.session

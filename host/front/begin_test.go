@@ -71,6 +71,9 @@ func TestBegin(t *testing.T) {
 	}
 	k.send(tool(7, "leave"))
 	l := <-b.begun
+	if l.to.Cancelled() {
+		t.Error("cancelled by nobody")
+	}
 	k.send(tool(7, "soon"))
 	if got := k.receive(); !strings.Contains(got, "id 7 is in use") {
 		t.Error(got)
@@ -110,6 +113,9 @@ func TestBegunCancelled(t *testing.T) {
 		var cause *wire.CancelledError
 		if err := <-l.cancel; !errors.As(err, &cause) || !strings.Contains(err.Error(), "enough") {
 			t.Errorf("cancelled with %v", err)
+		}
+		if !l.to.Cancelled() {
+			t.Error("the landing does not know that it was cancelled")
 		}
 		end(l)
 		if len(l.cancel) > 0 {

@@ -8,9 +8,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Landing waits for the reply to a request that was begun. One of its methods is
-// called, once, by any goroutine.
+// Landing waits for the reply to a request that was begun. One of Land and Resume
+// is called, once, by any goroutine.
 type Landing interface {
+	// Cancelled tells whether the client has cancelled the request, so that its
+	// reply will not be sent. It must not be called after Land or Resume.
+	Cancelled() bool
 	// Land takes the reply. It does not block.
 	Land(reply wire.Reply)
 	// Resume has work give the reply, on a goroutine where it may block. When ctx
@@ -93,14 +96,13 @@ func (f *begun) landed(reply wire.Reply, rest wire.Rest) {
 		f.to.Land(reply)
 		return
 	}
+	seen := f.seen(reply, f.to.Cancelled())
 	soon, ok := f.router.Observer.(SoonObserver)
-	if ok && soon.ObserveSoon(f.seen(reply), func() { f.to.Land(reply) }) {
+	if ok && soon.ObserveSoon(seen, func() { f.to.Land(reply) }) {
 		return
 	}
-	end := time.Now()
 	f.to.Resume(func(ctx context.Context) wire.Reply {
-		seen := f.seen(reply)
-		seen.Duration, seen.Cancelled = end.Sub(f.start), ctx.Err() != nil
+		seen.Cancelled = seen.Cancelled || ctx.Err() != nil
 		f.router.Observer.Observe(seen)
 		return reply
 	})
@@ -115,16 +117,15 @@ func (f *begun) resumed(ctx context.Context, rest wire.Rest) wire.Reply {
 		f.router.noteElicitations(f.call.Origin, f.entry.Server, reply)
 	}
 	if !f.start.IsZero() {
-		seen := f.seen(reply)
-		seen.Cancelled = ctx.Err() != nil
-		f.router.Observer.Observe(seen)
+		f.router.Observer.Observe(f.seen(reply, ctx.Err() != nil))
 	}
 	return reply
 }
 
-func (f *begun) seen(reply wire.Reply) ObservedCall {
+// seen is what the observer is told of the call, which ends now.
+func (f *begun) seen(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
 		Session: f.call.Origin.Session(), Server: f.entry.Server, Tool: f.entry.Tool, Params: f.sent,
-		Reply: reply, Start: f.start, Duration: time.Since(f.start),
+		Reply: reply, Cancelled: cancelled, Start: f.start, Duration: time.Since(f.start),
 	}
 }

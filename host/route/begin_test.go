@@ -32,10 +32,13 @@ func (b *beginner) Begin(call wire.Call, landed wire.Landed) (func(error), bool)
 
 // lander is a Landing that works at once.
 type lander struct {
-	ctx     context.Context
-	landed  []string
-	resumed []string
+	ctx       context.Context
+	cancelled bool // by the client
+	landed    []string
+	resumed   []string
 }
+
+func (l *lander) Cancelled() bool { return l.cancelled }
 
 func (l *lander) Land(reply wire.Reply) {
 	l.landed = append(l.landed, string(reply.Result)+string(reply.Error))
@@ -177,6 +180,28 @@ func TestBegunAreObserved(t *testing.T) {
 	}
 	if o.seen[0].Cancelled || !o.seen[1].Cancelled {
 		t.Errorf("%+v", o.seen)
+	}
+}
+
+// TestBegunThatWasCancelledIsObserved: when the upstream's answer arrives just
+// after the client has cancelled the call, the observer is told that the call was
+// cancelled, whether it has to be waited for or not.
+func TestBegunThatWasCancelledIsObserved(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		g, b, begin := beginRig(t)
+		o := &soonObserver{busy: busy}
+		g.router.Observer = o
+		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
+		if !ok {
+			t.Fatal("not begun")
+		}
+		<-b.calls
+		l.cancelled = true
+		b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+		seen := append(o.soon, o.seen...)
+		if len(seen) != 1 || !seen[0].Cancelled {
+			t.Errorf("busy %t: seen %+v", busy, seen)
+		}
 	}
 }
 
