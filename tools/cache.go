@@ -69,7 +69,7 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	}
 	present := make(map[string]bool, len(names))
 	for _, file := range names {
-		if strings.HasPrefix(file, tempPrefix) {
+		if strings.HasPrefix(file, regular.TempPrefix) {
 			leftovers = append(leftovers, file)
 		}
 		name, ok := strings.CutSuffix(file, extension)

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +17,7 @@ import (
 )
 
 const (
-	lockFile   = ".lock"
-	tempPrefix = ".tmp-"
+	lockFile = ".lock"
 	// lockWait is how long a writer waits for others, which hold the lock for
 	// the milliseconds of a write.
 	lockWait  = 15 * time.Second
@@ -58,7 +56,10 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	if err := f(root); err != nil {
 		return err
 	}
-	return syncDir(root)
+	if err := regular.SyncFolder(root, "."); err != nil {
+		return fmt.Errorf("tool store: %w", err)
+	}
+	return nil
 }
 
 // lock takes the lock file. Its descriptor is new each time, so that a
@@ -106,15 +107,15 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (D
 	if err != nil {
 		return Definition{}, fmt.Errorf("tool %q: %w", def.Name, err)
 	}
-	temp, err := writeTemp(root, data)
+	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
 		return Definition{}, unwritten(def.Name, err)
 	}
 	// Under files, so that no reader sees the new count and the pending one.
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := rename(root, temp, def.Name+extension); err != nil {
-		return Definition{}, unwritten(def.Name, errors.Join(err, root.Remove(temp)))
+	if err := temp.Rename(def.Name + extension); err != nil {
+		return Definition{}, unwritten(def.Name, err)
 	}
 	s.deduct(def.Name, counted)
 	if !s.load(root, def.Name) || s.cache[def.Name].problem != nil {
@@ -125,37 +126,6 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (D
 
 func unwritten(name string, err error) error {
 	return fmt.Errorf("tool %q: cannot be written: %w (what was saved before is unchanged)", name, err)
-}
-
-// writeTemp makes a file that is certainly on the disk, for renaming.
-func writeTemp(root *os.Root, data []byte) (temp string, err error) {
-	temp = tempPrefix + rand.Text()
-	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, root.Remove(temp))
-	}
-	return temp, nil
-}
-
-// WriteFile makes or replaces a file (0600): whenever the process or the
-// machine stops, it has all of data or what it had before. A symbolic link of
-// that name is replaced, not followed.
-func WriteFile(root *os.Root, file string, data []byte) error {
-	temp, err := writeTemp(root, data)
-	if err != nil {
-		return err
-	}
-	if err := rename(root, temp, file); err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
 }
 
 // ReadFile reads a regular file of at most limit bytes. A symbolic link is not

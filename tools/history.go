@@ -263,7 +263,7 @@ func (s *Store) keep(root *os.Root, old *Definition, ending Ending, at time.Time
 		last, err := versions[n-1].read(root, old.Name)
 		if err == nil && sameForm(&last.Definition, old) {
 			now := kept{number: last.Number, ended: at, endedBy: ending}
-			return rename(root, path.Join(folder, versions[n-1].file), path.Join(folder, now.name()))
+			return regular.Rename(root, path.Join(folder, versions[n-1].file), path.Join(folder, now.name()))
 		}
 	}
 	data, err := old.File()
@@ -272,7 +272,7 @@ func (s *Store) keep(root *os.Root, old *Definition, ending Ending, at time.Time
 	}
 	file, err := placeInHistory(root, old.Name, nextVersion(versions, ending, at))
 	if err == nil {
-		err = WriteFile(root, file, data)
+		err = writeVersion(root, file, data)
 	}
 	if err == nil { // before the tool's file is written over
 		err = syncHistory(root, old.Name)
@@ -297,18 +297,19 @@ func placeInHistory(root *os.Root, name string, k kept) (file string, err error)
 	return path.Join(folder, k.name()), root.MkdirAll(folder, 0o700)
 }
 
-// syncHistory makes new names in a tool's history durable.
-func syncHistory(root *os.Root, name string) error {
-	return errors.Join(syncFolder(root, path.Join(historyDir, name)), syncFolder(root, historyDir))
-}
-
-func syncFolder(root *os.Root, folder string) error {
-	sub, err := root.OpenRoot(folder)
+// writeVersion writes the file of a version. Its temporary file is in the tools
+// directory, where leftovers of a crash are removed.
+func writeVersion(root *os.Root, file string, data []byte) error {
+	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
-	return syncDir(sub)
+	return temp.Rename(file)
+}
+
+// syncHistory makes new names in a tool's history durable.
+func syncHistory(root *os.Root, name string) error {
+	return errors.Join(regular.SyncFolder(root, path.Join(historyDir, name)), regular.SyncFolder(root, historyDir))
 }
 
 // prune forgets the oldest versions of a tool. Having too many is no reason to

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // past is a history in short: "2 deleted code-b, 1 saved code-a".
@@ -184,7 +186,7 @@ func TestHistoryWithStrangeFiles(t *testing.T) {
 	folder := filepath.Join(s.Dir(), historyDir, "a")
 	for _, name := range []string{
 		"000007-20260131T120000.000Z-saved.json", // half a file
-		"000006-20260131T120000.000Z.json", "6-20260131T120000.000Z-saved.json", "notes.txt", tempPrefix + "x",
+		"000006-20260131T120000.000Z.json", "6-20260131T120000.000Z-saved.json", "notes.txt", regular.TempPrefix + "x",
 		"-00001-20260131T120000.000Z-saved.json", "000005-20260131T120000.000Z-saved", "..json",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(`{"version":"1.0","na`), 0o600); err != nil {
@@ -255,7 +257,7 @@ func TestNoHistoryNoChange(t *testing.T) {
 		t.Errorf("now %+v, %v", d, err)
 	}
 	mustSave(t, s, coded("b", "A")) // a new tool has no version before
-	if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
+	if left, _ := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*")); left != nil {
 		t.Errorf("left over: %v", left)
 	}
 	if err := os.Remove(filepath.Join(s.Dir(), historyDir)); err != nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // runChild is what the test binary does as one of several processes. Its
@@ -124,7 +126,7 @@ func TestCrash(t *testing.T) {
 			}
 		}
 		mustSave(t, s, tool("after")) // the lock died with its owner
-		if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
+		if left, _ := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*")); left != nil {
 			t.Errorf("left over: %v", left)
 		}
 	}
@@ -262,7 +264,7 @@ func TestDiskFull(t *testing.T) {
 	if versions, err := s.History("a"); err != nil || len(versions) > 0 {
 		t.Errorf("versions %+v, %v", versions, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*")); left != nil {
+	if left, _ := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*")); left != nil {
 		t.Errorf("left over: %v", left)
 	}
 }

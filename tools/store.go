@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 // ErrNotFound is what errors.Is finds when no tool of that name is saved.
@@ -336,7 +337,7 @@ func (s *Store) Delete(name string) error {
 func (s *Store) remove(root *os.Root, name, file string) error {
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := rename(root, name+extension, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := regular.Rename(root, name+extension, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	delete(s.cache, name)

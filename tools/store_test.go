@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
 func openStore(t testing.TB, dir string, opts StoreOptions) *Store {
@@ -277,14 +279,14 @@ func TestSymlinkIsNotFollowed(t *testing.T) {
 func TestLeftoversAreCleanedUp(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, StoreOptions{})
-	put(t, s, tempPrefix+"1", "half a to")
+	put(t, s, regular.TempPrefix+"1", "half a to")
 	if got, problems := s.List(), s.Problems(); got != nil || problems != nil {
 		t.Errorf("List: %v, problems %v", got, problems)
 	}
 	mustSave(t, s, tool("a"))
-	put(t, s, tempPrefix+"2", "")
+	put(t, s, regular.TempPrefix+"2", "")
 	openStore(t, dir, StoreOptions{})
-	left, err := filepath.Glob(filepath.Join(s.Dir(), tempPrefix+"*"))
+	left, err := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*"))
 	if err != nil || left != nil {
 		t.Errorf("left over: %v, %v", left, err)
 	}

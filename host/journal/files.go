@@ -156,11 +156,16 @@ func (f *files) claim() error {
 
 // probe tells whether files can be made in the directory at all.
 func (f *files) probe() error {
-	file, err := os.CreateTemp(f.dir, ".probe-*")
+	root, err := regular.OpenRoot(f.dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
+	defer root.Close()
+	temp, err := regular.WriteTemp(root, ".", nil, 0o600)
+	if err != nil {
+		return err
+	}
+	return temp.Remove()
 }
 
 // stand makes up a writer that no other process is: where the file system has no

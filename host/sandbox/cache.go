@@ -105,7 +105,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 			return nil
 		case err != nil:
 			return err
-		case strings.HasSuffix(path, ".tmp"):
+		case unfinished(d.Name()):
 			if time.Since(info.ModTime()) > staleAfter {
 				return remove(path)
 			}
@@ -133,7 +133,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 // seal writes the digests of what wazero has added.
 func (c *compileCache) seal() error {
 	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".tmp") || strings.HasSuffix(path, sumSuffix) {
+		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || strings.HasSuffix(path, sumSuffix) {
 			return err
 		}
 		if _, err := os.Stat(path + sumSuffix); !errors.Is(err, fs.ErrNotExist) {
@@ -143,12 +143,13 @@ func (c *compileCache) seal() error {
 		if err != nil {
 			return err
 		}
-		tmp := path + sumSuffix + ".tmp"
-		if err := os.WriteFile(tmp, []byte(sum), 0o600); err != nil {
-			return err
-		}
-		return os.Rename(tmp, path+sumSuffix)
+		return regular.Write(path+sumSuffix, []byte(sum), 0o600)
 	})
+}
+
+// unfinished reports whether a file is one that wazero or seal is writing.
+func unfinished(name string) bool {
+	return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, regular.TempPrefix)
 }
 
 // remove removes a file that another process may have removed.

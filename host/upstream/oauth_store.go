@@ -137,27 +137,8 @@ func (f tokenFile) put(key string, entry tokenEntry) error {
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	if err := replaceFile(f.path, append(data, '\n')); err != nil {
+	if err := regular.Write(f.path, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("token file %s is not written: %w", f.path, err)
-	}
-	return nil
-}
-
-// replaceFile writes a file that only its owner may read, all or nothing.
-func replaceFile(path string, data []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	return nil
 }

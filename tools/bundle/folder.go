@@ -121,6 +121,3 @@ func inFolder(dir string, err error) error {
 	}
 	return err
 }
-
-// split is the folder of a file and its name there.
-func split(file string) (dir, name string) { return filepath.Dir(file), filepath.Base(file) }

@@ -113,7 +113,7 @@ func (s Shelf) write(folder string, files []File) error {
 		if strings.ContainsAny(f.Name, `/\`) { // who made it should have known
 			return fmt.Errorf("%q is not the name of a file", f.Name)
 		}
-		if err := tools.WriteFile(root, f.Name, []byte(f.Content)); err != nil {
+		if err := regular.WriteIn(root, f.Name, []byte(f.Content), 0o600); err != nil {
 			return fmt.Errorf("%s: cannot be written: %w", filepath.Join(s.dir, folder, f.Name), err)
 		}
 	}

@@ -155,11 +155,5 @@ func membersText(members []tools.Member) string {
 
 // WriteText writes a bundle's text to a file, all or nothing.
 func WriteText(file string, text []byte) error {
-	dir, name := split(file)
-	root, err := regular.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return tools.WriteFile(root, name, text)
+	return regular.Write(file, text, 0o600)
 }

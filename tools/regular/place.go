@@ -2,8 +2,6 @@ package regular
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -55,11 +53,10 @@ func (p Place) outside(err error) error {
 	return &fs.PathError{Op: "open", Path: p.String(), Err: ErrOutside}
 }
 
-// Replace writes the file of a place, all or nothing: either the old content is
-// there afterwards or the new one, also when the machine is switched off. A file
-// that was there keeps its mode, a new one gets perm; what is there and is no
-// regular file is an error. Without a folder, a link stays one and what it leads to
-// is replaced.
+// Replace writes the file of a place as [Write] does, but an existing file keeps
+// its mode (a new one gets perm), and it is an error if something other than a
+// regular file is there. Without a folder, a link is followed: it stays, and the
+// file that it leads to is replaced.
 func (p Place) Replace(data []byte, perm fs.FileMode) error {
 	folder, name := p.Folder, p.Name
 	if folder == "" {
@@ -77,11 +74,11 @@ func (p Place) Replace(data []byte, perm fs.FileMode) error {
 		return err
 	}
 	defer root.Close()
-	return p.outside(ReplaceIn(root, name, data, perm))
+	return p.outside(replaceIn(root, name, data, perm))
 }
 
-// ReplaceIn is [Place.Replace] for a file below a folder.
-func ReplaceIn(root *os.Root, name string, data []byte, perm fs.FileMode) error {
+// replaceIn is [Place.Replace] for a file below a folder.
+func replaceIn(root *os.Root, name string, data []byte, perm fs.FileMode) error {
 	info, err := root.Lstat(name)
 	switch {
 	case err == nil:
@@ -92,22 +89,5 @@ func ReplaceIn(root *os.Root, name string, data []byte, perm fs.FileMode) error 
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	temp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+hex.EncodeToString(b[:])+".tmp")
-	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = errors.Join(f.Chmod(perm), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
+	return WriteIn(root, name, data, perm)
 }

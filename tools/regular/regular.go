@@ -4,7 +4,10 @@
 //
 //	regular.go        Open, OpenFile, OpenIn, Check
 //	read.go           Read, ReadIn, ReadAll
-//	place.go          Place: a file that the content of another names; ReplaceIn
+//	write.go          Write, WriteIn, WriteTemp: atomic, durable replacement
+//	write_other.go    Rename and SyncFolder
+//	write_windows.go  likewise, for Windows
+//	place.go          Place: a file that the content of another names
 //	lock.go           NewLock
 //	flags_unix.go     how a file is opened without waiting
 //	flags_other.go    likewise, where the system has no such flag
