@@ -3,31 +3,42 @@
 // those tools from inside a WebAssembly sandbox.
 //
 //	main.go      the root command, errors and exit codes
-//	signals.go   what ends the process, and how
+//	signals.go   signals that end the process
 //	settings.go  flags that several verbs share: configuration, log, host
-//	text.go      text and JSON for people, safe for a terminal
-//	screen.go    standard output and standard error, guarded if they are a terminal
-//	serve.go, check.go, servers.go, reload.go, auth.go, tools.go, run.go,
-//	runs.go, replay.go, smoke.go, lint.go, repl.go, version.go
-//	             one verb each; servehttp.go is serve --http, names.go is
-//	             servers --names, toolshistory.go, toolsexport.go and
-//	             toolsimport.go are more of tools, runsshow.go of runs,
-//	             smokeout.go and smokewatch.go of smoke
-//	reloader.go  a server that follows its configuration; watch.go watches the
-//	             file, control.go is the socket that other commands reach it by
+//	text.go      text and JSON for people, made safe for a terminal
+//	screen.go    standard output and standard error, made safe if they are a terminal
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
-//	replstate.go what repl keeps between inputs, replcoda.star the end of their
-//	             scripts, replterm.go the terminal, replhistory.go and
-//	             replcomplete.go what their names say
-//	demo.go      the verb demo; demotool.go has its composite tool,
-//	             demoserver.go and demodata.go its two upstream servers
 //
-// Standard output carries protocol (serve) or the answer (every other verb) and
-// nothing else; all the rest goes to standard error.
+// Each verb has a file of its own, and more where it is large:
 //
-// Exit codes: 0 fine, 1 a check or a tool failed, 2 wrong usage or
-// configuration, 128+n ended by signal n (serve ends orderly, with 0).
+//	serve.go     serve; servehttp.go: over HTTP, reloader.go: following changes of
+//	             the configuration, watch.go: watching its file, control.go: the
+//	             socket that other commands connect to, controldir.go: the
+//	             folder of such sockets (owner_*.go: whose it is)
+//	check.go     check
+//	servers.go   servers; names.go: --names, checks.go: --check
+//	reload.go    reload
+//	auth.go      auth
+//	tools.go     tools list, show and delete; toolshistory.go: history and revert,
+//	             toolsexport.go: export, toolsimport.go: import
+//	run.go       run
+//	repl.go      repl; replstate.go: what it keeps between inputs, replcoda.star:
+//	             the code appended to each input, replterm.go: the terminal,
+//	             replhistory.go: earlier inputs, replcomplete.go: completion
+//	lint.go      lint
+//	runs.go      runs list and tail; runsshow.go: show
+//	replay.go    replay
+//	smoke.go     smoke; smokeout.go: its reports, smokewatch.go: --watch
+//	demo.go      demo; demotool.go: its composite tool, demoserver.go and
+//	             demodata.go: its two upstream servers
+//	version.go   version
+//
+// Standard output carries protocol messages (serve) or the answer (all other
+// verbs) and nothing else. Everything else goes to standard error.
+//
+// Exit codes: 0 success, 1 a check or a tool failed, 2 wrong usage or
+// configuration, 128+n ended by signal n (serve shuts down orderly, with 0).
 package main
 
 import (

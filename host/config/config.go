@@ -19,7 +19,8 @@
 //	bounds.go    the bounds of values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
-//	mask.go      Masker: replaces secrets in texts, find.go finds them
+//	mask.go      Masker: replaces secrets in texts, find.go finds them,
+//	             escapes.go those that are written with escapes
 //	redact.go    Redactor: the same, more thoroughly, also in JSON (redactjson.go)
 //	maskslog.go  a log/slog handler in front of which nothing secret gets past
 //	describe.go  what `mcp-metatool check` prints, and warnings.go of what it warns

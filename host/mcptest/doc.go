@@ -5,8 +5,8 @@
 // between them does to it. They share nothing with the product but host/wire's
 // parsing of one message, and are imported by tests and by scripts/soak only.
 //
-// The server, whose behaviour is a [Switches] value, and else what it is called
-// with:
+// The server, whose behaviour depends on a [Switches] value and on the arguments
+// of its tools:
 //
 //	switches.go     Switches, Fault; Main makes a test binary a server
 //	server.go       Server, and one session with a client
@@ -25,6 +25,14 @@
 //	clientstdio.go, clienthttp.go, clientsse.go  the transports
 //	sse.go          reading server-sent events
 //
-// What both record is a [Log]. [Diff] compares JSON token by token. [Items] is
-// the fidelity list: what is to be the same through a proxy as directly.
+// Both record what they receive in a [Log] (log.go). [Diff] compares JSON token
+// by token (compare.go). [Items] is the fidelity list: what must be the same
+// through a proxy as without one.
+//
+//	items.go         Item, Pair: a client, and the log of its server
+//	items_lists.go   initialize, definitions, list changes, subscriptions
+//	items_calls.go   params, results, errors, ids, progress
+//	items_cancel.go  cancellation
+//	items_server.go  notifications, logging and requests of the server
+//	items_tasks.go   tasks
 package mcptest

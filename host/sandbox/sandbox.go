@@ -17,10 +17,12 @@
 //	functions.go  the host's side of package abi
 //	answers.go    how the answers of tools are handed to the guest
 //	wasi.go       the few WASI functions the Go runtime needs, without a world
-//	memory.go     linear memory with a limit (memory_unix.go: outside the heap)
-//	image.go      memory that starts with a content (image_linux.go: copy on write)
+//	memory.go     linear memory with a limit (memory_unix.go: outside
+//	              the heap, memory_other.go: within)
+//	image.go      memory that starts with a content (image_linux.go: copy on
+//	              write, image_other.go: a copy)
 //	check.go      JSON from the guest
-//	cache.go      the folder of compiled guests
+//	cache.go      the folder of compiled guests (cache_*.go: who may own it)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
 //
 // Everything a guest hands over is taken to be hostile: its pointers and

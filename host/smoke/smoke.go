@@ -14,6 +14,9 @@
 //	offline.go   what files of strangers may do
 //	mocked.go    a check whose script gets its answers from a cassette
 //	server.go    a check of what a server offers
+//	cancel.go    a check of what the server does when its call is cancelled
+//	ending.go    why a check ended early: timeout, cancel_after, failure
+//	inputs.go    Inputs: the files that a check file depends on
 //	record.go    a live run that becomes a cassette
 //	update.go    answers become the new expectations, in the file's own text
 //	tomlvalue.go values as TOML

@@ -4,7 +4,10 @@
 // pass unharmed.
 //
 //	message.go  one message: parse it, build one
+//	call.go     Call: a request on its way to a peer, and who may stop it
+//	scan.go     where JSON values end, without decoding them
 //	check.go    refusing what readers would understand differently
+//	surface.go  what servers list: tools, prompts, resources, templates
 //	shape.go    the members that are acted on
 //	edit.go     order-preserving reads and edits of members of an object
 //	frame.go    newline-delimited framing (MCP stdio transport)

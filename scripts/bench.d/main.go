@@ -8,7 +8,8 @@
 //	throughput.go   many calls at once
 //	allocations.go  what a proxied call allocates
 //	peers.go        the processes and sessions that calls are made with
-//	client.go, httpclient.go  clients that add as little as possible
+//	client.go, httpclient.go  clients that add as little as possible;
+//	                body.go reads HTTP responses for them
 //	server.go       a server that does as little as possible
 package main
 

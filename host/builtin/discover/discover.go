@@ -11,6 +11,7 @@
 //	types.go      a schema as a type
 //	layout.go     breaking long types into lines
 //	signature.go  Describe: the function, its arguments, conditions
+//	notes.go      what a signature says about its arguments
 //	example.go    plausible arguments
 //	literal.go    JSON values as the script language writes them
 //
