@@ -54,7 +54,7 @@ func (h *hello) welcome(params []byte, revision string) {
 	})
 }
 
-// say is upstream.Options.Hello.
+// say is upstream.Options.InitializeParams.
 func (h *hello) say(ctx context.Context) ([]byte, error) {
 	if h.clients == OneClient {
 		select {

@@ -99,7 +99,7 @@ func (s *slot) started() *upstream.Upstream {
 	peer := s.host.router.Peer(s.name, s.own)
 	s.begun = time.Now()
 	s.up = upstream.Start(s.spec, upstream.Options{
-		Log: s.host.opts.Log, Budget: s.host.budget, Hello: s.hello.say,
+		Log: s.host.opts.Log, Budget: s.host.budget, InitializeParams: s.hello.say,
 		OnHandshake: s.shaken,
 		OnList: func(surface wire.Surface, items [][]byte, meta []byte) {
 			s.learn(func(r *remembered) { r.Lists[surface] = list{items, meta} })

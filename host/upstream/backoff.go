@@ -5,47 +5,49 @@ import (
 	"time"
 )
 
-// tempo holds the times of an upstream's life.
-type tempo struct {
-	grace    time.Duration // between the steps of a shutdown
-	first    time.Duration // before the first new start
-	most     time.Duration // the longest wait before a new start
-	steady   time.Duration // a server that was up this long begins anew with first
-	patience time.Duration // how long calls wait for the first new start
+// timings are the durations that govern the life of an upstream. Tests shorten
+// them.
+type timings struct {
+	grace        time.Duration // between the steps of a shutdown
+	firstDelay   time.Duration // before the first restart
+	maxDelay     time.Duration // the longest delay before a restart
+	stableAfter  time.Duration // a server that was ready this long starts over with firstDelay
+	callPatience time.Duration // how long calls wait for the first restart
 }
 
-var usualTempo = tempo{
-	grace:    time.Second,
-	first:    250 * time.Millisecond,
-	most:     30 * time.Second,
-	steady:   10 * time.Second,
-	patience: 2 * time.Second,
+var defaultTimings = timings{
+	grace:        time.Second,
+	firstDelay:   250 * time.Millisecond,
+	maxDelay:     30 * time.Second,
+	stableAfter:  10 * time.Second,
+	callPatience: 2 * time.Second,
 }
 
-// backoff tells how long to wait before the next start.
+// backoff computes the delay before each restart.
 type backoff struct {
-	tempo
+	timings
 	failures int           // in a row
-	wait     time.Duration // of the last one, without jitter
+	delay    time.Duration // the last one, without jitter
 }
 
-// next is the wait after a failure: about first, doubling up to most, less a
-// random quarter at most, so that many upstreams of one cause do not come back
-// in step. up is how long the server had been ready, 0 if it never was. A link
-// that only has to be made anew is worth one start at once.
-func (b *backoff) next(up time.Duration, anew bool) time.Duration {
-	if up >= b.steady {
+// next returns the delay after a failure. It starts at about firstDelay and
+// doubles up to maxDelay. Up to a quarter is taken off at random, so that many
+// upstreams that failed together do not restart together. up is how long the
+// server had been ready, 0 if it never was. With redial, only a connection has
+// to be made again: the first such failure is retried at once.
+func (b *backoff) next(up time.Duration, redial bool) time.Duration {
+	if up >= b.stableAfter {
 		b.failures = 0
 	}
 	b.failures++
 	if b.failures == 1 {
-		b.wait = b.first
-		if anew {
+		b.delay = b.firstDelay
+		if redial {
 			return 0
 		}
 	} else {
-		b.wait *= 2
+		b.delay *= 2
 	}
-	b.wait = min(b.wait, b.most)
-	return b.wait - rand.N(b.wait/4+1)
+	b.delay = min(b.delay, b.maxDelay)
+	return b.delay - rand.N(b.delay/4+1)
 }

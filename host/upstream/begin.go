@@ -40,7 +40,7 @@ func (u *Upstream) Begin(call wire.Call, landed wire.Landed) (cancel func(cause 
 			if err == nil {
 				return reply, nil
 			}
-			u.doubts(err)
+			u.noteTimeout(err)
 			if !surelyUnsent(err) {
 				return reply, err
 			}

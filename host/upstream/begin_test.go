@@ -171,8 +171,8 @@ func TestLimitsOfBegun(t *testing.T) {
 				_, l := u.newLimit(wire.Call{Method: "tools/call"})
 				_, done := begin(t, c, `{}`, l)
 				if tt.asks[1] > 0 {
-					defer time.AfterFunc(tt.asks[0], func() { u.asking.Add(1) }).Stop()
-					defer time.AfterFunc(tt.asks[1], func() { u.asking.Add(-1) }).Stop()
+					defer time.AfterFunc(tt.asks[0], func() { u.answering.Add(1) }).Stop()
+					defer time.AfterFunc(tt.asks[1], func() { u.answering.Add(-1) }).Stop()
 				}
 				<-time.After(3 * time.Second)
 				_, l = u.newLimit(wire.Call{Method: "tools/call"})

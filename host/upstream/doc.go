@@ -8,7 +8,9 @@
 //	spec.go       Spec: how to reach a server
 //	upstream.go   Options, Upstream: start, call, close
 //	status.go     State, Status
-//	life.go       the state machine of an Upstream; backoff.go its waits
+//	life.go       the state machine of an Upstream
+//	backoff.go    the delays before restarts
+//	silent.go     checking whether a server still responds
 //	start.go      handshake, listings, and what the server says on its own account
 //	list.go       listing one surface
 //	limit.go      the timeouts of a call

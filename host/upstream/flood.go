@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// What a server may send that belongs to no call in flight: log messages, changes
-// of lists, requests, progress that nobody waits for, garbage, lines on stderr. A
-// unit is one message, or floodUnit bytes of a larger one. A server may send
-// floodBurst units at once and floodRate units a second for ever. What is more is
-// read at that rate, so that the server has to wait: nothing is dropped, and it
-// costs us little. Answers, and progress of calls in flight, cost nothing, but they
-// come behind what costs something in the same stream.
+// Limits on what a server sends that belongs to no call in flight: log messages,
+// list changes, requests, unexpected progress, garbage, lines on stderr. A unit
+// is one message, or floodUnit bytes of a larger one. A server may send floodBurst
+// units at once and floodRate units per second indefinitely. Anything beyond that
+// is read at that rate, so the server has to wait; nothing is dropped. Answers and
+// progress of calls in flight are free, but can be delayed behind unsolicited
+// messages in the same stream.
 const (
 	floodUnit  = 4 << 10 // bytes
 	floodBurst = 20_000
 	floodRate  = 500 // units a second
 )
 
-// allowance is what one server may still send. It lives as long as the upstream, so
-// that a new start brings no new one. It is safe for concurrent use; a nil one has
-// no end.
+// allowance is a leaky bucket for what one server sends unasked. It lives as long
+// as the upstream, so that a restart does not reset it. It is safe for concurrent
+// use; a nil allowance is unlimited.
 type allowance struct {
 	log   *slog.Logger
 	what  string // for the log
 	burst int    // units
 
 	mu    sync.Mutex
-	used  time.Duration // how long it takes at floodRate until all is as if nothing had been sent
-	at    time.Time     // when that was so
+	used  time.Duration // how long at floodRate until the bucket is empty
+	at    time.Time     // when used was computed
 	since time.Time     // when reading was slowed; zero if it is not
 }
 
@@ -37,11 +37,11 @@ func newAllowance(log *slog.Logger, what string) *allowance {
 	return &allowance{log: log, what: what, burst: floodBurst}
 }
 
-// unitTime is what a unit costs.
+// unitTime is the cost of one unit.
 const unitTime = time.Second / floodRate
 
-// spend takes what bytes of a message cost, and waits until there is room for more;
-// not longer than until one of the channels is closed.
+// spend charges for a message of that many bytes, and waits until there is room
+// for more or one of the channels is closed.
 func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	if a == nil {
 		return
@@ -62,8 +62,8 @@ func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	}
 }
 
-// take takes units, and tells how long whoever reads has to wait before it reads
-// more, and whether it has not had to before.
+// take charges for units. It returns how long to wait before reading on, and
+// whether this is the first wait.
 func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,19 +76,19 @@ func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	return wait, first
 }
 
-// recover lets time pass. The caller holds a.mu.
+// recover drains the bucket by the time that has passed. The caller holds a.mu.
 func (a *allowance) recover() {
 	now := time.Now()
 	a.used = max(0, a.used-now.Sub(a.at))
 	a.at = now
-	if a.used < a.most()/2 { // else it would begin and end all the time
+	if a.used < a.most()/2 { // hysteresis
 		a.since = time.Time{}
 	}
 }
 
 func (a *allowance) most() time.Duration { return time.Duration(a.burst) * unitTime }
 
-// slowed is since when reading is slow; zero if it is not.
+// slowed returns when reading became slow; zero if it is not.
 func (a *allowance) slowed() time.Time {
 	if a == nil {
 		return time.Time{}

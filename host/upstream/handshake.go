@@ -19,7 +19,7 @@ var versions = []string{
 	mcp.ProtocolVersion20241105,
 }
 
-// ClientParams are what a client says of itself in initialize.
+// ClientParams are the params of initialize.
 type ClientParams struct {
 	ProtocolVersion string // revision to offer; "": 2025-11-25
 	Name, Version   string // clientInfo
@@ -38,25 +38,25 @@ type InitializeResult struct {
 }
 
 // Initialize does the handshake (revision 2025-11-25, basic/lifecycle): it
-// sends initialize, checks the answer, and sends notifications/initialized. It
-// must come before any other request, once. After an error the connection is
-// of no use and the caller should close it: a *wire.RPCError in the chain if
-// the server refused, a *VersionError if it chose a revision we do not speak,
-// and the errors of Call.
+// sends initialize, checks the answer, and sends notifications/initialized. Call
+// it once, before any other request. After an error the connection cannot be
+// used and should be closed. The error wraps a *wire.RPCError if the server
+// refused, is a *VersionError if it chose a revision we do not speak, or is one
+// of the errors of Call.
 func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult, error) {
 	return initialize(ctx, c, p.raw())
 }
 
-// greeter is what the handshake needs of a link.
-type greeter interface {
+// handshakeConn is the part of a link that the handshake needs.
+type handshakeConn interface {
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
 	negotiated(revision string)
 }
 
-// initialize is the handshake with the raw params of the request.
-func initialize(ctx context.Context, g greeter, params []byte) (InitializeResult, error) {
-	reply, err := g.Call(ctx, wire.Call{Method: string(mcp.MethodInitialize), Params: params})
+// initialize does the handshake with the raw params of the request.
+func initialize(ctx context.Context, conn handshakeConn, params []byte) (InitializeResult, error) {
+	reply, err := conn.Call(ctx, wire.Call{Method: string(mcp.MethodInitialize), Params: params})
 	if err != nil {
 		return InitializeResult{}, err
 	}
@@ -72,11 +72,11 @@ func initialize(ctx context.Context, g greeter, params []byte) (InitializeResult
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
 	res.Instructions, _ = wire.GetString(reply.Result, "instructions")
 	res.Capabilities, _ = wire.Get(reply.Result, "capabilities")
-	g.negotiated(res.ProtocolVersion)
-	return res, g.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
+	conn.negotiated(res.ProtocolVersion)
+	return res, conn.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
 }
 
-// negotiated turns batches on, which only one revision has.
+// negotiated turns on batches, which only revision 2025-03-26 has.
 func (c *Conn) negotiated(revision string) {
 	c.batches.Store(revision == mcp.ProtocolVersion20250326)
 }
@@ -95,7 +95,8 @@ func (p ClientParams) raw() []byte {
 	return append(b, "}}"...)
 }
 
-// refusal is a server's error object, its message bounded and printable.
+// refusal parses a server's error object and makes its message short and
+// printable.
 func refusal(raw []byte) *wire.RPCError {
 	e := wire.ParseError(raw)
 	e.Message = clip(e.Message)

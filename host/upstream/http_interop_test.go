@@ -40,7 +40,7 @@ func TestMCPGoServers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			done := make(chan struct{}, 10)
 			u := Start(Spec{Name: "go", URL: tt.url}, Options{
-				Hello: func(context.Context) ([]byte, error) {
+				InitializeParams: func(context.Context) ([]byte, error) {
 					return ClientParams{Name: "t", Version: "1", Capabilities: []byte(`{"elicitation":{}}`)}.raw(), nil
 				},
 				OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {

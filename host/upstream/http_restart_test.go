@@ -33,7 +33,7 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 		}
 		spec := s.httpSpec()
 		spec.Name = "web"
-		f := launchWith(t, spec, Options{}, brisk)
+		f := launchWith(t, spec, Options{}, fastTimings)
 		got := make(chan error)
 		go func() {
 			_, err := f.Call(t.Context(), callOf("a"))

@@ -12,17 +12,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// This file is the whole state machine: run is its one goroutine, and enter
-// the one place where a state changes.
+// This file is the state machine of an upstream. It has one goroutine, run, and
+// enter is the only place where the state changes.
 
 // maxStatusErr bounds Status.Err, in bytes.
 const maxStatusErr = 2 << 10
 
-// run is the life of the upstream: one link after the other.
+// run drives the upstream through one link after another until it is closed.
 func (u *Upstream) run(ctx context.Context) {
 	defer close(u.done)
 	defer u.wg.Wait()
-	pause := backoff{tempo: u.tempo}
+	pause := backoff{timings: u.timings}
 	for {
 		due := u.attempt(ctx, &pause)
 		if ctx.Err() != nil || due.IsZero() {
@@ -35,14 +35,14 @@ func (u *Upstream) run(ctx context.Context) {
 			t.Stop()
 			return
 		}
-		if !u.enter(Starting, turn{}) {
+		if !u.enter(Starting, transition{}) {
 			return
 		}
 	}
 }
 
-// attempt is the life of one link. It returns when nothing of it is left, and
-// tells when the next one is due; zero for never.
+// attempt dials one link and serves it until it ends. It returns when nothing of
+// the link is left; due is when to dial the next one, zero for never.
 func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) {
 	l, err := u.dial(ctx)
 	if err != nil {
@@ -54,9 +54,9 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 	u.setPid(l.pid())
 	err = u.serve(ctx, l)
 	if ctx.Err() == nil {
-		due = u.failed(err, l, pause) // before the shutdown, which may take its time
+		due = u.failed(err, l, pause) // before the shutdown, which may take a while
 	}
-	l.shutDown(u.tempo.grace, u.kill)
+	l.shutDown(u.timings.grace, u.kill)
 	u.setPid(0)
 	return due
 }
@@ -76,7 +76,8 @@ func (u *Upstream) dial(ctx context.Context) (link, error) {
 	})
 }
 
-// serve brings the link up and looks after it until it ends or ctx does.
+// serve initializes the link and lists the server, then serves it until it or ctx
+// ends.
 func (u *Upstream) serve(ctx context.Context, l link) error {
 	capabilities, err := u.handshake(ctx, l)
 	if err != nil {
@@ -101,7 +102,7 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 			return context.Cause(ctx)
 		case <-l.Done():
 			return l.Err()
-		case <-u.doubt:
+		case <-u.timedOut:
 			if err := u.silent(ctx, l); err != nil {
 				return err
 			}
@@ -116,18 +117,18 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 	}
 }
 
-// relistCost is what a change of a list costs beside its notification, in bytes:
-// the list is read anew, and told to clients.
+// relistCost is what a list_changed costs beyond its own size, in bytes: the list
+// is read again and clients are notified.
 const relistCost = 32 * floodUnit
 
-// over tells whether err comes from the end of the link or of ctx.
+// over reports whether err is due to the end of the link or of ctx.
 func over(ctx context.Context, l link, err error) bool {
 	var down *DownError
 	return ctx.Err() != nil || l.Err() != nil || errors.As(err, &down)
 }
 
 func (u *Upstream) ready(l link) {
-	if !u.enter(Ready, turn{link: l}) {
+	if !u.enter(Ready, transition{link: l}) {
 		return
 	}
 	s := u.Status()
@@ -138,8 +139,8 @@ func (u *Upstream) ready(l link) {
 	}
 }
 
-// failed takes the upstream down because of err, and tells when it is to be
-// started again; zero for never. l is its link, if there was one.
+// failed puts the upstream into state Failed because of err. due is when to start
+// it again, zero for never. l is its link, nil if there was none.
 func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 	var down *DownError
 	if !errors.As(err, &down) {
@@ -147,8 +148,8 @@ func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 	}
 	text := down.Error()
 	u.mu.Lock()
-	if u.garbage != "" {
-		text += fmt.Sprintf("\nit wrote what is no JSON-RPC message, first %q", u.garbage)
+	if u.firstGarbage != "" {
+		text += fmt.Sprintf("\nit wrote something other than JSON-RPC messages, first %q", u.firstGarbage)
 	}
 	before, up := u.status.Err, time.Duration(0)
 	if u.status.State == Ready {
@@ -167,18 +168,18 @@ func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 		due = time.Now().Add(wait)
 		attrs = append(attrs, "restart_in", wait.Round(time.Millisecond))
 	}
-	if u.Status().State != Closed { // before callers learn it
+	if u.Status().State != Closed { // log before callers learn of it
 		level := slog.LevelError
-		if text == before { // it may go on for days
+		if text == before { // the same failure may repeat for days
 			level = slog.LevelInfo
 		}
 		u.log.Log(context.Background(), level, "upstream failed", attrs...)
 	}
-	u.enter(Failed, turn{down: down, due: due})
+	u.enter(Failed, transition{down: down, due: due})
 	return due
 }
 
-// reason is what a DownError says beside the name of the upstream.
+// reason is the text of a DownError without the name of the upstream.
 func reason(err error) string {
 	var timeout *TimeoutError
 	var answer *AnswerError
@@ -192,26 +193,26 @@ func reason(err error) string {
 }
 
 func (u *Upstream) closing() {
-	u.enter(Closed, turn{down: &DownError{Upstream: u.spec.Name, Reason: "closed", Err: wire.ErrClosed}})
+	u.enter(Closed, transition{down: &DownError{Upstream: u.spec.Name, Reason: "closed", Err: wire.ErrClosed}})
 }
 
-// follows says which states may follow which.
+// follows lists which states may follow each state.
 var follows = map[State][]State{
 	Starting: {Ready, Failed, Closed},
 	Ready:    {Failed, Closed},
 	Failed:   {Starting, Closed},
 }
 
-// turn is what goes with a change of the state.
-type turn struct {
+// transition is the data that goes with a change of state.
+type transition struct {
 	link link       // Ready: calls go there
 	down *DownError // Failed and Closed: why calls fail
-	due  time.Time  // Failed: when the next start is; zero for never
+	due  time.Time  // Failed: when the next start is due; zero for never
 }
 
-// enter changes the state. It returns false, and changes nothing, where the
-// state has no such successor.
-func (u *Upstream) enter(s State, t turn) bool {
+// enter changes the state. It returns false, and changes nothing, if s may not
+// follow the current state.
+func (u *Upstream) enter(s State, t transition) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	was := u.status.State
@@ -221,27 +222,27 @@ func (u *Upstream) enter(s State, t turn) bool {
 	now := time.Now()
 	u.status.State, u.status.Since, u.status.RestartAt, u.link = s, now, t.due, t.link
 	switch s {
-	case Starting: // u.down stays, for those who call meanwhile
-		u.begun, u.garbage = now, ""
+	case Starting: // u.down stays, for calls made in the meantime
+		u.startBegan, u.firstGarbage = now, ""
 		u.status.Restarts++
 	case Ready:
-		u.status.StartTime = now.Sub(u.begun)
-		u.down, u.hope = nil, false
+		u.status.StartTime = now.Sub(u.startBegan)
+		u.down, u.restartPending = nil, false
 	case Failed, Closed:
 		u.down = t.down
-		u.hope = was == Ready && !t.due.IsZero() && t.due.Sub(now) < u.tempo.patience
+		u.restartPending = was == Ready && !t.due.IsZero() && t.due.Sub(now) < u.timings.callPatience
 	}
 	if s != Starting {
-		settle(u.started)
-		settle(u.shaken)
+		closeIfOpen(u.started)
+		closeIfOpen(u.handshakeDone)
 	}
-	close(u.turned)
-	u.turned = make(chan struct{})
+	close(u.stateChanged)
+	u.stateChanged = make(chan struct{})
 	return true
 }
 
-// settle closes c if it is open. The caller holds the lock that guards it.
-func settle(c chan struct{}) {
+// closeIfOpen closes c if it is open. The caller holds the lock that guards it.
+func closeIfOpen(c chan struct{}) {
 	select {
 	case <-c:
 	default:
@@ -249,9 +250,9 @@ func settle(c chan struct{}) {
 	}
 }
 
-// refusal is why a call fails while there is no link. The caller holds u.mu.
+// refusal is the error of a call while there is no link. The caller holds u.mu.
 func (u *Upstream) refusal() *DownError {
-	if u.down == nil { // its end is not noticed yet
+	if u.down == nil { // run has not noticed the end of the link yet
 		return &DownError{Upstream: u.spec.Name, Reason: "its connection has just ended"}
 	}
 	down := *u.down
@@ -265,7 +266,7 @@ func (u *Upstream) refusal() *DownError {
 	return &down
 }
 
-// setErr sets Status.Err and returns it as it is then.
+// setErr sets Status.Err, truncated, and returns it.
 func (u *Upstream) setErr(text string) string {
 	if len(text) > maxStatusErr {
 		text = strings.ToValidUTF8(text[:maxStatusErr-len("...")], "") + "..."

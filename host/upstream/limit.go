@@ -27,7 +27,7 @@ type limit struct {
 // newLimit returns call with the limits of the upstream's spec, which do not
 // count yet.
 func (u *Upstream) newLimit(call wire.Call) (wire.Call, *limit) {
-	l := &limit{spec: &u.spec, method: call.Method, asking: &u.asking, begun: time.Now()}
+	l := &limit{spec: &u.spec, method: call.Method, asking: &u.answering, begun: time.Now()}
 	if u.spec.MaxTimeout > 0 {
 		l.most = l.begun.Add(u.spec.MaxTimeout)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of one listing, far above what servers have, so that one with endless
-// cursors comes to an end.
+// Bounds of one listing. They are far above what real servers have, and end the
+// listing of a server whose cursors never end.
 const (
 	maxPages = 1000
 	maxItems = 20000
-	maxMeta  = 64 << 10 // bytes of _meta that are merged of several pages
+	maxMeta  = 64 << 10 // bytes of _meta merged from several pages
 )
 
 // listing collects the items of one surface of a server, page by page.
@@ -28,11 +28,11 @@ type listing struct {
 	meta    []byte // raw object; nil for none
 }
 
-// listAll lists a surface of the server behind l: raw items in the server's
-// order, and the _meta of its pages in one object. An item that could never be
-// asked for, having no name or that of an earlier one, is left out with a
-// warning, and so is one that clients could take for another. Cursors that repeat or never end stop the listing with a warning,
-// and what was listed counts.
+// listAll lists a surface of the server behind l. It returns the raw items in the
+// server's order and the _meta of all pages as one object. Items without a name,
+// with the name of an earlier one, or that readers could interpret differently
+// are left out with a warning. Cursors that repeat or never end stop the listing
+// with a warning; the items listed so far count.
 func listAll(ctx context.Context, l link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
 	method := surface.ListMethod()
 	c := listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
@@ -102,8 +102,8 @@ func (c *listing) add(page []byte) error {
 	return nil
 }
 
-// merge puts the members of more into the object meta, which may be nil; where
-// both have one, that of more stays.
+// merge adds the members of the object more to the object meta, which may be nil.
+// Where both have a member, that of more wins.
 func merge(meta, more []byte) []byte {
 	if meta == nil {
 		return more

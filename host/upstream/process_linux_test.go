@@ -95,7 +95,7 @@ func TestSupervisorIsAttacked(t *testing.T) {
 		all := scattered(b)
 		<-f.Started()
 		signalTo(t, parentOf(t, f.Status().Pid), syscall.SIGSTOP)
-		f.tempo.grace = time.Millisecond
+		f.timings.grace = time.Millisecond
 		if err := f.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

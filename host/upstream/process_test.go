@@ -109,7 +109,7 @@ func TestShutdownSteps(t *testing.T) {
 		f := launch(t, spec("stubborn", b.env()))
 		_, _, r := b.next()
 		<-f.Started()
-		f.tempo.grace = time.Millisecond
+		f.timings.grace = time.Millisecond
 		if err := f.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -19,9 +19,9 @@ func phoenix(t *testing.T, mode string) Spec {
 }
 
 // slow waits an hour before a new start.
-func slow() tempo {
-	slow := brisk
-	slow.first, slow.most = time.Hour, time.Hour
+func slow() timings {
+	slow := fastTimings
+	slow.firstDelay, slow.maxDelay = time.Hour, time.Hour
 	return slow
 }
 
@@ -46,7 +46,7 @@ func TestRestart(t *testing.T) {
 			start = []byte(err.Error())
 		}
 		ready <- string(start)
-	}}, brisk)
+	}}, fastTimings)
 	close(up)
 	if got := <-ready; got != "1" {
 		t.Fatal(got)
@@ -84,7 +84,7 @@ func TestRestart(t *testing.T) {
 
 func TestRestartUntilItWorks(t *testing.T) {
 	ready := make(chan struct{}, 1)
-	f := launchWith(t, phoenix(t, "third start works"), Options{OnReady: func() { ready <- struct{}{} }}, brisk)
+	f := launchWith(t, phoenix(t, "third start works"), Options{OnReady: func() { ready <- struct{}{} }}, fastTimings)
 	<-f.Started() // with the first failure
 	_, err := f.Handshake(t.Context())
 	if err != nil { // unless the third start came first
@@ -120,26 +120,26 @@ func TestCallsWhileItIsDown(t *testing.T) {
 		}
 	})
 	t.Run("when the first new start has failed", func(t *testing.T) {
-		tempo := brisk
-		tempo.most = time.Hour
-		tempo.first = time.Millisecond
-		f := launchWith(t, phoenix(t, "starts once"), Options{}, tempo)
+		with := fastTimings
+		with.maxDelay = time.Hour
+		with.firstDelay = time.Millisecond
+		f := launchWith(t, phoenix(t, "starts once"), Options{}, with)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		_, err = f.Call(t.Context(), toolCall("echo")) // waits for it
 		wantDown(t, err, "exit status 4")
 	})
 	t.Run("when it does not come up soon", func(t *testing.T) {
-		tempo := brisk
-		tempo.patience = 2 * time.Millisecond
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, tempo)
+		with := fastTimings
+		with.callPatience = 2 * time.Millisecond
+		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, with)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		_, err = f.Call(t.Context(), toolCall("echo"))
 		wantDown(t, err, "exit status 9")
 	})
 	t.Run("until the caller gives up", func(t *testing.T) {
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, brisk)
+		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, fastTimings)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestCallsWhileItIsDown(t *testing.T) {
 		}
 	})
 	t.Run("until it is closed", func(t *testing.T) {
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, brisk)
+		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, fastTimings)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		done := make(chan error, 1)
@@ -191,7 +191,7 @@ func TestCloseBetweenTwoStarts(t *testing.T) {
 
 // TestStatesFollow: nothing comes after Closed, and Started is settled once.
 func TestStatesFollow(t *testing.T) {
-	u := &Upstream{started: make(chan struct{}), shaken: make(chan struct{}), turned: make(chan struct{})}
+	u := &Upstream{started: make(chan struct{}), handshakeDone: make(chan struct{}), stateChanged: make(chan struct{})}
 	for _, tt := range []struct {
 		from, to State
 		ok       bool
@@ -202,7 +202,7 @@ func TestStatesFollow(t *testing.T) {
 		{Closed, Starting, false}, {Closed, Ready, false}, {Closed, Failed, false}, {Closed, Closed, false},
 	} {
 		u.status.State = tt.from
-		if ok := u.enter(tt.to, turn{}); ok != tt.ok {
+		if ok := u.enter(tt.to, transition{}); ok != tt.ok {
 			t.Errorf("%s to %s: %v", tt.from, tt.to, ok)
 		}
 	}
@@ -211,25 +211,25 @@ func TestStatesFollow(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	for range 100 {
-		b := backoff{tempo: usualTempo}
-		want := usualTempo.first
+		b := backoff{timings: defaultTimings}
+		want := defaultTimings.firstDelay
 		for i := range 100 {
 			got := b.next(0, false)
 			if got > want || got < want*3/4-1 {
 				t.Fatalf("failure %d: %v, want about %v", i+1, got, want)
 			}
-			want = min(2*want, usualTempo.most)
+			want = min(2*want, defaultTimings.maxDelay)
 		}
-		if got := b.next(usualTempo.steady-1, true); got < usualTempo.most*3/4-1 {
+		if got := b.next(defaultTimings.stableAfter-1, true); got < defaultTimings.maxDelay*3/4-1 {
 			t.Errorf("after a short life: %v", got)
 		}
-		if got := b.next(usualTempo.steady, false); got > usualTempo.first {
+		if got := b.next(defaultTimings.stableAfter, false); got > defaultTimings.firstDelay {
 			t.Errorf("after a long life: %v", got)
 		}
-		if got := b.next(usualTempo.steady, true); got != 0 {
+		if got := b.next(defaultTimings.stableAfter, true); got != 0 {
 			t.Errorf("a session to be made anew: %v", got)
 		}
-		if got := b.next(0, true); got == 0 || got > 2*usualTempo.first {
+		if got := b.next(0, true); got == 0 || got > 2*defaultTimings.firstDelay {
 			t.Errorf("and again: %v", got)
 		}
 	}

@@ -82,7 +82,7 @@ func serverMain(mode string) {
 		return
 	case "parent", "parent of scatters":
 		child := map[string]string{"parent": "stubborn", "parent of scatters": "scatters"}[mode]
-		start(spec(child, beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, brisk)
+		start(spec(child, beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, fastTimings)
 		hang()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)

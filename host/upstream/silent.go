@@ -18,16 +18,16 @@ type listener interface {
 	heard() int64
 }
 
-// doubts has serve find out whether the server is still of use, after a call
-// has timed out.
-func (u *Upstream) doubts(err error) {
+// noteTimeout has serve check whether the server still responds, if err says that
+// a call timed out.
+func (u *Upstream) noteTimeout(err error) {
 	var timeout *TimeoutError
 	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
 		return
 	}
 	select {
-	case u.doubt <- struct{}{}:
-	default: // it is being found out
+	case u.timedOut <- struct{}{}:
+	default: // a check is under way
 	}
 }
 
@@ -37,7 +37,7 @@ func (u *Upstream) doubts(err error) {
 // do nothing else.
 func (u *Upstream) silent(ctx context.Context, l link) error {
 	from, ok := l.(listener)
-	if !ok || u.asking.Load() > 0 {
+	if !ok || u.answering.Load() > 0 {
 		return nil
 	}
 	before := from.heard()
@@ -45,7 +45,7 @@ func (u *Upstream) silent(ctx context.Context, l link) error {
 	defer cancel()
 	_, err := l.Call(ctx, wire.Call{Method: string(mcp.MethodPing)})
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || before%2 == 1 || from.heard() != before || u.asking.Load() > 0 {
+	if !errors.As(err, &timeout) || before%2 == 1 || from.heard() != before || u.answering.Load() > 0 {
 		return nil // the end of the link has its own error
 	}
 	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(

@@ -14,7 +14,7 @@ func TestSilentServerIsReplaced(t *testing.T) {
 	s := phoenix(t, "ok")
 	s.Timeout = time.Second // also for the start of the process
 	ready := make(chan struct{}, 10)
-	quick := brisk
+	quick := fastTimings
 	quick.grace = time.Millisecond
 	f := launchWith(t, s, Options{OnReady: func() { ready <- struct{}{} }}, quick)
 	<-ready
@@ -50,11 +50,11 @@ func TestSlowServerIsKept(t *testing.T) {
 		t.Errorf("it answers: %v", err)
 	}
 	f.call(t, "deaf")
-	f.asking.Add(1)
+	f.answering.Add(1)
 	if err := f.silent(t.Context(), l); err != nil {
 		t.Errorf("it waits for us: %v", err)
 	}
-	f.asking.Add(-1)
+	f.answering.Add(-1)
 	for l.(listener).heard()%2 == 1 { // the answer to deaf is still being worked on
 		runtime.Gosched()
 	}

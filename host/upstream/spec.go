@@ -2,7 +2,7 @@ package upstream
 
 import "time"
 
-// DefaultTimeout is the timeout of a Spec that has none.
+// DefaultTimeout is the Timeout of a Spec that has none.
 const DefaultTimeout = 60 * time.Second
 
 // The transports of a Spec.
@@ -43,27 +43,27 @@ type Spec struct {
 
 	// URL of the server's endpoint.
 	URL string
-	// Headers go with every request. They may be secrets and stand in no log
-	// and no error.
+	// Headers go with every request. They may be secrets and never appear in
+	// logs or errors.
 	Headers map[string]string
-	// OAuth gets the server's access tokens; nil: none.
+	// OAuth says how to get access tokens for the server; nil: not at all.
 	OAuth *OAuth
 
 	// For all of them.
 
-	// Timeout is the most that a request may take without a sign of life: its
-	// own progress, or a request of the server that is being answered, which
-	// may have a person behind it. 0: DefaultTimeout. The handshake and each
-	// listing are held to it as a whole. tasks/result is not: it waits for the
-	// end of a task by design.
+	// Timeout is how long a request may take without activity: progress of its
+	// own, or a request of the server that is being answered, perhaps by a
+	// person. 0: DefaultTimeout. It bounds the handshake and each listing as a
+	// whole. It does not apply to tasks/result, which waits for the end of a
+	// task by design.
 	Timeout time.Duration
-	// MaxTimeout is the most that a request may take in any case; 0: no limit.
+	// MaxTimeout is how long a request may take in any case; 0: no limit.
 	MaxTimeout time.Duration
-	// MaxMessage caps a message of the server in bytes; 0:
+	// MaxMessage is the size limit for a message of the server in bytes; 0:
 	// wire.DefaultMaxMessage.
 	MaxMessage int
-	// Restart says whether a server that has ended, broken its connection or
-	// failed to start is started again; "": RestartAlways.
+	// Restart says whether to start a server again that has exited, lost its
+	// connection or failed to start; "": RestartAlways.
 	Restart string
 }
 

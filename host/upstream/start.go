@@ -13,7 +13,7 @@ import (
 
 // handshake initializes the server and returns its capabilities, raw.
 func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, err error) {
-	params, err := u.hello(ctx, l)
+	params, err := u.initializeParams(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -26,8 +26,8 @@ func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, 
 	u.mu.Lock()
 	u.status.ServerName, u.status.ServerVersion = clip(res.ServerName), clip(res.ServerVersion)
 	u.status.ProtocolVersion = res.ProtocolVersion
-	u.server = res.Raw
-	settle(u.shaken)
+	u.initializeResult = res.Raw
+	closeIfOpen(u.handshakeDone)
 	u.mu.Unlock()
 	if u.opts.OnHandshake != nil {
 		u.opts.OnHandshake(res.Raw)
@@ -35,10 +35,10 @@ func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, 
 	return res.Capabilities, nil
 }
 
-// hello gets the params of initialize from the owner, for as long as the link
-// lives.
-func (u *Upstream) hello(ctx context.Context, l link) ([]byte, error) {
-	if u.opts.Hello == nil {
+// initializeParams gets the params of initialize from the owner. It gives up
+// when the link ends.
+func (u *Upstream) initializeParams(ctx context.Context, l link) ([]byte, error) {
+	if u.opts.InitializeParams == nil {
 		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.raw(), nil
 	}
 	asked := time.Now()
@@ -51,27 +51,27 @@ func (u *Upstream) hello(ctx context.Context, l link) ([]byte, error) {
 		case <-ctx.Done():
 		}
 	})
-	params, err := u.opts.Hello(ctx)
+	params, err := u.opts.InitializeParams(ctx)
 	cancel(nil)
 	wg.Wait()
 	if down := l.Err(); down != nil {
 		return nil, down
 	}
 	u.mu.Lock()
-	u.begun = u.begun.Add(time.Since(asked))
+	u.startBegan = u.startBegan.Add(time.Since(asked))
 	u.mu.Unlock()
 	return params, err
 }
 
-// list lists a surface and hands out what it has. The old list stays if that
-// fails.
+// list lists a surface and passes the items on. If that fails, the old list
+// stays.
 func (u *Upstream) list(ctx context.Context, l link, s wire.Surface) error {
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
 	items, meta, err := listAll(ctx, l, s, u.log)
 	var refused *wire.RPCError
 	if s == wire.Templates && errors.As(err, &refused) && refused.Code == wire.CodeMethodNotFound {
-		items, err = [][]byte{}, nil // no capability of their own says whether there are any
+		items, err = [][]byte{}, nil // templates have no capability of their own
 	}
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (u *Upstream) list(ctx context.Context, l link, s wire.Surface) error {
 	return nil
 }
 
-// unlisted tells of a listing that failed and does no more harm.
+// unlisted records a listing that failed without further consequences.
 func (u *Upstream) unlisted(s wire.Surface, err error) {
 	u.log.Warn("listing failed; what was known stays", "list", string(s), "err", err)
 	u.setErr(err.Error())
@@ -100,7 +100,7 @@ func (u *Upstream) deadline(ctx context.Context, method string) (context.Context
 		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
 }
 
-// changed maps each list_changed to the surfaces that it is about.
+// changed maps each list_changed notification to the surfaces it is about.
 var changed = func() map[string][]wire.Surface {
 	m := make(map[string][]wire.Surface)
 	for _, s := range wire.Surfaces {
@@ -109,8 +109,8 @@ var changed = func() map[string][]wire.Surface {
 	return m
 }()
 
-// notification runs on the link's read loop. A change of a list while it is
-// being read asks for one more listing after it, however often it comes.
+// notification runs on the link's read loop. Any number of changes to a list
+// while it is being read cause one more listing after it.
 func (u *Upstream) notification(m wire.Inbound) {
 	if surfaces := changed[m.Method]; surfaces != nil {
 		u.mu.Lock()
@@ -120,7 +120,7 @@ func (u *Upstream) notification(m wire.Inbound) {
 		u.mu.Unlock()
 		select {
 		case u.relist <- struct{}{}:
-		default: // a token is there already, and whoever takes it sees this change as well
+		default: // there is a token already, and whoever takes it sees this change too
 		}
 	}
 	if u.opts.OnNotification != nil {
@@ -128,7 +128,7 @@ func (u *Upstream) notification(m wire.Inbound) {
 	}
 }
 
-// toRelist takes the surfaces that are to be listed again.
+// toRelist takes the surfaces to list again out of u.wanted.
 func (u *Upstream) toRelist() []wire.Surface {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -142,21 +142,21 @@ func (u *Upstream) toRelist() []wire.Surface {
 	return surfaces
 }
 
-// request answers a request of the server.
+// request answers a request from the server.
 func (u *Upstream) request(ctx context.Context, m wire.Inbound) wire.Reply {
 	if u.opts.OnRequest == nil {
 		return builtin(m.Method)
 	}
-	u.asking.Add(1)
-	defer u.asking.Add(-1)
+	u.answering.Add(1)
+	defer u.answering.Add(-1)
 	return u.opts.OnRequest(ctx, m)
 }
 
-// garbled keeps the first line that was no message, for Status.Err.
+// garbled keeps the first line that was not a message, for Status.Err.
 func (u *Upstream) garbled(_ string, raw []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.garbage == "" {
-		u.garbage = clip(string(raw))
+	if u.firstGarbage == "" {
+		u.firstGarbage = clip(string(raw))
 	}
 }

@@ -20,13 +20,13 @@ func TestHello(t *testing.T) {
 	s := spec("ok", b.env())
 	s.Timeout = 5 * time.Second
 	f := launchWith(t, s, Options{
-		Hello: func(ctx context.Context) ([]byte, error) {
+		InitializeParams: func(ctx context.Context) ([]byte, error) {
 			close(asked)
 			<-known
 			return []byte(params), ctx.Err()
 		},
 		OnHandshake: func(result []byte) { shaken <- string(result) },
-	}, brisk)
+	}, fastTimings)
 	b.next() // the process is there
 	<-asked
 	if _, ok := f.Server(); ok {
@@ -60,11 +60,11 @@ func TestHello(t *testing.T) {
 // that is gone.
 func TestHelloOfAServerThatEnds(t *testing.T) {
 	asked := make(chan error, 10)
-	f := launchWith(t, spec("exit"), Options{Hello: func(ctx context.Context) ([]byte, error) {
+	f := launchWith(t, spec("exit"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()
 		asked <- context.Cause(ctx)
 		return nil, context.Cause(ctx)
-	}}, brisk)
+	}}, fastTimings)
 	_, err := f.Handshake(t.Context())
 	wantDown(t, err, "exit status 3")
 	wantDown(t, <-asked, "exit status 3")
@@ -75,11 +75,11 @@ func TestHelloOfAServerThatEnds(t *testing.T) {
 
 func TestCloseWhileHelloWaits(t *testing.T) {
 	asked := make(chan struct{})
-	f := launchWith(t, spec("ok"), Options{Hello: func(ctx context.Context) ([]byte, error) {
+	f := launchWith(t, spec("ok"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		close(asked)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
-	}}, brisk)
+	}}, fastTimings)
 	<-asked
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -92,9 +92,9 @@ func TestCloseWhileHelloWaits(t *testing.T) {
 }
 
 func TestHelloThatFails(t *testing.T) {
-	f := launchWith(t, spec("ok"), Options{Hello: func(context.Context) ([]byte, error) {
+	f := launchWith(t, spec("ok"), Options{InitializeParams: func(context.Context) ([]byte, error) {
 		return nil, errors.New("no client came")
-	}}, brisk)
+	}}, fastTimings)
 	_, err := f.Call(t.Context(), wire.Call{Method: "m"})
 	wantDown(t, err, "no client came")
 }
@@ -106,7 +106,7 @@ func TestRequestsOfTheServer(t *testing.T) {
 			asked <- m.Method + string(m.Params) + owner.(string)
 		}
 		return wire.Reply{Result: []byte(`{"roots":[]}`)}
-	}}, brisk)
+	}}, fastTimings)
 	call := toolCall("ask roots")
 	call.Owner = "me"
 	reply, err := f.Call(t.Context(), call)

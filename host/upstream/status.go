@@ -6,19 +6,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// State is where an upstream is in its life.
+// State is the state of an upstream.
 type State string
 
 // The states. Starting leads to Ready or Failed, Ready to Failed, Failed to
 // Starting unless Spec.Restart is "never", and every one to Closed.
 const (
-	Starting State = "starting" // the process, the handshake or the listings are under way
+	Starting State = "starting" // starting the process, initializing or listing
 	Ready    State = "ready"    // calls are forwarded
 	Failed   State = "failed"   // could not be started, or has ended; Status.Err says why
 	Closed   State = "closed"   // Close was called
 )
 
-// Status is a snapshot of an upstream for people.
+// Status is a snapshot of an upstream, for people to read.
 type Status struct {
 	Name            string
 	State           State
@@ -26,24 +26,24 @@ type Status struct {
 	ServerName      string    // what the server calls itself; "" before the first handshake
 	ServerVersion   string
 	ProtocolVersion string
-	// Numbers of items in the last listings.
+	// The number of items in the last listing of each surface.
 	Tools, Resources, Templates, Prompts int
-	// StartTime is how long the last start took, from its beginning to Ready,
-	// without the wait for Options.Hello; 0 before the first.
+	// StartTime is how long the last start took, up to Ready, without the wait
+	// for Options.InitializeParams; 0 before the first.
 	StartTime time.Duration
 	Restarts  int       // starts after the first
 	RestartAt time.Time // in state Failed: when the next start is due; zero for never
-	// SlowedSince is since when the server is read slowly, because it sends more
-	// than it is asked for; zero if it is not.
+	// SlowedSince is when we began to read the server slowly because it sends too
+	// much unasked; zero if we do not.
 	SlowedSince time.Time
 	Pid         int // of the process; 0 when there is none
-	// Err is the last error; if it took the upstream down, with the first line
-	// that was no message and the last lines the server wrote to stderr; at
-	// most 2 KiB. It stays after a successful restart. "" if there was none.
+	// Err is the last error, at most 2 KiB; "" if there was none. If it took the
+	// upstream down, it includes the first line that was not a message and the
+	// last lines of stderr. It stays after a successful restart.
 	Err string
 }
 
-// count is the number of items in the last listing of a surface.
+// count returns a pointer to the number of items of a surface.
 func (s *Status) count(surface wire.Surface) *int {
 	switch surface {
 	case wire.Resources:

@@ -38,7 +38,7 @@ func TestSurfaces(t *testing.T) {
 		{"no tools", []string{"tools [] ", "resources [] ", "resourceTemplates [] ", "prompts [] "}, ""},
 	} {
 		listed, onList := lists(t)
-		f := launchWith(t, spec(tt.mode), Options{OnList: onList}, brisk)
+		f := launchWith(t, spec(tt.mode), Options{OnList: onList}, fastTimings)
 		<-f.Started()
 		if s := f.Status(); s.State != Ready {
 			t.Fatalf("%s: status %+v", tt.mode, s)
@@ -62,7 +62,7 @@ func TestListThatNeverComes(t *testing.T) {
 	s := spec("resources hang")
 	s.Timeout = 500 * time.Millisecond
 	listed, onList := lists(t)
-	f := launchWith(t, s, Options{OnList: onList}, brisk)
+	f := launchWith(t, s, Options{OnList: onList}, fastTimings)
 	<-f.Started()
 	st := f.Status()
 	if st.State != Ready || st.Tools != 2 || st.Prompts != 1 || !strings.Contains(st.Err, "no answer to resources/list") {
@@ -76,7 +76,7 @@ func TestListThatNeverComes(t *testing.T) {
 
 func TestOnlyTheChangedListIsReadAgain(t *testing.T) {
 	listed, onList := lists(t)
-	f := launchWith(t, spec("surfaces"), Options{OnList: onList}, brisk)
+	f := launchWith(t, spec("surfaces"), Options{OnList: onList}, fastTimings)
 	<-f.Started()
 	for range 4 {
 		<-listed

@@ -12,158 +12,161 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// killWait is how long Close waits for its goroutines after it has killed.
+// killWait is how long Close waits for its goroutines after it has killed the
+// server.
 const killWait = 500 * time.Millisecond
 
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
 type Options struct {
-	// Budget is what large messages of the server are taken from: it is not read
-	// while there is no room. Nil: they are not counted.
+	// Budget bounds the memory of large messages: while it is used up, nothing is
+	// read from the server. Nil: no bound.
 	Budget *budget.Budget
-	// Log takes what happens to the upstream, its stderr included; nil:
-	// nowhere. Every record has the attribute "upstream".
+	// Log gets what happens to the upstream, including its stderr; nil: discarded.
+	// Every record has the attribute "upstream".
 	Log *slog.Logger
-	// ClientName and ClientVersion are our clientInfo in the handshake if there
-	// is no Hello.
+	// ClientName and ClientVersion are our clientInfo in the handshake, unless
+	// InitializeParams is set.
 	ClientName, ClientVersion string
-	// Hello gives the raw params of initialize, once for each handshake, when
-	// the process or connection is there. It may wait until it knows them;
-	// Spec.Timeout does not count meanwhile. ctx ends with the upstream or the
-	// connection. Nil: made of ClientName and ClientVersion, no capabilities.
-	Hello func(ctx context.Context) (params []byte, err error)
-	// OnHandshake takes the raw result of each initialize.
+	// InitializeParams returns the raw params of initialize. It is called once
+	// per handshake, after the process or connection has been set up, and may
+	// block until the params are known; that time does not count towards
+	// Spec.Timeout. ctx ends with the upstream or the connection. Nil:
+	// ClientName and ClientVersion, no capabilities.
+	InitializeParams func(ctx context.Context) (params []byte, err error)
+	// OnHandshake gets the raw result of each initialize.
 	OnHandshake func(result []byte)
-	// OnList takes what a listing of a surface gave, in the upstream's order:
-	// at each start, before it is ready (and the first time before Started is
-	// closed), and after each change that the server tells of. A surface that
-	// the server lacks gives an empty slice at each start. A listing that
-	// fails, or a server that goes down, changes nothing. meta is the _meta of
-	// the pages in one object, nil for none. Calls do not overlap; the callee
-	// may keep the slices.
+	// OnList gets the items of a surface, in the upstream's order: at each start,
+	// before the upstream is ready (and the first time before Started is closed),
+	// and after each change that the server announces. For a surface that the
+	// server lacks it gets an empty slice at each start. It is not called when a
+	// listing fails or the server goes down. meta is the _meta of all pages,
+	// merged into one object, nil for none. Calls do not overlap; the callee may
+	// keep the slices.
 	OnList func(s wire.Surface, items [][]byte, meta []byte)
-	// OnNotification takes the server's notifications as
-	// ConnOptions.OnNotification does. After a list_changed the list is read
-	// again without more ado.
+	// OnNotification gets the server's notifications, as
+	// ConnOptions.OnNotification does. After a list_changed, the upstream lists
+	// again by itself.
 	OnNotification func(m wire.Inbound)
-	// OnRequest answers the server's requests as ConnOptions.OnRequest does.
+	// OnRequest answers the server's requests, as ConnOptions.OnRequest does.
 	// While it runs, calls in flight do not count as idle.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
-	// OnReady runs after each start, when the listings are in and calls are
-	// forwarded. It has a goroutine of its own and may make calls.
+	// OnReady runs after each start, once the lists are complete and calls are
+	// forwarded. It runs on its own goroutine and may make calls.
 	OnReady func()
 }
 
-// Upstream is one configured server and its connection, or one after the
-// other. It is safe for concurrent use.
+// Upstream is one configured server with its connection. A connection that ends
+// is replaced by a new one. It is safe for concurrent use.
 type Upstream struct {
-	spec  Spec
-	opts  Options
-	log   *slog.Logger
-	tempo tempo
+	spec    Spec
+	opts    Options
+	log     *slog.Logger
+	timings timings
 
-	cancel context.CancelCauseFunc // ends the life of the upstream
-	kill   chan struct{}           // closed when a shutdown must not wait any more
-	killed sync.Once
-	wg     sync.WaitGroup // runs of OnReady
+	cancel   context.CancelCauseFunc // ends the upstream
+	kill     chan struct{}           // closed when the shutdown must stop waiting
+	killOnce sync.Once
+	wg       sync.WaitGroup // runs of OnReady
 
-	started chan struct{} // see Started
-	shaken  chan struct{} // closed with the first handshake's end, or the first failure
-	done    chan struct{} // closed when every goroutine has ended
-	relist  chan struct{} // holds a token while wanted is not empty
-	doubt   chan struct{} // holds a token after a call has timed out
+	started       chan struct{} // see Started
+	handshakeDone chan struct{} // closed after the first handshake or the first failure
+	done          chan struct{} // closed when every goroutine has ended
+	relist        chan struct{} // holds a token while wanted is not empty
+	timedOut      chan struct{} // holds a token after a call has timed out
 
-	allowance, lines *allowance // what the server may send unasked, and write to stderr
+	allowance, lines *allowance // how much the server may send unasked, and write to stderr
 
-	asking atomic.Int32 // requests of the server that are being answered
+	answering atomic.Int32 // the server's requests that are being answered
 
-	mu      sync.Mutex
-	wanted  map[wire.Surface]bool // to be listed again
-	status  Status
-	begun   time.Time     // when the current start began
-	server  []byte        // the last result of initialize
-	link    link          // set in state Ready
-	down    *DownError    // why there is no link, once one start has failed
-	hope    bool          // the first start after a failure is to come, soon, or goes on
-	turned  chan struct{} // closed and replaced with each change of the state
-	garbage string        // the first line of the server that was no message
+	mu               sync.Mutex
+	wanted           map[wire.Surface]bool // surfaces to list again
+	status           Status
+	startBegan       time.Time     // when the current attempt to start began
+	initializeResult []byte        // the result of the last initialize
+	link             link          // set in state Ready
+	down             *DownError    // why there is no link, after a failed start
+	restartPending   bool          // the first restart after a failure is imminent or under way
+	stateChanged     chan struct{} // closed and replaced at each change of state
+	firstGarbage     string        // the server's first line that was not a message
 }
 
-// Start makes an upstream and returns at once; process start, handshake and
-// the first listings go on in the background. The caller must Close it.
+// Start creates an upstream and returns at once; it is started, initialized and
+// listed in the background. The caller must Close it.
 func Start(spec Spec, opts Options) *Upstream {
-	return start(spec, opts, usualTempo)
+	return start(spec, opts, defaultTimings)
 }
 
-func start(spec Spec, opts Options, tempo tempo) *Upstream {
+func start(spec Spec, opts Options, timings timings) *Upstream {
 	if spec.Timeout <= 0 {
 		spec.Timeout = DefaultTimeout
 	}
 	u := &Upstream{
-		spec:    spec,
-		opts:    opts,
-		log:     logger(opts.Log, spec.Name),
-		tempo:   tempo,
-		kill:    make(chan struct{}),
-		started: make(chan struct{}),
-		shaken:  make(chan struct{}),
-		done:    make(chan struct{}),
-		relist:  make(chan struct{}, 1),
-		doubt:   make(chan struct{}, 1),
-		wanted:  make(map[wire.Surface]bool),
-		begun:   time.Now(),
-		turned:  make(chan struct{}),
+		spec:          spec,
+		opts:          opts,
+		log:           logger(opts.Log, spec.Name),
+		timings:       timings,
+		kill:          make(chan struct{}),
+		started:       make(chan struct{}),
+		handshakeDone: make(chan struct{}),
+		done:          make(chan struct{}),
+		relist:        make(chan struct{}, 1),
+		timedOut:      make(chan struct{}, 1),
+		wanted:        make(map[wire.Surface]bool),
+		startBegan:    time.Now(),
+		stateChanged:  make(chan struct{}),
 	}
 	u.allowance, u.lines = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
-	u.status = Status{Name: spec.Name, State: Starting, Since: u.begun}
+	u.status = Status{Name: spec.Name, State: Starting, Since: u.startBegan}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	u.cancel = cancel
 	go u.run(ctx)
 	return u
 }
 
-// Name is that of the Spec.
+// Name returns the name in the Spec.
 func (u *Upstream) Name() string { return u.spec.Name }
 
-// Started is closed when the first start is settled: the first listings are
-// in, or it has failed, or the upstream was closed.
+// Started returns a channel that is closed when the first start is over: the
+// first lists are complete, or it has failed, or the upstream was closed.
 func (u *Upstream) Started() <-chan struct{} { return u.started }
 
 // Handshake waits for the first handshake and returns the raw result of the
-// last one. The error is a *DownError when the first start failed before it,
-// unless a later one got that far; or the cause of ctx when that ends first.
+// latest one. The error is a *DownError if the first start failed before its
+// handshake and no later one got that far, or the cause of ctx if that ends
+// first.
 func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 	select {
-	case <-u.shaken:
+	case <-u.handshakeDone:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.server != nil {
-		return u.server, nil
+	if u.initializeResult != nil {
+		return u.initializeResult, nil
 	}
 	return nil, u.refusal()
 }
 
-// Server is the raw result of the last initialize; ok is false before the
-// first. It stays while the server is down.
+// Server returns the raw result of the last initialize, also while the server
+// is down; ok is false before the first handshake.
 func (u *Upstream) Server() (result []byte, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.server, u.server != nil
+	return u.initializeResult, u.initializeResult != nil
 }
 
-// Call sends a request and returns the server's raw answer, whether result or
-// JSON-RPC error; see Conn.Call for params and progress. It waits until the
-// upstream has started, for Spec.Timeout at most; if it has just gone down, until
-// the first new start is settled, but about two seconds at most. The answer may
-// take as long as Spec.Timeout and Spec.MaxTimeout say.
+// Call sends a request and returns the server's raw answer, a result or a
+// JSON-RPC error; see Conn.Call for params and progress. It waits at most
+// Spec.Timeout for the upstream to start. If the upstream has just gone down, it
+// waits about two seconds at most for the first restart. The answer may take as
+// long as Spec.Timeout and Spec.MaxTimeout say.
 //
-// Errors: *DownError, at once when the upstream goes down or is down;
-// *TimeoutError; *AnswerError; *wire.RPCError for params that cannot be sent;
-// the cause of ctx when that ends first. In the last case and on timeout the
-// request was cancelled at the server.
+// Errors: *DownError as soon as the upstream is down; *TimeoutError;
+// *AnswerError; *wire.RPCError for params that cannot be sent; the cause of ctx
+// if that ends first. After a timeout or the end of ctx, the request has been
+// cancelled at the server.
 func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	if err := u.awaitStart(ctx); err != nil {
 		return wire.Reply{}, err
@@ -177,7 +180,7 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		if err == nil || last != nil || !surelyUnsent(err) {
 			return reply, err
 		}
-		last = l // it had ended unnoticed; the call can do with the next
+		last = l // it had ended without our noticing: try the next one
 	}
 }
 
@@ -193,14 +196,14 @@ func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Rep
 		reply, err = l.Call(ctx, call)
 	}
 	if err != nil {
-		u.doubts(err)
+		u.noteTimeout(err)
 	}
 	return reply, err
 }
 
-// limitedLink is a link that can do without a context for each limit.
+// limitedLink is a link that enforces the limit of a call without a context.
 type limitedLink interface {
-	// callWithin is link.Call that begins and stops a limit.
+	// callWithin is link.Call, but starts and stops the limit itself.
 	callWithin(ctx context.Context, call wire.Call, l *limit) (wire.Reply, error)
 }
 
@@ -214,14 +217,14 @@ func (u *Upstream) Notify(ctx context.Context, method string, params []byte) err
 	return l.Notify(ctx, method, params)
 }
 
-// Ready waits until the upstream has started. The error is a *DownError when
-// it is down, or the cause of ctx when that ends first.
+// Ready waits until the upstream has started. The error is a *DownError if it is
+// down, or the cause of ctx if that ends first.
 func (u *Upstream) Ready(ctx context.Context) error {
 	_, err := u.connection(ctx, nil)
 	return err
 }
 
-// awaitStart waits until the first start is settled, for Spec.Timeout at most.
+// awaitStart waits until the first start is over, for Spec.Timeout at most.
 func (u *Upstream) awaitStart(ctx context.Context) error {
 	select {
 	case <-u.started:
@@ -240,7 +243,7 @@ func (u *Upstream) awaitStart(ctx context.Context) error {
 	}
 }
 
-// connection waits for a link other than stale.
+// connection waits for a link, one other than stale.
 func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
 	select {
 	case <-u.started:
@@ -250,7 +253,7 @@ func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
 	var patience *time.Timer
 	for {
 		u.mu.Lock()
-		l, turned, hope, refusal := u.link, u.turned, u.hope, error(nil)
+		l, stateChanged, restartPending, refusal := u.link, u.stateChanged, u.restartPending, error(nil)
 		if l == nil || l == stale {
 			refusal = u.refusal()
 		}
@@ -258,15 +261,15 @@ func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
 		if refusal == nil {
 			return l, nil
 		}
-		if !hope && l == nil {
+		if !restartPending && l == nil {
 			return nil, refusal
 		}
 		if patience == nil {
-			patience = time.NewTimer(u.tempo.patience)
+			patience = time.NewTimer(u.timings.callPatience)
 			defer patience.Stop()
 		}
 		select {
-		case <-turned:
+		case <-stateChanged:
 		case <-patience.C:
 			return nil, refusal
 		case <-ctx.Done():
@@ -275,7 +278,7 @@ func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
 	}
 }
 
-// Status is a snapshot.
+// Status returns a snapshot of the upstream's state.
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -289,12 +292,12 @@ func (u *Upstream) Status() Status {
 // Close shuts the upstream down as the specification says (revision
 // 2025-11-25, basic/lifecycle, shutdown, stdio): it closes the server's stdin,
 // waits up to a second, sends SIGTERM to the process group, waits up to a
-// second, and sends SIGKILL. Calls that wait are answered until the process
-// ends; new ones fail. When ctx ends it kills at once. It returns when every
-// goroutine has ended and no process of the group is left; the error wraps the
-// cause of ctx if that cut the shutdown short. A goroutine that waits for a
-// client that does not read (in a progress callback) is left behind after
-// killWait, which is an error too.
+// second, and sends SIGKILL. Pending calls can still be answered until the
+// process ends; new ones fail. When ctx ends, it kills at once. Close returns
+// when every goroutine has ended and no process of the group is left; the error
+// wraps the cause of ctx if that cut the shutdown short. A goroutine that waits
+// for a client that does not read (in a progress callback) is left behind after
+// killWait, which is an error too. Close may be called again, and concurrently.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.closing()
 	u.cancel(wire.ErrClosed)
@@ -302,7 +305,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	case <-u.done:
 		return nil
 	case <-ctx.Done():
-		u.killed.Do(func() { close(u.kill) })
+		u.killOnce.Do(func() { close(u.kill) })
 	}
 	timer := time.NewTimer(killWait)
 	defer timer.Stop()

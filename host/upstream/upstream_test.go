@@ -31,16 +31,16 @@ func spec(mode string, env ...string) Spec {
 	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode, "GORACE=atexit_sleep_ms=0"), Restart: RestartNever}
 }
 
-// brisk takes no step of a shutdown by the clock, and starts anew at once.
-var brisk = tempo{grace: time.Minute, first: time.Millisecond, most: time.Millisecond, steady: time.Hour, patience: time.Minute}
+// fastTimings takes no step of a shutdown by the clock, and starts anew at once.
+var fastTimings = timings{grace: time.Minute, firstDelay: time.Millisecond, maxDelay: time.Millisecond, stableAfter: time.Hour, callPatience: time.Minute}
 
 func launch(t *testing.T, s Spec) *fixture {
 	t.Helper()
-	return launchWith(t, s, Options{}, brisk)
+	return launchWith(t, s, Options{}, fastTimings)
 }
 
 // launchWith fills in what opts leave out.
-func launchWith(t *testing.T, s Spec, opts Options, tempo tempo) *fixture {
+func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	t.Helper()
 	f := &fixture{tools: make(chan []string, 10), notes: make(chan string, 100)}
 	opts.Log = slog.New(slog.NewTextHandler(&f.log, nil))
@@ -55,7 +55,7 @@ func launchWith(t *testing.T, s Spec, opts Options, tempo tempo) *fixture {
 	if opts.OnNotification == nil {
 		opts.OnNotification = func(m wire.Inbound) { f.notes <- m.Method + string(m.Params) }
 	}
-	f.Upstream = start(s, opts, tempo)
+	f.Upstream = start(s, opts, with)
 	t.Cleanup(func() { f.stop(t) })
 	return f
 }
@@ -393,8 +393,8 @@ func TestStartBare(t *testing.T) {
 	if _, err := u.Call(t.Context(), toolCall("change once")); err != nil {
 		t.Error(err)
 	}
-	if u.spec.Timeout != DefaultTimeout || u.tempo != usualTempo {
-		t.Errorf("timeout %v, tempo %+v", u.spec.Timeout, u.tempo)
+	if u.spec.Timeout != DefaultTimeout || u.timings != defaultTimings {
+		t.Errorf("timeout %v, timings %+v", u.spec.Timeout, u.timings)
 	}
 	if err := u.Close(t.Context()); err != nil {
 		t.Error(err)
