@@ -80,6 +80,6 @@ func (inert) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
 func (inert) Undo(_ context.Context, c abi.ToolCall) *abi.CallError {
 	return &abi.CallError{Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: "a script that is checked makes no calls"}
 }
-func (inert) Commit()                  {}
-func (inert) Log(abi.LogLevel, string) {}
-func (inert) Progress(abi.Progress)    {}
+func (inert) Commit()                         {}
+func (inert) Log(abi.LogLevel, string) func() { return nil }
+func (inert) Progress(abi.Progress)           {}

@@ -20,15 +20,16 @@ var logNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warnin
 // slowly would lose its session over more. All are in the result.
 const maxForwarded = 256
 
-// Log takes an entry of the script's log: into the journal, and to the client
-// if it has asked for such.
-func (r *run) Log(level abi.LogLevel, text string) {
+// Log implements sandbox.Caller. It writes an entry of the script's log to the
+// journal. send sends it to the client, if the client has asked for entries of
+// that level.
+func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	r.journal.Log(level, text)
 	if r.take != nil {
 		r.take.Tape.Log(level, text)
 	}
 	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
-		return
+		return nil
 	}
 	if r.forwarded++; r.forwarded == maxForwarded {
 		text = "this script logs too much: what follows is in its result only"
@@ -37,5 +38,5 @@ func (r *run) Log(level abi.LogLevel, text string) {
 	params.text("level", logNames[level])
 	params.raw("logger", wire.Quote(r.tool))
 	params.raw("data", wire.Quote(text))
-	r.origin.Notify("notifications/message", params.bytes())
+	return func() { r.origin.Notify("notifications/message", params.bytes()) }
 }

@@ -254,7 +254,7 @@ type announcer struct {
 	logged chan struct{}
 }
 
-func (a announcer) Log(level abi.LogLevel, text string) {
-	a.Caller.Log(level, text)
-	close(a.logged)
+func (a announcer) Log(level abi.LogLevel, text string) (send func()) {
+	defer close(a.logged)
+	return a.Caller.Log(level, text)
 }

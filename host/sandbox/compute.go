@@ -14,7 +14,7 @@ const freeCompute = 2_000_000
 // and holds a slot when it takes longer than a moment. A Compute belongs to one
 // goroutine, which holds no slot otherwise, and has to be closed by it.
 type Compute struct {
-	turn    turn
+	slot    computeSlot
 	account *Account
 	name    string
 	spent   uint64
@@ -23,15 +23,15 @@ type Compute struct {
 // Compute begins work for the script of that name. A nil account has no end.
 // The Compute of a zero Sandbox needs no slot.
 func (s *Sandbox) Compute(ctx context.Context, name string, account *Account) *Compute {
-	return &Compute{turn: turn{slots: s.slots, ctx: ctx}, account: account, name: name}
+	return &Compute{slot: computeSlot{slots: s.slots, ctx: ctx}, account: account, name: name}
 }
 
 // Spend is called while the work is done, before more of it: it charges so many
 // units, and waits while it is the turn of others. The error is that of Run for
 // a run whose context has ended, or a [*LimitError] of [LimitFuel].
 func (c *Compute) Spend(units uint64) error {
-	if c.turn.ctx.Err() != nil {
-		return stopped(c.turn.ctx, c.name)
+	if c.slot.ctx.Err() != nil {
+		return stopped(c.slot.ctx, c.name)
 	}
 	taken, enough := c.account.Charge(units)
 	c.spent += taken
@@ -42,16 +42,16 @@ func (c *Compute) Spend(units uint64) error {
 			Message: fmt.Sprintf("script %q: with the checking of values against schemas, more than %d units of fuel", c.name, all),
 		}
 	}
-	if c.spent <= freeCompute || c.turn.slots == nil {
+	if c.spent <= freeCompute || c.slot.slots == nil {
 		return nil
 	}
-	if c.turn.held {
-		c.turn.yield()
+	if c.slot.held {
+		c.slot.yield()
 	} else {
-		c.turn.take()
+		c.slot.acquire()
 	}
-	if !c.turn.held {
-		return stopped(c.turn.ctx, c.name)
+	if !c.slot.held {
+		return stopped(c.slot.ctx, c.name)
 	}
 	return nil
 }
@@ -60,4 +60,4 @@ func (c *Compute) Spend(units uint64) error {
 func (c *Compute) Spent() uint64 { return c.spent }
 
 // Close gives the slot away, if there is one.
-func (c *Compute) Close() { c.turn.give() }
+func (c *Compute) Close() { c.slot.release() }

@@ -94,7 +94,7 @@ func fuelOut(ctx context.Context, i *instance, _ []uint64) {
 	// A guest in a tight loop holds its thread; without this, goroutines of
 	// other runs wait for Go's own preemption, some 10 ms a time.
 	runtime.Gosched()
-	i.yield() // waits for the context too: looked at after
+	i.yieldSlot() // may wait until the context ends, so check that afterwards
 	switch {
 	case i.fuel.counter == nil:
 		i.end(i.trap("it runs before it is started (it has a start function)"))

@@ -81,7 +81,7 @@ func serving(call func(context.Context, *instance, []uint64)) func(context.Conte
 }
 
 func requestRead(_ context.Context, i *instance, stack []uint64) {
-	i.crossing(len(i.request), copyCost)
+	i.chargeCall(len(i.request), copyCost)
 	i.give(abi.FuncRequestRead, i.request, uint32(stack[0]), uint32(stack[1]))
 	stack[0] = abi.Pack(abi.OK, uint32(len(i.request)))
 }
@@ -92,7 +92,7 @@ func callTools(ctx context.Context, i *instance, stack []uint64) {
 
 func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	message := i.view(abi.FuncCallTools, ptr, length)
-	i.crossing(len(message), checkCost)
+	i.chargeCall(len(message), checkCost)
 	i.answers = answers{}
 	switch {
 	case i.responded:
@@ -100,7 +100,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	case i.limit != nil: // a limit is final: nothing more is done for this run
 		return abi.Pack(abi.Limit, 0)
 	case len(message) > i.limits.Arguments:
-		i.meet(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+		i.recordLimit(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
 			"arguments of %s in one batch of calls, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Arguments))))
 		return abi.Pack(abi.Limit, 0)
 	}
@@ -114,7 +114,8 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	}
 	i.calls += len(calls)
 	i.look(ctx)
-	made := i.caller.CallTools(ctx, calls)
+	var made []abi.Answer
+	i.withoutSlot(func() { made = i.caller.CallTools(ctx, calls) })
 	if ctx.Err() != nil {
 		i.end(stopped(ctx, i.name))
 	}
@@ -130,7 +131,7 @@ func undo(ctx context.Context, i *instance, stack []uint64) {
 
 func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	message := i.view(abi.FuncUndo, ptr, length)
-	i.crossing(len(message), checkCost)
+	i.chargeCall(len(message), checkCost)
 	i.answers = answers{}
 	switch {
 	case i.responded:
@@ -138,7 +139,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	case i.limit != nil:
 		return abi.Pack(abi.Limit, 0)
 	case len(message) > i.limits.Arguments-i.undoing:
-		i.meet(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+		i.recordLimit(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
 			"arguments of more than %s in calls to undo with", formatBytes(uint64(i.limits.Arguments))))
 		return abi.Pack(abi.Limit, 0)
 	}
@@ -152,7 +153,8 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	i.undos++
 	i.undoing += len(message)
 	i.look(ctx)
-	failed := i.caller.Undo(ctx, call)
+	var failed *abi.CallError
+	i.withoutSlot(func() { failed = i.caller.Undo(ctx, call) })
 	if ctx.Err() != nil {
 		i.end(stopped(ctx, i.name))
 	}
@@ -167,11 +169,11 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 // is met.
 func (i *instance) admitCalls(n int) bool {
 	if n > i.limits.Calls-i.calls-i.undos {
-		i.meet(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
+		i.recordLimit(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
 		return false
 	}
 	if !i.account.takeCalls(n) {
-		i.meet(LimitCalls, int(i.account.allCalls), "execution.max_calls",
+		i.recordLimit(LimitCalls, int(i.account.allCalls), "execution.max_calls",
 			fmt.Sprintf("with the scripts that call it, or that it calls, more than %d tool calls", i.account.allCalls))
 		return false
 	}
@@ -179,7 +181,7 @@ func (i *instance) admitCalls(n int) bool {
 }
 
 func commit(_ context.Context, i *instance, stack []uint64) {
-	i.crossing(0, 0)
+	i.chargeCall(0, 0)
 	if i.responded {
 		stack[0] = abi.Pack(abi.Invalid, 0)
 		return
@@ -190,19 +192,19 @@ func commit(_ context.Context, i *instance, stack []uint64) {
 }
 
 func answerRead(_ context.Context, i *instance, stack []uint64) {
-	i.crossing(0, 0)
+	i.chargeCall(0, 0)
 	stack[0] = i.answers.fetch(i, uint32(stack[0]), uint32(stack[1]), uint32(stack[2]))
 }
 
 func progress(_ context.Context, i *instance, stack []uint64) {
 	message := i.view(abi.FuncProgress, uint32(stack[0]), uint32(stack[1]))
-	i.crossing(len(message), checkCost)
+	i.chargeCall(len(message), checkCost)
 	var p abi.Progress
 	if i.responded || len(message) > abi.MaxProgress || decode(message, &p, 0) != nil {
 		stack[0] = abi.Pack(abi.Invalid, 0)
 		return
 	}
-	i.caller.Progress(p)
+	i.withoutSlot(func() { i.caller.Progress(p) })
 	stack[0] = abi.Pack(abi.OK, 0)
 }
 
@@ -213,7 +215,7 @@ const logEntryOverhead = 32
 func logWrite(_ context.Context, i *instance, stack []uint64) {
 	level := uint32(stack[0])
 	text := i.view(abi.FuncLog, uint32(stack[1]), uint32(stack[2]))
-	i.crossing(len(text), copyCost)
+	i.chargeCall(len(text), copyCost)
 	cost := len(text) + logEntryOverhead
 	switch {
 	case i.responded || level > uint32(abi.LogError):
@@ -222,22 +224,29 @@ func logWrite(_ context.Context, i *instance, stack []uint64) {
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case cost > i.limits.Logs-i.logged:
 		i.logFull = true
-		i.caller.Log(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept (raise execution.max_logs)",
+		i.addLog(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept (raise execution.max_logs)",
 			formatBytes(uint64(i.limits.Logs))))
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case !utf8.Valid(text):
 		stack[0] = abi.Pack(abi.Invalid, 0)
 	default:
 		i.logged += cost
-		i.caller.Log(abi.LogLevel(level), string(text))
+		i.addLog(abi.LogLevel(level), string(text))
 		stack[0] = abi.Pack(abi.OK, 0)
+	}
+}
+
+// addLog hands an entry of the log to the caller.
+func (i *instance) addLog(level abi.LogLevel, text string) {
+	if send := i.caller.Log(level, text); send != nil {
+		i.withoutSlot(send)
 	}
 }
 
 func responseWrite(_ context.Context, i *instance, stack []uint64) {
 	kind := uint32(stack[0])
 	message := i.view(abi.FuncResponseWrite, uint32(stack[1]), uint32(stack[2]))
-	i.crossing(len(message), checkCost)
+	i.chargeCall(len(message), checkCost)
 	stack[0] = abi.Pack(i.respond(kind, message), 0)
 }
 
@@ -247,7 +256,7 @@ func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	}
 	if len(message) > i.limits.Result {
 		if kind == abi.ResponseResult {
-			i.meet(LimitResult, i.limits.Result, "execution.max_result", fmt.Sprintf(
+			i.recordLimit(LimitResult, i.limits.Result, "execution.max_result", fmt.Sprintf(
 				"result of %s, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Result))))
 		}
 		return abi.Limit
@@ -295,12 +304,13 @@ const (
 	checkCost    = 16   // each byte that is checked to be JSON, and copied
 )
 
-// crossing charges a call of a host function with a message of n bytes.
-func (i *instance) crossing(n, cost int) { i.fuel.charge(crossingCost + n*cost) }
+// chargeCall charges fuel for a call of a host function with a message of n bytes,
+// at cost units each.
+func (i *instance) chargeCall(n, cost int) { i.fuel.charge(crossingCost + n*cost) }
 
-// meet records the first limit that the run has reached; the guest still gets
-// to say where.
-func (i *instance) meet(limit Limit, value int, setting, message string) {
+// recordLimit records the first limit that the run has reached. The guest can still
+// say where in the script that was.
+func (i *instance) recordLimit(limit Limit, value int, setting, message string) {
 	if i.limit == nil {
 		i.limit = &LimitError{Limit: limit, Value: uint64(value), Setting: setting,
 			Message: fmt.Sprintf("script %q: %s", i.name, message)}

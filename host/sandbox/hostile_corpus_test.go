@@ -254,5 +254,8 @@ func (v *victim) Undo(ctx context.Context, c abi.ToolCall) *abi.CallError {
 }
 func (v *victim) Commit() {}
 
-func (v *victim) Log(_ abi.LogLevel, text string) { v.logged += len(text) }
-func (v *victim) Progress(abi.Progress)           {}
+func (v *victim) Log(_ abi.LogLevel, text string) func() {
+	v.logged += len(text)
+	return nil
+}
+func (v *victim) Progress(abi.Progress) {}

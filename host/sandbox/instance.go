@@ -19,6 +19,7 @@ type instance struct {
 	limits  Limits
 	account *Account // shared with other runs; nil: none, and memory costs nothing
 	caller  Caller
+	slot    *computeSlot // nil: it needs none, because the guest is being warmed up
 	log     *slog.Logger
 	request []byte // JSON
 

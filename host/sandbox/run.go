@@ -47,9 +47,12 @@ type Caller interface {
 	// Commit drops the calls that Undo has taken.
 	Commit()
 	// Log takes one entry of the script's log: valid UTF-8, within
-	// Limits.Logs in sum.
-	Log(level abi.LogLevel, text string)
-	// Progress takes what the script says of its own advance.
+	// Limits.Logs in sum. It must not wait for anybody. If sending the entry to
+	// a client may have to wait, Log returns a function that sends it. That is
+	// called next, while the run holds no slot.
+	Log(level abi.LogLevel, text string) (send func())
+	// Progress takes the progress that the script reports. It may wait for the
+	// client.
 	Progress(p abi.Progress)
 }
 

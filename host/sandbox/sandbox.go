@@ -144,19 +144,19 @@ func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	}
 	ctx, end := r.Account.begin(ctx, s.total)
 	defer end()
-	t := &turn{Caller: r.Caller, slots: s.slots, ctx: ctx}
-	defer t.give()
-	if !t.take() {
-		figures.Queued = t.queued
+	slot := &computeSlot{slots: s.slots, ctx: ctx}
+	defer slot.release()
+	if !slot.acquire() {
+		figures.Queued = slot.queued
 		return figures, stopped(ctx, r.Request.Name)
 	}
-	r.Caller = t
 	i, err := newInstance(r, s.log)
 	if err != nil {
 		return figures, err
 	}
+	i.slot = slot
 	out, err := i.run(ctx, s.base)
-	out.CompileWait, out.Queued = figures.CompileWait, t.queued
+	out.CompileWait, out.Queued = figures.CompileWait, slot.queued
 	return out, err
 }
 

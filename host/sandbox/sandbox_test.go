@@ -25,8 +25,10 @@ type fakeCaller struct {
 	logs     []string
 	levels   []abi.LogLevel
 	progress []abi.Progress
-	// onLog and onProgress are told too, when set.
+	// onLog and onProgress are called with each entry and report, when set;
+	// sendLog is what Log returns.
 	onLog      func(string)
+	sendLog    func()
 	onProgress func(abi.Progress)
 }
 
@@ -58,13 +60,14 @@ func (f *fakeCaller) Commit() {
 	f.undo = nil
 }
 
-func (f *fakeCaller) Log(level abi.LogLevel, text string) {
+func (f *fakeCaller) Log(level abi.LogLevel, text string) (send func()) {
 	f.mu.Lock()
 	f.logs, f.levels = append(f.logs, text), append(f.levels, level)
 	f.mu.Unlock()
 	if f.onLog != nil {
 		f.onLog(text)
 	}
+	return f.sendLog
 }
 
 func (f *fakeCaller) Progress(p abi.Progress) {

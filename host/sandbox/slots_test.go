@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,9 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-func newTurn(ctx context.Context, s *slots) *turn {
-	return &turn{Caller: &fakeCaller{tools: echoTools}, slots: s, ctx: ctx}
-}
+func newSlot(ctx context.Context, s *slots) *computeSlot { return &computeSlot{slots: s, ctx: ctx} }
 
 // checkIdle wants every slot free and nobody in flight.
 func checkIdle(t *testing.T, s *slots) {
@@ -32,30 +31,31 @@ func checkIdle(t *testing.T, s *slots) {
 	}
 }
 
-// TestTurns: whoever asks first goes first, be it to start or to go on.
-func TestTurns(t *testing.T) {
+// TestSlotOrder checks that runs get slots in the order in which they asked,
+// whether to start or to go on.
+func TestSlotOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, 100)
-		first := newTurn(t.Context(), s)
-		first.take()
+		first := newSlot(t.Context(), s)
+		first.acquire()
 		var order []int // written by who has the slot
 		for n := range 5 {
 			go func() {
-				other := newTurn(t.Context(), s)
-				other.take()
+				other := newSlot(t.Context(), s)
+				other.acquire()
 				order = append(order, n)
-				other.give()
+				other.release()
 			}()
 			synctest.Wait()
 		}
 		first.yield()
 		if len(order) > 0 || !first.held {
-			t.Errorf("gave way before its time was over: %v", order)
+			t.Errorf("yielded before its time slice was over: %v", order)
 		}
 		first.since = first.since.Add(-timeSlice)
 		first.yield() // goes to the end
 		order = append(order, 5)
-		first.give()
+		first.release()
 		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
 			t.Errorf("went in the order %v, want %v", order, want)
 		}
@@ -63,8 +63,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestComputingRunsYield: runs that only compute do not keep a short one from
-// its turn, although they have all the slots.
+// TestComputingRunsYield checks that runs that only compute do not keep a short
+// run from getting a slot, although they have all slots.
 func TestComputingRunsYield(t *testing.T) {
 	s := realSandbox(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,33 +94,63 @@ func TestComputingRunsYield(t *testing.T) {
 	checkIdle(t, s.slots)
 }
 
-// TestNoSlotWhileWaiting: others can have the slot of a run that waits for
-// tools or for its client.
+// TestNoSlotWhileWaiting checks that others can have the slot of a run that waits
+// for tools or for its client, and that it has one again when it goes on.
 func TestNoSlotWhileWaiting(t *testing.T) {
-	s := newSlots(1, 1)
-	looked := 0
-	look := func() {
-		if looked++; s.free.TryAcquire(1) {
-			s.free.Release(1)
-			return
+	s, err := realSandbox(t).Share(Options{MaxConcurrent: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func() bool {
+		free := s.slots.free.TryAcquire(1)
+		if free {
+			s.slots.free.Release(1)
 		}
-		t.Error("it holds a slot")
+		return free
 	}
-	own := newTurn(t.Context(), s)
-	own.Caller = &fakeCaller{
-		tools:      func(_ context.Context, c abi.ToolCall) abi.Answer { look(); return abi.Answer{Value: c.Arguments} },
-		onProgress: func(abi.Progress) { look() },
+	waited := map[string]int{}
+	wait := func(what string) {
+		if waited[what]++; !free() {
+			t.Errorf("it holds the slot while it waits for %s", what)
+		}
 	}
-	own.take()
-	answers := own.CallTools(t.Context(), []abi.ToolCall{{Arguments: []byte(`{"n":1}`)}, {Arguments: []byte(`{"n":2}`)}})
-	if !own.held || len(answers) != 2 || string(answers[1].Value) != `{"n":2}` {
-		t.Errorf("held %v, answers %+v", own.held, answers)
+	caller := &waitingCaller{fakeCaller: &fakeCaller{
+		tools: func(_ context.Context, c abi.ToolCall) abi.Answer {
+			wait("a tool")
+			return abi.Answer{Value: c.Arguments}
+		},
+		onProgress: func(abi.Progress) { wait("the client to read progress") },
+		sendLog:    func() { wait("the client to read a log entry") },
+		onLog: func(string) {
+			if waited["log"]++; free() {
+				t.Error("it writes an entry of its log without a slot")
+			}
+		},
+	}, onUndo: func() { wait("a server to undo") }}
+	code := "print('a')\nprogress(1)\nlog.info('b')\nundo(s.echo, {})\nlog.info('c')\nreturn parallel([lambda: s.echo({'n': 1}), lambda: s.echo({'n': 2})])[1].n"
+	out, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: caller})
+	if err != nil || string(out.Result) != "2" {
+		t.Errorf("%v, %+v", err, out)
 	}
-	if own.Progress(abi.Progress{Progress: 1}); !own.held || looked != 3 {
-		t.Errorf("held %v, looked %d times", own.held, looked)
+	want := map[string]int{"a tool": 2, "the client to read progress": 1, "the client to read a log entry": 3, "log": 3, "a server to undo": 1}
+	if !maps.Equal(waited, want) {
+		t.Errorf("waited %v, want %v", waited, want)
 	}
-	own.give()
-	checkIdle(t, s)
+	checkIdle(t, s.slots)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitingCaller calls onUndo when it is given a call to undo with.
+type waitingCaller struct {
+	*fakeCaller
+	onUndo func()
+}
+
+func (c *waitingCaller) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
+	c.onUndo()
+	return c.fakeCaller.Undo(ctx, call)
 }
 
 // TestSlotIsNotLost: neither by a Caller that panics nor by a context that ends.
@@ -134,14 +164,14 @@ func TestSlotIsNotLost(t *testing.T) {
 		checkIdle(t, s.slots)
 
 		// The answer is there, but the run cannot go on before its context ends.
-		holder := newTurn(t.Context(), s.slots)
+		holder := newSlot(t.Context(), s.slots)
 		s.slots.free.TryAcquire(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		var once sync.Once
 		done := make(chan error)
 		go func() {
 			_, err := s.Run(ctx, Run{Caller: &fakeCaller{tools: func(ctx context.Context, c abi.ToolCall) abi.Answer {
-				once.Do(func() { holder.take() })
+				once.Do(func() { holder.acquire() })
 				return expected(ctx, c)
 			}}})
 			done <- err
@@ -151,7 +181,7 @@ func TestSlotIsNotLost(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want %v", err, context.Canceled)
 		}
-		holder.give()
+		holder.release()
 		s.slots.free.Release(1)
 		checkIdle(t, s.slots)
 	})
@@ -181,8 +211,8 @@ func TestStopWhileQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 1})
 		<-s.Ready()
-		holder := newTurn(t.Context(), s.slots)
-		holder.take()
+		holder := newSlot(t.Context(), s.slots)
+		holder.acquire()
 		gone := errors.New("the client went away")
 		cancelled, cancel := context.WithCancelCause(t.Context())
 		late, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -218,7 +248,7 @@ func TestStopWhileQueued(t *testing.T) {
 				t.Errorf("%+v after %d calls", got.out, len(caller.calls))
 			}
 		}
-		holder.give()
+		holder.release()
 		if _, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: expected}}); err != nil {
 			t.Error(err)
 		}

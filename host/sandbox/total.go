@@ -66,22 +66,22 @@ func (i *instance) settleMemory() {
 	i.account.grown(-int64(i.sized))
 }
 
-// acquire takes bytes of the budget. While it waits for them it has no slot.
+// acquire takes bytes of the budget. While it waits for them it holds no slot.
 func (i *instance) acquire(bytes uint64) error {
 	run := i.account.holding()
 	if run == nil || run.TryAcquire(int64(bytes)) {
 		return nil
 	}
-	return i.caller.(*turn).acquire(run, int64(bytes)) // a run that has an account has a turn
+	return i.slot.acquireMemory(run, int64(bytes)) // a run that has an account has a slot
 }
 
-// acquire waits for memory, without a slot. The error says why the run must not
-// go on; its context has ended then.
-func (t *turn) acquire(run *budget.Run, bytes int64) error {
-	t.give()
-	err := t.queue(func() error { return run.Acquire(t.ctx, bytes) })
-	if !t.take() && err == nil {
-		err = context.Cause(t.ctx)
+// acquireMemory waits for memory, without a slot. The error says why the run
+// must not go on; its context has ended then.
+func (s *computeSlot) acquireMemory(run *budget.Run, bytes int64) error {
+	s.release()
+	err := s.queue(func() error { return run.Acquire(s.ctx, bytes) })
+	if !s.acquire() && err == nil {
+		err = context.Cause(s.ctx)
 	}
 	return err
 }

@@ -86,5 +86,5 @@ func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Ans
 
 func (warmupCaller) Undo(context.Context, abi.ToolCall) *abi.CallError { return nil }
 func (warmupCaller) Commit()                                           {}
-func (warmupCaller) Log(abi.LogLevel, string)                          {}
+func (warmupCaller) Log(abi.LogLevel, string) func()                   { return nil }
 func (warmupCaller) Progress(abi.Progress)                             {}

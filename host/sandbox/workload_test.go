@@ -94,7 +94,7 @@ func (w *workloadTools) CallTools(_ context.Context, calls []abi.ToolCall) []abi
 	return answers
 }
 
-func (*workloadTools) Log(abi.LogLevel, string)                          {}
+func (*workloadTools) Log(abi.LogLevel, string) func()                   { return nil }
 func (*workloadTools) Undo(context.Context, abi.ToolCall) *abi.CallError { return nil }
 func (*workloadTools) Commit()                                           {}
 func (*workloadTools) Progress(abi.Progress)                             {}
@@ -142,5 +142,7 @@ func TestWorkloads(t *testing.T) {
 		})
 	}
 }
+
+func (nativeHost) Log(abi.LogLevel, string) {}
 
 func (h nativeHost) Undo(abi.ToolCall) (*abi.CallError, error) { return nil, nil }
