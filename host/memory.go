@@ -92,14 +92,14 @@ func (m *memory) load(name, identity string) (remembered, bool) {
 
 // recall reads a file; same tells whether it is of that identity.
 func recall(data []byte, identity string) (r remembered, same bool, err error) {
-	if !wire.Object(data) {
+	if !wire.IsObject(data) {
 		return r, false, errors.New("the file is damaged")
 	}
 	if of, _ := wire.GetString(data, "of"); of != identity {
 		return r, false, nil
 	}
 	r.Handshake, _ = wire.Get(data, "handshake")
-	if !wire.Object(r.Handshake) {
+	if !wire.IsObject(r.Handshake) {
 		return r, true, errors.New("the file is damaged: it has no handshake")
 	}
 	r.Lists = map[wire.Surface]list{}
@@ -133,7 +133,7 @@ func recallList(surface wire.Surface, raw []byte) (list, error) {
 		seen[key] = true
 	}
 	l.Meta, _ = wire.Get(raw, "_meta")
-	if l.Meta != nil && !wire.Object(l.Meta) {
+	if l.Meta != nil && !wire.IsObject(l.Meta) {
 		return l, errors.New("_meta is no object")
 	}
 	return l, nil

@@ -95,7 +95,7 @@ func (r *repl) complete(before string) (add string, choice []string) {
 
 // membersOf are the keys of an object that can stand behind a dot.
 func membersOf(v replValue) []string {
-	if !wire.Object([]byte(v.JSON)) {
+	if !wire.IsObject([]byte(v.JSON)) {
 		return nil
 	}
 	var object map[string]json.RawMessage

@@ -62,7 +62,7 @@ func readParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("--params: %w", err)
 	}
-	if !wire.Object(raw) {
+	if !wire.IsObject(raw) {
 		return nil, fmt.Errorf(`%s: not a JSON object (write one like {"name": "value"})`, from)
 	}
 	return raw, nil

@@ -106,17 +106,17 @@ func (i Interaction) Check() error {
 		return &FieldError{Key: "tool", Text: `is not named (tool = "server.tool")`}
 	case i.Server == abi.Composites:
 		return &FieldError{Key: "tool", Text: "is a saved tool; those run as they are, so mock the tools that they call"}
-	case i.Params != nil && !wire.Object(i.Params):
+	case i.Params != nil && !wire.IsObject(i.Params):
 		return &FieldError{Key: "params", Text: "is no JSON object"}
 	case i.Match != "" && i.Match != Exact && i.Match != Subset:
 		return &FieldError{Key: "match", Text: fmt.Sprintf(`is %q, want "exact" or "subset"`, i.Match)}
 	case i.Returns != nil && !json.Valid(i.Returns):
 		return &FieldError{Key: "returns", Text: "is no JSON value"}
-	case i.Result != nil && !wire.Object(i.Result):
+	case i.Result != nil && !wire.IsObject(i.Result):
 		return &FieldError{Key: "result", Text: "is no JSON object"}
 	case i.Raises != nil && i.Raises.Details != nil && !json.Valid(i.Raises.Details):
 		return &FieldError{Key: "raises", Text: "has details that are no JSON value"}
-	case i.RPCError != nil && !wire.Object(i.RPCError):
+	case i.RPCError != nil && !wire.IsObject(i.RPCError):
 		return &FieldError{Key: "error", Text: "is no JSON object"}
 	case i.Delay < 0:
 		return &FieldError{Key: "delay", Text: "is below zero"}

@@ -55,7 +55,7 @@ func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server
 
 // clean is a copy of raw JSON without secrets; nil for what is no object.
 func (r *Recorder) clean(raw []byte) []byte {
-	if !wire.Object(raw) {
+	if !wire.IsObject(raw) {
 		return nil
 	}
 	return redactJSON(raw, r.redact)

@@ -66,7 +66,7 @@ func FuzzMergeMeta(f *testing.F) {
 			return
 		}
 		merged := MergeMeta([]Part{{"a", a}, {"b", b}})
-		if merged != nil && !wire.Object(merged) {
+		if merged != nil && !wire.IsObject(merged) {
 			t.Fatalf("%s + %s = %s", a, b, merged)
 		}
 		for server, raw := range map[string][]byte{"a": a, "b": b} {
@@ -88,7 +88,7 @@ func FuzzUnion(f *testing.F) {
 			return
 		}
 		got := Union(a, b)
-		if !wire.Object(got) {
+		if !wire.IsObject(got) {
 			t.Fatalf("%s + %s = %s", a, b, got)
 		}
 		for _, raw := range [][]byte{a, b} {

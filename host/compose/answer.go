@@ -35,7 +35,7 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 		a.Err.Limit = abi.LimitDepth
 		return a
 	}
-	if !wire.Object(result) {
+	if !wire.IsObject(result) {
 		a.Err = t.fail(abi.ErrTool, "the server's answer is no JSON object")
 		return a
 	}
@@ -54,7 +54,7 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 func (t *target) rpcError(raw []byte) journal.Answer {
 	raw, ok := clean(raw)
 	a := journal.Answer{RPCError: raw, Err: t.fail(abi.ErrTool, "the server answered with an error that cannot be read")}
-	if !ok || !wire.Object(raw) {
+	if !ok || !wire.IsObject(raw) {
 		return a
 	}
 	details := object{}

@@ -123,7 +123,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(s), true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, rpcError bool) {
-		if !wire.Object(raw) {
+		if !wire.IsObject(raw) {
 			return // the wire lets nothing else through
 		}
 		reply := wire.Reply{Result: raw}

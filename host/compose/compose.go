@@ -202,7 +202,7 @@ func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.
 	if !ok {
 		return sandbox.Outcome{}, tooDeep("params")
 	}
-	if !wire.Object(params) {
+	if !wire.IsObject(params) {
 		return sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"}
 	}
 	limited, cancel := r.clock(ctx)

@@ -149,7 +149,7 @@ func describe(kind string, raw []byte) string {
 // blockType is the type of a content block, "" for what is none: a block has all
 // members that its type must have, and one of text nothing that is unknown.
 func blockType(raw []byte) string {
-	if !wire.Object(raw) {
+	if !wire.IsObject(raw) {
 		return ""
 	}
 	kind, _ := wire.GetString(raw, "type")

@@ -36,7 +36,7 @@ func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *Pro
 // verdict says why a result of tools/call is not what was expected, "" if it
 // is.
 func (c Checker) verdict(result []byte, want *config.Expectation) string {
-	if !wire.Object(result) {
+	if !wire.IsObject(result) {
 		return "answered with what is no result"
 	}
 	text := textOf(result)

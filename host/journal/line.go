@@ -125,7 +125,7 @@ func (l *line) raw(name string, value []byte) {
 // other lines of the journal depend on it.
 func valid(raw []byte) bool {
 	if raw[0] == '{' {
-		return wire.Object(raw)
+		return wire.IsObject(raw)
 	}
 	return json.Valid(raw)
 }

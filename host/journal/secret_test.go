@@ -157,7 +157,7 @@ func TestSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		if !rec.Redacted || len(rec.Calls) != 6 || !rec.Done || !wire.Object(rec.Params) || !wire.Object(rec.Calls[1].Answer.Value) || len(rec.Logs) != 1 {
+		if !rec.Redacted || len(rec.Calls) != 6 || !rec.Done || !wire.IsObject(rec.Params) || !wire.IsObject(rec.Calls[1].Answer.Value) || len(rec.Logs) != 1 {
 			t.Errorf("record %+v", rec)
 		}
 		if first, _ := wire.Get(rec.Params, "first"); string(first) != "0" {
@@ -165,7 +165,7 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	for p, err := range journal.ScanProxied(dir, journal.Filter{}) {
-		if n++; err != nil || !p.Redacted || !wire.Object(p.Result) {
+		if n++; err != nil || !p.Redacted || !wire.IsObject(p.Result) {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}

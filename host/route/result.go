@@ -35,7 +35,7 @@ func array(items [][]byte) []byte {
 
 // checkMeta is the error of a request whose _meta is no object, nil otherwise.
 func checkMeta(method string, params []byte) *wire.RPCError {
-	if meta, ok := wire.Get(params, "_meta"); ok && !wire.Object(meta) {
+	if meta, ok := wire.Get(params, "_meta"); ok && !wire.IsObject(meta) {
 		return wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)
 	}
 	return nil

@@ -93,7 +93,7 @@ func (c *listing) add(page []byte) error {
 	}
 	meta, ok := wire.Get(page, "_meta")
 	switch {
-	case !ok || !wire.Object(meta):
+	case !ok || !wire.IsObject(meta):
 	case c.meta != nil && len(c.meta)+len(meta) > maxMeta:
 		c.log.Warn("_meta of a later page left out: it is too large", "list", name, "bytes", len(meta))
 	default:

@@ -334,8 +334,8 @@ func simple(s string) bool {
 	return true
 }
 
-// Object tells whether raw is a valid JSON object.
-func Object(raw []byte) bool {
+// IsObject reports whether raw is a valid JSON object.
+func IsObject(raw []byte) bool {
 	o := walk(raw)
 	for o.next() {
 	}
