@@ -226,3 +226,29 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 		t.Errorf("%d answers", got)
 	}
 }
+
+// BenchmarkBegin is a call that needs no goroutine, with an answer at once.
+func BenchmarkBegin(b *testing.B) {
+	backend := newBeginner()
+	opts := backend.options()
+	opts.Backend = backend
+	w := wire.NewWriter(io.Discard)
+	stop := make(chan struct{})
+	written := make(chan error, 1)
+	go func() { written <- w.Run(stop) }()
+	s := NewSession(b.Context(), lines{w}, opts)
+	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
+	<-backend.welcomed
+	call := []byte(tool(1, "soon"))
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Receive(call, s.main)
+	}
+	if err := s.Close(); err != nil {
+		b.Error(err)
+	}
+	close(stop)
+	if err := <-written; err != nil {
+		b.Error(err)
+	}
+}
