@@ -42,7 +42,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -76,7 +76,7 @@ type Options struct {
 type Host struct {
 	opts Options
 	now  atomic.Pointer[settings]
-	web  atomic.Pointer[front.HTTP] // nil unless ServeHTTPOn runs
+	web  atomic.Pointer[streamable.Handler] // nil unless ServeHTTPOn runs
 
 	budget    *budget.Budget
 	sandbox   *sandbox.Sandbox

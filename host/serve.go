@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -34,7 +35,7 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // error is the cause of ctx, or says why ln could not be served any more.
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
-	sessions := front.NewHTTP(ctx, front.HTTPOptions{
+	sessions := streamable.New(ctx, streamable.Options{
 		Session: h.session(), Access: access(settings),
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
@@ -47,13 +48,13 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	h.reloading.Unlock()
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
-	server := front.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := streamable.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != path {
 			http.NotFound(w, r)
 			return
 		}
 		sessions.ServeHTTP(w, r)
-	}), front.ServerOptions{
+	}), streamable.ServerOptions{
 		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: h.opts.Log,
 	})
 	served := make(chan error, 1)
@@ -83,12 +84,12 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 // caller holds h.reloading.
 func (h *Host) admit() {
 	if web := h.web.Load(); web != nil {
-		web.Admit(access(h.config().HTTP))
+		web.SetAccess(access(h.config().HTTP))
 	}
 }
 
-func access(settings config.HTTP) front.Access {
-	return front.Access{
+func access(settings config.HTTP) streamable.Access {
+	return streamable.Access{
 		Tokens: settings.Tokens, NoSave: settings.NoSave,
 		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
 	}

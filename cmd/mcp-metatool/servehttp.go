@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 )
 
 // frontFlags say how clients reach us.
@@ -119,7 +119,7 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 
 // withTLS puts TLS in front of the connections that ln accepts.
 func withTLS(ctx context.Context, ln net.Listener, settings config.HTTP) (net.Listener, error) {
-	certificate, err := front.KeyPair(ctx, settings.CertFile, settings.KeyFile)
+	certificate, err := streamable.KeyPair(ctx, settings.CertFile, settings.KeyFile)
 	if err != nil {
 		return nil, &exitError{exitUsage, fmt.Errorf("[http] tls_cert and tls_key: %w", err)}
 	}

@@ -68,7 +68,7 @@ func (s *Session) ask(ctx context.Context, out Stream, call wire.Call) (wire.Rep
 // the one of the request that it belongs to has been closed meanwhile.
 func (s *Session) sendRequest(ctx context.Context, a *ask, msg []byte) error {
 	err := a.out.Request(ctx, msg)
-	if errors.Is(err, errFinished) && a.out != s.main {
+	if errors.Is(err, ErrStreamClosed) && a.out != s.main {
 		s.mu.Lock()
 		a.out = s.main
 		s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *Session) abandonAsks(out Stream) {
 	}
 	s.mu.Unlock()
 	for _, a := range gone {
-		a.resolve(answer{err: errGone})
+		a.resolve(answer{err: ErrClientGone})
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// takesBatch tells whether raw is a batch in a session that has batches.
-func (s *Session) takesBatch(raw []byte) bool {
+// IsBatch tells whether raw is a JSON-RPC batch and the session's revision has
+// batches.
+func (s *Session) IsBatch(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '[' && s.Revision() == batchRevision
 }
 
@@ -34,7 +35,7 @@ func (s *Session) receiveBatch(raw []byte, out Stream) (waits bool) {
 	for i, item := range items {
 		msg, err := wire.Parse(item)
 		all[i] = parsed{msg, err}
-		if wantsAnswer(msg, err) {
+		if WantsAnswer(msg, err) {
 			b.open++
 		}
 	}

@@ -8,17 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// beginner is a toyBackend that calls of these tools can be left to:
+// beginner is a fronttest.Backend that calls of these tools can be left to:
 //
 //	soon    lands before Begin returns
 //	resume  goes on on a goroutine, before Begin returns
 //	leave   is left to the test
 type beginner struct {
-	*toyBackend
+	*fronttest.Backend
 	begun chan *left
 }
 
@@ -43,14 +44,12 @@ func (b beginner) Begin(call route.Call, to route.Landing) (func(error), bool) {
 	return func(cause error) { l.cancel <- cause }, true
 }
 
-func newBeginner() beginner { return beginner{newToyBackend(), make(chan *left, 10_000)} }
+func newBeginner() beginner { return beginner{fronttest.New(), make(chan *left, 10_000)} }
 
 // newBeginTalk is newTalk with a beginner.
 func newBeginTalk(t *testing.T) (*talk, beginner) {
 	b := newBeginner()
-	opts := b.options()
-	opts.Backend = b
-	k := newTalkWith(t, b.toyBackend, opts)
+	k := newTalkWith(t, b.Backend, options(b))
 	k.initialize("2025-11-25")
 	return k, b
 }
@@ -156,14 +155,13 @@ func TestEndOfInputCancelsBegun(t *testing.T) {
 // TestEndOfSessionCancelsBegun: what is left is cancelled, and answered.
 func TestEndOfSessionCancelsBegun(t *testing.T) {
 	b := newBeginner()
-	opts := b.options()
-	opts.Backend = b
+	opts := options(b)
 	var out strings.Builder
 	w := wire.NewWriter(&out)
 	s := NewSession(t.Context(), lines{w}, opts)
 	why := errors.New("why")
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
-	<-b.welcomed
+	<-b.Began
 	s.Receive([]byte(tool(1, "leave")), s.main)
 	before := <-b.begun
 	s.End(why)
@@ -211,8 +209,7 @@ func TestLandingDoesNotWait(t *testing.T) {
 // TestAnswersBeforeTheEnd: what has landed is written before the session ends.
 func TestAnswersBeforeTheEnd(t *testing.T) {
 	b := newBeginner()
-	opts := b.options()
-	opts.Backend = b
+	opts := options(b)
 	var in strings.Builder
 	in.WriteString(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}` + "\n")
 	for i := range 200 {
@@ -230,15 +227,14 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 // BenchmarkBegin is a call that needs no goroutine, with an answer at once.
 func BenchmarkBegin(b *testing.B) {
 	backend := newBeginner()
-	opts := backend.options()
-	opts.Backend = backend
+	opts := options(backend)
 	w := wire.NewWriter(io.Discard)
 	stop := make(chan struct{})
 	written := make(chan error, 1)
 	go func() { written <- w.Run(stop) }()
 	s := NewSession(b.Context(), lines{w}, opts)
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
-	<-backend.welcomed
+	<-backend.Began
 	call := []byte(tool(1, "soon"))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -57,22 +57,22 @@ func (k *talk) command(line string) {
 	case "initialize":
 		k.initialize(arg)
 	case "release":
-		k.backend.release <- struct{}{}
+		k.backend.Release <- struct{}{}
 	case "cancelled":
-		if err := <-k.backend.cancelled; err.Error() != arg {
+		if err := <-k.backend.Cancelled; err.Error() != arg {
 			k.t.Errorf("cancelled with %q, want %q", err, arg)
 		}
 	case "notified":
-		if got := <-k.backend.notified; got != arg {
+		if got := <-k.backend.Notifications; got != arg {
 			k.t.Errorf("the backend heard %q, want %q", got, arg)
 		}
 	case "refuse":
-		k.backend.refuse <- wire.Errorf(-32099, "%s", arg)
+		k.backend.Refuse <- wire.Errorf(-32099, "%s", arg)
 	case "after":
-		go (<-k.backend.after)()
+		go (<-k.backend.After)()
 	case "changed":
-		s := <-k.backend.welcomed
-		k.backend.welcomed <- s
+		s := <-k.backend.Began
+		k.backend.Began <- s
 		s.Changed(wire.Surface(arg))
 	case "large":
 		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)

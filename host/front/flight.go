@@ -45,8 +45,8 @@ const (
 	dropped        // cancelled: the client has forgotten it
 )
 
-// errGone is why requests are cancelled whose client has gone.
-var errGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
+// ErrClientGone is why requests are cancelled whose client has disconnected.
+var ErrClientGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
 // request registers msg and starts its work.
 func (s *Session) request(msg wire.Message, out Stream, b *batch) {
@@ -197,14 +197,14 @@ func (s *Session) cancelled(params []byte) {
 // gives up those to the client that went there: the client has gone away from
 // it.
 func (s *Session) Abandon(out Stream) {
-	s.drop(errGone, func(req *request) bool { return req.out == out })
+	s.drop(ErrClientGone, func(req *request) bool { return req.out == out })
 	s.abandonAsks(out)
 }
 
 // hangUp handles the end of input: calls are cancelled without an answer,
 // short requests (a listing) still get theirs.
 func (s *Session) hangUp() {
-	s.drop(errGone, func(req *request) bool { return req.msg.Method == string(mcp.MethodToolsCall) })
+	s.drop(ErrClientGone, func(req *request) bool { return req.msg.Method == string(mcp.MethodToolsCall) })
 }
 
 // drop cancels requests in flight.
@@ -284,7 +284,7 @@ func (r *request) report(msg []byte) {
 	s := r.session
 	if r.at() == working {
 		err := r.out.Write(msg)
-		if !errors.Is(err, errFinished) {
+		if !errors.Is(err, ErrStreamClosed) {
 			s.written(r.out, err)
 			return
 		}

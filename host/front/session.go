@@ -1,32 +1,18 @@
-// Package front holds sessions with clients.
+// Package front holds MCP sessions with clients, over any transport, and the
+// stdio transport. Package streamable is the HTTP transport.
 //
 //	session.go  one session: life cycle, incoming messages
 //	flight.go   requests of the client in flight
-//	begin.go    those that no goroutine waits for
+//	begin.go    requests that no goroutine waits for
 //	ask.go      requests to the client
 //	methods.go  what a session answers itself
 //	batch.go    JSON-RPC batches of revision 2025-03-26
 //	stream.go   where messages to the client go
-//	stdio.go    the stdio front end
+//	stdio.go    the stdio transport
 //
-//	http.go        the streamable HTTP front end: sessions by their ids
-//	http_post.go   messages of clients, and what they are answered with
-//	http_body.go   reading the body of a request
-//	http_memory.go giving memory back after many large ones
-//	http_get.go    streams that clients open or resume
-//	http_admit.go  who may begin how many sessions
-//	http_visit.go  one session over HTTP: its streams and its end
-//	http_guard.go  who may come in: Host, Origin, tokens
-//	http_server.go the http.Server around it
-//	http_conns.go  how many connections it has
-//	sse.go         events on the wire
-//	sse_stream.go  messages that wait for a client, or for its coming back
-//	sse_conn.go    the connection that takes them to it
-//
-// A request is registered as in flight before the next message is read, so
-// that a notifications/cancelled right behind it finds it. Each stream to a
-// client has one writer, and progress is handed to it before the result that
-// follows.
+// A request is registered as in flight before the next message is read, so that
+// a notifications/cancelled right behind it finds it. Each stream to a client has
+// one writer, and progress is handed to it before the result that follows.
 package front
 
 import (
@@ -132,6 +118,9 @@ func NewSession(ctx context.Context, main Stream, opts Options) *Session {
 // of its work.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
+// Err is why the session has ended; nil while it has not.
+func (s *Session) Err() error { return context.Cause(s.ctx) }
+
 // ID implements route.Session.
 func (s *Session) ID() string { return s.id }
 
@@ -204,7 +193,7 @@ func (s *Session) Notify(method string, params []byte) {
 // one it belonged to has been closed meanwhile.
 func (s *Session) write(to Stream, msg []byte) {
 	err := to.Write(msg)
-	if errors.Is(err, errFinished) && to != s.main {
+	if errors.Is(err, ErrStreamClosed) && to != s.main {
 		to, err = s.main, s.main.Write(msg)
 	}
 	s.written(to, err)
@@ -227,7 +216,7 @@ func (s *Session) written(to Stream, err error) {
 // answer: then out is closed with or after the last of it, perhaps before
 // Receive returns. Parts of raw are kept.
 func (s *Session) Receive(raw []byte, out Stream) (waits bool) {
-	if s.takesBatch(raw) {
+	if s.IsBatch(raw) {
 		return s.receiveBatch(raw, out)
 	}
 	msg, err := wire.Parse(raw)
@@ -256,8 +245,14 @@ func (s *Session) response(id []byte, reply wire.Reply) []byte {
 	return msg
 }
 
-// receive handles what wire.Parse has made of one message, of a batch if b is
-// not nil.
+// ReceiveMessage is Receive for one message that the transport has parsed, with
+// the results of wire.Parse. out may be nil if the message wants no answer.
+func (s *Session) ReceiveMessage(msg wire.Message, err error, out Stream) (waits bool) {
+	return s.receive(msg, err, out, nil)
+}
+
+// receive handles one message, of a batch if b is not nil. msg and err are the
+// results of wire.Parse.
 func (s *Session) receive(msg wire.Message, err error, out Stream, b *batch) (waits bool) {
 	switch {
 	case err != nil:
@@ -281,7 +276,7 @@ func (s *Session) malformed(msg wire.Message, err error, out Stream, b *batch) (
 	case msg.IsNotification() && bad.Code == wire.CodeInvalidParams:
 		s.opts.Log.Warn("notification of the client refused", "method", msg.Method, "err", err)
 		return false
-	case !wantsAnswer(msg, err):
+	case !WantsAnswer(msg, err):
 		s.opts.Log.Warn("client sent a malformed response", "err", err)
 		s.answeredBadly(msg.ID, bad)
 		return false
@@ -290,10 +285,10 @@ func (s *Session) malformed(msg wire.Message, err error, out Stream, b *batch) (
 	return true
 }
 
-// wantsAnswer tells whether what wire.Parse has made of a message has to be
-// answered: a malformed response has not, nor has a notification whose params
-// are refused.
-func wantsAnswer(msg wire.Message, err error) bool {
+// WantsAnswer tells whether a message must be answered. msg and err are the results
+// of wire.Parse. A malformed response is not answered, nor is a notification with
+// invalid params.
+func WantsAnswer(msg wire.Message, err error) bool {
 	var bad *wire.RPCError
 	switch {
 	case err == nil:

@@ -14,13 +14,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // talk is a session over pipes, with the client's end in the test's hands.
 type talk struct {
 	t       *testing.T
-	backend *toyBackend
+	backend *fronttest.Backend
 	in      *io.PipeWriter
 	out     *wire.Reader
 	outPipe *io.PipeReader
@@ -28,12 +29,12 @@ type talk struct {
 }
 
 func newTalk(t *testing.T) *talk {
-	b := newToyBackend()
-	return newTalkWith(t, b, b.options())
+	b := fronttest.New()
+	return newTalkWith(t, b, options(b))
 }
 
 // newTalkWith is newTalk with options; b is behind their backend.
-func newTalkWith(t *testing.T, b *toyBackend, opts Options) *talk {
+func newTalkWith(t *testing.T, b *fronttest.Backend, opts Options) *talk {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	k := &talk{t: t, backend: b, in: inW, out: wire.NewReader(outR, 0), outPipe: outR, served: make(chan error, 1)}
@@ -93,7 +94,7 @@ func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
 	k.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"2"}}`)
 	k.hangUp(`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"count"}]}}`)
-	if err := <-k.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+	if err := <-k.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
 		t.Errorf("cancelled with %v", err)
 	}
 }
@@ -103,7 +104,7 @@ func TestEndOfContext(t *testing.T) {
 	inR, inW := io.Pipe()
 	defer inW.Close()
 	served := make(chan error)
-	go func() { served <- ServeStdio(ctx, inR, io.Discard, newToyBackend().options()) }()
+	go func() { served <- ServeStdio(ctx, inR, io.Discard, options(fronttest.New())) }()
 	why := errors.New("told to stop")
 	cancel(why)
 	if err := <-served; !errors.Is(err, why) {
@@ -120,7 +121,7 @@ func TestClientThatStopsReading(t *testing.T) {
 	if err := <-k.served; !errors.Is(err, wire.ErrClosed) || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Serve: %v", err)
 	}
-	if err := <-k.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+	if err := <-k.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
 		t.Errorf("the call in flight ended with %v", err)
 	}
 }
@@ -178,7 +179,7 @@ func TestCancelStorm(t *testing.T) {
 	writer.Wait()
 	for range calls {
 		var cancelled *wire.CancelledError
-		if err := <-k.backend.cancelled; !errors.As(err, &cancelled) {
+		if err := <-k.backend.Cancelled; !errors.As(err, &cancelled) {
 			t.Fatalf("cancelled with %v", err)
 		}
 	}
@@ -216,7 +217,7 @@ func TestTooManyInFlight(t *testing.T) {
 	writer.Wait()
 	go func() {
 		for range maxInFlight {
-			<-k.backend.cancelled
+			<-k.backend.Cancelled
 		}
 	}()
 	k.hangUp()
@@ -240,11 +241,11 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var heard bytes.Buffer
-		b := newToyBackend()
-		close(b.release)
+		b := fronttest.New()
+		close(b.Release)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := ServeStdio(ctx, bytes.NewReader(said), &heard, b.options()); err != nil {
+		if err := ServeStdio(ctx, bytes.NewReader(said), &heard, options(b)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(heard.Bytes()) {
@@ -260,7 +261,7 @@ func BenchmarkCall(b *testing.B) {
 	outR, outW := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- ServeStdio(b.Context(), inR, outW, newToyBackend().options())
+		served <- ServeStdio(b.Context(), inR, outW, options(fronttest.New()))
 		outW.Close()
 	}()
 	out := wire.NewReader(outR, 0)

@@ -13,7 +13,7 @@ type Stream interface {
 	// Write takes one message over, which the caller must not change any more.
 	// What happens when the client does not read is the transport's business:
 	// it may block (stdio), or end the session (HTTP). The error says that the
-	// stream has broken, or is errFinished.
+	// stream has broken, or is ErrStreamClosed.
 	Write(msg []byte) error
 	// Request is Write for a request to the client. It may wait a little, within
 	// ctx, for a client that is about to listen; the error is ErrNotListening
@@ -32,8 +32,8 @@ type Stream interface {
 // could reach it.
 var ErrNotListening = errors.New("the client is not listening (it has no GET stream open)")
 
-// errFinished says that a stream was closed before.
-var errFinished = errors.New("the stream has been closed")
+// ErrStreamClosed says that nothing more can be written to a stream.
+var ErrStreamClosed = errors.New("the stream has been closed")
 
 // lines is a Stream over a byte stream of newline-delimited messages.
 type lines struct{ *wire.Writer }

@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // has exactly its own progress, in order, and then its answer.
 func TestNothingCrosses(t *testing.T) {
 	const sessions, calls, times = 8, 25, 40
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	var all sync.WaitGroup
 	for range sessions {
 		g := w.join("2025-06-18")
@@ -45,7 +45,7 @@ func TestNothingCrosses(t *testing.T) {
 // TestBurst has the session's own stream take many messages at once.
 func TestBurst(t *testing.T) {
 	const burst = 5000
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	e := w.join("2025-11-25").stream("GET", "")
 	s := w.session()
 	for i := range burst {

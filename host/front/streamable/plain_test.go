@@ -1,9 +1,11 @@
-package front
+package streamable
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 )
 
 // body posts a message and returns the answer as it is on the wire.
@@ -16,7 +18,7 @@ func (g *guest) body(msg string, header ...string) (kind, text string) {
 // TestWithoutResumption has streams that nobody can come back to: their events
 // have no ids, and the first disconnect is the last.
 func TestWithoutResumption(t *testing.T) {
-	w := newWeb(t, HTTPOptions{ResumeWindow: -1})
+	w := newWeb(t, Options{ResumeWindow: -1})
 	g := w.join("2025-11-25")
 	kind, got := g.body(callOf(7, "count", `{"times":1}`))
 	want := "retry: 1000\n\nevent: message\ndata: " + progressOf(7, 1) +
@@ -27,14 +29,14 @@ func TestWithoutResumption(t *testing.T) {
 	e := g.stream("POST", callOf(2, "ask", `{"method":"roots/list"}`))
 	e.next()
 	e.cancel()
-	if err := <-w.backend.cancelled; !errors.Is(err, errGone) {
+	if err := <-w.backend.Cancelled; !errors.Is(err, front.ErrClientGone) {
 		t.Errorf("cancelled with %v", err)
 	}
 }
 
 // TestAcceptOrder has clients that name event streams first, and get one.
 func TestAcceptOrder(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	g := w.join("2025-11-25")
 	for accept, want := range map[string]string{
 		"application/json, text/event-stream":       "application/json",

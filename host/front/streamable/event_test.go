@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -43,9 +44,9 @@ func FuzzEvent(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("x"), maxWrite+1), uint64(3))
 	f.Fuzz(func(t *testing.T, msg []byte, place uint64) {
 		out := httptest.NewRecorder()
-		c := newConn(out)
-		c.lasting = true
-		if err := c.event(eventID{7, place}, msg); err != nil {
+		c := newEventWriter(out)
+		c.resumable = true
+		if err := c.writeEvent(eventID{7, place}, msg); err != nil {
 			t.Fatal(err)
 		}
 		got := out.Body.String()
@@ -66,10 +67,10 @@ func FuzzPost(f *testing.F) {
 	f.Add([]byte(callOf(1, "count", "{}")), "2.1", "2025-03-26")
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), "x", "x")
 	f.Fuzz(func(t *testing.T, body []byte, last, version string) {
-		b := newToyBackend()
-		close(b.release)
-		opts := HTTPOptions{Session: b.options(), ListenWindow: instant}
-		h := NewHTTP(t.Context(), opts)
+		b := fronttest.New()
+		close(b.Release)
+		opts := Options{Session: options(b), ListenWindow: instant}
+		h := New(t.Context(), opts)
 		defer func() {
 			if err := h.Close(context.Background()); err != nil {
 				t.Error(err)
@@ -105,7 +106,7 @@ func FuzzPost(f *testing.F) {
 }
 
 func BenchmarkHTTPCall(b *testing.B) {
-	w := newWeb(b, HTTPOptions{})
+	w := newWeb(b, Options{})
 	g := w.join("2025-11-25")
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`
 	b.ReportAllocs()
@@ -121,7 +122,7 @@ func BenchmarkHTTPCall(b *testing.B) {
 
 // BenchmarkHTTPHandler is the part of BenchmarkHTTPCall that is ours.
 func BenchmarkHTTPHandler(b *testing.B) {
-	w := newWeb(b, HTTPOptions{})
+	w := newWeb(b, Options{})
 	g := w.join("2025-11-25")
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`
 	r := g.request(b.Context(), "POST", body)
@@ -147,7 +148,7 @@ func (n *nowhere) WriteHeader(status int)      { n.status = status }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
 func BenchmarkHTTPProgress(b *testing.B) {
-	w := newWeb(b, HTTPOptions{})
+	w := newWeb(b, Options{})
 	g := w.join("2025-11-25")
 	body := callOf(1, "count", `{"times":100}`)
 	b.ReportAllocs()

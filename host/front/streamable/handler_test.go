@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestHTTPSession(t *testing.T) {
-	for _, revision := range Revisions {
+	for _, revision := range front.Revisions {
 		t.Run(revision, func(t *testing.T) {
-			w := newWeb(t, HTTPOptions{})
+			w := newWeb(t, Options{})
 			g := w.join(revision)
 			if got := g.call(ping); got != pong {
 				t.Errorf("ping: %s", got)
@@ -27,13 +28,13 @@ func TestHTTPSession(t *testing.T) {
 				t.Errorf("nope: %s", got)
 			}
 			g.tell(`{"jsonrpc":"2.0","method":"notifications/x"}`)
-			if got := <-w.backend.notified; got != "notifications/x " {
+			if got := <-w.backend.Notifications; got != "notifications/x " {
 				t.Errorf("the backend heard %q", got)
 			}
 			if res := g.do(t.Context(), "DELETE", ""); res.StatusCode != 204 {
 				t.Errorf("DELETE: %s %s", res.Status, read(t, res))
 			}
-			if s := <-w.backend.left; s != w.session() || w.http.Sessions() != 0 {
+			if s := <-w.backend.Ended; s != w.session() || w.http.Sessions() != 0 {
 				t.Errorf("%d sessions are left", w.http.Sessions())
 			}
 			if res := g.post(ping); res.StatusCode != 404 {
@@ -44,7 +45,7 @@ func TestHTTPSession(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
+	w := newWeb(t, Options{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
 	id := w.join("2025-11-25").id
 	port := w.url[strings.LastIndex(w.url, ":")+1:]
 	for _, tt := range []struct {
@@ -121,7 +122,7 @@ func TestHTTPRefusals(t *testing.T) {
 }
 
 func TestTooLargeWithoutLength(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	r := w.join("2025-11-25").request(t.Context(), "POST", strings.Repeat("x", 33<<20))
 	r.Host = "localhost"
 	r.ContentLength = -1
@@ -133,7 +134,7 @@ func TestTooLargeWithoutLength(t *testing.T) {
 }
 
 func TestHTTPTokens(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"secret", "other"}}})
+	w := newWeb(t, Options{Access: Access{Tokens: []string{"secret", "other"}}})
 	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
 		g := w.guest()
 		res := g.post(ping, "Authorization", value)
@@ -163,12 +164,12 @@ func TestHTTPTokens(t *testing.T) {
 
 // TestHTTPAdmit changes the tokens while there are sessions.
 func TestHTTPAdmit(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"stays", "goes"}}})
+	w := newWeb(t, Options{Access: Access{Tokens: []string{"stays", "goes"}}})
 	stays, goes := w.guest(), w.guest()
 	stays.token, goes.token = "stays", "goes"
 	stays.initialize("2025-11-25")
 	goes.initialize("2025-11-25")
-	w.http.Admit(Access{Tokens: []string{"stays", "comes"}})
+	w.http.SetAccess(Access{Tokens: []string{"stays", "comes"}})
 	if got := stays.call(ping); got != pong {
 		t.Errorf("a session whose token is as valid as before: %s", got)
 	}
@@ -182,20 +183,20 @@ func TestHTTPAdmit(t *testing.T) {
 	comes := w.guest()
 	comes.token = "comes"
 	comes.initialize("2025-11-25")
-	w.http.Admit(Access{})
+	w.http.SetAccess(Access{})
 	open := w.guest()
 	open.initialize("2025-11-25")
 	if got := open.call(ping); got != pong {
 		t.Error(got)
 	}
-	w.http.Admit(Access{Tokens: []string{"stays"}})
+	w.http.SetAccess(Access{Tokens: []string{"stays"}})
 	if res := open.post(ping); res.StatusCode != 401 {
 		t.Errorf("a session without a token: %s", res.Status)
 	}
 }
 
 func TestHTTPShares(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
+	w := newWeb(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
 	res := w.guest().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
@@ -209,7 +210,7 @@ func TestHTTPShares(t *testing.T) {
 }
 
 func TestHTTPBatch(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	g := w.join("2025-03-26")
 	got := g.call(`[` + ping + `,{"jsonrpc":"2.0","method":"notifications/x"},7]`)
 	if got != `[`+pong+`,{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a message is a JSON object"}}]` {
@@ -225,8 +226,8 @@ func TestHTTPBatch(t *testing.T) {
 }
 
 func TestFailedInitializeLeavesNoSession(t *testing.T) {
-	w := newWeb(t, HTTPOptions{MaxSessions: 1})
-	w.backend.refuse <- wire.Errorf(-32099, "come back later")
+	w := newWeb(t, Options{MaxSessions: 1})
+	w.backend.Refuse <- wire.Errorf(-32099, "come back later")
 	for _, body := range []string{initialize, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`} {
 		res := w.guest().post(body)
 		if got := read(t, res); !strings.Contains(got, `"error"`) || res.Header.Get("Mcp-Session-Id") != "" {
@@ -240,7 +241,7 @@ func TestFailedInitializeLeavesNoSession(t *testing.T) {
 }
 
 func TestMaxSessions(t *testing.T) {
-	w := newWeb(t, HTTPOptions{MaxSessions: 2})
+	w := newWeb(t, Options{MaxSessions: 2})
 	g := w.join("2025-11-25")
 	for _, used := range []*guest{g, w.join("2025-11-25")} {
 		used.call(callOf(1, "echo", "{}"))
@@ -257,35 +258,35 @@ func TestMaxSessions(t *testing.T) {
 }
 
 func TestIdleSessions(t *testing.T) {
-	w := newWeb(t, HTTPOptions{SessionTTL: 20 * instant})
+	w := newWeb(t, Options{SessionTTL: 20 * instant})
 	calling, listening := w.join("2025-11-25"), w.join("2025-11-25")
 	answer := make(chan string)
 	go func() { answer <- calling.call(callOf(1, "wait", "{}")) }()
 	e := listening.stream("GET", "")
 	first, second := w.session(), w.session()
 	w.join("2025-11-25")
-	if s := <-w.backend.left; s == first || s == second {
+	if s := <-w.backend.Ended; s == first || s == second {
 		t.Error("a busy session was ended")
 	}
-	w.backend.release <- struct{}{}
+	w.backend.Release <- struct{}{}
 	if got := <-answer; got != waited {
 		t.Errorf("got %s", got)
 	}
 	e.cancel()
-	<-w.backend.left
-	<-w.backend.left
+	<-w.backend.Ended
+	<-w.backend.Ended
 	if res := calling.post(ping); res.StatusCode != 404 {
 		t.Errorf("an idle session is still there: %s", res.Status)
 	}
 }
 
 func TestHTTPClose(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
 	answer := make(chan string)
 	go func() { answer <- g.call(callOf(1, "wait", "{}")) }()
-	<-w.backend.waiting
+	<-w.backend.Waiting
 	asked := g.stream("POST", callOf(2, "ask", `{"method":"roots/list"}`))
 	asked.next()
 	if err := w.http.Close(context.Background()); err != nil {
@@ -310,9 +311,9 @@ func TestHTTPClose(t *testing.T) {
 // goroutines.
 func TestSessionsLeaveNothing(t *testing.T) {
 	const each = 170
-	w := newWeb(t, HTTPOptions{SessionTTL: 300 * instant, ResumeWindow: instant})
+	w := newWeb(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
 	for i := range 3 * each {
-		g := w.join(Revisions[i%len(Revisions)])
+		g := w.join(front.Revisions[i%len(front.Revisions)])
 		switch i % 3 {
 		case 0: // ends it
 			g.do(t.Context(), "DELETE", "")
@@ -325,10 +326,10 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		}
 	}
 	for range 3 * each {
-		<-w.backend.left
+		<-w.backend.Ended
 	}
 	for range each {
-		if err := <-w.backend.cancelled; !errors.Is(err, wire.ErrClosed) {
+		if err := <-w.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
 			t.Fatalf("cancelled with %v", err)
 		}
 	}

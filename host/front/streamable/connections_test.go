@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 // TestTooManyConnections: idle ones make room, and those in use do not.
 func TestTooManyConnections(t *testing.T) {
-	w := newWebOn(t, HTTPOptions{}, ServerOptions{MaxConnections: 3})
+	w := newWebOn(t, Options{}, ServerOptions{MaxConnections: 3})
 	// The session is begun without a connection: the server learns only later that
 	// its client has closed one, and until then that one is in use.
 	g := w.guest()
@@ -35,7 +35,7 @@ func TestTooManyConnections(t *testing.T) {
 	for i := range 3 { // each takes the place of one that is idle
 		c := dial()
 		_ = g.request(t.Context(), "POST", callOf(i, "wait", "{}")).Write(c)
-		<-w.backend.waiting
+		<-w.backend.Waiting
 	}
 	for i, c := range silent {
 		if !closed(c) {
@@ -45,9 +45,9 @@ func TestTooManyConnections(t *testing.T) {
 	if !closed(dial()) {
 		t.Error("a fourth connection is open")
 	}
-	w.backend.release <- struct{}{}
-	w.backend.release <- struct{}{}
-	w.backend.release <- struct{}{}
+	w.backend.Release <- struct{}{}
+	w.backend.Release <- struct{}{}
+	w.backend.Release <- struct{}{}
 }
 
 // addressed is a connection from an address. Nothing goes over it.
@@ -99,7 +99,7 @@ func TestConnectionsOfAddresses(t *testing.T) {
 		all = deleteClosed(c, all, busy)
 		of := map[string]int{}
 		for _, a := range all {
-			of[addressOf(a.from).String()]++
+			of[clientAddress(a.from).String()]++
 		}
 		for address, n := range of {
 			if n > mostOfOne {
@@ -143,18 +143,18 @@ func TestCrowdMakesRoom(t *testing.T) {
 	}
 }
 
-func TestAddressOf(t *testing.T) {
+func TestClientAddress(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32", "127.0.0.1:1": "127.0.0.1/32", "[::1]:1": "::1/128",
 		"[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "pipe": "invalid Prefix", "": "invalid Prefix",
 	} {
-		if got := addressOf(in).String(); got != want {
+		if got := clientAddress(in).String(); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}
 }
 
-func TestQuotaOf(t *testing.T) {
+func TestShareOfAddress(t *testing.T) {
 	for _, tt := range []struct {
 		address    string
 		set, whole int
@@ -163,7 +163,7 @@ func TestQuotaOf(t *testing.T) {
 		{"192.0.2.1:1", 0, 5, 3}, {"192.0.2.1:1", 0, 1, 1}, {"192.0.2.1:1", 4, 5, 4}, {"192.0.2.1:1", 9, 5, 5},
 		{"127.0.0.1:1", 0, 5, 5}, {"[::1]:1", 0, 5, 5}, {"127.0.0.1:1", 2, 5, 2}, {"pipe", 0, 5, 3},
 	} {
-		if got := quotaOf(addressOf(tt.address), tt.set, tt.whole); got != tt.want {
+		if got := shareOfAddress(clientAddress(tt.address), tt.set, tt.whole); got != tt.want {
 			t.Errorf("%s, %d of %d: %d, want %d", tt.address, tt.set, tt.whole, got, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"context"
@@ -8,20 +8,22 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
 // strangers calls an HTTP front end without a network, from any address.
 type strangers struct {
 	t *testing.T
-	h *HTTP
+	h *Handler
 }
 
 // home is the address of a client on this machine.
 const home = "127.0.0.1:1"
 
-func newStrangers(t *testing.T, opts HTTPOptions) *strangers {
-	opts.Session = newToyBackend().options()
-	s := &strangers{t, NewHTTP(context.Background(), opts)}
+func newStrangers(t *testing.T, opts Options) *strangers {
+	opts.Session = options(fronttest.New())
+	s := &strangers{t, New(context.Background(), opts)}
 	t.Cleanup(func() {
 		if err := s.h.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -80,7 +82,7 @@ const (
 func TestThousandInitializes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100
-		s := newStrangers(t, HTTPOptions{MaxSessions: most})
+		s := newStrangers(t, Options{MaxSessions: most})
 		mine := s.join(local, "")
 		if code := s.use(local, "", mine); code != 200 {
 			t.Fatal(code)
@@ -113,21 +115,21 @@ func TestThousandInitializes(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
-		opts        HTTPOptions
+		opts        Options
 		from, token string // who takes as many as he can get
 		also        string // an address of the same
 		want        int    // sessions
 		setting     string // that the refusal names
 		other, key  string // who still gets in; "" for nobody
 	}{
-		{"an address", HTTPOptions{MaxSessions: 10}, here, "", here, 5, "max_sessions_per_address", there, ""},
-		{"an address, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, here, "", here, 2, "max_sessions_per_address", there, ""},
-		{"a network", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, networkA, "", networkB, 2, "max_sessions_per_address", here, ""},
-		{"loopback", HTTPOptions{MaxSessions: 10}, local, "", local, 10, "max_sessions", "", ""},
-		{"loopback, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 2}, local, "", local, 2, "max_sessions_per_address", here, ""},
-		{"a token", HTTPOptions{MaxSessions: 10, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
-		{"a token, as set", HTTPOptions{MaxSessions: 10, MaxSessionsPerToken: 3, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
-		{"the only token", HTTPOptions{MaxSessions: 10, Access: Access{Tokens: []string{"a"}}}, local, "a", local, 10, "max_sessions", "", ""},
+		{"an address", Options{MaxSessions: 10}, here, "", here, 5, "max_sessions_per_address", there, ""},
+		{"an address, as set", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, here, "", here, 2, "max_sessions_per_address", there, ""},
+		{"a network", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, networkA, "", networkB, 2, "max_sessions_per_address", here, ""},
+		{"loopback", Options{MaxSessions: 10}, local, "", local, 10, "max_sessions", "", ""},
+		{"loopback, as set", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, local, "", local, 2, "max_sessions_per_address", here, ""},
+		{"a token", Options{MaxSessions: 10, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 5, "max_sessions_per_token", local, "b"},
+		{"a token, as set", Options{MaxSessions: 10, MaxSessionsPerToken: 3, Access: Access{Tokens: []string{"a", "b"}}}, local, "a", here, 3, "max_sessions_per_token", local, "b"},
+		{"the only token", Options{MaxSessions: 10, Access: Access{Tokens: []string{"a"}}}, local, "a", local, 10, "max_sessions", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStrangers(t, tt.opts)
@@ -154,7 +156,7 @@ func TestQuotas(t *testing.T) {
 // TestQuotaMakesRoom: who has as many as he may loses his own, the oldest that was
 // never used.
 func TestQuotaMakesRoom(t *testing.T) {
-	s := newStrangers(t, HTTPOptions{MaxSessions: 10, MaxSessionsPerAddress: 3})
+	s := newStrangers(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
 	others := s.join(there, "")
 	used := s.join(here, "")
 	s.use(here, "", used)
@@ -171,7 +173,7 @@ func TestQuotaMakesRoom(t *testing.T) {
 // not. Time is synctest's.
 func TestInitializeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers(t, HTTPOptions{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
+		s := newStrangers(t, Options{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
 		for range minBurst {
 			s.join(here, "a")
 		}
@@ -203,7 +205,7 @@ func TestInitializeRate(t *testing.T) {
 // synctest's.
 func TestUnusedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers(t, HTTPOptions{})
+		s := newStrangers(t, Options{})
 		used, unused, greeting := s.join(local, ""), s.join(local, ""), s.join(local, "")
 		s.use(local, "", used)
 		for range 3 {
@@ -249,11 +251,11 @@ func TestOnePolicyPerRequest(t *testing.T) {
 		{"the token is revoked", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"b"}}, 503, errRevoked.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStrangers(t, HTTPOptions{MaxSessions: 2, Access: tt.before})
+			s := newStrangers(t, Options{MaxSessions: 2, Access: tt.before})
 			if code := s.use(local, "a", s.join(local, "a")); code != 200 {
 				t.Fatal(code)
 			}
-			out := s.postFrom(local, "a", "", &reloadingBody{strings.NewReader(initialize), func() { s.h.Admit(tt.after) }})
+			out := s.postFrom(local, "a", "", &reloadingBody{strings.NewReader(initialize), func() { s.h.SetAccess(tt.after) }})
 			if out.Code != tt.want || !strings.Contains(out.Body.String(), tt.text) {
 				t.Errorf("got %d %s, want %d %s", out.Code, out.Body, tt.want, tt.text)
 			}

@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestProgressOverHTTP(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	for _, tt := range []struct{ revision, first string }{
 		{"2025-06-18", "id: 2.1\nevent: message\ndata: " + progressOf(1, 1) + "\n\n"},
 		{"2025-11-25", "id: 2.0\nretry: 1000\ndata: \n\nid: 2.1\n"},
@@ -29,7 +30,7 @@ func TestProgressOverHTTP(t *testing.T) {
 }
 
 func TestAskOverPostStream(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	for _, session := range []string{"", `,"session":true`} { // without a GET stream the session's go there too
 		g := w.join("2025-11-25")
 		e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"`+session+`}`))
@@ -41,7 +42,7 @@ func TestAskOverPostStream(t *testing.T) {
 }
 
 func TestAskOverGetStream(t *testing.T) {
-	w := newWeb(t, HTTPOptions{ListenWindow: hour})
+	w := newWeb(t, Options{ListenWindow: hour})
 	g := w.join("2025-11-25")
 	s := w.session()
 	answer := make(chan wire.Reply)
@@ -73,9 +74,9 @@ func TestAskOverGetStream(t *testing.T) {
 }
 
 func TestAskNobody(t *testing.T) {
-	w := newWeb(t, HTTPOptions{ListenWindow: instant})
+	w := newWeb(t, Options{ListenWindow: instant})
 	w.join("2025-11-25")
-	if _, err := w.session().Ask(t.Context(), wire.Call{Method: "roots/list"}); !errors.Is(err, ErrNotListening) {
+	if _, err := w.session().Ask(t.Context(), wire.Call{Method: "roots/list"}); !errors.Is(err, front.ErrNotListening) {
 		t.Error(err)
 	}
 }
@@ -83,7 +84,7 @@ func TestAskNobody(t *testing.T) {
 // TestMainStream leaves messages for a client that listens later, and has it
 // come back twice.
 func TestMainStream(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	g := w.join("2025-11-25")
 	s := w.session()
 	say := func(n int) { s.Notify("notifications/message", fmt.Appendf(nil, "{\r\n\"n\":%d}", n)) }
@@ -119,7 +120,7 @@ func TestMainStream(t *testing.T) {
 }
 
 func TestBacklogIsBounded(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Replay: 1000})
+	w := newWeb(t, Options{Replay: 1000})
 	g := w.join("2025-11-25")
 	s := w.session()
 	for i := range 1000 {
@@ -141,7 +142,7 @@ func TestBacklogIsBounded(t *testing.T) {
 // TestResume breaks the stream of a call again and again: nothing is lost.
 func TestResume(t *testing.T) {
 	const times = 200
-	w := newWeb(t, HTTPOptions{ResumeWindow: hour})
+	w := newWeb(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	e := g.stream("POST", callOf(7, "count", fmt.Sprintf(`{"times":%d}`, times)))
 	for i := range times {
@@ -162,7 +163,7 @@ func TestResume(t *testing.T) {
 
 // TestResumeInFlight resumes the stream of a call that is still worked on.
 func TestResumeInFlight(t *testing.T) {
-	w := newWeb(t, HTTPOptions{ResumeWindow: hour})
+	w := newWeb(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"}`))
 	e.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
@@ -174,11 +175,11 @@ func TestResumeInFlight(t *testing.T) {
 }
 
 func TestDisconnectCancels(t *testing.T) {
-	w := newWeb(t, HTTPOptions{ResumeWindow: instant})
+	w := newWeb(t, Options{ResumeWindow: instant})
 	g := w.join("2025-11-25")
 	gone := func() {
 		t.Helper()
-		if err := <-w.backend.cancelled; !errors.Is(err, errGone) {
+		if err := <-w.backend.Cancelled; !errors.Is(err, front.ErrClientGone) {
 			t.Errorf("cancelled with %v", err)
 		}
 	}
@@ -189,7 +190,7 @@ func TestDisconnectCancels(t *testing.T) {
 		_, _ = g.http.Do(g.request(ctx, "POST", callOf(1, "wait", "{}")))
 		close(done)
 	}()
-	<-w.backend.waiting
+	<-w.backend.Waiting
 	cancel()
 	<-done
 	gone()
@@ -206,31 +207,31 @@ func TestDisconnectCancels(t *testing.T) {
 
 // TestTaskProgress has the progress of a task follow on the session's stream.
 func TestTaskProgress(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
 	for id, tool := range []string{"late", "task"} {
 		if got := g.call(callOf(id, tool, "{}")); !strings.Contains(got, "taskId") {
 			t.Errorf("got %s", got)
 		}
-		(<-w.backend.after)()
+		(<-w.backend.After)()
 	}
 	e.want(`{"jsonrpc":"2.0","method":"notifications/late"}`, progressOf(1, 1), progressOf(1, 2))
 }
 
 func TestCancelledCallHasNoAnswer(t *testing.T) {
-	w := newWeb(t, HTTPOptions{KeepAlive: 2 * instant})
+	w := newWeb(t, Options{KeepAlive: 2 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
 	g.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"bored"}}`)
 	e.end()
-	if err := <-w.backend.cancelled; err.Error() != "cancelled by the client: bored" {
+	if err := <-w.backend.Cancelled; err.Error() != "cancelled by the client: bored" {
 		t.Error(err)
 	}
 }
 
 func TestKeepAlive(t *testing.T) {
-	w := newWeb(t, HTTPOptions{KeepAlive: 5 * instant})
+	w := newWeb(t, Options{KeepAlive: 5 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
 	get := g.stream("GET", "")
@@ -241,7 +242,7 @@ func TestKeepAlive(t *testing.T) {
 			}
 		}
 	}
-	w.backend.release <- struct{}{}
+	w.backend.Release <- struct{}{}
 	if got := e.next(); got != waited {
 		t.Errorf("got %s", got)
 	}
@@ -250,7 +251,7 @@ func TestKeepAlive(t *testing.T) {
 // TestStalledClient has one client stop reading. It is thrown out at last;
 // another one notices nothing.
 func TestStalledClient(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Buffer: 1 << 20})
+	w := newWeb(t, Options{Buffer: 1 << 20})
 	stalled := w.join("2025-11-25")
 	s := w.session()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -268,7 +269,7 @@ func TestStalledClient(t *testing.T) {
 	for open := true; open; {
 		s.Notify("notifications/message", params)
 		select {
-		case gone := <-w.backend.left:
+		case gone := <-w.backend.Ended:
 			if gone != s {
 				t.Error("the wrong session has ended")
 			}
@@ -287,7 +288,7 @@ func TestStalledClient(t *testing.T) {
 // TestLargeMessages are larger than any buffer.
 func TestLargeMessages(t *testing.T) {
 	const size = 16 << 20
-	w := newWeb(t, HTTPOptions{Buffer: 1000, Replay: 1000})
+	w := newWeb(t, Options{Buffer: 1000, Replay: 1000})
 	g := w.join("2025-11-25")
 	s := w.session()
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","x":"` + strings.Repeat("x", size) + `"}}`

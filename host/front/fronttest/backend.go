@@ -1,60 +1,55 @@
-package front
+// Package fronttest has what tests of the front ends share: a Backend whose tools
+// do something to the client.
+package fronttest
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
-	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var silent = slog.New(slog.DiscardHandler)
-
-// toyBackend has tools that do something to the client:
+// Backend is a front.Backend with these tools:
 //
 //	echo   returns its params
 //	count  reports progress as often as its argument says (2 by default)
-//	wait   waits
+//	wait   waits for Release
 //	task   answers with a task, then reports progress on it, twice
-//	late   answers, then reports progress all the same, and says so
+//	late   answers, then reports progress all the same, and notifies the client
 //	ask    sends the request in its arguments, and returns the answer
-//	log    sends as many log messages as its argument says (1 by default)
-type toyBackend struct {
-	release   chan struct{}
-	waiting   chan struct{} // how many calls have begun to wait
-	cancelled chan error
-	notified  chan string
-	left      chan route.Session
-	refuse    chan *wire.RPCError // Welcome fails with what is in it
-	welcomed  chan route.Session
-	after     chan func() // what the tools task and late do after their answer
+//	log    sends as many notifications as its argument says (1 by default)
+//
+// The test receives from the channels, and sends on Release and Refuse. All but
+// those two are so large that the backend never blocks.
+type Backend struct {
+	Release       chan struct{}       // lets one call of wait go on
+	Waiting       chan struct{}       // one value for each call of wait
+	Cancelled     chan error          // causes of calls of wait and ask that were cancelled
+	Notifications chan string         // method and params of notifications
+	Ended         chan route.Session  // sessions that have ended
+	Refuse        chan *wire.RPCError // errors for the next initialize requests
+	Began         chan route.Session  // sessions that have begun
+	After         chan func()         // what task and late do after their answer; run by the test
 }
 
-func newToyBackend() *toyBackend {
-	return &toyBackend{
-		release: make(chan struct{}, 100), waiting: make(chan struct{}, 10_000), cancelled: make(chan error, 10_000), notified: make(chan string, 10_000),
-		left: make(chan route.Session, 10_000), refuse: make(chan *wire.RPCError, 1), welcomed: make(chan route.Session, 10_000), after: make(chan func(), 10_000),
+// New makes a Backend.
+func New() *Backend {
+	return &Backend{
+		Release: make(chan struct{}, 100), Waiting: make(chan struct{}, 10_000), Cancelled: make(chan error, 10_000), Notifications: make(chan string, 10_000),
+		Ended: make(chan route.Session, 10_000), Refuse: make(chan *wire.RPCError, 1), Began: make(chan route.Session, 10_000), After: make(chan func(), 10_000),
 	}
 }
 
-func (b *toyBackend) options() Options {
-	return Options{Backend: b, Name: "test", Version: "1.2.3", MaxMessage: 64 << 10, Log: silent}
-}
-
-func (b *toyBackend) Welcome(_ context.Context, s route.Session) (route.Welcome, error) {
+// Welcome implements front.Backend.
+func (b *Backend) Welcome(_ context.Context, s route.Session) (route.Welcome, error) {
 	select {
-	case bad := <-b.refuse:
+	case bad := <-b.Refuse:
 		return route.Welcome{}, bad
 	default:
 	}
-	b.welcomed <- s
+	b.Began <- s
 	w := route.Welcome{Capabilities: []byte(`{"tools":{"listChanged":true}}`), Instructions: "Be nice."}
 	if meta, ok := wire.Get(s.Client(), "_meta"); ok {
 		w.Meta = meta
@@ -62,13 +57,16 @@ func (b *toyBackend) Welcome(_ context.Context, s route.Session) (route.Welcome,
 	return w, nil
 }
 
-func (b *toyBackend) Notified(_ route.Session, method string, params []byte) {
-	b.notified <- method + " " + string(params)
+// Notified implements front.Backend.
+func (b *Backend) Notified(_ route.Session, method string, params []byte) {
+	b.Notifications <- method + " " + string(params)
 }
 
-func (b *toyBackend) Left(s route.Session) { b.left <- s }
+// Left implements front.Backend.
+func (b *Backend) Left(s route.Session) { b.Ended <- s }
 
-func (b *toyBackend) Handle(ctx context.Context, call route.Call) wire.Reply {
+// Handle implements front.Backend.
+func (b *Backend) Handle(ctx context.Context, call route.Call) wire.Reply {
 	switch call.Method {
 	case "tools/list":
 		return b.list(call)
@@ -77,20 +75,20 @@ func (b *toyBackend) Handle(ctx context.Context, call route.Call) wire.Reply {
 	case "prompts/list", "resources/list", "resources/templates/list":
 		return wire.Reply{Result: []byte(`{}`)}
 	}
-	return fail(wire.CodeMethodNotFound, "method not found: %s", call.Method)
+	return refuse(wire.CodeMethodNotFound, "method not found: %s", call.Method)
 }
 
-func (b *toyBackend) list(call route.Call) wire.Reply {
+func (b *Backend) list(call route.Call) wire.Reply {
 	switch cursor, _ := wire.GetString(call.Params, "cursor"); cursor {
 	case "":
 		return wire.Reply{Result: []byte(`{"tools":[{"name":"echo","x":9007199254740993},{"name":"wait"}],"nextCursor":"2"}`)}
 	case "2":
 		return wire.Reply{Result: []byte(`{"tools":[{"name":"count"}]}`)}
 	}
-	return fail(wire.CodeInvalidParams, "tools/list: invalid cursor")
+	return refuse(wire.CodeInvalidParams, "tools/list: invalid cursor")
 }
 
-func (b *toyBackend) call(ctx context.Context, call route.Call) wire.Reply {
+func (b *Backend) call(ctx context.Context, call route.Call) wire.Reply {
 	switch name, _ := wire.GetString(call.Params, "name"); name {
 	case "echo":
 		return wire.Reply{Result: fmt.Appendf(nil, `{"params":%s}`, call.Params)}
@@ -100,19 +98,19 @@ func (b *toyBackend) call(ctx context.Context, call route.Call) wire.Reply {
 		}
 		return wire.Reply{Result: []byte(`{}`)}
 	case "wait":
-		b.waiting <- struct{}{}
+		b.Waiting <- struct{}{}
 		select {
-		case <-b.release:
+		case <-b.Release:
 			return wire.Reply{Result: []byte(`{"waited":true}`)}
 		case <-ctx.Done():
-			b.cancelled <- context.Cause(ctx)
+			b.Cancelled <- context.Cause(ctx)
 			return wire.Reply{Result: []byte(`{"never":"seen"}`)}
 		}
 	case "task":
-		b.after <- func() { report(call, 1); report(call, 2) }
+		b.After <- func() { report(call, 1); report(call, 2) }
 		return wire.Reply{Result: []byte(`{"task":{"taskId":"t1","status":"working"}}`)}
 	case "late":
-		b.after <- func() { report(call, 1); call.Origin.Notify("notifications/late", nil) }
+		b.After <- func() { report(call, 1); call.Origin.Notify("notifications/late", nil) }
 		return wire.Reply{Result: []byte(`{"taskId":"no task"}`)}
 	case "ask":
 		return b.ask(ctx, call)
@@ -122,13 +120,13 @@ func (b *toyBackend) call(ctx context.Context, call route.Call) wire.Reply {
 		}
 		return wire.Reply{Result: []byte(`{}`)}
 	default:
-		return fail(wire.CodeInvalidParams, "unknown tool: %s", name)
+		return refuse(wire.CodeInvalidParams, "unknown tool: %s", name)
 	}
 }
 
 // ask sends arguments.method with arguments.params, for the session instead of
 // the call with arguments.session, and returns reply and progress.
-func (b *toyBackend) ask(ctx context.Context, call route.Call) wire.Reply {
+func (b *Backend) ask(ctx context.Context, call route.Call) wire.Reply {
 	method, _ := wire.GetString(call.Params, "arguments", "method")
 	params, _ := wire.Get(call.Params, "arguments", "params")
 	origin := call.Origin
@@ -137,15 +135,15 @@ func (b *toyBackend) ask(ctx context.Context, call route.Call) wire.Reply {
 	}
 	request := wire.Call{Method: method, Params: params}
 	if _, ok := wire.Get(call.Params, "arguments", "progress"); ok {
-		request.Progress = func(params []byte) { b.notified <- "progress " + string(params) }
+		request.Progress = func(params []byte) { b.Notifications <- "progress " + string(params) }
 	}
 	reply, err := origin.Ask(ctx, request)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		b.cancelled <- err
+		b.Cancelled <- err
 		return wire.Reply{}
 	case err != nil:
-		return fail(wire.CodeInternal, "ask: %v", err)
+		return refuse(wire.CodeInternal, "ask: %v", err)
 	case reply.Error != nil:
 		return wire.Reply{Result: fmt.Appendf(nil, `{"refused":%s}`, reply.Error)}
 	}
@@ -163,4 +161,8 @@ func report(call route.Call, n int) {
 	if call.Progress != nil {
 		call.Progress(fmt.Appendf(nil, `{"progressToken":"ours","progress":%d,"x":{"y":1.0}}`, n))
 	}
+}
+
+func refuse(code int, format string, args ...any) wire.Reply {
+	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
 }

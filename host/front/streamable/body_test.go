@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"bufio"
@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
 // raw writes text on a new connection and reads the answer to it.
@@ -43,7 +45,7 @@ const stuck = 9 * time.Second
 
 // TestRefusedBeforeBody sends headers that announce a body, and nothing of it.
 func TestRefusedBeforeBody(t *testing.T) {
-	w := newWeb(t, HTTPOptions{Access: Access{Tokens: []string{"secret"}}})
+	w := newWeb(t, Options{Access: Access{Tokens: []string{"secret"}}})
 	g := w.guest()
 	g.token = "secret"
 	g.initialize("2025-11-25")
@@ -84,12 +86,12 @@ func TestRefusedBeforeBody(t *testing.T) {
 // TestEarlyBody has bodies without a session that are as large as they may be,
 // and larger.
 func TestEarlyBody(t *testing.T) {
-	w := newWeb(t, HTTPOptions{})
+	w := newWeb(t, Options{})
 	initialize := func(size int) string {
 		const begin, end = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","x":"`, `"}}`
 		return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
 	}
-	for size, want := range map[int]int{earlyBody: 200, earlyBody + 1: 413} {
+	for size, want := range map[int]int{maxInitialize: 200, maxInitialize + 1: 413} {
 		for _, length := range []int64{int64(size), -1} {
 			r := w.guest().request(t.Context(), "POST", initialize(size))
 			r.ContentLength = length
@@ -133,11 +135,11 @@ func (p *pipes) dial() net.Conn {
 
 // TestSlowBody sends bodies at several rates. Time is synctest's.
 func TestSlowBody(t *testing.T) {
-	const size = earlyBody
+	const size = maxInitialize
 	for _, tt := range []struct {
 		name   string
-		handle func(h *HTTP) http.Handler // nil: h
-		every  time.Duration              // between pieces
+		handle func(h *Handler) http.Handler // nil: h
+		every  time.Duration                 // between pieces
 		piece  int
 		status string
 		after  time.Duration // at most
@@ -146,12 +148,12 @@ func TestSlowBody(t *testing.T) {
 		{"a byte a second", nil, time.Second, 1, "408", bodyGrace + time.Second},
 		{"an eighth of the rate", nil, time.Second, bodyRate / 8, "408", bodyGrace * 8 / 7},
 		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // no JSON, but whole
-		{"nobody reads", func(*HTTP) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
+		{"nobody reads", func(*Handler) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newToyBackend()
-				h := NewHTTP(t.Context(), HTTPOptions{Session: b.options()})
+				b := fronttest.New()
+				h := New(t.Context(), Options{Session: options(b)})
 				var handler http.Handler = h
 				if tt.handle != nil {
 					handler = tt.handle(h)
@@ -197,7 +199,7 @@ func TestSlowBody(t *testing.T) {
 func TestBodiesShareTheBudget(t *testing.T) {
 	const size = 4 << 20
 	shared := budget.New(19 * size)
-	w := newWeb(t, HTTPOptions{Session: Options{Budget: shared}})
+	w := newWeb(t, Options{Session: front.Options{Budget: shared}})
 	other := shared.Open("a run")
 	if err := other.Acquire(t.Context(), 3*size); err != nil {
 		t.Fatal(err)
@@ -237,10 +239,10 @@ func TestBodyWithoutRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b := newToyBackend()
-		session := b.options()
+		b := fronttest.New()
+		session := options(b)
 		session.Budget, session.MaxMessage = shared, 4*size
-		h := NewHTTP(t.Context(), HTTPOptions{Session: session})
+		h := New(t.Context(), Options{Session: session})
 		client := &strangers{t, h}
 		id := client.join(home, "")
 		if out := client.post(home, "", id, strings.Repeat("x", size/2)); out.Code != 503 || out.Header().Get("Retry-After") == "" {
@@ -271,10 +273,10 @@ func TestManyBodiesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bodies, size = 40, 1 << 20
 		shared := budget.New(16 * 2 * size)
-		b := newToyBackend()
-		session := b.options()
+		b := fronttest.New()
+		session := options(b)
 		session.Budget, session.MaxMessage = shared, 2*size
-		h := NewHTTP(t.Context(), HTTPOptions{Session: session})
+		h := New(t.Context(), Options{Session: session})
 		client := &strangers{t, h}
 		id := client.join(home, "")
 		began := time.Now()
@@ -290,7 +292,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 		for _, code := range codes {
 			count[code]++
 		}
-		if took := time.Since(began); count[400] != bodies || took > roomWait { // 400: no JSON, but whole
+		if took := time.Since(began); count[400] != bodies || took > budgetWait { // 400: no JSON, but whole
 			t.Errorf("%v after %v", count, took)
 		}
 		if err := h.Close(context.Background()); err != nil || shared.Figures().Used != 0 {
@@ -303,7 +305,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 func TestMemoryIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		given := make(chan time.Time, 10)
-		g := newGiver(func() { given <- time.Now() })
+		g := newMemoryReturner(func() { given <- time.Now() })
 		ctx, cancel := context.WithCancel(t.Context())
 		var owner sync.WaitGroup
 		owner.Go(func() { g.run(ctx) })
@@ -315,7 +317,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			time.Sleep(time.Hour) // it lasts
 			g.add(burst)
 			g.add(-2 * burst)
-			time.Sleep(giveAfter / 2)
+			time.Sleep(returnDelay / 2)
 			g.add(burst) // another one begins
 			g.add(-burst)
 			end := time.Now()
@@ -323,7 +325,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			if n := len(given); n != 1 {
 				t.Fatalf("given back %d times", n)
 			}
-			if at := <-given; at.Sub(end) != giveAfter {
+			if at := <-given; at.Sub(end) != returnDelay {
 				t.Errorf("given back %v after the end", at.Sub(end))
 			}
 		}

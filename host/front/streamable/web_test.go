@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -20,23 +21,23 @@ import (
 // web is an HTTP front end on a real socket.
 type web struct {
 	t       testing.TB
-	backend *toyBackend
-	http    *HTTP
+	backend *fronttest.Backend
+	http    *Handler
 	url     string
 	close   func() // ends it, and waits for all requests
 }
 
-func newWeb(t testing.TB, opts HTTPOptions) *web {
+func newWeb(t testing.TB, opts Options) *web {
 	return newWebOn(t, opts, ServerOptions{})
 }
 
 // newWebOn also says how many connections there may be.
-func newWebOn(t testing.TB, opts HTTPOptions, server ServerOptions) *web {
-	b := newToyBackend()
+func newWebOn(t testing.TB, opts Options, server ServerOptions) *web {
+	b := fronttest.New()
 	shared := opts.Session.Budget
-	opts.Session = b.options()
+	opts.Session = options(b)
 	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared
-	h := NewHTTP(context.Background(), opts)
+	h := New(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)
 	server.Log = silent
 	srv.Config = NewServer(h, server)
@@ -86,7 +87,7 @@ func (g *guest) initialize(revision string) {
 }
 
 // session is the server's end of the newest session.
-func (w *web) session() route.Session { return <-w.backend.welcomed }
+func (w *web) session() route.Session { return <-w.backend.Began }
 
 func (g *guest) request(ctx context.Context, method, body string, header ...string) *http.Request {
 	g.t.Helper()

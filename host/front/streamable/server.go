@@ -1,10 +1,9 @@
-package front
+package streamable
 
 import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,15 +15,15 @@ import (
 type ServerOptions struct {
 	// MaxConnections is the most connections at a time. Default 4096.
 	MaxConnections int
-	// MaxConnectionsPerAddress is the most of one address; an IPv6 network /64
-	// counts as one. Default half of MaxConnections, but all of them for loopback
-	// addresses, from where proxies come.
+	// MaxConnectionsPerAddress is the most of one address; an IPv6 /64 network
+	// counts as one. The default is half of MaxConnections, but all of them for
+	// loopback addresses, which proxies connect from.
 	MaxConnectionsPerAddress int
 	Log                      *slog.Logger
 }
 
-// NewServer makes an http.Server that suits long streams: slow headers are cut
-// off, slow answers are not. HTTP itself bounds bodies and stalled writes.
+// NewServer makes an http.Server that is suited to long streams: it has a timeout
+// for headers, but not for answers. The Handler bounds bodies and stalled writes.
 func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 	conns := newConnections(cmp.Or(opts.MaxConnections, 4096), opts.MaxConnectionsPerAddress, opts.Log)
 	return &http.Server{
@@ -34,7 +33,7 @@ func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          100, // no less (RFC 9113, 6.5.2)
+			MaxConcurrentStreams:          100, // RFC 9113, section 6.5.2, recommends no less
 			MaxReceiveBufferPerConnection: 1 << 20,
 			MaxReceiveBufferPerStream:     256 << 10,
 			SendPingTimeout:               time.Minute,
@@ -43,9 +42,8 @@ func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 	}
 }
 
-// serveBounded serves a request whose body, if it has one, must not take for
-// ever, whether somebody reads it or the server skips it. Whoever reads it moves
-// the deadline.
+// serveBounded sets a deadline for the body of a request, whether the handler reads
+// it or the server skips it. readBody moves the deadline.
 func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
@@ -53,20 +51,10 @@ func serveBounded(w http.ResponseWriter, r *http.Request, handler http.Handler) 
 	handler.ServeHTTP(w, r)
 }
 
-// TLSFromFiles reads a certificate chain and its key, both PEM, for
-// http.Server.TLSConfig (then ServeTLS wants no file names).
-func TLSFromFiles(ctx context.Context, certFile, keyFile string) (*tls.Config, error) {
-	cert, err := KeyPair(ctx, certFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls: certificate %s with key %s: %w", certFile, keyFile, err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
-}
-
 // maxPEM is the size of the largest certificate chain or key, in bytes.
 const maxPEM = 1 << 20
 
-// KeyPair reads a certificate chain and its key, both PEM.
+// KeyPair reads a certificate chain and its key from PEM files.
 func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := regular.Read(ctx, certFile, maxPEM)
 	if err != nil {

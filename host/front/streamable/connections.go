@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"crypto/tls"
@@ -10,35 +10,39 @@ import (
 	"time"
 )
 
-// connections bounds the connections of a server. A new one that is too many
-// takes the place of one on which no request is under way, of the address that
-// has most; where there is none it is closed.
+// connections bounds the connections of a server. A new connection that is one too
+// many replaces an idle one, of the address that has most. If none is idle, the new
+// one is closed.
 type connections struct {
-	most, mostOfOne int // of one address; 0: see quotaOf
-	log             *slog.Logger
+	most           int
+	mostPerAddress int // 0: see shareOfAddress
+	log            *slog.Logger
 
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
-	of     map[netip.Prefix]int // how many each address has
+	of     map[netip.Prefix]int // number of connections of each address
 	warned time.Time
 }
 
 type connection struct {
 	from  netip.Prefix
-	idle  bool      // no request is under way
-	since time.Time // then
+	idle  bool      // no request is being served
+	since time.Time // of the last change of idle
 }
 
-func newConnections(most, mostOfOne int, log *slog.Logger) *connections {
-	return &connections{most: most, mostOfOne: mostOfOne, log: log, open: map[net.Conn]*connection{}, of: map[netip.Prefix]int{}}
+func newConnections(most, mostPerAddress int, log *slog.Logger) *connections {
+	return &connections{
+		most: most, mostPerAddress: mostPerAddress, log: log,
+		open: map[net.Conn]*connection{}, of: map[netip.Prefix]int{},
+	}
 }
 
 // state is a http.Server's ConnState.
 func (c *connections) state(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		if victim := c.enter(conn); victim != nil {
-			closeNow(victim)
+		if victim := c.add(conn); victim != nil {
+			closeSilently(victim)
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.mu.Lock()
@@ -53,13 +57,13 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// enter takes a new connection on. The victim, if there is one, is to be closed:
-// it may be conn.
-func (c *connections) enter(conn net.Conn) (victim net.Conn) {
-	from := addressOf(conn.RemoteAddr().String())
+// add adds a new connection. The victim, if there is one, must be closed; it may be
+// conn.
+func (c *connections) add(conn net.Conn) (victim net.Conn) {
+	from := clientAddress(conn.RemoteAddr().String())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	crowded := c.of[from] >= quotaOf(from, c.mostOfOne, c.most)
+	crowded := c.of[from] >= shareOfAddress(from, c.mostPerAddress, c.most)
 	if crowded || len(c.open) >= c.most {
 		victim = c.idlest(func(other *connection) bool { return !crowded || other.from == from })
 		if now := time.Now(); now.Sub(c.warned) >= time.Minute {
@@ -77,8 +81,8 @@ func (c *connections) enter(conn net.Conn) (victim net.Conn) {
 	return victim
 }
 
-// idlest is the connection that has been idle for longest, of the address that
-// has most among those that have idle ones; nil if there is none.
+// idlest is the connection that has been idle for longest, of the address that has
+// most connections among those with idle ones; nil if there is none.
 func (c *connections) idlest(among func(*connection) bool) (idlest net.Conn) {
 	var best *connection
 	for conn, one := range c.open {
@@ -103,18 +107,18 @@ func (c *connections) remove(conn net.Conn) {
 	}
 }
 
-// closeNow closes a connection without a last word to its client, who may not
+// closeSilently closes a connection without TLS's closing alert: the client may not
 // read it.
-func closeNow(conn net.Conn) {
+func closeSilently(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	_ = conn.Close()
 }
 
-// addressOf is the address of a client by its address and port: what one client
-// has at least. That is a network /64 of IPv6.
-func addressOf(addrPort string) netip.Prefix {
+// clientAddress is the network that one client is counted by, of its address and
+// port: an IPv4 address or an IPv6 /64 network.
+func clientAddress(addrPort string) netip.Prefix {
 	whole, err := netip.ParseAddrPort(addrPort)
 	if err != nil {
 		return netip.Prefix{}
@@ -129,15 +133,15 @@ func addressOf(addrPort string) netip.Prefix {
 	return prefix
 }
 
-// quotaOf is how much of the whole one address may have: what is set, or else half,
-// but all for loopback addresses: nothing tells clients apart there, and it is
-// where proxies come from.
-func quotaOf(address netip.Prefix, set, whole int) int {
+// shareOfAddress is how much of total one address may have: what is configured, or
+// else half. A loopback address may have all: clients cannot be told apart there,
+// and proxies connect from it.
+func shareOfAddress(address netip.Prefix, configured, total int) int {
 	switch {
-	case set > 0:
-		return min(set, whole)
+	case configured > 0:
+		return min(configured, total)
 	case address.Addr().IsLoopback():
-		return whole
+		return total
 	}
-	return (whole + 1) / 2
+	return (total + 1) / 2
 }

@@ -1,4 +1,4 @@
-package front
+package streamable
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
 // certificate makes files with a certificate for 127.0.0.1 and its key.
@@ -58,14 +60,14 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 // TestTLS also has HTTP/2 carry the streams.
 func TestTLS(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
-	config, err := TLSFromFiles(t.Context(), certFile, keyFile)
+	pair, err := KeyPair(t.Context(), certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newToyBackend()
-	h := NewHTTP(t.Context(), HTTPOptions{Session: b.options()})
+	b := fronttest.New()
+	h := New(t.Context(), Options{Session: options(b)})
 	srv := NewServer(h, ServerOptions{Log: silent})
-	srv.TLSConfig = config
+	srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +104,14 @@ func TestTLS(t *testing.T) {
 	transport.CloseIdleConnections()
 }
 
-func TestTLSFromMissingFiles(t *testing.T) {
-	_, err := TLSFromFiles(t.Context(), "no-cert.pem", "no-key.pem")
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no-cert.pem with key no-key.pem") {
-		t.Error(err)
+func TestKeyPairOfMissingFiles(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	for missing, files := range map[string][2]string{
+		"no-cert.pem": {"no-cert.pem", keyFile}, "no-key.pem": {certFile, "no-key.pem"},
+	} {
+		_, err := KeyPair(t.Context(), files[0], files[1])
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+			t.Errorf("%s: %v", missing, err)
+		}
 	}
 }

@@ -1,0 +1,215 @@
+package streamable
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Why a session is not begun. The client is told.
+var (
+	errFull    = errors.New("too many sessions are open (try again later, or raise max_sessions)")
+	errClosing = errors.New("the server is shutting down")
+	errRevoked = errors.New("the token is not valid any more")
+)
+
+// quotaError says that a token or an address has as many sessions as it may have, or
+// begins them too fast.
+type quotaError struct{ text string }
+
+func (e *quotaError) Error() string { return e.text }
+
+// errUnused is why a session ends that was begun and never used.
+var errUnused = errors.New("the session was not used")
+
+// usage is what one token, or one address, uses. It is a token bucket for the rate
+// of new sessions.
+type usage struct {
+	sessions  int       // including those that are ending
+	allowance float64   // how many it may begin at once, as of filled
+	filled    time.Time // zero: the allowance is full
+}
+
+// quota bounds a usage.
+type quota struct {
+	most            int    // sessions at a time
+	burst, rate     int    // sessions to begin at once, and per second after that
+	holder, setting string // for messages: "token" or "address", and the configuration key
+}
+
+// minBurst is how many sessions may be begun at once at least, however few there
+// may be at a time: clients reconnect.
+const minBurst = 100
+
+// quotaOfToken is the quota of each token. If all clients have the same token, or
+// none, it is all there is.
+func (h *Handler) quotaOfToken(p *policy) quota {
+	most := h.opts.MaxSessionsPerToken
+	switch {
+	case most > 0:
+		most = min(most, h.opts.MaxSessions)
+	case len(p.tokens) > 1:
+		most = (h.opts.MaxSessions + 1) / 2
+	default:
+		most = h.opts.MaxSessions
+	}
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "token", "max_sessions_per_token"}
+}
+
+func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
+	most := shareOfAddress(address, h.opts.MaxSessionsPerAddress, h.opts.MaxSessions)
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", "max_sessions_per_address"}
+}
+
+// admit begins a session for a client with a token and an address, under the policy
+// that its request was accepted with. If there are too many sessions, the oldest one
+// that was never used ends first. The caller must call serving.Done and leave.
+func (h *Handler) admit(ctx context.Context, p *policy, token digest, address netip.Prefix) (*session, error) {
+	if err := h.checkRate(p, token, address); err != nil {
+		return nil, err
+	}
+	for {
+		s, victim, err := h.begin(p, token, address)
+		if victim == nil {
+			return s, err
+		}
+		victim.log().Debug("session ended to make room for another")
+		victim.mcp.End(errUnused)
+		select {
+		case <-victim.ended: // so that there are never too many
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// checkRate counts a session that is to begin. The error says that its token or
+// address begins sessions too fast.
+func (h *Handler) checkRate(p *policy, token digest, address netip.Prefix) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for _, by := range h.accounts(p, token, address) {
+		if by.refill(by.quota, now); by.allowance < 1 {
+			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; try again later, or raise initialize_rate)", by.holder, by.rate)}
+		}
+	}
+	for _, by := range h.accounts(p, token, address) {
+		by.allowance--
+	}
+	return nil
+}
+
+// refill adds what may be begun since the last time.
+func (u *usage) refill(q quota, now time.Time) {
+	if u.filled.IsZero() {
+		u.allowance = float64(q.burst)
+	}
+	u.allowance = min(u.allowance+now.Sub(u.filled).Seconds()*float64(q.rate), float64(q.burst))
+	u.filled = now
+}
+
+// account is a usage with its quota.
+type account struct {
+	*usage
+	quota
+	owns func(s *session) bool
+}
+
+// accounts are those of the token and of the address of a client. The caller holds
+// h.mu.
+func (h *Handler) accounts(p *policy, token digest, address netip.Prefix) [2]account {
+	if h.tokens[token] == nil {
+		h.tokens[token] = &usage{}
+	}
+	if h.addresses[address] == nil {
+		h.addresses[address] = &usage{}
+	}
+	return [2]account{
+		{h.tokens[token], h.quotaOfToken(p), func(s *session) bool { return s.token == token }},
+		{h.addresses[address], h.quotaOfAddress(address), func(s *session) bool { return s.address == address }},
+	}
+}
+
+// begin makes a session, or returns the victim that has to end first. The victim
+// cannot be found any more.
+func (h *Handler) begin(p *policy, token digest, address netip.Prefix) (s, victim *session, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.ctx.Err() != nil {
+		return nil, nil, errClosing
+	}
+	// A reload since p was loaded could not end this session, so look again.
+	if !h.policy.Load().accepts(token) {
+		return nil, nil, errRevoked
+	}
+	accounts := h.accounts(p, token, address)
+	for _, by := range accounts {
+		if by.sessions >= by.most && by.most < h.opts.MaxSessions {
+			err = &quotaError{fmt.Sprintf("this %s has %d sessions open (end some, or raise %s)", by.holder, by.sessions, by.setting)}
+			return nil, h.evict(by.owns), err
+		}
+	}
+	if h.count >= h.opts.MaxSessions {
+		return nil, h.evict(func(*session) bool { return true }), errFull
+	}
+	s = newSession(h, rand.Text(), token, address)
+	h.sessions[s.id] = s
+	h.count++
+	for _, by := range accounts {
+		by.sessions++
+	}
+	s.requests++
+	s.serving.Add(1)
+	h.workers.Go(s.run)
+	return s, nil, nil
+}
+
+// evict removes the session that was idle for longest among those that were never
+// used; nil if there is none. The caller holds h.mu.
+func (h *Handler) evict(among func(*session) bool) (oldest *session) {
+	for _, s := range h.sessions {
+		if s.requests == 0 && !s.used.Load() && among(s) && (oldest == nil || s.idleSince.Before(oldest.idleSince)) {
+			oldest = s
+		}
+	}
+	if oldest != nil {
+		delete(h.sessions, oldest.id)
+	}
+	return oldest
+}
+
+// release makes room for another session.
+func (h *Handler) release(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count--
+	h.tokens[s.token].sessions--
+	h.addresses[s.address].sessions--
+}
+
+// removeUsages forgets the usages that are the same as those of newcomers. The
+// caller holds h.mu.
+func (h *Handler) removeUsages() {
+	now := time.Now()
+	ofToken := h.quotaOfToken(h.policy.Load())
+	for token, u := range h.tokens {
+		if u.isNew(ofToken, now) {
+			delete(h.tokens, token)
+		}
+	}
+	for address, u := range h.addresses {
+		if u.isNew(h.quotaOfAddress(address), now) {
+			delete(h.addresses, address)
+		}
+	}
+}
+
+// isNew tells whether there are no sessions and the allowance is full.
+func (u *usage) isNew(q quota, now time.Time) bool {
+	u.refill(q, now)
+	return u.sessions == 0 && u.allowance >= float64(q.burst)
+}

@@ -1,0 +1,219 @@
+// Package streamable is the front end for MCP's streamable HTTP transport
+// (revisions 2025-03-26 to 2025-11-25, basic/transports).
+//
+//	handler.go      the http.Handler: its sessions by their ids
+//	options.go      options and limits
+//	headers.go      headers of requests and answers, refusals
+//	policy.go       who is let in: Host, Origin, tokens
+//	post.go         POST: messages of clients and the answers to them
+//	get.go          GET and DELETE: streams that clients open or resume, the end of a session
+//	body.go         reading the body of a request
+//	memory.go       giving memory back to the system after many large bodies
+//	admit.go        limits on sessions by token and address
+//	session.go      one session: its streams and its end
+//	stream.go       the messages of one stream, sent or not
+//	event.go        server-sent events on the wire
+//	writer.go       the connection that takes a stream's messages to the client
+//	connections.go  limits on connections by address
+//	server.go       the http.Server around the handler
+//
+// A session owns one stream for its own messages, which the client reads with
+// GET, and one for each POST that wants an answer. Writing to a stream never
+// blocks; the goroutine of an HTTP request (eventWriter) takes the messages from
+// the stream to the client.
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Handler is the http.Handler for the one endpoint of the transport. It must be
+// closed.
+type Handler struct {
+	opts   Options
+	policy atomic.Pointer[policy]
+	memory *memoryReturner
+	timers sync.Pool       // of *time.Timer
+	ctx    context.Context // of all sessions
+	end    context.CancelCauseFunc
+
+	workers sync.WaitGroup // expireSessions, memory.run, and one session.run per session
+
+	mu        sync.Mutex // guards what follows, and session.requests and session.idleSince
+	sessions  map[string]*session
+	count     int // sessions, including those that are ending
+	tokens    map[digest]*usage
+	addresses map[netip.Prefix]*usage
+	closed    bool
+}
+
+// New makes a Handler whose sessions end with ctx.
+func New(ctx context.Context, opts Options) *Handler {
+	h := &Handler{
+		opts: opts.withDefaults(), memory: newMemoryReturner(debug.FreeOSMemory),
+		sessions: map[string]*session{}, tokens: map[digest]*usage{}, addresses: map[netip.Prefix]*usage{},
+	}
+	h.timers.New = func() any { return time.NewTimer(time.Hour) }
+	h.policy.Store(newPolicy(opts.Access))
+	h.ctx, h.end = context.WithCancelCause(ctx)
+	h.workers.Go(h.expireSessions)
+	h.workers.Go(func() { h.memory.run(h.ctx) })
+	return h
+}
+
+// Close ends all sessions and waits for them, at most until ctx ends. Their
+// requests in flight are answered if the backend still has an answer and the
+// client still reads. Call it before http.Server.Shutdown, which waits for open
+// streams.
+func (h *Handler) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.end(wire.ErrClosed)
+	done := make(chan struct{})
+	go func() {
+		h.workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("http: sessions did not end in time: %w", context.Cause(ctx))
+	}
+}
+
+// SetAccess replaces the access policy. Sessions whose token is not accepted any
+// more end. Clients that may save tools now, or may not any more, are told that
+// the list of tools has changed.
+func (h *Handler) SetAccess(a Access) {
+	p := newPolicy(a)
+	var revoked, changed []*session
+	h.mu.Lock()
+	before := h.policy.Swap(p)
+	for id, s := range h.sessions {
+		switch {
+		case !p.accepts(s.token):
+			delete(h.sessions, id)
+			revoked = append(revoked, s)
+		case p.maySave(s.token) != before.maySave(s.token):
+			changed = append(changed, s)
+		}
+	}
+	h.mu.Unlock()
+	for _, s := range revoked {
+		s.mcp.End(errRevoked)
+	}
+	for _, s := range changed {
+		s.mcp.Changed(wire.Tools)
+	}
+}
+
+// Sessions is the number of sessions, including those that are ending.
+func (h *Handler) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+// find finds the session of an HTTP request. The session is not idle until leave
+// is called. A session can only be found with the token that began it.
+func (h *Handler) find(id string, token digest) (*session, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, ok := h.sessions[id]
+	if !ok || s.token != token {
+		return nil, false
+	}
+	s.requests++
+	return s, true
+}
+
+// enter makes the end of a session wait for an HTTP request until
+// serving.Done. It is false if the session has ended since it was found, which
+// may be long ago: a body may have been read.
+func (h *Handler) enter(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sessions[s.id] != s {
+		return false
+	}
+	s.serving.Add(1) // under the lock: none is added once run waits
+	return true
+}
+
+func (h *Handler) leave(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.requests--
+	s.idleSince = time.Now()
+}
+
+// remove makes sure that a session that has ended cannot be found any more.
+func (h *Handler) remove(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sessions, s.id)
+}
+
+var errIdle = errors.New("the session was idle for too long")
+
+// expireSessions ends sessions that have been idle for too long.
+func (h *Handler) expireSessions() {
+	ticker := time.NewTicker(min(max(min(h.opts.SessionTTL, h.opts.UnusedTTL)/10, time.Millisecond), time.Minute))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-h.ctx.Done():
+			return
+		}
+		idle, unused, rest := h.removeIdle()
+		for _, s := range idle {
+			s.mcp.End(errIdle)
+		}
+		for _, s := range unused {
+			s.mcp.End(errUnused)
+		}
+		for _, s := range rest {
+			s.expireStreams(time.Now().Add(-replayTime))
+		}
+	}
+}
+
+// removeIdle removes the sessions that are idle or unused, and returns the rest
+// too.
+func (h *Handler) removeIdle() (idle, unused, rest []*session) {
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.removeUsages()
+	for id, s := range h.sessions {
+		quiet := now.Sub(s.idleSince)
+		switch {
+		case s.requests > 0:
+			rest = append(rest, s)
+		case quiet > h.opts.SessionTTL:
+			delete(h.sessions, id)
+			idle = append(idle, s)
+		case !s.used.Load() && quiet > h.opts.UnusedTTL:
+			delete(h.sessions, id)
+			unused = append(unused, s)
+		default:
+			rest = append(rest, s)
+		}
+	}
+	return idle, unused, rest
+}
+
+func (h *Handler) log() *slog.Logger { return h.opts.Session.Log }

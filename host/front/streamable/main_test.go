@@ -1,0 +1,20 @@
+package streamable
+
+import (
+	"log/slog"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var silent = slog.New(slog.DiscardHandler)
+
+// options are those of sessions with the backend b.
+func options(b *fronttest.Backend) front.Options {
+	return front.Options{Backend: b, Name: "test", Version: "1.2.3", MaxMessage: 64 << 10, Log: silent}
+}

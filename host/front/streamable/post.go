@@ -1,0 +1,303 @@
+package streamable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Methods that the transport knows.
+const (
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodPing        = "ping"
+)
+
+// primeRevision is the first revision whose clients expect an event without data
+// at the beginning of a stream.
+const primeRevision = "2025-11-25"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := h.policy.Load() // once: a reload must not mix two policies
+	if !p.allowsHost(r) {
+		h.log().Warn("request refused: unknown Host", "host", clip(r.Host))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(clip(r.Host)) + " is not allowed (add it to allowed_hosts)"})
+		return
+	}
+	ok, configured := p.allowsOrigin(r)
+	if !ok {
+		h.log().Warn("request refused: unknown Origin", "origin", clip(r.Header.Get("Origin")))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
+		return
+	}
+	if configured {
+		allowCORS(w.Header(), r.Header.Get("Origin"))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+	}
+	token, ok := p.authenticate(r)
+	if !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
+		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})
+		return
+	}
+	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+		h.refuseUnread(w, r, refusal{http.StatusBadRequest, codeRefused, "a " + r.Method + " has no body"})
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r, p, token)
+	case http.MethodGet:
+		h.get(w, r, token)
+	case http.MethodDelete:
+		h.delete(w, r, token)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, codeRefused, "method not allowed"})
+	}
+}
+
+// post takes messages of the client. What can be refused without the body is
+// refused before it is read.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
+	switch {
+	case !isJSON(r):
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "Content-Type must be application/json"})
+		return
+	case isCompressed(r):
+		w.Header().Set("Accept-Encoding", "identity")
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "the body must not be compressed (Content-Encoding)"})
+		return
+	case !accepts(r, "application", "json") || !accepts(r, "text", "event-stream"):
+		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have application/json and text/event-stream"})
+		return
+	case len(r.Header[sessionHeader]) == 0:
+		h.postWithoutSession(w, r, p, token)
+		return
+	}
+	s, bad := h.sessionOf(r, token)
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	defer h.leave(s)
+	b, bad := h.readBody(w, r, s.mcp, h.opts.Session.MaxMessage)
+	defer b.release()
+	switch {
+	case bad != nil:
+		h.refuseUnread(w, r, *bad)
+	case !h.enter(s):
+		h.refuse(w, nil, noSession)
+	default:
+		defer s.serving.Done()
+		s.post(w, r, b.raw)
+	}
+}
+
+// postWithoutSession takes the message of a client without a session, which can
+// only begin one.
+func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
+	b, bad := h.readBody(w, r, token, min(maxInitialize, h.opts.Session.MaxMessage))
+	defer b.release()
+	if bad != nil {
+		h.refuseUnread(w, r, *bad)
+		return
+	}
+	msg, err := wire.Parse(b.raw)
+	switch {
+	case err != nil:
+		h.refuse(w, msg.ID, *malformed(err))
+	case msg.Method != methodInitialize || !msg.IsRequest():
+		h.refuse(w, msg.ID, missingSession)
+	default:
+		h.initialize(w, r, p, token, msg)
+	}
+}
+
+// initialize begins a session. If it is not initialized then, it ends again.
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token digest, msg wire.Message) {
+	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
+	var over *quotaError
+	switch {
+	case errors.As(err, &over):
+		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, codeRefused, err.Error()})
+		return
+	case err != nil:
+		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, codeRefused, err.Error()})
+		return
+	}
+	out := s.openStream()
+	s.mcp.ReceiveMessage(msg, nil, out)
+	sent := s.answer(w, r, out)
+	s.serving.Done()
+	h.leave(s)
+	switch {
+	case !sent:
+		s.mcp.End(front.ErrClientGone) // it does not know the id of the session
+	case s.mcp.Revision() == "":
+		s.mcp.End(errors.New("initialize failed"))
+		<-s.ended
+	}
+}
+
+// sessionOf finds the session that r names; leave must follow.
+func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) {
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		return nil, &missingSession
+	}
+	if version := r.Header.Get(versionHeader); version != "" && !slices.Contains(front.Revisions, version) {
+		return nil, &refusal{http.StatusBadRequest, codeRefused,
+			"unsupported MCP-Protocol-Version " + strconv.Quote(clip(version)) + " (supported: " + strings.Join(front.Revisions, ", ") + ")"}
+	}
+	s, ok := h.find(id, token)
+	if !ok {
+		return nil, &noSession
+	}
+	return s, nil
+}
+
+// isHandshake tells whether a message does not count as use of the session.
+func isHandshake(method string) bool {
+	return method == methodInitialize || method == methodInitialized || method == methodPing
+}
+
+// post hands a message, or a batch of them, to the session and waits for the
+// answer.
+func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
+	var out *stream
+	msg, err := wire.Parse(raw)
+	if !isHandshake(msg.Method) {
+		s.used.Store(true)
+	}
+	switch {
+	case s.mcp.IsBatch(raw):
+		out = s.openStream()
+		if !s.mcp.Receive(raw, out) {
+			s.drop(out)
+			out = nil
+		}
+	case err != nil:
+		if !front.WantsAnswer(msg, err) { // tell whoever waits for this response
+			s.mcp.ReceiveMessage(msg, err, nil)
+		}
+		s.handler.refuse(w, msg.ID, *malformed(err))
+		return
+	case msg.IsRequest():
+		out = s.openStream()
+		s.mcp.ReceiveMessage(msg, nil, out)
+	default:
+		s.mcp.ReceiveMessage(msg, nil, nil)
+	}
+	if out == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	s.answer(w, r, out)
+}
+
+// answer takes the messages of a stream to the client: as a JSON body if the first
+// and only one is the response, else as an event stream. It is false if the client
+// disconnected before anything was sent.
+func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
+	timer := s.handler.timers.Get().(*time.Timer)
+	timer.Reset(s.handler.opts.KeepAlive / 2)
+	select {
+	case <-out.wake:
+	case <-timer.C:
+	case <-r.Context().Done():
+		s.abandon(out)
+		return false
+	}
+	timer.Stop()
+	s.handler.timers.Put(timer)
+	if len(r.Header[sessionHeader]) == 0 && s.mcp.Revision() != "" {
+		w.Header().Set(sessionHeader, s.id)
+	}
+	if msg, ok := out.onlyResponse(); ok && !prefersEvents(r) {
+		s.drop(out)
+		if len(msg) > maxWrite { // a small one fits in the kernel's buffers
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		writeJSON(w, http.StatusOK, msg)
+		return true
+	}
+	e := newEventWriter(w)
+	if !out.attach(e, 0, true) { // cannot be: the client does not know the stream yet
+		s.abandon(out)
+		return false
+	}
+	s.serve(r.Context(), e, s.primes(r))
+	return true
+}
+
+// primes tells whether the client of r expects an event without data at the
+// beginning of a stream. The revision in the header of r counts before that of the
+// session.
+func (s *session) primes(r *http.Request) bool {
+	return cmp.Or(r.Header.Get(versionHeader), s.mcp.Revision()) >= primeRevision
+}
+
+// abandon cancels the requests that a stream belongs to: the client has
+// disconnected.
+func (s *session) abandon(out *stream) {
+	s.mcp.Abandon(out)
+	s.drop(out)
+}
+
+// serve writes events until the stream is finished or the client disconnects. A
+// client that disconnects has some time to resume a stream that is not finished.
+func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
+	out := e.stream
+	err := e.begin(prime)
+	if err == nil {
+		err = e.run(ctx)
+	}
+	resumed := out.detach(e)
+	if out.id == 0 {
+		return
+	}
+	if err != nil && !s.awaitResume(out, resumed) {
+		s.abandon(out)
+		return
+	}
+	switch {
+	case !out.finished():
+	case out.resumable():
+		s.keep(out)
+	default:
+		s.drop(out)
+	}
+}
+
+// awaitResume waits until a broken stream is resumed or finished. It is false if
+// the client does not come back.
+func (s *session) awaitResume(out *stream, resumed <-chan struct{}) bool {
+	timer := time.NewTimer(s.handler.opts.ResumeWindow)
+	defer timer.Stop()
+	defer out.signal() // the token may have been for the next connection
+	for !out.finished() {
+		select {
+		case <-resumed:
+			return true
+		case <-out.wake:
+		case <-timer.C:
+			return false
+		case <-s.mcp.Done():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,240 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+)
+
+// session is an MCP session over HTTP with its streams.
+type session struct {
+	handler *Handler
+	id      string
+	token   digest       // of the client that began it
+	address netip.Prefix // of the same client
+	mcp     *front.Session
+	own     *stream       // for messages that belong to no request of the client
+	ended   chan struct{} // closed when nothing is left of the session
+
+	requests  int            // HTTP requests being served; guarded by Handler.mu
+	idleSince time.Time      // when the last of them ended; guarded by Handler.mu
+	used      atomic.Bool    // for more than the handshake and pings
+	serving   sync.WaitGroup // HTTP requests that the end of the session waits for
+
+	mu       sync.Mutex
+	streams  map[uint64]*stream // of POSTs: open ones, and those in finished
+	lastID   uint64
+	finished []finishedStream // kept for replay, oldest first
+}
+
+type finishedStream struct {
+	stream *stream
+	at     time.Time
+}
+
+// maxFinished bounds the finished streams that one session keeps.
+const maxFinished = 100
+
+func newSession(h *Handler, id string, token digest, address netip.Prefix) *session {
+	s := &session{
+		handler: h, id: id, token: token, address: address, idleSince: time.Now(),
+		ended: make(chan struct{}), streams: map[uint64]*stream{},
+	}
+	s.own = newStream(s, 0)
+	opts := h.opts.Session
+	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
+	s.mcp = front.NewSession(h.ctx, s.own, opts)
+	return s
+}
+
+// log names the session by the beginning of its id only: whoever knows all of it
+// can use the session.
+func (s *session) log() *slog.Logger { return s.handler.log().With("session", s.id[:6]) }
+
+// openStream makes the stream for the answer to a POST.
+func (s *session) openStream() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastID++
+	out := newStream(s, s.lastID)
+	s.streams[out.id] = out
+	return out
+}
+
+// stream finds a stream by its id.
+func (s *session) stream(id uint64) (*stream, bool) {
+	if id == 0 {
+		return s.own, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, ok := s.streams[id]
+	return out, ok
+}
+
+// drop forgets a stream that will not be resumed.
+func (s *session) drop(out *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, out.id)
+}
+
+// keep keeps a finished stream, since the client may have lost the end of it.
+func (s *session) keep(out *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[out.id] != out {
+		return
+	}
+	s.finished = slices.DeleteFunc(s.finished, func(f finishedStream) bool { return f.stream == out })
+	s.finished = append(s.finished, finishedStream{out, time.Now()})
+	total := 0
+	for i := len(s.finished) - 1; i >= 0; i-- {
+		n, unsent := s.finished[i].stream.size()
+		total += n
+		newest := unsent && i == len(s.finished)-1 // kept at any size: the client may wait for nothing else
+		if !newest && (total > s.handler.opts.Replay || len(s.finished)-i > maxFinished) {
+			s.dropFinished(i + 1)
+			return
+		}
+	}
+}
+
+// expireStreams forgets streams that were finished before the time.
+func (s *session) expireStreams(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.finished) && s.finished[n].at.Before(before) {
+		n++
+	}
+	s.dropFinished(n)
+}
+
+// dropFinished forgets the n oldest finished streams. The caller holds s.mu.
+func (s *session) dropFinished(n int) {
+	for _, f := range s.finished[:n] {
+		delete(s.streams, f.stream.id)
+	}
+	s.finished = slices.Delete(s.finished, 0, n)
+}
+
+// request sends a request to the client: on the session's own stream, or on the
+// newest other stream if the client has not opened that one. If there is none, it
+// waits a little for the client to open one.
+func (s *session) request(ctx context.Context, msg []byte) error {
+	timer := time.NewTimer(s.handler.opts.ListenWindow)
+	defer timer.Stop()
+	for {
+		listening, err := s.own.requestNow(msg)
+		if listening == nil {
+			return err
+		}
+		if out := s.newestReachable(); out != nil {
+			if err := out.Write(msg); !errors.Is(err, front.ErrStreamClosed) {
+				return err
+			}
+		}
+		select {
+		case <-listening:
+		case <-timer.C:
+			return front.ErrNotListening
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.mcp.Done():
+			return front.ErrStreamClosed
+		}
+	}
+}
+
+// newestReachable is the newest stream of a POST whose messages reach the client;
+// nil if there is none.
+func (s *session) newestReachable() *stream {
+	var newest *stream
+	for _, out := range s.allStreams() {
+		if out.id != 0 && (newest == nil || out.id > newest.id) && out.reachesClient() {
+			newest = out
+		}
+	}
+	return newest
+}
+
+// allStreams are the streams, including the session's own.
+func (s *session) allStreams() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []*stream{s.own}
+	for _, out := range s.streams {
+		all = append(all, out)
+	}
+	return all
+}
+
+// overflow ends the session of a client that does not read.
+func (s *session) overflow() {
+	if s.mcp.Err() == nil {
+		s.log().Warn("session ended: the client does not read its messages", "buffer", s.handler.opts.Buffer)
+	}
+	s.mcp.End(errOverflow)
+	s.abortWrites() // there is no point in waiting for the client
+}
+
+// abortWrites fails what is being written to the client, on any stream.
+func (s *session) abortWrites() {
+	for _, out := range s.allStreams() {
+		out.abortWrite()
+	}
+}
+
+// run waits for the end of the session and releases what it owns.
+func (s *session) run() {
+	<-s.mcp.Done()
+	s.handler.remove(s)
+	err := s.mcp.Close() // requests in flight give their last answers
+	for _, out := range s.allStreams() {
+		_ = out.Close(nil) // most are closed already
+	}
+	if !s.awaitRequests() {
+		err = errors.Join(err, errors.New("some of its HTTP requests are still being served"))
+	}
+	if err != nil {
+		s.log().Warn("work of a session was left behind", "err", err)
+	}
+	s.log().Debug("session ended", "cause", s.mcp.Err())
+	s.handler.release(s)
+	close(s.ended)
+}
+
+// awaitRequests waits for the HTTP requests of the session. Those that take too
+// long have their connections cut off; it is false if even that does not end them.
+func (s *session) awaitRequests() bool {
+	served := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(served)
+	}()
+	if closedWithin(served, closeTimeout) {
+		return true
+	}
+	s.abortWrites()
+	return closedWithin(served, closeTimeout)
+}
+
+// closedWithin waits for a channel to be closed.
+func closedWithin(c <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

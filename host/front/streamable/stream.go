@@ -1,0 +1,286 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// errOverflow is why a session ends whose client does not read.
+var errOverflow = errors.New("the client does not read its messages (too many bytes are waiting)")
+
+// stream is a front.Stream to an HTTP client: the answer to one POST, or the
+// session's own. Messages wait in it for the eventWriter that takes them to the
+// client, so writing never blocks. The last messages that were written are kept for
+// a client that resumes the stream.
+type stream struct {
+	session *session
+	id      uint64        // 0: the session's own
+	wake    chan struct{} // holds a token while there is something new for the eventWriter
+
+	mu       sync.Mutex
+	messages [][]byte // that are kept, in order and without gaps
+	inline   [1][]byte
+	first    uint64 // sequence number of messages[0]
+	sent     uint64 // sequence number of the last message that was written
+	waiting  int    // bytes of messages that were not written
+	largest  int    // bytes of the largest message since none was waiting
+	kept     int    // bytes of messages that were written
+	closed   bool   // no message follows
+	single   bool   // the only message came with Close
+	dropped  int    // messages since the client stopped listening
+
+	writer    *eventWriter  // nil while the client is not connected
+	connected chan struct{} // closed when a client connects again; nil while one is connected, or none ever was
+}
+
+func newStream(s *session, id uint64) *stream {
+	out := &stream{session: s, id: id, wake: make(chan struct{}, 1), first: 1}
+	out.messages = out.inline[:0]
+	if id == 0 {
+		out.connected = make(chan struct{})
+	}
+	return out
+}
+
+// Write implements front.Stream. The session ends if too much is waiting.
+func (s *stream) Write(msg []byte) error { return s.add(msg, false) }
+
+// Close implements front.Stream.
+func (s *stream) Close(last []byte) error { return s.add(last, true) }
+
+// TryClose implements front.Stream.
+func (s *stream) TryClose(last []byte) (done bool, err error) { return true, s.Close(last) }
+
+// Request implements front.Stream.
+func (s *stream) Request(ctx context.Context, msg []byte) error {
+	if s.id == 0 {
+		return s.session.request(ctx, msg)
+	}
+	return s.Write(msg)
+}
+
+func (s *stream) add(msg []byte, last bool) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return front.ErrStreamClosed
+	}
+	// One message always fits, whatever its size.
+	over := s.waiting-s.largest > s.session.handler.opts.Buffer
+	switch {
+	case msg == nil || over:
+	case s.id == 0 && s.writer == nil:
+		s.appendForLater(msg)
+	default:
+		s.append(msg)
+		s.single = last && s.end() == 2
+	}
+	s.closed = last
+	s.mu.Unlock()
+	s.signal()
+	if over {
+		s.session.overflow()
+		return errOverflow
+	}
+	return nil
+}
+
+// end is the sequence number behind the last message. The caller holds s.mu.
+func (s *stream) end() uint64 { return s.first + uint64(len(s.messages)) }
+
+// append adds a message. The caller holds s.mu.
+func (s *stream) append(msg []byte) {
+	if s.waiting == 0 {
+		s.largest = 0
+	}
+	s.largest = max(s.largest, len(msg))
+	s.waiting += len(msg)
+	s.messages = append(s.messages, msg)
+}
+
+// listChanged are the notifications that need not be sent twice in a row.
+var listChanged = func() map[string]bool {
+	m := map[string]bool{}
+	for _, surface := range wire.Surfaces {
+		m[string(wire.Notification(surface.ChangedMethod(), nil))] = true
+	}
+	return m
+}()
+
+// appendForLater adds a message for a client that is not connected. It may never
+// connect, so the oldest messages are dropped. The caller holds s.mu.
+func (s *stream) appendForLater(msg []byte) {
+	if listChanged[string(msg)] {
+		for seq := s.sent + 1; seq < s.end(); seq++ {
+			if string(s.messages[seq-s.first]) == string(msg) {
+				return
+			}
+		}
+	}
+	s.append(msg)
+	for s.waiting > s.session.handler.opts.Replay && s.sent+1 < s.end()-1 {
+		if s.dropped == 0 {
+			s.session.log().Warn("messages to a client that does not listen are dropped, the oldest first",
+				"limit", s.session.handler.opts.Replay)
+		}
+		s.dropped++
+		for oldest := s.sent + 1; s.first <= oldest; {
+			s.dropFirst()
+		}
+	}
+}
+
+// dropFirst drops the oldest message. The caller holds s.mu.
+func (s *stream) dropFirst() {
+	n := len(s.messages[0])
+	if s.first > s.sent {
+		s.waiting -= n
+		s.sent = s.first
+	} else {
+		s.kept -= n
+	}
+	s.messages[0] = nil
+	s.messages = s.messages[1:]
+	s.first++
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it holds a token already
+	}
+}
+
+// requestNow is Request of the session's own stream if the client is connected to
+// it. Otherwise it returns a channel that is closed when the client is.
+func (s *stream) requestNow(msg []byte) (listening <-chan struct{}, err error) {
+	s.mu.Lock()
+	connected := s.connected
+	s.mu.Unlock()
+	if connected != nil {
+		return connected, nil
+	}
+	return nil, s.Write(msg)
+}
+
+// attach makes e the eventWriter of the stream. If it is fresh, e writes what has
+// not been written, and there must be no other eventWriter. Otherwise e writes what
+// follows a sequence number, for a client that resumes the stream, and replaces the
+// eventWriter that there may be. It is false if that is not possible, or if the
+// sequence number is not of the stream.
+func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := s.id == 0 || s.writer != nil || s.connected != nil
+	switch {
+	case fresh && s.writer != nil, !fresh && !begun:
+		return false
+	case fresh:
+		seq = s.sent
+	}
+	if seq >= s.end() {
+		return false
+	}
+	e.stream, e.resumable, e.seq = s, s.resumable(), max(seq, s.first-1)
+	if s.writer != nil {
+		s.writer.abort() // its client has disconnected, even if we do not know it yet
+		close(s.writer.replaced)
+	} else if s.connected != nil {
+		close(s.connected)
+		s.connected = nil
+	}
+	s.writer, s.dropped = e, 0
+	return true
+}
+
+// detach removes e from the stream. resumed is closed when another eventWriter
+// replaces it.
+func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer == e {
+		s.writer, s.connected = nil, make(chan struct{})
+		return s.connected
+	}
+	s.signal() // e may have taken the token that was for the other one
+	return e.replaced
+}
+
+// abortWrite fails what is being written to the client.
+func (s *stream) abortWrite() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != nil { // it cannot detach while the lock is held
+		s.writer.abort()
+	}
+}
+
+// next copies messages that e has not written into batch. over says that e has
+// nothing more to write.
+func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != e {
+		return 0, true
+	}
+	n = copy(batch, s.messages[e.seq+1-s.first:])
+	return n, n == 0 && s.closed
+}
+
+// written says that e has written everything up to its sequence number.
+func (s *stream) written(e *eventWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer != e {
+		return
+	}
+	for s.sent < e.seq {
+		n := len(s.messages[s.sent+1-s.first])
+		s.sent++
+		s.waiting -= n
+		s.kept += n
+	}
+	for s.kept > s.session.handler.opts.Replay && s.first <= s.sent {
+		s.dropFirst()
+	}
+}
+
+// onlyResponse is the message of a stream that has no other; ok is false if there
+// are several, or none yet.
+func (s *stream) onlyResponse() (msg []byte, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.single || !s.closed {
+		return nil, false
+	}
+	return s.messages[0], true
+}
+
+// resumable tells whether a client can resume the stream.
+func (s *stream) resumable() bool { return s.id == 0 || s.session.handler.opts.ResumeWindow > 0 }
+
+// finished tells whether no message follows.
+func (s *stream) finished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// reachesClient tells whether a message that is written now would reach the client.
+func (s *stream) reachesClient() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && (s.writer != nil || s.connected == nil)
+}
+
+// size is the number of bytes that the stream holds, and whether some of them were
+// not written.
+func (s *stream) size() (bytes int, unsent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept + s.waiting, s.waiting > 0
+}
