@@ -298,12 +298,12 @@ func (s *slot) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 }
 
 // Begin implements route.Beginner.
-func (s *slot) Begin(call wire.Call, landed wire.Landed) (cancel func(cause error), ok bool) {
+func (s *slot) Begin(call wire.Call, landed wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	up := s.enter()
 	if up == nil {
 		return nil, false
 	}
-	cancel, ok = up.Begin(call, func(reply wire.Reply, rest wire.Rest) {
+	cancel, ok = up.Begin(call, func(reply wire.Reply, rest wire.Continuation) {
 		if rest == nil {
 			s.leave()
 			landed(reply, nil)

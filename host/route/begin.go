@@ -27,7 +27,7 @@ type Beginner interface {
 	// Begin returns, and does not block; cancel does what the end of Call's ctx
 	// with that cause does. It is not ok, and nothing has been done, where the call
 	// needs more than that.
-	Begin(call wire.Call, landed wire.Landed) (cancel func(cause error), ok bool)
+	Begin(call wire.Call, landed wire.CompletionFunc) (cancel func(cause error), ok bool)
 }
 
 // Begin is Handle for what can be done without a goroutine that waits: a call of
@@ -85,8 +85,8 @@ func (f *begun) Permitted() error {
 	return f.router.Catalog.Permitted(f.entry.Server, f.entry.Tool, true)
 }
 
-// landed implements wire.Landed.
-func (f *begun) landed(reply wire.Reply, rest wire.Rest) {
+// landed implements wire.CompletionFunc.
+func (f *begun) landed(reply wire.Reply, rest wire.Continuation) {
 	if rest != nil {
 		f.to.Resume(func(ctx context.Context) wire.Reply { return f.resumed(ctx, rest) })
 		return
@@ -109,7 +109,7 @@ func (f *begun) landed(reply wire.Reply, rest wire.Rest) {
 }
 
 // resumed is the end of a call that has no reply yet.
-func (f *begun) resumed(ctx context.Context, rest wire.Rest) wire.Reply {
+func (f *begun) resumed(ctx context.Context, rest wire.Continuation) wire.Reply {
 	reply, err := rest(ctx)
 	if err != nil {
 		reply = f.router.unanswered(ctx, f.entry.Server, f.entry.Tool, err)

@@ -14,11 +14,11 @@ type beginner struct {
 	*fakeUpstream
 	full   bool
 	calls  chan wire.Call
-	landed wire.Landed
+	landed wire.CompletionFunc
 	cancel error
 }
 
-func (b *beginner) Begin(call wire.Call, landed wire.Landed) (func(error), bool) {
+func (b *beginner) Begin(call wire.Call, landed wire.CompletionFunc) (func(error), bool) {
 	if b.full {
 		return nil, false
 	}

@@ -18,7 +18,7 @@ import (
 // It is not ok, and nothing has been done, where the call would have to wait: for
 // the upstream, or for the server to read; and for a call that wants progress or
 // waits for a task, or over a link that cannot do without a goroutine for each.
-func (u *Upstream) Begin(call wire.Call, landed wire.Landed) (cancel func(cause error), ok bool) {
+func (u *Upstream) Begin(call wire.Call, landed wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	if call.Progress != nil || call.Method == methodTasksResult {
 		return nil, false
 	}
@@ -30,7 +30,7 @@ func (u *Upstream) Begin(call wire.Call, landed wire.Landed) (cancel func(cause 
 		return nil, false
 	}
 	_, limit := u.newLimit(call)
-	id, ok := conn.begin(call, limit, func(reply wire.Reply, rest wire.Rest) {
+	id, ok := conn.begin(call, limit, func(reply wire.Reply, rest wire.Continuation) {
 		if rest == nil {
 			landed(reply, nil)
 			return
@@ -60,12 +60,12 @@ func (u *Upstream) Begin(call wire.Call, landed wire.Landed) (cancel func(cause 
 // beginningLink is a link that can do without a goroutine for each call.
 type beginningLink interface {
 	// begin is Upstream.Begin; id is for forsake.
-	begin(call wire.Call, l *limit, landed wire.Landed) (id int64, ok bool)
+	begin(call wire.Call, l *limit, landed wire.CompletionFunc) (id int64, ok bool)
 	// forsake ends a call that was begun, with an error, unless it is over.
 	forsake(id int64, cause error)
 }
 
-func (c *Conn) begin(call wire.Call, l *limit, landed wire.Landed) (id int64, ok bool) {
+func (c *Conn) begin(call wire.Call, l *limit, landed wire.CompletionFunc) (id int64, ok bool) {
 	params, err := withToken(call, nil, 0) // it has no Progress
 	if err != nil {
 		return 0, false

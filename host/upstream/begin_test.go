@@ -18,13 +18,13 @@ import (
 // landing is what a call that was begun came to.
 type landing struct {
 	reply wire.Reply
-	rest  wire.Rest
+	rest  wire.Continuation
 }
 
 // landings are what calls came to, each once.
 type landings chan landing
 
-func (l landings) landed(reply wire.Reply, rest wire.Rest) { l <- landing{reply, rest} }
+func (l landings) landed(reply wire.Reply, rest wire.Continuation) { l <- landing{reply, rest} }
 
 // begin begins a call that the connection must take.
 func begin(t *testing.T, c *Conn, params string, l *limit) (id int64, _ landings) {
@@ -243,7 +243,7 @@ type endedLink struct {
 	ended func() error
 }
 
-func (l endedLink) begin(_ wire.Call, _ *limit, landed wire.Landed) (int64, bool) {
+func (l endedLink) begin(_ wire.Call, _ *limit, landed wire.CompletionFunc) (int64, bool) {
 	landed(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, l.ended() })
 	return 1, true
 }

@@ -30,7 +30,7 @@ type pending struct {
 	done     chan outcome      // gets exactly one value, unless the call is given up
 
 	// Of calls that were begun, in place of done:
-	landed wire.Landed
+	landed wire.CompletionFunc
 	limit  *limit
 
 	// Guarded by Conn.mu:

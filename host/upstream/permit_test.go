@@ -48,7 +48,7 @@ func TestPermitIsAskedAtTheLastMoment(t *testing.T) {
 	permit := &switchable{}
 	waiting := make(chan error, maxHeld+11)
 	for range 10 { // taken over, as they are begun
-		if _, ok := c.begin(wire.Call{Method: "begun", Permit: permit}, &limit{spec: &Spec{Timeout: time.Hour}, asking: new(atomic.Int32), begun: time.Now()}, func(_ wire.Reply, rest wire.Rest) {
+		if _, ok := c.begin(wire.Call{Method: "begun", Permit: permit}, &limit{spec: &Spec{Timeout: time.Hour}, asking: new(atomic.Int32), begun: time.Now()}, func(_ wire.Reply, rest wire.Continuation) {
 			_, err := rest(context.Background())
 			waiting <- err
 		}); !ok {

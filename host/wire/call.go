@@ -56,14 +56,13 @@ func Ask(p Permit) error {
 	return nil
 }
 
-// Landed is told what became of a call that was begun and not waited for: its
-// reply, or rest, which goes on with it and gives its reply or why there is
-// none. rest is nil where there is a reply; else it has to be called. Where it is
-// told it must not block.
-type Landed func(reply Reply, rest Rest)
+// CompletionFunc is told what became of a call that nobody waits for: its reply,
+// or a continuation that gives its reply or why there is none. next is nil where
+// there is a reply; else it must be called. A CompletionFunc must not block.
+type CompletionFunc func(reply Reply, next Continuation)
 
-// Rest goes on with a call; it may block, and ends with ctx.
-type Rest func(ctx context.Context) (Reply, error)
+// Continuation goes on with a call. It may block, and ends with ctx.
+type Continuation func(ctx context.Context) (Reply, error)
 
 // Inbound is a request or notification that a peer sends on its own account.
 type Inbound struct {

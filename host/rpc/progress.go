@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// The requests and the notification that tell of a task (revision 2025-11-25,
+// basic/utilities/tasks).
+const (
+	methodTasksGet    = "tasks/get"
+	methodTasksResult = "tasks/result"
+	methodTasksCancel = "tasks/cancel"
+	methodTasksStatus = "notifications/tasks/status"
+)
+
+// progress takes a progress notification of the peer.
+func (c *Conn) progress(params []byte) {
+	token, _ := wire.Get(params, "progressToken")
+	id, _ := c.state.ids.ofToken(token)
+	c.mu.Lock()
+	p, late := c.state.beginProgress(id, c.turn)
+	task := p != nil && p.task != ""
+	c.mu.Unlock()
+	if p == nil || task {
+		c.unasked(len(params)) // also of a task: it may go on for ever
+	}
+	if p == nil {
+		if late != nil {
+			late("progress")
+		}
+		c.log.Debug("progress for no request in flight dropped", "token", clip(string(token)))
+		return
+	}
+	p.progress(params)
+	c.mu.Lock()
+	deliver := c.state.endProgress(p, time.Now())
+	o := p.outcome
+	c.turn.Broadcast()
+	c.mu.Unlock()
+	if deliver {
+		c.deliver(p, o)
+	}
+}
+
+// asksForTask tells whether params ask for a task.
+func asksForTask(params []byte) bool {
+	if !bytes.Contains(params, []byte(`"task"`)) {
+		return false
+	}
+	_, ok := wire.Get(params, "task")
+	return ok
+}
+
+func isTaskMethod(method string) bool {
+	return method == methodTasksResult || method == methodTasksGet || method == methodTasksCancel
+}
+
+// ongoingTask is the id of the task that a result stands for, "" if it is none
+// or has ended.
+func ongoingTask(result []byte) string {
+	if !bytes.Contains(result, []byte(`"taskId"`)) { // most are none, and may be large
+		return ""
+	}
+	created, ok := wire.Get(result, "task")
+	if !ok {
+		return ""
+	}
+	if status, _ := wire.GetString(created, "status"); terminal(status) {
+		return ""
+	}
+	id, _ := wire.GetString(created, "taskId")
+	return id
+}
+
+func terminal(status string) bool {
+	return status == "completed" || status == "failed" || status == "cancelled"
+}
+
+// taskAnswered looks at the answer to a request about a task.
+func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
+	if method == methodTasksResult { // answered when the task has ended, or is not known
+		id, _ := wire.GetString(params, "taskId")
+		c.endTask(id)
+	} else if reply.Error == nil {
+		c.taskStatus(reply.Result)
+	}
+}
+
+// taskStatus looks at a task object of the peer.
+func (c *Conn) taskStatus(object []byte) {
+	if status, _ := wire.GetString(object, "status"); terminal(status) {
+		id, _ := wire.GetString(object, "taskId")
+		c.endTask(id)
+	}
+}
+
+func (c *Conn) endTask(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.endTask(id)
+}
