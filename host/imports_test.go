@@ -32,7 +32,9 @@ var librariesOf = []struct {
 }{
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
 	{"go.starlark.net", []string{"guest/interp"}},
-	{"github.com/mark3labs/mcp-go", []string{"host/upstream", "host/front", "host/builtin"}},
+	{"github.com/mark3labs/mcp-go", []string{
+		"host/upstream", "host/upstream/httpclient", "host/upstream/oauth", "host/front", "host/builtin",
+	}},
 }
 
 // neverImport says which packages of ours must not depend on which others of

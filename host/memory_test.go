@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -82,8 +83,8 @@ func TestIdentity(t *testing.T) {
 		"url":       {func(s *upstream.Spec) { s.URL = "http://x" }, false},
 		"transport": {func(s *upstream.Spec) { s.Transport = "sse" }, false},
 		"headers":   {func(s *upstream.Spec) { s.Headers["X"] = "2" }, false},
-		"issuer":    {func(s *upstream.Spec) { s.OAuth = &upstream.OAuth{Issuer: "https://x"} }, false},
-		"oauth":     {func(s *upstream.Spec) { s.OAuth = &upstream.OAuth{ClientID: "x"} }, false},
+		"issuer":    {func(s *upstream.Spec) { s.OAuth = &oauth.Config{Issuer: "https://x"} }, false},
+		"oauth":     {func(s *upstream.Spec) { s.OAuth = &oauth.Config{ClientID: "x"} }, false},
 	} {
 		spec := base()
 		tt.change(&spec)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
 // UpstreamSpec is how to reach u.
@@ -26,7 +27,7 @@ func UpstreamSpec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
 	}
 	if o := u.OAuth; o != nil {
-		spec.OAuth = &upstream.OAuth{
+		spec.OAuth = &oauth.Config{
 			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
 			RedirectPort: o.RedirectPort, TokenFile: cfg.TokenFile(),
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/display"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
 func authCommand() *cobra.Command {
@@ -54,7 +54,8 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if err := upstream.Authorize(ctx, host.UpstreamSpec(cfg, u), l.show); err != nil {
+	spec := host.UpstreamSpec(cfg, u)
+	if err := oauth.Authorize(ctx, spec.HTTP(), *spec.OAuth, l.show); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
@@ -92,7 +93,7 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 }
 
 // show tells a person where to log in.
-func (l login) show(to upstream.Login) error {
+func (l login) show(to oauth.Login) error {
 	said := ""
 	if to.Former != "" {
 		said = fmt.Sprintf("The server names another authorization server than before: %s, no longer %s.\nLog in only if you know that this is right.\n",

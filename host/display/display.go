@@ -20,13 +20,21 @@ func Text(text string) string {
 	}, strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n"))
 }
 
-// Line is Text on one line of at most n characters.
+// Line is Text on one line of at most n characters. It looks at no more than 16
+// bytes for each of them, so that long texts cost little.
 func Line(text string, n int) string {
-	text = strings.Join(strings.Fields(Text(text)), " ")
-	if utf8.RuneCountInString(text) <= n {
-		return text
+	cut := len(text) > 16*n
+	if cut {
+		text = text[:16*n]
 	}
-	return string([]rune(text)[:n-1]) + "…"
+	text = strings.Join(strings.Fields(Text(text)), " ")
+	if count := utf8.RuneCountInString(text); count > n || cut && count == n {
+		return string([]rune(text)[:n-1]) + "…"
+	}
+	if cut {
+		return text + "…"
+	}
+	return text
 }
 
 // Size is a number of bytes.

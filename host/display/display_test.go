@@ -1,6 +1,9 @@
 package display
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{
@@ -20,6 +23,7 @@ func TestText(t *testing.T) {
 		want string
 	}{
 		{" a\n b\t c ", 10, "a b c"}, {"ääää", 4, "ääää"}, {"äääää", 4, "äää…"}, {"", 1, ""},
+		{strings.Repeat("x", 1e6), 4, "xxx…"}, {"a" + strings.Repeat(" ", 1e6) + "b", 4, "a…"}, {strings.Repeat("x ", 40), 4, "x x…"},
 	} {
 		if got := Line(c.text, c.n); got != c.want {
 			t.Errorf("Line(%q, %d) = %q, want %q", c.text, c.n, got, c.want)

@@ -29,6 +29,6 @@
 //	process*.go   the server's process, and what comes of it (package supervisor)
 //	environ.go    the environment a server gets, and where its command is
 //	stderr.go     what a server writes to stderr
-//	http*.go      streamable HTTP; sse*.go legacy SSE; oauth*.go access tokens
+//	http*.go      streamable HTTP (packages httpclient and oauth); sse*.go legacy SSE
 //	errors.go     the errors
 package upstream

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -65,7 +66,7 @@ func BenchmarkHTTP(b *testing.B) {
 		})
 	}
 	_, url := serve(false)
-	rt := newTransport("http")
+	rt := httpclient.NewTransport("http")
 	b.Cleanup(rt.CloseIdleConnections)
 	b.Run("bare", func(b *testing.B) {
 		b.ReportAllocs()

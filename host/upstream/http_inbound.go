@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -273,7 +274,7 @@ func (l *httpLink) listen() {
 	at := cursor{retry: -1}
 	opened := false
 	for {
-		resp, err := l.peer.do(l.ctx, http.MethodGet, nil, at.id, nil)
+		resp, err := l.client.Do(l.ctx, http.MethodGet, nil, at.id, nil)
 		switch {
 		case l.ctx.Err() != nil:
 			if err == nil {
@@ -283,14 +284,14 @@ func (l *httpLink) listen() {
 		case err != nil:
 			l.log.Debug("the stream of the server's own messages does not open", "err", l.failure(err))
 			at.failures++
-		case resp.StatusCode == http.StatusOK && contentType(resp.Header) == contentEvents:
+		case resp.StatusCode == http.StatusOK && httpclient.ContentType(resp.Header) == httpclient.ContentEvents:
 			opened = true
 			l.hears.Store(true)
 			at.failures = 0
 			l.hear(resp, &at)
 		default:
 			at.failures++
-			if status := statusError(resp); !l.retriable(status, opened) {
+			if status := httpclient.NewStatusError(resp); !l.retriable(status, opened) {
 				return
 			}
 		}
@@ -318,7 +319,7 @@ func (l *httpLink) hear(resp *http.Response, at *cursor) {
 
 // retriable looks at the status that the stream was refused with. Servers that
 // have none say 405; some say 404, which otherwise means a lost session.
-func (l *httpLink) retriable(status *StatusError, opened bool) bool {
+func (l *httpLink) retriable(status *httpclient.StatusError, opened bool) bool {
 	switch {
 	case status.Status == http.StatusNotFound && opened && l.lostSession(status.Status):
 		_ = l.lose()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,11 +34,11 @@ const (
 // A call is read by the goroutine that makes it, so a callback holds up no
 // other call.
 type httpLink struct {
-	name string
-	log  *slog.Logger
-	opts linkOptions
-	max  int // bytes of a message
-	peer *httpPeer
+	name   string
+	log    *slog.Logger
+	opts   linkOptions
+	max    int // bytes of a message
+	client *httpclient.Client
 
 	// ctx is the life of the link; its cause is err.
 	ctx    context.Context
@@ -94,7 +95,7 @@ func dialHTTP(_ context.Context, spec Spec, opts linkOptions) (link, error) {
 }
 
 func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
-	peer, err := newHTTPPeer(spec)
+	client, err := spec.client()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
 		log:     opts.log,
 		opts:    opts,
 		max:     spec.MaxMessage,
-		peer:    peer,
+		client:  client,
 		ids:     newIDs(),
 		done:    make(chan struct{}),
 		slots:   make(chan struct{}, maxFlights),
@@ -120,7 +121,7 @@ func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
 }
 
 func (l *httpLink) negotiated(revision string) {
-	l.peer.revision.Store(&revision)
+	l.client.SetRevision(revision)
 	l.batches.Store(revision == mcp.ProtocolVersion20250326)
 }
 
@@ -173,7 +174,7 @@ func (l *httpLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		return wire.Reply{}, err
 	}
 	var aside func()
-	if !notDialed(err) && !surelyUnsent(err) && call.Method != string(mcp.MethodInitialize) {
+	if !httpclient.NotDialed(err) && !surelyUnsent(err) && call.Method != string(mcp.MethodInitialize) {
 		aside = func() { l.takeBack(f.id, context.Cause(ctx)) }
 	}
 	l.land(f, aside)
@@ -327,15 +328,15 @@ func (l *httpLink) Notify(ctx context.Context, method string, params []byte) err
 
 // tell posts a message that has no answer.
 func (l *httpLink) tell(ctx context.Context, method string, msg []byte) error {
-	resp, err := l.peer.do(ctx, http.MethodPost, msg, "", nil)
+	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", nil)
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode/100 == 2 {
-		doneWith(resp.Body)
+		httpclient.Discard(resp.Body)
 		return nil
 	}
-	status := statusError(resp)
+	status := httpclient.NewStatusError(resp)
 	if l.lostSession(status.Status) {
 		return l.lose()
 	}
@@ -354,7 +355,7 @@ func (l *httpLink) start(f func()) {
 // lostSession tells whether a status means that the server has forgotten our
 // session.
 func (l *httpLink) lostSession(status int) bool {
-	return status == http.StatusNotFound && l.peer.session.Load() != nil
+	return status == http.StatusNotFound && l.client.HasSession()
 }
 
 // lose ends the link because its session is lost. The request that the server
@@ -398,7 +399,7 @@ func (l *httpLink) failure(err error) error {
 	ended := l.ended()
 	var down *DownError
 	var answer *AnswerError
-	var auth *AuthError
+	var auth *httpclient.AuthError
 	var timeout net.Error
 	var denied *wire.DeniedError
 	switch {
@@ -410,7 +411,7 @@ func (l *httpLink) failure(err error) error {
 		return ended
 	case errors.As(err, &auth):
 		return &DownError{Upstream: l.name, Reason: auth.Error(), Err: err}
-	case notDialed(err):
+	case httpclient.NotDialed(err):
 		down = &DownError{Upstream: l.name, Reason: "it cannot be reached: " + clip(err.Error()), Err: err}
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
 			l.end(down) // nobody listens there
@@ -449,13 +450,13 @@ func (l *httpLink) shutDown(grace time.Duration, kill <-chan struct{}) {
 		<-empty
 	}
 	l.wg.Wait()
-	l.peer.close()
+	l.client.Close()
 }
 
 // deleteSession tells the server that the session is over. Not every server
 // lets clients do that.
 func (l *httpLink) deleteSession(grace time.Duration, kill <-chan struct{}) {
-	if l.peer.session.Load() == nil {
+	if !l.client.HasSession() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
@@ -467,10 +468,10 @@ func (l *httpLink) deleteSession(grace time.Duration, kill <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	})
-	resp, err := l.peer.do(ctx, http.MethodDelete, nil, "", nil)
+	resp, err := l.client.Do(ctx, http.MethodDelete, nil, "", nil)
 	if err != nil {
 		l.log.Debug("session not deleted", "err", err)
 		return
 	}
-	doneWith(resp.Body)
+	httpclient.Discard(resp.Body)
 }

@@ -235,7 +235,7 @@ func TestHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.shutDown(time.Minute, nil)
-	l.peer.rt.TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	l.client.Transport().TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 	if _, err := initialize(t.Context(), l, ClientParams{}.raw()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -352,7 +353,7 @@ func TestHTTPUnauthorized(t *testing.T) {
 	c := newCallbacks()
 	l := dialWeb(t, spec, c)
 	_, err := l.Call(t.Context(), callOf("a"))
-	var auth *AuthError
+	var auth *httpclient.AuthError
 	if !errors.As(err, &auth) || auth.OAuth || !strings.Contains(err.Error(), "run `mcp-metatool auth web`") {
 		t.Errorf("got %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -105,31 +106,31 @@ func (r *rest) drain(cancel context.CancelFunc) {
 // exchange posts a request and reads its answer. rest is not nil if the stream
 // may have more than that.
 func (l *httpLink) exchange(ctx context.Context, f *flight, msg []byte) (wire.Reply, *rest, error) {
-	resp, err := l.peer.do(ctx, http.MethodPost, msg, "", f.permit)
+	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", f.permit)
 	if err != nil {
 		return wire.Reply{}, nil, err
 	}
 	if f.method == string(mcp.MethodInitialize) && resp.StatusCode == http.StatusOK {
-		if err := l.peer.setSession(resp.Header); err != nil {
+		if err := l.client.SetSession(resp.Header); err != nil {
 			resp.Body.Close()
 			return wire.Reply{}, nil, l.useless(f, err)
 		}
 	}
 	switch {
 	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
-		doneWith(resp.Body)
+		httpclient.Discard(resp.Body)
 		return l.elsewhere(ctx, f, resp.StatusCode)
 	case resp.StatusCode != http.StatusOK:
 		return l.refusal(ctx, f, resp)
 	}
-	switch t := contentType(resp.Header); t {
-	case contentJSON, "":
+	switch t := httpclient.ContentType(resp.Header); t {
+	case httpclient.ContentJSON, "":
 		return l.single(f, resp)
-	case contentEvents:
+	case httpclient.ContentEvents:
 		return l.follow(ctx, f, resp)
 	default:
 		resp.Body.Close()
-		return wire.Reply{}, nil, l.useless(f, fmt.Errorf("its content type is %q, neither %s nor %s", clip(t), contentJSON, contentEvents))
+		return wire.Reply{}, nil, l.useless(f, fmt.Errorf("its content type is %q, neither %s nor %s", clip(t), httpclient.ContentJSON, httpclient.ContentEvents))
 	}
 }
 
@@ -141,7 +142,7 @@ func (l *httpLink) useless(f *flight, err error) error {
 // stream. That is against the specification, but it is done.
 func (l *httpLink) elsewhere(ctx context.Context, f *flight, status int) (wire.Reply, *rest, error) {
 	if f.answer == nil {
-		return wire.Reply{}, nil, l.useless(f, &StatusError{Status: status})
+		return wire.Reply{}, nil, l.useless(f, &httpclient.StatusError{Status: status})
 	}
 	select {
 	case o := <-f.answer:
@@ -216,7 +217,7 @@ func (l *httpLink) refusal(ctx context.Context, f *flight, resp *http.Response) 
 	case answers:
 		return wire.Reply{Error: m.Error}, nil, nil
 	}
-	return wire.Reply{}, nil, l.useless(f, &StatusError{Status: resp.StatusCode, Body: clip(string(body[:min(len(body), maxErrorBody)]))})
+	return wire.Reply{}, nil, l.useless(f, &httpclient.StatusError{Status: resp.StatusCode, Body: clip(string(body[:min(len(body), httpclient.MaxErrorBody)]))})
 }
 
 // isError tells whether raw is a JSON-RPC error for request id, or one of a
@@ -236,7 +237,7 @@ func isError(raw []byte, id int64) bool {
 // known asks the server whether it knows our session, because many say 400
 // where the specification wants 404.
 func (l *httpLink) known(ctx context.Context) bool {
-	if l.peer.session.Load() == nil {
+	if !l.client.HasSession() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, asideTime)
@@ -244,11 +245,11 @@ func (l *httpLink) known(ctx context.Context) bool {
 	l.mu.Lock()
 	id := l.ids.next()
 	l.mu.Unlock()
-	resp, err := l.peer.do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "", nil)
+	resp, err := l.client.Do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "", nil)
 	if err != nil {
 		return true
 	}
-	doneWith(resp.Body)
+	httpclient.Discard(resp.Body)
 	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
 }
 
@@ -320,8 +321,8 @@ func (l *httpLink) resume(ctx context.Context, f *flight, at *cursor) (*http.Res
 		if !at.wait(ctx) {
 			return nil, context.Cause(ctx)
 		}
-		resp, err := l.peer.do(ctx, http.MethodGet, nil, at.id, nil)
-		var auth *AuthError
+		resp, err := l.client.Do(ctx, http.MethodGet, nil, at.id, nil)
+		var auth *httpclient.AuthError
 		switch {
 		case ctx.Err() != nil, errors.As(err, &auth):
 			if err == nil {
@@ -335,10 +336,10 @@ func (l *httpLink) resume(ctx context.Context, f *flight, at *cursor) (*http.Res
 				return nil, ended
 			}
 			continue
-		case resp.StatusCode == http.StatusOK && contentType(resp.Header) == contentEvents:
+		case resp.StatusCode == http.StatusOK && httpclient.ContentType(resp.Header) == httpclient.ContentEvents:
 			return resp, nil
 		}
-		status := statusError(resp)
+		status := httpclient.NewStatusError(resp)
 		switch {
 		case l.lostSession(status.Status):
 			_ = l.lose()

@@ -1,6 +1,11 @@
 package upstream
 
-import "time"
+import (
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
+)
 
 // DefaultTimeout is the Timeout of a Spec that has none.
 const DefaultTimeout = 60 * time.Second
@@ -46,8 +51,8 @@ type Spec struct {
 	// Headers go with every request. They may be secrets and never appear in
 	// logs or errors.
 	Headers map[string]string
-	// OAuth says how to get access tokens for the server; nil: not at all.
-	OAuth *OAuth
+	// OAuth says how to get the server's access tokens; nil: none are needed.
+	OAuth *oauth.Config
 
 	// For all of them.
 
@@ -75,4 +80,24 @@ func (s Spec) transport() string {
 		return TransportHTTP
 	}
 	return TransportStdio
+}
+
+// HTTP is how to reach the server if it has a URL.
+func (s Spec) HTTP() httpclient.Config {
+	return httpclient.Config{Name: s.Name, URL: s.URL, Headers: s.Headers}
+}
+
+// client is an HTTP client of the server with its access tokens. The caller
+// closes it.
+func (s Spec) client() (*httpclient.Client, error) {
+	c, err := httpclient.New(s.HTTP())
+	if err != nil || s.OAuth == nil {
+		return c, err
+	}
+	tokens, err := oauth.New(c, *s.OAuth)
+	if err != nil {
+		return nil, err
+	}
+	c.SetAuthorizer(tokens)
+	return c, nil
 }

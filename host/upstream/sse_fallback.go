@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -87,7 +88,7 @@ func (f *fallbackLink) replace(by link) bool {
 // refusedLikeSSE tells whether initialize failed the way it does where nothing
 // takes a POST.
 func refusedLikeSSE(err error) bool {
-	var status *StatusError
+	var status *httpclient.StatusError
 	if !errors.As(err, &status) || status.Status/100 != 4 {
 		return false
 	}

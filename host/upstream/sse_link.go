@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -25,16 +26,16 @@ const postPatience = 200 * time.Millisecond
 // place of lines.
 type sseLink struct {
 	*Conn
-	peer   *httpPeer
+	client *httpclient.Client
 	stream *sseStream
 }
 
 func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
-	peer, err := newHTTPPeer(spec)
+	client, err := spec.client()
 	if err != nil {
 		return nil, err
 	}
-	s := &sseStream{peer: peer, log: opts.log, ready: make(chan struct{})}
+	s := &sseStream{client: client, log: opts.log, ready: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
 	err = s.open(spec.MaxMessage)
@@ -44,13 +45,13 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 	}
 	if err != nil {
 		s.cancel(err)
-		peer.close()
+		client.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return nil, err
 	}
-	l := &sseLink{peer: peer, stream: s}
+	l := &sseLink{client: client, stream: s}
 	l.Conn = newConn(s, s, ConnOptions{
 		Name:           spec.Name,
 		MaxMessage:     spec.MaxMessage,
@@ -67,7 +68,7 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 }
 
 func (l *sseLink) negotiated(revision string) {
-	l.peer.revision.Store(&revision)
+	l.client.SetRevision(revision)
 	l.Conn.negotiated(revision)
 }
 
@@ -78,12 +79,12 @@ func (l *sseLink) lastWords() []string { return nil }
 func (l *sseLink) shutDown(time.Duration, <-chan struct{}) {
 	l.Conn.Close()
 	l.stream.wg.Wait()
-	l.peer.close()
+	l.client.Close()
 }
 
 // sseStream makes lines of events, and posts of lines.
 type sseStream struct {
-	peer   *httpPeer
+	client *httpclient.Client
 	log    *slog.Logger
 	ctx    context.Context // ends with the stream
 	cancel context.CancelCauseFunc
@@ -99,16 +100,16 @@ type sseStream struct {
 
 // open opens the stream and reads as far as the event endpoint.
 func (s *sseStream) open(max int) error {
-	resp, err := s.peer.do(s.ctx, http.MethodGet, nil, "", nil)
+	resp, err := s.client.Do(s.ctx, http.MethodGet, nil, "", nil)
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("its event stream does not open: %w", statusError(resp))
+		return fmt.Errorf("its event stream does not open: %w", httpclient.NewStatusError(resp))
 	}
-	if t := contentType(resp.Header); t != contentEvents {
+	if t := httpclient.ContentType(resp.Header); t != httpclient.ContentEvents {
 		resp.Body.Close()
-		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", clip(t), contentEvents)
+		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", clip(t), httpclient.ContentEvents)
 	}
 	s.body, s.events = resp.Body, newEventReader(resp.Body, max)
 	for {
@@ -131,16 +132,16 @@ func (s *sseStream) open(max int) error {
 // setEndpoint sets where messages are posted. Only in the origin of the
 // stream, because credentials go with them.
 func (s *sseStream) setEndpoint(ref string) error {
-	from := s.peer.url.Load()
+	from := s.client.URL()
 	to, err := from.Parse(ref)
 	if err != nil {
 		return errors.New("its event endpoint has no usable URL")
 	}
-	if !sameOrigin(from, to) {
+	if !httpclient.SameOrigin(from, to) {
 		shown := url.URL{Scheme: to.Scheme, Host: to.Host}
 		return fmt.Errorf("its event endpoint names another server, %s, which is not followed", clip(shown.String()))
 	}
-	s.peer.endpoint.Store(bare(to))
+	s.client.SetEndpoint(to)
 	return nil
 }
 
@@ -247,9 +248,9 @@ func (s *sseStream) send(body []byte) error {
 // belongs to, and is the end of the stream, and an error, only if the session is
 // at an end.
 func (s *sseStream) post(body []byte) error {
-	resp, err := s.peer.do(s.ctx, http.MethodPost, body, "", nil)
+	resp, err := s.client.Do(s.ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
-		doneWith(resp.Body)
+		httpclient.Discard(resp.Body)
 		return nil
 	}
 	if s.ctx.Err() != nil {
@@ -258,14 +259,14 @@ func (s *sseStream) post(body []byte) error {
 		}
 		return context.Cause(s.ctx)
 	}
-	var status *StatusError
+	var status *httpclient.StatusError
 	if err == nil {
-		status = statusError(resp)
+		status = httpclient.NewStatusError(resp)
 		err = status
 	}
 	s.failed(body, err)
 	gone := status != nil && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
-	if !gone && !notDialed(err) {
+	if !gone && !httpclient.NotDialed(err) {
 		return nil
 	}
 	s.cancel(err)
@@ -280,9 +281,9 @@ func (s *sseStream) failed(body []byte, err error) {
 		s.log.Warn("message not taken by the server", "method", clip(m.Method), "err", clip(err.Error()))
 		return
 	}
-	var status *StatusError
-	var auth *AuthError
-	down := &DownError{Upstream: s.peer.name, Err: err}
+	var status *httpclient.StatusError
+	var auth *httpclient.AuthError
+	down := &DownError{Upstream: s.client.Config().Name, Err: err}
 	switch {
 	case errors.As(err, &status) && status.Status != http.StatusNotFound && status.Status != http.StatusGone:
 		s.conn.reject(id, err)
@@ -291,7 +292,7 @@ func (s *sseStream) failed(body []byte, err error) {
 		down.Reason, down.unsent = "it has forgotten our session", true
 	case errors.As(err, &auth):
 		down.Reason = auth.Error()
-	case notDialed(err):
+	case httpclient.NotDialed(err):
 		down.Reason, down.unsent = "it cannot be reached: "+clip(err.Error()), true
 	default:
 		down.Reason = "the request could not be posted: " + clip(err.Error())

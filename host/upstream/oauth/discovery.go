@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // maxDocument bounds an answer of an authorization server, and metadata, in
@@ -28,8 +30,8 @@ type issuerError struct {
 }
 
 func (e *issuerError) Error() string {
-	shown := e.named[:min(len(e.named), 3)]
-	return fmt.Sprintf("the server names the authorization server %s, but %s %s", clip(strings.Join(shown, ", ")), e.how, clip(e.ours))
+	named := e.named[:min(len(e.named), 3)]
+	return fmt.Sprintf("the server names the authorization server %s, but %s %s", shown(strings.Join(named, ", ")), e.how, shown(e.ours))
 }
 
 // check tells whether ours is among what the server names. The caller
@@ -60,7 +62,7 @@ type serverMetadata struct {
 // discover finds the authorization server of the upstream: the configured one,
 // else the first that the server names, else the server's own origin, as
 // revision 2025-03-26 has it.
-func (t *tokens) discover(ctx context.Context, challenge *http.Response) (*serverMetadata, error) {
+func (t *Tokens) discover(ctx context.Context, challenge *http.Response) (*serverMetadata, error) {
 	named, err := t.protectedResource(ctx, challenge)
 	if err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (t *tokens) discover(ctx context.Context, challenge *http.Response) (*serve
 }
 
 // base is the server's URL without what may be secret.
-func (t *tokens) base() *url.URL {
+func (t *Tokens) base() *url.URL {
 	u := *t.guard.upstream
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return &u
@@ -101,33 +103,33 @@ func (t *tokens) base() *url.URL {
 
 // protectedResource is what the server says of itself (RFC 9728), nil if it
 // says nothing. Its resource is the server.
-func (t *tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
+func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
 	base := t.base()
 	if address := advertised(challenge, base); address != "" {
 		m := &transport.OAuthProtectedResource{}
-		status, err := t.document(ctx, t.http, address, m)
+		status, err := t.document(ctx, t.resource, address, m)
 		switch {
 		case err != nil:
 			return nil, err
 		case status != http.StatusOK:
-			return nil, fmt.Errorf("the metadata of the server at %s answered %w", clip(address), &StatusError{Status: status})
+			return nil, fmt.Errorf("the metadata of the server at %s answered %w", shown(address), &httpclient.StatusError{Status: status})
 		case !sameResource(m.Resource, base):
-			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", clip(address), clip(m.Resource), base)
+			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", shown(address), shown(m.Resource), base)
 		}
 		return m, nil
 	}
 	for _, address := range wellKnown(base, "oauth-protected-resource") {
 		m := &transport.OAuthProtectedResource{}
-		status, err := t.document(ctx, t.http, address, m)
+		status, err := t.document(ctx, t.resource, address, m)
 		switch {
 		case err != nil:
 			return nil, err
 		case status == http.StatusOK && !bindsResource(m.Resource, base):
-			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", clip(address), clip(m.Resource), base)
+			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", shown(address), shown(m.Resource), base)
 		case status == http.StatusOK:
 			return m, nil
 		case status >= http.StatusInternalServerError:
-			return nil, fmt.Errorf("the metadata of the server at %s answered %w", clip(address), &StatusError{Status: status})
+			return nil, fmt.Errorf("the metadata of the server at %s answered %w", shown(address), &httpclient.StatusError{Status: status})
 		}
 	}
 	return nil, nil
@@ -140,9 +142,9 @@ func advertised(challenge *http.Response, base *url.URL) string {
 	if challenge == nil {
 		return ""
 	}
-	for _, header := range challenge.Header.Values("WWW-Authenticate") {
-		u, err := url.Parse(challengeParam([]string{header}, "resource_metadata"))
-		if err == nil && sameOrigin(u, base) && u.User == nil {
+	for _, c := range httpclient.Challenges(challenge.Header) {
+		u, err := url.Parse(c.Params["resource_metadata"])
+		if err == nil && httpclient.SameOrigin(u, base) && u.User == nil {
 			return u.String()
 		}
 	}
@@ -153,7 +155,7 @@ func advertised(challenge *http.Response, base *url.URL) string {
 // (RFC 9728, 3.3), save for a slash at the end.
 func sameResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
-	return err == nil && sameOrigin(u, base) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
+	return err == nil && httpclient.SameOrigin(u, base) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
 		strings.TrimSuffix(u.EscapedPath(), "/") == strings.TrimSuffix(base.EscapedPath(), "/")
 }
 
@@ -161,7 +163,7 @@ func sameResource(resource string, base *url.URL) bool {
 // servers say their origin. The place of the metadata vouches for the origin.
 func bindsResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
-	if err != nil || !sameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || !httpclient.SameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
 	}
 	return sameResource(resource, base) || strings.HasPrefix(base.EscapedPath(), strings.TrimSuffix(u.EscapedPath(), "/")+"/")
@@ -194,30 +196,30 @@ func issuerDocuments(issuer *url.URL) []string {
 }
 
 // authorizationServer reads the metadata of an issuer.
-func (t *tokens) authorizationServer(ctx context.Context, issuer string) (*serverMetadata, error) {
+func (t *Tokens) authorizationServer(ctx context.Context, issuer string) (*serverMetadata, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("the authorization server %q has no usable address", clip(issuer))
+		return nil, fmt.Errorf("the authorization server %q has no usable address", shown(issuer))
 	}
 	if err := t.guard.check(u); err != nil {
 		return nil, err
 	}
-	m, err := t.metadata(ctx, t.asked, issuerDocuments(u), issuer)
+	m, err := t.metadata(ctx, t.issuer, issuerDocuments(u), issuer)
 	if err == nil && m == nil {
-		err = fmt.Errorf("the authorization server %s has no metadata (RFC 8414)", clip(issuer))
+		err = fmt.Errorf("the authorization server %s has no metadata (RFC 8414)", shown(issuer))
 	}
 	return m, err
 }
 
 // metadata is the first document that there is, nil for none. It has to be of
 // one of the issuers. Where one fails and no other is there, the failure counts.
-func (t *tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
+func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
 	var failed error
 	for _, address := range addresses {
 		m := &serverMetadata{}
 		status, err := t.document(ctx, client, address, m)
 		if err == nil && status >= http.StatusInternalServerError {
-			err = fmt.Errorf("%s answered %w", clip(address), &StatusError{Status: status})
+			err = fmt.Errorf("%s answered %w", shown(address), &httpclient.StatusError{Status: status})
 		}
 		if err != nil {
 			failed = errors.Join(failed, err)
@@ -228,7 +230,7 @@ func (t *tokens) metadata(ctx context.Context, client *http.Client, addresses []
 		}
 		if !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, m.Issuer) }) {
 			return nil, fmt.Errorf("the metadata of the authorization server at %s is of the issuer %q, and not of %s (RFC 8414, 3.3; if that is right, set issuer to it)",
-				clip(address), clip(m.Issuer), clip(issuers[0]))
+				shown(address), shown(m.Issuer), shown(issuers[0]))
 		}
 		return m, nil
 	}
@@ -238,14 +240,14 @@ func (t *tokens) metadata(ctx context.Context, client *http.Client, addresses []
 // ownAuthorizationServer is the server itself, by its metadata or with the
 // endpoints of revision 2025-03-26. None of it is at another origin, unless the
 // metadata says so.
-func (t *tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
+func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
 	base := t.base()
 	origin := &url.URL{Scheme: base.Scheme, Host: base.Host}
 	addresses := issuerDocuments(origin)
 	if strings.Trim(base.Path, "/") != "" {
 		addresses = append(issuerDocuments(base), addresses...)
 	}
-	m, err := t.metadata(ctx, t.http, addresses, origin.String(), base.String())
+	m, err := t.metadata(ctx, t.resource, addresses, origin.String(), base.String())
 	if err != nil || m != nil {
 		return m, err
 	}
@@ -256,7 +258,7 @@ func (t *tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, e
 }
 
 // checkMetadata checks where the endpoints are, and that there is PKCE.
-func (t *tokens) checkMetadata(m *serverMetadata) error {
+func (t *Tokens) checkMetadata(m *serverMetadata) error {
 	for _, e := range []struct{ name, address string }{
 		{"authorization_endpoint", m.AuthorizationEndpoint}, {"token_endpoint", m.TokenEndpoint},
 		{"registration_endpoint", m.RegistrationEndpoint},
@@ -269,38 +271,38 @@ func (t *tokens) checkMetadata(m *serverMetadata) error {
 			err = t.guard.check(u)
 		}
 		if err != nil {
-			return fmt.Errorf("the authorization server %s has a bad %s: %w", clip(m.Issuer), e.name, err)
+			return fmt.Errorf("the authorization server %s has a bad %s: %w", shown(m.Issuer), e.name, err)
 		}
 	}
 	if methods := m.CodeChallengeMethodsSupported; len(methods) > 0 && !slices.Contains(methods, "S256") {
-		return fmt.Errorf("the authorization server %s has no PKCE with S256", clip(m.Issuer))
+		return fmt.Errorf("the authorization server %s has no PKCE with S256", shown(m.Issuer))
 	}
 	return nil
 }
 
 // document gets a JSON document. With another status than 200, v is left as it
 // is.
-func (t *tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
+func (t *Tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return 0, err
 	}
-	req.Header.Set("Accept", contentJSON)
+	req.Header.Set("Accept", httpclient.ContentJSON)
 	req.Header.Set(transport.HeaderKeyProtocolVersion, mcp.LATEST_PROTOCOL_VERSION)
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		doneWith(resp.Body)
+		httpclient.Discard(resp.Body)
 		return resp.StatusCode, nil
 	}
 	body, err := readAnswer(resp)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", clip(address), err)
+		return 0, fmt.Errorf("%s: %w", shown(address), err)
 	}
 	if json.Unmarshal(body, v) != nil {
-		return 0, fmt.Errorf("%s: the answer is no JSON of metadata", clip(address))
+		return 0, fmt.Errorf("%s: the answer is no JSON of metadata", shown(address))
 	}
 	return resp.StatusCode, nil
 }

@@ -1,9 +1,8 @@
-package upstream
+package oauth
 
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // guard is an http.RoundTripper for authorization servers. A server chooses
@@ -50,7 +51,7 @@ var systemNetwork = network{
 	proxy: http.ProxyFromEnvironment,
 }
 
-func newGuard(upstream *url.URL, conf OAuth) *guard {
+func newGuard(upstream *url.URL, conf Config) *guard {
 	g := &guard{upstream: upstream, net: conf.network}
 	if g.net == nil {
 		g.net = &systemNetwork
@@ -67,12 +68,12 @@ type controlFunc func(ctx context.Context, network, address string, c syscall.Ra
 
 // transport has limits on everything that a server may draw out.
 func (g *guard) transport(control controlFunc) *http.Transport {
-	t := newTransport("https")
+	t := httpclient.NewTransport("https")
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
 	t.DialContext = dialer.DialContext
 	t.DisableKeepAlives = true // a login has three requests, a renewal one
 	t.MaxResponseHeaderBytes = 64 << 10
-	t.ResponseHeaderTimeout = oauthTimeout
+	t.ResponseHeaderTimeout = requestTimeout
 	g.trust(t)
 	return t
 }
@@ -136,7 +137,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := g.check(req.URL); err != nil {
 		return nil, err
 	}
-	if strings.EqualFold(req.URL.Hostname(), g.pinned) || sameOrigin(req.URL, g.upstream) {
+	if strings.EqualFold(req.URL.Hostname(), g.pinned) || httpclient.SameOrigin(req.URL, g.upstream) {
 		return g.open.RoundTrip(req)
 	}
 	proxy, err := g.net.proxy(req)
@@ -177,7 +178,7 @@ func (g *guard) check(u *url.URL) error {
 func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%s is no address: %w", clip(address), err)
+		return fmt.Errorf("%s is no address: %w", shown(address), err)
 	}
 	if r := g.net.reach(a); !g.own().mayName(r) {
 		return g.refused(address, r)
@@ -200,115 +201,15 @@ type addressError struct {
 }
 
 func (e *addressError) Error() string {
-	shown := url.URL{Scheme: e.url.Scheme, Host: e.url.Host, Path: e.url.Path}
-	return fmt.Sprintf("%s is not asked: %s", clip(strings.TrimPrefix(shown.String(), "//")), e.why)
-}
-
-// reach says who can reach an address. The order is from public to private.
-type reach int32
-
-const (
-	reachPublic    reach = iota
-	reachPrivate         // of a local network
-	reachLinkLocal       // of a link, such as the metadata services of clouds
-	reachLoopback        // of this machine
-	reachNone            // of no host
-)
-
-func (r reach) String() string {
-	return [...]string{"public", "private", "link-local", "loopback", "multicast or broadcast"}[r]
-}
-
-// mayName tells whether a server with an address of r may have an address of
-// other asked.
-func (r reach) mayName(other reach) bool {
-	switch other {
-	case reachPublic:
-		return true
-	case reachPrivate:
-		return r != reachPublic
-	case reachLinkLocal:
-		return r == reachLinkLocal || r == reachLoopback
-	case reachLoopback:
-		return r == reachLoopback
-	}
-	return false
-}
-
-// privatePrefixes are those that netip.Addr.IsPrivate does not have: shared
-// address space (RFC 6598), special purposes (RFC 6890), benchmarks (RFC 2544),
-// reserved, site-local, Teredo, and local translation (RFC 8215).
-var privatePrefixes = []netip.Prefix{
-	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"), netip.MustParsePrefix("2001::/32"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-}
-
-// embeddings are IPv6 prefixes behind which an IPv4 address stands: RFC 6052,
-// RFC 3056, and the old IPv4-compatible form.
-var embeddings = []netip.Prefix{
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
-}
-
-func reachOf(a netip.Addr) reach {
-	a = a.Unmap().WithZone("")
-	switch {
-	case a.IsLoopback(), a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
-		return reachLoopback
-	case a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}), !a.IsValid():
-		return reachNone
-	case a.IsLinkLocalUnicast():
-		return reachLinkLocal
-	case a.IsPrivate():
-		return reachPrivate
-	}
-	for _, p := range embeddings {
-		if p.Contains(a) {
-			b, from := a.As16(), p.Bits()/8
-			return reachOf(netip.AddrFrom4([4]byte(b[from : from+4])))
-		}
-	}
-	for _, p := range privatePrefixes {
-		if p.Contains(a) {
-			return reachPrivate
-		}
-	}
-	return reachPublic
-}
-
-// literalReach is the reach of a host, with or without a port, that is written
-// as an address, or as a name of this machine (RFC 6761, 6.3).
-func literalReach(hostport string, n *network) (reach, bool) {
-	u := url.URL{Host: hostport}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	if a, err := netip.ParseAddr(host); err == nil {
-		return n.reach(netip.AddrPortFrom(a, uint16(portNumber(u.Port())))), true
-	}
-	return reachLoopback, host == "localhost" || strings.HasSuffix(host, ".localhost")
-}
-
-func portNumber(port string) (n int) {
-	for _, c := range []byte(port) {
-		n = (n*10 + int(c-'0')) & 0xFFFF
-	}
-	return n
-}
-
-// looksNumeric is true for what some resolvers and browsers take for an
-// address: "127.1", "0x7f000001".
-func looksNumeric(host string) bool {
-	host = strings.TrimSuffix(host, ".")
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	return last != "" && last[0] >= '0' && last[0] <= '9'
+	u := url.URL{Scheme: e.url.Scheme, Host: e.url.Host, Path: e.url.Path}
+	return fmt.Sprintf("%s is not asked: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
 }
 
 // sameOriginOnly follows redirects of requests that carry no secret, and only
 // within the origin.
 func sameOriginOnly(req *http.Request, via []*http.Request) error {
-	if via[0].Method != http.MethodGet || len(via) > maxHops || !sameOrigin(via[0].URL, req.URL) {
+	if via[0].Method != http.MethodGet || len(via) > httpclient.MaxRedirects || !httpclient.SameOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
-
-var errTooLong = errors.New("the answer is too long")

@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // How a client authenticates at the token endpoint (RFC 6749, 2.3.1; RFC 7591,
@@ -25,7 +27,7 @@ const (
 
 // authMethod is how a client with a secret uses it: as it was registered, else
 // in the body, unless the server wants the header.
-func authMethod(client oauthClient, supported []string) string {
+func authMethod(client client, supported []string) string {
 	switch {
 	case client.Secret == "":
 		return authNone
@@ -39,7 +41,7 @@ func authMethod(client oauthClient, supported []string) string {
 
 // exchange asks the token endpoint of an entry for tokens. It is the one place
 // from which secrets, codes and refresh tokens go out. Errors may quote them.
-func (t *tokens) exchange(ctx context.Context, e tokenEntry, client oauthClient, form url.Values) (*transport.Token, error) {
+func (t *Tokens) exchange(ctx context.Context, e credentials, client client, form url.Values) (*transport.Token, error) {
 	if e.Resource != "" {
 		form.Set("resource", e.Resource) // RFC 8707
 	}
@@ -54,7 +56,7 @@ func (t *tokens) exchange(ctx context.Context, e tokenEntry, client oauthClient,
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", contentJSON)
+	req.Header.Set("Accept", httpclient.ContentJSON)
 	if client.AuthMethod == authBasic { // both are encoded first: RFC 6749, 2.3.1
 		req.SetBasicAuth(url.QueryEscape(client.ID), url.QueryEscape(client.Secret))
 	}
@@ -63,7 +65,7 @@ func (t *tokens) exchange(ctx context.Context, e tokenEntry, client oauthClient,
 		return nil, err
 	}
 	if token.AccessToken == "" {
-		return nil, fmt.Errorf("%s answered without an access token", clip(e.TokenEndpoint))
+		return nil, fmt.Errorf("%s answered without an access token", shown(e.TokenEndpoint))
 	}
 	if token.ExpiresIn > 0 {
 		token.ExpiresAt = time.Now().Add(time.Duration(min(token.ExpiresIn, maxLifetime)) * time.Second)
@@ -76,36 +78,36 @@ const maxLifetime = 100 * 365 * 24 * 3600
 
 // answer sends a request to an authorization server. Errors:
 // transport.OAuthError for what the server says, with status 200 too, as some
-// do; *StatusError for another status than success.
-func (t *tokens) answer(req *http.Request, v any) error {
-	resp, err := t.asked.Do(req)
+// do; *httpclient.StatusError for another status than success.
+func (t *Tokens) answer(req *http.Request, v any) error {
+	resp, err := t.issuer.Do(req)
 	if err != nil {
 		return err
 	}
 	body, err := readAnswer(resp)
 	if err != nil {
-		return fmt.Errorf("%s: %w", clip(req.URL.String()), err)
+		return fmt.Errorf("%s: %w", shown(req.URL.String()), err)
 	}
 	var refusal transport.OAuthError
 	if json.Unmarshal(body, &refusal) == nil && refusal.ErrorCode != "" {
 		return refusal
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%s answered %w", clip(req.URL.String()), &StatusError{Status: resp.StatusCode, Body: clip(string(body))})
+		return fmt.Errorf("%s answered %w", shown(req.URL.String()), &httpclient.StatusError{Status: resp.StatusCode, Body: shown(string(body))})
 	}
 	if json.Unmarshal(body, v) != nil {
-		return fmt.Errorf("%s: the answer is no JSON that was asked for", clip(req.URL.String()))
+		return fmt.Errorf("%s: the answer is no JSON that was asked for", shown(req.URL.String()))
 	}
 	return nil
 }
 
 // register registers us as a client (RFC 7591).
-func (t *tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (oauthClient, error) {
+func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (client, error) {
 	if m.RegistrationEndpoint == "" {
-		return oauthClient{}, errors.New("the authorization server registers no clients")
+		return client{}, errors.New("the authorization server registers no clients")
 	}
 	wish := map[string]any{
-		"client_name":                oauthName,
+		"client_name":                clientName,
 		"redirect_uris":              []string{redirect},
 		"token_endpoint_auth_method": authNone,
 		"grant_types":                []string{"authorization_code", "refresh_token"},
@@ -117,26 +119,26 @@ func (t *tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 	}
 	body, err := json.Marshal(wish)
 	if err != nil {
-		return oauthClient{}, err
+		return client{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.RegistrationEndpoint, bytes.NewReader(body))
 	if err != nil {
-		return oauthClient{}, err
+		return client{}, err
 	}
-	req.Header.Set("Content-Type", contentJSON)
-	req.Header.Set("Accept", contentJSON)
+	req.Header.Set("Content-Type", httpclient.ContentJSON)
+	req.Header.Set("Accept", httpclient.ContentJSON)
 	var got struct {
 		ID         string `json:"client_id"`
 		Secret     string `json:"client_secret"`
 		AuthMethod string `json:"token_endpoint_auth_method"`
 	}
 	if err := t.answer(req, &got); err != nil {
-		return oauthClient{}, err
+		return client{}, err
 	}
 	if got.ID == "" {
-		return oauthClient{}, errors.New("the authorization server gave us no client_id")
+		return client{}, errors.New("the authorization server gave us no client_id")
 	}
-	client := oauthClient(got)
+	client := client(got)
 	client.AuthMethod = authMethod(client, m.TokenEndpointAuthMethodsSupported)
 	return client, nil
 }
@@ -144,7 +146,7 @@ func (t *tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 // moved tells whether an answer of a token endpoint says that it is not there
 // any more.
 func moved(err error) bool {
-	var status *StatusError
+	var status *httpclient.StatusError
 	if !errors.As(err, &status) {
 		return false
 	}
@@ -152,5 +154,5 @@ func moved(err error) bool {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 		return true
 	}
-	return isRedirect(status.Status)
+	return httpclient.IsRedirect(status.Status)
 }

@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // TestDiscovery: where the authorization server is found, by what a server has
@@ -57,9 +59,9 @@ func TestDiscovery(t *testing.T) {
 			t.Cleanup(s.Close)
 			var got Login
 			enough := errors.New("enough")
-			err := Authorize(t.Context(), Spec{Name: "web", URL: s.URL + "/mcp", OAuth: &OAuth{
+			err := Authorize(t.Context(), httpclient.Config{Name: "web", URL: s.URL + "/mcp"}, Config{
 				ClientID: "me", TokenFile: filepath.Join(t.TempDir(), "tokens.json"),
-			}}, func(l Login) error { got = l; return enough })
+			}, func(l Login) error { got = l; return enough })
 			want := strings.ReplaceAll(tt.want, "$URL", s.URL)
 			if errors.Is(err, enough) {
 				if !strings.HasPrefix(got.URL, want) || !strings.Contains(got.URL, "code_challenge_method=S256") {
@@ -75,18 +77,18 @@ func TestDiscovery(t *testing.T) {
 func TestAuthMethod(t *testing.T) {
 	both := []string{authBasic, authPost}
 	for _, tt := range []struct {
-		client    oauthClient
+		client    client
 		supported []string
 		want      string
 	}{
-		{oauthClient{ID: "a"}, both, authNone},
-		{oauthClient{ID: "a", AuthMethod: authBasic}, both, authNone},
-		{oauthClient{ID: "a", Secret: "s"}, nil, authPost},
-		{oauthClient{ID: "a", Secret: "s"}, both, authPost},
-		{oauthClient{ID: "a", Secret: "s"}, []string{authBasic}, authBasic},
-		{oauthClient{ID: "a", Secret: "s", AuthMethod: authBasic}, both, authBasic},
-		{oauthClient{ID: "a", Secret: "s", AuthMethod: authNone}, both, authNone},
-		{oauthClient{ID: "a", Secret: "s", AuthMethod: "private_key_jwt"}, []string{authBasic}, authBasic},
+		{client{ID: "a"}, both, authNone},
+		{client{ID: "a", AuthMethod: authBasic}, both, authNone},
+		{client{ID: "a", Secret: "s"}, nil, authPost},
+		{client{ID: "a", Secret: "s"}, both, authPost},
+		{client{ID: "a", Secret: "s"}, []string{authBasic}, authBasic},
+		{client{ID: "a", Secret: "s", AuthMethod: authBasic}, both, authBasic},
+		{client{ID: "a", Secret: "s", AuthMethod: authNone}, both, authNone},
+		{client{ID: "a", Secret: "s", AuthMethod: "private_key_jwt"}, []string{authBasic}, authBasic},
 	} {
 		if got := authMethod(tt.client, tt.supported); got != tt.want {
 			t.Errorf("%+v with %v: %s, want %s", tt.client, tt.supported, got, tt.want)
@@ -96,13 +98,13 @@ func TestAuthMethod(t *testing.T) {
 
 // TestSecretInTheHeader: a secret that goes in the header is not in the body.
 func TestSecretInTheHeader(t *testing.T) {
-	a := newAuthServer(t)
-	a.clients["me"] = ""
-	a.says = map[string]any{"token_endpoint_auth_methods_supported": []string{authBasic}}
-	spec := a.spec(filepath.Join(t.TempDir(), "tokens.json"))
-	spec.OAuth.ClientID, spec.OAuth.ClientSecret, spec.OAuth.Issuer = "me", "a:b %", a.as.URL
-	inner := a.as.Config.Handler
-	a.as.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a := newServer(t)
+	a.Clients["me"] = ""
+	a.Metadata = map[string]any{"token_endpoint_auth_methods_supported": []string{authBasic}}
+	spec := specOf(a, filepath.Join(t.TempDir(), "tokens.json"))
+	spec.OAuth.ClientID, spec.OAuth.ClientSecret, spec.OAuth.Issuer = "me", "a:b %", a.Issuer.URL
+	inner := a.Issuer.Config.Handler
+	a.Issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			id, secret, ok := r.BasicAuth()
 			if _ = r.ParseForm(); !ok || id != "me" || secret != "a%3Ab+%25" || r.Form.Has("client_secret") {
@@ -112,12 +114,12 @@ func TestSecretInTheHeader(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	})
-	if err := Authorize(t.Context(), spec, browse(t)); err != nil {
+	if err := spec.authorize(t.Context(), browse(t)); err != nil {
 		t.Fatal(err)
 	}
-	l := dialWeb(t, spec, newCallbacks())
-	a.revoke(false)
-	if got := outcomeOf(l.Call(t.Context(), callOf("a"))); got != `{"in":1}` || a.counted() != 1 {
-		t.Errorf("got %s after %d renewals", got, a.counted())
+	l := spec.dial(t)
+	a.Revoke(false)
+	if got := outcomeOf(call(t.Context(), l)); got != `{"in":1}` || a.Refreshes() != 1 {
+		t.Errorf("got %s after %d renewals", got, a.Refreshes())
 	}
 }

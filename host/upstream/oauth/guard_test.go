@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"context"
@@ -17,37 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-)
 
-func TestReachOf(t *testing.T) {
-	for r, addresses := range map[reach]string{
-		reachPublic: "8.8.8.8 100.63.255.255 172.32.0.1 2606:4700::1111 64:ff9b::808:808 2002:808:808::1 ::ffff:8.8.8.8",
-		reachPrivate: "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 192.0.0.1 198.18.0.1 240.0.0.1 fd00:ec2::254 fec0::1 " +
-			"2001::1 64:ff9b::a00:1 64:ff9b:1::808:808 2002:c0a8:101::1 ::ffff:10.0.0.1 ::10.0.0.1 100.100.100.200",
-		reachLinkLocal: "169.254.169.254 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe",
-		reachLoopback:  "127.0.0.1 127.255.255.255 0.0.0.0 0.1.2.3 :: ::1 ::ffff:127.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: ::127.0.0.1",
-		reachNone:      "224.0.0.1 255.255.255.255 ff02::1",
-	} {
-		for address := range strings.FieldsSeq(addresses) {
-			if got := reachOf(netip.MustParseAddr(address)); got != r {
-				t.Errorf("%s is %s, want %s", address, got, r)
-			}
-		}
-	}
-	if reachOf(netip.Addr{}) != reachNone {
-		t.Error("no address has a reach")
-	}
-	all := []reach{reachPublic, reachPrivate, reachLinkLocal, reachLoopback, reachNone}
-	for r, want := range map[reach]string{reachPublic: "10000", reachPrivate: "11000", reachLinkLocal: "11100", reachLoopback: "11110"} {
-		got := ""
-		for _, other := range all {
-			got += map[bool]string{true: "1", false: "0"}[r.mayName(other)]
-		}
-		if got != want {
-			t.Errorf("%s may name %s, want %s", r, got, want)
-		}
-	}
-}
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+)
 
 // town is a network in which every name is of this machine, and ports say how
 // public an address counts as.
@@ -128,7 +100,7 @@ func (n *town) house(name string, r reach, h http.HandlerFunc) (origin string) {
 }
 
 // upstream starts an MCP server that names an authorization server.
-func (n *town) upstream(r reach, issuer *string) Spec {
+func (n *town) upstream(r reach, issuer *string) spec {
 	var origin string
 	origin = n.house("mcp.example.com", r, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metadata" {
@@ -138,7 +110,7 @@ func (n *town) upstream(r reach, issuer *string) Spec {
 		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+origin+`/metadata"`)
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	return Spec{Name: "web", URL: origin + "/mcp", OAuth: &OAuth{
+	return spec{httpclient.Config{Name: "web", URL: origin + "/mcp"}, &Config{
 		ClientID: "me", TokenFile: filepath.Join(n.t.TempDir(), "tokens.json"), network: n.network(),
 	}}
 }
@@ -197,7 +169,7 @@ func TestWhatAServerMayName(t *testing.T) {
 					} else {
 						issuer = n.office("as.example.com", reachPublic, &at)
 					}
-					err := Authorize(t.Context(), spec, comeBack)
+					err := spec.authorize(t.Context(), comeBack)
 					if may := own.mayName(other); may != (err == nil) {
 						t.Fatalf("got %v", err)
 					} else if !may && (asked || !strings.Contains(err.Error(), "it is a "+other.String()+" address")) {
@@ -221,7 +193,7 @@ func TestAddressesThatAreWritten(t *testing.T) {
 		n := newTown(t)
 		spec := n.upstream(reachPublic, &issuer)
 		// What a refused issuer costs is nothing but a check.
-		err := Authorize(t.Context(), spec, comeBack)
+		err := spec.authorize(t.Context(), comeBack)
 		if err == nil || strings.Contains(err.Error(), "dial") {
 			t.Errorf("%s: %v", issuer, err)
 		}
@@ -233,7 +205,7 @@ func TestAddressesThatAreWritten(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer, "authorization_endpoint": "https://192.168.1.1/apply", "token_endpoint": issuer})
 	})
 	opened := false
-	err := Authorize(t.Context(), spec, func(Login) error { opened = true; return nil })
+	err := spec.authorize(t.Context(), func(Login) error { opened = true; return nil })
 	if err == nil || opened || !strings.Contains(err.Error(), "authorization_endpoint") {
 		t.Errorf("opened: %t, %v", opened, err)
 	}
@@ -247,13 +219,13 @@ func TestPinnedIssuerMayBeInside(t *testing.T) {
 	spec := n.upstream(reachPublic, &issuer)
 	issuer = n.office("as.example.com", reachPrivate, nil)
 	spec.OAuth.Issuer = issuer
-	if err := Authorize(t.Context(), spec, comeBack); err != nil {
+	if err := spec.authorize(t.Context(), comeBack); err != nil {
 		t.Error(err)
 	}
 	at := n.house("inside.example.com", reachPrivate, func(http.ResponseWriter, *http.Request) { t.Error("asked") }) + "/token"
 	issuer = n.office("as.example.com", reachPrivate, &at)
 	spec.OAuth.Issuer = issuer
-	if err := Authorize(t.Context(), spec, comeBack); err == nil || !strings.Contains(err.Error(), "it is a private address") {
+	if err := spec.authorize(t.Context(), comeBack); err == nil || !strings.Contains(err.Error(), "it is a private address") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -262,7 +234,7 @@ func TestPinnedIssuerMayBeInside(t *testing.T) {
 // no server one of this machine, and one that was public stays so.
 func TestServerThatMoves(t *testing.T) {
 	u, _ := url.Parse("https://mcp.example.com/mcp")
-	g := newGuard(u, OAuth{})
+	g := newGuard(u, Config{})
 	defer g.close()
 	if g.own() != reachPublic {
 		t.Errorf("before it was reached, it is %s", g.own())

@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"bufio"
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
 // slowServers are what servers do with a connection that keep who asks them
@@ -44,18 +46,20 @@ func drip(conn net.Conn) {
 
 // newSlowTokens has the tokens of a server that is served by serve, as is its
 // authorization server. To be called in a bubble.
-func newSlowTokens(t *testing.T, serve func(net.Conn)) *tokens {
-	peer, err := newHTTPPeer(Spec{
-		Name: "web", URL: "http://127.0.0.1:1/mcp",
-		OAuth: &OAuth{TokenFile: filepath.Join(t.TempDir(), "tokens.json"), network: newTown(t).network()},
-	})
+func newSlowTokens(t *testing.T, serve func(net.Conn)) *Tokens {
+	server, err := httpclient.New(httpclient.Config{Name: "web", URL: "http://127.0.0.1:1/mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	tokens, err := New(server, Config{TokenFile: filepath.Join(t.TempDir(), "tokens.json"), network: newTown(t).network()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.SetAuthorizer(tokens)
 	var serving sync.WaitGroup
 	t.Cleanup(serving.Wait)
-	t.Cleanup(peer.close)
-	for _, rt := range []*http.Transport{peer.rt, peer.auth.guard.direct, peer.auth.guard.open} {
+	t.Cleanup(server.Close)
+	for _, rt := range []*http.Transport{server.Transport(), tokens.guard.direct, tokens.guard.open} {
 		rt.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if serve == nil {
 				<-ctx.Done()
@@ -66,30 +70,30 @@ func newSlowTokens(t *testing.T, serve func(net.Conn)) *tokens {
 			return ours, nil
 		}
 	}
-	return peer.auth
+	return tokens
 }
 
 // TestSlowAuthorizationServers: whatever is asked for a token, and however it
-// fails to answer, a request ends after oauthTimeout. Time is virtual.
+// fails to answer, a request ends after requestTimeout. Time is virtual.
 func TestSlowAuthorizationServers(t *testing.T) {
 	const issuer = "http://127.0.0.1:2"
-	requests := map[string]func(t *tokens, ctx context.Context) error{
-		"metadata of the server": func(t *tokens, ctx context.Context) error {
-			_, err := t.document(ctx, t.http, "http://127.0.0.1:1/metadata", &struct{}{})
+	requests := map[string]func(t *Tokens, ctx context.Context) error{
+		"metadata of the server": func(t *Tokens, ctx context.Context) error {
+			_, err := t.document(ctx, t.resource, "http://127.0.0.1:1/metadata", &struct{}{})
 			return err
 		},
-		"metadata of the issuer": func(t *tokens, ctx context.Context) error {
-			_, err := t.document(ctx, t.asked, issuer+"/metadata", &struct{}{})
+		"metadata of the issuer": func(t *Tokens, ctx context.Context) error {
+			_, err := t.document(ctx, t.issuer, issuer+"/metadata", &struct{}{})
 			return err
 		},
-		"registration": func(t *tokens, ctx context.Context) error {
+		"registration": func(t *Tokens, ctx context.Context) error {
 			m := &serverMetadata{}
 			m.RegistrationEndpoint = issuer + "/register"
 			_, err := t.register(ctx, m, "http://127.0.0.1:3/callback", nil)
 			return err
 		},
-		"token": func(t *tokens, ctx context.Context) error {
-			_, err := t.exchange(ctx, tokenEntry{TokenEndpoint: issuer + "/token"}, oauthClient{ID: "me"}, url.Values{"grant_type": {"refresh_token"}})
+		"token": func(t *Tokens, ctx context.Context) error {
+			_, err := t.exchange(ctx, credentials{TokenEndpoint: issuer + "/token"}, client{ID: "me"}, url.Values{"grant_type": {"refresh_token"}})
 			return err
 		},
 	}
@@ -102,7 +106,7 @@ func TestSlowAuthorizationServers(t *testing.T) {
 					if !errors.Is(err, context.DeadlineExceeded) && !os.IsTimeout(err) {
 						t.Errorf("got %v", err)
 					}
-					if took := time.Since(start); took != oauthTimeout {
+					if took := time.Since(start); took != requestTimeout {
 						t.Errorf("it took %s", took)
 					}
 				})
@@ -117,7 +121,7 @@ func TestSlowAuthorizationServers(t *testing.T) {
 func TestSlowRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := newSlowTokens(t, refuseSlowly)
-		err := tokens.file.put(tokens.key, tokenEntry{
+		err := tokens.file.put(tokens.key, credentials{
 			Issuer: "http://127.0.0.1:2", TokenEndpoint: "http://127.0.0.1:2/token",
 			Token: &transport.Token{AccessToken: "old", RefreshToken: "refresh-1"},
 		})
@@ -128,11 +132,11 @@ func TestSlowRenewal(t *testing.T) {
 		for range 2 {
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			if _, err := tokens.header(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
+			if _, err := tokens.Header(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
 				t.Errorf("the caller that goes away got %v after %s", err, time.Since(start))
 			}
 			cancel()
-			if _, err := tokens.header(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != renewTimeout {
+			if _, err := tokens.Header(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != renewTimeout {
 				t.Errorf("the caller that waits got %v after %s", err, time.Since(start))
 			}
 		}
@@ -150,7 +154,7 @@ func refuseSlowly(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		time.Sleep(oauthTimeout - time.Second)
+		time.Sleep(requestTimeout - time.Second)
 		if _, err := io.WriteString(conn, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"); err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package upstream
+package oauth
 
 import (
 	"bytes"
@@ -18,59 +18,61 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// tokenLockRetry is how often a lock that another process holds is tried again.
+// tokenLockRetry is the interval at which a lock that another process holds is
+// tried again.
 const tokenLockRetry = 50 * time.Millisecond
 
 // maxTokenFile is the size of the largest file that is read, in bytes.
 const maxTokenFile = 16 << 20
 
 // tokenFile is a file of tokens that the upstreams of several processes share.
-// It is replaced as a whole, and only its owner may read it. What reads it and
-// then writes what follows from that holds the lock in between.
+// It is replaced as a whole, and only its owner may read it. Whoever reads it to
+// change it holds the lock in between.
 type tokenFile struct{ path string }
 
-// tokenEntries is what the file holds, by upstream.
-type tokenEntries struct {
-	Upstreams map[string]tokenEntry `json:"upstreams"`
+// entries is what the file holds, by upstream.
+type entries struct {
+	Upstreams map[string]credentials `json:"upstreams"`
 }
 
-// tokenEntry is the authorization of one upstream. All of it belongs to the
-// issuer, and goes to its token endpoint only (the access token to the upstream).
-type tokenEntry struct {
-	// Issuer and TokenEndpoint are where the token is from; "" in files of
+// credentials are the authorization of one upstream. All of it belongs to the
+// issuer, and is sent to its token endpoint only; the access token is sent to
+// the upstream.
+type credentials struct {
+	// Issuer and TokenEndpoint are the origin of the token; "" in files of
 	// earlier versions.
 	Issuer        string `json:"issuer,omitempty"`
 	TokenEndpoint string `json:"token_endpoint,omitempty"`
-	// AuthMethod is how a configured client authenticates there.
+	// AuthMethod is how a configured client authenticates at TokenEndpoint.
 	AuthMethod string `json:"auth_method,omitempty"`
-	// Resource is what the token is for (RFC 8707); "": not said.
+	// Resource is what the token is for (RFC 8707); "" if it was not said.
 	Resource string `json:"resource,omitempty"`
-	// Client is the one that was registered for us; nil if it is configured.
-	Client *oauthClient     `json:"client,omitempty"`
+	// Client is the client that was registered for us; nil if one is configured.
+	Client *client          `json:"client,omitempty"`
 	Token  *transport.Token `json:"token,omitempty"`
 }
 
-// oauthClient is a client known to the authorization server.
-type oauthClient struct {
+// client is a client known to the authorization server.
+type client struct {
 	ID         string `json:"id"`
 	Secret     string `json:"secret,omitempty"`
 	AuthMethod string `json:"auth_method,omitempty"`
 }
 
-// tokenLocks are the locks among goroutines of this process: a file lock alone
-// is not one on every system.
+// tokenLocks are the locks between goroutines of this process, because file
+// locks do not exclude them on every system.
 var tokenLocks sync.Map // path -> chan struct{} of capacity 1
 
 // lock takes the lock of the file, or returns the cause of ctx.
 func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
-	turn, _ := tokenLocks.LoadOrStore(f.path, make(chan struct{}, 1))
-	own := turn.(chan struct{})
+	value, _ := tokenLocks.LoadOrStore(f.path, make(chan struct{}, 1))
+	local := value.(chan struct{})
 	select {
-	case own <- struct{}{}:
+	case local <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err = f.own(); err == nil {
+	if err = f.checkOwner(); err == nil {
 		err = os.MkdirAll(filepath.Dir(f.path), 0o700)
 	}
 	l := regular.NewLock(f.path + ".lock")
@@ -78,7 +80,7 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 		_, err = l.TryLockContext(ctx, tokenLockRetry)
 	}
 	if err != nil {
-		<-own
+		<-local
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -86,25 +88,25 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	return func() {
 		l.Close() // a lock that cannot be closed ends with the process
-		<-own
+		<-local
 	}, nil
 }
 
-// own is the error that others may change the tokens.
-func (f tokenFile) own() error {
+// checkOwner is an error if other users may change the tokens.
+func (f tokenFile) checkOwner() error {
 	_, err := owner.Check(filepath.Dir(f.path))
 	return err
 }
 
 // entry is that of key, the zero entry if the file or it is not there.
-func (f tokenFile) entry(key string) (tokenEntry, error) {
+func (f tokenFile) entry(key string) (credentials, error) {
 	all, err := f.read()
 	return all.Upstreams[key], err
 }
 
-func (f tokenFile) read() (tokenEntries, error) {
-	var all tokenEntries
-	if err := f.own(); err != nil {
+func (f tokenFile) read() (entries, error) {
+	var all entries
+	if err := f.checkOwner(); err != nil {
 		return all, fmt.Errorf("token file: %w", err)
 	}
 	data, err := regular.Read(context.Background(), f.path, maxTokenFile)
@@ -124,13 +126,13 @@ func (f tokenFile) read() (tokenEntries, error) {
 }
 
 // put replaces the entry of key. The caller holds the lock.
-func (f tokenFile) put(key string, entry tokenEntry) error {
+func (f tokenFile) put(key string, entry credentials) error {
 	all, err := f.read()
 	if err != nil {
 		return err
 	}
 	if all.Upstreams == nil {
-		all.Upstreams = make(map[string]tokenEntry)
+		all.Upstreams = make(map[string]credentials)
 	}
 	all.Upstreams[key] = entry
 	data, err := json.MarshalIndent(all, "", "  ")

@@ -1,0 +1,147 @@
+package httpclient
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Challenge is one challenge of a header WWW-Authenticate (RFC 9110, 11.6.1).
+type Challenge struct {
+	Scheme string // in lower case
+	// Params has the parameters by their names in lower case. Of a parameter
+	// that is repeated, the last value counts.
+	Params map[string]string
+}
+
+// Challenges are those of a response, in order. It is lenient: from the first
+// byte that makes no sense, the rest of that header line is ignored, and
+// parameters before the first scheme are dropped.
+func Challenges(h http.Header) []Challenge {
+	var all []Challenge
+	for _, line := range h.Values("WWW-Authenticate") {
+		all = append(all, parseChallenges(line)...)
+	}
+	return all
+}
+
+// ChallengeParam is the value of a parameter in the first challenge that has
+// it, "" for none. name is in lower case.
+func ChallengeParam(h http.Header, name string) string {
+	for _, c := range Challenges(h) {
+		if value, ok := c.Params[name]; ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// parseChallenges reads one line: challenges, each a scheme with either one
+// token68 or parameters, and commas between all of them.
+func parseChallenges(line string) []Challenge {
+	var all []Challenge
+	p := challengeParser{rest: line}
+	for {
+		p.skip(", \t")
+		word := p.token()
+		if word == "" {
+			return all
+		}
+		spaced := p.skip(" \t")
+		switch {
+		case p.rest != "" && p.rest[0] == '=':
+			value, ok := p.value()
+			if !ok {
+				return all
+			}
+			if len(all) > 0 {
+				all[len(all)-1].set(strings.ToLower(word), value)
+			}
+		case spaced || p.rest == "" || p.rest[0] == ',':
+			all = append(all, Challenge{Scheme: strings.ToLower(word)})
+			p.token68()
+		default:
+			return all
+		}
+	}
+}
+
+func (c *Challenge) set(name, value string) {
+	if c.Params == nil {
+		c.Params = map[string]string{}
+	}
+	c.Params[name] = value
+}
+
+// challengeParser reads from the front of rest.
+type challengeParser struct{ rest string }
+
+// skip drops the characters of set and tells whether there was one.
+func (p *challengeParser) skip(set string) bool {
+	before := len(p.rest)
+	p.rest = strings.TrimLeft(p.rest, set)
+	return len(p.rest) < before
+}
+
+// token reads a token (RFC 9110, 5.6.2), "" if there is none.
+func (p *challengeParser) token() string {
+	n := 0
+	for n < len(p.rest) && isTokenByte(p.rest[n]) {
+		n++
+	}
+	word := p.rest[:n]
+	p.rest = p.rest[n:]
+	return word
+}
+
+// value reads "=" and a token or quoted string after it. ok is false if there
+// is none.
+func (p *challengeParser) value() (value string, ok bool) {
+	p.rest = p.rest[1:]
+	p.skip(" \t")
+	if strings.HasPrefix(p.rest, `"`) {
+		return p.quoted()
+	}
+	// URLs are often written without quotes, so more than a token is taken.
+	n := strings.IndexAny(p.rest, ", \t\"")
+	if n < 0 {
+		n = len(p.rest)
+	}
+	value, p.rest = p.rest[:n], p.rest[n:]
+	return value, value != ""
+}
+
+// quoted reads a quoted string (RFC 9110, 5.6.4). ok is false if it has no end.
+func (p *challengeParser) quoted() (value string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(p.rest); i++ {
+		switch p.rest[i] {
+		case '"':
+			p.rest = p.rest[i+1:]
+			return b.String(), true
+		case '\\':
+			if i++; i == len(p.rest) {
+				return "", false
+			}
+		}
+		b.WriteByte(p.rest[i])
+	}
+	return "", false
+}
+
+// token68 drops credentials that some schemes have in place of parameters. They
+// are told from a parameter by what follows them: nothing or a comma.
+func (p *challengeParser) token68() {
+	n := 0
+	for n < len(p.rest) && (isTokenByte(p.rest[n]) || p.rest[n] == '/') {
+		n++
+	}
+	after := strings.TrimLeft(p.rest[n:], "=")
+	after = strings.TrimLeft(after, " \t")
+	if n > 0 && (after == "" || after[0] == ',') {
+		p.rest = after
+	}
+}
+
+func isTokenByte(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}

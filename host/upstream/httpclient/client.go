@@ -1,0 +1,278 @@
+// Package httpclient sends HTTP requests to the endpoint of one MCP server. It
+// adds the headers that every request needs (credentials, session id, protocol
+// revision), renews access tokens that the server refuses, and follows
+// redirects within the server's origin.
+//
+//	client.go     Client: the requests
+//	redirect.go   which redirects are followed
+//	transport.go  connections and their limits
+//	challenge.go  reading WWW-Authenticate
+//	errors.go     the errors
+package httpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Media types of MCP over HTTP.
+const (
+	ContentJSON   = "application/json"
+	ContentEvents = "text/event-stream"
+
+	contentBoth = ContentJSON + ", " + ContentEvents
+	lastEventID = "Last-Event-Id"
+)
+
+// Config says where a server is and what every request to it carries.
+type Config struct {
+	// Name of the upstream in the configuration, for errors.
+	Name string
+	// URL of the server's endpoint. A user and password in it become Basic
+	// credentials, unless Headers has an Authorization.
+	URL string
+	// Headers go with every request. They may be secrets, and are in no error.
+	Headers map[string]string
+}
+
+// Authorizer has access tokens for the server (package oauth).
+type Authorizer interface {
+	// Header is the value of the header Authorization. Errors: *AuthError; the
+	// cause of ctx; or why there is no token just now.
+	Header(ctx context.Context) (string, error)
+	// Renew gets another token after the server has refused the one of the
+	// header used. Errors as of Header.
+	Renew(ctx context.Context, used string) error
+	// Close ends what is under way and waits for it.
+	Close()
+}
+
+// Client sends requests to the endpoint of one server. It is safe for
+// concurrent use, save that SetAuthorizer comes first.
+type Client struct {
+	config    Config
+	fixed     http.Header // as configured
+	host      string      // of a configured header Host; "" for none
+	auth      Authorizer  // nil: none
+	transport *http.Transport
+	// url is the server's address, and endpoint where messages are posted if
+	// that is elsewhere. They change when the server redirects within its origin.
+	url, endpoint atomic.Pointer[url.URL]
+
+	session  atomic.Pointer[string] // Mcp-Session-Id; nil for none
+	revision atomic.Pointer[string] // MCP-Protocol-Version; nil before it is known
+	cached   atomic.Pointer[cachedHeaders]
+}
+
+// cachedHeaders are the headers of requests. They are made once and shared;
+// transports only read them.
+type cachedHeaders struct {
+	authorization     string
+	session, revision *string
+	post, get         http.Header
+}
+
+// New returns a client for the server of config. The caller must Close it.
+func New(config Config) (*Client, error) {
+	u, err := url.Parse(config.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("url must be an absolute http or https URL")
+	}
+	c := &Client{config: config, fixed: make(http.Header), transport: NewTransport(u.Scheme)}
+	for name, value := range config.Headers {
+		c.fixed.Set(name, value)
+	}
+	c.host = c.fixed.Get("Host")
+	c.fixed.Del("Host")
+	if u.User != nil && c.fixed.Get("Authorization") == "" {
+		password, _ := u.User.Password()
+		basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
+		c.fixed.Set("Authorization", "Basic "+basic)
+	}
+	c.url.Store(address(u))
+	return c, nil
+}
+
+// SetAuthorizer makes all requests carry the tokens of a, which Close closes.
+// It must be called before the first request.
+func (c *Client) SetAuthorizer(a Authorizer) { c.auth = a }
+
+// Config is what the client was made with.
+func (c *Client) Config() Config { return c.config }
+
+// URL is the server's current address, without user and fragment.
+func (c *Client) URL() *url.URL { return c.url.Load() }
+
+// Transport makes the connections to the server.
+func (c *Client) Transport() *http.Transport { return c.transport }
+
+// SetEndpoint sets where messages are posted from now on.
+func (c *Client) SetEndpoint(u *url.URL) { c.endpoint.Store(address(u)) }
+
+// SetRevision sets the protocol revision that requests name from now on.
+func (c *Client) SetRevision(revision string) { c.revision.Store(&revision) }
+
+// HasSession tells whether the server has given us a session id.
+func (c *Client) HasSession() bool { return c.session.Load() != nil }
+
+// SetSession keeps the session id of an answer to initialize, whose headers are
+// h. An id is visible ASCII (revision 2025-11-25, basic/transports).
+func (c *Client) SetSession(h http.Header) error {
+	id := h.Get(transport.HeaderKeySessionID)
+	if id == "" {
+		c.session.Store(nil)
+		return nil
+	}
+	for _, b := range []byte(id) {
+		if b < 0x21 || b > 0x7E {
+			return fmt.Errorf("its session id %q is not of visible ASCII characters", display.Line(id, maxShown))
+		}
+	}
+	c.session.Store(&id)
+	return nil
+}
+
+// Close closes idle connections and the Authorizer.
+func (c *Client) Close() {
+	if c.auth != nil {
+		c.auth.Close()
+	}
+	c.transport.CloseIdleConnections()
+}
+
+// address is u without user and fragment.
+func address(u *url.URL) *url.URL {
+	a := *u
+	a.User, a.Fragment, a.RawFragment = nil, "", ""
+	return &a
+}
+
+// target is the address of requests with that method.
+func (c *Client) target(method string) *atomic.Pointer[url.URL] {
+	if method == http.MethodPost && c.endpoint.Load() != nil {
+		return &c.endpoint
+	}
+	return &c.url
+}
+
+// Do sends a request and returns the response whatever its status, except for
+// lack of authorization and redirects. The caller closes the response's body.
+// eventID is the event to resume after, "" for none. permit is asked before
+// each attempt. Errors: *AuthError, *RedirectError, *wire.DeniedError, the
+// cause of ctx, and network errors, about which NotDialed tells more.
+func (c *Client) Do(ctx context.Context, method string, body []byte, eventID string, permit wire.Permit) (*http.Response, error) {
+	renewed := false
+	for hops := 0; ; {
+		var authorization string
+		if c.auth != nil {
+			var err error
+			if authorization, err = c.auth.Header(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := wire.Ask(permit); err != nil {
+			return nil, err
+		}
+		resp, err := c.transport.RoundTrip(c.newRequest(ctx, method, body, eventID, authorization))
+		switch {
+		case err != nil:
+			return nil, err
+		case resp.StatusCode == http.StatusUnauthorized && c.auth != nil && !renewed:
+			renewed = true
+			Discard(resp.Body)
+			if err := c.auth.Renew(ctx, authorization); err != nil {
+				return nil, err
+			}
+		case resp.StatusCode == http.StatusUnauthorized:
+			return nil, c.unauthorized(resp)
+		case resp.StatusCode == http.StatusForbidden && c.auth != nil && lacksScope(resp.Header):
+			return nil, c.missingScope(resp)
+		case IsRedirect(resp.StatusCode):
+			if err := c.redirected(resp, method, hops); err != nil {
+				return nil, err
+			}
+			hops++
+		default:
+			return resp, nil
+		}
+	}
+}
+
+// NewRequest is a POST of body without an access token, so that the server
+// answers with its challenge.
+func (c *Client) NewRequest(ctx context.Context, body []byte) *http.Request {
+	return c.newRequest(ctx, http.MethodPost, body, "", "")
+}
+
+func (c *Client) newRequest(ctx context.Context, method string, body []byte, eventID, authorization string) *http.Request {
+	headers := c.headers(authorization)
+	u := c.target(method).Load()
+	req := &http.Request{
+		Method: method, URL: u, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: headers.get,
+	}
+	if c.host != "" {
+		req.Host = c.host
+	}
+	if body != nil {
+		req.Header = headers.post
+		req.ContentLength = int64(len(body))
+		req.Body = &bodyReader{Reader: *bytes.NewReader(body)}
+		req.GetBody = func() (io.ReadCloser, error) { return &bodyReader{Reader: *bytes.NewReader(body)}, nil }
+	}
+	if eventID != "" {
+		req.Header = req.Header.Clone()
+		req.Header.Set(lastEventID, eventID)
+	}
+	return req.WithContext(ctx)
+}
+
+// bodyReader is the body of a request.
+type bodyReader struct{ bytes.Reader }
+
+func (*bodyReader) Close() error { return nil }
+
+// headers are those of requests right now.
+func (c *Client) headers(authorization string) *cachedHeaders {
+	session, revision := c.session.Load(), c.revision.Load()
+	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.revision == revision {
+		return m
+	}
+	h := c.fixed.Clone()
+	if authorization != "" {
+		h.Set("Authorization", authorization)
+	}
+	if session != nil {
+		h.Set(transport.HeaderKeySessionID, *session)
+	}
+	if revision != nil {
+		h.Set(transport.HeaderKeyProtocolVersion, *revision)
+	}
+	h.Set("Accept", ContentEvents)
+	m := &cachedHeaders{authorization: authorization, session: session, revision: revision, get: h, post: h.Clone()}
+	m.post.Set("Accept", contentBoth)
+	m.post.Set("Content-Type", ContentJSON)
+	c.cached.Store(m)
+	return m
+}
+
+// ContentType is the media type of a response in lower case, without
+// parameters.
+func ContentType(h http.Header) string {
+	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}

@@ -1,0 +1,93 @@
+package httpclient
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
+)
+
+const (
+	// MaxErrorBody is how much is read of the body of an HTTP error that is no
+	// JSON-RPC message, in bytes.
+	MaxErrorBody = 4 << 10
+	// maxShown is how much is shown of text of the server, in characters.
+	maxShown = 200
+)
+
+// StatusError says that a server answered a request with an HTTP status that
+// is no success and a body that is no JSON-RPC answer to it.
+type StatusError struct {
+	Status int    // HTTP status code
+	Body   string // the beginning of the body, printable; "" for none
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("HTTP status %d", e.Status)
+	if name := http.StatusText(e.Status); name != "" {
+		text += " (" + name + ")"
+	}
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
+}
+
+// NewStatusError makes an error of a response and closes its body.
+func NewStatusError(resp *http.Response) *StatusError {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, MaxErrorBody))
+	Discard(resp.Body)
+	return &StatusError{Status: resp.StatusCode, Body: display.Line(string(body), maxShown)}
+}
+
+// Discard reads what little is left of a body, so that its connection can be
+// used again, and closes it.
+func Discard(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, MaxErrorBody)
+	body.Close()
+}
+
+// AuthError says that a server refuses requests because they lack an
+// authorization. It names no token.
+type AuthError struct {
+	Upstream string
+	Reason   string // what is wrong, bounded
+	// OAuth tells that tokens are configured, so that the command auth helps.
+	OAuth bool
+	Err   error // cause, or nil
+}
+
+func (e *AuthError) Error() string {
+	if e.OAuth {
+		return fmt.Sprintf("not authorized: %s (run `mcp-metatool auth %s`)", e.Reason, e.Upstream)
+	}
+	return fmt.Sprintf("not authorized: %s (set a header with a valid token, or configure oauth and run `mcp-metatool auth %s`)", e.Reason, e.Upstream)
+}
+
+func (e *AuthError) Unwrap() error { return e.Err }
+
+func (c *Client) unauthorized(resp *http.Response) error {
+	err := NewStatusError(resp)
+	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Err: err}
+}
+
+// lacksScope tells whether the server refuses a token for its scopes (RFC 6750,
+// 3.1).
+func lacksScope(h http.Header) bool { return ChallengeParam(h, "error") == "insufficient_scope" }
+
+func (c *Client) missingScope(resp *http.Response) error {
+	err := NewStatusError(resp)
+	scope := display.Line(ChallengeParam(resp.Header, "scope"), maxShown)
+	return &AuthError{Upstream: c.config.Name, OAuth: true, Err: err,
+		Reason: fmt.Sprintf("the token lacks the scope %q, which can be added to the scopes of oauth", scope)}
+}
+
+// RedirectError says that a server redirects to an address that is not followed.
+type RedirectError struct {
+	To string // without user, query and fragment
+}
+
+func (e *RedirectError) Error() string {
+	return fmt.Sprintf("it redirects to %s, which is not followed (if that is right, set url to it)", e.To)
+}

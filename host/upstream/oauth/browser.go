@@ -1,0 +1,103 @@
+package oauth
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// callback listens on the loopback interface for the user's browser
+// (RFC 8252, 7.3).
+type callback struct {
+	listener net.Listener
+	server   *http.Server
+	back     chan url.Values // what the browser brought, once
+	served   chan struct{}   // closed when the server has ended
+
+	mu    sync.Mutex
+	state string // what the browser must bring; "" for none
+}
+
+func newCallback(port int) (*callback, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("the browser could not come back (choose another redirect_port): %w", err)
+	}
+	b := &callback{
+		listener: l,
+		back:     make(chan url.Values, 1),
+		served:   make(chan struct{}),
+	}
+	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	go func() {
+		defer close(b.served)
+		_ = b.server.Serve(l) // ends with close
+	}()
+	return b, nil
+}
+
+func (b *callback) redirect() string {
+	return "http://" + b.listener.Addr().String() + "/callback"
+}
+
+// expect sets the state that the browser must bring.
+func (b *callback) expect(state string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = state
+}
+
+func (b *callback) wait(ctx context.Context) (url.Values, error) {
+	select {
+	case back := <-b.back:
+		return back, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the browser did not come back: %w", context.Cause(ctx))
+	}
+}
+
+// close lets an answer that is under way go out.
+func (b *callback) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if b.server.Shutdown(ctx) != nil {
+		b.server.Close()
+	}
+	<-b.served
+}
+
+// ServeHTTP takes the first request with the right state. Any page can make a
+// browser ask here, so others change nothing.
+func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Connection", "close")
+	if r.URL.Path != "/callback" || r.Method != http.MethodGet {
+		http.NotFound(w, r)
+		return
+	}
+	q := r.URL.Query()
+	if !b.take(q.Get("state")) {
+		http.Error(w, "This is not the authorization that mcp-metatool waits for.", http.StatusBadRequest)
+		return
+	}
+	b.back <- q
+	fmt.Fprintln(w, "mcp-metatool has got the answer. You can close this window; the terminal says how it went.")
+}
+
+// take tells, once, that state is the expected one.
+func (b *callback) take(state string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == "" || state != b.state {
+		return false
+	}
+	b.state = ""
+	return true
+}

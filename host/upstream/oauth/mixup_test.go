@@ -1,0 +1,224 @@
+package oauth
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth/oauthtest"
+)
+
+// TestIssuerAndSecret: a configured secret goes to the configured issuer, and
+// without one it goes nowhere.
+func TestIssuerAndSecret(t *testing.T) {
+	evil := oauthtest.NewThief(t)
+	a := newServer(t)
+	a.Clients["me"] = ""
+	a.Secrets = append(a.Secrets, "client-sesame")
+	spec := specOf(a, filepath.Join(t.TempDir(), "tokens.json"))
+	spec.OAuth.ClientID, spec.OAuth.ClientSecret = "me", "client-sesame"
+	if err := spec.authorize(t.Context(), browse(t)); err == nil || !strings.Contains(err.Error(), "set issuer") {
+		t.Fatalf("a secret without an issuer: %v", err)
+	}
+
+	spec.OAuth.Issuer = a.Issuer.URL
+	a.Name(evil.URL)
+	err := spec.authorize(t.Context(), browse(t))
+	if err == nil || !strings.Contains(err.Error(), evil.URL) || !strings.Contains(err.Error(), "the configured issuer is "+a.Issuer.URL) {
+		t.Fatalf("another one is named: %v", err)
+	}
+
+	a.Name(a.Issuer.URL + "/") // with a slash, as some write it
+	if err := spec.authorize(t.Context(), browse(t)); err != nil {
+		t.Fatal(err)
+	}
+	l := spec.dial(t)
+	a.Revoke(false)
+	if got := outcomeOf(call(t.Context(), l)); got != `{"in":1}` {
+		t.Errorf("got %s", got)
+	}
+	for _, form := range a.Forms {
+		if form.Get("client_secret") != "client-sesame" || form.Get("resource") != spec.URL {
+			t.Errorf("sent %v", form)
+		}
+	}
+	a.Name(evil.URL)
+	a.Revoke(false)
+	if _, err := call(t.Context(), l); err == nil || !strings.Contains(err.Error(), "its tokens are from "+a.Issuer.URL) {
+		t.Errorf("got %v", err)
+	}
+
+	// Another issuer is configured: not even the access token is of use.
+	a.Name(a.Issuer.URL)
+	spec.OAuth.Issuer = evil.URL
+	moved := spec.dial(t)
+	if _, err := call(t.Context(), moved); err == nil || !strings.Contains(err.Error(), "the configured issuer is "+evil.URL) {
+		t.Errorf("got %v", err)
+	}
+	evil.MustKnowNothing(t)
+}
+
+// TestTokensOfNoIssuer: files of earlier versions do not say where their tokens
+// are from. The access token is for the upstream alone, the rest is not used.
+func TestTokensOfNoIssuer(t *testing.T) {
+	a, spec := authorized(t, nil)
+	file, key := tokenFile{spec.OAuth.TokenFile}, "web "+spec.URL
+	entry, err := file.entry(key)
+	if err != nil || entry.Issuer != a.Issuer.URL || entry.TokenEndpoint != a.Issuer.URL+"/token" || entry.Resource != spec.URL {
+		t.Fatalf("entry %+v, %v", entry, err)
+	}
+	old := credentials{Client: entry.Client, Token: entry.Token}
+	if err := file.put(key, old); err != nil {
+		t.Fatal(err)
+	}
+	l := spec.dial(t)
+	if got := outcomeOf(call(t.Context(), l)); got != `{"in":1}` {
+		t.Errorf("got %s", got)
+	}
+	before := len(a.Forms)
+	a.Revoke(false)
+	_, err = call(t.Context(), l)
+	var auth *httpclient.AuthError
+	if !errors.As(err, &auth) || !strings.Contains(err.Error(), "not known which authorization server") || len(a.Forms) != before {
+		t.Errorf("got %v, %d forms", err, len(a.Forms)-before)
+	}
+	if err := spec.authorize(t.Context(), browse(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := outcomeOf(call(t.Context(), l)); got != `{"in":1}` {
+		t.Errorf("authorized again: %s", got)
+	}
+
+	spec.OAuth.Issuer = a.Issuer.URL
+	if err := file.put(key, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t.Context(), spec.dial(t)); !errors.As(err, &auth) || !strings.Contains(err.Error(), "an unknown authorization server") {
+		t.Errorf("with a configured issuer: %v", err)
+	}
+}
+
+// TestAnotherIssuerIsShown: whoever logs in again gets to see who asks.
+func TestAnotherIssuerIsShown(t *testing.T) {
+	a, spec := authorized(t, nil)
+	second := oauthtest.NewThief(t)
+	a.Name(second.URL)
+	spec.OAuth.ClientID = "me"
+	var shown Login
+	enough := errors.New("enough")
+	if err := spec.authorize(t.Context(), func(l Login) error { shown = l; return enough }); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	if shown.Issuer != second.URL || shown.Former != a.Issuer.URL || !strings.HasPrefix(shown.URL, second.URL+"/authorize?") {
+		t.Errorf("shown %+v", shown)
+	}
+}
+
+// TestMetadataThatLies: what a server and an authorization server say of
+// themselves has to be of them.
+func TestMetadataThatLies(t *testing.T) {
+	evil := oauthtest.NewThief(t)
+	for _, tt := range []struct {
+		name string
+		set  func(a *oauthtest.Server)
+		want string
+	}{
+		{"another resource", func(a *oauthtest.Server) { a.Resource = "https://victim.example/mcp" }, `is of "https://victim.example/mcp", and not of`},
+		{"a resource beside it", func(a *oauthtest.Server) { a.Resource = a.URL + "/mcp2" }, "and not of"},
+		{"the whole origin, by its own address", func(a *oauthtest.Server) { a.Resource = a.URL }, "and not of"},
+		{"no resource", func(a *oauthtest.Server) { a.Resource = " " }, "and not of"},
+		{"another issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": evil.URL} }, "is of the issuer"},
+		{"no issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": ""} }, "is of the issuer"},
+		{"a path of the issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": a.Issuer.URL + "/tenant"} }, "is of the issuer"},
+		{"plain HTTP elsewhere", func(a *oauthtest.Server) { a.Metadata = map[string]any{"token_endpoint": "http://as.example/token"} }, "over https only"},
+		{"no HTTP", func(a *oauthtest.Server) {
+			a.Metadata = map[string]any{"authorization_endpoint": "javascript:alert(1)"}
+		}, "bad authorization_endpoint"},
+		{"a user", func(a *oauthtest.Server) {
+			a.Metadata = map[string]any{"registration_endpoint": "https://x@as.example/"}
+		}, "bad registration_endpoint"},
+		{"no token endpoint", func(a *oauthtest.Server) { a.Metadata = map[string]any{"token_endpoint": ""} }, "bad token_endpoint"},
+		{"always an issuer", func(a *oauthtest.Server) {
+			a.Metadata = map[string]any{"authorization_response_iss_parameter_supported": true}
+			a.Back = url.Values{"code": {"x"}}
+		}, "without the issuer"},
+		{"two issuers", func(a *oauthtest.Server) { a.Back = url.Values{"code": {"x"}, "iss": {a.Issuer.URL, evil.URL}} }, "came back from"},
+		{"an issuer with a slash", func(a *oauthtest.Server) { a.Back = url.Values{"code": {"x"}, "iss": {a.Issuer.URL + "/"}} }, "came back from"},
+		{"another issuer refuses", func(a *oauthtest.Server) {
+			a.Back = url.Values{"error": {"access_denied"}, "iss": {evil.URL}}
+		}, "came back from"},
+		{"endless", func(a *oauthtest.Server) { a.Metadata = map[string]any{"x": strings.Repeat("x", maxDocument)} }, errTooLong.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newServer(t)
+			tt.set(a)
+			err := specOf(a, filepath.Join(t.TempDir(), "tokens.json")).authorize(t.Context(), browse(t))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			if len(a.Forms) != 0 {
+				t.Errorf("the token endpoint got %v", a.Forms)
+			}
+			a.MustHide(err.Error())
+		})
+	}
+	evil.MustKnowNothing(t)
+}
+
+// TestNoRedirectToOthers: neither metadata nor tokens are fetched from where an
+// authorization server redirects to.
+func TestNoRedirectToOthers(t *testing.T) {
+	evil := oauthtest.NewThief(t)
+	a, spec := authorized(t, nil)
+	l := spec.dial(t)
+	inner := a.Issuer.Config.Handler
+	a.Issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Lock()
+		off := a.TokenStatus == 0
+		a.Unlock()
+		if off {
+			inner.ServeHTTP(w, r)
+			return
+		}
+		http.Redirect(w, r, evil.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	})
+	a.Lock()
+	a.TokenStatus = http.StatusTemporaryRedirect
+	a.Unlock()
+	a.Revoke(false)
+	_, err := call(t.Context(), l)
+	var auth *httpclient.AuthError
+	if !errors.As(err, &auth) || !strings.Contains(err.Error(), "HTTP status 307") {
+		t.Errorf("got %v", err)
+	}
+	if err := spec.authorize(t.Context(), browse(t)); err == nil || !strings.Contains(err.Error(), "has no metadata") {
+		t.Errorf("got %v", err)
+	}
+	evil.MustKnowNothing(t)
+}
+
+func TestResources(t *testing.T) {
+	base, _ := url.Parse("https://H.example:443/a/mcp")
+	for resource, want := range map[string]string{
+		"https://h.example/a/mcp": "same", "https://h.example/a/mcp/": "same", "HTTPS://h.example/a/mcp": "same",
+		"https://h.example": "binds", "https://h.example/": "binds", "https://h.example/a": "binds", "https://h.example/a/": "binds",
+		"": "", "https://h.example/a/m": "", "https://h.example/a/mcp/x": "", "https://h.example/b": "", "https://h.example/a%2Fmcp": "",
+		"http://h.example/a/mcp": "", "https://h.example:444/a/mcp": "", "https://other.example/a/mcp": "", "https://u@h.example/a/mcp": "",
+		"https://h.example/a/mcp?x": "", "https://h.example/a/mcp#x": "", "/a/mcp": "", ":": "",
+	} {
+		got := ""
+		switch {
+		case sameResource(resource, base):
+			got = "same"
+		case bindsResource(resource, base):
+			got = "binds"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", resource, got, want)
+		}
+	}
+}

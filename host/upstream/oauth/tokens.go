@@ -1,0 +1,330 @@
+// Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
+// revision 2025-11-25, basic/authorization). Tokens is what an HTTP client of
+// the server uses: the token for each request, and another one when the server
+// refuses it. Tokens.Login is the flow in which a person logs in.
+//
+// Whatever belongs to one authorization server (tokens, codes, secrets) is sent
+// to its token endpoint only, and a server cannot have addresses asked that are
+// more private than its own.
+//
+//	tokens.go     Config, Tokens: the token for the next request, and renewal
+//	store.go      the file with the tokens of all servers
+//	login.go      the authorization code flow
+//	browser.go    the listener that the browser comes back to
+//	discovery.go  which authorization server, and where its endpoints are
+//	exchange.go   requests to the token and registration endpoints
+//	guard.go      which addresses may be asked; reach.go how public they are
+//	errors.go     errors without secrets
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+)
+
+const (
+	// requestTimeout bounds one request to an authorization server.
+	requestTimeout = 30 * time.Second
+	// renewTimeout bounds a renewal, including discovery.
+	renewTimeout = time.Minute
+	// maxMargin is the longest time before its expiry at which a token is renewed.
+	maxMargin = 30 * time.Second
+)
+
+// Config says how to get access tokens for a server. What is not set is
+// discovered.
+type Config struct {
+	// Issuer of the tokens, an https URL (RFC 8414, 2), or http for a server on
+	// this machine whose issuer is there too. "": the one that the server names
+	// at login. It is required with a ClientSecret.
+	Issuer string
+	// ClientID and ClientSecret of a client that is already registered; both ""
+	// to register one (RFC 7591). A public client has no secret. The secret
+	// is sent to the issuer's token endpoint only.
+	ClientID, ClientSecret string
+	// Scopes to ask for; nil: those that the server names when it refuses.
+	Scopes []string
+	// RedirectPort is the port on 127.0.0.1 that the browser comes back to, at
+	// the path /callback; 0: any.
+	RedirectPort int
+	// TokenFile holds the tokens of any number of upstreams, by name and URL.
+	// It is created with mode 0600, and so is a lock file beside it.
+	TokenFile string
+
+	network *network // nil: the system's
+}
+
+// Tokens has the access token of one server. It is an httpclient.Authorizer,
+// and safe for concurrent use.
+type Tokens struct {
+	name string // of the upstream
+	conf Config
+	file tokenFile
+	key  string // of the upstream's entry in file
+	// server gets a request without a token to learn where to get one. Its
+	// configured headers go with that.
+	server *httpclient.Client
+	// resource sends requests to the server itself, and issuer to
+	// authorization servers.
+	resource, issuer *http.Client
+	guard            *guard
+
+	ctx context.Context // of renewals, which outlive whoever started them
+	end context.CancelFunc
+	wg  sync.WaitGroup
+
+	mu       sync.Mutex
+	token    *transport.Token // last seen; nil for none
+	rejected string           // an access token that the server has refused
+	renewal  *renewal         // under way; nil for none
+}
+
+var _ httpclient.Authorizer = (*Tokens)(nil)
+
+// renewal is shared by all callers that need a new token, because a refresh
+// token may be good only once.
+type renewal struct {
+	done chan struct{}
+	err  error
+}
+
+// New returns the tokens of server. It watches the connections of the server to
+// know how public its address is. The caller passes the Tokens to
+// server.SetAuthorizer, whose Close closes them, or closes them itself.
+func New(server *httpclient.Client, conf Config) (*Tokens, error) {
+	if conf.ClientSecret != "" && conf.Issuer == "" {
+		return nil, errors.New("oauth has a client_secret, but not the issuer that may get it (set issuer)")
+	}
+	g := newGuard(server.URL(), conf)
+	g.watch(server.Transport())
+	t := &Tokens{
+		name:     server.Config().Name,
+		conf:     conf,
+		file:     tokenFile{conf.TokenFile},
+		key:      server.Config().Name + " " + server.Config().URL,
+		server:   server,
+		resource: &http.Client{Timeout: requestTimeout, Transport: server.Transport(), CheckRedirect: sameOriginOnly},
+		issuer:   &http.Client{Timeout: requestTimeout, Transport: g, CheckRedirect: sameOriginOnly},
+		guard:    g,
+	}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	return t, nil
+}
+
+// Close ends renewals and waits for them.
+func (t *Tokens) Close() {
+	t.end()
+	t.wg.Wait()
+	t.guard.close()
+}
+
+// Header is the value of the header Authorization. It renews the token if that
+// is about to expire. Errors: *httpclient.AuthError; the cause of ctx; or why
+// the token could not be renewed just now.
+func (t *Tokens) Header(ctx context.Context) (string, error) {
+	if h, ok := t.current(); ok {
+		return h, nil
+	}
+	if err := t.renewed(ctx); err != nil {
+		return "", err
+	}
+	h, ok := t.current()
+	if !ok { // refused or expired again, perhaps because clocks differ
+		return "", t.refused("its token is refused or has ended as soon as it is new", nil)
+	}
+	return h, nil
+}
+
+// Renew gets another token after the server has refused the one of the header
+// used. Errors as of Header.
+func (t *Tokens) Renew(ctx context.Context, used string) error {
+	t.mu.Lock()
+	if t.token != nil && authorization(t.token) == used {
+		t.rejected = t.token.AccessToken
+	}
+	t.mu.Unlock()
+	_, err := t.Header(ctx)
+	return err
+}
+
+func (t *Tokens) current() (string, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.usable(t.token) {
+		return "", false
+	}
+	return authorization(t.token), true
+}
+
+// usable tells whether a token can be used. The caller holds t.mu.
+func (t *Tokens) usable(token *transport.Token) bool {
+	return token != nil && token.AccessToken != "" && token.AccessToken != t.rejected && !expiresSoon(token)
+}
+
+// expiresSoon is true for the last tenth of a token's lifetime, at most maxMargin.
+func expiresSoon(token *transport.Token) bool {
+	if token.ExpiresAt.IsZero() {
+		return false
+	}
+	margin := min(maxMargin, time.Duration(token.ExpiresIn)*time.Second/10)
+	return !time.Now().Before(token.ExpiresAt.Add(-margin))
+}
+
+func authorization(token *transport.Token) string {
+	if token.TokenType == "" || strings.EqualFold(token.TokenType, "bearer") {
+		return "Bearer " + token.AccessToken
+	}
+	return token.TokenType + " " + token.AccessToken
+}
+
+// renewed waits for a renewal, which it starts if none is under way.
+func (t *Tokens) renewed(ctx context.Context) error {
+	t.mu.Lock()
+	r := t.renewal
+	if r == nil {
+		r = &renewal{done: make(chan struct{})}
+		t.renewal = r
+		t.wg.Go(func() { t.run(r) })
+	}
+	t.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *Tokens) run(r *renewal) {
+	ctx, cancel := context.WithTimeout(t.ctx, renewTimeout)
+	defer cancel()
+	token, err := t.next(ctx)
+	t.mu.Lock()
+	if err == nil {
+		t.token = token
+	}
+	t.renewal = nil
+	t.mu.Unlock()
+	r.err = err
+	close(r.done)
+}
+
+// next is the token in the file if that is usable, else a new one. It holds the
+// lock of the file, because other processes have the same refresh token.
+func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
+	unlock, err := t.file.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	entry, err := t.file.entry(t.key)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	usable := t.usable(entry.Token)
+	t.mu.Unlock()
+	switch {
+	case entry.Token == nil:
+		return nil, t.refused("there is no token yet", nil)
+	case t.conf.Issuer != "" && !sameIssuer(entry.Issuer, t.conf.Issuer):
+		return nil, t.refused(fmt.Sprintf("its tokens are from %s, but the configured issuer is %s", orUnknown(entry.Issuer), shown(t.conf.Issuer)), nil)
+	case usable:
+		return entry.Token, nil
+	case entry.Token.RefreshToken == "":
+		return nil, t.refused("the token has ended or is refused, and there is none to renew it with", nil)
+	case entry.Issuer == "" || entry.TokenEndpoint == "": // written by an earlier version
+		return nil, t.refused("the token has ended or is refused, and it is not known which authorization server can renew it", nil)
+	}
+	if err := t.stillNamed(ctx, entry); err != nil {
+		return nil, err
+	}
+	return t.refresh(ctx, entry)
+}
+
+func orUnknown(issuer string) string {
+	if issuer == "" {
+		return "an unknown authorization server"
+	}
+	return shown(issuer)
+}
+
+// stillNamed refuses to renew tokens if the server names another issuer now:
+// it would not accept them, or it is trying to steal them.
+func (t *Tokens) stillNamed(ctx context.Context, entry credentials) error {
+	challenge, err := t.challenge(ctx)
+	if err != nil {
+		return err
+	}
+	named, err := t.protectedResource(ctx, challenge)
+	if err != nil {
+		return hide(err)
+	}
+	if named == nil {
+		return nil
+	}
+	if err := (&issuerError{named.AuthorizationServers, entry.Issuer, "its tokens are from"}).check(); err != nil {
+		return t.refused(err.Error()+" and go nowhere else; if the change is right, log in again", err)
+	}
+	return nil
+}
+
+// refresh gets another token from the endpoint that issued the last one (RFC
+// 6749, 6), and stores it. The caller holds the lock of the file.
+func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Token, error) {
+	client, old := t.client(entry), entry.Token
+	token, err := t.exchange(ctx, entry, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.RefreshToken}})
+	if err == nil {
+		if token.RefreshToken == "" {
+			token.RefreshToken = old.RefreshToken
+		}
+		entry.Token = token
+		return token, t.file.put(t.key, entry)
+	}
+	gone := moved(err)
+	var answer transport.OAuthError
+	err = hide(err, client.Secret, old.RefreshToken, old.AccessToken)
+	if gone || errors.As(err, &answer) {
+		return nil, t.refused("the token could not be renewed: "+err.Error(), err)
+	}
+	return nil, err
+}
+
+// client is the configured one, or the one that was registered for us at the
+// issuer of the entry.
+func (t *Tokens) client(entry credentials) client {
+	if t.conf.ClientID != "" || entry.Client == nil {
+		return client{ID: t.conf.ClientID, Secret: t.conf.ClientSecret, AuthMethod: entry.AuthMethod}
+	}
+	return *entry.Client
+}
+
+func (t *Tokens) refused(reason string, err error) error {
+	return &httpclient.AuthError{Upstream: t.name, Reason: reason, OAuth: true, Err: err}
+}
+
+// challenge sends the server a request without a token, so that it says where
+// its metadata is (RFC 9728, 5.1) and which scopes it wants. The body of the
+// response is closed; the response is nil if the server does not refuse.
+func (t *Tokens) challenge(ctx context.Context) (*http.Response, error) {
+	req := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	resp, err := t.resource.Do(req)
+	if err != nil {
+		return nil, hide(err)
+	}
+	httpclient.Discard(resp.Body)
+	if resp.StatusCode != http.StatusUnauthorized {
+		return nil, nil
+	}
+	return resp, nil
+}
