@@ -126,7 +126,7 @@ func (f *fields) json(key string) []byte {
 	case plain && other:
 		f.fail(key, "and %s_json are both there", key)
 	case plain:
-		raw, err := appendJSON(nil, v)
+		raw, err := rawJSON(v)
 		if err != nil {
 			f.fail(key, "%v", err)
 		}
@@ -208,50 +208,46 @@ func checkJSON(text string) *FieldError {
 	return nil
 }
 
-// appendJSON is a TOML value as JSON.
-func appendJSON(b []byte, v any) ([]byte, error) {
-	var err error
+// rawJSON is a TOML value as JSON.
+func rawJSON(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case map[string]any:
-		b = append(b, '{')
-		for n, key := range slices.Sorted(maps.Keys(v)) {
-			if n > 0 {
-				b = append(b, ',')
-			}
-			b = append(append(b, wire.Quote(key)...), ':')
-			if b, err = appendJSON(b, v[key]); err != nil {
+		var o wire.Object
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			value, err := rawJSON(v[key])
+			if err != nil {
 				return nil, err
 			}
+			o.Raw(key, value)
 		}
-		return append(b, '}'), nil
+		return o.Bytes(), nil
 	case []map[string]any:
 		items := make([]any, len(v))
 		for n := range v {
 			items[n] = v[n]
 		}
-		return appendJSON(b, items)
+		return rawJSON(items)
 	case []any:
-		b = append(b, '[')
+		items := make([][]byte, len(v))
 		for n, item := range v {
-			if n > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendJSON(b, item); err != nil {
+			raw, err := rawJSON(item)
+			if err != nil {
 				return nil, err
 			}
+			items[n] = raw
 		}
-		return append(b, ']'), nil
+		return wire.Array(items), nil
 	case string:
-		return append(b, wire.Quote(v)...), nil
+		return wire.Quote(v), nil
 	case int64:
-		return strconv.AppendInt(b, v, 10), nil
+		return strconv.AppendInt(nil, v, 10), nil
 	case bool:
-		return strconv.AppendBool(b, v), nil
+		return strconv.AppendBool(nil, v), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("has the number %v, which JSON has not", v)
 		}
-		return append(b, wire.Marshal(v)...), nil
+		return wire.Marshal(v), nil
 	}
 	return nil, fmt.Errorf("has %s, which JSON has not (put it in quotes)", typeName(v))
 }

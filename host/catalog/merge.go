@@ -51,14 +51,11 @@ func members(raw []byte) []member {
 }
 
 func object(all []member) []byte {
-	b := []byte{'{'}
-	for i, m := range all {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, wire.Quote(m.name)...), ':'), m.value...)
+	var o wire.Object
+	for _, m := range all {
+		o.Raw(m.name, m.value)
 	}
-	return append(b, '}')
+	return o.Bytes()
 }
 
 // MergeMeta makes one _meta out of those of upstreams. A single one is kept as

@@ -13,15 +13,10 @@ import (
 // probe makes the call of a probe and judges the answer.
 func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *ProbeReport {
 	r := &ProbeReport{Tool: c.text(p.Call), Check: Failed}
-	params, err := wire.Set(nil, wire.Quote(p.Call), "name")
-	if err == nil {
-		params, err = wire.Set(params, p.Params, "arguments")
-	}
-	if err != nil { // the configuration has let through what it must not
-		r.Error = err.Error()
-		return r
-	}
-	result, took, err := c.ask(ctx, up, wire.Call{Method: "tools/call", Params: params}, p.Timeout)
+	var params wire.Object
+	params.Text("name", p.Call)
+	params.Raw("arguments", p.Params)
+	result, took, err := c.ask(ctx, up, wire.Call{Method: "tools/call", Params: params.Bytes()}, p.Timeout)
 	if err != nil {
 		r.Error = c.text(reason(err))
 		return r

@@ -11,14 +11,15 @@ import (
 // messages of that level. logger says what of us it comes from.
 func (r *Router) Announce(level, logger, text string) {
 	severity := slices.Index(logLevels, level)
-	params := []byte(`{"level":`)
-	params = append(append(params, wire.Quote(level)...), `,"logger":`...)
-	params = append(append(params, wire.Quote(logger)...), `,"data":`...)
-	params = append(append(params, wire.Quote(text)...), '}')
+	var params wire.Object
+	params.Text("level", level)
+	params.Text("logger", logger)
+	params.Text("data", text)
+	raw := params.Bytes()
 	for _, s := range r.sessions(func(c *client) bool {
 		least := slices.Index(logLevels, c.level)
 		return least >= 0 && severity >= least
 	}) {
-		s.Notify("notifications/message", params)
+		s.Notify("notifications/message", raw)
 	}
 }

@@ -33,15 +33,11 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	if surface == wire.Tools && !MaySave(call.Origin) {
 		page.Items = slices.DeleteFunc(page.Items, r.saves)
 	}
-	b := append(append([]byte{'{'}, wire.Quote(string(surface))...), ':')
-	b = append(b, array(page.Items)...)
-	if page.Next != "" {
-		b = append(append(b, `,"nextCursor":`...), wire.Quote(page.Next)...)
-	}
-	if page.Meta != nil {
-		b = append(append(b, `,"_meta":`...), page.Meta...)
-	}
-	return wire.Reply{Result: append(b, '}')}
+	var result wire.Object
+	result.Raw(string(surface), wire.Array(page.Items))
+	result.NonEmpty("nextCursor", page.Next)
+	result.Raw("_meta", page.Meta)
+	return wire.Reply{Result: result.Bytes()}
 }
 
 // saves tells whether a definition is that of a tool that changes the saved ones.

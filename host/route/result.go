@@ -1,8 +1,6 @@
 package route
 
 import (
-	"bytes"
-
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -26,12 +24,6 @@ func fail(code int, format string, args ...any) wire.Reply {
 
 // empty is the result of requests that have nothing to tell.
 func empty() wire.Reply { return wire.Reply{Result: []byte("{}")} }
-
-// array is a JSON array of raw values.
-func array(items [][]byte) []byte {
-	b := append([]byte{'['}, bytes.Join(items, []byte{','})...)
-	return append(b, ']')
-}
 
 // checkMeta is the error of a request whose _meta is no object, nil otherwise.
 func checkMeta(method string, params []byte) *wire.RPCError {

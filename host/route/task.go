@@ -168,7 +168,7 @@ func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 		id, ok := wire.GetString(task, "taskId")
 		return !ok || !keep(id) || wire.TaskShape.Check(task) != nil
 	})
-	result, err := wire.Set(reply.Result, array(tasks), "tasks")
+	result, err := wire.Set(reply.Result, wire.Array(tasks), "tasks")
 	if err != nil {
 		return fail(wire.CodeInternal, "tasks/list: malformed answer: %v", err)
 	}
@@ -202,7 +202,7 @@ func (r *Router) allTasks(ctx context.Context, call Call, c reached) wire.Reply 
 		cursor, ok := wire.Get(reply.Result, "nextCursor")
 		if !ok { // both edits are of an object that has been read
 			first, _ = wire.Delete(first, "nextCursor")
-			first, _ = wire.Set(first, array(tasks), "tasks")
+			first, _ = wire.Set(first, wire.Array(tasks), "tasks")
 			return wire.Reply{Result: first}
 		}
 		if params, err = wire.Set(params, cursor, "cursor"); err != nil {
@@ -230,9 +230,8 @@ func joinTasks(from []reached, replies []wire.Reply) wire.Reply {
 	if metas == nil {
 		return replies[0]
 	}
-	b := append([]byte(`{"tasks":`), array(tasks)...)
-	if meta := catalog.MergeMeta(metas); meta != nil {
-		b = append(append(b, `,"_meta":`...), meta...)
-	}
-	return wire.Reply{Result: append(b, '}')}
+	var result wire.Object
+	result.Raw("tasks", wire.Array(tasks))
+	result.Raw("_meta", catalog.MergeMeta(metas))
+	return wire.Reply{Result: result.Bytes()}
 }

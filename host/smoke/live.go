@@ -182,11 +182,11 @@ func ask(ctx context.Context, c *Check, name string, client *host.Client) (*answ
 
 // request is the params object of the check's call.
 func (c *Check) request(name string) []byte {
-	params := fmt.Appendf(nil, `{"name":%s,"arguments":%s`, wire.Quote(name), c.Params)
-	if c.Meta != nil {
-		params = fmt.Appendf(params, `,"_meta":%s`, c.Meta)
-	}
-	return append(params, '}')
+	var params wire.Object
+	params.Text("name", name)
+	params.Raw("arguments", c.Params)
+	params.Raw("_meta", c.Meta)
+	return params.Bytes()
 }
 
 // take makes a reply the answer.

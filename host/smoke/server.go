@@ -1,7 +1,6 @@
 package smoke
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -39,7 +38,7 @@ func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
 		a.took = st.StartTime // it may have been there before the check
 	}
 	for surface, items := range o.Lists {
-		a.lists[surface] = append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')
+		a.lists[surface] = wire.Array(items)
 	}
 	return a, nil
 }

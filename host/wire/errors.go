@@ -87,7 +87,8 @@ func CancelParams(cause error, id int64) []byte {
 			return params
 		}
 	}
-	params, _ := Set(nil, raw, "requestId")
-	params, _ = Set(params, Quote(cause.Error()), "reason")
-	return params
+	var params Object
+	params.Raw("requestId", raw)
+	params.Text("reason", cause.Error())
+	return params.Bytes()
 }

@@ -202,6 +202,9 @@ func ended(raw []byte, i int, items [][]byte) ([][]byte, bool, error) {
 	return items, true, nil
 }
 
+// The three functions below append literal members rather than use Object: every
+// proxied call goes through them, and quoting the same names again takes time.
+
 // Request builds a request with one of our own ids. params may be nil.
 func Request(id int64, method string, params []byte) []byte {
 	b := make([]byte, 0, len(params)+len(method)+64)

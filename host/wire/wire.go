@@ -10,6 +10,7 @@
 //	surface.go  what servers list: tools, prompts, resources, templates
 //	shape.go    the members that are acted on
 //	edit.go     order-preserving reads and edits of members of an object
+//	build.go    Object and Array: new values made of raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
 //	room.go     large messages wait for room before they are read
 //	errors.go   error codes and the error object
