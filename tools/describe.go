@@ -9,12 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // printer words the rare kinds of violations that have no words of ours.
@@ -229,27 +230,20 @@ func (x explainer) suggest(name string, known []string) string {
 	return ""
 }
 
-// nearest is the known name that is so near that it was meant, probably; "" if
-// there is none.
+// nearest is the known name that name was probably meant to be, "" if there is
+// none or the search would take too long.
 func (x explainer) nearest(name string, known []string) string {
-	if len(name) > 100 {
+	const longest = 100
+	if len(name) > longest {
 		return ""
 	}
-	limit := (len(name) + 1) / 3
-	if len(name) >= 4 {
-		limit = max(limit, 2) // two letters swapped
-	}
-	best, distance := "", limit+1
+	var compared []string
 	for _, k := range known {
-		if len(k) > 100 || !x.hint(200+20*len(k)*len(name)) {
-			continue
-		}
-		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k))
-		if d < distance {
-			best, distance = k, d
+		if len(k) <= longest && x.hint(200+20*len(k)*len(name)) {
+			compared = append(compared, k)
 		}
 	}
-	return best
+	return nearest.Name(name, compared, nearest.Limit(len(name)))
 }
 
 // describe shows a value with its type: string "abc", number 5, object.

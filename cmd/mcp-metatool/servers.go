@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 func serversCommand() *cobra.Command {
@@ -136,7 +136,7 @@ func onlyServer(cfg *config.Config, name string) (*config.Config, error) {
 		names = append(names, u.Name)
 	}
 	hint := "none is configured"
-	if near := catalog.Nearest(name, names); near != nil {
+	if near := nearest.Names(name, names); near != nil {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	} else if names != nil {
 		hint = "there are " + strings.Join(names, ", ")

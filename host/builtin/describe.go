@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Bounds of describe_tool, in bytes: of a description, and of a schema that is
@@ -235,7 +236,7 @@ func (d *directory) unknown(s *snapshot, name string, absent absences) error {
 				return f
 			}
 		}
-		f.Nearest = catalog.Nearest(server+"."+tool, known)
+		f.Nearest = nearest.Names(server+"."+tool, known)
 	}
 	if f.Nearest == nil && len(name) <= maxSummary {
 		var known []string
@@ -245,7 +246,7 @@ func (d *directory) unknown(s *snapshot, name string, absent absences) error {
 				known = append(known, serverOf(e)+"."+abi.Ident(e.Tool))
 			}
 		}
-		f.Nearest = catalog.Nearest(name, known)
+		f.Nearest = nearest.Names(name, known)
 	}
 	if f.Nearest == nil {
 		for _, i := range s.search(name, "") {

@@ -9,11 +9,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Health checks upstreams.
@@ -101,7 +101,7 @@ func (h *Handler) health(ctx context.Context, args []byte, call route.Call) (wir
 
 func unknownServer(unknown *health.UnknownError) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: unknown.Error()}
-	if f.Nearest = catalog.Nearest(unknown.Server, unknown.Known); f.Nearest != nil {
+	if f.Nearest = nearest.Names(unknown.Server, unknown.Known); f.Nearest != nil {
 		f.Message += fmt.Sprintf(" (did you mean %s?)", strings.Join(f.Nearest, ", "))
 	} else if len(unknown.Known) > 0 {
 		f.Message += fmt.Sprintf(" (there are %s)", strings.Join(unknown.Known, ", "))

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // toolList answers list_saved_tools.
@@ -86,7 +87,7 @@ func (h *Handler) notFound(name string, err error) error {
 	for _, d := range h.cfg.Store.List() {
 		names = append(names, d.Name)
 	}
-	if f.Nearest = catalog.Nearest(name, names); f.Nearest != nil {
+	if f.Nearest = nearest.Names(name, names); f.Nearest != nil {
 		f.Message += fmt.Sprintf(" (did you mean %s?)", strings.Join(f.Nearest, ", "))
 	} else {
 		f.Message += " (list_saved_tools lists them)"

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Bounds of search_tools.
@@ -100,7 +101,7 @@ func (h *Handler) serverFilter(args []byte, absent absences) (string, error) {
 		}
 	}
 	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no server %q", name)}
-	f.Nearest = catalog.Nearest(name, names)
+	f.Nearest = nearest.Names(name, names)
 	if f.Nearest == nil {
 		f.Nearest = names
 	}

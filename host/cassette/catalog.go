@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // UnknownToolError says that a script has named a tool that there is no mock of.
@@ -21,7 +22,7 @@ func (e *UnknownToolError) Error() string {
 		return fmt.Sprintf("no mock is for %s.%s: there are no mocks", e.Server, e.Tool)
 	}
 	msg := fmt.Sprintf("no mock is for %s.%s", e.Server, e.Tool)
-	if near := catalog.Nearest(e.Server+"."+e.Tool, e.Mocked); near != nil {
+	if near := nearest.Names(e.Server+"."+e.Tool, e.Mocked); near != nil {
 		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return msg + "; there are mocks of " + list(e.Mocked)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -89,7 +89,7 @@ func (f *fields) unknown(known []string) {
 			continue
 		}
 		hint := "known here: " + strings.Join(known, ", ")
-		if near := catalog.Nearest(key, known); near != nil {
+		if near := nearest.Names(key, known); near != nil {
 			hint = fmt.Sprintf("did you mean %s?", near[0])
 		}
 		f.fail(key, "is an unknown key (%s)", hint)

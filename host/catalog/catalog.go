@@ -10,7 +10,6 @@
 //	resolve.go   from the names that scripts use to servers and tools
 //	template.go  which URIs a resource template stands for
 //	merge.go     one _meta or capabilities object out of those of the upstreams
-//	nearest.go   the known names nearest to a wrong one
 //
 // Definitions stay the raw bytes that came in; only the name member of tools
 // and prompts is replaced. URIs are never changed.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -222,23 +221,6 @@ func TestPublicName(t *testing.T) {
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"search_issues", "search_code", "get_issue", "x"}
-	for _, tt := range []struct {
-		name string
-		want []string
-	}{
-		{"search_isues", []string{"search_issues", "search_code"}},
-		{"getIssue", []string{"get_issue"}},
-		{"search", []string{"search_code", "search_issues"}},
-		{"zzzzzz", nil},
-	} {
-		if got := Nearest(tt.name, known); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("Nearest(%q) = %q, want %q", tt.name, got, tt.want)
-		}
-	}
 }
 
 func TestConcurrentUse(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // scriptServer is one upstream as scripts see it.
@@ -160,7 +161,7 @@ func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool
 		return "", "", &DisabledError{all.disabled[server]}
 	}
 	if !ok {
-		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: Nearest(server, v.servers)}
+		return "", "", &NotFoundError{Kind: "server", Name: server, Nearest: nearest.Names(server, v.servers)}
 	}
 	realTool, err = s.resolve(tool, exact)
 	return s.server, realTool, err
@@ -184,7 +185,7 @@ func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
 		switch {
 		case len(names) == 0:
 			known := s.known()
-			e := &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: Nearest(tool, known)}
+			e := &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: nearest.Names(tool, known)}
 			if len(known) <= fewTools {
 				e.All = known
 			}

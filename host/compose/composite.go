@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Saved knows the saved tools; see tools.Store.
@@ -67,7 +68,7 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	}
 	switch len(found) {
 	case 0:
-		return call.Tool, &savedError{call.Tool, catalog.Nearest(call.Tool, all), r.upstreamMeant(call.Tool)}
+		return call.Tool, &savedError{call.Tool, nearest.Names(call.Tool, all), r.upstreamMeant(call.Tool)}
 	case 1:
 		return found[0], nil
 	}

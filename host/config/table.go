@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agnivade/levenshtein"
-
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -340,7 +339,7 @@ func (t *table) close(aliases map[string]string) {
 			continue
 		}
 		hint := "known here: " + strings.Join(slices.Sorted(slices.Values(t.known)), ", ")
-		near := nearest(key, t.known, aliases)
+		near := nearestKey(key, t.known, aliases)
 		if near != "" {
 			hint = fmt.Sprintf("did you mean %q?", t.key(near))
 		} else if t.hosts {
@@ -352,19 +351,11 @@ func (t *table) close(aliases map[string]string) {
 	}
 }
 
-// nearest is the known key that was most likely meant, "" if none is near.
-func nearest(key string, known []string, aliases map[string]string) string {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
-	}
-	if name := aliases[plain(key)]; name != "" {
+// nearestKey is the known key that was most likely meant, "" if none is near.
+func nearestKey(key string, known []string, aliases map[string]string) string {
+	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key))
+	if name := aliases[plain]; name != "" {
 		return name
 	}
-	best, bestDistance := "", 1+max(1, len(key)/3)
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(plain(key), plain(k)); d < bestDistance {
-			best, bestDistance = k, d
-		}
-	}
-	return best
+	return nearest.Name(key, known, max(1, len(key)/3))
 }

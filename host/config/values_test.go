@@ -106,15 +106,15 @@ func TestSecretParts(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestKey(t *testing.T) {
 	known := []string{"command", "args", "env", "cwd", "timeout", "max_memory"}
 	tests := map[string]string{
 		"comand": "command", "Command": "command", "arg": "args", "envs": "env", "time_out": "timeout",
 		"maxMemory": "max_memory", "max-memory": "max_memory", "url": "", "x": "", "": "", "dir": "cwd",
 	}
 	for key, want := range tests {
-		if got := nearest(key, known, upstreamAliases); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", key, got, want)
+		if got := nearestKey(key, known, upstreamAliases); got != want {
+			t.Errorf("nearestKey(%q) = %q, want %q", key, got, want)
 		}
 	}
 }

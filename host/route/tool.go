@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // CallTool answers a call of a tool that agents see. A name that is not in
@@ -81,7 +82,7 @@ func (r *Router) unknown(noun, name string, surface wire.Surface, why string) *w
 	hint := ""
 	if why != "" {
 		hint = "; " + why
-	} else if near := catalog.Nearest(name, r.Catalog.Visible(surface)); len(near) > 0 {
+	} else if near := nearest.Names(name, r.Catalog.Visible(surface)); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
@@ -200,7 +200,7 @@ func (c *Check) skip(s *config.Section) {
 
 // hint says which of the known names was probably meant.
 func hint(name string, known []string) string {
-	if near := catalog.Nearest(name, known); near != nil {
+	if near := nearest.Names(name, known); near != nil {
 		return " (did you mean " + strings.Join(near, ", ") + "?)"
 	}
 	if len(known) > 0 {

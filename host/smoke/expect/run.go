@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -49,7 +49,7 @@ func Names(kind string, want, got []string) *Mismatch {
 		Message: fmt.Sprintf("there is no %s %q", kind, clip(missing[0], maxName)),
 		Want:    clip(strings.Join(want, ", "), maxShown), Got: clip(strings.Join(got, ", "), maxShown),
 	}
-	if near := catalog.Nearest(missing[0], got); len(near) > 0 {
+	if near := nearest.Names(missing[0], got); len(near) > 0 {
 		m.Message += fmt.Sprintf(", only %q", clip(near[0], maxName))
 	}
 	if n := len(missing) - 1; n > 0 {
