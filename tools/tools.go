@@ -17,7 +17,7 @@
 // describe.go (what is wrong with a value, in words), coerce.go and defaults.go
 // (arguments), limits.go (what a tool may use), hash.go (what
 // identifies a definition), format.go (the file format), store.go, cache.go,
-// count.go, dir.go, dir_*.go and watch.go (the directory), history.go (versions).
+// count.go, dir.go and watch.go (the directory), history.go (versions).
 //
 // Package tools/bundle has files that definitions travel in.
 //
