@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -46,10 +46,10 @@ func newHello(clients Clients, version string) *hello {
 }
 
 // welcome takes the client's initialize; the first one counts.
-func (h *hello) welcome(params []byte, revision string) {
+func (h *hello) welcome(params []byte, revision protocol.Revision) {
 	h.once.Do(func() {
 		// The revision was read from the same object.
-		h.params, _ = wire.Set(params, wire.Quote(revision), "protocolVersion")
+		h.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
 		close(h.known)
 	})
 }
@@ -72,7 +72,7 @@ func (h *hello) say(ctx context.Context) ([]byte, error) {
 		ProtocolVersion string     `json:"protocolVersion"`
 		Capabilities    rawJSON    `json:"capabilities"`
 		ClientInfo      clientInfo `json:"clientInfo"`
-	}{front.Revisions[0], rawJSON(capabilities), clientInfo{Name, h.version}}), nil
+	}{protocol.Handshake.Newest().String(), rawJSON(capabilities), clientInfo{Name, h.version}}), nil
 }
 
 type rawJSON string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -225,7 +226,7 @@ func BenchmarkObserve(b *testing.B) {
 // benchSession says no more of itself than a record has.
 type benchSession struct{ route.Origin }
 
-func (benchSession) Revision() string { return "" }
+func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
 
 func (benchSession) MaySave() bool { return true }
 

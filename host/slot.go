@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -258,7 +259,7 @@ func (s *slot) Server() (result []byte, ok bool) {
 // for: it is told the log level when it is there, and one that has not been
 // started has no tasks and no subscriptions.
 var inItsSleep = map[string]string{
-	"logging/setLevel": `{}`, "tasks/list": `{"tasks":[]}`, "resources/unsubscribe": `{}`,
+	protocol.MethodSetLevel: `{}`, protocol.MethodTasksList: `{"tasks":[]}`, protocol.MethodResourcesUnsubscribe: `{}`,
 }
 
 // withoutIt is the answer to a request that the upstream need not be there for;
@@ -270,7 +271,7 @@ func (s *slot) withoutIt(method string) (answer string, ok bool) {
 	if s.retired || !ok {
 		return "", false
 	}
-	return answer, s.up == nil || s.early && method == "logging/setLevel"
+	return answer, s.up == nil || s.early && method == protocol.MethodSetLevel
 }
 
 // Call implements route.Upstream. It wakes the upstream, unless the answer is

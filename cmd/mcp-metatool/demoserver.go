@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -73,7 +74,7 @@ func (s demoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
 			definitions[i] = json.RawMessage(t.definition)
 		}
 		return wire.Reply{Result: wire.Marshal(demoTools{definitions})}
-	case "tools/call":
+	case protocol.MethodToolsCall:
 		return s.call(ctx, call)
 	}
 	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", call.Method).Raw()}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -133,7 +134,7 @@ func withClient(ctx context.Context, h *host.Host, f func(*host.Client) error) e
 // error is the cause.
 func callTool(ctx context.Context, c *host.Client, name string, arguments []byte, progress func([]byte)) ([]byte, error) {
 	params := fmt.Appendf(nil, `{"name":%s,"arguments":%s}`, wire.Quote(name), arguments)
-	reply, err := c.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: progress})
+	reply, err := c.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress})
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"log/slog"
 	"regexp"
@@ -28,10 +29,10 @@ type client struct {
 
 type session interface{ route.Session }
 
-func (c client) Session() route.Session { return c }
-func (c client) ID() string             { return c.id }
-func (client) Client() []byte           { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
-func (client) Revision() string         { return "2025-11-25" }
+func (c client) Session() route.Session    { return c }
+func (c client) ID() string                { return c.id }
+func (client) Client() []byte              { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
+func (client) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
 // memory is Runs that are kept as a composer makes them.
 type memory struct {

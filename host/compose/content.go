@@ -4,21 +4,16 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// The types of content blocks, with the protocol revision that has brought them
-// (schema, ContentBlock; "" was there from the first one on).
-var blockTypes = map[string]string{
-	"text": "", "image": "", "resource": "", "audio": "2025-03-26", "resource_link": "2025-06-18",
-}
 
 // contentOf are the content blocks that a script's result stands for, text
 // first; none when it is a plain value. It stands for blocks if it is one, or a
 // list of blocks and texts; in a list with a block that is rich, that is more
 // than text, whatever else there is becomes text too. Blocks pass as they are, but
 // those of a type that the revision lacks become text that tells of them.
-func contentOf(result []byte, revision string) (blocks [][]byte, rich bool) {
+func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich bool) {
 	if !bytes.Contains(result, []byte(`"type":"`)) { // as guests write it
 		return nil, false
 	}
@@ -39,14 +34,14 @@ func contentOf(result []byte, revision string) (blocks [][]byte, rich bool) {
 	}
 	var texts, others [][]byte
 	for i, item := range items {
-		switch since := blockTypes[kinds[i]]; {
+		switch {
 		case kinds[i] == "text":
 			texts = append(texts, item)
 		case kinds[i] == "" && item[0] == '"':
 			texts = append(texts, textBlock(item))
 		case kinds[i] == "":
 			texts = append(texts, textBlock(wire.Quote(string(item))))
-		case revision != "" && revision < since:
+		case !knows(kinds[i], revision):
 			texts = append(texts, textBlock(wire.Quote(instead(kinds[i], item))))
 		default:
 			others = append(others, item)
@@ -144,6 +139,12 @@ func describe(kind string, raw []byte) string {
 		return "resource_link " + text("uri")
 	}
 	return fmt.Sprintf("%s, %s, %d bytes", kind, text("mimeType"), size("data")/4*3)
+}
+
+// knows reports whether a client of the revision knows a type of content block.
+func knows(kind string, revision protocol.Revision) bool {
+	feature, ok := protocol.ContentFeature(kind)
+	return revision.IsZero() || !ok || revision.Has(feature)
 }
 
 // blockType is the type of a content block, "" for what is none: a block has all

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"strings"
 	"testing"
@@ -25,7 +26,10 @@ type anySession = route.Session
 func (l *listener) Session() route.Session { return l }
 func (l *listener) Client() []byte         { return []byte(`{"clientInfo":{"name":"c","version":"1"}}`) }
 func (l *listener) ID() string             { return "listener" }
-func (l *listener) Revision() string       { return l.revision }
+func (l *listener) Revision() protocol.Revision {
+	revision, _ := protocol.Lookup(l.revision)
+	return revision
+}
 func (l *listener) Notify(method string, params []byte) {
 	l.told = append(l.told, method+" "+string(params))
 }

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -38,5 +39,5 @@ func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	params.text("level", logNames[level])
 	params.raw("logger", wire.Quote(r.tool))
 	params.raw("data", wire.Quote(text))
-	return func() { r.origin.Notify("notifications/message", params.bytes()) }
+	return func() { r.origin.Notify(protocol.NotificationMessage, params.bytes()) }
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -19,8 +20,8 @@ const ReceiptKey = "io.github.mcp-metatool/receipt"
 
 // An audience is who a result is for.
 type audience struct {
-	revision string // of the protocol; "": all are known
-	detail   Detail // of calls
+	revision protocol.Revision // of the client; none: it knows everything
+	detail   Detail            // of calls
 	// structured wants structuredContent also where the result is content blocks.
 	structured bool
 	// whole wants everything in structuredContent, for who is no model: all calls,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -197,10 +198,10 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	return rec
 }
 
-// revision is the protocol revision of the client.
-func (r *run) revision() string {
+// revision is the protocol revision of the client; none without a client.
+func (r *run) revision() protocol.Revision {
 	if r.origin == nil {
-		return ""
+		return protocol.Revision{}
 	}
 	return r.origin.Session().Revision()
 }

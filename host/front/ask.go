@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -59,7 +60,7 @@ func (s *Session) ask(ctx context.Context, out Stream, call wire.Call) (wire.Rep
 		return wire.Reply{}, wire.ErrClosed
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
-		s.write(out, wire.Notification("notifications/cancelled", wire.CancelParams(cause, a.id)))
+		s.write(out, wire.Notification(protocol.NotificationCancelled, wire.CancelParams(cause, a.id)))
 		return wire.Reply{}, cause
 	}
 }
@@ -133,7 +134,7 @@ func (s *Session) answered(msg wire.Message) {
 		return
 	}
 	a.resolve(answer{reply: wire.Reply{Result: msg.Result, Error: msg.Error}})
-	if a.call.Method == "tasks/result" || a.call.Method == "tasks/cancel" {
+	if a.call.Method == protocol.MethodTasksResult || a.call.Method == protocol.MethodTasksCancel {
 		task, _ := wire.GetString(a.call.Params, "taskId")
 		s.taskEnded(task)
 	}

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // IsBatch tells whether raw is a JSON-RPC batch and the session's revision has
 // batches.
 func (s *Session) IsBatch(raw []byte) bool {
-	return len(raw) > 0 && raw[0] == '[' && s.Revision() == batchRevision
+	return len(raw) > 0 && raw[0] == '[' && s.Revision().Has(protocol.Batches)
 }
 
 // receiveBatch answers all requests of a batch with one array (JSON-RPC 2.0,

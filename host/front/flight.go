@@ -8,8 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -189,7 +188,7 @@ func (s *Session) cancelled(params []byte) {
 	key := wire.IDKey(id)
 	// initialize must not be cancelled (basic/lifecycle).
 	s.drop(&wire.CancelledError{Params: params}, func(r *request) bool {
-		return r.key == key && r.msg.Method != string(mcp.MethodInitialize)
+		return r.key == key && r.msg.Method != protocol.MethodInitialize
 	})
 }
 
@@ -204,7 +203,7 @@ func (s *Session) Abandon(out Stream) {
 // hangUp handles the end of input: calls are cancelled without an answer,
 // short requests (a listing) still get theirs.
 func (s *Session) hangUp() {
-	s.drop(ErrClientGone, func(req *request) bool { return req.msg.Method == string(mcp.MethodToolsCall) })
+	s.drop(ErrClientGone, func(req *request) bool { return req.msg.Method == protocol.MethodToolsCall })
 }
 
 // drop cancels requests in flight.
@@ -275,7 +274,7 @@ func (r *request) progress(params []byte) func([]byte) {
 			r.session.opts.Log.Warn("malformed progress notification", "err", err)
 			return
 		}
-		r.report(wire.Notification("notifications/progress", params))
+		r.report(wire.Notification(protocol.NotificationProgress, params))
 	}
 }
 

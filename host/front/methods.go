@@ -3,21 +3,11 @@ package front
 import (
 	"context"
 	"errors"
-	"slices"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// Revisions are the protocol revisions a session can be initialized with,
-// newest first.
-var Revisions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-
-// batchRevision is the only revision with JSON-RPC batches (2025-06-18,
-// changelog).
-const batchRevision = "2025-03-26"
 
 // work answers a request.
 type work func(s *Session, ctx context.Context, req *request) wire.Reply
@@ -26,12 +16,12 @@ type work func(s *Session, ctx context.Context, req *request) wire.Reply
 // to do.
 func (s *Session) lookup(msg wire.Message) (work, wire.Reply) {
 	switch msg.Method {
-	case string(mcp.MethodInitialize):
+	case protocol.MethodInitialize:
 		if bad := s.negotiate(msg.Params); bad != nil {
 			return nil, wire.Reply{Error: bad.Raw()}
 		}
 		return (*Session).welcome, wire.Reply{}
-	case string(mcp.MethodPing):
+	case protocol.MethodPing:
 		return nil, wire.Reply{Result: []byte("{}")}
 	}
 	s.mu.Lock()
@@ -49,17 +39,17 @@ func fail(code int, format string, args ...any) wire.Reply {
 
 func (s *Session) notification(msg wire.Message) {
 	switch msg.Method {
-	case "notifications/initialized":
+	case protocol.NotificationInitialized:
 		s.mu.Lock()
 		if s.client == initialized {
 			s.client = operating
 		}
 		s.mu.Unlock()
-	case "notifications/cancelled":
+	case protocol.NotificationCancelled:
 		s.cancelled(msg.Params)
-	case "notifications/progress":
+	case protocol.NotificationProgress:
 		s.clientProgress(msg.Params)
-	case "notifications/tasks/status":
+	case protocol.NotificationTaskStatus:
 		s.taskStatus(msg.Params)
 		s.opts.Backend.Notified(s, msg.Method, msg.Params)
 	default:
@@ -67,22 +57,19 @@ func (s *Session) notification(msg wire.Message) {
 	}
 }
 
-// negotiate settles the revision (2025-11-25, basic/lifecycle): the client's
-// if we know it, else our newest, which the client may refuse.
+// negotiate settles the revision of the session; see [protocol.Era.Negotiate].
 func (s *Session) negotiate(params []byte) *wire.RPCError {
 	version, ok := wire.GetString(params, "protocolVersion")
 	if !ok {
 		return wire.Errorf(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
-	}
-	if !slices.Contains(Revisions, version) {
-		version = Revisions[0]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != connected {
 		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
 	}
-	s.client, s.params, s.revision, s.begun = initialized, params, version, true
+	s.client, s.params, s.begun = initialized, params, true
+	s.revision = protocol.Handshake.Negotiate(version)
 	return nil
 }
 
@@ -90,7 +77,7 @@ func (s *Session) negotiate(params []byte) *wire.RPCError {
 func (s *Session) uninitialize() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client, s.params, s.revision = connected, nil, ""
+	s.client, s.params, s.revision = connected, nil, protocol.Revision{}
 }
 
 type serverInfo struct {
@@ -109,7 +96,7 @@ func (s *Session) welcome(ctx context.Context, _ *request) wire.Reply {
 		}
 		return fail(wire.CodeInternal, "initialize: %v", err)
 	}
-	b := append([]byte(`{"protocolVersion":`), wire.Quote(s.Revision())...)
+	b := append([]byte(`{"protocolVersion":`), wire.Quote(s.Revision().String())...)
 	b = append(append(b, `,"capabilities":`...), w.Capabilities...)
 	b = append(append(b, `,"serverInfo":`...), wire.Marshal(serverInfo{s.opts.Name, s.opts.Version})...)
 	if w.Instructions != "" {

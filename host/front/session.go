@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -85,7 +86,7 @@ type Session struct {
 	closed   bool   // no request is taken on any more
 	begun    bool   // the backend has heard of the session
 	params   []byte // of initialize
-	revision string
+	revision protocol.Revision
 	listed   map[wire.Surface]bool // lists that the client has seen
 	due      map[wire.Surface]bool // changes to tell
 }
@@ -174,8 +175,8 @@ func (s *Session) Client() []byte {
 	return s.params
 }
 
-// Revision implements route.Session; "" before initialize.
-func (s *Session) Revision() string {
+// Revision implements route.Session; none before initialize.
+func (s *Session) Revision() protocol.Revision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.revision

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -149,7 +150,7 @@ func (c Checker) list(ctx context.Context, up Connection, patience time.Duration
 	if err := up.Ready(starting); err != nil {
 		return err
 	}
-	r.Method = "ping"
+	r.Method = protocol.MethodPing
 	if server, ok := up.Server(); ok {
 		if _, ok = wire.Get(server, "capabilities", wire.Tools.Capability()); ok {
 			r.Method = wire.Tools.ListMethod()
@@ -160,7 +161,7 @@ func (c Checker) list(ctx context.Context, up Connection, patience time.Duration
 		return err
 	}
 	r.Latency = milliseconds(took)
-	if r.Method == "ping" {
+	if r.Method == protocol.MethodPing {
 		return nil
 	}
 	tools, _ := wire.Get(result, string(wire.Tools))

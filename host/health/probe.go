@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -16,7 +17,7 @@ func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *Pro
 	var params wire.Object
 	params.Text("name", p.Call)
 	params.Raw("arguments", p.Params)
-	result, took, err := c.ask(ctx, up, wire.Call{Method: "tools/call", Params: params.Bytes()}, p.Timeout)
+	result, took, err := c.ask(ctx, up, wire.Call{Method: protocol.MethodToolsCall, Params: params.Bytes()}, p.Timeout)
 	if err != nil {
 		r.Error = c.text(reason(err))
 		return r

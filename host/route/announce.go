@@ -3,6 +3,7 @@ package route
 import (
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -20,6 +21,6 @@ func (r *Router) Announce(level, logger, text string) {
 		least := slices.Index(logLevels, c.level)
 		return least >= 0 && severity >= least
 	}) {
-		s.Notify("notifications/message", raw)
+		s.Notify(protocol.NotificationMessage, raw)
 	}
 }

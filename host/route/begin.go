@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -36,7 +37,7 @@ type Beginner interface {
 // cause; to still gets a reply then. It is not ok, and nothing has been done, for
 // any other request: that is for Handle.
 func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool) {
-	if call.Method != "tools/call" || call.Progress != nil {
+	if call.Method != protocol.MethodToolsCall || call.Progress != nil {
 		return nil, false
 	}
 	name, task, bad := calledTool(call)

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -115,8 +115,10 @@ type fakeSession struct {
 func (s *fakeSession) Session() Session { return s }
 func (s *fakeSession) Client() []byte   { return []byte(s.params) }
 func (s *fakeSession) ID() string       { return "fake" }
-func (s *fakeSession) Revision() string { return cmp.Or(s.old, "2025-11-25") }
-func (s *fakeSession) MaySave() bool    { return true }
+func (s *fakeSession) Revision() protocol.Revision {
+	return protocol.Handshake.Negotiate(s.old)
+}
+func (s *fakeSession) MaySave() bool { return true }
 
 func (s *fakeSession) Changed(surface wire.Surface) {
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,7 +18,7 @@ func (r *Router) OnRequest(ctx context.Context, server string, m wire.Inbound) w
 // client is told that the request is cancelled, and the reply does not matter.
 func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 	switch m.Method {
-	case "tasks/get", "tasks/result", "tasks/cancel":
+	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		return p.clientTask(ctx, m)
 	}
 	o, bad := p.addressee(m)
@@ -28,11 +29,11 @@ func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 		p.router.Log.Warn("request of an upstream refused", "upstream", p.place.server, "method", m.Method, "err", bad)
 		return wire.Reply{Error: bad.Raw()}
 	}
-	if id, ok := wire.GetString(m.Params, "elicitationId"); ok && m.Method == "elicitation/create" {
+	if id, ok := wire.GetString(m.Params, "elicitationId"); ok && m.Method == protocol.MethodElicit {
 		p.router.noteElicitation(o.Session(), elicitation{p.place.server, id})
 	}
 	reply := p.ask(ctx, o, m)
-	if m.Method == "tasks/list" {
+	if m.Method == protocol.MethodTasksList {
 		return p.ownClientTasks(o.Session(), reply)
 	}
 	if id, ok := taskOf(m.Params, reply); ok {
@@ -53,7 +54,7 @@ func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) wire.Reply {
 			if err != nil {
 				return // no object, so no progress
 			}
-			progress.add(ctx, func() { p.notify(ctx, "notifications/progress", params) })
+			progress.add(ctx, func() { p.notify(ctx, protocol.NotificationProgress, params) })
 		}
 	}
 	reply, err := o.Ask(ctx, call)
@@ -84,13 +85,11 @@ func (p Peer) notify(ctx context.Context, method string, params []byte) {
 // client/sampling, client/elicitation, client/roots). Of methods that we do not
 // know the client may judge.
 func permits(client []byte, m wire.Inbound) *wire.RPCError {
-	needs := map[string]string{
-		"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots", "tasks/list": "tasks",
-	}[m.Method]
-	if needs != "" && !declares(client, needs) {
+	known, _ := protocol.FindMethod(protocol.Server, m.Method)
+	if needs := known.Capability; needs != "" && !declares(client, needs) {
 		return wire.Errorf(wire.CodeMethodNotFound, "method not found: the client does not support %s", needs)
 	}
-	if m.Method != "elicitation/create" {
+	if m.Method != protocol.MethodElicit {
 		return nil
 	}
 	mode, ok := wire.GetString(m.Params, "mode")
@@ -108,14 +107,9 @@ func (r *Router) noteElicitation(s Session, e elicitation) {
 	r.with(s, func(c *client) { keep(&c.elicitations, e, e.id, true) })
 }
 
-// codeElicitationRequired is the error of a request that wants a person to go
-// somewhere first (revision 2025-11-25, client/elicitation,
-// URLElicitationRequiredError).
-const codeElicitationRequired = -32042
-
 // noteElicitations remembers the elicitations that an error asks for.
 func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
-	if reply.Error == nil || o == nil || wire.ParseError(reply.Error).Code != codeElicitationRequired {
+	if reply.Error == nil || o == nil || wire.ParseError(reply.Error).Code != protocol.CodeURLElicitationRequired {
 		return
 	}
 	raw, _ := wire.Get(reply.Error, "data", "elicitations")
@@ -137,7 +131,7 @@ func (p Peer) rememberClientTask(s Session, id string) {
 		status, early = c.early.take(id)
 	})
 	if early {
-		r.notifyUpstream(s, p.place.server, "notifications/tasks/status", status)
+		r.notifyUpstream(s, p.place.server, protocol.NotificationTaskStatus, status)
 	}
 }
 

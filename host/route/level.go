@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -117,7 +118,7 @@ func (r *Router) levelAgain(at place) {
 	if has, _ := c.offers("logging"); !has {
 		return
 	}
-	if reply := r.tellLevel(r.ctx, Call{Method: "logging/setLevel"}, c, false); reply.Error != nil {
+	if reply := r.tellLevel(r.ctx, Call{Method: protocol.MethodSetLevel}, c, false); reply.Error != nil {
 		r.Log.Debug("log level not set", "upstream", at.server, "err", wire.ParseError(reply.Error))
 	}
 }

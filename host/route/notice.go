@@ -3,6 +3,7 @@ package route
 import (
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -12,13 +13,13 @@ func (p Peer) OnNotification(m wire.Inbound) {
 	switch m.Method {
 	case wire.Tools.ChangedMethod(), wire.Resources.ChangedMethod(), wire.Prompts.ChangedMethod():
 		// It is listed again, and the catalog tells whether agents see a change.
-	case "notifications/message":
+	case protocol.NotificationMessage:
 		p.message(m)
-	case "notifications/resources/updated":
+	case protocol.NotificationResourceUpdated:
 		p.updated(m)
-	case "notifications/tasks/status":
+	case protocol.NotificationTaskStatus:
 		p.taskStatus(m)
-	case "notifications/elicitation/complete":
+	case protocol.NotificationElicitationDone:
 		p.elicited(m)
 	default:
 		p.tell(m, m.Params, p.router.everyone(p.place))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -15,7 +16,7 @@ const notifyTime = 10 * time.Second
 // request. Each upstream gets those of a session in order. It waits only when
 // many are on their way to an upstream that does not take them.
 func (r *Router) Notified(s Session, method string, params []byte) {
-	if method == "notifications/tasks/status" {
+	if method == protocol.NotificationTaskStatus {
 		r.clientTaskStatus(s, params)
 		return
 	}
@@ -36,7 +37,7 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 		}
 	})
 	if known {
-		r.notifyUpstream(s, server, "notifications/tasks/status", params)
+		r.notifyUpstream(s, server, protocol.NotificationTaskStatus, params)
 	}
 }
 

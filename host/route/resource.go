@@ -3,12 +3,9 @@ package route
 import (
 	"context"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// codeResourceNotFound is the error for a resource that nobody has (revision
-// 2025-11-25, server/resources, "Error Handling").
-const codeResourceNotFound = -32002
 
 // readResource asks the upstream that has the resource. Of a URI that nobody
 // lists, those are asked in turn that may have it.
@@ -65,7 +62,7 @@ func (r *Router) holders(s Session, uri string) []reached {
 
 func noResource(uri string) wire.Reply {
 	return wire.Reply{Error: (&wire.RPCError{
-		Code: codeResourceNotFound, Message: "resource not found: " + uri,
+		Code: protocol.CodeResourceNotFound, Message: "resource not found: " + uri,
 		Data: wire.Marshal(map[string]string{"uri": uri}),
 	}).Raw()}
 }

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -175,23 +176,23 @@ func (r *Router) inBackground(f func()) {
 // says why, tools/call an isError result.
 func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	switch call.Method {
-	case "tools/call":
+	case protocol.MethodToolsCall:
 		return r.CallTool(ctx, call)
-	case "prompts/get":
+	case protocol.MethodPromptsGet:
 		return r.getPrompt(ctx, call)
-	case "completion/complete":
+	case protocol.MethodComplete:
 		return r.complete(ctx, call)
-	case "resources/read":
+	case protocol.MethodResourcesRead:
 		return r.readResource(ctx, call)
-	case "resources/subscribe":
+	case protocol.MethodResourcesSubscribe:
 		return r.subscribe(ctx, call)
-	case "resources/unsubscribe":
+	case protocol.MethodResourcesUnsubscribe:
 		return r.unsubscribe(ctx, call)
-	case "logging/setLevel":
+	case protocol.MethodSetLevel:
 		return r.setLevel(ctx, call)
-	case "tasks/get", "tasks/result", "tasks/cancel":
+	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		return r.task(ctx, call)
-	case "tasks/list":
+	case protocol.MethodTasksList:
 		return r.listTasks(ctx, call)
 	}
 	for _, surface := range wire.Surfaces {

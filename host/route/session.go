@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,7 +34,7 @@ type Session interface {
 	// Client is the raw params object of the client's initialize request.
 	Client() []byte
 	// Revision is the negotiated protocol revision.
-	Revision() string
+	Revision() protocol.Revision
 	// MaySave tells whether the client may save and delete tools. That can change
 	// in the life of a session.
 	MaySave() bool

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -144,7 +145,7 @@ func (r *Router) leave(ctx context.Context, t topic, s Session, call *Call) wire
 		return empty()
 	}
 	params := wire.Marshal(map[string]string{"uri": t.uri})
-	if _, err := c.Call(ctx, wire.Call{Method: "resources/unsubscribe", Params: params}); err != nil {
+	if _, err := c.Call(ctx, wire.Call{Method: protocol.MethodResourcesUnsubscribe, Params: params}); err != nil {
 		r.Log.Debug("unsubscribing for a session that has left", "upstream", t.server, "uri", t.uri, "err", err)
 	}
 	return empty()
@@ -181,7 +182,7 @@ func (r *Router) subscribeAgain(t topic) error {
 	if !wanted || !ok {
 		return nil
 	}
-	reply, err := c.Call(r.ctx, wire.Call{Method: "resources/subscribe", Params: wire.Marshal(map[string]string{"uri": t.uri})})
+	reply, err := c.Call(r.ctx, wire.Call{Method: protocol.MethodResourcesSubscribe, Params: wire.Marshal(map[string]string{"uri": t.uri})})
 	if err == nil && reply.Error != nil {
 		err = wire.ParseError(reply.Error)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -47,7 +48,7 @@ func (r *Router) rememberTask(s Session, t taskKey) {
 		r.Log.Warn("a task cannot be reached: another server has given a task the same id", "server", t.server, "other", owner)
 	}
 	if early {
-		s.Notify("notifications/tasks/status", status)
+		s.Notify(protocol.NotificationTaskStatus, status)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
@@ -60,13 +61,10 @@ func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	return name, found[3] != nil, bad
 }
 
-// structuredSince is the first revision whose results have structuredContent.
-const structuredSince = "2025-06-18"
-
 // known takes out of a result that we have made what the session's revision
 // does not know; the text says the same.
 func known(call Call, reply wire.Reply) wire.Reply {
-	if reply.Result == nil || call.Origin.Session().Revision() >= structuredSince {
+	if reply.Result == nil || call.Origin.Session().Revision().Has(protocol.StructuredContent) {
 		return reply
 	}
 	if plain, err := wire.Delete(reply.Result, "structuredContent"); err == nil {
@@ -141,7 +139,7 @@ func (r *Router) callTool(ctx context.Context, origin Origin, of toolOf, call wi
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "tools/call: params: %v", err)
 	}
-	call.Method, call.Params, call.Owner, call.Permit = "tools/call", params, origin, &of
+	call.Method, call.Params, call.Owner, call.Permit = protocol.MethodToolsCall, params, origin, &of
 	reply, err := up.Call(ctx, call)
 	if err == nil {
 		r.noteTask(origin, server, params, reply)

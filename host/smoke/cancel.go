@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -22,7 +23,7 @@ func (l *live) takeBack(ctx context.Context, h *host.Host, c *Check, server, too
 	defer cancel()
 	begun := time.Now()
 	reply, err := h.Request(limited, server, wire.Call{
-		Method: "tools/call", Params: c.request(tool), Late: w.late,
+		Method: protocol.MethodToolsCall, Params: c.request(tool), Late: w.late,
 		Progress: func(p []byte) { a.progress = append(a.progress, p) },
 	})
 	a.took = time.Since(begun)
@@ -33,7 +34,7 @@ func (l *live) takeBack(ctx context.Context, h *host.Host, c *Check, server, too
 		return a, err
 	}
 	a.over, a.unheeded = w.watch(ctx, c.within, func(ctx context.Context) error {
-		_, err := h.Request(ctx, server, wire.Call{Method: "ping"})
+		_, err := h.Request(ctx, server, wire.Call{Method: protocol.MethodPing})
 		return err
 	})
 	return a, nil

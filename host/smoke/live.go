@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -170,7 +171,7 @@ func ask(ctx context.Context, c *Check, name string, client *host.Client) (*answ
 	ctx, cancel := c.takenBack(ctx)
 	defer cancel()
 	begun := time.Now()
-	reply, err := client.Call(ctx, wire.Call{Method: "tools/call", Params: params, Progress: func(p []byte) {
+	reply, err := client.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: func(p []byte) {
 		a.progress = append(a.progress, p)
 	}})
 	a.took = time.Since(begun)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 )
@@ -63,7 +64,7 @@ func runScript(ctx context.Context, c *Check, f *File, call func(ctx context.Con
 	a := &answer{}
 	var mu sync.Mutex // parallel calls of a script report at the same time
 	begun := time.Now()
-	a.result = call(limited, route.Call{Method: "tools/call", Params: c.request(c.toolName()), Progress: func(p []byte) {
+	a.result = call(limited, route.Call{Method: protocol.MethodToolsCall, Params: c.request(c.toolName()), Progress: func(p []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		a.progress = append(a.progress, p)

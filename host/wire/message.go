@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
 // Message is one JSON-RPC message. Absent members are nil.
@@ -112,10 +114,12 @@ func ambiguous(code int, format string, found *ambiguity) *RPCError {
 	return e
 }
 
-// usual are methods that need no memory of their own.
+// usual are frequent methods, as JSON, whose names need no memory of their own.
 var usual = map[string]string{
-	`"tools/call"`: "tools/call", `"notifications/progress"`: "notifications/progress",
-	`"notifications/message"`: "notifications/message", `"notifications/cancelled"`: "notifications/cancelled",
+	`"` + protocol.MethodToolsCall + `"`:       protocol.MethodToolsCall,
+	`"` + protocol.NotificationProgress + `"`:  protocol.NotificationProgress,
+	`"` + protocol.NotificationMessage + `"`:   protocol.NotificationMessage,
+	`"` + protocol.NotificationCancelled + `"`: protocol.NotificationCancelled,
 }
 
 // methodName is the string raw; "" when it is none.

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/mcp-metatool/mcp-metatool/host/protocol"
+
 // Surface is one of the lists that an MCP server can have, by the name of its
 // member in list results.
 type Surface string
@@ -17,16 +19,27 @@ var Surfaces = []Surface{Tools, Resources, Templates, Prompts}
 
 // ListMethod is the request that lists the surface.
 func (s Surface) ListMethod() string {
-	if s == Templates {
-		return "resources/templates/list"
+	switch s {
+	case Tools:
+		return protocol.MethodToolsList
+	case Resources:
+		return protocol.MethodResourcesList
+	case Templates:
+		return protocol.MethodResourceTemplatesList
 	}
-	return string(s) + "/list"
+	return protocol.MethodPromptsList
 }
 
 // ChangedMethod is the notification of a change. Templates have none of their
 // own: they change with the resources.
 func (s Surface) ChangedMethod() string {
-	return "notifications/" + s.Capability() + "/list_changed"
+	switch s {
+	case Tools:
+		return protocol.NotificationToolsChanged
+	case Prompts:
+		return protocol.NotificationPromptsChanged
+	}
+	return protocol.NotificationResourcesChanged
 }
 
 // Capability is the member of a server's capabilities that says it has the

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -154,9 +155,9 @@ func (h *Handler) unreadable(err error, limit int) *refusal {
 	case errors.As(err, &beyond):
 		return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + err.Error()}
 	case errors.Is(err, errNoRoom):
-		return &refusal{http.StatusServiceUnavailable, codeRefused, err.Error()}
+		return &refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{http.StatusRequestTimeout, codeRefused,
+		return &refusal{http.StatusRequestTimeout, protocol.CodeHTTPRefused,
 			fmt.Sprintf("the body came too slowly (after the first %s, it must bring %d bytes a second)", bodyGrace, bodyRate)}
 	}
 	return &refusal{http.StatusBadRequest, wire.CodeParse, "the request's body could not be read: " + err.Error()}

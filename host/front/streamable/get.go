@@ -4,12 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
 // get opens the session's own stream, or resumes any stream.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 	if !accepts(r, "text", "event-stream") {
-		h.refuse(w, nil, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have text/event-stream"})
+		h.refuse(w, nil, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have text/event-stream"})
 		return
 	}
 	s, bad := h.sessionOf(r, token)
@@ -28,7 +30,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 	if last := r.Header.Get(resumeHeader); last != "" {
 		bad = s.resume(e, last)
 	} else if !s.own.attach(e, 0, true) {
-		bad = &refusal{http.StatusConflict, codeRefused, "the session has an open GET stream already"}
+		bad = &refusal{http.StatusConflict, protocol.CodeHTTPRefused, "the session has an open GET stream already"}
 	}
 	if bad != nil {
 		h.refuse(w, nil, *bad)
@@ -41,11 +43,11 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 func (s *session) resume(e *eventWriter, last string) *refusal {
 	id, ok := parseEventID(last)
 	if !ok {
-		return &refusal{http.StatusBadRequest, codeRefused, "Last-Event-ID " + strconv.Quote(clip(last)) + " is not one of ours"}
+		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + strconv.Quote(clip(last)) + " is not one of ours"}
 	}
 	out, ok := s.stream(id.stream)
 	if !ok || !out.attach(e, id.seq, false) {
-		return &refusal{http.StatusBadRequest, codeRefused, "Last-Event-ID " + last + ": the stream is over or was never there"}
+		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + last + ": the stream is over or was never there"}
 	}
 	return nil
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestHTTPSession(t *testing.T) {
-	for _, revision := range front.Revisions {
+	for _, revision := range protocol.Handshake.Names() {
 		t.Run(revision, func(t *testing.T) {
 			w := newWeb(t, Options{})
 			g := w.join(revision)
@@ -312,8 +312,9 @@ func TestHTTPClose(t *testing.T) {
 func TestSessionsLeaveNothing(t *testing.T) {
 	const each = 170
 	w := newWeb(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
+	revisions := protocol.Handshake.Names()
 	for i := range 3 * each {
-		g := w.join(front.Revisions[i%len(front.Revisions)])
+		g := w.join(revisions[i%len(revisions)])
 		switch i % 3 {
 		case 0: // ends it
 			g.do(t.Context(), "DELETE", "")

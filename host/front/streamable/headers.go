@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -23,12 +24,6 @@ var (
 	eventStreamType = []string{"text/event-stream"}
 )
 
-// JSON-RPC error codes that the transport uses, as other servers do.
-const (
-	codeRefused   = -32000
-	codeNoSession = -32001
-)
-
 // refusal is an HTTP error status with a JSON-RPC error as its body.
 type refusal struct {
 	status int
@@ -38,8 +33,8 @@ type refusal struct {
 
 // Refusals of requests without a session.
 var (
-	missingSession = refusal{http.StatusBadRequest, codeRefused, "the Mcp-Session-Id header is missing (begin with initialize)"}
-	noSession      = refusal{http.StatusNotFound, codeNoSession, "session not found (it has ended; begin a new one with initialize)"}
+	missingSession = refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "the Mcp-Session-Id header is missing (begin with initialize)"}
+	noSession      = refusal{http.StatusNotFound, protocol.CodeSessionNotFound, "session not found (it has ended; begin a new one with initialize)"}
 )
 
 // malformed is the refusal of a message that wire.Parse has refused.

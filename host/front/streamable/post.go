@@ -1,42 +1,30 @@
 package streamable
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// Methods that the transport knows.
-const (
-	methodInitialize  = "initialize"
-	methodInitialized = "notifications/initialized"
-	methodPing        = "ping"
-)
-
-// primeRevision is the first revision whose clients expect an event without data
-// at the beginning of a stream.
-const primeRevision = "2025-11-25"
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.policy.Load() // once: a reload must not mix two policies
 	if !p.allowsHost(r) {
 		h.log().Warn("request refused: unknown Host", "host", clip(r.Host))
-		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "host " + strconv.Quote(clip(r.Host)) + " is not allowed (add it to allowed_hosts)"})
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(clip(r.Host)) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
 	ok, configured := p.allowsOrigin(r)
 	if !ok {
 		h.log().Warn("request refused: unknown Origin", "origin", clip(r.Header.Get("Origin")))
-		h.refuseUnread(w, r, refusal{http.StatusForbidden, codeRefused, "this origin is not allowed (add it to allowed_origins)"})
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
 		return
 	}
 	if configured {
@@ -49,11 +37,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, ok := p.authenticate(r)
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
-		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, codeRefused, "a valid bearer token is required"})
+		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, protocol.CodeHTTPRefused, "a valid bearer token is required"})
 		return
 	}
 	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
-		h.refuseUnread(w, r, refusal{http.StatusBadRequest, codeRefused, "a " + r.Method + " has no body"})
+		h.refuseUnread(w, r, refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "a " + r.Method + " has no body"})
 		return
 	}
 	switch r.Method {
@@ -65,7 +53,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.delete(w, r, token)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, codeRefused, "method not allowed"})
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, protocol.CodeHTTPRefused, "method not allowed"})
 	}
 }
 
@@ -74,14 +62,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
 	switch {
 	case !isJSON(r):
-		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "Content-Type must be application/json"})
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, protocol.CodeHTTPRefused, "Content-Type must be application/json"})
 		return
 	case isCompressed(r):
 		w.Header().Set("Accept-Encoding", "identity")
-		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, codeRefused, "the body must not be compressed (Content-Encoding)"})
+		h.refuseUnread(w, r, refusal{http.StatusUnsupportedMediaType, protocol.CodeHTTPRefused, "the body must not be compressed (Content-Encoding)"})
 		return
 	case !accepts(r, "application", "json") || !accepts(r, "text", "event-stream"):
-		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, codeRefused, "Accept must have application/json and text/event-stream"})
+		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have application/json and text/event-stream"})
 		return
 	case len(r.Header[sessionHeader]) == 0:
 		h.postWithoutSession(w, r, p, token)
@@ -119,7 +107,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 	switch {
 	case err != nil:
 		h.refuse(w, msg.ID, *malformed(err))
-	case msg.Method != methodInitialize || !msg.IsRequest():
+	case msg.Method != protocol.MethodInitialize || !msg.IsRequest():
 		h.refuse(w, msg.ID, missingSession)
 	default:
 		h.initialize(w, r, p, token, msg)
@@ -132,10 +120,10 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 	var over *quotaError
 	switch {
 	case errors.As(err, &over):
-		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, codeRefused, err.Error()})
+		h.refuse(w, msg.ID, refusal{http.StatusTooManyRequests, protocol.CodeHTTPRefused, err.Error()})
 		return
 	case err != nil:
-		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, codeRefused, err.Error()})
+		h.refuse(w, msg.ID, refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()})
 		return
 	}
 	out := s.openStream()
@@ -146,7 +134,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 	switch {
 	case !sent:
 		s.mcp.End(front.ErrClientGone) // it does not know the id of the session
-	case s.mcp.Revision() == "":
+	case s.mcp.Revision().IsZero():
 		s.mcp.End(errors.New("initialize failed"))
 		<-s.ended
 	}
@@ -158,9 +146,11 @@ func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) 
 	if id == "" {
 		return nil, &missingSession
 	}
-	if version := r.Header.Get(versionHeader); version != "" && !slices.Contains(front.Revisions, version) {
-		return nil, &refusal{http.StatusBadRequest, codeRefused,
-			"unsupported MCP-Protocol-Version " + strconv.Quote(clip(version)) + " (supported: " + strings.Join(front.Revisions, ", ") + ")"}
+	if version := r.Header.Get(versionHeader); version != "" {
+		if _, ok := protocol.Handshake.Lookup(version); !ok {
+			return nil, &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
+				strconv.Quote(clip(version)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
+		}
 	}
 	s, ok := h.find(id, token)
 	if !ok {
@@ -171,7 +161,7 @@ func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) 
 
 // isHandshake tells whether a message does not count as use of the session.
 func isHandshake(method string) bool {
-	return method == methodInitialize || method == methodInitialized || method == methodPing
+	return method == protocol.MethodInitialize || method == protocol.NotificationInitialized || method == protocol.MethodPing
 }
 
 // post hands a message, or a batch of them, to the session and waits for the
@@ -223,7 +213,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 	}
 	timer.Stop()
 	s.handler.timers.Put(timer)
-	if len(r.Header[sessionHeader]) == 0 && s.mcp.Revision() != "" {
+	if len(r.Header[sessionHeader]) == 0 && !s.mcp.Revision().IsZero() {
 		w.Header().Set(sessionHeader, s.id)
 	}
 	if msg, ok := out.onlyResponse(); ok && !prefersEvents(r) {
@@ -243,11 +233,14 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 	return true
 }
 
-// primes tells whether the client of r expects an event without data at the
-// beginning of a stream. The revision in the header of r counts before that of the
-// session.
+// primes reports whether the client of r expects a priming event: by the revision
+// in the header of r, or else by that of the session.
 func (s *session) primes(r *http.Request) bool {
-	return cmp.Or(r.Header.Get(versionHeader), s.mcp.Revision()) >= primeRevision
+	revision, ok := protocol.Handshake.Lookup(r.Header.Get(versionHeader))
+	if !ok {
+		revision = s.mcp.Revision()
+	}
+	return revision.Has(protocol.PrimingEvents)
 }
 
 // abandon cancels the requests that a stream belongs to: the client has

@@ -1,0 +1,77 @@
+package protocol
+
+// Requests.
+const (
+	MethodInitialize            = "initialize"
+	MethodPing                  = "ping"
+	MethodToolsList             = "tools/list"
+	MethodToolsCall             = "tools/call"
+	MethodResourcesList         = "resources/list"
+	MethodResourceTemplatesList = "resources/templates/list"
+	MethodResourcesRead         = "resources/read"
+	MethodResourcesSubscribe    = "resources/subscribe"
+	MethodResourcesUnsubscribe  = "resources/unsubscribe"
+	MethodPromptsList           = "prompts/list"
+	MethodPromptsGet            = "prompts/get"
+	MethodComplete              = "completion/complete"
+	MethodSetLevel              = "logging/setLevel"
+	MethodCreateMessage         = "sampling/createMessage"
+	MethodRootsList             = "roots/list"
+	MethodElicit                = "elicitation/create"
+	MethodTasksGet              = "tasks/get"
+	MethodTasksResult           = "tasks/result"
+	MethodTasksList             = "tasks/list"
+	MethodTasksCancel           = "tasks/cancel"
+)
+
+// Notifications.
+const (
+	NotificationInitialized      = "notifications/initialized"
+	NotificationCancelled        = "notifications/cancelled"
+	NotificationProgress         = "notifications/progress"
+	NotificationMessage          = "notifications/message"
+	NotificationToolsChanged     = "notifications/tools/list_changed"
+	NotificationResourcesChanged = "notifications/resources/list_changed"
+	NotificationPromptsChanged   = "notifications/prompts/list_changed"
+	NotificationResourceUpdated  = "notifications/resources/updated"
+	NotificationRootsChanged     = "notifications/roots/list_changed"
+	NotificationElicitationDone  = "notifications/elicitation/complete"
+	NotificationTaskStatus       = "notifications/tasks/status"
+)
+
+// Party is one of the two ends of a connection.
+type Party uint8
+
+const (
+	Client Party = iota + 1
+	Server
+)
+
+// Kind says whether a method is answered.
+type Kind uint8
+
+const (
+	Request Kind = iota + 1
+	Notification
+)
+
+// Method is a request or notification that one party sends. A method that both
+// send is in the table twice.
+type Method struct {
+	From Party
+	Kind Kind
+	Name string
+	// Capability is the member of its capabilities with which the other party
+	// declares that it takes the request, such as "tools"; "" if it needs to
+	// declare nothing, and for notifications.
+	Capability string
+}
+
+func find(methods []Method, from Party, name string) (Method, bool) {
+	for _, m := range methods {
+		if m.From == from && m.Name == name {
+			return m, true
+		}
+	}
+	return Method{}, false
+}

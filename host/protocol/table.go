@@ -1,0 +1,203 @@
+package protocol
+
+// row is a revision: what it adds to the one before it, and what it removes.
+// Sources are pages of the specification, docs/specification/REVISION in
+// github.com/modelcontextprotocol/modelcontextprotocol, with the heading after a
+// comma; "schema" is schema/REVISION/schema.ts, "changelog" the page of changes.
+type row struct {
+	name string
+	era  Era
+
+	features, removedFeatures []featureFact
+	methods, removedMethods   []methodFact // methods also replace those of the same name
+	codes, removedCodes       []codeFact
+
+	// What the revision has in the end; computed.
+	has        uint64 // bit 1<<f for each Feature f
+	allMethods []Method
+	allCodes   []int
+}
+
+type featureFact struct {
+	Feature
+	source string
+}
+
+type methodFact struct {
+	Method
+	source string
+}
+
+type codeFact struct {
+	code   int
+	source string
+}
+
+// none is the row of the zero Revision.
+var none row
+
+// revisions are those that we speak, oldest first.
+var revisions = [...]row{
+	{
+		name: "2024-11-05", era: Handshake,
+		features: []featureFact{
+			{TextContent, "server/tools, Text Content"},
+			{ImageContent, "server/tools, Image Content"},
+			{EmbeddedResources, "server/tools, Embedded Resources"},
+			{HTTPWithSSE, "basic/transports, HTTP with SSE"},
+		},
+		methods: []methodFact{
+			{Method{Client, Request, MethodInitialize, ""}, "basic/lifecycle, Initialization"},
+			{Method{Client, Notification, NotificationInitialized, ""}, "basic/lifecycle, Initialization"},
+			{Method{Client, Request, MethodPing, ""}, "basic/utilities/ping"},
+			{Method{Server, Request, MethodPing, ""}, "basic/utilities/ping"},
+			{Method{Client, Notification, NotificationCancelled, ""}, "basic/utilities/cancellation"},
+			{Method{Server, Notification, NotificationCancelled, ""}, "basic/utilities/cancellation"},
+			{Method{Client, Notification, NotificationProgress, ""}, "basic/utilities/progress"},
+			{Method{Server, Notification, NotificationProgress, ""}, "basic/utilities/progress"},
+			{Method{Client, Request, MethodToolsList, "tools"}, "server/tools, Listing Tools"},
+			{Method{Client, Request, MethodToolsCall, "tools"}, "server/tools, Calling Tools"},
+			{Method{Server, Notification, NotificationToolsChanged, ""}, "server/tools, List Changed Notification"},
+			{Method{Client, Request, MethodResourcesList, "resources"}, "server/resources, Listing Resources"},
+			{Method{Client, Request, MethodResourceTemplatesList, "resources"}, "server/resources, Resource Templates"},
+			{Method{Client, Request, MethodResourcesRead, "resources"}, "server/resources, Reading Resources"},
+			{Method{Client, Request, MethodResourcesSubscribe, "resources"}, "server/resources, Subscriptions"},
+			{Method{Client, Request, MethodResourcesUnsubscribe, "resources"}, "schema, UnsubscribeRequest"},
+			{Method{Server, Notification, NotificationResourcesChanged, ""}, "server/resources, List Changed Notification"},
+			{Method{Server, Notification, NotificationResourceUpdated, ""}, "server/resources, Subscriptions"},
+			{Method{Client, Request, MethodPromptsList, "prompts"}, "server/prompts, Listing Prompts"},
+			{Method{Client, Request, MethodPromptsGet, "prompts"}, "server/prompts, Getting a Prompt"},
+			{Method{Server, Notification, NotificationPromptsChanged, ""}, "server/prompts, List Changed Notification"},
+			{Method{Client, Request, MethodComplete, ""}, "server/utilities/completion, Requesting Completions"},
+			{Method{Client, Request, MethodSetLevel, "logging"}, "server/utilities/logging, Setting Log Level"},
+			{Method{Server, Notification, NotificationMessage, ""}, "server/utilities/logging, Log Message Notifications"},
+			{Method{Server, Request, MethodCreateMessage, "sampling"}, "client/sampling, Creating Messages"},
+			{Method{Server, Request, MethodRootsList, "roots"}, "client/roots, Listing Roots"},
+			{Method{Client, Notification, NotificationRootsChanged, ""}, "client/roots, Root List Changes"},
+		},
+		codes: []codeFact{
+			{CodeResourceNotFound, "server/resources, Error Handling"},
+		},
+	},
+	{
+		name: "2025-03-26", era: Handshake,
+		features: []featureFact{
+			{Batches, "basic/index, Batching"},
+			{StreamableHTTP, "basic/transports, Streamable HTTP"},
+			{SessionHeader, "basic/transports, Session Management"},
+			{ResumableStreams, "basic/transports, Resumability and Redelivery"},
+			{Authorization, "basic/authorization"},
+			{ToolAnnotations, "schema, ToolAnnotations"},
+			{AudioContent, "server/tools, Audio Content"},
+			{ProgressMessages, "basic/utilities/progress"},
+			{CompletionCapability, "server/utilities/completion, Capabilities"},
+		},
+		removedFeatures: []featureFact{
+			{HTTPWithSSE, "changelog, Major changes 2"},
+		},
+		methods: []methodFact{
+			{Method{Client, Request, MethodComplete, "completions"}, "server/utilities/completion, Capabilities"},
+		},
+	},
+	{
+		name: "2025-06-18", era: Handshake,
+		features: []featureFact{
+			{StructuredContent, "server/tools, Structured Content"},
+			{OutputSchema, "server/tools, Output Schema"},
+			{ResourceLinks, "server/tools, Resource Links"},
+			{FormElicitation, "client/elicitation"},
+			{VersionHeader, "basic/transports, Protocol Version Header"},
+			{ProtectedResourceMetadata, "basic/authorization, Authorization Server Discovery"},
+			{CompletionContext, "server/utilities/completion, Requesting Completions"},
+			{Titles, "changelog, Other schema changes 3"},
+		},
+		removedFeatures: []featureFact{
+			{Batches, "changelog, Major changes 1"},
+		},
+		methods: []methodFact{
+			{Method{Server, Request, MethodElicit, "elicitation"}, "client/elicitation, Creating Elicitation Requests"},
+		},
+	},
+	{
+		name: "2025-11-25", era: Handshake,
+		features: []featureFact{
+			{Icons, "changelog, Major changes 2"},
+			{URLElicitation, "client/elicitation, URL Mode Elicitation Requests"},
+			{SamplingTools, "client/sampling, Tools in Sampling"},
+			{Tasks, "basic/utilities/tasks"},
+			{PrimingEvents, "basic/transports, Sending Messages to the Server"},
+		},
+		methods: []methodFact{
+			{Method{Server, Notification, NotificationElicitationDone, ""}, "client/elicitation, Completion Notifications for URL Mode Elicitation"},
+			{Method{Client, Request, MethodTasksGet, "tasks"}, "basic/utilities/tasks, Getting Tasks"},
+			{Method{Server, Request, MethodTasksGet, "tasks"}, "basic/utilities/tasks, Getting Tasks"},
+			{Method{Client, Request, MethodTasksResult, "tasks"}, "basic/utilities/tasks, Retrieving Task Results"},
+			{Method{Server, Request, MethodTasksResult, "tasks"}, "basic/utilities/tasks, Retrieving Task Results"},
+			{Method{Client, Request, MethodTasksList, "tasks"}, "basic/utilities/tasks, Listing Tasks"},
+			{Method{Server, Request, MethodTasksList, "tasks"}, "basic/utilities/tasks, Listing Tasks"},
+			{Method{Client, Request, MethodTasksCancel, "tasks"}, "basic/utilities/tasks, Cancelling Tasks"},
+			{Method{Server, Request, MethodTasksCancel, "tasks"}, "basic/utilities/tasks, Cancelling Tasks"},
+			{Method{Client, Notification, NotificationTaskStatus, ""}, "basic/utilities/tasks, Task Status Notification"},
+			{Method{Server, Notification, NotificationTaskStatus, ""}, "basic/utilities/tasks, Task Status Notification"},
+		},
+		codes: []codeFact{
+			{CodeURLElicitationRequired, "client/elicitation, URL Elicitation Required Error"},
+		},
+	},
+}
+
+func init() {
+	before := &none
+	for i := range revisions {
+		revisions[i].compute(before)
+		before = &revisions[i]
+	}
+}
+
+// compute fills in what a revision has in the end, given the one before it.
+func (r *row) compute(before *row) {
+	r.has = before.has
+	for _, f := range r.features {
+		r.has |= 1 << f.Feature
+	}
+	for _, f := range r.removedFeatures {
+		r.has &^= 1 << f.Feature
+	}
+	r.allMethods = without(before.allMethods, r.removedMethods)
+	r.allMethods = without(r.allMethods, r.methods)
+	for _, m := range r.methods {
+		r.allMethods = append(r.allMethods, m.Method)
+	}
+	for _, code := range before.allCodes {
+		if !removes(r.removedCodes, code) {
+			r.allCodes = append(r.allCodes, code)
+		}
+	}
+	for _, c := range r.codes {
+		r.allCodes = append(r.allCodes, c.code)
+	}
+}
+
+// without is a copy of methods without those that facts name.
+func without(methods []Method, facts []methodFact) []Method {
+	var left []Method
+	for _, m := range methods {
+		named := false
+		for _, f := range facts {
+			named = named || f.From == m.From && f.Name == m.Name
+		}
+		if !named {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
+func removes(facts []codeFact, code int) bool {
+	for _, f := range facts {
+		if f.code == code {
+			return true
+		}
+	}
+	return false
+}
