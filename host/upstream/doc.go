@@ -26,9 +26,10 @@
 //	writer.go     the write goroutine
 //	garbage.go    what is no usable message
 //	flood.go      how much the server may send that nobody asked for
-//	process*.go   the server's process, and what comes of it (package supervisor)
-//	environ.go    the environment a server gets, and where its command is
-//	stderr.go     what a server writes to stderr
-//	http*.go      streamable HTTP (packages httpclient and oauth); sse*.go legacy SSE
+//	http*.go      streamable HTTP; sse*.go legacy SSE
 //	errors.go     the errors
+//
+// Its own packages know nothing of an Upstream: process runs a server as a
+// subprocess, httpclient sends requests to one over HTTP, and oauth gets the
+// access tokens for that.
 package upstream

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -98,4 +99,15 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, versions)
+}
+
+// printable drops control characters, so that a server cannot control the
+// terminal of whoever reads the log or the status.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, line)
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -192,38 +191,6 @@ func TestWasteOfEvents(t *testing.T) {
 			t.Errorf("%.40q: %d, want %d", stream, wasted, want)
 		}
 	}
-}
-
-// TestFloodOfStderr: a server that writes to stderr without end is read slowly
-// there; once it is gone, no more.
-func TestFloodOfStderr(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, w := io.Pipe()
-		ended := make(chan struct{})
-		s := &stderrLog{log: slog.New(slog.DiscardHandler), allowance: small(io.Discard), ended: ended}
-		copied := make(chan struct{})
-		go func() { defer close(copied); s.copy(r) }()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		lines := 0
-		for ctx.Err() == nil {
-			_, _ = io.WriteString(w, "x\n")
-			lines++
-		}
-		if most := 100 + 31*floodRate; lines > most || lines < 30*floodRate/2 {
-			t.Errorf("%d lines, want at most %d", lines, most)
-		}
-		close(ended)
-		begun := time.Now()
-		for range 100 * floodRate {
-			_, _ = io.WriteString(w, "x\n")
-		}
-		w.Close()
-		<-copied
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("what it has left took %v", took)
-		}
-	})
 }
 
 // TestRelistingIsPaidFor: a server whose list is another one whenever it is read

@@ -133,8 +133,8 @@ func (l *httpLink) Err() error {
 	return l.err
 }
 
-func (l *httpLink) pid() int            { return 0 }
-func (l *httpLink) lastWords() []string { return nil }
+func (l *httpLink) pid() int             { return 0 }
+func (l *httpLink) stderrTail() []string { return nil }
 
 // Call sends a request; see link. It runs the progress callback itself, so it
 // does not return while that runs.

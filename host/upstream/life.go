@@ -157,7 +157,7 @@ func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 	}
 	u.mu.Unlock()
 	if l != nil {
-		if last := l.lastWords(); len(last) > 0 {
+		if last := l.stderrTail(); len(last) > 0 {
 			text += "; its last lines on stderr:\n" + strings.Join(last, "\n")
 		}
 	}

@@ -53,8 +53,8 @@ type link interface {
 	Err() error
 	// pid is that of the server's process, 0 where there is none.
 	pid() int
-	// lastWords are the last lines of the server on stderr; nil for none.
-	lastWords() []string
+	// stderrTail is the last lines of the server on stderr; nil for none.
+	stderrTail() []string
 	// shutDown ends the link and the server's session or process. Calls that
 	// wait may still be answered for a moment. Between its steps it waits at
 	// most grace, and not at all once kill is closed. When it returns, nothing

@@ -141,31 +141,6 @@ func TestComet(t *testing.T) {
 	}
 }
 
-// TestNoSupervisor: without one, a server is started all the same, and its group
-// is ended.
-func TestNoSupervisor(t *testing.T) {
-	other, err := exec.LookPath("true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func(path string) { ownBinary = path }(ownBinary)
-	for _, ownBinary = range []string{"/nowhere/at/all", other} {
-		b := newBeacon(t)
-		f := launch(t, spec("family", b.env()))
-		_, _, r1 := b.next()
-		_, _, r2 := b.next()
-		<-f.Started()
-		if s := f.Status(); s.State != Ready || !strings.Contains(f.log.String(), "no supervisor could be started") {
-			t.Errorf("status %+v, log %s", s, f.log.String())
-		}
-		if err := f.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		gone(r1)
-		gone(r2)
-	}
-}
-
 // TestServerDoesNotStart: what the supervisor cannot start is told as without
 // one.
 func TestServerDoesNotStart(t *testing.T) {

@@ -1,11 +1,8 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -49,57 +45,6 @@ func TestServerSeesOnlyItsEnvironment(t *testing.T) {
 	}
 	if strings.Contains(f.log.String(), "hunter2") || strings.Contains(f.log.String(), "NAMED") {
 		t.Error("the environment is in the log")
-	}
-}
-
-func TestEnviron(t *testing.T) {
-	ours := []string{"PATH=/bin", "AWS_SECRET=s", "SHELL=() { :;}", "=C:=C:\\", "odd", "LC_ALL=C", "XDG_DATA_HOME=/x", "SystemRoot=w", "Path=p", "GITHUB_TOKEN=s"}
-	for _, tt := range []struct {
-		windows bool
-		want    []string
-	}{
-		{false, []string{"PATH=/bin", "LC_ALL=C", "XDG_DATA_HOME=/x", "A=b"}},
-		{true, []string{"PATH=/bin", "LC_ALL=C", "SystemRoot=w", "Path=p", "A=b"}},
-	} {
-		if got := environ(ours, []string{"A=b"}, tt.windows); !slices.Equal(got, tt.want) {
-			t.Errorf("windows %v: %v", tt.windows, got)
-		}
-	}
-	if got := environ(nil, nil, false); got == nil {
-		t.Error("nil would mean our whole environment to os/exec")
-	}
-	if got := lookup([]string{"Path=a", "PATH=b", "path=c"}, "PATH", true) + lookup([]string{"PATH=b", "path=c"}, "PATH", false); got != "cb" {
-		t.Error(got)
-	}
-}
-
-func TestFindCommand(t *testing.T) {
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin")
-	name := "our-server"
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	path := filepath.Join(bin, name)
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct{ command, path, want string }{
-		{"our-server", bin, path},
-		{"our-server", dir + string(filepath.ListSeparator) + bin, path},
-		{"our-server", "bin", ""}, // relative entries do not count
-		{"our-server", "", ""},
-		{filepath.Join("bin", "our-server"), "", path}, // below dir
-		{path, "", path},
-		{"bin", dir, ""}, // a directory
-	} {
-		got, err := findCommand(tt.command, dir, []string{"PATH=/ours", "PATH=" + tt.path})
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%s in %s: %q, %v", tt.command, tt.path, got, err)
-		}
 	}
 }
 
@@ -244,32 +189,4 @@ func TestKilledParentTakesTheServerAlong(t *testing.T) {
 	_ = parent.Wait()
 	gone(r1)
 	gone(r2)
-}
-
-func TestStderr(t *testing.T) {
-	var log bytes.Buffer
-	s := &stderrLog{log: slog.New(slog.NewTextHandler(&log, nil))}
-	var in bytes.Buffer
-	for i := range 50 {
-		fmt.Fprintf(&in, "line %d\r\n\n", i)
-	}
-	in.WriteString(strings.Repeat("é", 5000) + "\n" + strings.Repeat("z", maxStderrLine-1) + "\n" + "bad \xff\xfe \x1b[2J\x00\x7f\u009b end\nlast")
-	s.copy(&in)
-	last := s.lines()
-	if len(last) != keptLines || last[0] != "line 44" || last[6] != strings.Repeat("é", 90)+"..." || last[8] != "bad \uFFFD [2J end" || last[9] != "last" {
-		t.Errorf("last lines %q", last)
-	}
-	total := 0
-	for _, line := range last {
-		total += len(line)
-	}
-	if out := log.String(); strings.Count(out, "\n") != 54 || len(out) > 54*80+2*maxStderrLine+100 || !utf8.ValidString(out) {
-		t.Errorf("log of %d bytes, %d lines", len(out), strings.Count(out, "\n"))
-	}
-	if !strings.Contains(log.String(), strings.Repeat("z", maxStderrLine-1)+"\n") {
-		t.Error("a line of just the size was cut")
-	}
-	if total > maxStatusErr {
-		t.Errorf("%d bytes kept", total)
-	}
 }

@@ -108,7 +108,7 @@ func (f *fallbackLink) negotiated(revision string) { f.current().negotiated(revi
 func (f *fallbackLink) Done() <-chan struct{}      { return f.done }
 func (f *fallbackLink) Err() error                 { return f.current().Err() }
 func (f *fallbackLink) pid() int                   { return 0 }
-func (f *fallbackLink) lastWords() []string        { return nil }
+func (f *fallbackLink) stderrTail() []string       { return nil }
 
 func (f *fallbackLink) shutDown(grace time.Duration, kill <-chan struct{}) {
 	f.mu.Lock()

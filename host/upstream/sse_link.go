@@ -72,8 +72,8 @@ func (l *sseLink) negotiated(revision string) {
 	l.Conn.negotiated(revision)
 }
 
-func (l *sseLink) pid() int            { return 0 }
-func (l *sseLink) lastWords() []string { return nil }
+func (l *sseLink) pid() int             { return 0 }
+func (l *sseLink) stderrTail() []string { return nil }
 
 // shutDown ends the stream, which ends the session.
 func (l *sseLink) shutDown(time.Duration, <-chan struct{}) {

@@ -4,12 +4,17 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/process"
 )
 
-// stdioLink is the link to a process of ours.
+// exitWait is process.Options.ExitWait. Tests set it.
+var exitWait time.Duration
+
+// stdioLink is the link to a subprocess.
 type stdioLink struct {
 	*Conn
-	process *process
+	process *process.Process
 
 	wg   sync.WaitGroup
 	done chan struct{}
@@ -17,12 +22,15 @@ type stdioLink struct {
 }
 
 func dialStdio(spec Spec, opts linkOptions) (link, error) {
-	p, err := startProcess(spec, opts.log, opts.lines)
+	p, err := process.Start(process.Command{Name: spec.Command, Args: spec.Args, Env: spec.Env, Dir: spec.Dir}, process.Options{
+		Log: opts.log, ExitWait: exitWait,
+		Charge: func(bytes int, exited <-chan struct{}) { opts.lines.spend(bytes, exited, nil) },
+	})
 	if err != nil {
 		return nil, err
 	}
 	l := &stdioLink{process: p, done: make(chan struct{})}
-	l.Conn = newConn(&output{file: p.stdout}, p.stdin, ConnOptions{
+	l.Conn = newConn(p.Stdout(), p.Stdin(), ConnOptions{
 		Name:           spec.Name,
 		MaxMessage:     spec.MaxMessage,
 		Budget:         opts.budget,
@@ -30,8 +38,8 @@ func dialStdio(spec Spec, opts linkOptions) (link, error) {
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,
 		allowance:      opts.allowance,
-		ended:          p.exited,
-		describe:       p.describe,
+		ended:          p.Exited(),
+		describe:       p.EndReason,
 	}, opts.log)
 	l.wg.Go(l.watch)
 	return l, nil
@@ -60,11 +68,15 @@ func (l *stdioLink) Err() error {
 	}
 }
 
-func (l *stdioLink) pid() int { return l.process.pid }
+func (l *stdioLink) pid() int { return l.process.Pid() }
 
-func (l *stdioLink) lastWords() []string { return l.process.lastLines() }
+func (l *stdioLink) stderrTail() []string { return l.process.StderrTail() }
 
 func (l *stdioLink) shutDown(grace time.Duration, kill <-chan struct{}) {
-	l.process.shutDown(l.Conn, grace, kill)
+	l.closeWrite()
+	l.process.Stop(grace, kill)
+	<-l.Conn.Done() // after what the process still had to say
+	l.Conn.Close()
+	l.process.Release()
 	l.wg.Wait()
 }

@@ -307,7 +307,7 @@ func TestFaultsInService(t *testing.T) {
 		t.Run(tt.tool, func(t *testing.T) {
 			if tt.tool == "closes stdout" {
 				defer func(d time.Duration) { exitWait = d }(exitWait)
-				exitWait, tt.reason = 0, "it closed its output"
+				exitWait, tt.reason = time.Nanosecond, "it closed its output"
 			}
 			f := launch(t, spec("ok"))
 			_, err := f.Call(t.Context(), toolCall(tt.tool))

@@ -1,4 +1,4 @@
-package upstream
+package process
 
 import (
 	"fmt"
@@ -34,8 +34,8 @@ var inheritedWindows = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// environ is the environment of a server: the safe part of ours, and named on
-// top of it.
+// environ is the environment of a server: the safe part of ours, and named after
+// it.
 func environ(ours, named []string, windows bool) []string {
 	list := inherited
 	if windows {
@@ -68,10 +68,10 @@ func lookup(env []string, name string, windows bool) string {
 	return ""
 }
 
-// findCommand is the path of the program for command: itself below dir if it
-// has a separator, else what the PATH of env has. Relative entries of PATH are
-// passed over, as package os/exec does: what a server is must not depend on
-// where we were started.
+// findCommand is the path of the program for command: relative to dir if it has a
+// separator, else looked up in the PATH of env. Relative entries of PATH are
+// ignored, as package os/exec does: which program runs must not depend on where
+// we were started.
 func findCommand(command, dir string, env []string) (string, error) {
 	if command == "" {
 		return "", fmt.Errorf("no command (set command)")
@@ -87,7 +87,7 @@ func findCommand(command, dir string, env []string) (string, error) {
 		}
 		found, err := exec.LookPath(path)
 		if err != nil {
-			return "", fmt.Errorf("command %q cannot be run: %w (check the path and its permissions)", command, cause(err))
+			return "", fmt.Errorf("command %q cannot be run: %w (check the path and its permissions)", command, withoutPath(err))
 		}
 		return found, nil
 	}
@@ -102,11 +102,11 @@ func findCommand(command, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("command %q not found in PATH (install it or give the full path)", command)
 }
 
-// cause strips the path that os errors repeat.
-func cause(err error) error {
+// withoutPath strips the path that os errors repeat.
+func withoutPath(err error) error {
 	switch e := err.(type) {
 	case *exec.Error:
-		return cause(e.Err)
+		return withoutPath(e.Err)
 	case *os.PathError:
 		return e.Err
 	}

@@ -1,4 +1,4 @@
-package supervisor
+package subreaper
 
 import (
 	"os"
@@ -7,15 +7,17 @@ import (
 	"syscall"
 )
 
-// cgroup is a control group (version 2) of the server's own, below ours. The
-// kernel ends all that are in it at once: those that start others faster than
-// they are found, and those that have become another user's. nil: none.
+// cgroup is a control group (version 2) for the server alone, below ours. The
+// kernel kills all processes in it at once, including those that start others
+// faster than they can be found, and those that have become another user's. nil:
+// none.
 type cgroup struct {
 	dir string
 	fd  int // of dir, for the start of the server
 }
 
-// newCgroup makes one where it is ours to make: nil elsewhere, which is usual.
+// newCgroup makes a group if our own was delegated to us, which is unusual; else
+// it returns nil.
 func newCgroup() *cgroup {
 	own := ownCgroup()
 	if own == "" {
@@ -34,9 +36,9 @@ func newCgroup() *cgroup {
 	return c
 }
 
-// ownCgroup is the folder of the group that we are in, if it has been handed to
-// us: to the user, by the mark that systemd leaves, or as the top of a
-// container. Groups that somebody else looks after are left alone.
+// ownCgroup is the folder of the group that we are in if it was delegated to us:
+// it belongs to the user, has the mark of systemd, or is the top of a container.
+// Groups that somebody else manages are left alone. "": none.
 func ownCgroup() string {
 	path, ok := cgroupPath(content("/proc/self/cgroup"))
 	if !ok {
@@ -85,7 +87,7 @@ func cgroupMount(text string) string {
 	return ""
 }
 
-// content is the beginning of a file of the kernel, "" if it cannot be read.
+// content is the beginning of a kernel file, "" if it cannot be read.
 func content(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,7 +105,7 @@ func content(path string) string {
 	return string(b[:n])
 }
 
-// kill ends everybody in it, and tells whether there is anybody. They end a
+// kill kills all processes in it, and tells whether there are any. They end a
 // little later.
 func (c *cgroup) kill() (populated bool) {
 	if c == nil {
@@ -116,8 +118,8 @@ func (c *cgroup) kill() (populated bool) {
 	return strings.Contains(content(c.dir+"/cgroup.events"), "populated 1")
 }
 
-// remove removes it, with the groups that those in it have made. Where
-// somebody is left, it stays.
+// remove removes it, with the groups that its processes have made, unless a
+// process is left.
 func (c *cgroup) remove() {
 	if c != nil {
 		removeGroups(c.dir, 8)

@@ -1,4 +1,4 @@
-package upstream
+package process
 
 import (
 	"errors"
@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcp-metatool/mcp-metatool/host/supervisor"
+	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
 )
 
 // sysProcAttr makes the process lead a group of its own, away from the signals
 // of our terminal, and die with us even if we are killed. The signal is
-// SIGKILL, since nobody would be left to follow up on a milder one. It is for a
+// SIGKILL, because nobody would be left to follow up on a milder one. It is for a
 // server without a supervisor.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -27,29 +27,29 @@ func sysProcAttr() *syscall.SysProcAttr {
 // cannot be started, it is the process group that the server leads.
 type group struct {
 	leader
-	super *supervised // nil: none
+	super *supervisor // nil: none
 }
 
-// supervised is a running supervisor (package supervisor).
-type supervised struct {
+// supervisor is a running supervisor process (package subreaper).
+type supervisor struct {
 	cmd  *exec.Cmd
 	conn *os.File // our end of its socket
 }
 
-// superviseWait is how long a supervisor may take to end everybody before it is
-// killed itself.
+// superviseWait is how long a supervisor may take to end all processes before it
+// is killed itself.
 const superviseWait = 5 * time.Second
 
-// ownBinary is our own program, also when its file has been replaced. Another
-// one in tests.
+// ownBinary is our own program, even if its file has been replaced. Tests set
+// another one.
 var ownBinary = "/proc/self/exe"
 
 // errNoSupervisor means that there is no supervisor, and no server yet.
 var errNoSupervisor = errors.New("no supervisor could be started")
 
-// start starts the server. A failure of the supervisor is none of the server.
+// start starts the server, without a supervisor if none can be started.
 func (g *group) start(cmd *exec.Cmd, log *slog.Logger) (pid int, err error) {
-	g.super, g.pid, err = supervise(cmd)
+	g.super, g.pid, err = startSupervised(cmd)
 	if errors.Is(err, errNoSupervisor) {
 		log.Warn("processes that leave the server's process group will not be ended with it", "err", err)
 		if err = cmd.Start(); err == nil {
@@ -59,17 +59,17 @@ func (g *group) start(cmd *exec.Cmd, log *slog.Logger) (pid int, err error) {
 	return g.pid, err
 }
 
-// supervise starts a supervisor, and the server under it.
-func supervise(server *exec.Cmd) (s *supervised, pid int, err error) {
+// startSupervised starts a supervisor, and the server under it.
+func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
 	_ = unix.SetNonblock(pair[0], true) // so that reading has deadlines
-	s = &supervised{conn: os.NewFile(uintptr(pair[0]), "supervisor")}
+	s = &supervisor{conn: os.NewFile(uintptr(pair[0]), "supervisor")}
 	theirs := os.NewFile(uintptr(pair[1]), "supervisor")
 	s.cmd = &exec.Cmd{
-		Path: ownBinary, Args: []string{supervisor.Name}, Env: supervisorEnv,
+		Path: ownBinary, Args: []string{subreaper.Name}, Env: supervisorEnv,
 		Stdin: server.Stdin, Stdout: server.Stdout, Stderr: server.Stderr, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
@@ -90,9 +90,9 @@ func supervise(server *exec.Cmd) (s *supervised, pid int, err error) {
 // supervisorEnv keeps a supervisor small: it has next to nothing to do.
 var supervisorEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
 
-// order has the server started, and returns its process id.
-func (s *supervised) order(server *exec.Cmd) (int, error) {
-	order := supervisor.Order{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
+// order tells the supervisor to start the server, and returns its process id.
+func (s *supervisor) order(server *exec.Cmd) (int, error) {
+	order := subreaper.Order{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
 	if _, err := s.conn.Write(order.Bytes()); err != nil {
 		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
@@ -100,23 +100,23 @@ func (s *supervised) order(server *exec.Cmd) (int, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
-	case f.Kind == supervisor.Failed:
+	case f.Kind == subreaper.Failed:
 		return 0, syscall.Errno(f.Value)
 	}
 	return int(f.Value), nil
 }
 
-func (s *supervised) next() (supervisor.Frame, error) {
-	var b [supervisor.FrameSize]byte
+func (s *supervisor) next() (subreaper.Frame, error) {
+	var b [subreaper.FrameSize]byte
 	_, err := io.ReadFull(s.conn, b[:])
-	return supervisor.ParseFrame(b), err
+	return subreaper.ParseFrame(b), err
 }
 
-// close ends the supervisor, and waits for it.
-func (s *supervised) close() {
+// close kills the supervisor, and waits for it.
+func (s *supervisor) close() {
 	s.conn.Close()
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // how it ended is of no interest
+	_ = s.cmd.Wait() // how it ended does not matter
 }
 
 func (g *group) terminate() {
@@ -124,7 +124,7 @@ func (g *group) terminate() {
 		g.signal(syscall.SIGTERM, false)
 		return
 	}
-	g.super.ask(supervisor.Terminate)
+	g.super.ask(subreaper.Terminate)
 }
 
 func (g *group) kill() {
@@ -132,25 +132,25 @@ func (g *group) kill() {
 		g.signal(syscall.SIGKILL, false)
 		return
 	}
-	g.super.ask(supervisor.Kill)
+	g.super.ask(subreaper.Kill)
 	_ = g.super.conn.SetReadDeadline(time.Now().Add(superviseWait))
 }
 
 // ask sends a request. Where that fails, the supervisor has ended.
-func (s *supervised) ask(request byte) {
+func (s *supervisor) ask(request byte) {
 	_, _ = s.conn.Write([]byte{request})
 	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
 }
 
-// wait waits until the server has exited and everybody else is ended. It calls
-// exited once, as soon as it is known how the server exited.
+// wait waits until the server has exited and all its other processes have ended.
+// It calls exited once, as soon as it is known how the server exited.
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	if g.super != nil {
 		g.super.wait(&g.leader, exited)
 		return
 	}
 	if waitExit(g.pid) {
-		// In this order the group's id cannot be another's meanwhile.
+		// In this order the id of the group cannot have been reused.
 		g.signal(syscall.SIGKILL, true)
 		exited(exitState(cmd, cmd.Wait()))
 		return
@@ -160,17 +160,17 @@ func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	exited(exitState(cmd, err))
 }
 
-// wait waits for the end of the supervisor, which is the end of everybody. If
-// somebody has ended the supervisor, the system has ended the server, and what
-// is left of its group is ended here.
-func (s *supervised) wait(server *leader, exited func(state string)) {
+// wait waits for the end of the supervisor, which ends after all processes that
+// it supervises. If somebody killed the supervisor, the system has killed the
+// server, and what is left of its group is killed here.
+func (s *supervisor) wait(server *leader, exited func(state string)) {
 	told := false
 	for {
 		f, err := s.next()
 		if err != nil {
 			break
 		}
-		if f.Kind == supervisor.Exited && !told {
+		if f.Kind == subreaper.Exited && !told {
 			told = true
 			exited(waitState(syscall.WaitStatus(f.Value)))
 			_ = s.conn.SetReadDeadline(time.Now().Add(superviseWait))
@@ -198,7 +198,7 @@ func waitState(w syscall.WaitStatus) string {
 	return state
 }
 
-// waitExit waits until our child pid has exited and leaves it to be reaped.
+// waitExit waits until our child pid has exited, without reaping it.
 func waitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

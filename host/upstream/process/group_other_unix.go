@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package upstream
+package process
 
 import (
 	"log/slog"
@@ -10,7 +10,7 @@ import (
 
 // sysProcAttr makes the process lead a group of its own, away from the signals
 // of our terminal. There is no parent-death signal here: if we are killed, a
-// server learns it from the end of its input.
+// server notices it by the end of its input.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

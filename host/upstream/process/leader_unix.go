@@ -1,6 +1,6 @@
 //go:build unix
 
-package upstream
+package process
 
 import (
 	"errors"
@@ -9,15 +9,16 @@ import (
 	"syscall"
 )
 
-// leader is a server that leads a process group. A process that leaves it
-// (setsid) is out of its reach.
+// leader is a server that leads a process group. A process that leaves the group
+// (setsid) cannot be reached through it.
 type leader struct {
 	mu   sync.Mutex
 	pid  int
-	over bool // the leader may be reaped, so its id may be another's
+	over bool // the leader may have been reaped and its id reused
 }
 
-// signal reaches every process of the group. That it has ended is no error.
+// signal signals every process of the group, unless that has ended. last says
+// that the leader is about to be reaped.
 func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,7 +35,7 @@ func readNow(f *os.File, b []byte) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Not raw.Read, which minds the deadline. f does not block: only then does it have one.
+	// Not raw.Read, which respects the deadline. f does not block: only then does it have one.
 	bad := raw.Control(func(fd uintptr) {
 		for {
 			if n, err = syscall.Read(int(fd), b); !errors.Is(err, syscall.EINTR) {

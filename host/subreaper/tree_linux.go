@@ -1,4 +1,4 @@
-package supervisor
+package subreaper
 
 import (
 	"os"
@@ -19,7 +19,7 @@ const (
 	sysPidfdOpen       = 434
 )
 
-// process is what /proc says of one.
+// process is what /proc says about one.
 type process struct {
 	parent int
 	// zombie: it has ended, or at least its first thread has.
@@ -58,7 +58,7 @@ func killDescendants() (alive, denied int) {
 	return alive, denied
 }
 
-// processes are all there are.
+// processes are all processes of the system.
 func processes() map[int]process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -92,8 +92,8 @@ func processOf(pid int) (process, bool) {
 	return parseStat(string(b[:n]))
 }
 
-// parseStat reads the state and the parent behind the name, which can have
-// anything in it, also parentheses.
+// parseStat reads the state and the parent. They follow the name, which can
+// contain anything, parentheses included.
 func parseStat(stat string) (process, bool) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 || fields[0] == "X" {
@@ -103,8 +103,8 @@ func parseStat(stat string) (process, bool) {
 	return process{parent: parent, zombie: fields[0] == "Z"}, err == nil
 }
 
-// killIf kills a process if it still is whom it was taken for: its id may be
-// another's by now. Without pidfds (before Linux 5.3, or under an old seccomp
+// killIf kills a process if its parent still is one of ours: its id may belong to
+// another process by now. Without pidfds (before Linux 5.3, or under an old seccomp
 // filter) the time in which that could be is short.
 func killIf(pid int, ours func(parent int) bool) syscall.Errno {
 	fd, _, failed := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)

@@ -1,28 +1,29 @@
-// Package supervisor is a process between us and a server on Linux, which ends
-// all descendants of the server: those that left its process group (setsid),
-// and those whose parents are gone. It does so when we end, also by SIGKILL,
-// when we ask, and when the server itself ends.
+// Package subreaper is a process between us and a stdio server on Linux, called
+// the supervisor of that server in messages. It ends all descendants of the
+// server, including those that left its process group (setsid) and those whose
+// parents are gone: when we end, even by SIGKILL, when we ask for it, and when
+// the server itself ends. It is not package supervise, which restarts upstreams.
 //
-//	doc.go              what both sides know
-//	supervisor_linux.go the process
+//	doc.go              the protocol between us and the process
+//	subreaper_linux.go  the process
 //	tree_linux.go       its descendants
 //	cgroup_linux.go     a control group for them, where we may have one
 //
 // The process is our own binary, started again under the name Name with a
 // socket as file descriptor 3. It never gets to main: the package takes over
-// when it is initialized. So it works in every program that imports it, in
-// tests as well, and what that program initializes later costs it no time and
-// no memory. For the same reason the package imports as little as it can.
+// when it is initialized. So it works in every program that imports it, tests
+// included, and what that program initializes later costs it no time and no
+// memory. For the same reason the package imports as little as possible.
 //
-// The server gets file descriptors 0, 1 and 2 of the supervisor, which does not
-// keep them: no byte passes through it. The supervisor adopts orphans
-// (PR_SET_CHILD_SUBREAPER), so that no process below the server gets lost, and
+// The server gets file descriptors 0, 1 and 2 of the process, which does not
+// keep them: no byte passes through it. The process adopts orphans
+// (PR_SET_CHILD_SUBREAPER), so that no descendant of the server is lost, and
 // reaps them.
 //
-// On the socket, the supervisor first gets an Order, and answers with frames.
-// After Started, every byte that it gets is one of the requests below; the end
-// of the socket is the request Kill. When it has nothing left to end, it exits.
-package supervisor
+// Over the socket it first gets an Order, and answers with frames. After
+// Started, every byte that it gets is one of the requests below; the end of the
+// socket is the request Kill. When it has nothing left to end, it exits.
+package subreaper
 
 import (
 	"encoding/binary"
@@ -30,7 +31,7 @@ import (
 	"strings"
 )
 
-// Name is argv[0] of a supervisor.
+// Name is argv[0] of the process.
 const Name = "mcp-metatool-supervisor"
 
 // Requests, of one byte each.
@@ -49,7 +50,7 @@ const (
 // FrameSize is the size of a frame in bytes.
 const FrameSize = 5
 
-// Frame is what a supervisor tells.
+// Frame is a message of the process.
 type Frame struct {
 	Kind  byte
 	Value uint32

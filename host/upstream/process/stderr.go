@@ -1,4 +1,4 @@
-package upstream
+package process
 
 import (
 	"bufio"
@@ -11,33 +11,32 @@ import (
 
 const (
 	maxStderrLine = 2048 // bytes of one line that are logged
-	keptLines     = 10   // last lines kept for Status
-	maxKeptLine   = 180  // bytes of each of them
+	tailLines     = 10   // last lines that are kept
+	maxTailLine   = 180  // bytes of each of them
 )
 
-// stderrLog takes what a server writes to stderr to the log, line by line, and
-// keeps the last lines.
+// stderrLog logs what a process writes to stderr, line by line, and keeps the
+// last lines.
 type stderrLog struct {
-	log *slog.Logger
-	// allowance is what the server may write; ended is closed when it is gone.
-	allowance *allowance
-	ended     <-chan struct{}
+	log    *slog.Logger
+	charge func(bytes int, exited <-chan struct{}) // nil: stderr is free
+	exited <-chan struct{}
 
 	mu   sync.Mutex
 	last []string
 }
 
-// copy reads r to its end. Lines are cut at maxStderrLine; what is no UTF-8 or
-// not printable is made so. A server that writes too much is read slowly.
+// copy reads r to its end. Lines are cut at maxStderrLine, and made printable. A
+// process that writes too much is read slowly.
 func (s *stderrLog) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxStderrLine)
 	for {
 		part, err := in.ReadSlice('\n')
-		s.allowance.spend(len(part), s.ended, nil)
+		s.spend(len(part))
 		line := strings.TrimRight(strings.ToValidUTF8(string(part), "\uFFFD"), "\r\n")
 		for errors.Is(err, bufio.ErrBufferFull) {
 			part, err = in.ReadSlice('\n')
-			s.allowance.spend(len(part), s.ended, nil)
+			s.spend(len(part))
 			if err == nil || !errors.Is(err, bufio.ErrBufferFull) {
 				line += "..."
 			}
@@ -52,7 +51,13 @@ func (s *stderrLog) copy(r io.Reader) {
 	}
 }
 
-// printable drops control characters, so that a server cannot drive the
+func (s *stderrLog) spend(bytes int) {
+	if s.charge != nil {
+		s.charge(bytes, s.exited)
+	}
+}
+
+// printable drops control characters, so that a server cannot control the
 // terminal of whoever reads the log or the status.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
@@ -64,18 +69,18 @@ func printable(line string) string {
 }
 
 func (s *stderrLog) keep(line string) {
-	if len(line) > maxKeptLine {
-		line = strings.ToValidUTF8(line[:maxKeptLine], "") + "..."
+	if len(line) > maxTailLine {
+		line = strings.ToValidUTF8(line[:maxTailLine], "") + "..."
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = append(s.last, line)
-	if len(s.last) > keptLines {
+	if len(s.last) > tailLines {
 		s.last = append(s.last[:0], s.last[1:]...)
 	}
 }
 
-func (s *stderrLog) lines() []string {
+func (s *stderrLog) tail() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.last...)

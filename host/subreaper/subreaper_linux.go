@@ -1,4 +1,4 @@
-package supervisor
+package subreaper
 
 import (
 	"encoding/binary"
@@ -32,8 +32,8 @@ func isSocket(fd int) bool {
 	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFSOCK
 }
 
-// run is the whole life of the process. It runs on the main thread, which the
-// parent-death signal of the server is bound to, as initialization does.
+// run is the whole life of the process. It runs on the main thread, as
+// initialization does: the parent-death signal of the server is bound to it.
 func run() int {
 	syscall.CloseOnExec(socket)
 	name := [16]byte{}
@@ -42,8 +42,8 @@ func run() int {
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
 		return 1
 	}
-	// They are for the server and for us, who tell it as we see fit. They are
-	// caught, because what is ignored would be ignored by the server too.
+	// These signals are not for this process. They are caught rather than
+	// ignored, because the server would inherit that they are ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	order, ok := receive()
 	if !ok {
@@ -55,7 +55,7 @@ func run() int {
 	if err != nil && group != nil { // perhaps because of the group
 		pid, err = start(order, nil)
 	}
-	letGo()
+	release()
 	if err != nil {
 		errno, _ := err.(syscall.Errno)
 		send(Frame{Failed, uint32(errno)})
@@ -63,8 +63,8 @@ func run() int {
 	}
 	send(Frame{Started, uint32(pid)})
 	f := &family{server: pid, group: group}
-	go f.obey()
-	f.bury()
+	go f.serve()
+	f.wait()
 	return 0
 }
 
@@ -79,8 +79,8 @@ func start(order Order, group *cgroup) (pid int, err error) {
 	})
 }
 
-// letGo drops what belongs to the server, or keeps a folder busy.
-func letGo() {
+// release lets go of the server's pipes and of the working directory.
+func release() {
 	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
 			_ = syscall.Dup3(null, fd, 0)
@@ -89,12 +89,12 @@ func letGo() {
 	_ = syscall.Chdir("/")
 }
 
-// send tells us something. That nobody is there any more is learnt by reading.
+// send writes a frame. That nobody is there to read it is noticed when reading.
 func send(f Frame) {
 	_, _ = syscall.Write(socket, f.Bytes())
 }
 
-// receive gets the order.
+// receive reads the order.
 func receive() (Order, bool) {
 	var size [4]byte
 	if !fill(size[:]) {
@@ -126,18 +126,18 @@ func fill(b []byte) bool {
 	return true
 }
 
-// family is the server and all that comes of it.
+// family is the server and all of its descendants.
 type family struct {
 	server int
 	group  *cgroup
 
 	mu      sync.Mutex
-	reaped  bool // the server's id may be another's
-	killing bool // everybody is to end
+	reaped  bool // the server's id may now be that of another process
+	killing bool // all of them are to end
 }
 
-// obey does what it is asked until the socket ends.
-func (f *family) obey() {
+// serve handles requests until the socket ends.
+func (f *family) serve() {
 	var b [1]byte
 	for {
 		if !fill(b[:]) {
@@ -153,22 +153,22 @@ func (f *family) obey() {
 		}
 		f.mu.Unlock()
 		if b[0] == Kill {
-			return // there is no more to ask for
+			return // there is nothing more to ask for
 		}
 	}
 }
 
-// bury reaps whatever ends, until nobody is left. When the server has ended,
-// the others have to. A process that is born meanwhile is found at the latest
-// when its parent is reaped: then it is our child.
-func (f *family) bury() {
+// wait reaps whatever ends, until no process is left. When the server has ended,
+// the others are killed. A process that is started meanwhile is found when its
+// parent is reaped at the latest: then it is our child.
+func (f *family) wait() {
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, 0, wExited|wNoWait, 0, 0)
 		if errno == syscall.EINTR {
 			continue
 		}
 		if errno != 0 {
-			return // ECHILD: nobody is left
+			return // ECHILD: no process is left
 		}
 		f.mu.Lock()
 		f.reap()
@@ -179,8 +179,8 @@ func (f *family) bury() {
 	}
 }
 
-// reap takes everybody who has ended. The caller holds f.mu, so that nobody is
-// signalled who is no more.
+// reap reaps all processes that have ended. The caller holds f.mu, so that none
+// of them is signalled any more.
 func (f *family) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -198,8 +198,8 @@ func (f *family) reap() {
 	}
 }
 
-// kill ends everybody. If those who are left may not be signalled (they have
-// become another user's), the process ends: nothing more can be done. The
+// kill kills all of them. If those that are left may not be signalled (they have
+// become another user's), this process ends: nothing more can be done. The
 // caller holds f.mu.
 func (f *family) kill() {
 	if !f.reaped {

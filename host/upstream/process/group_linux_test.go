@@ -1,0 +1,54 @@
+package process
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestNoSupervisor: without a supervisor, a process is started all the same, and
+// its group is ended.
+func TestNoSupervisor(t *testing.T) {
+	other, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(path string) { ownBinary = path }(ownBinary)
+	for _, ownBinary = range []string{"/nowhere/at/all", other} {
+		fifo := filepath.Join(t.TempDir(), "alive")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		p, err := Start(Command{Name: "/bin/sh", Args: []string{"-c", `exec 3>"$0"; sleep 1000 & echo started >&3; wait`, fifo}},
+			Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		alive, err := os.Open(fifo) // ends when no process holds it any more
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := io.ReadAll(io.LimitReader(alive, int64(len("started\n")))); err != nil || string(line) != "started\n" {
+			t.Errorf("got %q, %v", line, err)
+		}
+		if !strings.Contains(log.String(), "no supervisor could be started") {
+			t.Errorf("log %s", log.String())
+		}
+		p.Stdin().Close()
+		p.Stop(time.Millisecond, nil)
+		if rest, err := io.ReadAll(alive); err != nil || len(rest) != 0 {
+			t.Errorf("got %q, %v", rest, err)
+		}
+		alive.Close()
+		p.Stdout().Close()
+		p.Release()
+	}
+}

@@ -1,0 +1,307 @@
+// Package process runs an MCP server as a subprocess. It starts the server with
+// a short list of environment variables, gives its pipes to the caller, logs what
+// it writes to stderr, and ends it with all the processes that it has started.
+//
+//	process.go        Process: start, pipes, stop
+//	environ.go        the environment, and where the command is
+//	stderr.go         what the server writes to stderr
+//	group_*.go        the server's process tree: a subreaper on Linux (package
+//	                  subreaper), a process group on other Unix systems, a job
+//	                  object on Windows
+//	leader_unix.go    signals to a process group
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+)
+
+const (
+	// drainTime is how long the output of a process is read after its exit where
+	// a pipe cannot be read without waiting. More output can come only if a
+	// process that left the group holds the pipe open.
+	drainTime = time.Second
+	// defaultExitWait is the default of Options.ExitWait.
+	defaultExitWait = 50 * time.Millisecond
+)
+
+// Command says what to start.
+type Command struct {
+	// Name is a path (relative to Dir if it has a separator), or a name that is
+	// looked up in the PATH of the process's own environment.
+	Name string
+	Args []string
+	// Env holds KEY=VALUE. The process sees these and a short list of our own
+	// variables (environ.go), nothing else.
+	Env []string
+	// Dir is the working directory; "": ours.
+	Dir string
+}
+
+// Options of Start. All of them may be zero.
+type Options struct {
+	// Log takes the lines that the process writes to stderr. Nil: they are only
+	// kept for StderrTail.
+	Log *slog.Logger
+	// Charge is told of bytes on stderr before more are read. It may wait, which
+	// slows the process down, until exited is closed.
+	Charge func(bytes int, exited <-chan struct{})
+	// ExitWait is how long EndReason waits for the exit status after the end of
+	// the output; 0: 50 milliseconds.
+	ExitWait time.Duration
+}
+
+// Process is a running server with its process tree and pipes. It is safe for
+// concurrent use.
+//
+// The pipes are plain files, not those of exec.Cmd.StdoutPipe and the like, so
+// that waiting for the process is not delayed by a grandchild that holds a pipe
+// open.
+type Process struct {
+	pid           int
+	group         group
+	stdin, stdout *os.File // our ends; the caller closes them
+	stderr        *os.File
+	lines         *stderrLog
+	exitWait      time.Duration
+	wg            sync.WaitGroup
+
+	stderrRead chan struct{} // closed when stderr is read to its end
+	stateKnown chan struct{} // closed when it is known how the process exited
+	state      string        // how it exited; set before stateKnown is closed
+	exited     chan struct{} // see Exited
+	released   chan struct{} // closed when nobody needs the pipes any more
+}
+
+// Start starts a process. The caller closes Stdin and Stdout, and calls Stop and
+// then Release.
+func Start(command Command, opts Options) (*Process, error) {
+	env := environ(os.Environ(), command.Env, runtime.GOOS == "windows")
+	path, err := findCommand(command.Name, command.Dir, env)
+	if err != nil {
+		return nil, err
+	}
+	if command.Dir != "" {
+		if fi, err := os.Stat(command.Dir); err != nil || !fi.IsDir() {
+			return nil, fmt.Errorf("cwd %q is not a directory (create it or correct cwd)", command.Dir)
+		}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.ExitWait == 0 {
+		opts.ExitWait = defaultExitWait
+	}
+	p := &Process{
+		exitWait:   opts.ExitWait,
+		stderrRead: make(chan struct{}),
+		stateKnown: make(chan struct{}),
+		exited:     make(chan struct{}),
+		released:   make(chan struct{}),
+	}
+	p.lines = &stderrLog{log: opts.Log, charge: opts.Charge, exited: p.exited}
+	cmd := &exec.Cmd{
+		Path:        path,
+		Args:        append([]string{command.Name}, command.Args...),
+		Env:         env,
+		Dir:         command.Dir,
+		SysProcAttr: sysProcAttr(),
+	}
+	theirs, err := p.pipes(cmd)
+	if err == nil {
+		started := make(chan error)
+		p.wg.Go(func() { p.run(cmd, started) })
+		err = <-started
+	}
+	for _, f := range theirs {
+		f.Close()
+	}
+	if err != nil {
+		for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
+			f.Close() // a nil *os.File is fine
+		}
+		p.wg.Wait()
+		return nil, fmt.Errorf("command %q did not start: %w", command.Name, withoutPath(err))
+	}
+	p.wg.Go(func() {
+		defer p.stderr.Close()
+		defer close(p.stderrRead)
+		p.lines.copy(&output{file: p.stderr})
+	})
+	return p, nil
+}
+
+// pipes makes the three pipes and returns the ends of the process, which we
+// close after the start.
+func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+		}
+		return r, w
+	}
+	in, stdin := pipe()
+	stdout, out := pipe()
+	stderr, errs := pipe()
+	p.stdin, p.stdout, p.stderr = stdin, stdout, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
+	return []*os.File{in, out, errs}, err
+}
+
+// run starts the process, waits for it and reaps it, all on one OS thread: on
+// Linux the parent-death signal is sent when the thread that forked ends, and a
+// thread that another goroutine has locked may end before we do. Waiting blocks
+// a thread anyway, so this costs none.
+func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, err := p.group.start(cmd, p.lines.log)
+	if err != nil {
+		started <- err
+		return
+	}
+	p.pid = pid
+	started <- nil
+	p.group.wait(cmd, func(state string) {
+		p.state = state
+		close(p.stateKnown)
+	})
+	close(p.exited)
+	now := time.Now()
+	if !errors.Is(errors.Join(p.stdout.SetReadDeadline(now), p.stderr.SetReadDeadline(now)), os.ErrNoDeadline) {
+		return // see output.Read
+	}
+	t := time.NewTimer(drainTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-p.released:
+	}
+	p.stdout.Close()
+	p.stderr.Close()
+}
+
+// exitState says how a process that was waited for has exited.
+func exitState(cmd *exec.Cmd, err error) string {
+	if err != nil && cmd.ProcessState == nil {
+		return err.Error()
+	}
+	return cmd.ProcessState.String()
+}
+
+// output is our end of a pipe that a process writes to. It ends when the process
+// has exited and what it left in the pipe is read, even if another process still
+// holds the pipe open: otherwise it would never end, and callers would wait.
+type output struct {
+	file *os.File
+	rest int // bytes read since the process has exited
+}
+
+func (o *output) Close() error { return o.file.Close() }
+
+// maxRest bounds what is read after the exit of a process, in bytes, because
+// another process may go on writing. Pipes hold no more than that by default.
+const maxRest = 1 << 20
+
+func (o *output) Read(b []byte) (n int, err error) {
+	n, err = o.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	if o.rest < maxRest { // run has set the deadline: the process has ended
+		n, _ = readNow(o.file, b[:min(len(b), maxRest-o.rest)])
+		o.rest += n
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Pid is the process id of the server.
+func (p *Process) Pid() int { return p.pid }
+
+// Stdin is our end of the process's standard input. The caller closes it.
+func (p *Process) Stdin() *os.File { return p.stdin }
+
+// Stdout is the process's standard output. It ends when the process has exited.
+// The caller closes it.
+func (p *Process) Stdout() io.ReadCloser { return &output{file: p.stdout} }
+
+// Exited is closed when the process has been reaped and the processes that it
+// left behind have been killed.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// EndReason says why the output ended; err is what reading it gave. It waits a
+// moment for the exit status (Options.ExitWait).
+func (p *Process) EndReason(err error) string {
+	t := time.NewTimer(p.exitWait)
+	defer t.Stop()
+	select {
+	case <-p.stateKnown:
+		return "its process ended: " + p.state + " (what it wrote to stderr is in the log)"
+	case <-t.C:
+	}
+	if errors.Is(err, io.EOF) {
+		return "it closed its output"
+	}
+	return fmt.Sprintf("reading from it failed: %v", err)
+}
+
+// StderrTail is the last lines on stderr, printable and bounded. If the process
+// has exited, they are the last ones before that.
+func (p *Process) StderrTail() []string {
+	select {
+	case <-p.stateKnown:
+	default:
+		return p.lines.tail()
+	}
+	t := time.NewTimer(p.exitWait)
+	defer t.Stop()
+	select {
+	case <-p.stderrRead:
+	case <-t.C: // the processes that it left behind are still being killed
+	}
+	return p.lines.tail()
+}
+
+// Stop ends the process and all that it has started, after the caller has closed
+// Stdin: it waits up to grace, sends SIGTERM to the process group, waits up to
+// grace, and sends SIGKILL (revision 2025-11-25, basic/lifecycle, shutdown). It
+// does not wait once kill is closed. When it returns, no process of the group is
+// left; on Linux, no descendant at all.
+func (p *Process) Stop(grace time.Duration, kill <-chan struct{}) {
+	for _, step := range []func(){p.group.terminate, p.group.kill} {
+		if p.waitExit(grace, kill) {
+			break
+		}
+		step()
+	}
+	<-p.exited
+}
+
+// Release lets go of the pipes after Stop, when Stdout has been read to its end.
+// When it returns, no goroutine and no open pipe is left.
+func (p *Process) Release() {
+	close(p.released)
+	p.wg.Wait()
+}
+
+func (p *Process) waitExit(grace time.Duration, kill <-chan struct{}) bool {
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-t.C:
+	case <-kill:
+	}
+	return false
+}
