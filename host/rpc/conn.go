@@ -183,6 +183,13 @@ func (c *Conn) Err() error {
 // peer make us hold many times its bytes.
 func (c *Conn) SetBatches(has bool) { c.batches.Store(has) }
 
+// Calls is the number of our calls in flight.
+func (c *Conn) Calls() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.state.calls)
+}
+
 // Serving is the number of the peer's requests in flight, without those that
 // were cancelled.
 func (c *Conn) Serving() int {

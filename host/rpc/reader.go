@@ -18,17 +18,23 @@ func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
 	for {
 		raw, err := in.Read()
 		c.heard.Add(1)
-		var large *wire.TooLargeError
-		switch {
-		case err == nil:
+		if err == nil {
 			c.Receive(raw, c.opts.Main)
-		case errors.As(err, &large):
-			c.Oversized(lines.pop(), large, c.opts.Main)
-		default:
+		} else if !c.skipped(err, lines) {
 			return err
 		}
 		c.heard.Add(1)
 	}
+}
+
+// skipped takes a message that was too long; false if err is another error.
+func (c *Conn) skipped(err error, lines *edges) bool {
+	var large *wire.TooLargeError
+	if !errors.As(err, &large) {
+		return false
+	}
+	c.Oversized(lines.pop(), large, c.opts.Main)
+	return true
 }
 
 // Heard is twice the number of messages that ReadLines has read, garbage

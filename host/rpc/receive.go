@@ -280,7 +280,7 @@ func (c *Conn) junk(reason string, raw []byte) {
 	more, ok := c.garbage.allow()
 	c.muted.Unlock()
 	if ok {
-		attrs := []any{"reason", reason, "message", clip(string(head))}
+		attrs := []any{"reason", reason, "line", clip(string(head))}
 		if more > 0 {
 			attrs = append(attrs, "not_logged", more)
 		}

@@ -179,6 +179,10 @@ func (r *Request) run() {
 // Handler is the handler of the connection that the request came on.
 func (r *Request) Handler() Handler { return r.conn.opts.Handler }
 
+// Cancelled tells whether the peer has cancelled the request, so that its reply
+// will not be sent.
+func (r *Request) Cancelled() bool { return r.at() == dropped }
+
 // Batched tells whether the request came in a batch.
 func (r *Request) Batched() bool { return r.batch != nil }
 

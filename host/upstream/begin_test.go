@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -27,14 +28,14 @@ type landings chan landing
 func (l landings) landed(reply wire.Reply, rest wire.Continuation) { l <- landing{reply, rest} }
 
 // begin begins a call that the connection must take.
-func begin(t *testing.T, c *Conn, params string, l *limit) (id int64, _ landings) {
+func begin(t *testing.T, c *Conn, params string, limit rpc.Limit) (rpc.Pending, landings) {
 	t.Helper()
 	done := make(landings, 2)
-	id, ok := c.begin(wire.Call{Method: "tools/call", Params: []byte(params)}, l, done.landed)
-	if !ok {
-		t.Fatal("not begun")
+	pending, err := c.submit(wire.Call{Method: "tools/call", Params: []byte(params)}, limit, done.landed)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return id, done
+	return pending, done
 }
 
 // start reads the first byte, so that the writer is in the midst of a message.
@@ -47,15 +48,13 @@ func (p *peer) start() {
 	p.in = bufio.NewReader(io.MultiReader(bytes.NewReader(first), p.r))
 }
 
-func noLimit() *limit { return &limit{spec: &Spec{Name: "x", Timeout: time.Hour}, begun: time.Now()} }
-
 func TestBeginKeepsBytes(t *testing.T) {
 	c, p := pair(t, ConnOptions{})
 	for i, tt := range []struct{ params, sent, answer string }{
 		{`{ "a" : 1e400}`, `{ "a" : 1e400}`, `"result":{"n":123456789012345678901234567890}`},
 		{`{"_meta":{"t":1,"progressToken":"p"}}`, `{"_meta":{"t":1}}`, `"error":{"code":-32602,"message":"m","odd":1}`},
 	} {
-		_, done := begin(t, c, tt.params, noLimit())
+		_, done := begin(t, c, tt.params, rpc.Limit{})
 		p.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i+1, tt.sent))
 		p.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, tt.answer)
 		got := <-done
@@ -71,27 +70,27 @@ func TestBeginKeepsBytes(t *testing.T) {
 func TestForsake(t *testing.T) {
 	c, p := pair(t, ConnOptions{})
 	why := errors.New("why")
-	first, sent := begin(t, c, `{"n":1}`, noLimit())
+	first, sent := begin(t, c, `{"n":1}`, rpc.Limit{})
 	p.start() // the writer is in the first one, and holds the second
-	second, held := begin(t, c, `{"n":2}`, noLimit())
-	c.forsake(second, why)
+	second, held := begin(t, c, `{"n":2}`, rpc.Limit{})
+	second.Cancel(why)
 	if _, err := (<-held).rest(t.Context()); err != why {
 		t.Errorf("held: %v", err)
 	}
-	c.forsake(first, &wire.CancelledError{Params: []byte(`{"requestId":"c","reason":"enough"}`)})
+	first.Cancel(&wire.CancelledError{Params: []byte(`{"requestId":"c","reason":"enough"}`)})
 	if _, err := (<-sent).rest(t.Context()); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("sent: %v", err)
 	}
 	p.want(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n":1}}`)
 	p.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`)
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-	_, third := begin(t, c, `{"n":3}`, noLimit())
+	over, third := begin(t, c, `{"n":3}`, rpc.Limit{})
 	p.want(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"n":3}}`)
 	p.send(`{"jsonrpc":"2.0","id":3,"result":{"n":3}}`)
 	if got := <-third; string(got.reply.Result) != `{"n":3}` {
 		t.Errorf("third: %+v", got)
 	}
-	c.forsake(3, why) // it is over
+	over.Cancel(why) // it is over
 	if len(sent)+len(held)+len(third) > 0 {
 		t.Error("told twice")
 	}
@@ -102,17 +101,18 @@ func TestForsake(t *testing.T) {
 // so.
 func TestBeginThatWouldWait(t *testing.T) {
 	c, p := pair(t, ConnOptions{Name: "x"})
-	_, first := begin(t, c, `{}`, noLimit())
+	_, first := begin(t, c, `{}`, rpc.Limit{})
 	p.start() // the writer is in the first one
-	all := make(landings, 2*maxHeld)
+	const room = 64
+	all := make(landings, 2*room)
 	held := 0
 	for {
-		if _, ok := c.begin(wire.Call{Method: "tools/call"}, noLimit(), all.landed); !ok {
+		if _, err := c.submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err != nil {
 			break
 		}
 		held++
 	}
-	if held != maxHeld {
+	if held != room {
 		t.Errorf("%d are held", held)
 	}
 	p.w.CloseWithError(io.EOF)
@@ -129,17 +129,14 @@ func TestBeginThatWouldWait(t *testing.T) {
 			t.Errorf("%d: surely unsent is %v", i, surelyUnsent(err))
 		}
 	}
-	if _, ok := c.begin(wire.Call{Method: "tools/call"}, noLimit(), all.landed); ok || len(all) > 0 {
+	if _, err := c.submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err == nil || len(all) > 0 {
 		t.Error("begun after the end")
-	}
-	if c.watching {
-		t.Error("the timer runs")
 	}
 }
 
 func TestBadAnswerToBegun(t *testing.T) {
 	c, p := pair(t, ConnOptions{Name: "x"})
-	_, done := begin(t, c, `{}`, noLimit())
+	_, done := begin(t, c, `{}`, rpc.Limit{})
 	p.line()
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`)
 	var bad *AnswerError
@@ -164,20 +161,24 @@ func TestLimitsOfBegun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, p := pair(t, ConnOptions{})
+				c, p := pair(t, ConnOptions{OnRequest: func(ctx context.Context, _ wire.Inbound) wire.Reply {
+					select {
+					case <-time.After(tt.asks[1] - tt.asks[0]):
+					case <-ctx.Done():
+					}
+					return wire.Reply{Result: []byte("{}")}
+				}})
 				go func() { _, _ = io.Copy(io.Discard, p.in) }()
 				u := &Upstream{spec: tt.spec}
 				begun := time.Now()
-				_, l := u.newLimit(wire.Call{Method: "tools/call"})
-				_, done := begin(t, c, `{}`, l)
+				limit := u.limitOf("tools/call")
+				_, done := begin(t, c, `{}`, limit)
 				if tt.asks[1] > 0 {
-					defer time.AfterFunc(tt.asks[0], func() { u.answering.Add(1) }).Stop()
-					defer time.AfterFunc(tt.asks[1], func() { u.answering.Add(-1) }).Stop()
+					defer time.AfterFunc(tt.asks[0], func() { p.send(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`) }).Stop()
 				}
 				<-time.After(3 * time.Second)
-				_, l = u.newLimit(wire.Call{Method: "tools/call"})
-				id, quick := begin(t, c, `{}`, l)
-				p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)
+				pending, quick := begin(t, c, `{}`, limit)
+				p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, pending.ID())
 				if got := <-quick; got.rest != nil {
 					t.Error("the quick one failed")
 				}
@@ -189,8 +190,7 @@ func TestLimitsOfBegun(t *testing.T) {
 				if d := time.Since(begun); d != tt.ends {
 					t.Errorf("ended after %v, want %v", d, tt.ends)
 				}
-				_, l = u.newLimit(wire.Call{Method: "tools/call"})
-				_, last := begin(t, c, `{}`, l) // the timer serves again, and Close stops it
+				_, last := begin(t, c, `{}`, limit) // the timer serves again, and Close stops it
 				c.Close()
 				_, err = (<-last).rest(t.Context())
 				var down *DownError
@@ -209,9 +209,6 @@ func TestUpstreamBegin(t *testing.T) {
 		<-done
 	}
 	<-f.Started()
-	if _, ok := f.Begin(wire.Call{Method: "tools/call", Progress: func([]byte) {}}, done.landed); ok {
-		t.Error("begun with progress")
-	}
 	if _, ok := f.Begin(toolCall("echo"), done.landed); !ok || string((<-done).reply.Result) != `{"name":"echo"}` {
 		t.Error("not begun, or another answer")
 	}
@@ -243,12 +240,10 @@ type endedLink struct {
 	ended func() error
 }
 
-func (l endedLink) begin(_ wire.Call, _ *limit, landed wire.CompletionFunc) (int64, bool) {
-	landed(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, l.ended() })
-	return 1, true
+func (l endedLink) submit(_ wire.Call, _ rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	complete(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, l.ended() })
+	return rpc.Pending{}, nil
 }
-
-func (l endedLink) forsake(int64, error) {}
 
 // TestBeginOnAnEndedLink: what was surely not written goes to the next link.
 func TestBeginOnAnEndedLink(t *testing.T) {

@@ -2,14 +2,17 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -34,10 +37,11 @@ type ConnOptions struct {
 	OnNotification func(m wire.Inbound)
 	// OnRequest answers requests of the server, except ping, which is always
 	// answered {}. It runs on a goroutine of its own; the owners of m are those
-	// at the time it came in. ctx ends when the connection does (cause: *DownError) or when the
-	// server takes the request back (cause: *wire.CancelledError), and then
-	// nothing is answered. At most 128 run at a time; what the server asks
-	// beyond that is refused. Default: everything is answered with -32601.
+	// at the time it came in. ctx ends when the connection does (cause:
+	// *DownError) or when the server cancels the request (cause:
+	// *wire.CancelledError), and then nothing is answered. At most 128 run at a
+	// time; what the server asks beyond that is refused. Default: everything is
+	// answered with -32601.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
 	// OnGarbage takes whatever is no usable message, on the read loop. reason
 	// is for people; raw is clipped to 256 bytes. Default: nothing but the log.
@@ -52,46 +56,23 @@ type ConnOptions struct {
 	// ended, when closed, ends all waiting for the allowance: the server is gone,
 	// and only what it has left behind is still to be read.
 	ended <-chan struct{}
-
 	// describe turns the end of the stream into the reason that callers are
 	// told. It runs on the read loop, after the last message.
 	describe func(err error) string
+	// serialIDs is rpc.Options.SerialIDs, for tests.
+	serialIDs bool
 }
 
 // Conn is one MCP client connection over a byte stream of newline-delimited
-// JSON-RPC messages (stdio transport, revision 2025-11-25, basic/transports).
-// It carries requests of ours to a server, and hands out what the server sends
-// on its own account. It is safe for concurrent use.
+// JSON-RPC messages (stdio transport, revision 2025-11-25, basic/transports):
+// an rpc.Conn, a goroutine that reads, and one that writes. It is safe for
+// concurrent use.
 type Conn struct {
 	opts ConnOptions
-	log  *slog.Logger
+	rpc  *rpc.Conn
 	r    io.ReadCloser
-	out  *writer
-
-	// ctx is the life of the connection: requests of the server run under it.
-	ctx context.Context
-	end context.CancelCauseFunc
-	wg  sync.WaitGroup
-
-	mu        sync.Mutex
-	ids       ids
-	pending   map[int64]*pending     // requests of ours that wait for their answer
-	abandoned map[int64]func(string) // Late of requests of ours given up, whose answer may still come
-	late      []given                // owners of those given up a moment ago, oldest first
-	asked     map[string]*inbound    // requests of the server that are being answered
-	closed    bool                   // Close was called
-	watch     *time.Timer            // looks at the limits of calls that were begun; nil before the first
-	watching  bool                   // it is set, or look is about to run
-	err       error                  // why the stream ended; set before done is closed
-
-	tasks   taskTokens
-	current func() []any  // owners, made once
-	garbage limiter       // owned by the read loop
-	seen    atomic.Int64  // see heard
-	batches atomic.Bool   // the negotiated revision has JSON-RPC batches
-	serving chan struct{} // one token per running OnRequest
-	answers chan struct{} // one token per request of the server until its answer is written
-	done    chan struct{}
+	out  *rpc.Writer
+	wg   sync.WaitGroup
 }
 
 // NewConn makes a connection that reads from r and writes to w, and starts its
@@ -104,22 +85,12 @@ func NewConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions) *Conn {
 
 // newConn is NewConn with the log for all that it has to say.
 func newConn(r io.ReadCloser, w io.WriteCloser, opts ConnOptions, log *slog.Logger) *Conn {
-	c := &Conn{
-		opts:      opts,
-		log:       log,
-		r:         r,
-		ids:       newIDs(),
-		pending:   make(map[int64]*pending),
-		abandoned: make(map[int64]func(string)),
-		asked:     make(map[string]*inbound),
-		serving:   make(chan struct{}, maxServing),
-		answers:   make(chan struct{}, maxAnswers),
-		done:      make(chan struct{}),
-	}
-	c.out = newWriter(w, c.sent)
-	c.current = c.owners
-	c.ctx, c.end = context.WithCancelCause(context.Background())
-	c.wg.Go(c.out.run)
+	c := &Conn{opts: opts, r: r, out: rpc.NewWriter(w)}
+	c.rpc = rpc.New(context.Background(), rpc.Options{
+		Peer: rpc.Server, Main: c.out, Handler: c, Errors: callErrors(opts.Name), SerialIDs: opts.serialIDs,
+		Unasked: c.unasked, Garbage: opts.OnGarbage, Log: log,
+	})
+	c.wg.Go(c.out.Run)
 	c.wg.Go(c.read)
 	return c
 }
@@ -134,66 +105,142 @@ func logger(log *slog.Logger, name string) *slog.Logger {
 	return log
 }
 
+// Call sends a request under an id of ours and waits for its answer, a result
+// or a JSON-RPC error, as raw bytes that the caller owns; see rpc.Conn.Call.
+// Everything in call.Params but the progress token goes out byte for byte,
+// except that line breaks between tokens become spaces.
+//
+// Errors: the cause of ctx when that ends first; *DownError when the stream has
+// ended or ends, *AnswerError, or *wire.RPCError when params._meta cannot hold a
+// token; nothing is sent in that case. An answer larger than the cap fails its
+// call at once if the id stands near the beginning or the end of the message, as
+// it does with every known server; otherwise the call waits until ctx ends.
+func (c *Conn) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return c.rpc.Call(ctx, rpc.Call{Call: call})
+}
+
+// Notify sends a notification; params may be nil. It returns when the message
+// is sure to be written unless the stream breaks. Errors: *DownError, or the
+// cause of ctx.
+func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
+	if err := c.rpc.Err(); err != nil {
+		return notSent(err)
+	}
+	return c.rpc.Notify(ctx, nil, method, params)
+}
+
+// callWithin is Call with a limit.
+func (c *Conn) callWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return c.rpc.Call(ctx, rpc.Call{Call: call, Limit: limit})
+}
+
+// submit is rpc.Conn.Submit with a limit.
+func (c *Conn) submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return c.rpc.Submit(rpc.Call{Call: call, Limit: limit}, complete)
+}
+
 // Done is closed when the stream has ended and every pending call has its
 // error.
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.rpc.Done() }
 
 // Err is a *DownError that says why the connection ended, or nil while it has
 // not.
-func (c *Conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
+func (c *Conn) Err() error { return c.rpc.Err() }
 
 // Close ends the connection, fails pending calls, and waits for all of its
 // goroutines, callbacks included. It returns nil, also when called again.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.end(&DownError{Upstream: c.opts.Name, Reason: "connection closed", Err: wire.ErrClosed})
-	c.out.close()
+	closed := &DownError{Upstream: c.opts.Name, Reason: "connection closed", Err: wire.ErrClosed}
+	c.rpc.End(closed)
+	c.out.Close()
 	c.r.Close()
 	c.wg.Wait()
+	c.rpc.Close(closed)
 	return nil
 }
 
-// heard is twice the number of messages that came in, garbage included, and one
-// more while one is worked on.
-func (c *Conn) heard() int64 { return c.seen.Load() }
-
 // closeWrite closes the stream to the server once what was handed to the
 // writer is written, and lets the server's own messages come in to their end.
-func (c *Conn) closeWrite() { c.out.finish() }
+func (c *Conn) closeWrite() { c.out.Drain() }
 
-// ended is called by the read loop when nothing more can come.
-func (c *Conn) ended(err error) {
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	down := &DownError{Upstream: c.opts.Name}
-	switch {
-	case closed:
-		down.Reason, down.Err = "connection closed", wire.ErrClosed
-	case c.opts.describe != nil:
-		down.Reason, down.Err = c.opts.describe(err), err
-	case err == io.EOF:
-		down.Reason, down.Err = "it closed its output", err
-	default:
-		down.Reason, down.Err = fmt.Sprintf("reading from it failed: %v", err), err
+// heard is a number that changes with each message that comes in, garbage
+// included; it is odd while one is worked on.
+func (c *Conn) heard() int64 { return c.rpc.Heard() }
+
+// negotiated turns batches on, which only one revision has.
+func (c *Conn) negotiated(revision string) {
+	c.rpc.SetBatches(revision == mcp.ProtocolVersion20250326)
+}
+
+// read is the read loop.
+func (c *Conn) read() {
+	err := c.rpc.ReadLines(c.r, c.opts.MaxMessage, roomFor(c.rpc.Context(), c.opts.Budget))
+	if c.rpc.Err() == nil {
+		c.rpc.End(c.down(err))
 	}
-	c.mu.Lock()
-	c.err = down
-	pending := c.pending
-	c.pending = nil
-	c.unwatch()
-	c.mu.Unlock()
-	for id, p := range pending {
-		c.conclude(id, p, outcome{err: down})
-	}
-	c.end(down)
-	c.out.close()
+	c.out.Close()
 	c.r.Close()
-	close(c.done)
+}
+
+// down is why the stream ended.
+func (c *Conn) down(err error) *DownError {
+	down := &DownError{Upstream: c.opts.Name, Err: err}
+	switch {
+	case c.opts.describe != nil:
+		down.Reason = c.opts.describe(err)
+	case errors.Is(err, io.EOF):
+		down.Reason = "it closed its output"
+	default:
+		down.Reason = fmt.Sprintf("reading from it failed: %v", err)
+	}
+	return down
+}
+
+// unasked makes the server pay for what belongs to no call in flight. It is on the
+// read loop, which waits when the server has sent too much.
+func (c *Conn) unasked(bytes int) {
+	if c.opts.allowance != nil {
+		c.opts.allowance.spend(bytes, c.rpc.Context().Done(), c.opts.ended)
+	}
+}
+
+// Request implements rpc.Handler.
+func (c *Conn) Request(r *rpc.Request) {
+	if c.opts.OnRequest == nil {
+		r.Reply(builtin(r.Method))
+		return
+	}
+	owners := r.Owners() // at the time it came in
+	r.Start(func(ctx context.Context, r *rpc.Request) wire.Reply {
+		return c.opts.OnRequest(ctx, wire.Inbound{Method: r.Method, Params: r.Params, Owners: func() []any { return owners }})
+	})
+}
+
+// Notification implements rpc.Handler.
+func (c *Conn) Notification(m wire.Inbound) {
+	if c.opts.OnNotification != nil {
+		c.opts.OnNotification(m)
+	}
+}
+
+// callErrors makes the errors of calls to the upstream of that name. It
+// implements rpc.Errors.
+type callErrors string
+
+// Down implements rpc.Errors.
+func (e callErrors) Down(reason string, cause error) error {
+	return &DownError{Upstream: string(e), Reason: reason, Err: cause}
+}
+
+// Unsent implements rpc.Errors.
+func (e callErrors) Unsent(err error) error { return notSent(err) }
+
+// Unusable implements rpc.Errors.
+func (e callErrors) Unusable(method string, cause error) error {
+	return &AnswerError{Upstream: string(e), Method: method, Err: cause}
+}
+
+// Timeout implements rpc.Errors.
+func (e callErrors) Timeout(method string, after time.Duration, max bool) error {
+	return &TimeoutError{Upstream: string(e), Method: method, After: after, Max: max}
 }

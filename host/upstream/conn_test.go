@@ -28,8 +28,8 @@ func pair(t *testing.T, opts ConnOptions) (*Conn, *peer) {
 	t.Helper()
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
+	opts.serialIDs = true // that tests can name
 	c := NewConn(fromServer, toServer, opts)
-	c.ids = ids{} // that tests can name
 	t.Cleanup(func() { c.Close() })
 	return c, &peer{t: t, in: bufio.NewReader(fromClient), w: toClient, r: fromClient}
 }
@@ -129,10 +129,8 @@ func TestCallKeepsBytes(t *testing.T) {
 			t.Errorf("token into %s: %v", bad, a.err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.pending) != 0 {
-		t.Errorf("%d calls are still pending", len(c.pending))
+	if n := c.rpc.Calls(); n != 0 {
+		t.Errorf("%d calls are still pending", n)
 	}
 }
 

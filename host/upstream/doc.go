@@ -1,8 +1,8 @@
 // Package upstream holds the connections to MCP servers. An Upstream is one
 // configured server: its life, from one start to the next, its handshake, lists
 // and state. A link is one connection with it, over one of three transports. A
-// Conn is one MCP client connection over a byte stream: the core of the stdio
-// link, and of use alone, over pipes, as a raw client. Messages pass as raw
+// Conn is one MCP client connection over a byte stream: an rpc.Conn that is the
+// core of the stdio link, and of use alone, over pipes, as a raw client. Messages pass as raw
 // bytes (package wire); only what the handshake and the listing need is read.
 //
 //	spec.go       Spec: how to reach a server
@@ -16,17 +16,11 @@
 //	limit.go      the timeouts of a call
 //	link.go       what a transport has to do; stdio.go the one over a process
 //	handshake.go  initialize
-//	conn.go       Conn: its goroutines and its end
-//	call.go       requests of ours: progress, cancel
-//	ids.go        their ids and progress tokens
-//	begin.go      those that no goroutine waits for
-//	tasks.go      progress of tasks that go on after their call
-//	owners.go     which calls a message of the server may belong to
-//	read.go       the read loop: answers, notifications, requests of the server
-//	writer.go     the write goroutine
-//	garbage.go    what is no usable message
+//	conn.go       Conn: an rpc.Conn over a byte stream, and its goroutines
+//	begin.go      calls that no goroutine waits for
 //	flood.go      how much the server may send that nobody asked for
-//	http*.go      streamable HTTP; sse*.go legacy SSE
+//	http*.go      streamable HTTP, with call.go, ids.go, tasks.go, owners.go, read.go
+//	              and garbage.go; sse*.go legacy SSE
 //	errors.go     the errors
 //
 // Its own packages know nothing of an Upstream: process runs a server as a

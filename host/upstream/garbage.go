@@ -1,14 +1,9 @@
 package upstream
 
 import (
-	"bytes"
-	"io"
-	"regexp"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
 // limiter lets 10 log records through in 10 seconds and counts the others.
@@ -37,131 +32,5 @@ func (l *limiter) allow() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// maxExcerpt is how much is kept of each end of a line that is too long.
-const maxExcerpt = 256
-
-// excerpt is the beginning and the end of a line that was skipped.
-type excerpt struct{ head, tail []byte }
-
-// edges passes a stream on and keeps excerpts of the lines that wire.Reader,
-// reading behind it, will skip as too long.
-type edges struct {
-	r     io.Reader
-	limit int // bytes of a line, its ending included; as in wire.Reader
-	n     int // bytes of the current line so far
-	line  excerpt
-	long  []excerpt // complete ones, oldest first
-	blank bool      // there are only spaces in the current line
-
-	// unasked is told of bytes that are of no message: blank lines, and what is over
-	// the limit. Nil: nobody is.
-	unasked func(bytes int)
-}
-
-func newEdges(r io.Reader, max int) *edges {
-	if max <= 0 {
-		max = wire.DefaultMaxMessage
-	}
-	return &edges{r: r, limit: max + len("\r\n"), blank: true}
-}
-
-func (e *edges) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
-	for rest := p[:n]; len(rest) > 0; {
-		part, after, whole := bytes.Cut(rest, []byte("\n"))
-		e.add(part)
-		if whole {
-			e.n++
-			e.endLine()
-		}
-		rest = after
-	}
-	if err != nil {
-		e.endLine()
-	}
-	return n, err
-}
-
-func (e *edges) add(part []byte) {
-	if room := maxExcerpt - len(e.line.head); room > 0 {
-		e.line.head = append(e.line.head, part[:min(room, len(part))]...)
-	}
-	before := e.n
-	e.n += len(part)
-	e.blank = e.blank && len(bytes.TrimSpace(part)) == 0
-	if over := e.n - max(before, e.limit); over > 0 && e.unasked != nil {
-		e.unasked(over)
-	}
-	if e.n > e.limit-maxExcerpt {
-		tail := append(e.line.tail, part[max(0, len(part)-maxExcerpt):]...)
-		e.line.tail = tail[max(0, len(tail)-maxExcerpt):]
-	}
-}
-
-func (e *edges) endLine() {
-	if e.blank && e.n > 0 && e.unasked != nil {
-		e.unasked(e.n)
-	}
-	e.blank = true
-	if e.n > e.limit {
-		e.long = append(e.long, e.line)
-		e.line = excerpt{}
-	}
-	e.n, e.line.head, e.line.tail = 0, e.line.head[:0], e.line.tail[:0]
-}
-
-// pop is the excerpt of the line that wire.Reader has just skipped.
-func (e *edges) pop() excerpt {
-	if len(e.long) == 0 {
-		return excerpt{}
-	}
-	x := e.long[0]
-	e.long = e.long[1:]
-	return x
-}
-
-// lastID matches the end of an object whose last member, or last but jsonrpc,
-// is a numeric id. In valid JSON nothing inside a string or a nested value can
-// look like it: the brace at the end is the message's own, and a quote within
-// a string has a backslash before it.
-var lastID = regexp.MustCompile(`,\s*"id"\s*:\s*([0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
-
-// responseID is the raw id of the response that the excerpt is of, or nil. It
-// must be plain that it is a response: its result or error has begun within the
-// head. Then the id is in the head too, or at the very end, where the
-// TypeScript SDK writes it.
-func (x excerpt) responseID() []byte {
-	var id []byte
-	var name string
-	d := jsontext.NewDecoder(bytes.NewReader(x.head), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for first := true; ; first = false {
-		tok, err := d.ReadToken()
-		if err != nil || first != (tok.Kind() == '{') || !first && tok.Kind() != '"' {
-			return nil
-		}
-		if first {
-			continue
-		}
-		name = tok.String()
-		value, err := d.ReadValue()
-		if name == "method" {
-			return nil
-		}
-		if err != nil {
-			break // cut off within this member, the long one
-		}
-		if name == "id" {
-			id = bytes.Clone(value)
-		}
-	}
-	if name != "result" && name != "error" {
-		return nil
-	}
-	if id != nil {
-		return id
-	}
-	if m := lastID.FindSubmatch(x.tail); m != nil {
-		return m[1]
-	}
-	return nil
-}
+// maxExcerpt is how much is kept of each end of an event that is too long.
+const maxExcerpt = rpc.MaxExcerpt

@@ -76,11 +76,6 @@ func initialize(ctx context.Context, conn handshakeConn, params []byte) (Initial
 	return res, conn.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
 }
 
-// negotiated turns on batches, which only revision 2025-03-26 has.
-func (c *Conn) negotiated(revision string) {
-	c.batches.Store(revision == mcp.ProtocolVersion20250326)
-}
-
 func (p ClientParams) raw() []byte {
 	if p.ProtocolVersion == "" {
 		p.ProtocolVersion = versions[0]

@@ -116,6 +116,9 @@ func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
 	if l.max <= 0 {
 		l.max = wire.DefaultMaxMessage
 	}
+	if opts.serialIDs {
+		l.ids = ids{}
+	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l, nil
 }

@@ -216,17 +216,13 @@ func (c *callbacks) options() linkOptions {
 func dialWeb(t *testing.T, s Spec, c *callbacks) link {
 	t.Helper()
 	s.Name = "web"
-	l, err := dial(t.Context(), s, c.options())
+	opts := c.options()
+	opts.serialIDs = true // that tests can name
+	l, err := dial(t.Context(), s, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.shutDown(time.Minute, nil) })
-	switch l := l.(type) { // ids that tests can name
-	case *httpLink:
-		l.ids = ids{}
-	case *sseLink:
-		l.ids = ids{}
-	}
 	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.raw()); err != nil {
 		t.Fatal(err)
 	}

@@ -291,7 +291,7 @@ func (l *httpLink) awaited(events *eventReader, f *flight) (*outcome, error) {
 			return nil, err
 		}
 		if ev.data == nil {
-			if id, ok := ownID(ev.long.responseID()); ok && id == f.id {
+			if id, ok := ev.long.ResponseID(); ok && id == f.id {
 				return &outcome{err: l.useless(f, &wire.TooLargeError{Limit: l.max})}, nil
 			}
 		}
@@ -306,7 +306,7 @@ func (l *httpLink) next(events *eventReader) (event, error) {
 	ev, err := events.next()
 	var large *wire.TooLargeError
 	if errors.As(err, &large) {
-		l.junk(err.Error(), ev.long.head)
+		l.junk(err.Error(), ev.long.Head)
 		return ev, nil
 	}
 	return ev, err

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -15,13 +16,23 @@ type limit struct {
 	spec   *Spec
 	method string
 	asking *atomic.Int32           // requests of the server that are being answered
-	cancel context.CancelCauseFunc // ends the call; nil where whoever makes it looks at expiring
+	cancel context.CancelCauseFunc // ends the call
 	begun  time.Time
 	most   time.Time // when the call must have ended; zero for never
 
 	mu    sync.Mutex
 	timer *time.Timer // nil for no limit, and when the call has ended
 	busy  bool        // a progress callback runs, and may wait for the client
+}
+
+// limitOf is how long a call of a method may take. The result of a task may take
+// as long as the task does.
+func (u *Upstream) limitOf(method string) rpc.Limit {
+	limit := rpc.Limit{Idle: u.spec.Timeout, Max: u.spec.MaxTimeout}
+	if method == methodTasksResult {
+		limit.Idle = 0
+	}
+	return limit
 }
 
 // newLimit returns call with the limits of the upstream's spec, which do not
@@ -58,39 +69,6 @@ func (u *Upstream) limited(ctx context.Context, call wire.Call) (context.Context
 	return ctx, call, l
 }
 
-// timers are at rest.
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
-
-// expiring begins the limit, which must be stopped. Whenever something comes
-// from the channel, expired tells whether that is the end of the call.
-func (l *limit) expiring() <-chan time.Time {
-	if l == nil {
-		return nil
-	}
-	wait, ok := l.next()
-	if !ok {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = timers.Get().(*time.Timer)
-	l.timer.Reset(wait)
-	return l.timer.C
-}
-
-// first is when the limit of a call that has just begun has to be looked at.
-func (l *limit) first() time.Time {
-	due := l.begun.Add(l.spec.Timeout)
-	if !l.most.IsZero() && l.most.Before(due) {
-		return l.most
-	}
-	return due
-}
-
 // next is the time until the limit has to be looked at again, from a sign of
 // life on.
 func (l *limit) next() (wait time.Duration, ok bool) {
@@ -108,9 +86,6 @@ func (l *limit) next() (wait time.Duration, ok bool) {
 }
 
 func (l *limit) stop() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	timer := l.timer
 	l.timer = nil
@@ -118,11 +93,7 @@ func (l *limit) stop() {
 	if timer != nil {
 		timer.Stop()
 	}
-	if l.cancel != nil {
-		l.cancel(nil)
-	} else if timer != nil {
-		timers.Put(timer)
-	}
+	l.cancel(nil)
 }
 
 // progress is told when a progress callback begins and when it has returned.

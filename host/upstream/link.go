@@ -82,6 +82,8 @@ type linkOptions struct {
 	allowance, lines *allowance
 	// onGarbage takes what is no usable message, clipped to maxExcerpt.
 	onGarbage func(reason string, raw []byte)
+	// serialIDs is rpc.Options.SerialIDs, for tests.
+	serialIDs bool
 }
 
 // dial starts or reaches the server of spec and returns a link that is ready

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -84,12 +83,5 @@ func TestLingering(t *testing.T) {
 	}
 	if got := expire(slices.Clone(late), now.Add(time.Hour)); len(got) != 0 {
 		t.Errorf("left: %v", got)
-	}
-	c, _ := pair(t, ConnOptions{})
-	for i := range int64(maxLingering + 1) {
-		c.lingers(i, fmt.Sprint(i))
-	}
-	if got := c.owners(); len(got) != maxLingering || got[0] != "1" {
-		t.Errorf("%d kept, first %v", len(got), got[0])
 	}
 }

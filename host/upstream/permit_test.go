@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -46,16 +46,17 @@ func TestPermitIsAskedAtTheLastMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	permit := &switchable{}
-	waiting := make(chan error, maxHeld+11)
+	const room = 64
+	waiting := make(chan error, room+11)
 	for range 10 { // taken over, as they are begun
-		if _, ok := c.begin(wire.Call{Method: "begun", Permit: permit}, &limit{spec: &Spec{Timeout: time.Hour}, asking: new(atomic.Int32), begun: time.Now()}, func(_ wire.Reply, rest wire.Continuation) {
+		if _, err := c.submit(wire.Call{Method: "begun", Permit: permit}, rpc.Limit{}, func(_ wire.Reply, rest wire.Continuation) {
 			_, err := rest(context.Background())
 			waiting <- err
-		}); !ok {
-			t.Fatal("not begun")
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for range maxHeld + 1 { // some of them, the others wait for a place
+	for range room + 1 { // some of them, the others wait for a place
 		go func() {
 			_, err := c.Call(t.Context(), wire.Call{Method: "waiting", Permit: permit})
 			waiting <- err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -24,7 +25,7 @@ type event struct {
 	name string // "" where the server gave none, which means "message"
 	data []byte // the lines of data joined by \n; the receiver owns it
 	// long is of the data of an event that is too large; data is nil then.
-	long excerpt
+	long rpc.Excerpt
 }
 
 // eventReader reads a text/event-stream (HTML standard, 9.2.6): lines that end
@@ -64,7 +65,7 @@ type eventReader struct {
 	data  []byte
 	has   bool // a data field was there
 	large bool // more than max
-	long  excerpt
+	long  rpc.Excerpt
 	id    []byte
 	hasID bool
 
@@ -146,7 +147,7 @@ func (e *eventReader) next() (event, error) {
 		}
 		counted(&e.dataHold, e.data)
 		has, ev, large := e.has, event{name: e.name, data: e.data, long: e.long}, e.large
-		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
+		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, rpc.Excerpt{}, e.id[:0], false
 		switch {
 		case large:
 			return ev, &wire.TooLargeError{Limit: e.max}
@@ -227,7 +228,7 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 		if tail == nil {
 			tail = value
 		}
-		e.long.tail = lastBytes(append(append(e.long.tail, '\n'), tail[max(0, len(tail)-maxExcerpt):]...))
+		e.long.Tail = lastBytes(append(append(e.long.Tail, '\n'), tail[max(0, len(tail)-maxExcerpt):]...))
 	case tail != nil || joined > e.max:
 		head := value
 		if len(e.data) > 0 {
@@ -238,7 +239,7 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 		}
 		e.large, e.data = true, nil
 		counted(&e.dataHold, nil)
-		e.long = excerpt{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
+		e.long = rpc.Excerpt{Head: bytes.Clone(head[:min(len(head), maxExcerpt)]), Tail: tail}
 	case !e.has && l.kept:
 		e.data = value
 	case !e.has:

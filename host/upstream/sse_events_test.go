@@ -109,11 +109,11 @@ func TestEventTooLarge(t *testing.T) {
 		e := newEventReader(strings.NewReader("data: "+in+"\n\n"), 1000)
 		ev, err := e.next()
 		var large *wire.TooLargeError
-		if id := ev.long.responseID(); !errors.As(err, &large) || string(id) != "42" {
-			t.Errorf("%.40s: got id %q, %v", in, id, err)
+		if id, _ := ev.long.ResponseID(); !errors.As(err, &large) || id != 42 {
+			t.Errorf("%.40s: got id %d, %v", in, id, err)
 		}
-		if len(ev.long.head) > maxExcerpt || len(ev.long.tail) > maxExcerpt {
-			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.long.head), len(ev.long.tail))
+		if len(ev.long.Head) > maxExcerpt || len(ev.long.Tail) > maxExcerpt {
+			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.long.Head), len(ev.long.Tail))
 		}
 		e.release()
 	}

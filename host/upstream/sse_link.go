@@ -60,6 +60,7 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,
 		allowance:      opts.allowance,
+		serialIDs:      opts.serialIDs,
 		describe:       s.describe,
 	}, opts.log)
 	s.conn = l.Conn
@@ -166,7 +167,7 @@ func (s *sseStream) Read(p []byte) (int, error) {
 		var large *wire.TooLargeError
 		switch {
 		case errors.As(err, &large):
-			s.conn.oversized(ev.long, large) // this is its read loop
+			s.conn.rpc.Oversized(ev.long, large, s.conn.out) // this is its read loop
 		case err != nil:
 			return 0, s.end(err)
 		case ev.name == "" || ev.name == "message":
@@ -286,7 +287,7 @@ func (s *sseStream) failed(body []byte, err error) {
 	down := &DownError{Upstream: s.client.Config().Name, Err: err}
 	switch {
 	case errors.As(err, &status) && status.Status != http.StatusNotFound && status.Status != http.StatusGone:
-		s.conn.reject(id, err)
+		s.conn.rpc.FailUnusable(id, err)
 		return
 	case status != nil:
 		down.Reason, down.unsent = "it has forgotten our session", true
@@ -297,5 +298,5 @@ func (s *sseStream) failed(body []byte, err error) {
 	default:
 		down.Reason = "the request could not be posted: " + clip(err.Error())
 	}
-	s.conn.resolve(id, outcome{err: down})
+	s.conn.rpc.Fail(id, down, false)
 }

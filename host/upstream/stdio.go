@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -38,6 +37,7 @@ func dialStdio(spec Spec, opts linkOptions) (link, error) {
 		OnRequest:      opts.onRequest,
 		OnGarbage:      opts.onGarbage,
 		allowance:      opts.allowance,
+		serialIDs:      opts.serialIDs,
 		ended:          p.Exited(),
 		describe:       p.EndReason,
 	}, opts.log)
@@ -52,8 +52,8 @@ func (l *stdioLink) watch() {
 	select {
 	case <-l.Conn.Done():
 		l.err = l.Conn.Err()
-	case <-l.out.done:
-		l.err = l.unsent(context.Background(), errUnsent)
+	case <-l.out.Done():
+		l.err = l.rpc.Unwritten()
 	}
 }
 

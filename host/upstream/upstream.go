@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -188,8 +189,7 @@ func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Rep
 	var reply wire.Reply
 	var err error
 	if conn, ok := l.(limitedLink); ok {
-		call, limit := u.newLimit(call)
-		reply, err = conn.callWithin(ctx, call, limit)
+		reply, err = conn.callWithin(ctx, call, u.limitOf(call.Method))
 	} else {
 		ctx, call, limit := u.limited(ctx, call)
 		defer limit.stop()
@@ -203,8 +203,8 @@ func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Rep
 
 // limitedLink is a link that enforces the limit of a call without a context.
 type limitedLink interface {
-	// callWithin is link.Call, but starts and stops the limit itself.
-	callWithin(ctx context.Context, call wire.Call, l *limit) (wire.Reply, error)
+	// callWithin is link.Call with a limit.
+	callWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error)
 }
 
 // Notify sends a notification; params may be nil. It waits for the upstream as
