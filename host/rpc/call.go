@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -366,11 +367,11 @@ func (c *Conn) takeBack(id int64, method string, on Stream, cause error) {
 		c.mu.Unlock()
 		return
 	}
-	if method == methodInitialize {
+	if method == protocol.MethodInitialize {
 		return
 	}
 	f := Frame{Cancels: id, conn: c, Data: wire.Notification(
-		methodCancelled, wire.CancelParams(cause, id))}
+		protocol.NotificationCancelled, wire.CancelParams(cause, id))}
 	if err := on.Push(f); errors.Is(err, ErrFinished) && on != c.opts.Main {
 		_ = c.opts.Main.Push(f) // that is never finished
 	}

@@ -4,16 +4,8 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-)
-
-// The requests and the notification that tell of a task (revision 2025-11-25,
-// basic/utilities/tasks).
-const (
-	methodTasksGet    = "tasks/get"
-	methodTasksResult = "tasks/result"
-	methodTasksCancel = "tasks/cancel"
-	methodTasksStatus = "notifications/tasks/status"
 )
 
 // progress takes a progress notification of the peer.
@@ -55,7 +47,7 @@ func asksForTask(params []byte) bool {
 }
 
 func isTaskMethod(method string) bool {
-	return method == methodTasksResult || method == methodTasksGet || method == methodTasksCancel
+	return method == protocol.MethodTasksResult || method == protocol.MethodTasksGet || method == protocol.MethodTasksCancel
 }
 
 // ongoingTask is the id of the task that a result stands for, "" if it is none
@@ -81,7 +73,7 @@ func terminal(status string) bool {
 
 // taskAnswered looks at the answer to a request about a task.
 func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
-	if method == methodTasksResult { // answered when the task has ended, or is not known
+	if method == protocol.MethodTasksResult { // answered when the task has ended, or is not known
 		id, _ := wire.GetString(params, "taskId")
 		c.endTask(id)
 	} else if reply.Error == nil {

@@ -6,16 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-)
-
-// The methods that are about requests, and the two requests that have rules of
-// their own.
-const (
-	methodInitialize = "initialize"
-	methodPing       = "ping"
-	methodCancelled  = "notifications/cancelled"
-	methodProgress   = "notifications/progress"
 )
 
 // Receive takes one frame of the peer: a message, or a batch in a revision that
@@ -230,14 +222,14 @@ func (c *Conn) stray(id int64, m wire.Message, raw []byte, late func(string), el
 // notification takes a notification of the peer.
 func (c *Conn) notification(m wire.Message, on Stream) {
 	switch m.Method {
-	case methodProgress:
+	case protocol.NotificationProgress:
 		c.progress(m.Params)
 		return
-	case methodCancelled:
+	case protocol.NotificationCancelled:
 		c.unasked(len(m.Params))
 		c.cancelled(m.Params)
 		return
-	case methodTasksStatus:
+	case protocol.NotificationTaskStatus:
 		c.taskStatus(m.Params)
 	}
 	c.unasked(len(m.Params))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -49,7 +50,7 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	if b == nil && !c.acquire() {
 		return
 	}
-	if m.Method == methodPing {
+	if m.Method == protocol.MethodPing {
 		c.respond(on, b, m.ID, wire.Reply{Result: []byte("{}")})
 		return
 	}
@@ -230,7 +231,7 @@ func (r *Request) Progress(params []byte) {
 		r.conn.log.Warn("malformed progress notification dropped", "err", err)
 		return
 	}
-	f := Frame{Data: wire.Notification(methodProgress, params), conn: r.conn}
+	f := Frame{Data: wire.Notification(protocol.NotificationProgress, params), conn: r.conn}
 	if r.at() == working {
 		err := r.conn.send(r.on, f)
 		if !errors.Is(err, ErrFinished) {
@@ -265,7 +266,7 @@ func (c *Conn) cancelled(params []byte) {
 	}
 	key := wire.IDKey(id)
 	found := c.Drop(&wire.CancelledError{Params: params}, func(r *Request) bool {
-		return r.key == key && r.Method != methodInitialize
+		return r.key == key && r.Method != protocol.MethodInitialize
 	})
 	if found == 0 {
 		c.log.Debug("cancellation of no request in flight dropped", "id", clip(string(id)))
