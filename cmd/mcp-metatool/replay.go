@@ -45,8 +45,11 @@ With --with FILE.star that script runs instead of the recorded one: would the fi
 have worked? A call gets the answer that the same call got, else the next one of
 the same tool; the replay ends at a call that the record has no answer for.
 
-The exit code is 0 if the replay is identical (--with: the script succeeds), 1 if it
-is not, 2 if the run cannot be found or read.`,
+Where a value in the record was redacted, any value will do in the replay, and fuel
+and memory are not compared: the verdict is then "identical but for redaction".
+
+The exit code is 0 if the replay is identical, also but for redaction (--with: the
+script succeeds), 1 if it is not, 2 if the run cannot be found or read.`,
 		Example: `  mcp-metatool replay last
   mcp-metatool runs show 019aa0b0 --json > run.jsonl; mcp-metatool replay run.jsonl
   mcp-metatool replay run.jsonl --with fixed.star`,
@@ -94,7 +97,7 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	} else {
 		_, err = io.WriteString(cmd.OutOrStdout(), display.Text(report.Text()))
 	}
-	if err == nil && report.Verdict != replay.Identical && report.Verdict != replay.Succeeded {
+	if err == nil && !report.Verdict.OK() {
 		err = &exitError{code: exitFailed}
 	}
 	return err

@@ -19,6 +19,9 @@ type Redactor interface {
 	JSON(raw []byte) (_ []byte, changed bool)
 }
 
+// Masked stands in a record for each part that a Redactor has taken out.
+const Masked = "****"
+
 // line is one line in the making: a JSON object, which is built by appending.
 type line struct {
 	b        []byte

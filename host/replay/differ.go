@@ -137,12 +137,6 @@ func callLine(c abi.ToolCall) string {
 	return fmt.Sprintf("%s(%s)", callName(c), clip(string(c.Arguments), maxShort))
 }
 
-// sameCall tells whether two calls are written alike.
-func sameCall(a, b abi.ToolCall) bool {
-	return a.Server == b.Server && a.Tool == b.Tool && a.Exact == b.Exact && a.Raw == b.Raw && a.Timeout == b.Timeout &&
-		bytes.Equal(a.Meta, b.Meta) && bytes.Equal(a.Arguments, b.Arguments)
-}
-
 // differCall is the difference of two calls that are not alike.
 func differCall(what string, recorded, replayed abi.ToolCall) Difference {
 	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}

@@ -9,6 +9,7 @@
 //	strict.go   the tape of the recorded code: every step has to be the same
 //	lenient.go  the tape of changed code: answers are found where they can be
 //	differ.go   differences, readable
+//	redacted.go comparing with what was redacted in a record
 //	tighten.go  limits of records that are larger than ours
 //
 // Calls are matched by their sequence number. Saved tools that scripts have called

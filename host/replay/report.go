@@ -18,10 +18,16 @@ type Verdict string
 // The verdicts. The last two are those of changed code.
 const (
 	Identical Verdict = "identical"
-	Diverged  Verdict = "diverged"
-	Succeeded Verdict = "succeeded"
-	Failed    Verdict = "failed"
+	// IdenticalRedacted says that the replay differs only where something in the
+	// record was redacted: in masked parts of values, in fuel and in memory.
+	IdenticalRedacted Verdict = "identical but for redaction"
+	Diverged          Verdict = "diverged"
+	Succeeded         Verdict = "succeeded"
+	Failed            Verdict = "failed"
 )
+
+// OK reports whether the replay found no fault.
+func (v Verdict) OK() bool { return v == Identical || v == IdenticalRedacted || v == Succeeded }
 
 // Report is what a replay has found.
 type Report struct {
@@ -86,6 +92,7 @@ type session struct {
 	lowered     []string // limits of the record that were larger
 	sameGuest   bool
 	cut, short  bool
+	excused     bool // something differs only where the record was redacted
 	notes       []string
 	differences []Difference
 	more        int
@@ -157,8 +164,11 @@ func (s *session) report(rec, replayed *journal.Record) Report {
 		Cut: s.cut, Short: s.short, Recorded: sideOf(rec), Replayed: sideOf(replayed), Record: *replayed,
 		Compared: Compared{Runs: s.runs, Calls: s.calls, Logs: s.logs, Undos: s.undos, Compensations: s.undone},
 	}
-	if len(r.Differences) > 0 {
+	switch {
+	case len(r.Differences) > 0:
 		r.Verdict = Diverged
+	case s.excused:
+		r.Verdict = IdenticalRedacted
 	}
 	return r
 }
@@ -214,10 +224,10 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	fmt.Fprintf(&b, "run %s, %s: %s\n", r.Run, r.Tool, r.Verdict)
-	if r.Verdict == Identical || r.Verdict == Diverged {
-		r.writeCompared(&b)
-	} else {
+	if r.Verdict == Succeeded || r.Verdict == Failed {
 		r.writeChanged(&b)
+	} else {
+		r.writeCompared(&b)
 	}
 	return b.String()
 }

@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+)
+
+// matcher compares what was recorded with what a replay does. In a redacted
+// record, a masked part stands for any text: it matches whatever is there now.
+type matcher struct {
+	redacted bool
+	excused  *bool // set when something matched only because it was masked
+}
+
+// text tells whether two texts match.
+func (m matcher) text(recorded, replayed string) bool {
+	return recorded == replayed || m.redacted && m.excuse(matchMasked(recorded, replayed))
+}
+
+// json tells whether two raw JSON values match.
+func (m matcher) json(recorded, replayed []byte) bool {
+	if bytes.Equal(recorded, replayed) {
+		return true
+	}
+	if !m.redacted || !bytes.Contains(recorded, []byte(journal.Masked)) {
+		return false
+	}
+	a, okA := decoded(recorded)
+	b, okB := decoded(replayed)
+	return okA && okB && m.excuse(matchValue(a, b))
+}
+
+// call tells whether two calls are written alike.
+func (m matcher) call(recorded, replayed abi.ToolCall) bool {
+	return recorded.Exact == replayed.Exact && recorded.Raw == replayed.Raw && recorded.Timeout == replayed.Timeout &&
+		m.text(recorded.Server, replayed.Server) && m.text(recorded.Tool, replayed.Tool) &&
+		m.json(recorded.Meta, replayed.Meta) && m.json(recorded.Arguments, replayed.Arguments)
+}
+
+func (m matcher) excuse(matches bool) bool {
+	*m.excused = *m.excused || matches
+	return matches
+}
+
+// maskedName finds what a redactor has written in place of a name, or of a part of
+// one: the second such name of an object has a number, and so on.
+
+var maskedName = regexp.MustCompile(regexp.QuoteMeta(journal.Masked) + "[0-9]*")
+
+// matchMasked tells whether replayed is recorded with any text in place of what
+// was masked.
+func matchMasked(recorded, replayed string) bool {
+	return matchParts(strings.Split(recorded, journal.Masked), replayed)
+}
+
+// matchParts tells whether text consists of parts with any text between them.
+func matchParts(parts []string, text string) bool {
+	last := len(parts) - 1
+	if last == 0 {
+		return text == parts[0]
+	}
+	text, found := strings.CutPrefix(text, parts[0])
+	for _, part := range parts[1:last] {
+		if found {
+			_, text, found = strings.Cut(text, part)
+		}
+	}
+	return found && strings.HasSuffix(text, parts[last])
+}
+
+// matchValue is matchMasked for decoded JSON. Numbers that were redacted are
+// strings in the record.
+func matchValue(recorded, replayed any) bool {
+	switch a := recorded.(type) {
+	case string:
+		switch b := replayed.(type) {
+		case string:
+			return matchMasked(a, b)
+		case json.Number:
+			return a == journal.Masked
+		}
+		return false
+	case []any:
+		b, ok := replayed.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !matchValue(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		b, ok := replayed.(map[string]any)
+		return ok && matchMembers(a, b)
+	}
+	return recorded == replayed
+}
+
+// maxMaskedNames bounds the members with masked names in one object: each is
+// compared with all that are left.
+const maxMaskedNames = 100
+
+// matchMembers compares objects. A member whose name was masked matches any that
+// is left with a matching value.
+func matchMembers(recorded, replayed map[string]any) bool {
+	if len(recorded) != len(replayed) {
+		return false
+	}
+	var hidden []string // recorded names that were masked
+	left := maps.Clone(replayed)
+	for name, value := range recorded {
+		other, same := replayed[name]
+		switch {
+		case same && matchValue(value, other):
+			delete(left, name)
+		case strings.Contains(name, journal.Masked):
+			hidden = append(hidden, name)
+		default:
+			return false
+		}
+	}
+	if len(hidden) > maxMaskedNames {
+		return false
+	}
+	for _, name := range hidden {
+		parts := maskedName.Split(name, -1)
+		found := false
+		for other, value := range left {
+			if found = matchParts(parts, other) && matchValue(recorded[name], value); found {
+				delete(left, other)
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// decoded is a JSON value with its numbers as they are written.
+func decoded(raw []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return v, d.Decode(&v) == nil && !d.More()
+}
