@@ -33,7 +33,7 @@ var librariesOf = []struct {
 	{"github.com/tetratelabs/wazero", []string{"host/sandbox"}},
 	{"go.starlark.net", []string{"guest/interp"}},
 	{"github.com/mark3labs/mcp-go", []string{
-		"host/upstream", "host/upstream/httpclient", "host/upstream/oauth", "host/builtin",
+		"host/upstream/httpclient", "host/upstream/oauth", "host/builtin",
 	}},
 }
 

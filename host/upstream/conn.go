@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -168,8 +167,8 @@ func (c *Conn) closeWrite() { c.out.Drain() }
 func (c *Conn) heard() int64 { return c.rpc.Heard() }
 
 // negotiated turns batches on, which only one revision has.
-func (c *Conn) negotiated(revision string) {
-	c.rpc.SetBatches(revision == mcp.ProtocolVersion20250326)
+func (c *Conn) negotiated(revision protocol.Revision) {
+	c.rpc.SetBatches(revision.Has(protocol.Batches))
 }
 
 // read is the read loop.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -98,7 +99,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, versions)
+	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, protocol.Handshake.Names())
 }
 
 // printable drops control characters, so that a server cannot control the

@@ -3,27 +3,15 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// versions are the protocol revisions that can be negotiated by initialize,
-// newest first.
-var versions = []string{
-	mcp.ProtocolVersion20251125,
-	mcp.ProtocolVersion20250618,
-	mcp.ProtocolVersion20250326,
-	mcp.ProtocolVersion20241105,
-}
-
 // ClientParams are the params of initialize.
 type ClientParams struct {
-	ProtocolVersion string // revision to offer; "": 2025-11-25
-	Name, Version   string // clientInfo
-	Capabilities    []byte // raw object; nil: {}
+	Name, Version string // clientInfo
+	Capabilities  []byte // raw object; nil: {}
 }
 
 // InitializeResult is a server's answer to initialize. The strings are "" where
@@ -51,12 +39,12 @@ func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult
 type handshakeConn interface {
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
-	negotiated(revision string)
+	negotiated(revision protocol.Revision)
 }
 
 // initialize does the handshake with the raw params of the request.
 func initialize(ctx context.Context, conn handshakeConn, params []byte) (InitializeResult, error) {
-	reply, err := conn.Call(ctx, wire.Call{Method: string(mcp.MethodInitialize), Params: params})
+	reply, err := conn.Call(ctx, wire.Call{Method: protocol.MethodInitialize, Params: params})
 	if err != nil {
 		return InitializeResult{}, err
 	}
@@ -65,25 +53,23 @@ func initialize(ctx context.Context, conn handshakeConn, params []byte) (Initial
 	}
 	res := InitializeResult{Raw: reply.Result}
 	res.ProtocolVersion, _ = wire.GetString(reply.Result, "protocolVersion")
-	if !slices.Contains(versions, res.ProtocolVersion) {
+	revision, ok := protocol.Handshake.Lookup(res.ProtocolVersion)
+	if !ok {
 		return InitializeResult{}, &VersionError{Version: clip(res.ProtocolVersion)}
 	}
 	res.ServerName, _ = wire.GetString(reply.Result, "serverInfo", "name")
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
 	res.Instructions, _ = wire.GetString(reply.Result, "instructions")
 	res.Capabilities, _ = wire.Get(reply.Result, "capabilities")
-	conn.negotiated(res.ProtocolVersion)
-	return res, conn.Notify(ctx, string(mcp.MethodNotificationInitialized), nil)
+	conn.negotiated(revision)
+	return res, conn.Notify(ctx, protocol.NotificationInitialized, nil)
 }
 
 func (p ClientParams) raw() []byte {
-	if p.ProtocolVersion == "" {
-		p.ProtocolVersion = versions[0]
-	}
 	if p.Capabilities == nil {
 		p.Capabilities = []byte("{}")
 	}
-	b := append([]byte(`{"protocolVersion":`), wire.Quote(p.ProtocolVersion)...)
+	b := append([]byte(`{"protocolVersion":`), wire.Quote(protocol.Handshake.Newest().String())...)
 	b = append(append(b, `,"capabilities":`...), p.Capabilities...)
 	b = append(append(b, `,"clientInfo":{"name":`...), wire.Quote(p.Name)...)
 	b = append(append(b, `,"version":`...), wire.Quote(p.Version)...)

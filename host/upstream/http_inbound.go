@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -79,9 +78,9 @@ func (l *httpLink) response(m wire.Message, raw []byte, f *flight) *outcome {
 
 func (l *httpLink) notification(m wire.Message, f *flight) {
 	switch m.Method {
-	case string(mcp.MethodNotificationProgress):
+	case protocol.NotificationProgress:
 		l.progress(m, f)
-	case string(mcp.MethodNotificationCancelled):
+	case protocol.NotificationCancelled:
 		l.takenBack(m.Params)
 	default:
 		l.unasked(len(m.Params))
@@ -158,7 +157,7 @@ func (l *httpLink) request(m wire.Message, f *flight) {
 	}
 	var work func()
 	switch {
-	case m.Method == string(mcp.MethodPing):
+	case m.Method == protocol.MethodPing:
 		work = func() { l.respond(m.ID, builtin(m.Method)) }
 	case !l.serve():
 		work = func() {

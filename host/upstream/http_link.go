@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -123,9 +122,9 @@ func newHTTPLink(spec Spec, opts linkOptions) (*httpLink, error) {
 	return l, nil
 }
 
-func (l *httpLink) negotiated(revision string) {
+func (l *httpLink) negotiated(revision protocol.Revision) {
 	l.client.SetRevision(revision)
-	l.batches.Store(revision == mcp.ProtocolVersion20250326)
+	l.batches.Store(revision.Has(protocol.Batches))
 }
 
 func (l *httpLink) Done() <-chan struct{} { return l.done }
@@ -177,7 +176,7 @@ func (l *httpLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		return wire.Reply{}, err
 	}
 	var aside func()
-	if !httpclient.NotDialed(err) && !surelyUnsent(err) && call.Method != string(mcp.MethodInitialize) {
+	if !httpclient.NotDialed(err) && !surelyUnsent(err) && call.Method != protocol.MethodInitialize {
 		aside = func() { l.takeBack(f.id, context.Cause(ctx)) }
 	}
 	l.land(f, aside)
@@ -228,7 +227,7 @@ func (l *httpLink) closed() *DownError {
 
 // answered looks at an answer before its caller owns it.
 func (l *httpLink) answered(f *flight, reply wire.Reply) {
-	if f.method != string(mcp.MethodInitialize) {
+	if f.method != protocol.MethodInitialize {
 		l.worked.Store(true)
 	}
 	if f.progress != nil && asksForTask(f.params) {
@@ -299,8 +298,8 @@ func (f *flight) afterwards(params []byte) {
 func (l *httpLink) takeBack(id int64, cause error) {
 	ctx, cancel := context.WithTimeout(l.ctx, asideTime)
 	defer cancel()
-	msg := wire.Notification(string(mcp.MethodNotificationCancelled), wire.CancelParams(cause, id))
-	if err := l.tell(ctx, string(mcp.MethodNotificationCancelled), msg); err != nil {
+	msg := wire.Notification(protocol.NotificationCancelled, wire.CancelParams(cause, id))
+	if err := l.tell(ctx, protocol.NotificationCancelled, msg); err != nil {
 		l.log.Debug("cancellation not sent", "id", id, "err", err)
 	}
 }
@@ -323,7 +322,7 @@ func (l *httpLink) Notify(ctx context.Context, method string, params []byte) err
 		}
 		return l.failure(err)
 	}
-	if method == string(mcp.MethodNotificationInitialized) {
+	if method == protocol.NotificationInitialized {
 		l.listening.Do(func() { l.start(l.listen) })
 	}
 	return nil

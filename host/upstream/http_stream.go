@@ -8,9 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -110,7 +109,7 @@ func (l *httpLink) exchange(ctx context.Context, f *flight, msg []byte) (wire.Re
 	if err != nil {
 		return wire.Reply{}, nil, err
 	}
-	if f.method == string(mcp.MethodInitialize) && resp.StatusCode == http.StatusOK {
+	if f.method == protocol.MethodInitialize && resp.StatusCode == http.StatusOK {
 		if err := l.client.SetSession(resp.Header); err != nil {
 			resp.Body.Close()
 			return wire.Reply{}, nil, l.useless(f, err)
@@ -245,7 +244,7 @@ func (l *httpLink) known(ctx context.Context) bool {
 	l.mu.Lock()
 	id := l.ids.next()
 	l.mu.Unlock()
-	resp, err := l.client.Do(ctx, http.MethodPost, wire.Request(id, string(mcp.MethodPing), nil), "", nil)
+	resp, err := l.client.Do(ctx, http.MethodPost, wire.Request(id, protocol.MethodPing, nil), "", nil)
 	if err != nil {
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -29,7 +30,7 @@ type limit struct {
 // as long as the task does.
 func (u *Upstream) limitOf(method string) rpc.Limit {
 	limit := rpc.Limit{Idle: u.spec.Timeout, Max: u.spec.MaxTimeout}
-	if method == methodTasksResult {
+	if method == protocol.MethodTasksResult {
 		limit.Idle = 0
 	}
 	return limit
@@ -73,7 +74,7 @@ func (u *Upstream) limited(ctx context.Context, call wire.Call) (context.Context
 // life on.
 func (l *limit) next() (wait time.Duration, ok bool) {
 	wait = l.spec.Timeout
-	if l.method == methodTasksResult {
+	if l.method == protocol.MethodTasksResult {
 		if l.most.IsZero() {
 			return 0, false
 		}

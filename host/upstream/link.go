@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -43,7 +44,7 @@ type link interface {
 	Notify(ctx context.Context, method string, params []byte) error
 	// negotiated is told the revision that the server chose, once, after the
 	// answer to initialize and before notifications/initialized is sent.
-	negotiated(revision string)
+	negotiated(revision protocol.Revision)
 	// Done is closed when the link is of no use any more and every pending
 	// call has its error or gets it right away. A session that the server has
 	// forgotten is such an end too.

@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -19,7 +18,7 @@ const (
 type inbound struct{ cancel context.CancelCauseFunc }
 
 func builtin(method string) wire.Reply {
-	if method == string(mcp.MethodPing) {
+	if method == protocol.MethodPing {
 		return wire.Reply{Result: []byte("{}")}
 	}
 	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", clip(method)).Raw()}

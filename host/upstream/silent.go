@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -41,9 +40,9 @@ func (u *Upstream) silent(ctx context.Context, l link) error {
 		return nil
 	}
 	before := from.heard()
-	ctx, cancel := u.deadline(ctx, string(mcp.MethodPing))
+	ctx, cancel := u.deadline(ctx, protocol.MethodPing)
 	defer cancel()
-	_, err := l.Call(ctx, wire.Call{Method: string(mcp.MethodPing)})
+	_, err := l.Call(ctx, wire.Call{Method: protocol.MethodPing})
 	var timeout *TimeoutError
 	if !errors.As(err, &timeout) || before%2 == 1 || from.heard() != before || u.answering.Load() > 0 {
 		return nil // the end of the link has its own error

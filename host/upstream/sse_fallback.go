@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -55,7 +54,7 @@ func (f *fallbackLink) current() link {
 func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	l := f.current()
 	reply, err := l.Call(ctx, call)
-	if call.Method != string(mcp.MethodInitialize) || !refusedLikeSSE(err) {
+	if call.Method != protocol.MethodInitialize || !refusedLikeSSE(err) {
 		return reply, err
 	}
 	old, err2 := dialSSE(ctx, f.spec, f.opts)
@@ -104,11 +103,11 @@ func (f *fallbackLink) Notify(ctx context.Context, method string, params []byte)
 	return f.current().Notify(ctx, method, params)
 }
 
-func (f *fallbackLink) negotiated(revision string) { f.current().negotiated(revision) }
-func (f *fallbackLink) Done() <-chan struct{}      { return f.done }
-func (f *fallbackLink) Err() error                 { return f.current().Err() }
-func (f *fallbackLink) pid() int                   { return 0 }
-func (f *fallbackLink) stderrTail() []string       { return nil }
+func (f *fallbackLink) negotiated(revision protocol.Revision) { f.current().negotiated(revision) }
+func (f *fallbackLink) Done() <-chan struct{}                 { return f.done }
+func (f *fallbackLink) Err() error                            { return f.current().Err() }
+func (f *fallbackLink) pid() int                              { return 0 }
+func (f *fallbackLink) stderrTail() []string                  { return nil }
 
 func (f *fallbackLink) shutDown(grace time.Duration, kill <-chan struct{}) {
 	f.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -68,7 +69,7 @@ func dialSSE(ctx context.Context, spec Spec, opts linkOptions) (link, error) {
 	return l, nil
 }
 
-func (l *sseLink) negotiated(revision string) {
+func (l *sseLink) negotiated(revision protocol.Revision) {
 	l.client.SetRevision(revision)
 	l.Conn.negotiated(revision)
 }

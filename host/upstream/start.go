@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,7 +16,7 @@ func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := u.deadline(ctx, string(mcp.MethodInitialize))
+	ctx, cancel := u.deadline(ctx, protocol.MethodInitialize)
 	defer cancel()
 	res, err := initialize(ctx, l, params)
 	if err != nil {

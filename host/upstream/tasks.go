@@ -4,21 +4,13 @@ import (
 	"bytes"
 	"sync"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // maxTasks bounds the tasks of one connection whose progress is still passed
 // on. Beyond it the oldest one loses its token.
 const maxTasks = 1024
-
-// The requests and the notification that tell of a task (revision 2025-11-25,
-// basic/utilities/tasks).
-const (
-	methodTasksGet    = "tasks/get"
-	methodTasksResult = "tasks/result"
-	methodTasksCancel = "tasks/cancel"
-	methodTasksStatus = "notifications/tasks/status"
-)
 
 // taskTokens keeps the progress tokens of calls that were answered with a
 // task: such a token stays good until the task has ended (revision 2025-11-25,
@@ -78,7 +70,7 @@ func (t *taskTokens) progress(token int64) func(params []byte) {
 
 // notified looks at a notification of the server.
 func (t *taskTokens) notified(method string, params []byte) {
-	if method == methodTasksStatus {
+	if method == protocol.NotificationTaskStatus {
 		t.status(params)
 	}
 }
@@ -87,10 +79,10 @@ func (t *taskTokens) notified(method string, params []byte) {
 // request; they and the reply are only read for the methods of tasks.
 func (t *taskTokens) answered(method string, params []byte, reply wire.Reply) {
 	switch method {
-	case methodTasksResult: // answered when the task has ended, or is not known
+	case protocol.MethodTasksResult: // answered when the task has ended, or is not known
 		id, _ := wire.GetString(params, "taskId")
 		t.end(id)
-	case methodTasksGet, methodTasksCancel:
+	case protocol.MethodTasksGet, protocol.MethodTasksCancel:
 		if reply.Error == nil {
 			t.status(reply.Result)
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -72,17 +73,17 @@ type Client struct {
 	// that is elsewhere. They change when the server redirects within its origin.
 	url, endpoint atomic.Pointer[url.URL]
 
-	session  atomic.Pointer[string] // Mcp-Session-Id; nil for none
-	revision atomic.Pointer[string] // MCP-Protocol-Version; nil before it is known
-	cached   atomic.Pointer[cachedHeaders]
+	session atomic.Pointer[string] // Mcp-Session-Id; nil for none
+	version atomic.Pointer[string] // MCP-Protocol-Version; nil before it is known
+	cached  atomic.Pointer[cachedHeaders]
 }
 
 // cachedHeaders are the headers of requests. They are made once and shared;
 // transports only read them.
 type cachedHeaders struct {
-	authorization     string
-	session, revision *string
-	post, get         http.Header
+	authorization    string
+	session, version *string
+	post, get        http.Header
 }
 
 // New returns a client for the server of config. The caller must Close it.
@@ -123,7 +124,10 @@ func (c *Client) Transport() *http.Transport { return c.transport }
 func (c *Client) SetEndpoint(u *url.URL) { c.endpoint.Store(address(u)) }
 
 // SetRevision sets the protocol revision that requests name from now on.
-func (c *Client) SetRevision(revision string) { c.revision.Store(&revision) }
+func (c *Client) SetRevision(revision protocol.Revision) {
+	name := revision.String()
+	c.version.Store(&name)
+}
 
 // HasSession tells whether the server has given us a session id.
 func (c *Client) HasSession() bool { return c.session.Load() != nil }
@@ -248,8 +252,8 @@ func (*bodyReader) Close() error { return nil }
 
 // headers are those of requests right now.
 func (c *Client) headers(authorization string) *cachedHeaders {
-	session, revision := c.session.Load(), c.revision.Load()
-	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.revision == revision {
+	session, version := c.session.Load(), c.version.Load()
+	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.version == version {
 		return m
 	}
 	h := c.fixed.Clone()
@@ -259,11 +263,11 @@ func (c *Client) headers(authorization string) *cachedHeaders {
 	if session != nil {
 		h.Set(transport.HeaderKeySessionID, *session)
 	}
-	if revision != nil {
-		h.Set(transport.HeaderKeyProtocolVersion, *revision)
+	if version != nil {
+		h.Set(transport.HeaderKeyProtocolVersion, *version)
 	}
 	h.Set("Accept", ContentEvents)
-	m := &cachedHeaders{authorization: authorization, session: session, revision: revision, get: h, post: h.Clone()}
+	m := &cachedHeaders{authorization: authorization, session: session, version: version, get: h, post: h.Clone()}
 	m.post.Set("Accept", contentBoth)
 	m.post.Set("Content-Type", ContentJSON)
 	c.cached.Store(m)

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
@@ -288,7 +288,7 @@ func (t *Tokens) document(ctx context.Context, client *http.Client, address stri
 		return 0, err
 	}
 	req.Header.Set("Accept", httpclient.ContentJSON)
-	req.Header.Set(transport.HeaderKeyProtocolVersion, mcp.LATEST_PROTOCOL_VERSION)
+	req.Header.Set(transport.HeaderKeyProtocolVersion, protocol.Handshake.Newest().String())
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err

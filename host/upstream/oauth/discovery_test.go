@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
@@ -47,6 +48,10 @@ func TestDiscovery(t *testing.T) {
 			var s *httptest.Server
 			s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				page, ok := tt.pages[r.URL.Path]
+				// The revision that we speak, not the newest that a library knows.
+				if got := r.Header.Get("MCP-Protocol-Version"); r.URL.Path != "/mcp" && got != protocol.Handshake.Newest().String() {
+					t.Errorf("%s: MCP-Protocol-Version is %q", r.URL.Path, got)
+				}
 				switch {
 				case r.URL.Path == "/mcp":
 					w.WriteHeader(http.StatusUnauthorized)
