@@ -29,9 +29,9 @@ func absentServers(t *testing.T) *Host {
 		g.accept(t)
 		g.conn.Close()
 	})
-	for _, s := range h.upstreams.all() {
-		if s.name != "late" {
-			s.awaitStart(bounded(t), 0)
+	for _, server := range []string{"missing", "never"} {
+		if _, err := h.Snapshot(bounded(t), server); err == nil {
+			t.Fatalf("%s has started", server)
 		}
 	}
 	return h

@@ -162,8 +162,12 @@ func TestRememberedOfAnother(t *testing.T) {
 			s.cfg.Upstreams[0].Args = args
 			change()
 			h, _ := startHostFor(t, s.cfg, OneClient)
-			if st := h.upstreams.all()[0]; st.isEarly() || st.remembered().Handshake != nil {
-				t.Errorf("%s is remembered", st.remembered().Handshake)
+			conn, ok := h.upstreams.For(nil, "slow")
+			if !ok {
+				t.Fatal("no connection")
+			}
+			if handshake, ok := conn.Server(); ok {
+				t.Errorf("%s is remembered", handshake)
 			}
 			if names := h.catalog.Visible(wire.Tools); strings.Contains(fmt.Sprint(names), "slow__") {
 				t.Errorf("it is listed: %q", names)
@@ -184,8 +188,8 @@ func TestNobodyRemembers(t *testing.T) {
 	}
 	s.accept(t)
 	s.conn.Close()
-	offer, err := h.Offer(t.Context(), "slow")
-	if list := fmt.Sprintf("%s", offer.Lists[wire.Tools]); err != nil || strings.Contains(list, "older") {
+	offer, err := h.Snapshot(t.Context(), "slow")
+	if list := fmt.Sprintf("%s", offer.Lists[wire.Tools].Items); err != nil || strings.Contains(list, "older") {
 		t.Errorf("%s %v", list, err)
 	}
 }

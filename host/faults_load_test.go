@@ -206,7 +206,7 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 		}
 		all.Wait()
 	}
-	running := len(w.host.upstreams.all())
+	running := w.host.upstreams.Running()
 	at := w.rest(ctx, left{1 << 20, 1 << 20, running})
 	round(20, func(int) sessionEnd { return deleted })
 	before := w.rest(ctx, left{at.goroutines + 20, at.descriptors + 10, running})
@@ -269,7 +269,7 @@ func (w *way) rest(ctx context.Context, most left) (l left) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		l = left{goroutines: runtime.NumGoroutine(), upstreams: len(w.host.upstreams.all())}
+		l = left{goroutines: runtime.NumGoroutine(), upstreams: w.host.upstreams.Running()}
 		if fds, err := os.ReadDir(filepath.Join("/proc", "self", "fd")); err == nil {
 			l.descriptors = len(fds)
 		}

@@ -393,3 +393,26 @@ func TestConnect(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 }
+
+// TestCloseAgain: Close may be called again, and by several at once.
+func TestCloseAgain(t *testing.T) {
+	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-h.sandbox.Ready()
+	for range 2 {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := h.Close(); err != nil {
+					t.Error(err)
+				}
+				if st := h.Upstreams(t.Context())[0]; st.State != upstream.Closed || st.Pid != 0 {
+					t.Errorf("the upstream is %s, process %d", st.State, st.Pid)
+				}
+			})
+		}
+		all.Wait()
+	}
+}

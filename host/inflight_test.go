@@ -37,7 +37,7 @@ func TestMessagesInFlightAreBounded(t *testing.T) {
 		}
 	}
 	<-said
-	f := h.budget.Figures()
+	f := h.sandbox.Budget().Figures()
 	t.Logf("%+v", f)
 	if f.Peak > total || f.Peak < 4*size || f.Runs != 0 || f.Waiting != 0 {
 		t.Errorf("%+v", f)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
@@ -18,6 +19,7 @@ const maxInstructions = 400
 // TestInstructions: they are short, name tools that are there, and their example
 // runs.
 func TestInstructions(t *testing.T) {
+	instructions := builtin.Instructions(true)
 	if n := len(strings.Fields(instructions)); n >= maxInstructions {
 		t.Errorf("%d words, want less than %d", n, maxInstructions)
 	}

@@ -101,7 +101,7 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	if call(two, "raw__pid") != second {
 		t.Error("the other session's process has gone too")
 	}
-	if n := len(w.host.upstreams.all()); n != 2 {
+	if n := w.host.upstreams.Running(); n != 2 {
 		t.Errorf("%d upstreams for one session", n)
 	}
 }
@@ -125,8 +125,8 @@ func TestOwnLazyUpstream(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	var states []upstream.State
-	for _, s := range w.host.upstreams.all() {
-		states = append(states, s.Status().State)
+	for _, st := range w.host.Upstreams(bounded(t)) {
+		states = append(states, st.State)
 	}
 	slices.Sort(states)
 	if !slices.Equal(states, []upstream.State{health.Asleep, upstream.Ready}) {

@@ -25,7 +25,7 @@ func TestDefaultLimits(t *testing.T) {
 		Memory: sandbox.DefaultMemory, Fuel: sandbox.DefaultFuel, Calls: sandbox.DefaultCalls, Arguments: sandbox.DefaultArguments,
 		Answer: sandbox.DefaultAnswer, Result: sandbox.DefaultResult, Logs: sandbox.DefaultLogs,
 	}
-	if got := limits(cfg.Execution); got != want {
+	if got := RunLimits(cfg.Execution); got != want {
 		t.Errorf("limits %+v, want %+v", got, want)
 	}
 	e := cfg.Execution

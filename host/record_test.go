@@ -2,18 +2,14 @@ package host
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
-	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -196,46 +192,4 @@ func TestJournalTrouble(t *testing.T) {
 	if want := fmt.Sprintf("eval_starlark was not run: the journal in %s cannot be written to", cfg.Journal.Dir); !strings.Contains(got, want) || !strings.Contains(got, `"isError":true`) {
 		t.Errorf("got %s, want %s", got, want)
 	}
-}
-
-// BenchmarkObserve is what a call that is passed on costs more when it is
-// recorded.
-func BenchmarkObserve(b *testing.B) {
-	for _, proxied := range []config.Proxied{config.ProxiedSummary, config.ProxiedFull} {
-		b.Run(string(proxied), func(b *testing.B) {
-			cfg := journaled(b)
-			cfg.Journal.Proxied, cfg.Secrets = proxied, []string{"ghp_0123456789"}
-			h := &Host{opts: Options{Log: slog.New(slog.DiscardHandler)}}
-			h.now.Store(&settings{cfg: cfg})
-			h.recorder = newRecorder(h, cfg)
-			defer h.recorder.close(h.opts.Log)
-			call := route.ObservedCall{
-				Session: benchSession{}, Server: "s", Tool: "t", Params: []byte(`{"name":"s__t","arguments":{"text":"hello"}}`),
-				Reply: wire.Reply{Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("x", 1000))}, Start: time.Now(),
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if h.recorder.Observes() {
-					h.recorder.Observe(call)
-				}
-			}
-		})
-	}
-}
-
-// benchSession says no more of itself than a record has.
-type benchSession struct{ route.Origin }
-
-func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
-
-func (benchSession) MaySave() bool { return true }
-
-func (benchSession) Changed(wire.Surface) {}
-
-func (s benchSession) Session() route.Session { return s }
-
-func (benchSession) ID() string { return "s1" }
-
-func (benchSession) Client() []byte {
-	return []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}`)
 }

@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // reload brings h up to what change makes of its configuration.
-func reload(t testing.TB, h *Host, change func(cfg *config.Config)) Changes {
+func reload(t testing.TB, h *Host, change func(cfg *config.Config)) reconfig.Changes {
 	t.Helper()
 	next := *h.config()
 	next.Upstreams = slices.Clone(next.Upstreams)

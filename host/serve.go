@@ -13,15 +13,41 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
+// session returns the options of sessions.
 func (h *Host) session() front.Options {
 	return front.Options{
-		Backend: h, Name: Name, Version: h.opts.Version, MaxMessage: int(h.config().MaxMessage), Budget: h.budget,
-		Log: h.opts.Log,
+		Backend: backend{h.router, h.upstreams}, Name: Name, Version: h.opts.Version,
+		MaxMessage: int(h.config().MaxMessage), Budget: h.sandbox.Budget(), Log: h.opts.Log,
 	}
+}
+
+// backend is what sessions see: the router, whose sessions may have upstreams of
+// their own. It implements front.Backend and front.Beginner.
+type backend struct {
+	*route.Router
+	upstreams *supervise.Upstreams
+}
+
+// Welcome implements front.Backend.
+func (b backend) Welcome(ctx context.Context, s route.Session) (route.Welcome, error) {
+	b.upstreams.Welcome(s)
+	w, err := b.Router.Welcome(ctx, s)
+	if err != nil { // the session has not begun
+		b.upstreams.Left(s)
+	}
+	return w, err
+}
+
+// Left implements front.Backend.
+func (b backend) Left(s route.Session) {
+	b.Router.Left(s)
+	b.upstreams.Left(s)
 }
 
 // Serve runs one session with a client until in ends, the client stops

@@ -46,7 +46,7 @@ func TestStalledClient(t *testing.T) {
 		t.Errorf("the upstream's process is still there: %v", err)
 	}
 	outR.Close() // lets what was left behind end
-	if err := h.upstreams.all()[0].close(t.Context()); err != nil {
+	if err := h.upstreams.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

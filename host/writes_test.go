@@ -41,9 +41,6 @@ func TestFilesAreReplacedByOneWriter(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for name, file := range product {
-		if name == "host/memory.go" { // is about to move, and to use regular.Write then
-			continue
-		}
 		for _, at := range usesIn(name, file, writers, roots[path.Dir(name)]) {
 			if used[at] = true; mayWrite[at] == "" {
 				t.Errorf("%s: replace files with package tools/regular, or say here why not", at)

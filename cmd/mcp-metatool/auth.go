@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
@@ -54,7 +54,7 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	spec := host.UpstreamSpec(cfg, u)
+	spec := supervise.Spec(cfg, u)
 	if err := oauth.Authorize(ctx, spec.HTTP(), *spec.OAuth, l.show); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause

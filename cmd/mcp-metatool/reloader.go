@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 )
 
 // reloader keeps a server that runs up to its configuration: when the file
@@ -124,23 +125,23 @@ func (r *reloader) reload(why string) *reloadReport {
 }
 
 // adopt is reload for a caller that holds r.mu.
-func (r *reloader) adopt() (host.Changes, []string, error) {
+func (r *reloader) adopt() (reconfig.Changes, []string, error) {
 	for _, name := range r.files {
 		if err := readAgain(name); err != nil {
-			return host.Changes{}, nil, err
+			return reconfig.Changes{}, nil, err
 		}
 	}
 	cfg, err := r.load()
 	if err != nil {
-		return host.Changes{}, nil, err
+		return reconfig.Changes{}, nil, err
 	}
 	if cfg.Path == "" && r.path != "" {
-		return host.Changes{}, nil, fmt.Errorf("%s is not there any more (put it back, or end the server)", r.path)
+		return reconfig.Changes{}, nil, fmt.Errorf("%s is not there any more (put it back, or end the server)", r.path)
 	}
 	r.settings.masker.Add(cfg.Secrets...) // before anything of them can be logged
 	changes, err := r.host.Reload(cfg)
 	if err != nil {
-		return host.Changes{}, nil, err
+		return reconfig.Changes{}, nil, err
 	}
 	r.path = cfg.Path
 	r.settings.setLevel(cfg)

@@ -10,6 +10,7 @@
 //	search.go       search_tools
 //	describe.go     describe_tool
 //	absent.go       servers that are not there, for both
+//	instructions.go what models are told of the product
 //	health.go       health_check
 //	testtool.go     test_tool
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
@@ -31,7 +32,7 @@ type findings struct {
 	Servers []tooling `json:"servers,omitempty"`
 	// Absent are servers that are not there: what they have may be missing, or
 	// cannot be called now.
-	Absent []Absence `json:"absent,omitempty"`
+	Absent []health.Absence `json:"absent,omitempty"`
 }
 
 type found struct {

@@ -158,6 +158,19 @@ func New(cfg Options) *Composer {
 	return &Composer{cfg: cfg, progressInterval: progressInterval}
 }
 
+// CallTool answers a tools/call of the saved tool called name; see CallSaved. It
+// implements route.Handler.
+func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
+	def, err := c.cfg.Saved.Get(name)
+	switch {
+	case errors.Is(err, tools.ErrNotFound):
+		return wire.Reply{Error: wire.Errorf(wire.CodeInvalidParams, "unknown tool: %s (it was deleted)", name).Raw()}
+	case err != nil:
+		return wire.Reply{Result: (&Failure{Type: abi.ErrValidation, Message: err.Error()}).Result()}
+	}
+	return c.CallSaved(ctx, def, call)
+}
+
 // CallSaved answers a tools/call of the saved tool def. The reply is always a
 // CallToolResult; what went wrong is told in an isError result. It stops as
 // soon as ctx ends.

@@ -7,6 +7,7 @@
 //	probe.go   the call of a probe, and whether its answer is what was expected
 //	match.go   JSON that has to be in other JSON
 //	report.go  what is found, as rows of a table and as JSON
+//	absence.go  a server that is not available
 package health
 
 import (

@@ -193,7 +193,7 @@ func newRig(t testing.TB, servers ...string) *rig {
 	}
 	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(s wire.Surface) { g.router.Changed(s) })
 	g.router = New(Options{
-		Catalog: c, Upstreams: g.shared, Instructions: "ours", Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
+		Catalog: c, Upstreams: g.shared, Instructions: func(Session) string { return "ours" }, Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(g.router.Close)
 	return g

@@ -47,13 +47,14 @@ type Handler interface {
 	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
 
-// Options of a Router. All but HandshakeWait, Started, Absences, Refresh and
-// Observer must be set.
+// Options of a Router. All but Instructions, HandshakeWait, Started,
+// Absences, Refresh and Observer must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
-	// Instructions are ours, for the answer to initialize.
-	Instructions string
+	// Instructions returns ours, for the answer to a session's initialize; nil:
+	// none.
+	Instructions func(s Session) string
 	// HandshakeWait is how long the answer to initialize waits for the
 	// handshakes of upstreams; 0: DefaultHandshakeWait.
 	HandshakeWait time.Duration

@@ -90,7 +90,9 @@ func (r *Router) absent(s Session, server string) string {
 // them are not there.
 func (r *Router) instructions(s Session, all []reached) string {
 	var b strings.Builder
-	b.WriteString(r.Instructions)
+	if r.Instructions != nil {
+		b.WriteString(r.Instructions(s))
+	}
 	rest := maxAllInstructions
 	for _, c := range all {
 		result, _ := c.Server()

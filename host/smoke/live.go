@@ -214,7 +214,7 @@ func (l *live) await(ctx context.Context, h *host.Host, name string) error {
 		h.Settle(ctx)
 		return context.Cause(outer)
 	}
-	_, err := h.Offer(ctx, server)
+	_, err := h.Snapshot(ctx, server)
 	if outer.Err() != nil {
 		return context.Cause(outer)
 	}

@@ -26,7 +26,7 @@ func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
 	begun := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, l.file.Startup)
 	defer cancel()
-	o, err := h.Offer(waiting, c.Server)
+	o, err := h.Snapshot(waiting, c.Server)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -37,8 +37,8 @@ func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
 	if st, ok := h.Status(c.Server); ok {
 		a.took = st.StartTime // it may have been there before the check
 	}
-	for surface, items := range o.Lists {
-		a.lists[surface] = wire.Array(items)
+	for surface, list := range o.Lists {
+		a.lists[surface] = wire.Array(list.Items)
 	}
 	return a, nil
 }

@@ -117,7 +117,7 @@ func TestNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.shutDown(time.Minute, nil)
-	_, err = initialize(t.Context(), l, ClientParams{}.raw())
+	_, err = initialize(t.Context(), l, ClientParams{}.Params())
 	if want := "upstream \"web\": not authorized: there is no token yet (run `mcp-metatool auth web`)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -32,7 +32,7 @@ type InitializeResult struct {
 // refused, is a *VersionError if it chose a revision we do not speak, or is one
 // of the errors of Call.
 func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult, error) {
-	return initialize(ctx, c, p.raw())
+	return initialize(ctx, c, p.Params())
 }
 
 // handshakeConn is the part of a link that the handshake needs.
@@ -65,7 +65,8 @@ func initialize(ctx context.Context, conn handshakeConn, params []byte) (Initial
 	return res, conn.Notify(ctx, protocol.NotificationInitialized, nil)
 }
 
-func (p ClientParams) raw() []byte {
+// Params returns the raw params object of initialize.
+func (p ClientParams) Params() []byte {
 	if p.Capabilities == nil {
 		p.Capabilities = []byte("{}")
 	}

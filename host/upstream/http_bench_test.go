@@ -34,7 +34,7 @@ func BenchmarkHTTP(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { l.shutDown(0, nil) })
-		if _, err := initialize(b.Context(), l, ClientParams{}.raw()); err != nil {
+		if _, err := initialize(b.Context(), l, ClientParams{}.Params()); err != nil {
 			b.Fatal(err)
 		}
 		return l, s.URL

@@ -41,7 +41,7 @@ func TestMCPGoServers(t *testing.T) {
 			done := make(chan struct{}, 10)
 			u := Start(Spec{Name: "go", URL: tt.url}, Options{
 				InitializeParams: func(context.Context) ([]byte, error) {
-					return ClientParams{Name: "t", Version: "1", Capabilities: []byte(`{"elicitation":{}}`)}.raw(), nil
+					return ClientParams{Name: "t", Version: "1", Capabilities: []byte(`{"elicitation":{}}`)}.Params(), nil
 				},
 				OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
 					if o := m.Owners(); m.Method != "elicitation/create" || len(o) != 1 || o[0] != "me" {

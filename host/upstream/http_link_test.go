@@ -236,7 +236,7 @@ func TestHTTP2(t *testing.T) {
 	}
 	defer l.shutDown(time.Minute, nil)
 	l.client.Transport().TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
-	if _, err := initialize(t.Context(), l, ClientParams{}.raw()); err != nil {
+	if _, err := initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup

@@ -223,7 +223,7 @@ func dialWeb(t *testing.T, s Spec, c *callbacks) link {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.shutDown(time.Minute, nil) })
-	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.raw()); err != nil {
+	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.Params()); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -332,7 +332,7 @@ func TestHTTPRedirects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = initialize(t.Context(), l, ClientParams{}.raw())
+		_, err = initialize(t.Context(), l, ClientParams{}.Params())
 		got := "{}"
 		if err != nil {
 			got = err.Error()

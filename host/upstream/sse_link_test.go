@@ -303,7 +303,7 @@ func TestFallbackFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = initialize(t.Context(), l, ClientParams{}.raw())
+		_, err = initialize(t.Context(), l, ClientParams{}.Params())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("status %d: got %v, want %s", status, err, want)
 		}

@@ -38,7 +38,7 @@ func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, 
 // when the link ends.
 func (u *Upstream) initializeParams(ctx context.Context, l link) ([]byte, error) {
 	if u.opts.InitializeParams == nil {
-		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.raw(), nil
+		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params(), nil
 	}
 	asked := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)

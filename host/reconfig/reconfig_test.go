@@ -1,4 +1,4 @@
-package host
+package reconfig
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
 // TestChangesOfAnUpstream: what has to be started anew, and what need not.
@@ -30,15 +31,14 @@ func TestChangesOfAnUpstream(t *testing.T) {
 		}},
 		{"removed", func(u *config.Upstream) { u.Disabled = true }},
 	} {
-		h := &Host{opts: Options{Clients: ManyClients}}
 		now := base
 		tt.change(&now)
 		of := func(u config.Upstream) *config.Config { return &config.Config{Upstreams: []config.Upstream{u}} }
-		changes, _ := h.compare(of(base), of(now))
+		changes, _ := Compare(supervise.ManyClients, of(base), of(now))
 		if got, want := changes.Lines(), []string{`upstream "x": ` + tt.want}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if changes, _ := h.compare(of(now), of(now)); changes.Lines() != nil {
+		if changes, _ := Compare(supervise.ManyClients, of(now), of(now)); changes.Lines() != nil {
 			t.Errorf("nothing has changed, but: %q", changes.Lines())
 		}
 	}

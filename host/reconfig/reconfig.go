@@ -1,4 +1,6 @@
-package host
+// Package reconfig says how two configurations differ, and which part of a new one
+// can be put in force without a restart.
+package reconfig
 
 import (
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
 // Changes say how a configuration differs from the one before it. They have
@@ -41,7 +44,7 @@ const (
 	Adjusted ChangeKind = "adjusted" // it goes on, under another prefix for instance
 )
 
-// Lines are the changes for people.
+// Lines returns the changes for people, one line each.
 func (c Changes) Lines() []string {
 	var lines []string
 	for _, u := range c.Upstreams {
@@ -60,10 +63,10 @@ func (c Changes) Lines() []string {
 	return lines
 }
 
-// compare tells how next differs from old, and returns what can be in force of
-// it: next, with the settings of old that cannot change at run time.
-func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
-	c := Changes{Upstreams: h.compareUpstreams(old, next)}
+// Compare says how next differs from old, and returns what of it can be put in
+// force: next, with the settings of old that cannot change at run time.
+func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *config.Config) {
+	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
 	adopted := *old // what is not named here needs a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
@@ -74,27 +77,28 @@ func (h *Host) compare(old, next *config.Config) (Changes, *config.Config) {
 	adopted.Journal = next.Journal
 	adopted.Journal.Enabled, adopted.Journal.Dir = old.Journal.Enabled, old.Journal.Dir
 	adopted.HTTP.AllowedOrigins, adopted.HTTP.AllowedHosts = next.HTTP.AllowedOrigins, next.HTTP.AllowedHosts
-	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 { // where all may come in was decided when it was listened there
+	// Whether everyone may connect was decided with the listening address.
+	if len(old.HTTP.Tokens) == 0 || len(next.HTTP.Tokens) > 0 {
 		adopted.HTTP.Tokens, adopted.HTTP.NoSave = next.HTTP.Tokens, next.HTTP.NoSave
 	}
 
 	c.Settings = differences("", *old, adopted)
 	c.Restart = differences("", adopted, *next)
-	if h.opts.Clients != ManyClients { // it means nothing to others
+	if clients != supervise.ManyClients { // there is no HTTP server
 		isHTTP := func(s string) bool { return strings.HasPrefix(s, "http.") }
 		c.Settings, c.Restart = slices.DeleteFunc(c.Settings, isHTTP), slices.DeleteFunc(c.Restart, isHTTP)
 	}
 	return c, &adopted
 }
 
-// compareUpstreams tells what becomes of those that differ.
-func (h *Host) compareUpstreams(old, next *config.Config) []UpstreamChange {
+// compareUpstreams says what becomes of the upstreams that differ.
+func compareUpstreams(clients supervise.Clients, old, next *config.Config) []UpstreamChange {
 	before := map[string]*config.Upstream{}
-	for _, u := range enabled(old) {
+	for _, u := range supervise.Enabled(old) {
 		before[u.Name] = u
 	}
 	var changes []UpstreamChange
-	for _, u := range enabled(next) {
+	for _, u := range supervise.Enabled(next) {
 		was := before[u.Name]
 		delete(before, u.Name)
 		if was == nil {
@@ -106,12 +110,12 @@ func (h *Host) compareUpstreams(old, next *config.Config) []UpstreamChange {
 			continue
 		}
 		kind := Adjusted
-		if h.isolated(was) != h.isolated(u) || !sameUpstream(UpstreamSpec(old, was), UpstreamSpec(old, u)) {
+		if supervise.Restarts(clients, old, was, u) {
 			kind = Replaced
 		}
 		changes = append(changes, UpstreamChange{u.Name, kind, settings})
 	}
-	for _, u := range enabled(old) {
+	for _, u := range supervise.Enabled(old) {
 		if before[u.Name] != nil {
 			changes = append(changes, UpstreamChange{Name: u.Name, Kind: Removed})
 		}
@@ -119,8 +123,8 @@ func (h *Host) compareUpstreams(old, next *config.Config) []UpstreamChange {
 	return changes
 }
 
-// differences are the settings in which two structs of a configuration differ,
-// as they are called in TOML, behind the name of their table.
+// differences returns the settings in which two structs of a configuration
+// differ, as they are called in TOML, after the name of their table.
 func differences[T any](table string, a, b T) []string {
 	return differ(table, reflect.ValueOf(a), reflect.ValueOf(b))
 }
@@ -143,8 +147,8 @@ func differ(table string, a, b reflect.Value) []string {
 	return slices.Compact(keys)
 }
 
-// notSettings are fields of config.Config that say something else, or that are
-// compared one by one.
+// notSettings are fields of config.Config that are no settings, or are compared
+// on their own.
 var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true}
 
 // settingName is what the reference calls a field.
@@ -160,11 +164,11 @@ func settingName(table, field string) string {
 		return "tls_cert"
 	case "http.KeyFile":
 		return "tls_key"
-	case "http.NoSave": // of each of them
+	case "http.NoSave": // of each token
 		return "tokens"
 	}
 	var b strings.Builder
-	lower := false // the letter before
+	lower := false // whether the letter before is
 	for _, r := range field {
 		if unicode.IsUpper(r) && lower {
 			b.WriteByte('_')

@@ -1,20 +1,30 @@
-package host
+package builtin
 
-// howToSave is the step of the instructions that is not for clients which may not
-// save tools; those read notToSave.
+// howToSave is the step of the instructions about saving tools. Clients that may not
+// save tools get notToSave instead.
 const (
 	howToSave = `4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs into params.`
 	notToSave = `4. You may not save scripts as tools here.`
 )
 
-// instructions go to the model with the answer to initialize. A model that has
-// read nothing else shall write a script that runs.
-const instructions = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Starlark (a small Python dialect), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
+// Instructions returns what models are told of the product in the answer to
+// initialize: enough to write a script that runs. maySave says whether the client
+// may save tools.
+func Instructions(maySave bool) string {
+	if maySave {
+		return instructionsBegin + howToSave + instructionsEnd
+	}
+	return instructionsBegin + notToSave + instructionsEnd
+}
+
+const instructionsBegin = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Starlark (a small Python dialect), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
 
 1. search_tools("words") finds tools of all servers, also those that are not in your list; scripts can call them.
 2. describe_tool("server.tool") shows signature, arguments, an example, what comes back.
 3. eval_starlark runs a script; its calls are real. test_tool runs it against answers that you invent.
-` + howToSave + `
+`
+
+const instructionsEnd = `
 5. If a run fails, the error has line and hint; show_run (ids: list_runs) has every call and answer.
 
 In a script:

@@ -1,4 +1,4 @@
-package host
+package supervise
 
 import (
 	"bytes"
@@ -17,50 +17,50 @@ import (
 )
 
 // odd is what would be another after being encoded anew.
-var odd = remembered{
+var odd = Snapshot{
 	Handshake: []byte(`{ "n":9007199254740993, "s":"<\u00e9>&` + "\u2028" + `"}`),
-	Lists: map[wire.Surface]list{
+	Lists: map[wire.Surface]List{
 		wire.Tools:     {Items: [][]byte{[]byte(`{"name":"a", "x":1e400}`), []byte(`{"name":"b","name":"c","y":-0}`)}, Meta: []byte(`{"k": 1.0}`)},
 		wire.Resources: {Items: [][]byte{}},
 		wire.Templates: {Items: [][]byte{[]byte(`{"uriTemplate":"x://{y}"}`)}},
 	},
 }
 
-func TestMemoryKeepsBytes(t *testing.T) {
-	m := &memory{dir: filepath.Join(t.TempDir(), "servers"), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if _, ok := m.load("x", "id"); ok {
+func TestSnapshotKeepsBytes(t *testing.T) {
+	store := &snapshotStore{dir: filepath.Join(t.TempDir(), "servers"), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if _, ok := store.load("x", "id"); ok {
 		t.Error("it remembers what it never heard of")
 	}
-	m.save("x", odd.file("id"))
-	got, ok := m.load("x", "id")
-	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.file("id"), odd.file("id")) {
+	store.save("x", odd.encode("id"))
+	got, ok := store.load("x", "id")
+	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.encode("id"), odd.encode("id")) {
 		t.Errorf("got  %+s\nwant %+s", got, odd)
 	}
-	if _, ok := m.load("x", "other"); ok {
+	if _, ok := store.load("x", "other"); ok {
 		t.Error("it remembers another one")
 	}
-	names, err := filepath.Glob(filepath.Join(m.dir, "*"))
-	hidden, _ := filepath.Glob(filepath.Join(m.dir, ".*"))
+	names, err := filepath.Glob(filepath.Join(store.dir, "*"))
+	hidden, _ := filepath.Glob(filepath.Join(store.dir, ".*"))
 	if err != nil || len(names) != 1 || len(hidden) != 0 {
 		t.Errorf("files %v %v %v", names, hidden, err)
 	}
 }
 
-// TestMemoryCannotBeKept: nothing but a line in the log comes of it.
-func TestMemoryCannotBeKept(t *testing.T) {
+// TestSnapshotCannotBeKept: nothing but a line in the log comes of it.
+func TestSnapshotCannotBeKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "servers")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	m := &memory{dir: file, log: slog.New(slog.NewTextHandler(&log, nil))}
-	m.save("x", odd.file("id"))
+	store := &snapshotStore{dir: file, log: slog.New(slog.NewTextHandler(&log, nil))}
+	store.save("x", odd.encode("id"))
 	if !strings.Contains(log.String(), "cannot be remembered") {
 		t.Errorf("log: %s", log.String())
 	}
 }
 
-func TestIdentity(t *testing.T) {
+func TestSnapshotKey(t *testing.T) {
 	secrets := (&config.Config{Secrets: []string{"secret-1", "secret-2"}}).NewMasker()
 	base := func() upstream.Spec {
 		return upstream.Spec{
@@ -68,7 +68,7 @@ func TestIdentity(t *testing.T) {
 			Headers: map[string]string{"X": "1"},
 		}
 	}
-	of := identity(base(), secrets)
+	of := snapshotKey(base(), secrets)
 	for name, tt := range map[string]struct {
 		change func(s *upstream.Spec)
 		same   bool
@@ -88,25 +88,25 @@ func TestIdentity(t *testing.T) {
 	} {
 		spec := base()
 		tt.change(&spec)
-		if same := identity(spec, secrets) == of; same != tt.same {
+		if same := snapshotKey(spec, secrets) == of; same != tt.same {
 			t.Errorf("with other %s it counts as the same: %v", name, same)
 		}
 	}
 }
 
-func FuzzRecall(f *testing.F) {
-	f.Add(odd.file("id"))
+func FuzzDecodeSnapshot(f *testing.F) {
+	f.Add(odd.encode("id"))
 	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[{"name":""}]}}}`))
 	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[],"_meta":[]}}}`))
 	f.Add([]byte(`{"of":"id","handshake":1,"lists":[]} `))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, same, err := recall(data, "id")
+		r, same, err := decodeSnapshot(data, "id")
 		if !same || err != nil {
 			return
 		}
-		again, same, err := recall(r.file("id"), "id")
+		again, same, err := decodeSnapshot(r.encode("id"), "id")
 		if !same || err != nil || !reflect.DeepEqual(again, r) {
-			t.Errorf("%s becomes %s (%v)", data, r.file("id"), err)
+			t.Errorf("%s becomes %s (%v)", data, r.encode("id"), err)
 		}
 	})
 }

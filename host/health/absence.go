@@ -1,0 +1,10 @@
+package health
+
+// Absence is a server that is not available.
+type Absence struct {
+	Server string `json:"server"` // script name
+	State  string `json:"state"`  // starting, failed, closed, disabled
+	// Why is a sentence for models: what is wrong and what to do about it. It has
+	// no secrets.
+	Why string `json:"why"`
+}

@@ -1,0 +1,149 @@
+// Package record writes what goes through the proxy into the journal, as the
+// configuration says.
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Options of a Recorder.
+type Options struct {
+	// Announce tells clients that calls are not recorded, or are recorded again;
+	// see route.Router.Announce.
+	Announce func(level, logger, text string)
+	// Logger is the name under which Announce is called.
+	Logger string
+	Log    *slog.Logger
+}
+
+// Recorder records proxied calls; it is a route.Observer. It is safe for
+// concurrent use.
+type Recorder struct {
+	opts     Options
+	journal  *journal.Log // nil if nothing is recorded
+	redactor *config.Redactor
+	masker   *config.Masker
+	start    time.Time
+	proxied  atomic.Value             // config.Proxied: how much of a call is recorded
+	last     atomic.Pointer[clientOf] // the client whose call was recorded last
+}
+
+// New opens the journal of a configuration, if it is enabled there. The caller
+// must Close the Recorder.
+func New(cfg *config.Config, opts Options) *Recorder {
+	r := &Recorder{opts: opts, masker: cfg.NewMasker(), start: time.Now()}
+	r.redactor = config.NewRedactor(r.masker, cfg.Journal.Redact)
+	r.proxied.Store(cfg.Journal.Proxied)
+	if cfg.Journal.Enabled {
+		r.journal = journal.OpenLog(cfg.JournalDir(), r.options(cfg))
+	}
+	return r
+}
+
+// Journal returns the journal, nil if nothing is recorded.
+func (r *Recorder) Journal() *journal.Log { return r.journal }
+
+// Start returns when the Recorder was made.
+func (r *Recorder) Start() time.Time { return r.start }
+
+// Configure puts another configuration in force. Secrets of earlier ones stay
+// secret.
+func (r *Recorder) Configure(cfg *config.Config) {
+	r.masker.Add(cfg.Secrets...)
+	r.redactor.SetPatterns(cfg.Journal.Redact)
+	r.proxied.Store(cfg.Journal.Proxied)
+	if r.journal != nil {
+		r.journal.Configure(r.options(cfg))
+	}
+}
+
+func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
+	j := cfg.Journal
+	return journal.LogOptions{
+		Required: j.Required, Sync: journal.Sync(j.Sync),
+		MaxSize: int64(j.MaxSize), MaxTotal: int64(j.MaxTotal), MaxAge: j.MaxAge,
+		Redactor: r.redactor, Log: r.opts.Log,
+		Trouble: func(err error) { r.trouble(err, j.Required) },
+	}
+}
+
+// trouble tells clients that their calls are not recorded, or are again.
+func (r *Recorder) trouble(err error, required bool) {
+	switch {
+	case err == nil:
+		r.opts.Announce("notice", r.opts.Logger, "calls are recorded again")
+	case required:
+		r.opts.Announce("error", r.opts.Logger, fmt.Sprintf("composite tools are refused, because calls cannot be recorded: %v", err))
+	default:
+		r.opts.Announce("error", r.opts.Logger, fmt.Sprintf("calls are not recorded: %v", err))
+	}
+}
+
+// Observes implements route.Observer.
+func (r *Recorder) Observes() bool {
+	return r.journal != nil && r.proxied.Load() != config.ProxiedOff
+}
+
+// Observe implements route.Observer.
+func (r *Recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
+
+// ObserveSoon implements route.SoonObserver. Whole answers are too much work for
+// one goroutine.
+func (r *Recorder) ObserveSoon(call route.ObservedCall, then func()) bool {
+	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedSoon(r.entry(call), then)
+}
+
+// entry is what the journal gets of a call.
+func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
+	p := journal.Proxied{
+		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
+		Client:  r.client(call.Session),
+		Outcome: journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
+		Sent:    len(call.Params), Received: len(call.Reply.Result) + len(call.Reply.Error),
+	}
+	if r.proxied.Load() == config.ProxiedFull {
+		p.Params, p.Result, p.RPCError = call.Params, call.Reply.Result, call.Reply.Error
+	}
+	if call.Cancelled { // the reply is ours, and nobody gets it
+		p.Received, p.Result, p.RPCError = 0, nil, nil
+	}
+	return p
+}
+
+// clientOf is a session's client, with the params of initialize it was read from.
+type clientOf struct {
+	params []byte
+	journal.Client
+}
+
+// client returns the client of a session. It keeps the last one, so that the
+// params need not be read for each call.
+func (r *Recorder) client(s route.Session) journal.Client {
+	params := s.Client()
+	if c := r.last.Load(); c != nil && c.Session == s.ID() && bytes.Equal(c.params, params) {
+		return c.Client
+	}
+	info, _ := wire.Get(params, "clientInfo")
+	name, _ := wire.GetString(info, "name")
+	version, _ := wire.GetString(info, "version")
+	c := clientOf{params, journal.Client{Session: s.ID(), Name: name, Version: version}}
+	r.last.Store(&c)
+	return c.Client
+}
+
+// Close ends the recording.
+func (r *Recorder) Close() {
+	if err := r.journal.Close(); err != nil && !errors.Is(err, journal.ErrClosed) {
+		r.opts.Log.Warn("end of the journal", "err", err)
+	}
+}

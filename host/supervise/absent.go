@@ -1,0 +1,111 @@
+package supervise
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// absence says why a server is not available to a session (nil: to no session in
+// particular), as a sentence without secrets; "" if it is, or is started when it
+// is needed.
+func (u *Upstreams) absence(session route.Session, c *config.Upstream) (state upstream.State, why string) {
+	if c.Disabled {
+		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", c.Name)
+	}
+	m, ok := u.managed(session, c.Name)
+	if !ok {
+		return "", ""
+	}
+	st := m.Status()
+	switch st.State {
+	case upstream.Starting:
+		if st.Err == "" && m.isRemembered() {
+			return "", "" // it is known what it has, and calls wait for it
+		}
+		if st.Err == "" {
+			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
+		}
+		why = fmt.Sprintf("server %q is down and being started again; its last error: %s", c.Name, health.LastError(st))
+	case upstream.Failed:
+		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
+		if st.RestartAt.IsZero() {
+			why += `; it is not started again, as its configuration says (restart = "never")`
+		} else {
+			why += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
+		}
+	case upstream.Closed:
+		return st.State, fmt.Sprintf("server %q has been shut down", c.Name)
+	default:
+		return st.State, ""
+	}
+	return st.State, u.env.mask(why) + " (health_check says how it is)"
+}
+
+// Absent implements route.Absences.
+func (u *Upstreams) Absent(session route.Session, server string) (why string, starting bool) {
+	cfg := u.cfg.Load()
+	for i := range cfg.Upstreams {
+		if c := &cfg.Upstreams[i]; c.Name == server {
+			state, why := u.absence(session, c)
+			return why, state == upstream.Starting
+		}
+	}
+	return "", false
+}
+
+// AbsentOwner implements route.Absences. Of the servers whose prefix the name
+// has, the one with the longest prefix counts. One without a prefix can have any
+// tool.
+func (u *Upstreams) AbsentOwner(session route.Session, name string) (why string, sure bool) {
+	cfg := u.cfg.Load()
+	var prefixed, others []*config.Upstream
+	for i := range cfg.Upstreams {
+		c := &cfg.Upstreams[i]
+		own, ok := strings.CutPrefix(name, c.Prefix)
+		switch {
+		case !ok || !c.Exposes(own) || c.Hides(own):
+		case c.Prefix != "" && own != "":
+			prefixed = append(prefixed, c)
+		case c.Prefix == "" && !c.Disabled:
+			others = append(others, c)
+		}
+	}
+	slices.SortStableFunc(prefixed, func(a, b *config.Upstream) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+	for _, c := range prefixed[:min(1, len(prefixed))] {
+		if _, why := u.absence(session, c); why != "" {
+			return why, true
+		}
+	}
+	for _, c := range others {
+		if _, why := u.absence(session, c); why != "" {
+			return why, false
+		}
+	}
+	return "", false
+}
+
+// Absences implements builtin.Absences.
+func (u *Upstreams) Absences(origin route.Origin) []health.Absence {
+	var session route.Session
+	if origin != nil {
+		session = origin.Session()
+	}
+	cfg := u.cfg.Load()
+	var all []health.Absence
+	for i := range cfg.Upstreams {
+		c := &cfg.Upstreams[i]
+		if state, why := u.absence(session, c); why != "" {
+			all = append(all, health.Absence{Server: abi.Ident(c.Name), State: string(state), Why: why})
+		}
+	}
+	return all
+}

@@ -1,0 +1,154 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Ready implements route.Upstream. It starts the upstream if needed.
+func (m *managedUpstream) Ready(ctx context.Context) error {
+	err := m.closedError()
+	if up := m.wake(); up != nil {
+		err = m.masked(up.Ready(ctx))
+	}
+	if err == nil || ctx.Err() != nil || !m.isRetired() {
+		return err
+	}
+	next, err := m.successor(nil)
+	if err != nil {
+		return err
+	}
+	return next.Ready(ctx)
+}
+
+// Handshake implements route.Upstream. A handshake of an earlier run will do.
+func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
+	if result, ok := m.Server(); ok {
+		return result, nil
+	}
+	up := m.wake()
+	if up == nil {
+		return nil, m.closedError()
+	}
+	return up.Handshake(ctx)
+}
+
+// Server implements route.Upstream.
+func (m *managedUpstream) Server() (result []byte, ok bool) {
+	known := m.snapshot()
+	return known.Handshake, known.Handshake != nil
+}
+
+// lazyReplies are the results of requests that do not start an upstream: it is
+// told the log level once it runs, and one that has not been started has no tasks
+// and no subscriptions.
+var lazyReplies = map[string]string{
+	protocol.MethodSetLevel: `{}`, protocol.MethodTasksList: `{"tasks":[]}`, protocol.MethodResourcesUnsubscribe: `{}`,
+}
+
+// lazyReply returns the result of a request for which the upstream is not needed;
+// not ok if it is.
+func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
+	result, ok = lazyReplies[method]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.retired || !ok {
+		return "", false
+	}
+	return result, m.up == nil || m.remembered && method == protocol.MethodSetLevel
+}
+
+// Call implements route.Upstream. It starts the upstream if it is needed. A call
+// that reaches the upstream just after it was retired goes to its successor.
+func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	if result, ok := m.lazyReply(call.Method); ok {
+		return wire.Reply{Result: []byte(result)}, nil
+	}
+	up := m.enter()
+	if up == nil {
+		var session route.Session
+		if o, ok := call.Owner.(route.Origin); ok {
+			session = o.Session()
+		}
+		next, err := m.successor(session)
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		return next.Call(ctx, call)
+	}
+	defer m.leave()
+	reply, err := up.Call(ctx, call)
+	return reply, m.masked(err)
+}
+
+// Begin implements route.Beginner.
+func (m *managedUpstream) Begin(call wire.Call, done wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	up := m.enter()
+	if up == nil {
+		return nil, false
+	}
+	cancel, ok = up.Begin(call, func(reply wire.Reply, rest wire.Continuation) {
+		if rest == nil {
+			m.leave()
+			done(reply, nil)
+			return
+		}
+		done(reply, func(ctx context.Context) (wire.Reply, error) {
+			defer m.leave()
+			reply, err := rest(ctx)
+			return reply, m.masked(err)
+		})
+	})
+	if !ok {
+		m.leave()
+	}
+	return cancel, ok
+}
+
+// enter counts a call as in flight; leave must follow unless it returns nil.
+func (m *managedUpstream) enter() *upstream.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.retired {
+		return nil
+	}
+	m.busy++
+	return m.started()
+}
+
+func (m *managedUpstream) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy--
+	if m.busy == 0 && m.idle != nil {
+		close(m.idle)
+		m.idle = nil
+	}
+}
+
+// Notify implements route.Upstream. An upstream that has not been started has
+// nothing to forget, and will ask when it starts.
+func (m *managedUpstream) Notify(ctx context.Context, method string, params []byte) error {
+	up := m.running()
+	if up == nil {
+		return nil
+	}
+	return up.Notify(ctx, method, params)
+}
+
+// masked removes secrets from the error of an upstream that is down: it goes to
+// clients.
+func (m *managedUpstream) masked(err error) error {
+	var down *upstream.DownError
+	if !errors.As(err, &down) {
+		return err
+	}
+	masked := *down
+	masked.Reason = m.env.mask(down.Reason)
+	return &masked
+}

@@ -1,0 +1,75 @@
+package supervise
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Clients says who is behind the sessions. It decides the client identity we
+// present in the upstream handshake.
+type Clients int
+
+const (
+	// NoClient: nobody who could answer requests of upstreams. They are offered
+	// no client capabilities.
+	NoClient Clients = iota
+	// OneClient: one session (stdio). Handshakes wait for its initialize, and
+	// upstreams get the client's own params: capabilities, clientInfo, _meta.
+	OneClient
+	// ManyClients: sessions that share the upstreams (HTTP). Upstreams are offered
+	// every client capability. A request that a session's client does not support
+	// is refused when it comes.
+	ManyClients
+)
+
+// allCapabilities are all client capabilities of our newest revision.
+const allCapabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},` +
+	`"elicitation":{"form":{},"url":{}},` +
+	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}}`
+
+// clientIdentity is the client identity we present in the upstream handshake.
+type clientIdentity struct {
+	clients       Clients
+	name, version string // our own
+
+	once    sync.Once
+	adopted chan struct{} // closed when params is set
+	// params of the one client's initialize request, with the negotiated
+	// revision.
+	params []byte
+}
+
+func newClientIdentity(clients Clients, name, version string) *clientIdentity {
+	return &clientIdentity{clients: clients, name: name, version: version, adopted: make(chan struct{})}
+}
+
+// adopt takes over the identity of the client, given the params of its initialize
+// request. Only the first call counts.
+func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
+	c.once.Do(func() {
+		// The revision was read from the same object, so params is one.
+		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
+		close(c.adopted)
+	})
+}
+
+// initializeParams is upstream.Options.InitializeParams.
+func (c *clientIdentity) initializeParams(ctx context.Context) ([]byte, error) {
+	if c.clients == OneClient {
+		select {
+		case <-c.adopted:
+			return c.params, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	capabilities := "{}"
+	if c.clients == ManyClients {
+		capabilities = allCapabilities
+	}
+	return upstream.ClientParams{Name: c.name, Version: c.version, Capabilities: []byte(capabilities)}.Params(), nil
+}

@@ -1,0 +1,55 @@
+package supervise
+
+import (
+	"context"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+)
+
+// CheckHealth implements builtin.Health. The reports are for agents: they have
+// nothing of what servers wrote to stderr.
+func (u *Upstreams) CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error) {
+	c := health.Checker{}
+	var session route.Session
+	if origin != nil {
+		c.Owner, session = origin, origin.Session()
+	}
+	return u.check(ctx, c, session, server)
+}
+
+// Checkup checks every upstream, for whoever runs the product.
+func (u *Upstreams) Checkup(ctx context.Context) []health.Report {
+	reports, _ := u.check(ctx, health.Checker{Details: true}, nil, "") // fails only for an unknown server
+	return reports
+}
+
+// check checks all upstreams (server is ""), or the one called server, which can
+// be its script name. It checks the instances that the session (nil: none) uses.
+func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.Session, server string) ([]health.Report, error) {
+	cfg := u.cfg.Load()
+	c.Mask = cfg.NewMasker().Mask
+	var targets []health.Target
+	unknown := &health.UnknownError{Server: server}
+	for i := range cfg.Upstreams {
+		conf := &cfg.Upstreams[i]
+		unknown.Known = append(unknown.Known, conf.Name)
+		if server != "" && abi.Ident(conf.Name) != abi.Ident(server) {
+			continue
+		}
+		t := health.Target{Name: conf.Name, Probe: conf.Probe, Wake: server != ""}
+		if !conf.Disabled {
+			m, ok := u.managed(session, conf.Name)
+			if !ok {
+				continue // only sessions have it, or it is being removed
+			}
+			t.Connection = m
+		}
+		targets = append(targets, t)
+	}
+	if targets == nil && server != "" {
+		return nil, unknown
+	}
+	return c.Check(ctx, targets), nil
+}

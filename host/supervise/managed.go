@@ -1,0 +1,301 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// managedUpstream is one upstream: running, or with start = "lazy" not needed
+// yet. Until it has listed, its snapshot from an earlier run takes its place. It
+// implements route.Upstream and health.Connection.
+type managedUpstream struct {
+	env    *environment
+	name   string
+	spec   upstream.Spec                   // how it is started
+	conf   atomic.Pointer[config.Upstream] // in force; what is not in spec may change
+	own    route.Session                   // the session that has it for itself; nil: shared
+	client *clientIdentity
+	key    string // of the snapshot
+
+	// publishing is held while the catalog is told of a list, so that a retired
+	// upstream cannot overwrite a list of its replacement.
+	publishing sync.Mutex
+	saving     sync.Mutex // held while the snapshot is saved, so that the newest stays
+
+	mu      sync.Mutex // guards what follows
+	up      *upstream.Upstream
+	begun   time.Time // when up was started
+	closed  bool
+	retired bool // takes no more calls
+	// replacement finds what takes the calls of a session (nil: of none) after
+	// the upstream has been retired.
+	replacement func(s route.Session, server string) (*managedUpstream, bool)
+	known       Snapshot      // of this run; what has not been heard yet, of an earlier one
+	remembered  bool          // known is of an earlier run, and the upstream has not been ready since
+	saved       []byte        // the content of the snapshot's file
+	busy        int           // calls in flight
+	idle        chan struct{} // made by retire; closed when no call is in flight
+}
+
+// newManaged makes a managed upstream, and starts it unless that can wait.
+func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
+	cfg := env.config()
+	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
+	m.key = snapshotKey(m.spec, cfg.NewMasker())
+	m.conf.Store(conf)
+	recalled := m.recall()
+	if !recalled || conf.Start != config.Lazy {
+		m.wake()
+	}
+	return m
+}
+
+// recall shows clients the snapshot of an earlier run; false if there is none.
+// With no client, it does so only if the upstream is not started: for a check,
+// what a server says now counts.
+func (m *managedUpstream) recall() bool {
+	if m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
+		return false
+	}
+	known, ok := m.env.snapshots.load(m.name, m.key)
+	if !ok {
+		return false
+	}
+	m.known, m.remembered, m.saved = known, true, known.encode(m.key)
+	m.env.Receiver(m.name, m.own).OnAsleep()
+	for surface, l := range known.Lists {
+		m.publish(surface, l, m.env.Catalog.SetRemembered)
+	}
+	return true
+}
+
+// publish tells the catalog of a list, unless the upstream has been retired.
+func (m *managedUpstream) publish(surface wire.Surface, l List, set func(string, wire.Surface, [][]byte, []byte)) {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	if !m.isRetired() {
+		set(m.name, surface, l.Items, l.Meta)
+	}
+}
+
+// wake starts the upstream if it has not been started; nil when it is too late.
+func (m *managedUpstream) wake() *upstream.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.started()
+}
+
+// started is wake for a caller that holds m.mu.
+func (m *managedUpstream) started() *upstream.Upstream {
+	if m.up != nil || m.closed || m.retired {
+		return m.up
+	}
+	receiver := m.env.Receiver(m.name, m.own)
+	m.begun = time.Now()
+	m.up = upstream.Start(m.spec, upstream.Options{
+		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
+		OnHandshake: m.learnHandshake, OnList: m.learnList,
+		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest,
+		OnReady: func() {
+			if m.becomeReady() {
+				receiver.OnReady()
+			}
+		},
+	})
+	return m.up
+}
+
+// learnHandshake gets the result of each initialize.
+func (m *managedUpstream) learnHandshake(result []byte) {
+	before := m.snapshot().Handshake
+	m.learn(func(s *Snapshot) { s.Handshake = result })
+	if m.isRemembered() && !sameWelcome(before, result) {
+		m.env.Log.Info("the upstream says another thing of itself than when it ran last: sessions that have begun were told the old one", "upstream", m.name)
+	}
+}
+
+// learnList gets each list of the upstream.
+func (m *managedUpstream) learnList(surface wire.Surface, items [][]byte, meta []byte) {
+	m.learn(func(s *Snapshot) { s.Lists[surface] = List{items, meta} })
+	m.publish(surface, List{items, meta}, m.env.Catalog.SetUpstream)
+	if m.Status().State == upstream.Ready { // else becomeReady will save it
+		m.save()
+	}
+}
+
+// becomeReady is called after each start. It returns false if the upstream has
+// been retired, and has only a few calls to finish.
+func (m *managedUpstream) becomeReady() bool {
+	if m.isRetired() {
+		return false
+	}
+	m.mu.Lock()
+	m.remembered = false
+	m.mu.Unlock()
+	m.save()
+	if m.own != nil {
+		m.env.listed.Store(m.name, true)
+	}
+	return true
+}
+
+// save saves the snapshot for the next run. With no client that could answer
+// requests of the upstream, it may offer less than to others, and a snapshot that
+// there is stays.
+func (m *managedUpstream) save() {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	if m.isRetired() {
+		return
+	}
+	if m.env.Clients == NoClient {
+		if _, ok := m.env.snapshots.load(m.name, m.key); ok {
+			return
+		}
+	}
+	if now := m.snapshot().encode(m.key); !bytes.Equal(now, m.saved) {
+		m.saved = now
+		m.env.snapshots.save(m.name, now)
+	}
+}
+
+// sameWelcome reports whether clients are told the same because of two
+// handshakes.
+func sameWelcome(a, b []byte) bool {
+	for _, member := range []string{"capabilities", "instructions", "_meta"} {
+		before, _ := wire.Get(a, member)
+		now, _ := wire.Get(b, member)
+		if !bytes.Equal(before, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *managedUpstream) isRemembered() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.remembered
+}
+
+// learn changes what is known. Maps are replaced, not changed: others may be
+// reading them.
+func (m *managedUpstream) learn(change func(s *Snapshot)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known = m.known.clone()
+	change(&m.known)
+}
+
+// snapshot is what is known now.
+func (m *managedUpstream) snapshot() Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known
+}
+
+// running returns the upstream, nil while it has not been started.
+func (m *managedUpstream) running() *upstream.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.up
+}
+
+// Status implements health.Connection.
+func (m *managedUpstream) Status() upstream.Status {
+	if up := m.running(); up != nil {
+		return up.Status()
+	}
+	st := upstream.Status{Name: m.name, State: health.Asleep}
+	known := m.snapshot()
+	st.ServerName, _ = wire.GetString(known.Handshake, "serverInfo", "name")
+	st.ServerVersion, _ = wire.GetString(known.Handshake, "serverInfo", "version")
+	st.ProtocolVersion, _ = wire.GetString(known.Handshake, "protocolVersion")
+	st.Tools, st.Resources = len(known.Lists[wire.Tools].Items), len(known.Lists[wire.Resources].Items)
+	st.Templates, st.Prompts = len(known.Lists[wire.Templates].Items), len(known.Lists[wire.Prompts].Items)
+	return st
+}
+
+// reconfigure has the upstream work as c says from now on. It returns false,
+// and changes nothing, if the upstream would have to be started again.
+func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
+	if !sameSpec(m.spec, Spec(cfg, c)) {
+		return false
+	}
+	m.conf.Store(c)
+	if c.Start != config.Lazy {
+		m.wake()
+	}
+	return true
+}
+
+func (m *managedUpstream) isRetired() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.retired
+}
+
+// retire makes the upstream take no more calls; what replacement finds gets them
+// instead. The channel is closed when the calls in flight are over.
+func (m *managedUpstream) retire(replacement func(s route.Session, server string) (*managedUpstream, bool)) (idle <-chan struct{}) {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retired, m.replacement = true, replacement
+	over := make(chan struct{})
+	if m.busy == 0 {
+		close(over)
+	} else {
+		m.idle = over
+	}
+	return over
+}
+
+// successor returns what takes the calls of a session (nil: of nobody in
+// particular) after the upstream has been retired. The error says that there is
+// none.
+func (m *managedUpstream) successor(session route.Session) (*managedUpstream, error) {
+	m.mu.Lock()
+	find := m.replacement
+	m.mu.Unlock()
+	if session == nil {
+		session = m.own
+	}
+	if find != nil {
+		if next, ok := find(session, m.name); ok {
+			return next, nil
+		}
+	}
+	return nil, m.closedError()
+}
+
+// closedError says that the upstream has been closed.
+func (m *managedUpstream) closedError() error {
+	reason := "closed"
+	if m.isRetired() {
+		reason = "it was removed from the configuration"
+	}
+	return &upstream.DownError{Upstream: m.name, Reason: reason, Err: wire.ErrClosed}
+}
+
+// close shuts the upstream down.
+func (m *managedUpstream) close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	up := m.up
+	m.mu.Unlock()
+	if up == nil {
+		return nil
+	}
+	return up.Close(ctx)
+}

@@ -1,0 +1,143 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bounded is a context for what waits for peers.
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// logBuffer collects a log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// lists is a Catalog. It keeps the number of items of each list by the server's
+// name.
+type lists struct {
+	mu         sync.Mutex
+	items      map[string]map[wire.Surface]int
+	remembered map[string]bool
+}
+
+func (l *lists) SetUpstream(server string, surface wire.Surface, items [][]byte, _ []byte) {
+	l.set(server, surface, items, false)
+}
+
+func (l *lists) SetRemembered(server string, surface wire.Surface, items [][]byte, _ []byte) {
+	l.set(server, surface, items, true)
+}
+
+func (l *lists) set(server string, surface wire.Surface, items [][]byte, remembered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.items == nil {
+		l.items, l.remembered = map[string]map[wire.Surface]int{}, map[string]bool{}
+	}
+	if l.items[server] == nil {
+		l.items[server] = map[wire.Surface]int{}
+	}
+	l.items[server][surface], l.remembered[server] = len(items), remembered
+}
+
+// receiver takes what upstreams send, and forgets it.
+type receiver struct{}
+
+func (receiver) OnNotification(wire.Inbound)                            {}
+func (receiver) OnRequest(context.Context, wire.Inbound) (r wire.Reply) { return r }
+func (receiver) OnReady()                                               {}
+func (receiver) OnAsleep()                                              {}
+
+// session is a route.Session of which only the client is asked for.
+type session struct{ unused }
+
+type unused = route.Session
+
+func (*session) Client() []byte              { return []byte(mcptest.ClientParams) }
+func (*session) Revision() protocol.Revision { return protocol.Handshake.Newest() }
+
+// rig has Upstreams with what they need.
+type rig struct {
+	*Upstreams
+	lists *lists
+	log   *logBuffer
+}
+
+// start starts the upstreams of a configuration, and closes them at the end of
+// the test.
+func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
+	t.Helper()
+	r := &rig{lists: &lists{}, log: &logBuffer{}}
+	r.Upstreams = New(cfg, Options{
+		Clients: clients, Name: "test", Version: "0", Dir: cfg.Store.Dir, Catalog: r.lists,
+		Receiver: func(string, route.Session) Receiver { return receiver{} },
+		Log:      slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	if !r.Apply(cfg) {
+		t.Fatal("closed from the start")
+	}
+	t.Cleanup(func() {
+		if err := r.Close(bounded(t)); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// configOf is a configuration of upstreams.
+func configOf(t testing.TB, upstreams ...config.Upstream) *config.Config {
+	return &config.Config{
+		StartupWait: time.Minute, MaxMessage: config.DefaultMaxMessage, Store: config.Store{Dir: t.TempDir()}, Upstreams: upstreams,
+	}
+}
+
+// server runs a server in the test, and returns how to reach it.
+func server(t testing.TB, name string, sw mcptest.Switches) (config.Upstream, *mcptest.Server) {
+	t.Helper()
+	s := mcptest.NewServer(sw)
+	l := httptest.NewServer(s.HTTP())
+	t.Cleanup(func() {
+		s.Close()
+		l.Close()
+	})
+	return config.Upstream{
+		Name: name, Transport: config.StreamableHTTP, URL: l.URL, Prefix: name + "__", Timeout: time.Minute,
+		Restart: config.RestartAlways, Isolation: config.Shared, Start: config.Eager,
+	}, s
+}

@@ -1,0 +1,192 @@
+package supervise
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/owner"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// Snapshot is what an upstream announced: its handshake and its lists, as the
+// bytes it sent.
+type Snapshot struct {
+	Handshake []byte // raw result of initialize; nil before the first
+	// Lists are complete, all pages; a surface that was not listed is missing.
+	Lists map[wire.Surface]List
+}
+
+// List is one list of an upstream.
+type List struct {
+	Items [][]byte // raw definitions
+	Meta  []byte   // raw _meta of the list; nil for none
+}
+
+func (s Snapshot) clone() Snapshot {
+	s.Lists = maps.Clone(s.Lists)
+	if s.Lists == nil {
+		s.Lists = map[wire.Surface]List{}
+	}
+	return s
+}
+
+// snapshotKey identifies the upstream of a snapshot: it is a hash of how the
+// upstream is reached. Secrets do not count, so that a token can be renewed.
+func snapshotKey(spec upstream.Spec, secrets *config.Masker) string {
+	client, scopes := "", []string(nil)
+	if spec.OAuth != nil {
+		client, scopes = spec.OAuth.ClientID, spec.OAuth.Scopes
+		if spec.OAuth.Issuer != "" {
+			client += " at " + spec.OAuth.Issuer
+		}
+	}
+	how := wire.Marshal([]any{
+		spec.Transport, spec.Command, spec.Args, spec.Env, spec.Dir, spec.URL, spec.Headers, client, scopes,
+	})
+	sum := sha256.Sum256([]byte(secrets.Mask(string(how))))
+	return hex.EncodeToString(sum[:])
+}
+
+// snapshotStore keeps the snapshots of upstreams between runs, one file for each.
+// Whoever can write to the directory may have written a file: it is checked like
+// a message of the server, and the configuration decides what of it is shown.
+type snapshotStore struct {
+	dir string
+	log *slog.Logger
+}
+
+func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+".json") }
+
+// load returns the snapshot of the upstream called name, if it has that key. A
+// file that cannot be read counts as none.
+func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
+	_, err := owner.Check(s.dir)
+	var data []byte
+	if err == nil {
+		data, err = regular.Read(context.Background(), s.path(name), maxSnapshot)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return Snapshot{}, false
+	}
+	var snapshot Snapshot
+	same := false
+	if err == nil {
+		snapshot, same, err = decodeSnapshot(data, key)
+	}
+	if err != nil {
+		s.log.Warn("what is remembered of an upstream cannot be used", "upstream", name, "err", err)
+	}
+	return snapshot, same && err == nil
+}
+
+// decodeSnapshot reads a file; same reports whether it has that key.
+func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) {
+	if !wire.IsObject(data) {
+		return s, false, errors.New("the file is damaged")
+	}
+	if of, _ := wire.GetString(data, "of"); of != key {
+		return s, false, nil
+	}
+	s.Handshake, _ = wire.Get(data, "handshake")
+	if !wire.IsObject(s.Handshake) {
+		return s, true, errors.New("the file is damaged: it has no handshake")
+	}
+	s.Lists = map[wire.Surface]List{}
+	for _, surface := range wire.Surfaces {
+		raw, ok := wire.Get(data, "lists", string(surface))
+		if !ok {
+			continue
+		}
+		l, err := decodeList(surface, raw)
+		if err != nil {
+			return s, true, fmt.Errorf("the file is damaged: %s: %w", surface, err)
+		}
+		s.Lists[surface] = l
+	}
+	return s, true, nil
+}
+
+func decodeList(surface wire.Surface, raw []byte) (List, error) {
+	var l List
+	items, _ := wire.Get(raw, "items")
+	var err error
+	if l.Items, err = wire.Elements(items); err != nil {
+		return l, err
+	}
+	seen := make(map[string]bool, len(l.Items))
+	for _, item := range l.Items {
+		key, ok := wire.GetString(item, surface.Key())
+		if !ok || key == "" || seen[key] {
+			return l, fmt.Errorf("an item has no %s, or that of another", surface.Key())
+		}
+		seen[key] = true
+	}
+	l.Meta, _ = wire.Get(raw, "_meta")
+	if l.Meta != nil && !wire.IsObject(l.Meta) {
+		return l, errors.New("_meta is no object")
+	}
+	return l, nil
+}
+
+// encode returns the content of the file.
+func (s Snapshot) encode(key string) []byte {
+	b := append([]byte(`{"of":`), wire.Quote(key)...)
+	b = append(append(b, `,"handshake":`...), s.Handshake...)
+	b = append(b, `,"lists":{`...)
+	comma := ""
+	for _, surface := range wire.Surfaces {
+		l, ok := s.Lists[surface]
+		if !ok {
+			continue
+		}
+		b = append(append(append(b, comma...), wire.Quote(string(surface))...), `:{"items":[`...)
+		for i, item := range l.Items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, item...)
+		}
+		b = append(b, ']')
+		if l.Meta != nil {
+			b = append(append(b, `,"_meta":`...), l.Meta...)
+		}
+		b, comma = append(b, '}'), ","
+	}
+	return append(b, "}}\n"...)
+}
+
+// save replaces the file of an upstream. A failure is only logged: nothing
+// depends on it.
+func (s *snapshotStore) save(name string, file []byte) {
+	if err := s.write(name, file); err != nil {
+		s.log.Warn("what an upstream has cannot be remembered", "upstream", name, "err", err)
+	}
+}
+
+// maxSnapshot is the size limit of a file, in bytes.
+const maxSnapshot = 256 << 20
+
+// write replaces the file as a whole: others may read it at any moment.
+func (s *snapshotStore) write(name string, data []byte) error {
+	if len(data) > maxSnapshot {
+		return &regular.SizeError{Limit: maxSnapshot}
+	}
+	if _, err := owner.Check(s.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	return regular.Write(s.path(name), data, 0o600)
+}

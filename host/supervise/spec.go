@@ -1,0 +1,58 @@
+package supervise
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
+)
+
+// Spec returns how to start or reach u.
+func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
+	env := make([]string, 0, len(u.Env))
+	for k, v := range u.Env {
+		env = append(env, k+"="+v)
+	}
+	slices.Sort(env)
+	spec := upstream.Spec{
+		Name: u.Name, Transport: string(u.Transport), Command: u.Command, Args: u.Args, Env: env, Dir: u.Dir,
+		URL: u.URL, Headers: u.Headers,
+		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
+	}
+	if o := u.OAuth; o != nil {
+		spec.OAuth = &oauth.Config{
+			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
+			RedirectPort: o.RedirectPort, TokenFile: cfg.TokenFile(),
+		}
+	}
+	return spec
+}
+
+// Enabled returns the upstreams that are not disabled, in the order of the
+// configuration.
+func Enabled(cfg *config.Config) []*config.Upstream {
+	var enabled []*config.Upstream
+	for i := range cfg.Upstreams {
+		if c := &cfg.Upstreams[i]; !c.Disabled {
+			enabled = append(enabled, c)
+		}
+	}
+	return enabled
+}
+
+// Restarts reports whether an upstream that runs as old says must be started
+// again to run as next says. Everything outside of the upstream's own table is
+// taken from cfg.
+func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
+	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next))
+}
+
+// isolated reports whether each session has its own instance of an upstream. With
+// a single client there is no other session to be isolated from.
+func isolated(clients Clients, c *config.Upstream) bool {
+	return c.Isolation == config.PerSession && clients == ManyClients
+}
+
+func sameSpec(a, b upstream.Spec) bool { return reflect.DeepEqual(a, b) }

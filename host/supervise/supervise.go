@@ -1,0 +1,341 @@
+// Package supervise keeps the upstreams of a running proxy as the configuration
+// says: it starts them, replaces and ends them when the configuration changes,
+// and remembers what they listed, so that clients need not wait for them at the
+// next start.
+//
+//	supervise.go  Upstreams: the upstreams of all sessions
+//	managed.go    one upstream: started when needed, replaced, closed
+//	calls.go      calls of one upstream
+//	wait.go       waiting until upstreams have started
+//	client.go     the client identity we present in the upstream handshake
+//	snapshot.go   what upstreams announced when they last ran
+//	absent.go     why an upstream is not available
+//	health.go     health checks
+//	spec.go       from the configuration to an upstream.Spec
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Catalog gets what upstreams list; see catalog.Catalog.
+type Catalog interface {
+	SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte)
+	// SetRemembered is SetUpstream for a list from an earlier run.
+	SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte)
+}
+
+// Receiver gets what one upstream sends; see route.Peer.
+type Receiver interface {
+	OnNotification(m wire.Inbound)
+	OnRequest(ctx context.Context, m wire.Inbound) wire.Reply
+	// OnReady is called after each start.
+	OnReady()
+	// OnAsleep is called if the upstream is known from an earlier run and has not
+	// started yet.
+	OnAsleep()
+}
+
+// Options of Upstreams. All but Budget must be set.
+type Options struct {
+	// Clients says who is behind the sessions.
+	Clients Clients
+	// Name and Version are our clientInfo where there is no single client whose
+	// identity we could present.
+	Name, Version string
+	// Dir is the directory in which the lists of upstreams are remembered.
+	Dir string
+	// Catalog gets the lists of upstreams.
+	Catalog Catalog
+	// Receiver returns what gets the messages of an upstream that sessions share
+	// (own is nil), or that the session own has for itself.
+	Receiver func(server string, own route.Session) Receiver
+	Budget   *budget.Budget // see upstream.Options
+	Log      *slog.Logger
+}
+
+// closeTime bounds the end of an upstream that is closed in the background.
+const closeTime = 2300 * time.Millisecond
+
+// Upstreams are the connections of a proxy: one for each server that sessions
+// share, and one for each session and server with isolation = "session". They
+// implement route.Upstreams, route.Absences and what built-in tools need of
+// upstreams. They are safe for concurrent use.
+type Upstreams struct {
+	env    environment
+	cfg    atomic.Pointer[config.Config] // in force
+	client *clientIdentity               // of upstreams that sessions share
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	order  []*config.Upstream // those that are enabled, as configured
+	shared map[string]*managedUpstream
+	own    map[route.Session]map[string]*managedUpstream // by session
+
+	stop    chan struct{}  // closed by Close
+	closing sync.WaitGroup // upstreams that are closed in the background
+}
+
+// environment is what all managed upstreams share.
+type environment struct {
+	Options
+	snapshots *snapshotStore
+	config    func() *config.Config
+	// listed has the names of servers that have listed for a session of their own.
+	listed sync.Map
+}
+
+// mask replaces the secrets of the configuration in text.
+func (e *environment) mask(text string) string { return e.config().NewMasker().Mask(text) }
+
+// New makes the upstreams of a configuration. None is started before Apply. The
+// caller must Close them.
+func New(cfg *config.Config, opts Options) *Upstreams {
+	u := &Upstreams{
+		client: newClientIdentity(opts.Clients, opts.Name, opts.Version),
+		shared: map[string]*managedUpstream{}, own: map[route.Session]map[string]*managedUpstream{},
+		stop: make(chan struct{}),
+	}
+	u.env = environment{Options: opts, snapshots: &snapshotStore{dir: opts.Dir, log: opts.Log}, config: u.cfg.Load}
+	u.cfg.Store(cfg)
+	return u
+}
+
+// find returns the configuration of an upstream, nil if there is none of that
+// name. The caller holds u.mu.
+func (u *Upstreams) find(name string) *config.Upstream {
+	at := slices.IndexFunc(u.order, func(c *config.Upstream) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return u.order[at]
+}
+
+// isolated reports whether each session has its own instance of an upstream.
+func (u *Upstreams) isolated(c *config.Upstream) bool { return isolated(u.env.Clients, c) }
+
+// Apply makes the upstreams those of cfg. An upstream that would be started in
+// the same way as before goes on undisturbed. Others finish the calls in flight,
+// while their replacement takes the new ones. Apply returns false if the
+// upstreams are closed.
+func (u *Upstreams) Apply(cfg *config.Config) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.cfg.Store(cfg)
+	u.order = Enabled(cfg)
+	for name, m := range u.shared {
+		if c := u.find(name); c == nil || u.isolated(c) || !m.reconfigure(cfg, c) {
+			u.retire(m)
+			delete(u.shared, name)
+		}
+	}
+	for _, c := range u.order {
+		if !u.isolated(c) && u.shared[c.Name] == nil {
+			u.shared[c.Name] = newManaged(&u.env, c, nil, u.client)
+		}
+	}
+	for session, own := range u.own {
+		for name, m := range own {
+			c := u.find(name)
+			switch {
+			case c == nil || !u.isolated(c):
+				u.retire(m)
+				delete(own, name)
+			case !m.reconfigure(cfg, c):
+				u.retire(m)
+				own[name] = u.newOwn(c, session)
+			}
+		}
+	}
+	return true
+}
+
+// Welcome takes on a session.
+func (u *Upstreams) Welcome(s route.Session) {
+	u.client.adopt(s.Client(), s.Revision())
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.own[s] == nil {
+		u.own[s] = map[string]*managedUpstream{}
+	}
+}
+
+// Left ends the upstreams that a session has for itself.
+func (u *Upstreams) Left(s route.Session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return // Close ends them all
+	}
+	for _, own := range u.own[s] {
+		u.closing.Go(func() { u.end(own) })
+	}
+	delete(u.own, s)
+}
+
+// For implements route.Upstreams. A session's own upstream is created when it is
+// first asked for, but not for a session that has left, for which some work may
+// still be under way.
+func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool) {
+	m, ok := u.managed(s, server)
+	if !ok {
+		return route.Connection{}, false
+	}
+	return route.Connection{Upstream: m, Own: m.own}, true
+}
+
+// managed is For without the interface.
+func (u *Upstreams) managed(s route.Session, server string) (*managedUpstream, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if shared, ok := u.shared[server]; ok {
+		return shared, true
+	}
+	mine, here := u.own[s]
+	c := u.find(server)
+	if !here || c == nil || !u.isolated(c) || u.closed {
+		return nil, false
+	}
+	if mine[server] == nil {
+		mine[server] = u.newOwn(c, s)
+	}
+	return mine[server], true
+}
+
+// newOwn makes the upstream that a session has for itself.
+func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
+	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
+	client.adopt(s.Client(), s.Revision())
+	return newManaged(&u.env, c, s, client)
+}
+
+// retire ends an upstream when the calls in flight on it are over. None of them
+// takes longer than the upstream's max_timeout, unless its client does not read.
+// The caller holds u.mu.
+func (u *Upstreams) retire(m *managedUpstream) {
+	idle := m.retire(u.managed)
+	u.env.listed.Delete(m.name)
+	u.closing.Go(func() {
+		late := time.NewTimer(cmp.Or(m.spec.MaxTimeout, config.DefaultMaxTimeout) + time.Minute)
+		defer late.Stop()
+		select {
+		case <-idle:
+		case <-late.C:
+			u.env.Log.Warn("calls of an upstream that was removed or replaced do not end, and are given up", "upstream", m.name)
+		case <-u.stop:
+		}
+		u.end(m)
+	})
+}
+
+// end closes an upstream in the background.
+func (u *Upstreams) end(m *managedUpstream) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if err := m.close(ctx); err != nil {
+		u.env.Log.Warn("end of an upstream", "err", err)
+	}
+}
+
+// all returns the current upstreams in the order of the configuration: first
+// those that are shared, then those of sessions.
+func (u *Upstreams) all() []*managedUpstream {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []*managedUpstream
+	for _, c := range u.order {
+		if m, ok := u.shared[c.Name]; ok {
+			all = append(all, m)
+		}
+	}
+	for _, own := range u.own {
+		for _, c := range u.order {
+			if m, ok := own[c.Name]; ok {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// Running is the number of upstreams there are now, those of sessions included.
+func (u *Upstreams) Running() int { return len(u.all()) }
+
+// sharedBy returns the upstream of a server that sessions share.
+func (u *Upstreams) sharedBy(server string) (*managedUpstream, error) {
+	m, ok := u.managed(nil, server)
+	if !ok {
+		return nil, fmt.Errorf("upstream %q is not configured, or is one for each session", server)
+	}
+	return m, nil
+}
+
+// Request makes a request of a shared upstream on nobody's behalf.
+func (u *Upstreams) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
+	m, err := u.sharedBy(server)
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return m.Call(ctx, call)
+}
+
+// Snapshot waits until a shared upstream has started, and returns what it
+// announced. The error says why it is down, or is the cause of ctx.
+func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, error) {
+	m, err := u.sharedBy(server)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := m.Ready(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	return m.snapshot(), nil
+}
+
+// Status returns the state of a shared upstream; false if there is none of that
+// name.
+func (u *Upstreams) Status(server string) (upstream.Status, bool) {
+	m, err := u.sharedBy(server)
+	if err != nil {
+		return upstream.Status{}, false
+	}
+	return m.Status(), true
+}
+
+// Close ends all upstreams. When ctx ends, it kills them. The error joins one for
+// each upstream that did not end in time. Close may be called again, also at the
+// same time: it then waits for what is left.
+func (u *Upstreams) Close(ctx context.Context) error {
+	u.mu.Lock()
+	if !u.closed {
+		u.closed = true
+		close(u.stop)
+	}
+	u.mu.Unlock()
+	all := u.all()
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, m := range all {
+		closing.Go(func() { errs[i] = m.close(ctx) })
+	}
+	closing.Wait()
+	u.closing.Wait()
+	return errors.Join(errs...)
+}

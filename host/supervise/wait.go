@@ -1,0 +1,79 @@
+package supervise
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+)
+
+// Settled waits until it is known what each upstream lists, from this run or an
+// earlier one. It waits at most startup_wait from the start of an upstream, and no
+// longer than ctx.
+func (u *Upstreams) Settled(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load().StartupWait, true) }
+
+// Started is Settled without the lists of earlier runs.
+func (u *Upstreams) Started(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load().StartupWait, false) }
+
+// awaitStarts is Settled or Started with a wait; 0: not at all.
+func (u *Upstreams) awaitStarts(ctx context.Context, wait time.Duration, remembered bool) {
+	if wait > 0 {
+		u.await(ctx, wait, remembered)
+	}
+}
+
+// Statuses waits until every upstream has started or failed, or ctx ends, and
+// returns their states in the order of the configuration.
+func (u *Upstreams) Statuses(ctx context.Context) []upstream.Status {
+	u.await(ctx, 0, false)
+	var all []upstream.Status
+	for _, m := range u.all() {
+		all = append(all, m.Status())
+	}
+	return all
+}
+
+// await waits until no upstream is starting any more, or has been for as long as
+// wait (0: without limit), or ctx ends. It does not wait for what a session has
+// for itself where another session's instance has listed; nor, with remembered,
+// for one with a snapshot of an earlier run.
+func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bool) {
+	for _, m := range u.all() {
+		if remembered && m.isRemembered() {
+			continue
+		}
+		if _, listed := u.env.listed.Load(m.name); m.own != nil && listed {
+			continue
+		}
+		m.awaitStart(ctx, wait)
+		// What a reload has put into its place is to list instead of it.
+		for next := m; next.isRetired() && ctx.Err() == nil; {
+			var err error
+			if next, err = next.successor(nil); err != nil {
+				break
+			}
+			next.awaitStart(ctx, wait)
+		}
+	}
+}
+
+// awaitStart waits until the upstream's first start is over, or has taken as long
+// as wait (0: without limit), or ctx ends. It returns at once if the upstream has
+// not been started.
+func (m *managedUpstream) awaitStart(ctx context.Context, wait time.Duration) {
+	m.mu.Lock()
+	up, begun := m.up, m.begun
+	m.mu.Unlock()
+	if up == nil {
+		return
+	}
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, begun.Add(wait))
+		defer cancel()
+	}
+	select {
+	case <-up.Started():
+	case <-ctx.Done():
+	}
+}
