@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -152,20 +153,30 @@ func TestEndOfInputCancelsBegun(t *testing.T) {
 	k.hangUp()
 }
 
+// writeTo is a stream that is written to w. written waits until it is.
+func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
+	stream = rpc.NewWriter(&output{w: w})
+	go stream.Run()
+	return stream, func() {
+		stream.Drain()
+		<-stream.Done()
+	}
+}
+
 // TestEndOfSessionCancelsBegun: what is left is cancelled, and answered.
 func TestEndOfSessionCancelsBegun(t *testing.T) {
 	b := newBeginner()
 	opts := options(b)
 	var out strings.Builder
-	w := wire.NewWriter(&out)
-	s := NewSession(t.Context(), lines{w}, opts)
+	w, written := writeTo(&out)
+	s := NewSession(t.Context(), w, opts)
 	why := errors.New("why")
-	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
+	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-b.Began
-	s.Receive([]byte(tool(1, "leave")), s.main)
+	s.Receive([]byte(tool(1, "leave")), w)
 	before := <-b.begun
 	s.End(why)
-	s.Receive([]byte(tool(2, "leave")), s.main)
+	s.Receive([]byte(tool(2, "leave")), w)
 	after := <-b.begun
 	for _, l := range []*left{before, after} {
 		go func() {
@@ -178,6 +189,7 @@ func TestEndOfSessionCancelsBegun(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+	written()
 	for _, id := range []string{`"id":1`, `"id":2`} {
 		if !strings.Contains(out.String(), id) {
 			t.Errorf("%s has no answer: %s", id, out.String())
@@ -228,23 +240,17 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 func BenchmarkBegin(b *testing.B) {
 	backend := newBeginner()
 	opts := options(backend)
-	w := wire.NewWriter(io.Discard)
-	stop := make(chan struct{})
-	written := make(chan error, 1)
-	go func() { written <- w.Run(stop) }()
-	s := NewSession(b.Context(), lines{w}, opts)
-	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), s.main)
+	w, written := writeTo(io.Discard)
+	s := NewSession(b.Context(), w, opts)
+	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-backend.Began
 	call := []byte(tool(1, "soon"))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Receive(call, s.main)
+		s.Receive(call, w)
 	}
 	if err := s.Close(); err != nil {
 		b.Error(err)
 	}
-	close(stop)
-	if err := <-written; err != nil {
-		b.Error(err)
-	}
+	written()
 }

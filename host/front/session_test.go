@@ -207,16 +207,16 @@ func TestTooManyInFlight(t *testing.T) {
 	k.initialize("2025-11-25")
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		for i := range maxInFlight + 1 {
+		for i := range maxRequests + 1 {
 			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`+"\n", i)
 		}
 	})
-	if got := k.receive(); !strings.Contains(got, fmt.Sprintf("request %d refused: %d requests are in flight", maxInFlight, maxInFlight)) {
+	if got := k.receive(); !strings.Contains(got, fmt.Sprintf(`"id":%d,"error":{"code":-32603,"message":"too many requests in flight (at most %d)"`, maxRequests, maxRequests)) {
 		t.Errorf("got %s", got)
 	}
 	writer.Wait()
 	go func() {
-		for range maxInFlight {
+		for range maxRequests {
 			<-k.backend.Cancelled
 		}
 	}()

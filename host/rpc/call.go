@@ -253,14 +253,14 @@ func (c *Conn) whyUnwritten(ctx context.Context) error {
 func (c *Conn) Unwritten() error { return c.whyUnwritten(context.Background()) }
 
 // Notify sends a notification; params may be nil. It waits for room on the
-// stream, nil for the main one, which also takes over where that is finished.
-// The errors are those of Call.
+// stream, nil for the main one, which also takes over where that is finished. If
+// there is room, it is sent even if ctx has ended. The errors are those of Call.
 func (c *Conn) Notify(ctx context.Context, on Stream, method string, params []byte) error {
 	f := Frame{Data: wire.Notification(method, params), conn: c}
 	if on == nil {
 		on = c.opts.Main
 	}
-	if ctx.Err() == nil && on.TrySend(f) {
+	if on.TrySend(f) {
 		return nil
 	}
 	err := on.Send(ctx, f)

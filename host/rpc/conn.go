@@ -143,7 +143,9 @@ func New(ctx context.Context, opts Options) *Conn {
 	}
 	c.turn = sync.NewCond(&c.mu)
 	c.current = c.mainOwners
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	// It ends by End alone, so that calls are over before work for the peer is
+	// cancelled, which would cancel calls of its own.
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.workers = workers{keep: opts.KeepWorkers, ctx: c.ctx, next: make(chan *Request)}
 	if ctx.Done() != nil {
 		c.endWith(ctx)

@@ -114,7 +114,7 @@ func (e *edges) endLine() {
 
 // pop is the excerpt of the line that wire.Reader has just skipped.
 func (e *edges) pop() Excerpt {
-	if len(e.long) == 0 {
+	if e == nil || len(e.long) == 0 {
 		return Excerpt{}
 	}
 	x := e.long[0]

@@ -12,9 +12,13 @@ import (
 // error it returns. max caps a message, in bytes, 0 for wire.DefaultMaxMessage;
 // room, which may be nil, is what large ones are counted in.
 func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
-	lines := newEdges(r, max)
-	lines.unasked = c.opts.Unasked
-	in := wire.NewReader(lines, max).Within(room)
+	var lines *edges // nil for a client, whose long lines are all answered alike
+	if c.opts.Peer == Server {
+		lines = newEdges(r, max)
+		lines.unasked = c.opts.Unasked
+		r = lines
+	}
+	in := wire.NewReader(r, max).Within(room)
 	for {
 		raw, err := in.Read()
 		c.heard.Add(1)

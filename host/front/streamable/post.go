@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -110,12 +111,12 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 	case msg.Method != protocol.MethodInitialize || !msg.IsRequest():
 		h.refuse(w, msg.ID, missingSession)
 	default:
-		h.initialize(w, r, p, token, msg)
+		h.initialize(w, r, p, token, msg, b.raw)
 	}
 }
 
 // initialize begins a session. If it is not initialized then, it ends again.
-func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token digest, msg wire.Message) {
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token digest, msg wire.Message, raw []byte) {
 	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
 	var over *quotaError
 	switch {
@@ -127,7 +128,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 		return
 	}
 	out := s.openStream()
-	s.mcp.ReceiveMessage(msg, nil, out)
+	s.mcp.ReceiveMessage(msg, nil, raw, out)
 	sent := s.answer(w, r, out)
 	s.serving.Done()
 	h.leave(s)
@@ -180,16 +181,16 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 			out = nil
 		}
 	case err != nil:
-		if !front.WantsAnswer(msg, err) { // tell whoever waits for this response
-			s.mcp.ReceiveMessage(msg, err, nil)
+		if !rpc.WantsAnswer(msg, err) { // tell whoever waits for this response
+			s.mcp.ReceiveMessage(msg, err, raw, nil)
 		}
 		s.handler.refuse(w, msg.ID, *malformed(err))
 		return
 	case msg.IsRequest():
 		out = s.openStream()
-		s.mcp.ReceiveMessage(msg, nil, out)
+		s.mcp.ReceiveMessage(msg, nil, raw, out)
 	default:
-		s.mcp.ReceiveMessage(msg, nil, nil)
+		s.mcp.ReceiveMessage(msg, nil, raw, nil)
 	}
 	if out == nil {
 		w.WriteHeader(http.StatusAccepted)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
 // session is an MCP session over HTTP with its streams.
@@ -126,30 +127,38 @@ func (s *session) dropFinished(n int) {
 	s.finished = slices.Delete(s.finished, 0, n)
 }
 
-// request sends a request to the client: on the session's own stream, or on the
-// newest other stream if the client has not opened that one. If there is none, it
-// waits a little for the client to open one.
-func (s *session) request(ctx context.Context, msg []byte) error {
+// trySend sends a request to the client on the session's own stream, or on the
+// newest other stream if the client is not connected to that one. Otherwise it
+// returns a channel that is closed when the client connects.
+func (s *session) trySend(f rpc.Frame) (connected <-chan struct{}, sent bool) {
+	connected = s.own.awaitClient()
+	if connected == nil {
+		return nil, s.own.take(f)
+	}
+	out := s.newestReachable()
+	return connected, out != nil && out.take(f)
+}
+
+// send is trySend that waits a little for the client to connect.
+func (s *session) send(ctx context.Context, f rpc.Frame) error {
 	timer := time.NewTimer(s.handler.opts.ListenWindow)
 	defer timer.Stop()
 	for {
-		listening, err := s.own.requestNow(msg)
-		if listening == nil {
-			return err
-		}
-		if out := s.newestReachable(); out != nil {
-			if err := out.Write(msg); !errors.Is(err, front.ErrStreamClosed) {
-				return err
-			}
+		connected, sent := s.trySend(f)
+		switch {
+		case sent:
+			return nil
+		case connected == nil:
+			return rpc.ErrFinished
 		}
 		select {
-		case <-listening:
+		case <-connected:
 		case <-timer.C:
 			return front.ErrNotListening
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.mcp.Done():
-			return front.ErrStreamClosed
+			return rpc.ErrFinished
 		}
 	}
 }
@@ -199,7 +208,7 @@ func (s *session) run() {
 	s.handler.remove(s)
 	err := s.mcp.Close() // requests in flight give their last answers
 	for _, out := range s.allStreams() {
-		_ = out.Close(nil) // most are closed already
+		out.Finish(rpc.Frame{}) // most are finished already
 	}
 	if !s.awaitRequests() {
 		err = errors.Join(err, errors.New("some of its HTTP requests are still being served"))

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // errOverflow is why a session ends whose client does not read.
 var errOverflow = errors.New("the client does not read its messages (too many bytes are waiting)")
 
-// stream is a front.Stream to an HTTP client: the answer to one POST, or the
-// session's own. Messages wait in it for the eventWriter that takes them to the
-// client, so writing never blocks. The last messages that were written are kept for
+// stream is a rpc.Stream to an HTTP client: the answer to one POST, or the session's
+// own. Messages wait in it for the eventWriter that takes them to the client, so it
+// takes every message over at once. The last messages that were written are kept for
 // a client that resumes the stream.
 type stream struct {
 	session *session
@@ -46,28 +46,68 @@ func newStream(s *session, id uint64) *stream {
 	return out
 }
 
-// Write implements front.Stream. The session ends if too much is waiting.
-func (s *stream) Write(msg []byte) error { return s.add(msg, false) }
-
-// Close implements front.Stream.
-func (s *stream) Close(last []byte) error { return s.add(last, true) }
-
-// TryClose implements front.Stream.
-func (s *stream) TryClose(last []byte) (done bool, err error) { return true, s.Close(last) }
-
-// Request implements front.Stream.
-func (s *stream) Request(ctx context.Context, msg []byte) error {
-	if s.id == 0 {
-		return s.session.request(ctx, msg)
+// TrySend implements rpc.Stream. A request on the session's own stream is not taken
+// while the client is not connected.
+func (s *stream) TrySend(f rpc.Frame) bool {
+	if f.ID != 0 && s.id == 0 {
+		_, sent := s.session.trySend(f)
+		return sent
 	}
-	return s.Write(msg)
+	return s.take(f)
 }
 
+// Send implements rpc.Stream. A request on the session's own stream waits a little
+// for a client that is not connected; then the error is front.ErrNotListening.
+func (s *stream) Send(ctx context.Context, f rpc.Frame) error {
+	if f.ID != 0 && s.id == 0 {
+		return s.session.send(ctx, f)
+	}
+	return s.Push(f)
+}
+
+// Push implements rpc.Stream.
+func (s *stream) Push(f rpc.Frame) error {
+	if !s.take(f) {
+		return rpc.ErrFinished
+	}
+	return nil
+}
+
+// Withdraw implements rpc.Stream.
+func (s *stream) Withdraw(int64) bool { return false }
+
+// Finish implements rpc.Stream.
+func (s *stream) Finish(f rpc.Frame) { s.done(f, s.add(f.Data, true)) }
+
+// take takes a message over unless the stream is finished.
+func (s *stream) take(f rpc.Frame) bool {
+	if denied := wire.Ask(f.Permit); denied != nil {
+		f.Done(rpc.Unsent, denied)
+		return true
+	}
+	err := s.add(f.Data, false)
+	if err == rpc.ErrFinished {
+		return false
+	}
+	s.done(f, err)
+	return true
+}
+
+func (s *stream) done(f rpc.Frame, err error) {
+	if err != nil {
+		f.Done(rpc.Unsent, err)
+		return
+	}
+	f.Done(rpc.Written, nil)
+}
+
+// add adds a message, nil for none; nothing follows the last one. The session ends
+// if too much is waiting.
 func (s *stream) add(msg []byte, last bool) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return front.ErrStreamClosed
+		return rpc.ErrFinished
 	}
 	// One message always fits, whatever its size.
 	over := s.waiting-s.largest > s.session.handler.opts.Buffer
@@ -155,16 +195,12 @@ func (s *stream) signal() {
 	}
 }
 
-// requestNow is Request of the session's own stream if the client is connected to
-// it. Otherwise it returns a channel that is closed when the client is.
-func (s *stream) requestNow(msg []byte) (listening <-chan struct{}, err error) {
+// awaitClient returns nil if the client is connected to the session's own stream.
+// Otherwise it returns a channel that is closed when the client connects.
+func (s *stream) awaitClient() (connected <-chan struct{}) {
 	s.mu.Lock()
-	connected := s.connected
-	s.mu.Unlock()
-	if connected != nil {
-		return connected, nil
-	}
-	return nil, s.Write(msg)
+	defer s.mu.Unlock()
+	return s.connected
 }
 
 // attach makes e the eventWriter of the stream. If it is fresh, e writes what has

@@ -1,0 +1,102 @@
+package front
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// handshake is how far the handshake of a session is.
+type handshake int
+
+const (
+	handshakeNone        handshake = iota
+	handshakeInitialized           // initialize has come
+	handshakeDone                  // notifications/initialized has come
+)
+
+// initialize takes an initialize request.
+func (s *Session) initialize(r *rpc.Request) {
+	if bad := s.negotiate(r.Params); bad != nil {
+		r.Reply(wire.Reply{Error: bad.Raw()})
+		return
+	}
+	r.Start(welcome)
+}
+
+// negotiate settles the revision of the session; see [protocol.Era.Negotiate].
+func (s *Session) negotiate(params []byte) *wire.RPCError {
+	version, ok := wire.GetString(params, "protocolVersion")
+	if !ok {
+		return wire.Errorf(wire.CodeInvalidParams, "initialize: params.protocolVersion must be a string")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handshake != handshakeNone {
+		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
+	}
+	s.handshake, s.params, s.welcomed = handshakeInitialized, params, true
+	s.revision = protocol.Handshake.Negotiate(version)
+	s.conn.SetBatches(s.revision.Has(protocol.Batches))
+	return nil
+}
+
+// uninitialize lets the client try again after a failed initialize.
+func (s *Session) uninitialize() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handshake, s.params, s.revision = handshakeNone, nil, protocol.Revision{}
+	s.conn.SetBatches(false)
+}
+
+// initialized takes notifications/initialized.
+func (s *Session) initialized() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handshake == handshakeInitialized {
+		s.handshake = handshakeDone
+	}
+}
+
+// isInitialized tells whether initialize has come.
+func (s *Session) isInitialized() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handshake != handshakeNone
+}
+
+type serverInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// welcome answers initialize when the backend knows what it has to offer.
+func welcome(ctx context.Context, r *rpc.Request) wire.Reply {
+	s := sessionOf(r)
+	w, err := s.opts.Backend.Welcome(ctx, s)
+	if err != nil {
+		s.uninitialize()
+		var bad *wire.RPCError
+		if errors.As(err, &bad) {
+			return wire.Reply{Error: bad.Raw()}
+		}
+		return fail(wire.CodeInternal, "initialize: %v", err)
+	}
+	b := append([]byte(`{"protocolVersion":`), wire.Quote(s.Revision().String())...)
+	b = append(append(b, `,"capabilities":`...), w.Capabilities...)
+	b = append(append(b, `,"serverInfo":`...), wire.Marshal(serverInfo{s.opts.Name, s.opts.Version})...)
+	if w.Instructions != "" {
+		b = append(append(b, `,"instructions":`...), wire.Quote(w.Instructions)...)
+	}
+	if w.Meta != nil {
+		b = append(append(b, `,"_meta":`...), w.Meta...)
+	}
+	return wire.Reply{Result: append(b, '}')}
+}
+
+func fail(code int, format string, args ...any) wire.Reply {
+	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
+}

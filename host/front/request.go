@@ -1,0 +1,107 @@
+package front
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// ErrClientGone is why requests are cancelled whose client has disconnected.
+var ErrClientGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
+
+// handler is a Session as the rpc.Handler of its connection.
+type handler Session
+
+// Request implements rpc.Handler.
+func (h *handler) Request(r *rpc.Request) {
+	s := (*Session)(h)
+	switch {
+	case r.Method == protocol.MethodInitialize:
+		s.initialize(r)
+	case !s.isInitialized():
+		r.Reply(fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", r.Method))
+	default:
+		s.noteListed(r.Method)
+		if !s.begin((*request)(r)) {
+			r.Start(handle)
+		}
+	}
+}
+
+// Notification implements rpc.Handler.
+func (h *handler) Notification(m wire.Inbound) {
+	s := (*Session)(h)
+	if m.Method == protocol.NotificationInitialized {
+		s.initialized()
+		return
+	}
+	s.opts.Backend.Notified(s, m.Method, m.Params)
+}
+
+// begin leaves a request to the backend if that can answer it without a goroutine
+// that waits.
+func (s *Session) begin(r *request) bool {
+	if s.beginner == nil {
+		return false
+	}
+	cancel, ok := s.beginner.Begin(r.call(), r)
+	if ok {
+		r.rpc().OnCancel(cancel)
+	}
+	return ok
+}
+
+// handle has the backend answer a request.
+func handle(ctx context.Context, r *rpc.Request) wire.Reply {
+	return sessionOf(r).opts.Backend.Handle(ctx, (*request)(r).call())
+}
+
+func sessionOf(r *rpc.Request) *Session { return (*Session)(r.Handler().(*handler)) }
+
+// request is a request of the client in flight. It implements route.Origin, and
+// route.Landing for a request that the backend has begun.
+type request rpc.Request
+
+func (r *request) rpc() *rpc.Request { return (*rpc.Request)(r) }
+
+func (r *request) session() *Session { return sessionOf(r.rpc()) }
+
+// call is the request as the backend sees it.
+func (r *request) call() route.Call {
+	call := route.Call{Method: r.Method, Origin: r, Params: r.Params}
+	if r.rpc().WantsProgress() {
+		call.Progress = r.rpc().Progress
+	}
+	return call
+}
+
+// Session implements route.Origin.
+func (r *request) Session() route.Session { return r.session() }
+
+// Notify implements route.Origin.
+func (r *request) Notify(method string, params []byte) {
+	s := r.session()
+	s.logLost(r.rpc().Notify(s.conn.Context(), method, params))
+}
+
+// Ask implements route.Origin.
+func (r *request) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return r.session().callClient(ctx, rpc.Call{Call: call, Stream: r.rpc().Stream()})
+}
+
+// Cancelled implements route.Landing.
+func (r *request) Cancelled() bool { return r.rpc().Cancelled() }
+
+// Land implements route.Landing.
+func (r *request) Land(reply wire.Reply) { r.rpc().Reply(reply) }
+
+// Resume implements route.Landing.
+func (r *request) Resume(work func(ctx context.Context) wire.Reply) {
+	r.rpc().Start(func(ctx context.Context, _ *rpc.Request) wire.Reply { return work(ctx) })
+}
+
+var _ route.Landing = (*request)(nil)
