@@ -68,11 +68,6 @@ func (s *Session) isInitialized() bool {
 	return s.handshake != handshakeNone
 }
 
-type serverInfo struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
-
 // welcome answers initialize when the backend knows what it has to offer.
 func welcome(ctx context.Context, r *rpc.Request) wire.Reply {
 	s := sessionOf(r)
@@ -85,16 +80,15 @@ func welcome(ctx context.Context, r *rpc.Request) wire.Reply {
 		}
 		return fail(wire.CodeInternal, "initialize: %v", err)
 	}
-	b := append([]byte(`{"protocolVersion":`), wire.Quote(s.Revision().String())...)
-	b = append(append(b, `,"capabilities":`...), w.Capabilities...)
-	b = append(append(b, `,"serverInfo":`...), wire.Marshal(serverInfo{s.opts.Name, s.opts.Version})...)
-	if w.Instructions != "" {
-		b = append(append(b, `,"instructions":`...), wire.Quote(w.Instructions)...)
-	}
-	if w.Meta != nil {
-		b = append(append(b, `,"_meta":`...), w.Meta...)
-	}
-	return wire.Reply{Result: append(b, '}')}
+	var server, result wire.Object
+	server.Text("name", s.opts.Name)
+	server.Text("version", s.opts.Version)
+	result.Text("protocolVersion", s.Revision().String())
+	result.Raw("capabilities", w.Capabilities)
+	result.Raw("serverInfo", server.Bytes())
+	result.NonEmpty("instructions", w.Instructions)
+	result.Raw("_meta", w.Meta)
+	return wire.Reply{Result: result.Bytes()}
 }
 
 func fail(code int, format string, args ...any) wire.Reply {
