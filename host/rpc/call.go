@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -59,19 +58,17 @@ var ErrFull = errors.New("the stream takes no request without waiting")
 func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) {
 	p := c.newCall(call)
 	p.complete = complete
+	on := p.stream
 	f, err := c.register(p, call)
 	if err != nil {
 		return Pending{}, err
 	}
-	id := f.ID // p may be in use again once its stream has the request
-	if p.stream.TrySend(f) {
-		return Pending{c, id}, nil
-	}
-	if c.remove(id) { // else it has ended meanwhile, and complete is told
-		p.recycle()
+	// From here on p may be over, and even be another call.
+	if !on.TrySend(f) && c.remove(f.ID) {
+		c.recycle(p)
 		return Pending{}, ErrFull
 	}
-	return Pending{c, id}, nil
+	return Pending{c, f.ID}, nil
 }
 
 // Call makes a call and waits for its answer, a result or a JSON-RPC error, as
@@ -108,7 +105,7 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	}
 	if ctx.Err() != nil || !p.stream.TrySend(f) {
 		if err := c.sendLater(ctx, p, f); err != nil {
-			p.recycle()
+			c.recycle(p)
 			return wire.Reply{}, err
 		}
 	}
@@ -120,7 +117,7 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 		o = <-p.result // the cause, or the answer that came just before
 	}
 	if p.task == "" {
-		p.recycle()
+		c.recycle(p)
 	}
 	return c.verdict(ctx, o)
 }
@@ -136,7 +133,7 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	c.mu.Unlock()
 	params, err := c.withToken(call.Call, f.ID)
 	if err != nil {
-		p.recycle()
+		c.recycle(p)
 		return Frame{}, err
 	}
 	if call.Sent != nil {
@@ -150,7 +147,7 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		p.recycle()
+		c.recycle(p)
 		return Frame{}, c.errors.Unsent(err)
 	}
 	return f, nil
@@ -331,7 +328,7 @@ func (c *Conn) deliver(p *call, o outcome) {
 		return
 	}
 	if p.task == "" {
-		p.recycle()
+		c.recycle(p)
 	}
 	if o.err == nil {
 		complete(o.reply, nil)
@@ -398,11 +395,13 @@ func (c *Conn) withToken(call wire.Call, id int64) ([]byte, error) {
 	return out, nil
 }
 
-// spent are calls that are over, to be used again.
-var spent = sync.Pool{New: func() any { return &call{result: make(chan outcome, 1)} }}
-
+// newCall takes a call that is over, or makes one. The pool is the connection's
+// own because a channel made in a synctest bubble cannot leave it.
 func (c *Conn) newCall(of Call) *call {
-	p := spent.Get().(*call)
+	p, ok := c.spent.Get().(*call)
+	if !ok {
+		p = &call{result: make(chan outcome, 1)}
+	}
 	p.method, p.stream, p.progress, p.late, p.owner = of.Method, of.Stream, of.Progress, of.Late, of.Owner
 	if p.stream == nil {
 		p.stream = c.opts.Main
@@ -417,7 +416,8 @@ func (c *Conn) newCall(of Call) *call {
 	return p
 }
 
-func (p *call) recycle() {
+// recycle keeps a call that is over, to be used again.
+func (c *Conn) recycle(p *call) {
 	*p = call{result: p.result}
-	spent.Put(p)
+	c.spent.Put(p)
 }

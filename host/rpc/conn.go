@@ -114,6 +114,7 @@ type Conn struct {
 	current func() []any  // mainOwners, made once
 	garbage limiter       // guarded by garbageMu
 	muted   sync.Mutex    // guards garbage
+	spent   sync.Pool     // of *call
 
 	mu    sync.Mutex // guards state; a leaf
 	turn  *sync.Cond // a progress callback has returned; uses mu

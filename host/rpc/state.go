@@ -210,11 +210,14 @@ func (s *state) owners(now time.Time) []any {
 
 // keepTask keeps the progress of a call that was answered with a task.
 func (s *state) keepTask(p *call, task string) {
+	p.task = task
+	if s.end != nil {
+		return
+	}
 	if len(s.tasks) == maxTasks {
 		delete(s.ongoing, s.tasks[0].id)
 		s.tasks = slices.Delete(s.tasks, 0, 1)
 	}
-	p.task = task
 	s.tasks = append(s.tasks, p)
 	s.ongoing[p.id] = p
 }
@@ -289,6 +292,9 @@ func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error),
 	}
 	s.end = err
 	calls, s.calls = s.calls, map[int64]*call{}
+	s.tasks, s.lingering = nil, nil
+	clear(s.ongoing)
+	clear(s.abandoned)
 	for _, r := range s.requests {
 		if r.cancel != nil {
 			cancels = append(cancels, r.cancel)
