@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -37,11 +36,11 @@ type Beginner interface {
 // cause; to still gets a reply then. It is not ok, and nothing has been done, for
 // any other request: that is for Handle.
 func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool) {
-	if call.Method != protocol.MethodToolsCall || call.Progress != nil {
+	if call.Method != protocol.MethodToolsCall {
 		return nil, false
 	}
 	name, task, bad := calledTool(call)
-	if bad != nil || task {
+	if bad != nil {
 		return nil, false
 	}
 	entry, ok := r.Catalog.Tool(name)
@@ -56,77 +55,38 @@ func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool
 	if !ok {
 		return nil, false
 	}
-	params, err := wire.Set(call.Params, wire.Quote(entry.Tool), "name")
+	c := r.agentCall(call, entry, task)
+	out, err := c.request(call.Params, call.Progress)
 	if err != nil {
 		return nil, false
 	}
-	f := begun{router: r, call: call, entry: entry, to: to}
-	out := wire.Call{Method: call.Method, Params: params, Owner: call.Origin, Permit: &f}
-	if r.Observer != nil && r.Observer.Observes() {
-		f.start, out.Sent = time.Now(), f.leaves
-	}
-	return beginner.Begin(out, f.landed)
+	c.to = to
+	return beginner.Begin(out, c.completed)
 }
 
-// begun is a call that was begun.
-type begun struct {
-	router *Router
-	call   Call
-	entry  catalog.Entry
-	to     Landing
-	start  time.Time // zero if nobody is to be told of the call
-	sent   []byte    // the params as they left
-}
-
-// leaves is told the params that leave.
-func (f *begun) leaves(params []byte) { f.sent = params }
-
-// Permitted implements wire.Permit.
-func (f *begun) Permitted() error {
-	return f.router.Catalog.Permitted(f.entry.Server, f.entry.Tool, true)
-}
-
-// landed implements wire.CompletionFunc.
-func (f *begun) landed(reply wire.Reply, rest wire.Continuation) {
-	if rest != nil {
-		f.to.Resume(func(ctx context.Context) wire.Reply { return f.resumed(ctx, rest) })
+// completed is the wire.CompletionFunc of a call that was begun.
+func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
+	if next != nil {
+		c.to.Resume(func(ctx context.Context) wire.Reply {
+			reply, err := next(ctx)
+			return c.conclude(ctx, reply, err)
+		})
 		return
 	}
-	f.router.noteElicitations(f.call.Origin, f.entry.Server, reply)
-	if f.start.IsZero() {
-		f.to.Land(reply)
+	early := c.note(reply)
+	if early == nil && c.observer == nil {
+		c.to.Land(reply)
 		return
 	}
-	seen := f.seen(reply, f.to.Cancelled())
-	soon, ok := f.router.Observer.(SoonObserver)
-	if ok && soon.ObserveSoon(seen, func() { f.to.Land(reply) }) {
+	seen := c.seen(reply, c.to.Cancelled())
+	soon, ok := c.observer.(SoonObserver)
+	if early == nil && ok && soon.ObserveSoon(seen, func() { c.to.Land(reply) }) {
 		return
 	}
-	f.to.Resume(func(ctx context.Context) wire.Reply {
+	c.to.Resume(func(ctx context.Context) wire.Reply {
+		c.announce(early)
 		seen.Cancelled = seen.Cancelled || ctx.Err() != nil
-		f.router.Observer.Observe(seen)
+		c.observe(seen)
 		return reply
 	})
-}
-
-// resumed is the end of a call that has no reply yet.
-func (f *begun) resumed(ctx context.Context, rest wire.Continuation) wire.Reply {
-	reply, err := rest(ctx)
-	if err != nil {
-		reply = f.router.unanswered(ctx, f.entry.Server, f.entry.Tool, err)
-	} else {
-		f.router.noteElicitations(f.call.Origin, f.entry.Server, reply)
-	}
-	if !f.start.IsZero() {
-		f.router.Observer.Observe(f.seen(reply, ctx.Err() != nil))
-	}
-	return reply
-}
-
-// seen is what the observer is told of the call, which ends now.
-func (f *begun) seen(reply wire.Reply, cancelled bool) ObservedCall {
-	return ObservedCall{
-		Session: f.call.Origin.Session(), Server: f.entry.Server, Tool: f.entry.Tool, Params: f.sent,
-		Reply: reply, Cancelled: cancelled, Start: f.start, Duration: time.Since(f.start),
-	}
 }

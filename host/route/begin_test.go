@@ -95,13 +95,59 @@ func TestBegin(t *testing.T) {
 	want(t, "resumed", l.resumed)
 }
 
+// TestBeginProgress: a call that wants progress is begun as well, and gets it.
+func TestBeginProgress(t *testing.T) {
+	g, b, _ := beginRig(t)
+	var got []string
+	l := &lander{ctx: t.Context()}
+	call := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`),
+		Progress: func(params []byte) { got = append(got, string(params)) }}
+	if _, ok := g.router.Begin(call, l); !ok {
+		t.Fatal("not begun")
+	}
+	(<-b.calls).Progress([]byte(`{"progress":1}`))
+	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "progress", got, `{"progress":1}`)
+	want(t, "landed", l.landed, `{}`)
+}
+
+// TestBeginTask: whose task a begun call has made is remembered. A status that
+// came before is told where that may wait for the client.
+func TestBeginTask(t *testing.T) {
+	g, b, begin := beginRig(t)
+	status := func(id string) {
+		g.router.OnNotification("a", wire.Inbound{Method: "notifications/tasks/status", Params: []byte(`{"taskId":"` + id + `","status":"working"}`)})
+	}
+	g.session("other", `{}`)
+	for id, early := range map[string]bool{"t": false, "u": true} {
+		l, ok := begin(`{"name":"a__tool","task":{}}`)
+		if !ok {
+			t.Fatal("not begun")
+		}
+		<-b.calls
+		g.sessions["s"].heard()
+		if early {
+			status(id)
+		}
+		result := `{"task":{"taskId":"` + id + `"}}`
+		b.landed(wire.Reply{Result: []byte(result)}, nil)
+		if early {
+			want(t, "resumed", l.resumed, result)
+		} else {
+			want(t, "landed", l.landed, result)
+			status(id)
+		}
+		want(t, "heard", g.sessions["s"].heard(), `notifications/tasks/status {"taskId":"`+id+`","status":"working"}`)
+	}
+}
+
 // TestBeginNothingElse: all other requests are for Handle.
 func TestBeginNothingElse(t *testing.T) {
 	g, b, begin := beginRig(t)
 	g.router.Catalog.SetBuiltins([]catalog.Entry{{Name: "builtin", Definition: []byte(`{"name":"builtin"}`)}})
 	for _, params := range []string{
 		``, `[]`, `{}`, `{"name":1}`, `{"name":"unknown"}`, `{"name":"builtin"}`,
-		`{"name":"a__tool","_meta":1}`, `{"name":"a__tool","arguments":[]}`, `{"name":"a__tool","task":{}}`,
+		`{"name":"a__tool","_meta":1}`, `{"name":"a__tool","arguments":[]}`,
 		`{"name":"b__tool"}`, // of an upstream that cannot
 	} {
 		if _, ok := begin(params); ok {
@@ -111,7 +157,6 @@ func TestBeginNothingElse(t *testing.T) {
 	good := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`)}
 	for name, change := range map[string]func(*Call){
 		"another method": func(c *Call) { c.Method = "prompts/get" },
-		"progress":       func(c *Call) { c.Progress = func([]byte) {} },
 		"a full writer":  func(*Call) { b.full = true },
 	} {
 		call := good

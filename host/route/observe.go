@@ -1,10 +1,8 @@
 package route
 
 import (
-	"context"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -36,22 +34,4 @@ type ObservedCall struct {
 	Cancelled    bool // and so not answered
 	Start        time.Time
 	Duration     time.Duration
-}
-
-// observed passes a call on to an upstream.
-func (r *Router) observed(ctx context.Context, call Call, entry catalog.Entry) wire.Reply {
-	of := toolOf{r.Catalog, entry.Server, entry.Tool, true}
-	out := wire.Call{Params: call.Params, Progress: call.Progress}
-	if r.Observer == nil || !r.Observer.Observes() {
-		return r.callTool(ctx, call.Origin, of, out)
-	}
-	start := time.Now()
-	var sent []byte
-	out.Sent = func(params []byte) { sent = params }
-	reply := r.callTool(ctx, call.Origin, of, out)
-	r.Observer.Observe(ObservedCall{
-		Session: call.Origin.Session(), Server: entry.Server, Tool: entry.Tool, Params: sent,
-		Reply: reply, Cancelled: ctx.Err() != nil, Start: start, Duration: time.Since(start),
-	})
-	return reply
 }

@@ -8,8 +8,9 @@
 //	clients.go     what is remembered of each session
 //	welcome.go     the answer to initialize, the beginning and end of a session
 //	list.go        tools/list and the other lists
-//	tool.go        tools/call
-//	begin.go       tools/call without a goroutine that waits
+//	tool.go        tools/call: which tool it is of
+//	call.go        calls of upstreams' tools
+//	begin.go       calls without a goroutine that waits
 //	observe.go     telling of calls that are passed on
 //	resource.go    resources/read
 //	subscribe.go   resources/subscribe and resources/unsubscribe

@@ -24,32 +24,31 @@ func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	return wire.GetString(reply.Result, "task", "taskId")
 }
 
-// noteTask remembers the task that an upstream made for a request.
-func (r *Router) noteTask(o Origin, server string, params []byte, reply wire.Reply) {
-	if id, ok := taskOf(params, reply); ok && o != nil {
-		r.rememberTask(o.Session(), taskKey{server, id})
+// rememberTask remembers whose a task is, and tells the session of its status if
+// that has come before.
+func (r *Router) rememberTask(s Session, t taskKey) {
+	if status := r.takeTask(s, t); status != nil {
+		s.Notify(protocol.NotificationTaskStatus, status)
 	}
 }
 
-// rememberTask remembers whose a task is. An upstream that gives a task the id of
-// another upstream's does not get that one's requests.
-func (r *Router) rememberTask(s Session, t taskKey) {
-	var status []byte
-	var early, taken bool
+// takeTask remembers whose a task is. early is its status if that has come before,
+// for the session to be told; nil for none. An upstream that gives a task the id
+// of another upstream's does not get that one's requests.
+func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
+	var taken bool
 	var owner string
 	r.with(s, func(c *client) {
 		if owner, taken = c.tasks.get(t.id); taken && owner != t.server {
 			return
 		}
 		keep(&c.tasks, t.id, t.id, t.server)
-		status, early = r.early.take(t)
+		early, _ = r.early.take(t)
 	})
 	if taken && owner != t.server {
 		r.Log.Warn("a task cannot be reached: another server has given a task the same id", "server", t.server, "other", owner)
 	}
-	if early {
-		s.Notify(protocol.NotificationTaskStatus, status)
-	}
+	return early
 }
 
 // taskSession is the session that has a task of an upstream; nil for none.

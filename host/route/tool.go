@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -36,7 +35,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		}
 		return wire.Reply{Error: r.unknown("tool", name, wire.Tools, why).Raw()}
 	case entry.Kind == catalog.Proxied:
-		return r.observed(ctx, call, entry)
+		return r.agentCall(call, entry, task).answer(ctx, call.Params, call.Progress)
 	}
 	if task && r.offered(call.Origin.Session(), "tasks") {
 		// Revision 2025-11-25, basic/utilities/tasks, "Tool-Level Negotiation":
@@ -113,56 +112,9 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 // a JSON-RPC error. Whether the tool may be called is looked up when the call
 // leaves, however long that takes: if not, the reply has Denied.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	return r.callTool(ctx, origin, toolOf{r.Catalog, server, tool, false}, wire.Call{Params: params, Progress: progress})
-}
-
-// toolOf is a tool of an upstream, by their real names, and whether an agent calls
-// it or a script. It is the wire.Permit of its calls.
-type toolOf struct {
-	catalog      *catalog.Catalog
-	server, tool string
-	agent        bool
-}
-
-// Permitted implements wire.Permit.
-func (t *toolOf) Permitted() error { return t.catalog.Permitted(t.server, t.tool, t.agent) }
-
-// callTool is CallUpstream for agents, too. call has the params of the request,
-// and who is told of it.
-func (r *Router) callTool(ctx context.Context, origin Origin, of toolOf, call wire.Call) wire.Reply {
-	server, tool := of.server, of.tool
-	up, ok := r.to(sessionOf(origin), server)
-	if !ok {
-		return wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", server))}
-	}
-	params, err := wire.Set(call.Params, wire.Quote(tool), "name")
-	if err != nil {
-		return fail(wire.CodeInvalidParams, "tools/call: params: %v", err)
-	}
-	call.Method, call.Params, call.Owner, call.Permit = protocol.MethodToolsCall, params, origin, &of
-	reply, err := up.Call(ctx, call)
-	if err == nil {
-		r.noteTask(origin, server, params, reply)
-		r.noteElicitations(origin, server, reply)
-		return reply
-	}
-	return r.unanswered(ctx, server, tool, err)
-}
-
-// unanswered is the reply to a call of a tool that got no answer.
-func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
-	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
-	var bad *wire.RPCError
-	var denied *wire.DeniedError
-	switch {
-	case errors.As(err, &denied):
-		return wire.Reply{Result: ErrorResult(denied.Error()), Denied: denied.Err}
-	case errors.Is(err, wire.ErrUnusable):
-		return fail(wire.CodeInternal, "%v", err)
-	case errors.As(err, &bad):
-		return wire.Reply{Error: bad.Raw()}
-	}
-	return wire.Reply{Result: ErrorResult(err.Error())}
+	_, task := wire.Get(params, "task")
+	c := &toolCall{router: r, origin: origin, server: server, tool: tool, task: task}
+	return c.answer(ctx, params, progress)
 }
 
 // sessionOf is the session of an origin, which may be nil.

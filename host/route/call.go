@@ -1,0 +1,141 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// toolCall is a call of an upstream's tool that is passed on. There is one way
+// for all of them: request makes what is sent, and conclude makes the reply out
+// of what came of it. In between, the caller waits (answer), or the reply comes to
+// completed (Begin).
+//
+// It is the wire.Permit of its request: whether the tool may be called is looked
+// up when the request leaves.
+type toolCall struct {
+	router       *Router
+	origin       Origin   // nil if no client asked for it
+	server, tool string   // real names
+	agent        bool     // an agent calls it, not a script
+	task         bool     // it is to be a task
+	observer     Observer // nil if nobody is to be told of the call
+	start        time.Time
+	sent         []byte  // the params as they left, if there is an observer
+	to           Landing // of a call that was begun
+}
+
+// agentCall is a call of a tool that an agent makes.
+func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall {
+	c := &toolCall{router: r, origin: call.Origin, server: entry.Server, tool: entry.Tool, agent: true, task: task}
+	if r.Observer != nil && r.Observer.Observes() {
+		c.observer, c.start = r.Observer, time.Now()
+	}
+	return c
+}
+
+// request is what is sent, with the tool's real name.
+func (c *toolCall) request(params []byte, progress func([]byte)) (wire.Call, error) {
+	params, err := wire.Set(params, wire.Quote(c.tool), "name")
+	out := wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress, Permit: c}
+	if c.origin != nil {
+		out.Owner = c.origin
+	}
+	if c.observer != nil {
+		out.Sent = func(params []byte) { c.sent = params }
+	}
+	return out, err
+}
+
+// Permitted implements wire.Permit.
+func (c *toolCall) Permitted() error { return c.router.Catalog.Permitted(c.server, c.tool, c.agent) }
+
+// answer makes the call and waits for its reply.
+func (c *toolCall) answer(ctx context.Context, params []byte, progress func([]byte)) wire.Reply {
+	up, ok := c.router.to(sessionOf(c.origin), c.server)
+	if !ok {
+		return c.observed(ctx, wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", c.server))})
+	}
+	out, err := c.request(params, progress)
+	if err != nil {
+		return c.observed(ctx, fail(wire.CodeInvalidParams, "tools/call: params: %v", err))
+	}
+	reply, err := up.Call(ctx, out)
+	return c.conclude(ctx, reply, err)
+}
+
+// conclude is the reply to the client or script. It may wait for the client.
+func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wire.Reply {
+	if err != nil {
+		reply = c.router.unanswered(ctx, c.server, c.tool, err)
+	} else {
+		c.announce(c.note(reply))
+	}
+	return c.observed(ctx, reply)
+}
+
+// note remembers what a reply says of the future: whose the task is that it tells
+// of, and where it sends a person to. early is the status of the task that has
+// come before.
+func (c *toolCall) note(reply wire.Reply) (early []byte) {
+	if c.origin == nil {
+		return nil
+	}
+	if c.task && reply.Result != nil {
+		if id, ok := wire.GetString(reply.Result, "task", "taskId"); ok {
+			early = c.router.takeTask(c.origin.Session(), taskKey{c.server, id})
+		}
+	}
+	c.router.noteElicitations(c.origin, c.server, reply)
+	return early
+}
+
+// announce tells the client the status of a task that came early; nil for none.
+func (c *toolCall) announce(early []byte) {
+	if early != nil {
+		c.origin.Session().Notify(protocol.NotificationTaskStatus, early)
+	}
+}
+
+// observed tells the observer of the call and its reply, which it returns.
+func (c *toolCall) observed(ctx context.Context, reply wire.Reply) wire.Reply {
+	if c.observer != nil {
+		c.observe(c.seen(reply, ctx.Err() != nil))
+	}
+	return reply
+}
+
+func (c *toolCall) observe(seen ObservedCall) {
+	if c.observer != nil {
+		c.observer.Observe(seen)
+	}
+}
+
+// seen is what the observer is told of the call, which ends now.
+func (c *toolCall) seen(reply wire.Reply, cancelled bool) ObservedCall {
+	return ObservedCall{
+		Session: c.origin.Session(), Server: c.server, Tool: c.tool, Params: c.sent,
+		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start),
+	}
+}
+
+// unanswered is the reply to a call of a tool that got no answer.
+func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
+	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
+	var bad *wire.RPCError
+	var denied *wire.DeniedError
+	switch {
+	case errors.As(err, &denied):
+		return wire.Reply{Result: ErrorResult(denied.Error()), Denied: denied.Err}
+	case errors.Is(err, wire.ErrUnusable):
+		return fail(wire.CodeInternal, "%v", err)
+	case errors.As(err, &bad):
+		return wire.Reply{Error: bad.Raw()}
+	}
+	return wire.Reply{Result: ErrorResult(err.Error())}
+}
