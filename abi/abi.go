@@ -1,17 +1,23 @@
 // Package abi is the contract between the host and the wasm guest: the names
 // and signatures of the functions that cross the boundary, their codes, their
-// messages and their limits. It is the reference page for both sides and
-// imports only the standard library.
+// messages and their limits. It is the reference for both sides and imports only
+// the standard library.
+//
+//	abi.go       functions, exports, codes, limits
+//	message.go   requests, calls, answers, errors
+//	lint.go      the result of OpLint
+//	ident.go     from names of servers and tools to names in scripts
+//	reserved.go  names that no server can have
 //
 // # Memory and ownership
 //
-// The guest owns all of its linear memory. A host function that hands bytes
-// over is given a buffer (ptr, cap) by the guest, answers with the true length,
-// and writes only when that length fits in cap; the guest then calls again with
-// a larger buffer. A host function that takes bytes is given (ptr, len), copies
-// them before it does anything else, and never keeps a pointer. Every ptr, cap
-// and len is an unsigned 32-bit number; a range outside the guest's memory ends
-// the instance (the guest is at fault and is not asked again).
+// The guest owns all of its linear memory. To read bytes from the host, the guest
+// passes a buffer (ptr, cap). The host function returns the true length, and
+// writes the bytes only if they fit in cap; if not, the guest calls again with a
+// larger buffer. To pass bytes to the host, the guest passes (ptr, len). The host
+// copies them before it does anything else and never keeps a pointer. Each ptr,
+// cap and len is an unsigned 32-bit number. A range outside the guest's memory is
+// a fault of the guest and ends the instance.
 //
 // # Results
 //
@@ -30,21 +36,21 @@
 //	request_read(0x2000, 512)   0x0000_0000_0000_012c  0x2000 to 0x212b hold it
 //	call_tools(0x3000, 120)     0x0000_0000_0000_0002  two answers wait
 //	answer_read(1, 0x4000, 64)  0x0000_0001_0000_0025  37 bytes of CallError
-//	answer_read(1, 0x4000, 64)  0x0000_0002_0000_0000  it has been fetched
+//	answer_read(1, 0x4000, 64)  0x0000_0002_0000_0000  it was fetched before
 //
 // # Messages
 //
 // All messages are JSON (RFC 8259) in UTF-8. The host refuses one that is not a
 // single valid value, repeats a name in an object, has a member that its type
 // here does not have, or is nested deeper than [MaxDepth] beyond what the
-// message itself adds. Nothing is written into the guest's memory but through a
-// buffer that the guest passed for it.
+// message itself adds. The host writes into the guest's memory only through
+// buffers that the guest passed.
 //
 // # The guest
 //
 // A guest is a WebAssembly module with exactly the exports below and no imports
 // but the functions of [HostModule] and the ones of WASI preview 1 that Go's
-// runtime needs; those reach nothing (package sandbox, wasi.go). It has one
+// runtime needs; those reach nothing (package sandbox). It has one
 // memory, which it owns.
 //
 // The host initialises an instance ([ExportInitialize]), asks for its version,
@@ -55,13 +61,13 @@
 //
 // # Fuel
 //
-// A guest is metered by a step of its build. Metered code subtracts what it is
-// about to do from the global [ExportFuel], one unit for each instruction and
-// more for what takes long (package rewrite, cost.go), and calls [FuncFuelOut]
-// at the entry of a function or the head of a loop where it finds the global
-// below zero. The host fills it in slices; it also subtracts for its own work on
-// the guest's messages (package sandbox, functions.go). Worked numbers, for
-// slices of 1,048,576 units and a limit of 10,000,000:
+// A guest is metered by a step of its build. Metered code subtracts the cost of
+// the next instructions from the global [ExportFuel]: one unit for each
+// instruction, more for slow ones (package rewrite). At the entry of a
+// function or the head of a loop, if the global is below zero, it calls
+// [FuncFuelOut]. The host refills the global in slices. It also subtracts the
+// cost of its own work on the guest's messages (package sandbox).
+// Worked numbers, for slices of 1,048,576 units and a limit of 10,000,000:
 //
 //	before run      fuel = 1,048,576, of the limit 8,951,424 are left
 //	fuel_out at -5  the next slice, less 5: fuel = 1,048,576, 7,902,843 are left
@@ -92,44 +98,44 @@ const (
 	// [ToolCall], runs them concurrently and returns once all are answered.
 	// Code OK with the number of answers, which equals the number of calls and
 	// keeps their order; each waits to be fetched with FuncAnswerRead. Answers
-	// of an earlier batch that were not fetched are dropped.
+	// to an earlier batch that were not fetched are dropped.
 	// Code Invalid: the bytes are not such an array, it has more than
 	// [MaxBatch] calls, or the response was written already. Code Limit: the
-	// run has reached a limit (number of calls, bytes in a batch, or one met
-	// before); none of the batch was made. A limit that was met is final: all
-	// later batches get Limit too, and the run ends in that limit whatever the
-	// guest responds.
+	// run has reached a limit (number of calls, bytes in a batch, or an earlier
+	// one); no call of the batch was made. Reaching a limit is final: all later
+	// batches get Limit too, and the run ends with that limit whatever the guest
+	// responds.
 	//
-	// An answer over the limit of the run is not handed over: its place has a
-	// CallError of type [ErrResource].
+	// An answer larger than the run's limit is replaced by a CallError of type
+	// [ErrResource].
 	FuncCallTools = "call_tools"
 
 	// FuncAnswerRead (index, ptr, cap i32) -> i64 fetches the answer to call
 	// number index of the last batch. Code OK: the bytes are the JSON value the
 	// call returned. Code ToolError: they are a [CallError]. The length is the
-	// true one; the bytes are written only if they fit in cap, and the host
-	// then lets go of the answer: it can be fetched once.
+	// true one. The bytes are written only if they fit in cap; then the host
+	// drops the answer, so that it can be fetched once.
 	// Code Invalid: there is no such answer (any more).
 	FuncAnswerRead = "answer_read"
 
-	// FuncUndo (ptr, len i32) -> i64 takes one [ToolCall] as JSON, to be made if
-	// the run ends by an error, cancellation or a limit: the host then makes all
-	// such calls one by one, the last taken first. Code OK. Code ToolError with
-	// the number 1: the call cannot be made ever; why is a [CallError], to be
-	// fetched as answer 0 with FuncAnswerRead. Code Invalid: the bytes are not
-	// such a call, or the response was written already. Code Limit: as for
-	// FuncCallTools; each counts as a call, and all that are not committed
-	// together as one batch. Answers that were not fetched are dropped.
+	// FuncUndo (ptr, len i32) -> i64 registers one [ToolCall], as JSON, that the
+	// host makes if the run ends with an error, a cancellation or a limit. It
+	// makes all such calls one by one, the last registered first. Code OK. Code
+	// ToolError with the number 1: the call can never be made; the reason is a
+	// [CallError], to be fetched as answer 0 with FuncAnswerRead. Code Invalid:
+	// the bytes are not such a call, or the response was written already. Code
+	// Limit: as for FuncCallTools. Each counts as a call, and all that are not
+	// committed count together as one batch. Answers that were not fetched are
+	// dropped.
 	FuncUndo = "undo"
 
-	// FuncCommit () -> i64 drops the calls that FuncUndo has taken. Code OK;
+	// FuncCommit () -> i64 drops the calls registered with FuncUndo. Code OK;
 	// Invalid when the response was written already.
 	FuncCommit = "commit"
 
 	// FuncProgress (ptr, len i32) -> i64 takes a [Progress] as JSON and reports
-	// it to whoever called the tool. Code OK; Invalid when the bytes are no
-	// such message, or more than [MaxProgress], or the response was written
-	// already.
+	// it to the caller of the tool. Code OK; Invalid when the bytes are not such
+	// a message, or more than [MaxProgress], or the response was written already.
 	FuncProgress = "progress"
 
 	// FuncLog (level, ptr, len i32) -> i64 takes one entry of the script's log,
@@ -139,19 +145,20 @@ const (
 	// response was written already.
 	FuncLog = "log"
 
-	// FuncResponseWrite (kind, ptr, len i32) -> i64 ends the run's business:
-	// kind [ResponseResult] with the JSON of the result, or kind
+	// FuncResponseWrite (kind, ptr, len i32) -> i64 writes the response of the
+	// run: kind [ResponseResult] with the JSON of the result, or kind
 	// [ResponseError] with an [Error] as JSON. Code OK; Invalid when a response
-	// was written before, there is no such kind, or the bytes are not what kind
-	// says (no error of type [ErrCancelled]: only the host knows of that); Limit
-	// when they are more than a result may have: the guest may then write a
-	// smaller error, but a result that was too large is a limit that was met.
+	// was written before, there is no such kind, or the bytes are not of that
+	// kind (an error of type [ErrCancelled] is not accepted: only the host knows
+	// of cancellations); Limit when there are more bytes than a result may have.
+	// The guest can then write a smaller error, but a result that was too large
+	// is a limit that was reached.
 	FuncResponseWrite = "response_write"
 
 	// FuncFuelOut () is called by metered code when the fuel slice is used up,
-	// that is, where it finds [ExportFuel] below zero. It refills the slice or
-	// ends the instance. The build step that meters a guest imports it; a guest
-	// does not call it itself.
+	// that is, when [ExportFuel] is below zero. It refills the slice or ends the
+	// instance. The build step that meters a guest adds the import; a guest does
+	// not call it itself.
 	FuncFuelOut = "fuel_out"
 )
 
@@ -162,9 +169,9 @@ const (
 	// (or once per snapshot), before ExportRun.
 	ExportInitialize = "_initialize"
 	// ExportRun () serves one request: reads it, runs it, writes the response.
-	// A guest may be asked to serve one request after the other; the host does
-	// so to warm up an instance before it takes a snapshot of it, and runs
-	// scripts in copies of that snapshot, one each.
+	// A guest may have to serve several requests, one after the other: the host
+	// does so to warm up an instance before it takes a snapshot of it. It runs
+	// each script in a copy of that snapshot.
 	ExportRun = "run"
 	// ExportMemory is the guest's linear memory.
 	ExportMemory = "memory"

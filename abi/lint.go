@@ -2,58 +2,58 @@ package abi
 
 import "encoding/json"
 
-// Lint is the result of OpLint: what can be said of code that is not run. Of
-// code that does not parse there is only Open; OpCheck has the error.
+// Lint is the result of OpLint: what can be known of code without running it. For
+// code that does not parse, only Open is set; OpCheck returns the error.
 type Lint struct {
 	Parses bool `json:"parses"`
 	// Warnings are in the order of the source, at most 100.
 	Warnings []Warning `json:"warnings"`
-	// Calls are the tools that the code names, in no order, at most 1000. Which
-	// of them there are, only the host knows.
+	// Calls are the tools that the code names, in no order, at most 1000. Only the
+	// host knows which of them exist.
 	Calls []NamedTool `json:"calls"`
-	// Open says that the code ends in the middle of something: within brackets
-	// or a long string, or where a block must follow.
+	// Open tells that the code is incomplete: it ends within brackets or a long
+	// string, or where a block must follow.
 	Open bool `json:"open,omitempty"`
-	// Block says that the last statement has a block, to which more lines can
-	// belong.
+	// Block tells that the last statement has a block, which more lines could
+	// continue.
 	Block bool `json:"block,omitempty"`
-	// Value is where the last statement begins, if that is an expression: it is
-	// the result of the code.
+	// Value is the position of the last statement if that is an expression. Its
+	// value is the result of the code.
 	Value *Position `json:"value,omitempty"`
 	// Bound are the variables of the code, in the order of the source.
 	Bound []Binding `json:"bound"`
 }
 
-// Warning is about code that runs, but probably not as meant.
+// Warning is about code that runs, but probably not as intended.
 type Warning struct {
 	Position Position `json:"position"`
 	Message  string   `json:"message"`
 }
 
-// NamedTool is a tool that code names, to call it or to hand it on.
+// NamedTool is a tool that code names, to call it or to pass it on.
 type NamedTool struct {
 	Position Position `json:"position"`
 	// Server, Tool and Exact are as in ToolCall.
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	Exact  bool   `json:"exact,omitempty"`
-	// Undefined says that nothing is called Server; there is a warning of that.
+	// Undefined tells that nothing is called Server; there is a warning, too.
 	Undefined bool `json:"undefined,omitempty"`
-	// Arguments is a JSON object of those that the code gives, with null for each
-	// value that the code does not show; absent if it does not show any.
+	// Arguments is a JSON object of the arguments in the code, with null for each
+	// value that is not a literal; absent if the code does not show them.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Unknown are the JSON pointers (RFC 6901) of values that are not shown.
+	// Unknown are the JSON pointers (RFC 6901) of values that are not literals.
 	Unknown []string `json:"unknown,omitempty"`
-	// More says that there can be arguments whose names are not shown.
+	// More tells that there can be arguments whose names the code does not show.
 	More bool `json:"more,omitempty"`
 }
 
 // Binding is a variable of a script, functions that it defines included.
 type Binding struct {
 	Name string `json:"name"`
-	// First and Last are the lines of the only statement that binds it, where
-	// that is a function and nothing else is on these lines: run again, they bind
-	// the same function, without any call. 0 otherwise.
+	// First and Last are the lines of the only statement that binds it, if that
+	// defines a function and nothing else is on these lines: running them again
+	// binds the same function, without any call. Otherwise 0.
 	First int `json:"first,omitempty"`
 	Last  int `json:"last,omitempty"`
 }

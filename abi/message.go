@@ -14,10 +14,10 @@ const (
 	OpLint Op = "lint"
 )
 
-// Request is what a guest is started for.
+// Request is what the guest is asked to do.
 type Request struct {
 	Op Op `json:"op"`
-	// Name of the tool; it stands for the file name in positions.
+	// Name is the name of the tool. It is the file name in positions.
 	Name string `json:"name"`
 	// Code is Starlark source, UTF-8.
 	Code string `json:"code"`
@@ -26,49 +26,54 @@ type Request struct {
 	// Servers are the script names (see [Ident]) of the servers a script can
 	// name. Their tools are resolved by the host when they are called.
 	Servers []string `json:"servers,omitempty"`
-	// Memory is the run's memory limit in bytes, so that the guest's collector
-	// can work towards it. The host enforces it whatever the guest does.
+	// AgentTools are the names of tools that Code mentions and that agents can
+	// call and scripts cannot: the host's built-in tools. A script that uses such
+	// a name is told so in the error message.
+	AgentTools []string `json:"agentTools,omitempty"`
+	// Memory is the run's memory limit in bytes, for the guest's garbage
+	// collector. The host enforces the limit whatever the guest does.
 	Memory uint64 `json:"memory,omitempty"`
 }
 
-// Composites is the script name of the server that stands for the composite
-// tools that are saved on the host; it is never in Request.Servers.
+// Composites is the script name under which scripts call saved composite tools,
+// like those of a server. It is never in Request.Servers.
 const Composites = "tools"
 
 // ToolCall is one call of a batch.
 type ToolCall struct {
-	// Server is a script name out of Request.Servers, or Composites.
+	// Server is a script name from Request.Servers, or Composites.
 	Server string `json:"server"`
-	// Tool is the tool as the script wrote it: a script name (attribute form),
-	// or, if Exact, the server's own name for it (index form). Exact lookup is
-	// by the server's own name first and by script name second.
+	// Tool is the tool as the script wrote it: a script name (attribute form) or,
+	// if Exact, the server's own name for it (index form). Exact looks for the
+	// server's own name first and for the script name second.
 	Tool  string `json:"tool"`
 	Exact bool   `json:"exact,omitempty"`
 	// Raw asks for the whole MCP result instead of the value in it.
 	Raw bool `json:"raw,omitempty"`
-	// Timeout is how long the call may take, in seconds; 0 is no limit beside
-	// that of the run. One that takes longer gets a CallError of type
+	// Timeout is how long the call may take, in seconds; 0 is no limit other than
+	// that of the run. A call that takes longer gets a CallError of type
 	// ErrTimeout.
 	Timeout float64 `json:"timeout,omitempty"`
 	// Meta is a JSON object: members for the _meta of the request, beside those
-	// that the host puts there. Absent is none.
+	// that the host adds. Absent if there are none.
 	Meta json.RawMessage `json:"meta,omitempty"`
 	// Arguments is a JSON object.
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Answer is the host's answer to one ToolCall: either Value (valid JSON) or
-// Err. It crosses the boundary as bare bytes under code OK or ToolError.
+// Answer is the host's answer to one ToolCall: either Value (valid JSON) or Err.
+// FuncAnswerRead returns the bytes of Value with code OK, or of Err with code
+// ToolError.
 type Answer struct {
 	Value []byte
 	Err   *CallError
 }
 
-// CallError says why a tool call gave no value. It raises an error in the
+// CallError says why a tool call returned no value. It raises an error in the
 // script.
 type CallError struct {
-	// Type is ErrTool, or the class of what stood in the way
-	// (ErrPermission, ErrValidation).
+	// Type is ErrTool, or the class of the error that prevented the call, such as
+	// ErrPermission or ErrValidation.
 	Type ErrorType `json:"type"`
 	// Server and Tool are the real names (not script names).
 	Server  string `json:"server"`
@@ -77,12 +82,12 @@ type CallError struct {
 	// Details is optional JSON: a JSON-RPC error's data, or the content of an
 	// isError result.
 	Details json.RawMessage `json:"details,omitempty"`
-	// Limit is set when the call was over a fixed limit: LimitDepth for its
-	// answer, LimitChain for a composite tool that others have called.
+	// Limit is set when the call exceeded a fixed limit: LimitDepth for its
+	// answer, LimitChain for a composite tool called by others.
 	Limit string `json:"limit,omitempty"`
 }
 
-// Progress is what a script says of its own advance.
+// Progress is the progress that a script reports.
 type Progress struct {
 	Progress float64  `json:"progress"`
 	Total    *float64 `json:"total,omitempty"`
@@ -99,9 +104,9 @@ const (
 	ErrTool       ErrorType = "tool"       // a tool that the script called failed
 	ErrTimeout    ErrorType = "timeout"    // the wall-clock limit
 	ErrResource   ErrorType = "resource"   // memory, fuel, recursion, sizes, number of calls
-	ErrCancelled  ErrorType = "cancelled"  // the client took its request back
+	ErrCancelled  ErrorType = "cancelled"  // the client cancelled its request
 	ErrPermission ErrorType = "permission" // a tool the script may not call
-	ErrInternal   ErrorType = "internal"   // a fault of ours
+	ErrInternal   ErrorType = "internal"   // a bug of the host or guest
 )
 
 // Error is how a guest reports a script that failed.
@@ -112,24 +117,24 @@ type Error struct {
 	Position *Position `json:"position,omitempty"`
 	// Call is set when a tool call's error was not caught.
 	Call *CallError `json:"call,omitempty"`
-	// Details is what the script said of its error, with fail(..., details=x)
-	// or Error(..., details=x): any JSON value.
+	// Details are the details that the script gave with fail(..., details=x) or
+	// Error(..., details=x): any JSON value.
 	Details json.RawMessage `json:"details,omitempty"`
 	// Stack is the Starlark backtrace, most recent call last.
 	Stack string `json:"stack,omitempty"`
-	// Limit is set when the script met a limit that the guest keeps itself: one
+	// Limit is set when the script reached a limit that the guest enforces: one
 	// of those below.
 	Limit string `json:"limit,omitempty"`
 }
 
-// The limits that a guest keeps itself. They are fixed.
+// The limits that a guest enforces. They are fixed.
 const (
 	LimitRecursion = "recursion" // MaxFrames
 	LimitDepth     = "depth"     // MaxDepth
 	LimitMemory    = "memory"    // for a value larger than any memory
 )
 
-// LimitChain is a limit that the host keeps itself: MaxChain.
+// LimitChain is a fixed limit that the host enforces: MaxChain.
 const LimitChain = "chain"
 
 // Position is a place in a script.

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Reserved says whether a name has a meaning in scripts already, or will have
-// in later versions, so that no server can be called that: words of the
-// grammar, functions that are always there, and what scripts are given.
+// Reserved reports whether a name has a meaning in scripts, now or in later
+// versions, so that no server can have it: words of the grammar, built-in functions,
+// and values that every script has.
 func Reserved(name string) bool { return reserved[name] }
 
-// ReservedNames are all such names, sorted.
+// ReservedNames returns all such names, sorted.
 func ReservedNames() []string { return slices.Sorted(maps.Keys(reserved)) }
 
 var reserved = func() map[string]bool {

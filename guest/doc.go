@@ -1,8 +1,11 @@
-// Command guest is the program inside the sandbox: a wasip1 reactor that
-// exports what package abi asks of a guest, and imports what it offers.
+// Command guest is the program inside the sandbox: a wasip1 reactor with the
+// exports and imports that package abi defines.
 //
-// It is only the doorway. main.go carries messages across the boundary and
-// sets the limits of the Go runtime; the language is in guest/interp, which
-// knows nothing of wasm and is tested natively. scripts/build-guest compiles
-// it into host/sandbox/guest.wasm.
+//	main.go    passes messages between the host and the interpreter, and sets
+//	           the limits of the Go runtime
+//	native.go  what the command does when it is built for another system
+//
+// The language is in package interp, which does not depend on wasm and is tested
+// natively. scripts/build-guest compiles this command into
+// host/sandbox/guest.wasm.
 package main

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/interp"
 )
 
-// The imports. Their names are abi.HostModule and abi.Func...: directives
-// cannot name constants, so a test of host/sandbox compares the two.
+// The imports. Their names are abi.HostModule and abi.Func... Directives cannot
+// use constants, so a test of host/sandbox compares the names.
 
 //go:wasmimport metatool request_read
 func requestRead(ptr unsafe.Pointer, capacity uint32) uint64
@@ -42,13 +42,13 @@ func log(level uint32, ptr unsafe.Pointer, length uint32) uint64
 //go:wasmimport metatool response_write
 func responseWrite(kind uint32, ptr unsafe.Pointer, length uint32) uint64
 
-// maxStack bounds the Go stack of a script, in bytes. The host's native stack
-// grows several times faster than this one, so it is what keeps a deeply
-// recursive script from taking the host's memory.
+// maxStack is the limit of the Go stack of a script, in bytes. The host's native
+// stack grows several times faster than this one, so this limit keeps a deeply
+// recursive script from using up the host's memory.
 const maxStack = 4 << 20
 
-// The collector waits until memory is short: most scripts end before that and
-// never pay for a collection.
+// The garbage collector only runs when memory is short. Most scripts end before
+// that and never pay for a collection.
 func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMaxStack(maxStack)
@@ -89,14 +89,14 @@ func serve() (result []byte, scriptErr *abi.Error) {
 		return nil, &abi.Error{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	if req.Memory > 0 {
-		// The rest is for what the collector does not count and for the last
-		// allocation before it gets to run.
+		// The rest is for memory that the collector does not count and for the
+		// last allocation before it runs.
 		debug.SetMemoryLimit(int64(req.Memory / 4 * 3))
 	}
 	return interp.Run(req, host{})
 }
 
-// host is the interpreter's view of the world, over the imports.
+// host implements interp.Host with the imports.
 type host struct{}
 
 var _ interp.Host = host{}
@@ -132,8 +132,7 @@ func (host) Undo(call abi.ToolCall) (*abi.CallError, error) {
 
 func (host) Commit() { commit() }
 
-// fetchAnswers and answer are the one place that knows in which form an answer
-// crosses the boundary.
+// fetchAnswers fetches the n answers to the last batch of calls.
 func fetchAnswers(n int) ([]abi.Answer, error) {
 	answers := make([]abi.Answer, n)
 	for i := range answers {
@@ -145,6 +144,7 @@ func fetchAnswers(n int) ([]abi.Answer, error) {
 	return answers, nil
 }
 
+// answer fetches the answer to call number i of the last batch.
 func answer(i uint32) (abi.Answer, error) {
 	value, code := fetch(func(ptr unsafe.Pointer, capacity uint32) uint64 { return answerRead(i, ptr, capacity) })
 	switch code {
@@ -171,7 +171,7 @@ func (host) Progress(p abi.Progress) {
 		p.Message = p.Message[:abi.MaxProgress/8]
 	}
 	p.Message = strings.ToValidUTF8(p.Message, "\uFFFD")
-	if message, err := encode(p); err == nil { // not when a number is not finite
+	if message, err := encode(p); err == nil { // fails for a number that is not finite
 		progress(pointer(message), uint32(len(message)))
 	}
 }
@@ -181,7 +181,8 @@ func writeResult(result []byte) abi.Code {
 	return code
 }
 
-// writeError leaves out the bulky parts when the whole is too large.
+// writeError writes an error as the response. If it is too large, it leaves out
+// the long parts.
 func writeError(e *abi.Error) {
 	for _, shorten := range []func(){
 		func() {},
@@ -214,10 +215,11 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// firstFetch fits most messages, so that one crossing is enough for them.
+// firstFetch is the size of the first buffer, in bytes. Most messages fit in it,
+// so that one call of the host is enough.
 const firstFetch = 8 << 10
 
-// fetch reads one message from the host into memory of its own.
+// fetch reads one message from the host into a new buffer.
 func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.Code) {
 	buf := make([]byte, firstFetch)
 	code, n := abi.Unpack(read(pointer(buf), uint32(len(buf))))
@@ -228,7 +230,8 @@ func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.C
 	return buf[:n], code
 }
 
-// encode is JSON with tool arguments as they are: no HTML escapes.
+// encode encodes v as JSON without HTML escapes, so that arguments of tools stay
+// as they are.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -169,24 +169,24 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
 		Timeout: cfg.Execution.Timeout, Limits: RunLimits(cfg.Execution), Debug: cfg.Debug,
 		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
-		Executed: h.store.RecordExecution, Journal: h.recorder.Journal().Open,
+		AgentTools: builtin.Mentioned,
+		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
 		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole,
 	}
 	composer := compose.New(options)
 	about := builtin.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshSaved,
 		Health: h.upstreams, Directory: h.catalog, Settled: h.upstreams.Settled, Absences: h.upstreams, SavedInScripts: true,
-	}
-	if log := h.recorder.Journal(); log != nil && cfg.Builtins.Runs {
-		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
-	}
-	if cfg.Builtins.TestTool {
-		about.Stage = func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Stage {
+		Switches: cfg.Builtins,
+		Stage: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Stage {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
-			dry.Structured = true // what became of the mocks stands there
+			dry.Structured = true // it tells which mocks were used
 			return compose.New(dry)
-		}
+		},
+	}
+	if log := h.recorder.Journal(); log != nil {
+		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
 	}
 	return &settings{cfg: cfg, options: options, composer: composer, builtins: builtin.New(about)}
 }

@@ -49,7 +49,6 @@ func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
 		Execution: config.Execution{Timeout: time.Minute, MaxMemory: config.DefaultMaxMemory},
 		Store:     config.Store{Dir: t.TempDir()},
 		Journal:   config.Journal{Enabled: true, Proxied: config.ProxiedSummary},
-		Builtins:  config.Builtins{TestTool: true, Runs: true},
 		Upstreams: upstreams,
 	}
 }

@@ -17,7 +17,6 @@ import (
 func journaled(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	cfg := testConfig(t, upstreams...)
 	cfg.Journal = config.Journal{Enabled: true, Proxied: config.ProxiedSummary, Sync: config.SyncNever}
-	cfg.Builtins.Runs = true
 	return cfg
 }
 

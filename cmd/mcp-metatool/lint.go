@@ -195,7 +195,7 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look func(context.Context, func(script) (scripts, error)) error) (err error) {
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(log), Log: log})
 	defer func() { err = errors.Join(err, box.Close()) }()
-	options := compose.Options{Sandbox: box, Log: log, Upstreams: nowhere{}}
+	options := compose.Options{Sandbox: box, Log: log, Upstreams: nowhere{}, AgentTools: builtin.Mentioned}
 	if cfg.Path == "" {
 		return look(ctx, func(s script) (scripts, error) {
 			options.Catalog = nowhere{}

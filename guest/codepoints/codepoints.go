@@ -1,8 +1,8 @@
 // Package codepoints measures and cuts text by its code points, as Python does,
 // where the interpreter keeps UTF-8.
 //
-// Text that is all ASCII costs what bytes cost. For long text an Index keeps
-// what it found out, so that a loop over all indexes of a text is not quadratic.
+// Text that is all ASCII costs as much as bytes. For long text an Index remembers
+// offsets, so that a loop over all indexes of a text is not quadratic.
 package codepoints
 
 import (
@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// short is the length in bytes up to which text is looked at anew each time.
+	// short is the length in bytes up to which nothing is remembered of a text.
 	short = 48
-	// stride is the distance in code points of the offsets that are kept.
+	// stride is the distance in code points between remembered offsets.
 	stride = 16
-	// kept is the number of long texts that an Index knows.
+	// kept is the number of long texts that an Index remembers.
 	kept = 8
 	// large is the length in bytes above which a text displaces all others: an
 	// Index keeps the memory of its texts from being used again.
 	large = 128 << 10
 )
 
-// Index measures and cuts texts. It keeps the last few that were long, and
-// so must not be used by several goroutines at a time. The zero value is ready.
+// Index measures and cuts texts. It remembers the last few long ones, so it must
+// not be used concurrently. The zero value is ready to use.
 //
-// What is not UTF-8 counts as a code point a byte.
+// Each byte that is not part of valid UTF-8 counts as a code point.
 type Index struct {
 	texts [kept]measured
-	next  int // is replaced next
+	next  int // the text that is replaced next
 }
 
-// measured is a long text and what is known of it.
+// measured is a long text with its remembered offsets.
 type measured struct {
 	text   string // keeps the memory, so that no other text is at the same address
 	length int    // in code points
@@ -42,7 +42,7 @@ type measured struct {
 
 func (m *measured) ascii() bool { return m.length == len(m.text) }
 
-// Len is the number of code points in s.
+// Len returns the number of code points in s.
 func (x *Index) Len(s string) int {
 	if len(s) <= short {
 		return count(s)
@@ -50,8 +50,8 @@ func (x *Index) Len(s string) int {
 	return x.measure(s).length
 }
 
-// Slice is s from the code point at start up to that at end, which is not part of
-// it. 0 <= start <= end <= Len(s).
+// Slice returns the part of s from the code point at start up to, but without,
+// the one at end. 0 <= start <= end <= Len(s).
 func (x *Index) Slice(s string, start, end int) string {
 	if len(s) <= short {
 		from := offset(s, start)
@@ -68,7 +68,8 @@ func (x *Index) Slice(s string, start, end int) string {
 	return s[from:m.offset(end)]
 }
 
-// Offset is where the code point at i begins in s, in bytes. 0 <= i <= Len(s).
+// Offset returns the offset in bytes of the code point at i in s.
+// 0 <= i <= Len(s).
 func (x *Index) Offset(s string, i int) int {
 	if len(s) <= short {
 		return offset(s, i)
@@ -80,7 +81,8 @@ func (x *Index) Offset(s string, i int) int {
 	return m.offset(i)
 }
 
-// measure is what is known of a long text.
+// measure returns what is remembered of a long text, after counting it if it is
+// new.
 func (x *Index) measure(s string) *measured {
 	for i := range x.texts {
 		if m := &x.texts[i]; len(m.text) == len(s) && unsafe.StringData(m.text) == unsafe.StringData(s) {
@@ -109,7 +111,7 @@ func (m *measured) offset(i int) int {
 	return from + offset(m.text[from:], i%stride)
 }
 
-// count is the number of code points in s.
+// count returns the number of code points in s.
 func count(s string) int {
 	if n := asciiPrefix(s); n < len(s) {
 		return n + utf8.RuneCountInString(s[n:])
@@ -117,7 +119,7 @@ func count(s string) int {
 	return len(s)
 }
 
-// offset is where the code point at i begins in s, by going there.
+// offset returns the offset in bytes of the code point at i in s, by scanning s.
 func offset(s string, i int) int {
 	at := 0
 	for ; i > 0; i-- {
@@ -131,7 +133,8 @@ func offset(s string, i int) int {
 	return at
 }
 
-// asciiPrefix is how many bytes at the beginning of s are ASCII, or somewhat less.
+// asciiPrefix returns how many bytes at the beginning of s are ASCII, or a few
+// less.
 func asciiPrefix(s string) int {
 	const highBits = 0x8080808080808080
 	at := 0
@@ -148,7 +151,8 @@ func asciiPrefix(s string) int {
 	return at
 }
 
-// word is the eight bytes of s as a number. The compiler makes one load of it.
+// word returns the eight bytes of s as a number. The compiler turns it into one
+// load.
 func word(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56

@@ -10,13 +10,13 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// predeclared is what a script can name, params aside, which is there once the
-// script runs.
+// predeclared returns what a script can name. The value of params is set later,
+// by setParams.
 func predeclared(servers []string) starlark.StringDict {
 	env := maps.Clone(always)
 	for _, name := range servers {
-		// The host lets no server have a name that means something else; what
-		// a script means by that name must not change if it did.
+		// The host gives no server a reserved name. If it did, the name would
+		// still have its own meaning.
 		if !abi.Reserved(name) {
 			env[name] = server{name}
 		}
@@ -24,7 +24,8 @@ func predeclared(servers []string) starlark.StringDict {
 	return env
 }
 
-// always is what every script can name, and what only rewritten trees do.
+// always holds what every script can name, and names that only rewritten trees
+// use.
 var always = func() starlark.StringDict {
 	env := starlark.StringDict{
 		"params":    starlark.None,
@@ -53,7 +54,7 @@ var always = func() starlark.StringDict {
 	return env
 }()
 
-// builtins are the functions that differ from the library's, or that it lacks.
+// builtins are functions that the library lacks or that differ from its own.
 var builtins = []*starlark.Builtin{
 	starlark.NewBuiltin("commit", commitBuiltin),
 	starlark.NewBuiltin("dict", dictBuiltin),
@@ -75,8 +76,8 @@ var builtins = []*starlark.Builtin{
 	starlark.NewBuiltin("undo", undoBuiltin),
 }
 
-// Names lists what a script can name without declaring it, and the words the
-// grammar keeps for itself, sorted. No server can have one of these names.
+// Names returns all names that have a meaning without a declaration, and the
+// reserved words of the grammar, sorted. No server can have one of these names.
 func Names() []string {
 	var names []string
 	for name := range predeclared(nil) {
@@ -95,7 +96,7 @@ func Names() []string {
 	return slices.Compact(names)
 }
 
-// dictBuiltin is dict(...) whose result is an Object.
+// dictBuiltin is dict(...). Its result is an Object.
 func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := library(thread, b, args, kwargs)
 	if err != nil {
@@ -104,7 +105,7 @@ func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return Object{v.(*starlark.Dict)}, nil
 }
 
-// library calls the function of that name as the library has it.
+// library calls the library's own function of that name.
 func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 }
@@ -193,11 +194,11 @@ func onlyArgument(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tu
 	return args[0], nil
 }
 
-// module is a namespace whose errors say what was probably meant.
+// module is a namespace. Its errors say which name was probably meant.
 type module struct {
 	name    string
 	members starlark.StringDict
-	// meant maps names other languages have to what does the same here.
+	// meant maps names from other languages to names that do the same here.
 	meant map[string]string
 }
 

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// The ways in which a part of a try statement is left early.
+// The ways to leave a part of a try statement early.
 type leaveKind int
 
 const (
@@ -24,8 +24,8 @@ var (
 	leaveTokens = [...]syntax.Token{syntax.RETURN, syntax.BREAK, syntax.CONTINUE}
 )
 
-// leave is what a part returns that is left early; one that comes to its end
-// returns None. As the left operand of leaveNames[kind] | value it makes one.
+// leave is what a part returns when it is left early; a part that runs to its end
+// returns None. leaveNames[kind] | value makes a leave.
 type leave struct {
 	operandOnly
 	kind  leaveKind
@@ -50,13 +50,13 @@ func (l *leave) Attr(name string) (starlark.Value, error) {
 
 func (l *leave) AttrNames() []string { return nil }
 
-// A classSet says which errors an except clause takes.
+// A classSet says which errors an except clause catches.
 type classSet int
 
 const (
 	errorClass classSet = 1 << iota
 	toolErrorClass
-	// anyClass is an except without a class. It takes the same errors as Error.
+	// anyClass is an except without a class. It catches the same errors as Error.
 	anyClass
 )
 
@@ -72,8 +72,8 @@ func classNamed(name string) (classSet, bool) {
 
 func (c classSet) takes(e *errorValue) bool { return c&^toolErrorClass != 0 || e.tool }
 
-// A tryPlan runs a try statement: it is called with the variables of its
-// function, or None, and the parts in the order of the source.
+// A tryPlan runs a try statement. It is called with the variables of the function
+// around it, or None, and with the parts in the order of the source.
 type tryPlan struct {
 	operandOnly
 	handlers            []handler
@@ -113,12 +113,12 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 		return starlark.Call(thread, args[len(args)-1], nil, nil)
 	})
 	if failure != nil || left != starlark.None {
-		return left, failure // which takes the place of what there was
+		return left, failure // replaces what came before
 	}
 	return result, err
 }
 
-// handle runs the first clause that takes an error, or returns the error.
+// handle runs the first clause that catches an error, or returns the error.
 func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value, parts starlark.Tuple) (starlark.Value, error) {
 	caught := errorOf(err)
 	for i, h := range p.handlers {
@@ -126,7 +126,7 @@ func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value
 			continue
 		}
 		if h.slot >= 0 {
-			// As in Python, the name is gone after the clause.
+			// As in Python, the name is unbound after the clause.
 			values := vars.(*variables).values
 			values[h.slot] = caught
 			defer func() { values[h.slot] = nil }()
@@ -138,8 +138,8 @@ func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value
 	return nil, err
 }
 
-// inHand is the stack of errors whose clauses are being run, innermost first:
-// what a bare raise raises again.
+// inHand is the stack of errors whose clauses are running, innermost first. A
+// bare raise raises the first one again.
 type inHand struct {
 	err   *errorValue
 	outer *inHand
@@ -152,7 +152,7 @@ func errorsInHand(thread *starlark.Thread) *inHand {
 	return h
 }
 
-// handling calls f with an error in hand; nil is none.
+// handling calls f while an error is being handled; nil is no error.
 func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value, error)) (starlark.Value, error) {
 	if err != nil {
 		outer := errorsInHand(thread)
@@ -162,8 +162,8 @@ func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value
 	return f()
 }
 
-// uncatchable says whether an error ends the run whatever the script does:
-// limits, what the script is not allowed to do, and the end of the request.
+// uncatchable reports whether an error ends the run even if the script has a
+// clause for it: limits, forbidden tools, and the end of the request.
 func (r *run) uncatchable(err error) bool {
 	if r.fatal != nil || errors.Is(err, errTooDeep) || errors.Is(err, errAbandoned) {
 		return true
@@ -198,7 +198,7 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 		}
 	}
 	if e.origin != nil && !e.raised {
-		return nil, e.again() // kept from an except clause: where it happened counts
+		return nil, e.again() // caught before: it keeps the position where it happened
 	}
 	e.raised = true
 	switch {
@@ -214,7 +214,7 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 	return nil, &raised{e}
 }
 
-// raisable is the error for what stands after raise.
+// raisable returns the error for the operand of raise.
 func raisable(v starlark.Value) (*errorValue, error) {
 	switch v := v.(type) {
 	case *errorValue:

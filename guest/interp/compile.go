@@ -13,8 +13,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// toplevel is the name of the function that a script is the body of: what the
-// library calls the outermost frame too.
+// toplevel is the name of the function whose body is the script. The library also
+// calls the outermost frame so.
 const toplevel = "<toplevel>"
 
 // compile parses, rewrites and resolves a script. The program defines one
@@ -22,7 +22,7 @@ const toplevel = "<toplevel>"
 // tree refers to.
 func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Error) {
 	if i := strings.IndexByte(src.code, 0); i >= 0 {
-		// The library takes a NUL for the end of the source.
+		// The library treats a NUL as the end of the source.
 		return nil, src.invalid(src.positionOf(i), "a NUL character cannot stand in a script")
 	}
 	file, marks, failure := src.parse()
@@ -48,7 +48,7 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 	return prog, nil
 }
 
-// candidates are the names that an undefined one may have been meant to be.
+// candidates returns the names that could have been meant by an undefined name.
 func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	var names []string
 	for name := range bound {
@@ -65,8 +65,8 @@ func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	return slices.Compact(names)
 }
 
-// resolveError words what the resolver found: the first error in full, and the
-// others each on a line of its own.
+// resolveError turns the resolver's errors into one: the first in full, each of
+// the others on a line of its own.
 func (s *source) resolveError(err error, undefined map[string]bool, names []string, env starlark.StringDict) *abi.Error {
 	var list resolve.ErrorList
 	if !errors.As(err, &list) {
@@ -86,7 +86,7 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 			text = "a part of a list cannot be assigned: write xs = xs[:a] + new + xs[b:]"
 		}
 		if name := s.wordAt(e.Pos); undefined[name] {
-			text = undefinedName(name, names, env)
+			text = s.undefinedName(name, names, env)
 			switch {
 			case text != "undefined: "+name:
 			case s.followedBy(e.Pos, name, ".["):
@@ -106,12 +106,17 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 	return s.invalid(s.position(list[0].Pos), message)
 }
 
-func undefinedName(name string, names []string, env starlark.StringDict) string {
-	// Agents see tools as server__tool, unless it is configured otherwise.
+// undefinedName returns the message for an undefined name, with a hint if there
+// is one.
+func (s *source) undefinedName(name string, names []string, env starlark.StringDict) string {
+	// Unless configured otherwise, agents see tools as server__tool.
 	if first, tool, ok := strings.Cut(name, "__"); ok && tool != "" {
 		if _, is := env[first].(server); is {
 			return fmt.Sprintf("undefined: %s (in a script it is %s.%s)", name, first, tool)
 		}
+	}
+	if slices.Contains(s.agentTools, name) {
+		return fmt.Sprintf("undefined: %s (only agents can call it: a script calls server.tool({...}), and saved tools as tools.name({...}))", name)
 	}
 	if hint, ok := undefinedHints[name]; ok {
 		return fmt.Sprintf("undefined: %s (%s)", name, hint)
@@ -122,15 +127,15 @@ func undefinedName(name string, names []string, env starlark.StringDict) string 
 	return "undefined: " + name
 }
 
-// followedBy says whether a name is followed by one of some characters: a dot or a
-// bracket follow that of a server, a parenthesis that of a function.
+// followedBy reports whether a name is followed by one of some characters: a dot
+// or bracket after the name of a server, a parenthesis after that of a function.
 func (s *source) followedBy(pos syntax.Position, name, characters string) bool {
 	line := []rune(s.line(int(pos.Line)))
 	after := int(pos.Col) - 1 + utf8.RuneCountInString(name)
 	return after < len(line) && strings.ContainsRune(characters, line[after])
 }
 
-// knownServers names the servers that there are.
+// knownServers returns the end of a message that names the servers.
 func knownServers(env starlark.StringDict) string {
 	const shown = 8
 	var names []string

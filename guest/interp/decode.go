@@ -13,11 +13,11 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// decodeJSON makes a value of one JSON text (RFC 8259), which must not be
-// changed afterwards. Integers are exact whatever their size; a number with a
-// fraction or an exponent is a float. Keys keep their order, and of equal keys
-// the last one's value counts. Bytes that are not UTF-8 and lone surrogates
-// become U+FFFD. Nesting deeper than abi.MaxDepth is an error.
+// decodeJSON decodes one JSON text (RFC 8259), which must not be changed
+// afterwards. Integers are exact, whatever their size; a number with a fraction or
+// an exponent is a float. Keys keep their order; of equal keys, the value of the
+// last one counts. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
+// Nesting deeper than abi.MaxDepth is an error.
 func decodeJSON(data []byte) (starlark.Value, error) {
 	return decodeJSONString(unsafe.String(unsafe.SliceData(data), len(data)))
 }
@@ -35,17 +35,17 @@ func decodeJSONString(text string) (starlark.Value, error) {
 	return v, nil
 }
 
-// A decoder reads one JSON text in a single pass. All answers of tools come
-// through it, so its cost is a good part of a run's.
+// A decoder reads one JSON text in a single pass. It decodes all answers of
+// tools, so it accounts for much of the cost of a run.
 type decoder struct {
 	text  string
 	pos   int
 	depth int
-	// pending holds the members of the containers that are open, so that each
+	// pending holds the members of the open containers, so that each container
 	// can be made with its exact size.
 	pending []starlark.Value
-	// keys holds keys seen before: objects of a list share theirs, and a key
-	// that is reused costs no allocation.
+	// keys holds keys seen before. Objects in a list usually have the same keys,
+	// and reusing a key saves an allocation.
 	keys [64]starlark.Value
 }
 
@@ -72,7 +72,7 @@ func (d *decoder) space() {
 	}
 }
 
-// next skips space and returns the byte there, 0 at the end.
+// next skips white space and returns the next byte, 0 at the end.
 func (d *decoder) next() byte {
 	d.space()
 	if d.pos >= len(d.text) {
@@ -206,7 +206,7 @@ func (d *decoder) closeObject(start int) (starlark.Value, error) {
 	return o, nil
 }
 
-// key reads a string, and gives back an equal one seen before if it can.
+// key reads a string and returns an equal one seen before if there is one.
 func (d *decoder) key() (starlark.Value, error) {
 	raw, plain, err := d.scanString()
 	if err != nil {
@@ -227,8 +227,8 @@ func (d *decoder) key() (starlark.Value, error) {
 	return *slot, nil
 }
 
-// str reads a string. It is a copy, so that a script that keeps one field does
-// not keep the whole answer.
+// str reads a string. It returns a copy, so that a script that keeps one field
+// does not keep the memory of the whole answer.
 func (d *decoder) str() (string, error) {
 	raw, plain, err := d.scanString()
 	if err != nil {
@@ -240,8 +240,8 @@ func (d *decoder) str() (string, error) {
 	return d.unescape(raw)
 }
 
-// scanString passes over a string and returns what is between its quotes, and
-// whether that is already its value.
+// scanString skips a string. It returns the text between its quotes, and whether
+// that is the value as it stands.
 func (d *decoder) scanString() (raw string, plain bool, err error) {
 	d.pos++
 	start := d.pos
@@ -276,7 +276,7 @@ func (d *decoder) scanString() (raw string, plain bool, err error) {
 	}
 }
 
-// unescape makes the value of a string's raw text; d.pos is after the string.
+// unescape returns the value of a string's raw text; d.pos is after the string.
 func (d *decoder) unescape(raw string) (string, error) {
 	out := make([]byte, 0, len(raw)+2*utf8.UTFMax)
 	for i := 0; i < len(raw); {
@@ -331,7 +331,7 @@ func appendEscape(out *[]byte, s string) (n int, ok bool) {
 			if strings.HasPrefix(s[6:], `\u`) {
 				low, ok = hex4(s[8:])
 			}
-			// DecodeRune gives U+FFFD for what is no pair.
+			// DecodeRune returns U+FFFD for what is not a pair.
 			if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
 				n = 12
 			}
@@ -419,7 +419,7 @@ func (d *decoder) digits() bool {
 	return d.pos > start
 }
 
-// integer makes an int of a checked literal.
+// integer returns the int of a checked literal.
 func integer(literal string) starlark.Value {
 	if len(literal) <= 18 { // always fits
 		digits := strings.TrimPrefix(literal, "-")

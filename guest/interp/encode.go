@@ -12,24 +12,25 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// errTooLarge is what an encoding that passes abi.MaxMessage fails with.
+// errTooLarge is the error for an encoding larger than abi.MaxMessage.
 var errTooLarge = errors.New("larger than a message may be")
 
-// errTooDeep is what JSON that is nested too deep fails with, read or written.
+// errTooDeep is the error for JSON that is nested too deep, when it is read or
+// written.
 var errTooDeep = fmt.Errorf("nested deeper than %d levels, a fixed limit", abi.MaxDepth)
 
-// encodeJSON writes a value as JSON (RFC 8259): dicts with string keys in their
+// encodeJSON encodes a value as JSON (RFC 8259): dicts with string keys in their
 // order, lists, tuples, sets and other sequences as arrays, integers with all
-// their digits, floats so that they read back as the same float. What has no
-// JSON form is an error that names its path; root is the path of v itself.
+// their digits, floats so that they read back as the same float. A value that JSON
+// does not have is an error with its path; root is the path of v itself.
 //
 // An encoding larger than abi.MaxMessage is errTooLarge.
 func encodeJSON(root string, v starlark.Value) ([]byte, error) {
 	return encodeWithin(abi.MaxMessage, root, v)
 }
 
-// encodeWithin is encodeJSON with a limit, in bytes, that is looked at before
-// each container and element of a sequence.
+// encodeWithin is encodeJSON with a limit in bytes, which is checked before each
+// container and each element of a sequence.
 func encodeWithin(limit int, root string, v starlark.Value) ([]byte, error) {
 	e := &encoder{buf: make([]byte, 0, 256), limit: limit}
 	e.yield = e.member
@@ -44,14 +45,14 @@ type encoder struct {
 	buf   []byte
 	limit int
 	open  []starlark.Value // the containers being written
-	// yield is member, bound once instead of for each object.
+	// yield is the method member, bound once instead of for each object.
 	yield func(k, v starlark.Value) bool
-	err   *encodeError // what member failed with
+	err   *encodeError // of member
 	// repaired says that a key of the innermost object was not UTF-8.
 	repaired bool
 }
 
-// encodeError collects the path while the encoder backs out, innermost first.
+// encodeError collects the path while the encoder returns, innermost step first.
 type encodeError struct {
 	steps []string
 	err   error
@@ -79,7 +80,7 @@ func (e *encodeError) atIndex(i int) *encodeError {
 	return e.at("[" + strconv.Itoa(i) + "]")
 }
 
-// under is the final error. A path that goes very deep is cut in the middle.
+// under returns the final error. A very deep path is cut in the middle.
 func (e *encodeError) under(root string) error {
 	const shown = 6
 	if e.keep > 0 {
@@ -148,8 +149,9 @@ func (e *encoder) tooLarge() *encodeError {
 
 func (e *encoder) leave() { e.open = e.open[:len(e.open)-1] }
 
-// repeats is the number of steps to the first container that is open twice, 0
-// if none is. It is asked only when the depth is used up, as every cycle does.
+// repeats returns the number of steps to the first container that is open twice,
+// 0 if there is none. It is called only at the limit of depth, which every cycle
+// reaches.
 func (e *encoder) repeats() int {
 	seen := make(map[starlark.Value]bool)
 	for i, v := range e.open {
@@ -186,7 +188,7 @@ func (e *encoder) object(o Object) *encodeError {
 	return nil
 }
 
-// member writes one member of an object and says whether to go on.
+// member writes one member of an object and reports whether to go on.
 func (e *encoder) member(k, v starlark.Value) bool {
 	key, ok := k.(starlark.String)
 	if !ok {
@@ -208,8 +210,8 @@ func (e *encoder) member(k, v starlark.Value) bool {
 	return true
 }
 
-// checkNames refuses an object whose keys are not all different in JSON, where
-// what is not UTF-8 becomes U+FFFD.
+// checkNames refuses an object with two keys that are the same in JSON, where
+// bytes that are not UTF-8 become U+FFFD.
 func checkNames(o Object) *encodeError {
 	seen := make(map[string]bool, o.Len())
 	for k := range o.Entries() {
@@ -272,8 +274,8 @@ func (e *encoder) float(f float64) *encodeError {
 	return nil
 }
 
-// appendFloat writes a finite float in the shortest form that reads back as the
-// same one, and always so that it is seen to be a float.
+// appendFloat appends a finite float in the shortest form that reads back as the
+// same float. It always has a point or an exponent, so that it stays a float.
 func appendFloat(buf []byte, f float64) []byte {
 	format := byte('f')
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
@@ -299,8 +301,8 @@ func appendInt(buf []byte, v starlark.Int) []byte {
 	return v.BigInt().Append(buf, 10)
 }
 
-// plainByte marks the bytes that stand for themselves in a JSON string and need
-// no look at their neighbours.
+// plainByte marks the bytes that stand for themselves in a JSON string, whatever
+// is next to them.
 var plainByte = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '"' && c != '\\'
@@ -308,7 +310,7 @@ var plainByte = func() (table [256]bool) {
 	return table
 }()
 
-// appendString writes a JSON string. Only what must be escaped is.
+// appendString appends a JSON string. It escapes only what must be escaped.
 func appendString(buf []byte, s string) []byte {
 	buf = append(buf, '"')
 	start, i := 0, 0
@@ -334,7 +336,7 @@ func appendString(buf []byte, s string) []byte {
 	}
 }
 
-// appendEscaped writes what stands for a byte that cannot stand for itself.
+// appendEscaped appends the escape sequence of a byte.
 func appendEscaped(buf []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
 	switch {

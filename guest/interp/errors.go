@@ -17,6 +17,7 @@ import (
 type source struct {
 	name, code string
 	lines      []string // made when first needed
+	agentTools []string // see abi.Request
 }
 
 func newSource(name, code string) *source {
@@ -26,8 +27,8 @@ func newSource(name, code string) *source {
 	return &source{name: name, code: code}
 }
 
-// line is the text of a line, without its end; lines end as the library's
-// scanner has it, with \n, \r or \r\n.
+// line returns the text of a line without its line end, which is \n, \r or \r\n
+// as in the library's scanner.
 func (s *source) line(n int) string {
 	if s.lines == nil {
 		code := strings.ReplaceAll(s.code, "\r\n", "\n")
@@ -38,7 +39,7 @@ func (s *source) line(n int) string {
 	}
 	line := s.lines[n-1]
 	if !utf8.ValidString(line) {
-		return string([]rune(line)) // a character for each byte that is none, as columns count
+		return string([]rune(line)) // each invalid byte is one character, as columns count them
 	}
 	return line
 }
@@ -47,7 +48,7 @@ func (s *source) at(line, col int) *abi.Position {
 	return &abi.Position{File: s.name, Line: line, Column: col, Source: s.line(line)}
 }
 
-// position is a library position; nil if it is not in the script.
+// position converts a position of the library; nil if it is not in the script.
 func (s *source) position(pos syntax.Position) *abi.Position {
 	if !pos.IsValid() || pos.Line < 1 {
 		return nil
@@ -55,14 +56,14 @@ func (s *source) position(pos syntax.Position) *abi.Position {
 	return s.at(int(pos.Line), int(pos.Col))
 }
 
-// positionOf is the position of the byte at an offset.
+// positionOf returns the position of the byte at an offset.
 func (s *source) positionOf(offset int) *abi.Position {
 	l := lexer{code: s.code[:offset], line: 1, col: 1}
 	l.advance(offset)
 	return s.at(l.line, l.col)
 }
 
-// wordAt is the identifier at a position.
+// wordAt returns the identifier at a position.
 func (s *source) wordAt(pos syntax.Position) string {
 	line := s.line(int(pos.Line))
 	for range int(pos.Col) - 1 {
@@ -72,20 +73,20 @@ func (s *source) wordAt(pos syntax.Position) string {
 	return line[:runLength(line)]
 }
 
-// invalid is the error for source that cannot be run.
+// invalid returns the error for source that cannot be run.
 func (s *source) invalid(pos *abi.Position, message string) *abi.Error {
 	return &abi.Error{Type: abi.ErrValidation, Message: clip(message, maxErrorText), Position: pos}
 }
 
 const (
-	// maxErrorText bounds what a script can put into the message of its error,
-	// which is copied several times on its way out.
+	// maxErrorText limits the message of a script's error, which is copied
+	// several times on its way to the client.
 	maxErrorText = 64 << 10
-	// maxTraceLine bounds each line of source in a backtrace.
+	// maxTraceLine limits each line of source in a backtrace.
 	maxTraceLine = 400
 )
 
-// clip cuts a text to about that many bytes.
+// clip cuts a text to about that number of bytes.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -93,10 +94,10 @@ func clip(s string, most int) string {
 	return fmt.Sprintf("%s... (%d bytes more)", strings.ToValidUTF8(s[:most], ""), len(s)-most)
 }
 
-// panicError is the error for a panic of the interpreter: a fault of ours, or
-// of a script that asks for more than any memory could hold, as in
-// list(range(1 << 62)). The Go runtime has no value for the latter, only the
-// text; what is merely too large for this run's memory does not panic.
+// panicError returns the error for a panic of the interpreter. That is a bug, or a
+// script that asks for more than any memory can hold, as in list(range(1 << 62)).
+// The Go runtime has no error value for the latter, only a text. What is merely
+// too large for this run's memory does not panic.
 func panicError(p any) *abi.Error {
 	if fault, ok := p.(runtime.Error); ok && strings.Contains(fault.Error(), "makeslice: ") || p == bytes.ErrTooLarge {
 		return &abi.Error{Type: abi.ErrResource, Message: "a value would be larger than any memory", Limit: abi.LimitMemory}
@@ -104,7 +105,7 @@ func panicError(p any) *abi.Error {
 	return &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("internal error: %v", p)}
 }
 
-// scriptError turns the failure of a running script into what its caller gets.
+// scriptError turns the failure of a running script into the error for its caller.
 func (r *run) scriptError(err error) *abi.Error {
 	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(explain(err.Error()), maxErrorText)}
 	var failed *toolError
@@ -133,8 +134,8 @@ func (r *run) scriptError(err error) *abi.Error {
 	return out
 }
 
-// scriptFrames leaves out what stands for try and raise: the part of a try
-// statement that was run takes the place of the function it is in.
+// scriptFrames leaves out the frames of functions that implement try and raise. The
+// part of a try statement takes the place of the function around it.
 func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 	var out starlark.CallStack
 	for i := 0; i < len(stack); i++ {
@@ -151,8 +152,8 @@ func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 	return out
 }
 
-// causes are the errors that were being handled when an error was raised, each
-// on a line.
+// causes lists the errors that were being handled when an error was raised, one a
+// line.
 func (r *run) causes(e *errorValue) string {
 	const most = 5
 	var b strings.Builder
@@ -169,7 +170,7 @@ func (r *run) causes(e *errorValue) string {
 	return b.String()
 }
 
-// resultError is the error for a result that is not JSON.
+// resultError returns the error for a result that JSON does not have.
 func (r *run) resultError(err error) *abi.Error {
 	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
 	switch {
@@ -181,10 +182,10 @@ func (r *run) resultError(err error) *abi.Error {
 	return out
 }
 
-// isBuiltin says whether a frame is not of the script.
+// isBuiltin reports whether a frame is not of the script.
 func isBuiltin(f starlark.CallFrame) bool { return f.Pos.Line < 1 }
 
-// innermost is where the script was when it failed.
+// innermost returns the position at which the script failed.
 func (r *run) innermost(stack starlark.CallStack) *abi.Position {
 	for i := len(stack) - 1; i >= 0; i-- {
 		if !isBuiltin(stack[i]) {
@@ -194,8 +195,8 @@ func (r *run) innermost(stack starlark.CallStack) *abi.Position {
 	return nil
 }
 
-// backtrace is the stack as text, outermost call first. Of a very deep one the
-// middle is left out.
+// backtrace returns the stack as text, outermost call first, without the middle of
+// a very deep one.
 func (r *run) backtrace(stack starlark.CallStack, message string) string {
 	const first, last = 5, 15
 	var b strings.Builder

@@ -10,8 +10,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// errorValue is an error as scripts see it: what except Error as e binds, and
-// what Error("...") makes.
+// errorValue is an error as scripts see it: except Error as e binds one, and
+// Error("...") makes one.
 type errorValue struct {
 	kind         abi.ErrorType
 	tool         bool   // it is a ToolError
@@ -21,7 +21,7 @@ type errorValue struct {
 
 	raised bool                // by the script, with raise or fail
 	origin *starlark.EvalError // where it came from, once it has been caught
-	cause  *errorValue         // that was being handled, or named after from
+	cause  *errorValue         // the error being handled, or the operand of from
 }
 
 var (
@@ -34,7 +34,7 @@ func (e *errorValue) String() string {
 	return fmt.Sprintf("%s(%s)", e.Type(), starlark.String(e.message))
 }
 
-// text is what str makes of it.
+// text returns what str(e) returns.
 func (e *errorValue) text() string {
 	if e.server == "" && e.name == "" {
 		return e.message
@@ -79,7 +79,7 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
 }
 
-// object is what becomes of it as JSON: its fields, without those that it has not.
+// object returns its fields, without those that are not set, for JSON.
 func (e *errorValue) object() Object {
 	o := newObject(len(errorAttrs))
 	for _, name := range []string{"type", "message", "server", "tool", "details"} {
@@ -100,13 +100,13 @@ func (e *errorValue) Get(k starlark.Value) (starlark.Value, bool, error) {
 	return v, err == nil, err
 }
 
-// encodedDetails are the details as JSON; nil if there are none. What has no
-// JSON form goes as text.
+// encodedDetails returns the details as JSON, nil if there are none. A value that
+// JSON does not have becomes text.
 func (e *errorValue) encodedDetails() []byte {
 	if e.details == starlark.None {
 		return nil
 	}
-	const most = 1 << 20 // as far as an error is for reading
+	const most = 1 << 20 // more than anybody reads of an error
 	out, err := encodeWithin(most, "details", e.details)
 	if err != nil || len(out) > most {
 		return appendString(nil, clip(repr(e.details), maxErrorText))
@@ -114,7 +114,7 @@ func (e *errorValue) encodedDetails() []byte {
 	return out
 }
 
-// Binary only words an error: "text" + e.
+// Binary only returns an error with a hint, for "text" + e.
 func (e *errorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	if _, ok := y.(starlark.String); ok && op == syntax.PLUS {
 		return nil, fmt.Errorf("text and an %s cannot be joined with + (write str(e), or f\"...{e}\")", e.Type())
@@ -122,8 +122,8 @@ func (e *errorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Sid
 	return nil, nil
 }
 
-// again is the Go error that raises it once more: what it was when it was
-// caught, so that its position and backtrace are those of where it happened.
+// again returns the Go error that raises it once more. That is the one that was
+// caught, so that position and backtrace are those of where it happened.
 func (e *errorValue) again() error {
 	if e.origin != nil {
 		return e.origin
@@ -131,12 +131,12 @@ func (e *errorValue) again() error {
 	return &raised{e}
 }
 
-// raised is the Go error of an error that the script has raised.
+// raised is the Go error for an error that the script has raised.
 type raised struct{ value *errorValue }
 
 func (r *raised) Error() string { return r.value.text() }
 
-// errorOf is the error that scripts see for the failure of a call.
+// errorOf returns the error that scripts see when a call fails.
 func errorOf(err error) *errorValue {
 	var origin *starlark.EvalError
 	errors.As(err, &origin)

@@ -10,14 +10,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// text % x and text.format(x) are done here and not by the library, which knows
-// no widths and precisions, and which writes nested values with a recursion that
-// has no limit: a list of lists of lists ... would overflow the stack, and that
-// ends the guest without a word on where.
+// text % x and text.format(x) are implemented here. The library has no widths and
+// precisions, and formats nested values by recursion without a limit: a deeply
+// nested list would overflow the stack, which ends the guest without a position.
 
 const formatMethod = "format"
 
-// markModulo makes (markModulo | x) % y what x % y is.
+// markModulo makes (markModulo | x) % y the same as x % y.
 type markModulo struct{ operandOnly }
 
 func (markModulo) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (starlark.Value, error) {
@@ -27,7 +26,7 @@ func (markModulo) Binary(op syntax.Token, x starlark.Value, side starlark.Side) 
 	return x, nil
 }
 
-// percent is text left of a %.
+// percent is a text on the left of a %.
 type percent starlark.String
 
 func (p percent) String() string        { return string(p) }
@@ -63,7 +62,7 @@ type percentFormat struct {
 	used  int
 }
 
-// literal writes what comes before the next %, and says whether there is one.
+// literal writes the text before the next %, and reports whether there is one.
 func (f *percentFormat) literal() bool {
 	before, after, found := strings.Cut(f.rest, "%")
 	f.out.WriteString(before)
@@ -125,7 +124,7 @@ func (f *percentFormat) key() (v starlark.Value, named bool, err error) {
 
 func (f *percentFormat) write(flags string, verb byte, v starlark.Value) error {
 	if _, number := v.(starlark.Int); flags == "" && (verb == 's' || verb == 'd' && number) {
-		f.out.WriteString(text(v)) // what nearly all of them are
+		f.out.WriteString(text(v)) // the usual case
 		return nil
 	}
 	spec := ""
@@ -191,8 +190,8 @@ func (markMethod) Binary(op syntax.Token, x starlark.Value, side starlark.Side) 
 	return ownFormat(x), nil
 }
 
-// ownFormat is ours for the library's method format of a string, and v for any
-// other value.
+// ownFormat replaces the library's method format of a string. It returns any other
+// value as it is.
 func ownFormat(v starlark.Value) starlark.Value {
 	if f, ok := v.(*starlark.Builtin); ok && f.Name() == formatMethod {
 		if text, ok := f.Receiver().(starlark.String); ok {
@@ -220,8 +219,8 @@ type braceFormat struct {
 	auto, manual bool
 }
 
-// fill writes text with its fields filled in; those in a specification have
-// depth 1.
+// fill writes text with its fields filled in; fields in a specification have depth
+// 1.
 func (s *braceFormat) fill(out *strings.Builder, text string, depth int) error {
 	for text != "" {
 		i := strings.IndexAny(text, "{}")
@@ -250,7 +249,7 @@ func (s *braceFormat) fill(out *strings.Builder, text string, depth int) error {
 	return nil
 }
 
-// fieldEnd is where the } is that closes a field, or -1.
+// fieldEnd returns the index of the } that closes a field, or -1.
 func fieldEnd(s string) int {
 	open := 0
 	for i := range len(s) {
@@ -298,8 +297,8 @@ func (s *braceFormat) field(out *strings.Builder, field string, depth int) error
 	return err
 }
 
-// lookup finds the value of a field: by its number, its name, or in turn; then
-// .attributes and [keys] of it.
+// lookup finds the value of a field: by its number, its name, or its order; then
+// its .attributes and [keys].
 func (s *braceFormat) lookup(path string) (starlark.Value, error) {
 	end := strings.IndexAny(path, ".[")
 	if end < 0 {
@@ -382,8 +381,8 @@ func element(v starlark.Value, key string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no [%s]", v.Type(), key)
 }
 
-// markFormat makes (markFormat | y) what stands right of x.z %= y, where x.z
-// cannot be marked: values that the library writes as text does.
+// markFormat makes (markFormat | y) the right operand of x.z %= y, where x.z cannot
+// be marked: values that the library formats as text does.
 type markFormat struct{ operandOnly }
 
 func (markFormat) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (starlark.Value, error) {
@@ -398,7 +397,7 @@ func (markFormat) Binary(op syntax.Token, x starlark.Value, side starlark.Side) 
 	return out, nil
 }
 
-// written is a value that the library takes for one without parts.
+// written is a value that the library formats as a whole.
 type written struct{ starlark.Value }
 
 func (w written) String() string { return repr(w.Value) }
@@ -411,7 +410,7 @@ func asWritten(v starlark.Value) starlark.Value {
 	return v
 }
 
-// getattrBuiltin is getattr(...), which can get at the method too.
+// getattrBuiltin is getattr(...), which can return the method format too.
 func getattrBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := starlark.Universe["getattr"].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 	if err != nil {

@@ -22,12 +22,12 @@ type fError struct {
 	message string
 }
 
-// maxFNesting is how deep f-strings may stand in the fields of others.
+// maxFNesting is how deep f-strings may be nested in fields of others.
 const maxFNesting = 10
 
-// scanFString divides the f-string literal at the start of s, and says how long
-// it is. Fields are only delimited here: brackets and strings in them are passed
-// over, quotes of the same kind as those around the literal included.
+// scanFString splits the f-string literal at the start of s into parts, and returns
+// its length. Fields are not parsed: brackets and strings in them are skipped,
+// even with the same quotes as those around the literal.
 func scanFString(s string, depth int) (length int, parts []fPart, failure *fError) {
 	prefix := strings.IndexAny(s, `"'`)
 	f := fScanner{s: s, pos: prefix + 1, quote: s[prefix : prefix+1], depth: depth}
@@ -65,7 +65,7 @@ func (f *fScanner) fail(at int, message string) {
 }
 
 // parts reads up to the closing quote, or up to the } that ends a format
-// specification. It stops at what cannot go on.
+// specification. It stops at the first error.
 func (f *fScanner) parts(inSpec bool) []fPart {
 	var parts []fPart
 	var text strings.Builder
@@ -167,8 +167,8 @@ func (f *fScanner) blanks() {
 	}
 }
 
-// expression passes over the expression of a field and returns its end; pos is
-// then at what follows: = or ! or : or }.
+// expression skips the expression of a field and returns its end. Then pos is at
+// what follows: = or ! or : or }.
 func (f *fScanner) expression() int {
 	brackets := 0
 	for f.pos < len(f.s) {
@@ -211,8 +211,9 @@ func (f *fScanner) expression() int {
 	return f.pos
 }
 
-// closes says whether the quote at the start of rest can only be the end of the
-// literal: nothing that would close a string of its own follows on the line.
+// closes reports whether the quote at the start of rest must be the end of the
+// literal, because no other quote on the line could close a string that begins
+// here.
 func (f *fScanner) closes(rest string) bool {
 	if !strings.HasPrefix(rest, f.quote) {
 		return false
@@ -221,7 +222,7 @@ func (f *fScanner) closes(rest string) bool {
 	return n < 2 || rest[n-1] != rest[0]
 }
 
-// nested is the length of a literal with a prefix inside a field.
+// nested returns the length of a literal with a prefix inside a field.
 func (f *fScanner) nested(s string, prefix int) int {
 	if !isFString(s) {
 		return prefix + stringLength(s[prefix:])
@@ -237,7 +238,7 @@ func (f *fScanner) nested(s string, prefix int) int {
 	return length
 }
 
-// isDebug says whether the = at the start of rest ends the expression, as in
+// isDebug reports whether the = at the start of rest ends the expression, as in
 // {x=}.
 func (f *fScanner) isDebug(rest string) bool {
 	after := strings.TrimLeft(rest[1:], " \t")

@@ -69,7 +69,7 @@ func addScripts(f *testing.F) {
 	}
 }
 
-// checkPosition says whether a position is in the script, its end included.
+// checkPosition reports whether a position is in the script, its end included.
 func checkPosition(t *testing.T, code string, p abi.Position) {
 	t.Helper()
 	src := newSource("", code)

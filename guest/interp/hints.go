@@ -10,13 +10,13 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// keywords of the grammar.
+// keywords are the keywords of the grammar.
 var keywords = []string{
 	"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while",
 }
 
-// reservedWords are words of Python that the grammar keeps for itself, and what
-// to write instead.
+// reservedWords are words of Python that the grammar reserves, with a hint what to
+// write instead.
 var reservedWords = map[string]string{
 	"as":       "there is nothing to rename: name what you need by assigning it",
 	"assert":   `write if not x: fail("message")`,
@@ -37,7 +37,7 @@ var reservedWords = map[string]string{
 	"yield":    "collect the values in a list and return it",
 }
 
-// undefinedHints are names that scripts in other languages would have.
+// undefinedHints are hints for names that are defined in other languages.
 var undefinedHints = func() map[string]string {
 	const (
 		noErrors  = `there are two classes of errors, Error and ToolError: raise Error("message"), except Error as e`
@@ -47,7 +47,6 @@ var undefinedHints = func() map[string]string {
 		noWait    = "a script cannot wait: return, and have the agent call again, or ask a tool that waits"
 		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
 		noFiles   = "a script reaches nothing but tools"
-		forAgents = "only agents can call it: a script calls server.tool({...}), and saved tools as tools.name({...})"
 	)
 	hints := map[string]string{
 		"true": "write True", "false": "write False",
@@ -97,7 +96,6 @@ var undefinedHints = func() map[string]string {
 		noWait:    "sleep",
 		noMean:    "statistics",
 		noRandom:  "random uuid secrets",
-		forAgents: "search_tools describe_tool save_tool eval_starlark list_saved_tools show_saved_tool delete_saved_tool health_check",
 		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
 	} {
 		for _, name := range strings.Fields(names) {
@@ -107,21 +105,21 @@ var undefinedHints = func() map[string]string {
 	return hints
 }()
 
-// syntaxError words an error of the parser: at the token that is wrong, with
-// what to write instead where that can be told. The error is of a portion.
+// syntaxError turns an error of the parser in a portion into one at the token that
+// is wrong, with a hint what to write instead if there is one.
 func (s *source) syntaxError(err error, in portion) *abi.Error {
 	var e syntax.Error
 	if !errors.As(err, &e) {
 		return s.invalid(nil, err.Error())
 	}
 	tokens := lexAround(in, int(e.Pos.Line), int(e.Pos.Col), 16)
-	// The parser's position is that of the token for this message, and the end
-	// of the token for nearly all others.
+	// For this message the parser gives the position of the token, for nearly all
+	// others the end of the token.
 	atStart := strings.HasSuffix(e.Msg, "want primary expression")
 	i := findToken(tokens, int(e.Pos.Line), int(e.Pos.Col), atStart)
 	pos := s.at(tokens[i].line, tokens[i].col)
 	if c, ok := strings.CutPrefix(e.Msg, "unexpected input character '"); ok {
-		// At the beginning of a line the parser's position is the end of the line before.
+		// At the beginning of a line the parser gives the end of the line before.
 		for j := i; j < len(tokens); j++ {
 			if strings.HasPrefix(tokens[j].text, strings.TrimSuffix(c, "'")) {
 				i, pos = j, s.at(tokens[j].line, tokens[j].col)
@@ -130,7 +128,7 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 		}
 	}
 	t := tokens[i]
-	chained := strings.Contains(e.Msg, "does not associate") // t is an operator, is perhaps
+	chained := strings.Contains(e.Msg, "does not associate") // t is an operator, perhaps is
 	if hint := wordHint(tokens, i); hint != "" && !chained {
 		return s.invalid(pos, fmt.Sprintf("syntax error: %s is a reserved word: %s", t.text, hint))
 	}
@@ -156,8 +154,8 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 	return s.invalid(pos, "syntax error: "+message)
 }
 
-// wordHint says what to do about a reserved word or keyword at token i, where
-// it stands for a name or for a statement that there is not.
+// wordHint returns a hint for a reserved word or keyword at token i that is used
+// as a name or for a statement that Starlark does not have.
 func wordHint(tokens []token, i int) string {
 	t := tokens[i]
 	hint, reserved := reservedWords[t.text]
@@ -177,7 +175,7 @@ func wordHint(tokens []token, i int) string {
 	return hint
 }
 
-// findToken is the index of the token that starts or ends at a position, or
+// findToken returns the index of the token that starts or ends at a position, or
 // else of the last one that starts before it.
 func findToken(tokens []token, line, col int, atStart bool) int {
 	found := -1

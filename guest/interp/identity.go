@@ -6,15 +6,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// The grammar has no is, but reserves the word. Of None, True and False there is
-// one value each, and type(x) is text, so with these == means the same; with
-// anything else it would not, and is refused.
+// The grammar has no operator is, but reserves the word. None, True and False have
+// one value each, and type(x) is text, so with these operands == means the same as
+// is. With others it would not, so is is refused.
 //
 //	x is None         x == None
 //	x is not None     x !=     None
 
-// identity replaces is, and the not after it, if t is that. It stands between
-// operands: anywhere else it is a name that cannot be one, and stays.
+// identity replaces is, and the not after it, if t is an operator: it must stand
+// between operands. Anywhere else it is a misused name and is left alone.
 func (m *marker) identity(t, next token) bool {
 	switch {
 	case t.is("is") && isOperandEnd(m.prev) && (isOperandStart(next) || next.is("not")):
@@ -32,7 +32,7 @@ func (m *marker) identity(t, next token) bool {
 	return false
 }
 
-// isOperandEnd says whether an operator can follow a token.
+// isOperandEnd reports whether an operator can follow a token.
 func isOperandEnd(t token) bool {
 	switch t.kind {
 	case wordToken:
@@ -43,7 +43,7 @@ func isOperandEnd(t token) bool {
 	return t.is(")") || t.is("]") || t.is("}")
 }
 
-// isOperandStart says whether a token can follow an operator.
+// isOperandStart reports whether a token can follow an operator.
 func isOperandStart(t token) bool {
 	switch t.kind {
 	case wordToken:
@@ -54,14 +54,14 @@ func isOperandStart(t token) bool {
 	return t.is("(") || t.is("[") || t.is("{") || t.is("-")
 }
 
-// isName says whether a word is neither a keyword nor reserved.
+// isName reports whether a word is neither a keyword nor reserved.
 func isName(word string) bool {
 	_, reserved := reservedWords[word]
 	return !reserved && !slices.Contains(keywords, word)
 }
 
-// identical refuses a comparison that stands for is, and that == does not mean
-// the same as.
+// identical refuses a comparison that was written with is and for which == does not
+// mean the same.
 func (r *rewriter) identical(e *syntax.BinaryExpr) {
 	if r.marks.find(e.OpPos, isMark) == nil {
 		return
@@ -79,7 +79,7 @@ func (r *rewriter) identical(e *syntax.BinaryExpr) {
 	}
 }
 
-// isSingle says whether an expression is one of the values that there is one of.
+// isSingle reports whether an expression is None, True or False.
 func isSingle(e syntax.Expr) bool {
 	id, ok := unparen(e).(*syntax.Ident)
 	return ok && (id.Name == "None" || id.Name == "True" || id.Name == "False")

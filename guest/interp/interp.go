@@ -1,47 +1,73 @@
-// Package interp is the language of composite tools: Starlark as
-// go.starlark.net has it (with sets, while, recursion and control flow at top
-// level), plus what scripts that glue tools together need. It is plain Go, so
-// that it can be tested natively; package guest compiles it to wasm.
+// Package interp implements the language of composite tools: Starlark as in
+// go.starlark.net (with sets, while, recursion and control flow at top level), and
+// additions for scripts that call tools. It is plain Go, so that it can be tested
+// natively; package guest compiles it to wasm.
 //
 // What is added to Starlark:
 //
-//   - The script is the body of a function: it may return. If it ends without
-//     return, and its last statement is an expression, the value of that
+//   - The script is the body of a function, so it may return. If it ends without
+//     return and its last statement is an expression, the value of that
 //     expression is the result; otherwise the result is None.
-//   - params holds the arguments, read-only; json and math are modules; every
+//   - params holds the arguments, read-only; json and math are modules; each
 //     server is a value by its own name: server.tool({...}), server.tool(a=1),
-//     server["odd-name"]({...}), and server.tool.raw({...}) for the whole
-//     result of the call instead of the value in it.
-//   - Dicts answer to x.name like to x["name"], for reading and assigning.
-//     Methods win over keys.
-//   - try, except, else, finally and raise, with two classes of errors; what is
-//     a limit cannot be caught.
-//   - f-strings, string literals side by side, and formats with width and
-//     precision; is with None, True and False; sum, round and isinstance.
-//   - parallel and parallel_map, whose calls overlap; undo and commit; tools,
-//     the saved tools; content, blocks of it.
+//     server["odd-name"]({...}), and server.tool.raw({...}) for the whole result
+//     of the call instead of the value in it.
+//   - Dicts have their keys as attributes: x.name is x["name"], for reading and
+//     assigning. Methods win over keys.
+//   - try, except, else, finally and raise, with two classes of errors. Errors
+//     about limits cannot be caught.
+//   - f-strings, adjacent string literals, and formats with width and precision;
+//     is with None, True and False; sum, round and isinstance.
+//   - parallel and parallel_map, whose calls overlap; undo and commit; tools for
+//     the saved tools; content for content blocks.
 //   - log and progress beside print.
-//   - Integers have any size, in JSON too, and dicts keep their order there.
+//   - Integers have any size, in JSON too, and dicts keep their order in JSON.
 //
-// docs/language.md is the reference. There is no load, no clock, no random.
-// Nothing a script can see depends on Go's map order, addresses or time.
+// docs/language.md is the reference. There is no load, no clock and no random
+// number. Nothing that a script can see depends on Go's map order, on addresses or
+// on time.
 //
-// How source becomes a program: marks.go and fscan.go put placeholders for what
-// the library's parser does not know, only in scripts that have any, identity.go
-// for is; shape.go makes statements of them; rewrite.go, rewriteexpr.go,
-// template.go, try.go and shared.go turn the tree into one that the library can
-// run, without changing positions; compile.go brings these together. hints.go, syntaxhints.go,
-// runtimehints.go, lex.go and nearest.go word what is wrong with a script;
-// errors.go turns failures into abi.Error; lint.go looks for what is probably
-// not meant, lintcall.go for the tools that a script names, and outline.go for
-// what it binds and how it ends.
+// Requests, and from source to program:
 //
-// What runs with it: object.go is the dict, catch.go and errorvalue.go are try
-// and errors, repr.go prints values, format.go and spec.go format them,
-// server.go calls tools, parallel.go many at once, undo.go names those that take
-// something back, content.go makes content blocks, say.go is what a script says,
-// builtins.go, numbers.go, kinds.go and jsonmodule.go are the rest of what it can
-// name; decode.go and encode.go carry values across as JSON, each behind one type.
+//	request.go       reading the request, writing tool calls
+//	interp.go        Run: one request
+//	compile.go       parse, rewrite, resolve
+//	marks.go         placeholders for what the library's parser does not know
+//	fscan.go         splitting f-strings
+//	identity.go      the operator is
+//	shape.go         from placeholders to statements
+//	rewrite.go       from the script's tree to one that the library can run, at
+//	                 the same positions; rewriteexpr.go: its expressions
+//	template.go      adjacent literals and f-strings
+//	try.go           try statements; shared.go: variables that their parts share
+//
+// While a script runs:
+//
+//	object.go        dicts
+//	catch.go         running try statements; errorvalue.go: errors as values
+//	repr.go          values as text
+//	format.go        % and .format; spec.go: format specifications
+//	server.go        servers, tools, calls
+//	parallel.go      parallel and parallel_map
+//	undo.go          undo and commit
+//	content.go       content blocks
+//	say.go           print, log, progress
+//	builtins.go      names that every script has; numbers.go, kinds.go and
+//	                 jsonmodule.go: some of these
+//	decode.go        from JSON to values
+//	encode.go        from values to JSON
+//
+// Errors, hints and checks:
+//
+//	errors.go        from failures to abi.Error
+//	hints.go         syntax errors, and names from other languages
+//	syntaxhints.go   hints for syntax errors
+//	runtimehints.go  hints for runtime errors
+//	lex.go           tokens of source that does not parse
+//	nearest.go       the nearest name
+//	lint.go          warnings about code that runs
+//	lintcall.go      tools that the code names
+//	outline.go       what the code binds, and whether it is complete
 package interp
 
 import (
@@ -52,50 +78,50 @@ import (
 )
 
 const (
-	// MaxFrames is how deep calls may nest, built-in functions included. It is
-	// looked at every stepSlice steps, so a run ends at most stepSlice/2 frames
-	// later (a call takes two steps at least), and always at the same one.
+	// MaxFrames is how deep calls may nest, including built-in functions. The depth
+	// is checked every stepSlice steps, so a run ends at most stepSlice/2 frames
+	// later (a call takes at least two steps), and always at the same one.
 	MaxFrames = abi.MaxFrames
 	stepSlice = 256
 )
 
-// compareDepth is how deep == and < look into values before they fail. The
-// library's default of 10 is less than what answers of tools have.
+// compareDepth is how deep == and < compare nested values before they fail. The
+// library's default of 10 is less than the depth of usual answers of tools.
 const compareDepth = 200
 
 func init() { starlark.CompareLimit = compareDepth }
 
-// Host is what a script can reach. It is called from the goroutine that called
-// Run, one call at a time.
+// Host is all that a script can reach. Its methods are called one at a time, by the
+// goroutine that called Run.
 type Host interface {
 	// CallTools makes a batch of calls and returns one answer per call, in
-	// order. An error means that the run has reached a limit: no script can
-	// catch it. The values of the answers belong to the caller afterwards.
+	// order. An error means that the run has reached a limit; scripts cannot
+	// catch it. The caller owns the values of the answers.
 	CallTools(calls []abi.ToolCall) ([]abi.Answer, error)
-	// Undo takes a call that is to be made if the run fails. The first result
-	// says why it cannot be; an error is one as of CallTools.
+	// Undo registers a call that the host makes if the run fails. The first result
+	// says why it cannot be registered; the error is as for CallTools.
 	Undo(call abi.ToolCall) (*abi.CallError, error)
-	// Commit drops the calls that Undo has taken.
+	// Commit drops the calls that were registered with Undo.
 	Commit()
-	// Log takes one entry of the script's log, valid UTF-8.
+	// Log adds an entry to the script's log. text is valid UTF-8.
 	Log(level abi.LogLevel, text string)
-	// Progress reports the script's own advance.
+	// Progress reports the script's own progress.
 	Progress(p abi.Progress)
 }
 
-// Run serves one request: exactly one of result (JSON) and err is non-nil. The
-// result of abi.OpCheck is null. It does not panic whatever the request holds,
-// and keeps nothing between calls, so concurrent ones are independent.
+// Run serves one request. Exactly one of result (JSON) and err is non-nil. The
+// result of abi.OpCheck is null. Run does not panic, whatever the request holds. It
+// keeps nothing between calls, so concurrent calls are independent.
 //
 // The error's type is abi.ErrValidation for source that does not parse or
 // resolve, the type of the call's error for a tool that failed, abi.ErrResource
-// for limits, and abi.ErrRuntime for all else a script can do wrong.
+// for limits, and abi.ErrRuntime for everything else that a script can do wrong.
 func Run(req abi.Request, h Host) (result []byte, err *abi.Error) {
 	return serve(req, h, 0)
 }
 
-// serve is Run with a limit on the steps a script may take, for tests that run
-// arbitrary scripts; 0 is none.
+// serve is Run with a limit on the steps of the script, for tests that run arbitrary
+// scripts; 0 is no limit.
 func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -103,6 +129,7 @@ func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Er
 		}
 	}()
 	src := newSource(req.Name, req.Code)
+	src.agentTools = req.AgentTools
 	env := predeclared(req.Servers)
 	switch req.Op {
 	case abi.OpCheck:
@@ -128,7 +155,7 @@ func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Er
 	return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: unknown op %q", req.Op)}
 }
 
-// readParams makes the read-only params dict; no JSON at all is an empty one.
+// readParams makes the read-only params dict. No JSON at all is an empty dict.
 func readParams(text []byte) (starlark.Value, *abi.Error) {
 	if len(text) == 0 {
 		text = []byte("{}")
@@ -151,13 +178,13 @@ type run struct {
 	host     Host
 	src      *source
 	maxSteps uint64
-	steps    uint64 // of all threads, as far as onSteps has seen
-	// fatal is set once, by what no script may catch; it decides what the run's
-	// error is, whatever happened to the Go error on its way out.
+	steps    uint64 // of all threads, as counted by onSteps
+	// fatal is the first error that scripts cannot catch. If it is set, it is the
+	// run's error, whatever Go error the interpreter returns.
 	fatal *fatalError
 }
 
-// runKey finds the run from a built-in function's thread.
+// runKey is the key of the run among the locals of a thread.
 const runKey = "run"
 
 func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
@@ -188,8 +215,8 @@ func (r *run) newThread() *starlark.Thread {
 	return thread
 }
 
-// callTools makes calls for a thread of the script, and returns as many answers.
-// An error is one that ends the run.
+// callTools makes calls for a thread of the script and returns one answer per call.
+// An error ends the run.
 func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.Answer, error) {
 	if t := taskOf(thread); t != nil {
 		return t.callTools(calls)
@@ -212,9 +239,9 @@ func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.An
 	return answers, nil
 }
 
-// onSteps is called by the interpreter every stepSlice steps. To look at the
-// depth of the stack here costs nothing per call, and is enough because every
-// frame takes steps.
+// onSteps is called by the interpreter every stepSlice steps. Checking the depth of
+// the stack here costs nothing per call, and it is enough because every frame takes
+// steps.
 func (r *run) onSteps(thread *starlark.Thread) {
 	r.steps += stepSlice
 	switch {

@@ -92,6 +92,10 @@ func (h *fakeHost) Progress(p abi.Progress) {
 
 var testServers = []string{"demo", "other"}
 
+// testAgentTools are the tools that only agents can call. The interpreter knows
+// none by itself.
+var testAgentTools = []string{"search_tools", "some_new_tool"}
+
 // outcome is what a test case expects, as text.
 func outcome(result []byte, err *abi.Error) string {
 	if err == nil {
@@ -145,7 +149,7 @@ func TestScripts(t *testing.T) {
 				host := &fakeHost{}
 				result, failure := Run(abi.Request{
 					Op: abi.OpRun, Name: name, Code: string(f.Data),
-					Params: []byte(files[name+".params"]), Servers: testServers,
+					Params: []byte(files[name+".params"]), Servers: testServers, AgentTools: testAgentTools,
 				}, host)
 				out, log = outcome(result, failure), host.log.String()
 				if !*update && out != files[name+".out"] {

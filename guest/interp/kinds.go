@@ -7,16 +7,16 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// kindNames are the names that stand for types in Python, with what type(x)
-// gives for values of them.
+// kindNames maps the names of types in Python to what type(x) returns for their
+// values.
 var kindNames = map[string]string{
 	"bool": "bool", "bytes": "bytes", "dict": "dict", "float": "float", "int": "int", "list": "list",
 	"range": "range", "set": "set", "str": "string", "tuple": "tuple",
 	"Error": "Error", "Exception": "Error", "ToolError": "ToolError",
 }
 
-// compared notes a comparison of type(x) with the name of a type, which as it
-// stands would be false without a word: type(x) is text here.
+// compared records a comparison of type(x) with the name of a type. It would always
+// be false, because type(x) is text in Starlark.
 func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ:
@@ -32,8 +32,8 @@ func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	}
 }
 
-// nameKinds puts the texts that type gives in place of the names of types that
-// it is compared with, unless the script gives those names another meaning.
+// nameKinds replaces the names of types that type(x) is compared with by the texts
+// that type returns, unless the script gives these names another meaning.
 func (r *rewriter) nameKinds() {
 	if r.bound["type"] {
 		if len(r.typesAre) > 0 {
@@ -76,7 +76,8 @@ func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	return starlark.False, nil
 }
 
-// kindOf is what type(x) gives for the values of a type; "" if c is no type.
+// kindOf returns what type(x) returns for the values of a type; "" if c is not a
+// type.
 func kindOf(c starlark.Value) string {
 	switch c := c.(type) {
 	case *starlark.Builtin:
@@ -93,7 +94,7 @@ func kindOf(c starlark.Value) string {
 	return ""
 }
 
-// typeNames are what type(x) gives.
+// typeNames are the texts that type(x) returns.
 var typeNames = func() map[string]bool {
 	names := make(map[string]bool)
 	for _, kind := range kindNames {

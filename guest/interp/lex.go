@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// tokenKind is what a token is, as far as hints have to know.
+// tokenKind is the kind of a token, as far as hints need it.
 type tokenKind int
 
 const (
@@ -35,15 +35,15 @@ type token struct {
 
 func (t token) is(text string) bool { return t.kind != stringToken && t.text == text }
 
-// lex splits any text into tokens, the last being the end. It is for wording
-// errors only: the library's own scanner decides what is valid.
+// lex splits any text into tokens; the last one is the end. It is only used for
+// error messages: the library's own scanner decides what is valid.
 func lex(code string) []token {
 	return lexAround(portion{code: code, line: 1, col: 1}, math.MaxInt, 0, math.MaxInt)
 }
 
-// lexAround is lex for who looks only at what is around a position: of the
-// tokens before it the last ones, at least keep, and as many after it. All
-// those of a long script would take more memory than it may have.
+// lexAround is lex for the neighbourhood of a position: it returns at least the last
+// keep tokens before it and as many after it. All tokens of a long script would
+// take more memory than it may have.
 func lexAround(p portion, line, col, keep int) []token {
 	l := lexer{code: p.code, line: p.line, col: p.col, fresh: true}
 	for after := 0; l.pos < len(l.code) && after < keep; {
@@ -63,8 +63,8 @@ type lexer struct {
 	pos       int
 	line, col int
 	brackets  []byte
-	fresh     bool // nothing of the statement has been seen
-	space     bool // there was space before
+	fresh     bool // at the beginning of a statement
+	space     bool // after white space
 	tokens    []token
 }
 
@@ -131,7 +131,7 @@ func (l *lexer) punct(rest string) {
 	}
 }
 
-// emit appends a token of n bytes and passes over it.
+// emit appends a token of n bytes and skips it.
 func (l *lexer) emit(kind tokenKind, n int) {
 	t := token{
 		kind: kind, text: l.code[l.pos : l.pos+n], pos: l.pos, line: l.line, col: l.col,
@@ -146,8 +146,8 @@ func (l *lexer) emit(kind tokenKind, n int) {
 	l.tokens = append(l.tokens, t)
 }
 
-// advance passes over n bytes; \n, \r and \r\n each end a line, and a \r\n is
-// passed over as a whole.
+// advance skips n bytes. \n, \r and \r\n each end a line; \r\n is skipped as a
+// whole.
 func (l *lexer) advance(n int) {
 	for end := l.pos + n; l.pos < end && l.pos < len(l.code); {
 		r, size := utf8.DecodeRuneInString(l.code[l.pos:])
@@ -164,7 +164,7 @@ func (l *lexer) advance(n int) {
 	}
 }
 
-// isStringPrefix says whether a word right before a quote belongs to a string
+// isStringPrefix reports whether a word right before a quote belongs to a string
 // literal of Python.
 func isStringPrefix(word string) bool {
 	switch strings.ToLower(word) {
@@ -174,7 +174,7 @@ func isStringPrefix(word string) bool {
 	return false
 }
 
-// isFString says whether a literal is an f-string.
+// isFString reports whether a literal is an f-string.
 func isFString(literal string) bool {
 	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
 }
@@ -224,8 +224,8 @@ func runLength(s string) int {
 	return len(s)
 }
 
-// isIdentifier says whether s can stand as a name; words that are reserved can
-// not, but are taken for names here.
+// isIdentifier reports whether s has the form of a name. Reserved words have it,
+// too.
 func isIdentifier(s string) bool {
 	return s != "" && isWordStart(s) && runLength(s) == len(s)
 }

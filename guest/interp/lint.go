@@ -16,10 +16,10 @@ const (
 	maxNamedTools = 1000
 )
 
-// Lint looks for variables and functions that nothing uses, code that is never
-// reached, names that hide built-in ones, and calls of servers that there are
-// none of; servers are the script names of all there are. It also says what the
-// code names and binds, and whether it is complete: see abi.Lint.
+// Lint finds unused variables and functions, unreachable code, names that hide
+// built-in ones, and calls of unknown servers; servers are the script names of all
+// servers. It also returns what the code names and binds, and whether it is
+// complete: see abi.Lint.
 func Lint(code string, servers []string) abi.Lint { return lint(newSource("", code), servers) }
 
 func lint(src *source, servers []string) abi.Lint {
@@ -31,7 +31,7 @@ func lint(src *source, servers []string) abi.Lint {
 	}
 	out.Parses = true
 	src.outline(&out, file)
-	// What can be rewritten is known not to be nested too deep.
+	// A tree that can be rewritten is not nested too deep.
 	rw := rewriter{bound: make(map[string]bool), env: predeclared(nil), marks: marks}
 	if rw.file(file); rw.err != nil {
 		return out
@@ -113,7 +113,7 @@ func (l *linter) bind(id *syntax.Ident, what string) {
 	}
 }
 
-// function goes through a function with a scope of its own.
+// function checks a function, which has a scope of its own.
 func (l *linter) function(params []syntax.Expr, body []syntax.Stmt) {
 	l.scope = &lintScope{outer: l.scope, names: make(map[string]*lintVar)}
 	for _, id := range paramNames(params) {
@@ -133,7 +133,7 @@ func (l *linter) leave() {
 	l.scope = l.scope.outer
 }
 
-// bindings makes known what statements bind in their function.
+// bindings adds the names that statements bind to the scope of their function.
 func (l *linter) bindings(stmts []syntax.Stmt) {
 	// Loop variables, names of errors and parts of tuples may go unused.
 	what := make(map[*syntax.Ident]string)
@@ -179,7 +179,7 @@ func eachStmt(stmts []syntax.Stmt, f func(syntax.Stmt)) {
 	}
 }
 
-// block goes through statements, and says whether what follows them is reached.
+// block checks statements, and reports whether the code after them is reached.
 func (l *linter) block(stmts []syntax.Stmt) (goesOn bool) {
 	goesOn = true
 	warned := false
@@ -195,7 +195,7 @@ func (l *linter) block(stmts []syntax.Stmt) (goesOn bool) {
 	return goesOn
 }
 
-// stmt goes through a statement, and says whether the one after it is reached.
+// stmt checks a statement, and reports whether the one after it is reached.
 func (l *linter) stmt(s syntax.Stmt) bool {
 	switch s := s.(type) {
 	case *syntax.ExprStmt:
@@ -254,7 +254,7 @@ func (l *linter) try(s *tryStmt) bool {
 	return l.block(s.finally) && goesOn
 }
 
-// target goes through what is assigned to: names are not used by that.
+// target checks the target of an assignment, which does not use its names.
 func (l *linter) target(e syntax.Expr) {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -273,7 +273,7 @@ func (l *linter) target(e syntax.Expr) {
 	}
 }
 
-// params goes through the defaults of parameters.
+// params checks the defaults of parameters.
 func (l *linter) params(params []syntax.Expr) {
 	for _, p := range params {
 		if p, ok := p.(*syntax.BinaryExpr); ok {
@@ -291,7 +291,7 @@ func (l *linter) find(name string) *lintVar {
 	return nil
 }
 
-// use notes that a name is read, and says whether there is one.
+// use marks a variable as used, and reports whether there is one of that name.
 func (l *linter) use(name string) bool {
 	if v := l.find(name); v != nil {
 		v.used = true
@@ -300,7 +300,7 @@ func (l *linter) use(name string) bool {
 	return l.env.Has(name) || starlark.Universe.Has(name)
 }
 
-// expr goes through an expression; nil is none.
+// expr checks an expression; it may be nil.
 func (l *linter) expr(e syntax.Expr) {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -340,7 +340,7 @@ func (l *linter) pieces(pieces []piece) {
 	}
 }
 
-// call also looks at which server is called.
+// call checks a call, and the server that it is for.
 func (l *linter) call(e *syntax.CallExpr) {
 	if id := calledOn(e.Fn); id != nil && !l.use(id.Name) {
 		var servers []string
@@ -372,7 +372,7 @@ func (l *linter) call(e *syntax.CallExpr) {
 	}
 }
 
-// calledOn is the name that a called tool is of: x in x.tool and x["tool"].
+// calledOn returns the server's name in a call of a tool: x in x.tool and x["tool"].
 func calledOn(fn syntax.Expr) *syntax.Ident {
 	var x syntax.Expr
 	switch fn := fn.(type) {
@@ -407,7 +407,7 @@ func (l *linter) comprehension(e *syntax.Comprehension) {
 	l.leave()
 }
 
-// operands are the expressions right inside one that binds nothing.
+// operands returns the direct operands of an expression that binds nothing.
 func operands(e syntax.Expr) []syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:

@@ -10,8 +10,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// toolCall notes the tool that is called, or named to undo, with the arguments
-// as far as the code shows them.
+// toolCall records the tool that is called, or passed to undo, with the arguments
+// that are literals.
 func (l *linter) toolCall(e *syntax.CallExpr) {
 	fn, args := unparen(e.Fn), e.Args
 	if id, ok := fn.(*syntax.Ident); ok && id.Name == "undo" && l.find("undo") == nil && len(args) > 0 {
@@ -33,7 +33,7 @@ func unparen(e syntax.Expr) syntax.Expr {
 	}
 }
 
-// isTool says whether e is server.tool or server["tool"].
+// isTool reports whether e is server.tool or server["tool"].
 func (l *linter) isTool(e syntax.Expr) bool {
 	id := calledOn(e)
 	if id == nil || l.find(id.Name) != nil {
@@ -43,8 +43,8 @@ func (l *linter) isTool(e syntax.Expr) bool {
 	return ok
 }
 
-// tool notes e if it is a tool, once. Arguments are those of the call, if it is
-// called.
+// tool records e once if it is a tool. If it is called, arguments are those of the
+// call.
 func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	id := calledOn(e)
 	undefined := id != nil && l.find(id.Name) == nil && !l.env.Has(id.Name) && !starlark.Universe.Has(id.Name)
@@ -73,7 +73,7 @@ func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	l.out.Calls = append(l.out.Calls, named)
 }
 
-// arguments notes the arguments of a call: see tool.request about what a dict
+// arguments records the arguments of a call; see tool.request for what a dict
 // changes.
 func (l *linter) arguments(named *abi.NamedTool, args []syntax.Expr) {
 	s := literals{linter: l, buf: []byte{'{'}, keys: make(map[string]bool)}
@@ -112,12 +112,12 @@ func (l *linter) arguments(named *abi.NamedTool, args []syntax.Expr) {
 		}
 	}
 	if s.twice {
-		return // the call itself says so
+		return // the call itself is an error
 	}
 	named.Arguments, named.Unknown = append(s.buf, '}'), s.unknown
 }
 
-// text is the value of a string literal.
+// text returns the value of a string literal.
 func (l *linter) text(e syntax.Expr) (string, bool) {
 	lit, ok := e.(*syntax.Literal)
 	if !ok || lit.Token != syntax.STRING {
@@ -138,12 +138,12 @@ func (l *linter) text(e syntax.Expr) (string, bool) {
 	return b.String(), !m.bytes
 }
 
-// literals writes what code shows of a value as JSON.
+// literals writes the literals in a value as JSON.
 type literals struct {
 	*linter
 	buf     []byte
 	keys    map[string]bool // pointers of members
-	twice   bool            // a member is there twice
+	twice   bool            // there is a duplicate member
 	unknown []string
 }
 
@@ -220,7 +220,8 @@ func (s *literals) list(pointer string, elements []syntax.Expr) {
 	s.buf = append(s.buf, ']')
 }
 
-// dict says whether all keys are literals; it has written nothing if not.
+// dict writes a dict and reports whether all keys are literals; if not, it writes
+// nothing.
 func (s *literals) dict(pointer string, e *syntax.DictExpr) bool {
 	for _, entry := range e.List {
 		if _, ok := s.text(unparen(entry.(*syntax.DictEntry).Key)); !ok {

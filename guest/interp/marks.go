@@ -8,11 +8,11 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// What Starlark's grammar lacks is read like this: the words of try statements
-// and raise, and literals that are f-strings or stand side by side, are replaced
-// by text that the library's parser takes, of the same length and over the same
-// lines. So every position stays true. A mark remembers what stands at which
-// place, and shape.go puts the meaning back into the tree:
+// Syntax that Starlark's grammar lacks is parsed like this: the words of try
+// statements and raise, f-strings, and adjacent literals are replaced by text that
+// the library's parser accepts, of the same length and on the same lines. So all
+// positions stay correct. A mark records what each placeholder stands for, and
+// shape.go changes the tree accordingly:
 //
 //	try:                  if 1:
 //	except:               elif 1:
@@ -24,7 +24,7 @@ import (
 //	f"a{b}"  "c"          ""
 //	x is not None         x !=     None
 //
-// Only a script that does not parse as it stands is looked at for these words.
+// This is only done for a script that does not parse as it is.
 
 type markKind int
 
@@ -66,7 +66,7 @@ type piece struct {
 
 type marks map[place]*mark
 
-// find is the mark of one of some kinds at a position, or nil.
+// find returns the mark of one of the kinds at a position, or nil.
 func (m marks) find(pos syntax.Position, kinds ...markKind) *mark {
 	found := m[placeOf(pos)]
 	if found == nil {
@@ -82,7 +82,7 @@ func (m marks) find(pos syntax.Position, kinds ...markKind) *mark {
 
 var parseOptions = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
-// parse makes the tree of a script. Its marks are nil if it has none.
+// parse returns the tree of a script, and its marks, nil if it has none.
 func (s *source) parse() (*syntax.File, marks, *abi.Error) {
 	file, err := parseOptions.Parse(s.name, s.code, 0)
 	if err == nil {
@@ -111,8 +111,8 @@ type portion struct {
 
 func (s *source) whole() portion { return portion{code: s.code, line: 1, col: 1} }
 
-// parseField makes the tree of an expression in an f-string. The portion is in
-// parentheses, for which the columns of the field's braces are there.
+// parseField returns the tree of an expression in an f-string. The portion is in
+// parentheses, which have the columns of the field's braces.
 func (s *source) parseField(p portion, found marks, depth int) (syntax.Expr, *abi.Error) {
 	content := func(text string) syntax.FilePortion {
 		return syntax.FilePortion{Content: []byte(text), FirstLine: int32(p.line), FirstCol: int32(p.col)}
@@ -137,8 +137,8 @@ func (s *source) parseField(p portion, found marks, depth int) (syntax.Expr, *ab
 	return expr, nil
 }
 
-// mark replaces what the library cannot parse. statements says whether p is a
-// script and not an expression.
+// mark replaces what the library cannot parse. statements tells that p is a script,
+// not an expression.
 func (s *source) mark(p portion, statements bool, depth int) (string, marks, *abi.Error) {
 	m := marker{
 		src: s, statements: statements, depth: depth, marks: make(marks),
@@ -157,7 +157,7 @@ func (s *source) mark(p portion, statements bool, depth int) (string, marks, *ab
 	return m.out.String(), m.marks, m.err
 }
 
-// A marker goes over the tokens of a portion, one token behind the lexer.
+// A marker processes the tokens of a portion, one token behind the lexer.
 type marker struct {
 	lexer
 	src        *source
@@ -192,8 +192,8 @@ func (m *marker) add(t token, found *mark) *mark {
 	return found
 }
 
-// next takes a token; the one before is dealt with now that it is known what
-// follows it.
+// next takes the next token and handles the one before it, for which it had to be
+// known what follows.
 func (m *marker) next(t token) {
 	if m.hasHeld && m.err == nil {
 		m.token(m.held, t)
@@ -240,9 +240,9 @@ func (m *marker) token(t, next token) {
 	}
 }
 
-// try replaces "try:", which is a byte shorter than the shortest head of a
-// statement: the placeholder takes the space before or after the colon, or one
-// more byte at the end of the line.
+// try replaces "try:", which is one byte shorter than the shortest header of a
+// statement. The placeholder takes the space before or after the colon, or one more
+// byte at the end of the line.
 func (m *marker) try(t, colon token) {
 	m.add(t, &mark{kind: tryMark})
 	if colon.pos > t.pos+len(t.text) {
@@ -263,7 +263,7 @@ func (m *marker) try(t, colon token) {
 	m.edit(t.pos, n, "if 1:")
 }
 
-// inHeader looks at a token of an except or raise statement.
+// inHeader handles a token of an except or raise statement.
 func (m *marker) inHeader(t token) {
 	switch {
 	case t.kind == newlineToken, t.is(";"), t.is(":") && m.header.kind == exceptMark:
@@ -277,8 +277,8 @@ func (m *marker) inHeader(t token) {
 	}
 }
 
-// join deals with the string literals that stand side by side: the first place
-// stands for all, unless it is one that the library knows.
+// join replaces adjacent string literals, or an f-string, by a placeholder in the
+// place of the first one. A single literal without f stays.
 func (m *marker) join(run []token) {
 	if len(run) == 1 && !isFString(run[0].text) {
 		prefix := strings.IndexAny(run[0].text, `"'`)
@@ -301,7 +301,7 @@ func (m *marker) join(run []token) {
 	}
 }
 
-// knownPrefix is a prefix of Python as the library writes it, of the same length.
+// knownPrefix returns the library's form, of the same length, of a Python prefix.
 func knownPrefix(prefix string) string {
 	switch lower := strings.ToLower(prefix); lower {
 	case "u":
@@ -313,7 +313,8 @@ func knownPrefix(prefix string) string {
 	}
 }
 
-// blank is nothing in the shape of a literal, or "" with nothing after it.
+// blank returns white space that fills the place of a literal; if first, it begins
+// with an empty literal.
 func blank(literal string, first bool) string {
 	var b strings.Builder
 	for i, r := range literal {
@@ -332,7 +333,7 @@ func blank(literal string, first bool) string {
 	return b.String()
 }
 
-// plain adds a literal that is no f-string.
+// plain adds a literal that is not an f-string.
 func (m *marker) plain(found *mark, t token, joined bool) {
 	prefix := strings.IndexAny(t.text, `"'`)
 	code := strings.TrimLeft(knownPrefix(t.text[:prefix]), " ") + t.text[prefix:]

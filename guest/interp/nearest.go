@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// nearest is the candidate with the smallest edit distance to name, or "" if
-// none is near. Case and underscores do not count; the first of several equals
-// wins.
+// nearest returns the candidate with the smallest edit distance to name, or "" if
+// none is near. Case and underscores do not count. Of several at the same distance,
+// the first wins.
 func nearest(name string, candidates []string) string {
-	const longest = 64 // what is longer than this is no misspelt name
+	const longest = 64 // longer names are not compared
 	if len(name) > longest {
 		return ""
 	}
@@ -31,7 +31,7 @@ func fold(s string) string {
 	return strings.ToLower(strings.ReplaceAll(s, "_", ""))
 }
 
-// distance is the Levenshtein distance in code points.
+// distance returns the Levenshtein distance in code points.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	row := make([]int, len(y)+1)
@@ -53,8 +53,8 @@ func distance(a, b string) int {
 	return row[len(y)]
 }
 
-// suggest ends an error about a name that is not there: with the nearest
-// candidate, or else with the first few of all there are.
+// suggest returns the end of an error about an unknown name: the nearest candidate,
+// or else the first few candidates.
 func suggest(name string, candidates, all []string) string {
 	if n := nearest(name, candidates); n != "" {
 		return fmt.Sprintf(" (did you mean %s?)", n)

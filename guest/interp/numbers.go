@@ -109,7 +109,7 @@ func sumHint(x starlark.Value) string {
 	return ""
 }
 
-// addFloat adds the float of an integer, which has to have one.
+// addFloat adds an integer as a float; too large an integer is an error.
 func (s *sum) addFloat(x starlark.Float) error {
 	if math.IsInf(float64(x), 0) {
 		return errors.New("int too large to convert to float")
@@ -118,7 +118,7 @@ func (s *sum) addFloat(x starlark.Float) error {
 	return nil
 }
 
-// compensated is hi+lo+x, where lo is what rounding has cost so far (Neumaier).
+// compensated returns hi+lo+x, where lo is the rounding error so far (Neumaier).
 func compensated(hi, lo, x float64) (float64, float64) {
 	t := hi + x
 	if math.Abs(hi) >= math.Abs(x) {
@@ -137,8 +137,9 @@ func (s *sum) total() starlark.Value {
 	return starlark.Float(s.hi)
 }
 
-// roundBuiltin is round(x, ndigits=None), as in Python: what is exactly in the
-// middle goes to the even neighbour, and without digits the result is an int.
+// roundBuiltin is round(x, ndigits=None), as in Python: a number exactly in the
+// middle is rounded to the even neighbour, and without ndigits the result is an
+// int.
 func roundBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x, ndigits starlark.Value
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "number", &x, "ndigits??", &ndigits); err != nil {
@@ -174,7 +175,7 @@ func roundBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	return nil, fmt.Errorf("%s: got %s, want a number", b.Name(), x.Type())
 }
 
-// clamped is n within what an int can hold everywhere.
+// clamped returns n limited to 32 bits, which an int has everywhere.
 func clamped(n starlark.Int) int {
 	const most = math.MaxInt32
 	if v, ok := n.Int64(); ok && -most <= v && v <= most {
@@ -196,7 +197,7 @@ func roundInt(x starlark.Int, digits int) starlark.Value {
 	return starlark.MakeBigInt(nearestMultiple(n.Lsh(n, 1), unit))
 }
 
-// roundFloat is the float nearest to the decimal that x rounds to.
+// roundFloat returns the float nearest to the decimal that x rounds to.
 func roundFloat(x float64, digits int) float64 {
 	const (
 		most  = 323  // every float is a multiple of that power of ten, nearly
@@ -221,8 +222,8 @@ func roundFloat(x float64, digits int) float64 {
 	return math.Copysign(rounded, x)
 }
 
-// nearestMultiple is the multiple of unit that is nearest to half of twice; of
-// two, the even one.
+// nearestMultiple returns the multiple of unit that is nearest to twice/2; of two,
+// the even one.
 func nearestMultiple(twice, unit *big.Int) *big.Int {
 	quotient, rest := new(big.Int).DivMod(twice, new(big.Int).Lsh(unit, 1), new(big.Int)) // rest is not negative
 	middle := rest.Cmp(unit)

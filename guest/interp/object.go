@@ -9,13 +9,13 @@ import (
 )
 
 // Object is the dict of scripts: a Starlark dict whose string keys are also
-// attributes. Every dict a script meets is one, because the library compares
-// values of the same type name by asserting its own type: a bare *starlark.Dict
-// beside an Object would make it panic. Dicts come into being in dict displays,
-// comprehensions and **kwargs (rewrite.go wraps these), the dict function, and
-// decoded JSON.
+// attributes. Every dict that a script sees is an Object, because the library
+// compares values of the same type name by asserting its own type: comparing a bare
+// *starlark.Dict with an Object would panic. Dicts are made by dict displays,
+// comprehensions and **kwargs (rewrite.go wraps these), by the dict function, and
+// from JSON.
 //
-// It is a struct of one pointer, so that it fits in an interface as it is.
+// It is a struct of one pointer, so that an interface holds it without allocation.
 type Object struct{ *starlark.Dict }
 
 var (
@@ -32,8 +32,8 @@ func newObject(size int) Object { return Object{starlark.NewDict(size)} }
 
 func (o Object) String() string { return repr(o) }
 
-// isDictMethod says whether name is a method of dicts. It is a switch because
-// it is asked at every attribute access.
+// isDictMethod reports whether name is a method of dicts. It is a switch because it
+// is called for each access to an attribute.
 func isDictMethod(name string) bool {
 	switch name {
 	case "clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values":
@@ -42,7 +42,7 @@ func isDictMethod(name string) bool {
 	return false
 }
 
-// Attr gives the method or else the key of that name.
+// Attr returns the method of that name, or else the value of that key.
 func (o Object) Attr(name string) (starlark.Value, error) {
 	v, found, err := o.Dict.Get(starlark.String(name))
 	switch {
@@ -112,8 +112,8 @@ func (o Object) SetKey(k, v starlark.Value) error {
 	return fmt.Errorf("%w (params and what is in it cannot change: change a copy, dict(params))", err)
 }
 
-// Get is x[k]. Other than the interface asks, a missing key is an error: the
-// interpreter passes it on, and so the script's author learns the nearest key.
+// Get is x[k]. Unlike what the interface asks for, a missing key is an error. The
+// interpreter passes it on, so that the script's author is told the nearest key.
 func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := o.Dict.Get(k)
 	if err == nil && !found {
@@ -122,13 +122,13 @@ func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
 	return v, found, err
 }
 
-// Has is k in x. A key that no dict can hold is not in it.
+// Has is k in x. It is false for a key that cannot be in a dict.
 func (o Object) Has(k starlark.Value) (bool, error) {
 	_, found, _ := o.Dict.Get(k)
 	return found, nil
 }
 
-// CompareSameType also takes a bare dict, for values that never meet scripts.
+// CompareSameType also accepts a bare dict, for values that scripts never see.
 func (o Object) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
 	switch y := y.(type) {
 	case Object:
@@ -162,7 +162,8 @@ func (o Object) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (s
 	return nil, nil
 }
 
-// missingKey words itself only when asked: most misses are looked at by no one.
+// missingKey is the error for a key that is not in a dict. Its text is only made
+// when it is needed, because most of these errors are never shown.
 type missingKey struct {
 	dict      Object
 	key       starlark.Value
@@ -195,18 +196,18 @@ func (e *missingKey) Error() string {
 	return "dict has no key " + repr(e.key)
 }
 
-// hidingMethod is a method of a dict that has a key of the same name. It can
-// be called like any other; its type's name shows up in the interpreter's error
-// if the script meant the key (for x in answer.items: ...).
+// hidingMethod is a method of a dict that has a key of the same name. It can be
+// called like any other. If the script meant the key (for x in answer.items: ...),
+// the name of its type is part of the interpreter's error.
 type hidingMethod struct{ *starlark.Builtin }
 
 func (m hidingMethod) Type() string {
 	return fmt.Sprintf(`builtin_function_or_method (a dict's .%s is a method; write ["%s"] for the key)`, m.Name(), m.Name())
 }
 
-// The operand kinds below exist only inside expressions that rewrite.go makes.
-// An operator on a value of our own is the cheapest way to run Go code from a
-// script: a call of a built-in function would push a frame.
+// The operands below are used only in expressions that rewrite.go makes. An operator
+// on a value of our own is the cheapest way to run Go code from a script: calling a
+// built-in function would push a frame.
 
 // wrapDict makes (wrapDict | d) the Object of a bare dict d.
 type wrapDict struct{ operandOnly }
@@ -225,8 +226,8 @@ func (markInPlace) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	return inPlace{operand: y}, nil
 }
 
-// inPlace is the right operand of x |= y: dicts change in place, as x |= y
-// means, and all else sees y itself.
+// inPlace is the right operand of x |= y. It changes a dict in place, as x |= y
+// means; for any other left operand it is y itself.
 type inPlace struct {
 	operandOnly
 	operand starlark.Value
@@ -236,7 +237,7 @@ func (p inPlace) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (
 	return starlark.Binary(op, x, p.operand)
 }
 
-// operandOnly is the part of starlark.Value that no script gets to see.
+// operandOnly implements the methods of starlark.Value that scripts never see.
 type operandOnly struct{}
 
 func (operandOnly) String() string        { return "operand" }

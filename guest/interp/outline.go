@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// open says whether code that did not parse, for the reason given, ends in the
-// middle of something: more lines could make it right.
+// open reports whether code that did not parse, for the reason given, is incomplete:
+// more lines could make it valid.
 func (s *source) open(failure *abi.Error) bool {
 	tokens := lexAround(s.whole(), math.MaxInt, 0, 64)
 	at, end := failure.Position, tokens[len(tokens)-1]
@@ -28,7 +28,7 @@ func (s *source) open(failure *abi.Error) bool {
 	return t.is(":") && behind || t.kind == stringToken && unclosedLong(t.text)
 }
 
-// unclosedLong says whether a literal over several lines has no end.
+// unclosedLong reports whether a literal over several lines has no end.
 func unclosedLong(literal string) bool {
 	literal = strings.TrimLeft(literal, "bBfFrR")
 	for _, quotes := range []string{`"""`, `'''`} {
@@ -39,8 +39,9 @@ func unclosedLong(literal string) bool {
 	return false
 }
 
-// outline notes how a tree ends that came from the parser: the placeholders of
-// try statements are statements with blocks, those of raise are no expressions.
+// outline records how the tree of the parser ends. In this tree the placeholders of
+// try statements are statements with blocks, and those of raise are not
+// expressions.
 func (s *source) outline(out *abi.Lint, file *syntax.File) {
 	if len(file.Stmts) == 0 {
 		return
@@ -54,7 +55,7 @@ func (s *source) outline(out *abi.Lint, file *syntax.File) {
 	}
 }
 
-// firstOf is where an expression starts.
+// firstOf returns the position at which an expression starts.
 func firstOf(e syntax.Expr) syntax.Position {
 	for {
 		switch x := e.(type) {
@@ -82,7 +83,7 @@ func firstOf(e syntax.Expr) syntax.Position {
 	}
 }
 
-// bound notes the variables of a script.
+// bound records the variables of a script.
 func (l *linter) bound(stmts []syntax.Stmt) {
 	times := make(map[string]int)
 	for _, id := range bindings(stmts, nil) {
@@ -109,8 +110,8 @@ func (l *linter) bound(stmts []syntax.Stmt) {
 	}
 }
 
-// defines is the name of the function that a statement binds, and nothing else,
-// without a call; "" if it does not.
+// defines returns the name of the function that a statement defines, if it calls
+// nothing and binds nothing else; otherwise "".
 func (l *linter) defines(s syntax.Stmt) string {
 	switch s := s.(type) {
 	case *syntax.DefStmt:
@@ -136,7 +137,7 @@ func (l *linter) defaultsCall(params []syntax.Expr) bool {
 	return false
 }
 
-// plain says whether an expression calls nothing.
+// plain reports whether an expression calls nothing.
 func (l *linter) plain(e syntax.Expr) bool {
 	switch e := e.(type) {
 	case *syntax.Literal:

@@ -10,25 +10,25 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Functions run in parallel are coroutines. Each runs until it calls a tool;
-// once all of them wait, their calls go out as one batch, and when the answers
-// are there, they go on in the order in which they were given. So the calls
-// overlap, while the script is as deterministic as any other: what it does and
-// in which order depends on the answers, never on when they came. The price is
-// that each round lasts as long as its slowest call.
+// Functions that run in parallel are coroutines. Each runs until it calls a tool.
+// Once all of them wait, their calls are made as one batch; when all answers are
+// there, they go on in the order in which the script gave them. So the calls
+// overlap, and the script stays deterministic: what it does and in which order
+// depends on the answers, never on when they came. The price is that each round
+// takes as long as its slowest call.
 
 const (
-	// maxTogether is how many functions of one parallel are under way at once:
-	// each has a stack of its own.
+	// maxTogether is how many functions of one parallel can be started at the same
+	// time. Each has a stack of its own.
 	maxTogether = 128
-	// maxParallelDepth is how deep parallel may nest: so deep the frames of a
-	// script count as if it were the first function.
+	// maxParallelDepth is how deep parallel may be nested. Each level has MaxFrames
+	// frames of its own.
 	maxParallelDepth = 8
 )
 
 // parallelBuiltin is parallel(functions, errors="raise").
 func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if len(args) > 1 { // parallel(f, g) means the same
+	if len(args) > 1 { // parallel(f, g) is parallel([f, g])
 		args = starlark.Tuple{args}
 	}
 	var given starlark.Iterable
@@ -68,8 +68,8 @@ func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starl
 	return g.run(b.Name())
 }
 
-// takesOne refuses a function of the script that one argument is not enough for:
-// that of each item would fail, and not say why.
+// takesOne refuses a function of the script that cannot be called with one argument.
+// Otherwise each call would fail with an error that does not say why.
 func takesOne(name string, fn starlark.Callable) error {
 	f, ok := fn.(*starlark.Function)
 	if !ok {
@@ -98,17 +98,17 @@ func takesOne(name string, fn starlark.Callable) error {
 		name, len(needed), strings.Join(needed, ", "))
 }
 
-// pending is a call that a task is to make.
+// pending is a call that a task waits to make.
 type pending struct {
 	fn   starlark.Callable
 	args starlark.Tuple
 }
 
-// gathering is one call of parallel or parallel_map.
+// gathering is one call of parallel or parallel_map in progress.
 type gathering struct {
 	outer  *starlark.Thread
 	calls  []pending
-	limit  int    // tasks under way at once
+	limit  int    // of started tasks at the same time
 	errors string // "raise" or "collect"
 
 	results []starlark.Value
@@ -120,7 +120,7 @@ type gathering struct {
 
 const taskKey = "task"
 
-// taskOf is the task that a thread belongs to; nil for the script itself.
+// taskOf returns the task that a thread belongs to; nil for the script itself.
 func taskOf(thread *starlark.Thread) *task {
 	t, _ := thread.Local(taskKey).(*task)
 	return t
@@ -159,8 +159,8 @@ func (g *gathering) run(name string) (starlark.Value, error) {
 	return starlark.NewList(g.results), nil
 }
 
-// begin starts functions until the limit is reached; none any more once one has
-// failed and that counts.
+// begin starts functions until the limit is reached. It starts no more once one has
+// failed, unless errors are collected.
 func (g *gathering) begin() error {
 	for len(g.active) < g.limit && g.begun < len(g.calls) && g.failed == nil {
 		t := newTask(g.outer, g.begun, g.calls[g.begun])
@@ -173,7 +173,7 @@ func (g *gathering) begin() error {
 	return nil
 }
 
-// round makes the calls that all tasks wait with, and lets them go on.
+// round makes the calls for which all tasks wait, and resumes the tasks.
 func (g *gathering) round(r *run) error {
 	var batch []abi.ToolCall
 	for _, t := range g.active {
@@ -191,8 +191,8 @@ func (g *gathering) round(r *run) error {
 	return nil
 }
 
-// goOn lets a task run until it calls tools again or ends. The error is one
-// that ends the whole script.
+// goOn resumes a task until it calls tools again or ends. An error ends the whole
+// script.
 func (g *gathering) goOn(t *task) error {
 	var waits bool
 	if t.calls, waits = t.next(); waits {
@@ -217,7 +217,7 @@ func (g *gathering) goOn(t *task) error {
 	return nil
 }
 
-// abandon ends the tasks that are left when the script cannot go on.
+// abandon ends the remaining tasks when the script cannot go on.
 func (g *gathering) abandon() {
 	for _, t := range g.active {
 		t.stop()
@@ -232,9 +232,9 @@ type task struct {
 	stop  func()
 	wait  func([]abi.ToolCall) bool // within the task
 
-	calls   []abi.ToolCall // that it waits with
-	answers []abi.Answer   // to them ...
-	err     error          // ... or why there are none
+	calls   []abi.ToolCall // that it waits to make
+	answers []abi.Answer   // to the calls
+	err     error          // why there are no answers
 
 	result  starlark.Value
 	failure error
@@ -256,8 +256,8 @@ func newTask(outer *starlark.Thread, index int, call pending) *task {
 	return t
 }
 
-// errAbandoned is what a task gets instead of answers when the script has come
-// to its end elsewhere.
+// errAbandoned is what a task gets instead of answers when the script has ended
+// elsewhere.
 var errAbandoned = errors.New("the script has ended")
 
 func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
@@ -267,12 +267,12 @@ func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	return t.answers, t.err
 }
 
-// taskError is the failure of a task, in the script that waits for it.
+// taskError is the failure of a task, as an error in the script that waits for it.
 type taskError struct{ error }
 
 func (e *taskError) Unwrap() error { return e.error }
 
-// framesOf is the stack of an error, that of tasks within that of the script.
+// framesOf returns the stack of an error: that of the script and then those of tasks.
 func framesOf(err error) (stack starlark.CallStack) {
 	var eval *starlark.EvalError
 	for errors.As(err, &eval) {
@@ -286,9 +286,9 @@ func framesOf(err error) (stack starlark.CallStack) {
 	return stack
 }
 
-// atCall is the stack of an error, without the function whose parameters its
-// arguments did not fit: that is a mistake of the call, and none of the
-// function's code has run.
+// atCall returns the stack of an error, without the function if its parameters did
+// not fit the arguments: that is a mistake of the call, and none of the function's
+// code has run.
 func atCall(eval *starlark.EvalError) starlark.CallStack {
 	stack := eval.CallStack
 	var own *raised

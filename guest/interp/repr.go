@@ -7,15 +7,15 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// repr is the text of a value as a script would write it. What contains itself,
-// or is nested deeper than abi.MaxDepth, is cut short with "...".
+// repr returns a value as a script would write it. A container that contains itself,
+// or is nested deeper than abi.MaxDepth, is replaced by "...".
 func repr(v starlark.Value) string {
 	var w reprWriter
 	w.write(v)
 	return w.out.String()
 }
 
-// text is what str and print make of a value: strings stand for themselves.
+// text returns a value as str and print show it: strings without quotes.
 func text(v starlark.Value) string {
 	switch v := v.(type) {
 	case starlark.String:
@@ -28,7 +28,7 @@ func text(v starlark.Value) string {
 	return repr(v)
 }
 
-// joinText is the text of several values in a row.
+// joinText returns the texts of several values with separators.
 func joinText(values []starlark.Value, sep string) string {
 	var b strings.Builder
 	for i, v := range values {
@@ -40,8 +40,8 @@ func joinText(values []starlark.Value, sep string) string {
 	return b.String()
 }
 
-// A reprWriter writes values. The library's own writer cannot see a cycle that
-// goes through an Object, and has no limit of depth.
+// A reprWriter writes values. The library's own writer does not notice a cycle
+// through an Object and has no limit of depth.
 type reprWriter struct {
 	out  strings.Builder
 	path []starlark.Value // the lists and dicts being written
@@ -108,7 +108,7 @@ func (w *reprWriter) container(v starlark.Value, open, end string, elements func
 	w.out.WriteString(end)
 }
 
-// within says whether to stop at v.
+// within reports whether to stop at v.
 func (w *reprWriter) within(v starlark.Value) bool {
 	if len(w.path) >= abi.MaxDepth {
 		return true
@@ -121,8 +121,8 @@ func (w *reprWriter) within(v starlark.Value) bool {
 	return false
 }
 
-// sameContainer says whether two containers are one and the same. Tuples never
-// are: their cycles go through a list or dict.
+// sameContainer reports whether two containers are identical. Tuples never are:
+// their cycles go through a list or dict.
 func sameContainer(x, y starlark.Value) bool {
 	switch x := x.(type) {
 	case *starlark.List:

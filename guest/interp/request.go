@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// ReadRequest decodes a request as the host writes it, in a fraction of what
-// encoding/json takes: small scripts are over before that is done. Names match
-// exactly; unknown ones are an error. Params shares the bytes of message, which
+// ReadRequest decodes a request of the host. It takes a fraction of the time of
+// encoding/json, which would take longer than a small script. Names of members match
+// exactly, and unknown ones are an error. Params shares the bytes of message, which
 // must not be changed afterwards.
 func ReadRequest(message []byte) (abi.Request, error) {
 	var req abi.Request
@@ -42,11 +42,9 @@ func (d *decoder) requestMember(req *abi.Request, message []byte, name string) (
 			req.Params = message[start:d.pos]
 		}
 	case "servers":
-		err = d.elements(func() error {
-			s, err := d.wantString()
-			req.Servers = append(req.Servers, s)
-			return err
-		})
+		req.Servers, err = d.wantStrings()
+	case "agentTools":
+		req.AgentTools, err = d.wantStrings()
 	case "memory":
 		d.space()
 		start := d.pos
@@ -68,7 +66,17 @@ func (d *decoder) wantString() (string, error) {
 	return d.str()
 }
 
-// members reads an object; value is called at the value of each member.
+// wantStrings reads an array of strings.
+func (d *decoder) wantStrings() (list []string, err error) {
+	err = d.elements(func() error {
+		s, err := d.wantString()
+		list = append(list, s)
+		return err
+	})
+	return list, err
+}
+
+// members reads an object and calls value at the value of each member.
 func (d *decoder) members(value func(name string) error) error {
 	return d.list('{', '}', func() error {
 		name, err := d.wantString()
@@ -83,7 +91,7 @@ func (d *decoder) members(value func(name string) error) error {
 	})
 }
 
-// elements reads an array; element is called at each.
+// elements reads an array and calls element at each element.
 func (d *decoder) elements(element func() error) error { return d.list('[', ']', element) }
 
 func (d *decoder) list(opening, closing byte, item func() error) error {
@@ -111,7 +119,7 @@ func (d *decoder) list(opening, closing byte, item func() error) error {
 	}
 }
 
-// skip moves over a value without looking closer: whoever needs it decodes it.
+// skip skips a value. It does not check it in full; whoever decodes it does.
 func (d *decoder) skip() error {
 	depth := 0
 	for {
@@ -162,8 +170,8 @@ func isDelimiter(c byte) bool {
 	return false
 }
 
-// AppendCalls encodes a batch of calls as the host reads it. Arguments must be
-// JSON; they go as they are.
+// AppendCalls encodes a batch of calls for the host. Arguments must be JSON; they
+// are appended as they are.
 func AppendCalls(buf []byte, calls []abi.ToolCall) []byte {
 	buf = append(buf, '[')
 	for i, c := range calls {

@@ -14,7 +14,7 @@ func TestReadRequest(t *testing.T) {
 		{},
 		{Op: abi.OpCheck, Name: "t", Code: "return 1"},
 		{Op: abi.OpRun, Name: "a \"name\"", Code: "x = 'é\u2028\U0001F600'\n\treturn \\ \x00\x1f", Params: json.RawMessage(`{"a":[1,{"b":"}]\"\\"},null],"c":1e400}`), Servers: []string{"s", "t_u"}, Memory: 1<<64 - 1},
-		{Op: abi.OpRun, Params: json.RawMessage(`12`), Servers: []string{"s"}},
+		{Op: abi.OpRun, Params: json.RawMessage(`12`), Servers: []string{"s"}, AgentTools: []string{"save_tool", "x"}},
 		{Op: abi.OpRun, Params: json.RawMessage(`"x"`), Memory: 1},
 		{Op: abi.OpRun, Params: json.RawMessage(`[[],{}]`)},
 	} {
@@ -31,7 +31,7 @@ func TestReadRequest(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "[]", "{", "{}x", `{"op"}`, `{"op":1}`, `{"op":"run"`, `{"op":"run",}`, `{"Op":"run"}`, `{"more":1}`, `{"memory":-1}`, `{"memory":}`,
-		`{"memory":99999999999999999999}`, `{"servers":"s"}`, `{"servers":[1]}`, `{"servers":["s"`, `{"params":}`, `{"params":{`, `{"params":"a`, `{"params":,}`, `{"params":]}`,
+		`{"memory":99999999999999999999}`, `{"servers":"s"}`, `{"servers":[1]}`, `{"servers":["s"`, `{"agentTools":"s"}`, `{"agentTools":[1]}`, `{"agentTools":["s"`, `{"params":}`, `{"params":{`, `{"params":"a`, `{"params":,}`, `{"params":]}`,
 	} {
 		if got, err := ReadRequest([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", text, got)
@@ -41,7 +41,7 @@ func TestReadRequest(t *testing.T) {
 
 // FuzzReadRequest: what is read is what encoding/json reads, and nothing panics.
 func FuzzReadRequest(f *testing.F) {
-	for _, seed := range []string{`{"op":"run","params":{"a":[1,"\\\""]},"servers":["s"],"memory":5}`, `{"code":"\ud83d\ude00\n"}`, `{"params":tru}`, `{"a":`} {
+	for _, seed := range []string{`{"op":"run","params":{"a":[1,"\\\""]},"servers":["s"],"agentTools":["save_tool"],"memory":5}`, `{"code":"\ud83d\ude00\n"}`, `{"params":tru}`, `{"a":`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -50,7 +50,7 @@ func FuzzReadRequest(f *testing.F) {
 		if json.Unmarshal([]byte(text), &want) != nil || err != nil {
 			return
 		}
-		if got.Op != want.Op || got.Name != want.Name || got.Code != want.Code || got.Memory != want.Memory || len(got.Servers) != len(want.Servers) {
+		if got.Op != want.Op || got.Name != want.Name || got.Code != want.Code || got.Memory != want.Memory || len(got.Servers) != len(want.Servers) || len(got.AgentTools) != len(want.AgentTools) {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	})

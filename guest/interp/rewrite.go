@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Names that only rewritten trees hold: no script can write the dot.
+// Names that only rewritten trees have: no script can write the dot.
 const (
 	wrapDictName    = "·dict"
 	markInPlaceName = "·inplace"
@@ -15,18 +15,18 @@ const (
 	markModuloName  = "·modulo"
 	markMethodName  = "·method"
 	raiseName       = "·raise"
-	// outerPrefix before a name is that name as predeclared, whatever the
-	// script assigns to it.
+	// outerPrefix before a name means the predeclared value of that name,
+	// whatever the script assigns to it.
 	outerPrefix = "·outer·"
 )
 
 const (
-	// maxNesting bounds how deep the syntax tree may be. The parser has a limit
-	// of its own for brackets and blocks, but builds chains (a.b.c, a + b + c,
-	// elif) without one, and the resolver and compiler recurse over them.
+	// maxNesting limits the depth of the syntax tree. The parser has its own limit
+	// for brackets and blocks, but builds chains (a.b.c, a + b + c, elif) without
+	// a limit, and the resolver and compiler recurse over them.
 	maxNesting = 500
-	// maxBranches bounds the branches in one function, because the library's
-	// compiler recurses once or more for each.
+	// maxBranches limits the branches in one function, because the library's
+	// compiler recurses at least once for each.
 	maxBranches = 2000
 )
 
@@ -34,10 +34,10 @@ const (
 //
 //   - all of it becomes the body of one function, whose last statement, if it
 //     is an expression, is returned;
-//   - what makes a bare dict is wrapped, so that scripts see only Objects;
+//   - expressions that make a bare dict are wrapped, so that scripts see only
+//     Objects;
 //   - the operand of |= is marked, so that it changes dicts in place;
-//   - what the library formats itself, with % and .format, is marked, so that
-//     format.go does it;
+//   - operands of % and .format are marked, so that format.go does the formatting;
 //   - a built-in name that the script assigns to starts with its built-in
 //     value, as at the top level of Python: type = type(x);
 //   - type(x) == list compares with "list".
@@ -52,14 +52,13 @@ type rewriter struct {
 	env    starlark.StringDict // what the program can name
 	marks  marks               // nil in most scripts
 	tries  bool                // there are try statements
-	values int                 // in env that are of this script only
-	kinds  []*syntax.Expr      // what type(x) is compared with
-	// typesAre are places of an is that only type(x) allows.
+	values int                 // number of values in env for this script only
+	kinds  []*syntax.Expr      // compared with type(x)
+	// typesAre are positions of an is that is only allowed beside type(x).
 	typesAre []syntax.Position
 }
 
-// value puts a value into env that this script alone refers to, and returns its
-// name.
+// value adds a value for this script only to env, and returns its name.
 func (r *rewriter) value(v starlark.Value) string {
 	r.values++
 	name := fmt.Sprintf("·%d", r.values)
@@ -73,8 +72,8 @@ func (r *rewriter) fail(pos syntax.Position, format string, args ...any) {
 	}
 }
 
-// file rewrites a whole script. env gains the values of outerPrefix names, and
-// of those that value makes.
+// file rewrites a whole script. It adds the values of outerPrefix names, and those
+// of the method value, to env.
 func (r *rewriter) file(f *syntax.File) {
 	env := r.env
 	if r.marks != nil {
@@ -119,7 +118,7 @@ func (r *rewriter) file(f *syntax.File) {
 	}
 }
 
-// setParams gives env its params, under all the names a program has for them.
+// setParams sets params in env, under all names that a program has for it.
 func setParams(env starlark.StringDict, params starlark.Value) {
 	env["params"] = params
 	if _, ok := env[outerPrefix+"params"]; ok {
@@ -127,7 +126,7 @@ func setParams(env starlark.StringDict, params starlark.Value) {
 	}
 }
 
-// nest counts a level of the tree and says whether to go on; undo with unnest.
+// nest counts a level of the tree and reports whether to go on; unnest undoes it.
 func (r *rewriter) nest(n syntax.Node) bool {
 	r.depth++
 	if r.depth > maxNesting {
@@ -138,8 +137,7 @@ func (r *rewriter) nest(n syntax.Node) bool {
 
 func (r *rewriter) unnest() { r.depth-- }
 
-// firstPos is a position of n that is found without walking down the tree, as
-// Span does.
+// firstPos returns a position of n. Unlike Span, it does not walk down the tree.
 func firstPos(n syntax.Node) syntax.Position {
 	switch n := n.(type) {
 	case *syntax.BinaryExpr:
@@ -267,7 +265,7 @@ func (r *rewriter) try(s *tryStmt) {
 	r.block(s.finally)
 }
 
-// params walks the defaults of parameters and returns the **kwargs one.
+// params rewrites the defaults of parameters and returns the **kwargs parameter.
 func (r *rewriter) params(params []syntax.Expr) (kwargs *syntax.Ident) {
 	for _, p := range params {
 		switch p := p.(type) {
@@ -290,7 +288,7 @@ func (r *rewriter) params(params []syntax.Expr) (kwargs *syntax.Ident) {
 	return kwargs
 }
 
-// target walks what is assigned to.
+// target rewrites the target of an assignment.
 func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	if !r.nest(e) {
 		return e
@@ -314,11 +312,11 @@ func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	case *syntax.IndexExpr:
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
 	}
-	return e // of anything else the resolver says that it is no target
+	return e // the resolver refuses anything else
 }
 
 // bindings appends the names that statements bind in their own function, in
-// order. The tree is known not to be too deep.
+// order. The tree must have been checked not to be too deep.
 func bindings(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 	return bindingsIn(stmts, out, true)
 }

@@ -12,7 +12,7 @@ func (r *rewriter) exprs(list []syntax.Expr) {
 	}
 }
 
-// expr rewrites an expression and returns what stands in its place; nil is nil.
+// expr rewrites an expression and returns its replacement; nil stays nil.
 func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	if e == nil || !r.nest(e) {
 		return e
@@ -74,8 +74,8 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	return e
 }
 
-// namedFirst moves named arguments before *args, where Starlark wants them;
-// Python has them on both sides.
+// namedFirst moves named arguments before *args, where Starlark wants them. Python
+// allows them on both sides.
 func namedFirst(args []syntax.Expr) {
 	star := slices.IndexFunc(args, func(a syntax.Expr) bool {
 		u, ok := a.(*syntax.UnaryExpr)
@@ -95,7 +95,7 @@ func namedFirst(args []syntax.Expr) {
 	})
 }
 
-// args walks the arguments of a call; a name before = is none.
+// args rewrites the arguments of a call, without the names before =.
 func (r *rewriter) args(args []syntax.Expr) {
 	for i, a := range args {
 		if named, ok := a.(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
@@ -158,13 +158,13 @@ func ident(pos syntax.Position, name string) *syntax.Ident {
 	return &syntax.Ident{NamePos: pos, Name: name}
 }
 
-// operator is (name | x); what it does is up to the value that name stands for.
+// operator returns (name | x); the value of name decides what it does.
 func operator(pos syntax.Position, name string, x syntax.Expr) syntax.Expr {
 	return &syntax.BinaryExpr{X: ident(pos, name), OpPos: pos, Op: syntax.PIPE, Y: x}
 }
 
-// modulo is x % y. If x may be text, it is marked, so that format.go gets to see
-// it. A number on the right is left alone: x % 2 is common in loops.
+// modulo rewrites x % y. If x may be text, it is marked, so that format.go handles
+// it. With a number on the right nothing is marked: x % 2 is common in loops.
 func modulo(pos syntax.Position, x, y syntax.Expr) syntax.Expr {
 	if number, ok := y.(*syntax.Literal); !ok || number.Token != syntax.INT || isText(x) {
 		x = operator(pos, markModuloName, x)

@@ -244,7 +244,7 @@ values = [None, True, 0, 1, -5, 1 << 70, 1.5, float("nan"), float("inf"), "", "a
 	}
 }
 
-// hasBareDict says whether a dict that is no Object can be reached from v.
+// hasBareDict reports whether a dict that is no Object can be reached from v.
 func hasBareDict(v starlark.Value, depth int) bool {
 	if depth > 10 {
 		return false

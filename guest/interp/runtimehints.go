@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// explain adds to what the library says of a failure what to write instead,
-// where that can be told from its words.
+// explain adds a hint what to write instead to the library's message about a
+// failure, if there is one for that message.
 func explain(message string) string {
 	if hint := runtimeHint(message); hint != "" {
 		return fmt.Sprintf("%s (%s)", message, hint)
@@ -85,16 +85,16 @@ const (
 	textHint   = "the value is text; " + answerHint
 )
 
-// ofWholeResult are the members of an MCP result, which scripts look for in
-// what is in them.
+// ofWholeResult are the members of an MCP result, which scripts often look for in
+// the value that a call returns.
 var ofWholeResult = map[string]bool{"content": true, "structuredContent": true, "isError": true}
 
 const pairsHint = "for the pairs of a dict, loop over d.items()"
 
 const noneHint = "the value is None: test it first, if x != None, or use d.get(key, default)"
 
-// methodHint says what to write instead of a method that Python, JavaScript or
-// others have.
+// methodHint returns what to write instead of a method of Python, JavaScript or
+// another language.
 func methodHint(kind, name string) string {
 	switch kind {
 	case "NoneType":

@@ -27,9 +27,8 @@ var logModule = &module{
 
 type builtinFunc = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-// logBuiltin is print(...) for entries of a level: one entry of the log. end and
-// flush are taken for the sake of those who write them, but an entry is always a
-// whole one, and goes out at once.
+// logBuiltin is print(...) for one log level. Each call writes one entry to the log
+// at once. end and flush are accepted, because people write them, and ignored.
 func logBuiltin(level abi.LogLevel) builtinFunc {
 	return func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		sep, end := " ", ""

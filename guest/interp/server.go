@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// server is a server as scripts see it: every attribute and index is a tool.
-// Which tools there are is known to the host alone.
+// server is a server as scripts see it: every attribute and index is a tool. Only the
+// host knows which tools there are.
 type server struct{ name string }
 
 var (
@@ -59,7 +59,7 @@ var (
 	_ starlark.HasAttrs = tool{}
 )
 
-// Name stands in backtraces.
+// Name is the name in backtraces.
 func (t tool) Name() string {
 	name := t.server + "." + t.name
 	if t.exact {
@@ -108,9 +108,9 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 	return v, nil
 }
 
-// request is the call with the arguments of a positional dict and keywords.
-// Beside a dict, the keywords timeout and meta say how the call is made; without
-// one, all keywords are arguments, so that no tool's argument is out of reach.
+// request returns the call with the arguments from a positional dict and keywords.
+// Beside a dict, the keywords timeout and meta say how the call is made. Without a
+// dict, all keywords are arguments, so that every argument of a tool can be given.
 func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi.ToolCall, error) {
 	call := abi.ToolCall{Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw}
 	var err error
@@ -141,7 +141,7 @@ func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi
 	return call, nil
 }
 
-// timeout is the time that a call is given, in seconds; 0 is any.
+// timeout returns the timeout of a call in seconds; 0 is none.
 func (t tool) timeout(v starlark.Value) (float64, error) {
 	if v == starlark.None {
 		return 0, nil
@@ -156,7 +156,7 @@ func (t tool) timeout(v starlark.Value) (float64, error) {
 	return seconds, nil
 }
 
-// meta is what goes into a call's _meta.
+// meta returns the members for a call's _meta.
 func (t tool) meta(r *run, v starlark.Value) ([]byte, error) {
 	switch v.(type) {
 	case starlark.NoneType:
@@ -213,16 +213,16 @@ func (e *toolError) Error() string {
 	return fmt.Sprintf("%s.%s: %s", e.call.Server, e.call.Tool, e.call.Message)
 }
 
-// fatalError ends the run; no script can catch it.
+// fatalError ends the run; scripts cannot catch it.
 type fatalError struct {
 	message string
-	limit   string // of abi, if it is one that is kept here
+	limit   string // see abi.Error.Limit
 }
 
 func (e *fatalError) Error() string { return e.message }
 
-// encodeFailed is the error for a value that could not be encoded: fatal if it
-// was too large.
+// encodeFailed returns the error for a value that could not be encoded. It is fatal
+// if the value was too large.
 func (r *run) encodeFailed(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	if errors.Is(err, errTooLarge) {

@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A tryStmt is a try statement. It stands in the tree between shape.go, which
-// makes it of placeholders, and try.go, which makes calls of it.
+// A tryStmt is a try statement in the tree. shape.go makes it from placeholders, and
+// try.go replaces it by calls.
 type tryStmt struct {
 	*syntax.IfStmt // the placeholder of try: its position, and the body as True
 	clauses        []*exceptClause
@@ -22,12 +22,12 @@ type exceptClause struct {
 	body    []syntax.Stmt
 }
 
-// maxTries is how deep try statements may be nested in one script. What a
-// variable costs that is used in the innermost one grows with the depth.
+// maxTries is how deep try statements may be nested in one script. The cost of a
+// variable that is used in the innermost one grows with the depth.
 const maxTries = 50
 
-// A shaper makes statements of placeholders. The parser bounds how deep blocks
-// are nested, and chains of elif are not descended into.
+// A shaper turns placeholders into statements. Its recursion is limited, because the
+// parser limits the nesting of blocks and chains of elif are handled in a loop.
 type shaper struct {
 	marks marks
 	depth int
@@ -82,7 +82,7 @@ func (s *shaper) block(stmts []syntax.Stmt) []syntax.Stmt {
 	return out
 }
 
-// ifChain goes along an if statement that is one.
+// ifChain handles an if statement with its elif branches.
 func (s *shaper) ifChain(stmt *syntax.IfStmt) {
 	for {
 		switch found := s.marks.find(stmt.If, exceptMark, finallyMark); {
@@ -102,8 +102,8 @@ func (s *shaper) ifChain(stmt *syntax.IfStmt) {
 	}
 }
 
-// elif is the elif branch that follows, if one does. An else with nothing but an
-// if in it looks the same, but for where it begins.
+// elif returns the elif branch that follows, if there is one. In the tree, an else
+// with only an if in it differs from it in nothing but its position.
 func elif(stmt *syntax.IfStmt) *syntax.IfStmt {
 	if len(stmt.False) != 1 {
 		return nil
@@ -115,7 +115,7 @@ func elif(stmt *syntax.IfStmt) *syntax.IfStmt {
 	return next
 }
 
-// try makes a try statement, but for its finally, of a placeholder.
+// try turns a placeholder into a try statement without its finally.
 func (s *shaper) try(stmt *syntax.IfStmt) *tryStmt {
 	s.depth++
 	defer func() { s.depth-- }()
@@ -147,7 +147,7 @@ func (s *shaper) try(stmt *syntax.IfStmt) *tryStmt {
 	return try
 }
 
-// clause makes a clause of the placeholder of except.
+// clause turns the placeholder of except into a clause.
 func (s *shaper) clause(stmt *syntax.IfStmt, found *mark) *exceptClause {
 	c := &exceptClause{pos: stmt.If, classes: anyClass}
 	class := stmt.Cond
@@ -169,7 +169,7 @@ func (s *shaper) clause(stmt *syntax.IfStmt, found *mark) *exceptClause {
 	return c
 }
 
-// classes are the classes that an except clause names.
+// classes returns the classes that an except clause names.
 func (s *shaper) classes(e syntax.Expr) classSet {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -198,7 +198,7 @@ func (s *shaper) classes(e syntax.Expr) classSet {
 	return 0
 }
 
-// finally makes the finally part of a try statement of the statement after it.
+// finally turns the statement after a try statement into its finally part.
 func (s *shaper) finally(try *tryStmt, next syntax.Stmt) bool {
 	stmt, ok := next.(*syntax.IfStmt)
 	if !ok || s.marks.find(stmt.If, finallyMark) == nil {
@@ -213,7 +213,7 @@ func (s *shaper) finally(try *tryStmt, next syntax.Stmt) bool {
 	return true
 }
 
-// raise makes a call of what stands for a raise statement.
+// raise turns the placeholder of a raise statement into a call.
 func (s *shaper) raise(stmt *syntax.AssignStmt) syntax.Stmt {
 	id, ok := stmt.LHS.(*syntax.Ident)
 	if !ok {

@@ -2,9 +2,9 @@ package interp
 
 import "go.starlark.net/syntax"
 
-// sharedNames are the variables of a function that have to be shared with the
-// parts of its try statements, in the order in which they are bound. Parameters
-// are in it if a part assigns to them.
+// sharedNames returns the variables of a function that must be shared with the parts
+// of its try statements, in the order in which they are bound. It includes
+// parameters if a part assigns to them.
 func sharedNames(params []syntax.Expr, body []syntax.Stmt) []string {
 	u := usage{total: make(mentions), shared: make(map[string]bool)}
 	tries := false
@@ -25,16 +25,16 @@ func sharedNames(params []syntax.Expr, body []syntax.Stmt) []string {
 	return names
 }
 
-// usage is where the variables of one function are mentioned and bound.
+// usage counts where the variables of one function are mentioned and bound.
 type usage struct {
 	total  mentions
 	shared map[string]bool
 }
 
-// decide goes through the parts of try statements. A name that a part binds is
-// shared unless it is mentioned nowhere else, and the part is run only once in a
-// call of the function. (If a part in this one binds the name too, then it is
-// shared because of that part.)
+// decide checks the parts of try statements. A name that a part binds is shared,
+// unless it is mentioned nowhere else and the part runs only once in a call of the
+// function. (If a part inside this one binds the name too, the name is shared
+// because of that part.)
 func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
 	eachTry(stmts, inLoop, func(s *tryStmt, inLoop bool) {
 		for _, c := range s.clauses {
@@ -55,7 +55,7 @@ func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
 	})
 }
 
-// parts are the blocks that become functions.
+// parts returns the blocks that become functions.
 func (s *tryStmt) parts() [][]syntax.Stmt {
 	parts := [][]syntax.Stmt{s.True}
 	for _, c := range s.clauses {
@@ -64,8 +64,8 @@ func (s *tryStmt) parts() [][]syntax.Stmt {
 	return append(parts, s.orElse, s.finally)
 }
 
-// eachTry calls f with the outermost try statements of some code of a function,
-// and says whether they are in a loop.
+// eachTry calls f with the outermost try statements of some code of a function, and
+// whether they are in a loop.
 func eachTry(stmts []syntax.Stmt, inLoop bool, f func(s *tryStmt, inLoop bool)) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -82,7 +82,7 @@ func eachTry(stmts []syntax.Stmt, inLoop bool, f func(s *tryStmt, inLoop bool)) 
 	}
 }
 
-// mentions counts how often a name stands in some code, whatever it means there.
+// mentions counts how often each name occurs in some code, whatever it means there.
 type mentions map[string]int
 
 func (m mentions) block(stmts []syntax.Stmt) {

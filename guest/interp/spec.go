@@ -11,8 +11,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A formatSpec is what stands after the colon of a field, as in Python:
-// [[fill]align][sign][#][0][width][,][.precision][type]. The zero value is none.
+// A formatSpec is the format specification after the colon of a field, as in Python:
+// [[fill]align][sign][#][0][width][,][.precision][type]. The zero value is an empty
+// one.
 type formatSpec struct {
 	text      string // as it was written
 	fill      rune   // 0: a space
@@ -27,7 +28,7 @@ type formatSpec struct {
 	verb      byte // or 0
 }
 
-// maxFormatWidth bounds width and precision.
+// maxFormatWidth limits width and precision.
 const maxFormatWidth = 10_000
 
 // parseSpec reads a format specification.
@@ -76,7 +77,7 @@ func parseSpec(text string) (formatSpec, error) {
 
 var errFormat = errors.New("wrong format")
 
-// format is the text of a value.
+// format returns the text of a value.
 func (f formatSpec) format(v starlark.Value) (string, error) {
 	if f.text == "" {
 		return text(v), nil
@@ -211,8 +212,8 @@ func (f formatSpec) float(v float64) (string, error) {
 	return f.number(math.Signbit(v) && !math.IsNaN(v), "", out[:whole], out[whole:]+suffix, 3), nil
 }
 
-// shortened is a float with so many significant digits, in which it is seen that
-// it is a float.
+// shortened returns a float with that number of significant digits, so that it still
+// looks like a float.
 func shortened(v float64, digits int) string {
 	out := strconv.FormatFloat(v, 'e', digits-1, 64)
 	mantissa, exponent, _ := strings.Cut(out, "e")
@@ -229,8 +230,7 @@ func shortened(v float64, digits int) string {
 	return out
 }
 
-// number puts together the parts of a number: digits are grouped, and after is
-// what follows them.
+// number joins the parts of a number: digits are grouped, and after follows them.
 func (f formatSpec) number(negative bool, prefix, digits, after string, group int) string {
 	sign := ""
 	switch {
@@ -259,10 +259,10 @@ func (f formatSpec) number(negative bool, prefix, digits, after string, group in
 	return f.pad(sign, b.String()+after, '>')
 }
 
-// grouped is the length of n digits with what separates their groups.
+// grouped returns the length of n digits with the separators of their groups.
 func grouped(n, group int) int { return n + max(0, n-1)/group }
 
-// pad fills a text up to the width.
+// pad pads a text to the width.
 func (f formatSpec) pad(sign, s string, align byte) string {
 	fill := f.fill
 	switch {
@@ -296,7 +296,7 @@ func (f formatSpec) pad(sign, s string, align byte) string {
 	return padding(missing) + sign + s
 }
 
-// floatText is a float as it is printed: as in JSON, and inf and nan besides.
+// floatText returns a float as it is printed: as in JSON, or inf and nan.
 func floatText(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

@@ -2,7 +2,7 @@ package interp
 
 import "strings"
 
-// syntaxHint guesses from the tokens around the wrong one what was meant.
+// syntaxHint guesses what was meant from the tokens around the wrong one.
 func syntaxHint(tokens []token, i int) string {
 	at := func(j int) token {
 		if j < 0 || j >= len(tokens) {
@@ -88,7 +88,7 @@ func syntaxHint(tokens []token, i int) string {
 	return ""
 }
 
-// assignment is what stands for name := value, of which t is the : or the =.
+// assignment returns the hint for name := value, where t is the : or the =.
 func assignment(t, before, beforeThat token) string {
 	name := before
 	if t.is("=") {
@@ -100,8 +100,7 @@ func assignment(t, before, beforeThat token) string {
 	return name.text + " = ..."
 }
 
-// startsWith says whether the statement that token i is in begins with one of
-// some words.
+// startsWith reports whether the statement of token i begins with one of the words.
 func startsWith(tokens []token, i int, words ...string) bool {
 	for i--; i >= 0; i-- {
 		for _, w := range words {
@@ -116,7 +115,7 @@ func startsWith(tokens []token, i int, words ...string) bool {
 	return false
 }
 
-// assigned says whether there is an = before token i in its statement.
+// assigned reports whether there is an = before token i in its statement.
 func assigned(tokens []token, i int) bool {
 	for i--; i >= 0 && tokens[i].kind != newlineToken && !tokens[i].is(";"); i-- {
 		if tokens[i].is("=") && !tokens[i].insideBrackets {
@@ -130,8 +129,8 @@ func isOpening(t token) bool {
 	return t.kind == punctToken && strings.HasSuffix("([{,=:+-*/%<>|&", t.text)
 }
 
-// unclosed is the bracket that is open where a token stands that should not be
-// inside of one: at the end, or on a later line.
+// unclosed returns the bracket that is still open at a token that should not be
+// inside one: at the end, or on a later line.
 func unclosed(in portion, at token) *token {
 	l := lexer{code: in.code, line: in.line, col: in.col, fresh: true}
 	var open []token

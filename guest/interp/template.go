@@ -7,8 +7,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// joined is what stands for string literals side by side, f-strings among them:
-// a literal, or (template | (value, ...)).
+// joined returns the replacement of adjacent string literals and f-strings: a
+// literal, or (template | (value, ...)).
 func (r *rewriter) joined(m *mark, placeholder *syntax.Literal) syntax.Expr {
 	texts, values := r.pieces(m.pieces)
 	if len(values) == 0 {
@@ -41,7 +41,8 @@ func (r *rewriter) fill(pos syntax.Position, texts []string, values []syntax.Exp
 	return operator(pos, name, &syntax.TupleExpr{Lparen: pos, List: values, Rparen: pos})
 }
 
-// field is the value of a field: the expression, or (field | (expression, spec)).
+// field returns the value of a field: the expression, or (field | (expression,
+// spec)).
 func (r *rewriter) field(p piece) syntax.Expr {
 	x := r.expr(p.expr)
 	if p.conversion == 0 && !p.hasSpec {
@@ -100,7 +101,7 @@ func (f *formatField) Binary(op syntax.Token, y starlark.Value, side starlark.Si
 	return starlark.String(out), err
 }
 
-// convert is what !r, !s and !a do.
+// convert implements !r, !s and !a.
 func convert(v starlark.Value, conversion byte) starlark.Value {
 	switch conversion {
 	case 'r', 'a':

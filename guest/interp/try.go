@@ -7,23 +7,22 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A tryRewriter makes calls of try statements. An error unwinds the function it
-// happens in, so each part of a try statement becomes a function of its own,
-// and catch.go calls them:
+// A tryRewriter turns try statements into calls. An error unwinds the function in
+// which it happens, so each part of a try statement becomes a function of its own,
+// and catch.go calls these functions:
 //
 //	try:                      def ·p1(): a = f()
 //	    a = f()               def ·p2(): return leave("return", None)
 //	except Error as e:   =>   ·r1 = ·try(·p1, ·p2)
 //	    return                if ·r1: return ·r1.value
 //
-// A variable that is assigned in a part belongs to the function around it; so
-// such variables live in a value of type variables, ·v1, that the parts share
-// with the function: a becomes ·v1[0], everywhere. Where a variable is used in
-// one part only, and no loop could come back to it, it stays as it is: as a
-// variable of the part.
+// A variable that is assigned in a part belongs to the function around it. Such
+// variables are kept in a value of type variables, ·v1, that the parts share with
+// the function: a becomes ·v1[0] everywhere. A variable that is used in one part
+// only, and not in a loop, stays a variable of that part.
 //
-// The parts are run as long as the function's own frame is there, and errors.go
-// shows no trace of them.
+// The parts only run while the function's own frame exists, and errors.go leaves
+// them out of backtraces.
 type tryRewriter struct {
 	*rewriter
 	made int // names so far
@@ -37,7 +36,7 @@ type scope struct {
 	vars  string
 }
 
-// find is the place of a boxed variable, if name is one here.
+// find returns the place of a boxed variable, if name is one in this scope.
 func (s *scope) find(name string) (vars string, index int, ok bool) {
 	for ; s != nil; s = s.outer {
 		if i, ok := s.boxed[name]; ok {
@@ -56,7 +55,7 @@ type region struct {
 	part     bool
 	loops    int // around the code, in the region
 	allLoops int // and in the whole function
-	// leaves says in which ways a part is left early.
+	// leaves are the ways in which a part is left early.
 	leaves [3]bool
 }
 
@@ -116,7 +115,7 @@ func paramNames(params []syntax.Expr) (out []*syntax.Ident) {
 	return out
 }
 
-// slot is vars[i].
+// slot returns the expression vars[i].
 func slot(pos syntax.Position, vars string, i int) syntax.Expr {
 	return &syntax.IndexExpr{X: ident(pos, vars), Lbrack: pos, Y: number(pos, i), Rbrack: pos}
 }
@@ -159,7 +158,7 @@ func (t *tryRewriter) block(in []syntax.Stmt, r *region) []syntax.Stmt {
 			t.params(s.Params, r.scope)
 			s.Body = t.function(s.Def, s.Params, s.Body, r.scope)
 			if vars, i, ok := r.scope.find(s.Name.Name); ok && vars == r.scope.vars {
-				// The function is a variable of its region first.
+				// The function is first bound as a variable of its region.
 				pos := s.Name.NamePos
 				out = append(out, s)
 				stmt = &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: slot(pos, vars, i), RHS: ident(pos, s.Name.Name)}
@@ -179,7 +178,7 @@ func (t *tryRewriter) loop(body []syntax.Stmt, r *region) []syntax.Stmt {
 	return body
 }
 
-// branch is break, continue or pass; the first two may have to leave a part.
+// branch rewrites break, continue or pass. The first two may have to leave a part.
 func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	how := leaveBreak
 	switch s.Token {
@@ -190,7 +189,7 @@ func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	}
 	switch {
 	case !r.part || r.loops > 0:
-		return s // the resolver sees whether there is a loop
+		return s // the resolver checks that there is a loop
 	case r.allLoops == 0:
 		t.fail(s.TokenPos, "%s not in a loop", s.Token)
 		return s
@@ -198,7 +197,7 @@ func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	return r.leave(s.TokenPos, how, nil)
 }
 
-// leave is the statement that ends a part early.
+// leave returns the statement that ends a part early.
 func (r *region) leave(pos syntax.Position, how leaveKind, value syntax.Expr) syntax.Stmt {
 	r.leaves[how] = true
 	if value == nil {
@@ -207,7 +206,7 @@ func (r *region) leave(pos syntax.Position, how leaveKind, value syntax.Expr) sy
 	return &syntax.ReturnStmt{Return: pos, Result: operator(pos, leaveNames[how], value)}
 }
 
-// try appends what stands for a try statement.
+// try appends the replacement of a try statement.
 func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stmt {
 	plan := &tryPlan{hasElse: s.orElse != nil, hasFinally: s.finally != nil}
 	pos := s.If
@@ -249,8 +248,8 @@ func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stm
 	return append(out, assign(pos, result, call), r.passOn(pos, result, leaves))
 }
 
-// passOn is the statement that does what a part of a try statement was left
-// for: if result: ...
+// passOn returns the statement that completes the break, continue or return with
+// which a part of a try statement was left: if result: ...
 func (r *region) passOn(pos syntax.Position, result string, leaves [3]bool) syntax.Stmt {
 	field := func(name string) syntax.Expr {
 		return &syntax.DotExpr{X: ident(pos, result), Dot: pos, NamePos: pos, Name: ident(pos, name)}
@@ -291,7 +290,7 @@ func (t *tryRewriter) params(params []syntax.Expr, s *scope) {
 	}
 }
 
-// expr rewrites an expression or target; nil is nil.
+// expr rewrites an expression or target; nil stays nil.
 func (t *tryRewriter) expr(e syntax.Expr, s *scope) syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.Ident:
@@ -348,7 +347,8 @@ func (t *tryRewriter) exprs(list []syntax.Expr, s *scope) {
 	}
 }
 
-// comprehension: its first sequence is of the scope around it.
+// comprehension rewrites a comprehension. Its first sequence belongs to the scope
+// around it.
 func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	s := &scope{outer: outer, names: make(map[string]bool)}
 	for _, c := range e.Clauses {
@@ -374,12 +374,12 @@ func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	e.Body = t.expr(e.Body, s)
 }
 
-// variables is the maker, and the value, of the variables that a function
-// shares with its try statements.
+// variables holds the variables that a function shares with its try statements, and
+// makes them.
 type variables struct {
 	operandOnly
 	names  []string
-	values []starlark.Value // nil for one that is not bound
+	values []starlark.Value // nil for a variable that is not bound
 }
 
 var (
@@ -388,7 +388,7 @@ var (
 	_ starlark.HasBinary = (*variables)(nil)
 )
 
-// Binary makes the variables of one call.
+// Binary makes the variables of one call of the function.
 func (v *variables) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	return &variables{names: v.names, values: make([]starlark.Value, len(v.names))}, nil
 }

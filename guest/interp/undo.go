@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// undoBuiltin is undo(server.tool, {...}): a call to make if the script fails.
-// It takes the arguments of the call as the call does.
+// undoBuiltin is undo(server.tool, {...}): it registers a call that is made if the
+// script fails. It has the arguments of that call.
 func undoBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("%s: which tool? write %s(server.tool, {\"name\": value})", b.Name(), b.Name())
@@ -34,7 +34,7 @@ func undoBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return starlark.None, nil
 }
 
-// commitBuiltin is commit(): what was named with undo stays done.
+// commitBuiltin is commit(): it drops the calls registered with undo.
 func commitBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 		return nil, err

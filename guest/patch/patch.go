@@ -1,16 +1,16 @@
 // Package patch makes the interpreter that the guest is built with: a copy of
-// go.starlark.net in which a few places are changed. It is a tool of the guest's
-// build and of its tests; nothing of it is linked into the product.
+// go.starlark.net with a few changes. It is a tool for building and testing the
+// guest and is not linked into the product.
 //
-//	patch.go  copies the module and changes it
-//	edits/    what is changed, a file for each file of the module
+//	patch.go  copies the module and applies the edits
+//	edits/    the edits, one file for each file of the module
 //
-// What is changed, and why: text is indexed, cut, counted and searched by code
-// points, and can be looped over, as in Python. Starlark counts bytes, which
-// gives half a character for "Zoë"[:3].
+// The edits make strings indexed, cut, counted and searched by code points, and
+// iterable, as in Python. Starlark counts bytes, so that "Zoë"[:3] ends in half a
+// character.
 //
-// A file of edits names a file of the module, and has what is there and what is
-// to be there instead:
+// A file of edits names a file of the module and has old lines with the new lines
+// that replace them:
 //
 //	-- starlark/value.go --
 //	<<<<<<<
@@ -19,7 +19,7 @@
 //	new lines
 //	>>>>>>>
 //
-// The old lines must be there exactly once, so that no edit is lost when the
+// The old lines must occur exactly once, so that no edit is lost when the
 // module is updated.
 package patch
 
@@ -34,7 +34,7 @@ import (
 	"strings"
 )
 
-// Module is the path of the module that is changed.
+// Module is the path of the module that is patched.
 const Module = "go.starlark.net"
 
 //go:embed edits/*.txt
@@ -44,7 +44,7 @@ var files embed.FS
 // the module.
 var ErrEdit = errors.New("guest/patch: the edits do not fit the module")
 
-// Copy writes a changed copy of the module's folder from into the new folder to:
+// Copy writes a patched copy of the module in folder from to the new folder to:
 // its packages without tests, and go.mod.
 func Copy(from, to string) error {
 	edits, err := readEdits()
@@ -87,7 +87,7 @@ func Copy(from, to string) error {
 // edit replaces lines.
 type edit struct{ old, new []byte }
 
-// readEdits are the edits by the files that they change.
+// readEdits returns the edits, keyed by the files that they change.
 func readEdits() (map[string][]edit, error) {
 	names, err := fs.Glob(files, "edits/*.txt")
 	if err != nil {

@@ -1,24 +1,29 @@
-// Package builtin is the built-in tools: agents save, list, show, delete and
-// try composite tools with them, and find the tools that scripts can call.
+// Package builtin implements the built-in tools. With them agents save, list, show,
+// delete and try composite tools, find the tools that scripts can call, check
+// servers, and look into runs.
 //
-//	builtin.go      Handler: dispatch, arguments, answers
-//	definitions.go  the tool definitions that agents see
+//	builtin.go      Handler: arguments, calls, answers
+//	table.go        the table of all built-in tools
+//	definitions.go  definitions of tools for saved tools, scripts and searches
 //	dialect.go      what agents are told about the script language
 //	save.go         save_tool and its checks; eval_starlark
 //	read.go         list_saved_tools, show_saved_tool, delete_saved_tool
-//	directory.go    the tools there are, read once for each state of the catalog
+//	directory.go    the tools that can be searched, read once for each state of the catalog
 //	search.go       search_tools
 //	describe.go     describe_tool
-//	absent.go       servers that are not there, for both
+//	absent.go       servers that are not available, for both
 //	instructions.go what models are told of the product
 //	health.go       health_check
 //	testtool.go     test_tool
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
 //
-// Arguments are taken as raw bytes, so schemas that agents save keep the order
-// of their members and every digit of their numbers. Answers are a
-// CallToolResult with structuredContent and the same JSON as text; failures
-// have the shape of failed composite calls.
+// To add a built-in tool, add a row to the table, with a definition and a handler in
+// a file of its own. Tests name the documents that list the tools.
+//
+// Arguments are raw bytes, so that schemas that agents save keep the order of their
+// members and every digit of their numbers. Answers are a CallToolResult with
+// structuredContent and the same JSON as text. Failures have the form of failed
+// composite calls.
 package builtin
 
 import (
@@ -28,13 +33,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -67,32 +71,34 @@ type Catalog interface {
 	Servers() []string
 }
 
-// Options are what a Handler works with.
+// Options configure a Handler.
 type Options struct {
 	Store    Store
 	Composer Composer
 	Catalog  Catalog
-	// Directory is what search_tools and describe_tool look into; nil: there are
-	// no such tools.
+	// Switches say which tools are switched off.
+	Switches config.Builtins
+	// Directory has the tools for search_tools and describe_tool; nil: agents do
+	// not have these two.
 	Directory Directory
-	// SavedInScripts says that scripts can call saved tools, as tools.name.
+	// SavedInScripts tells that scripts can call saved tools, as tools.name.
 	SavedInScripts bool
-	// Health is what health_check asks; nil: there is no such tool.
+	// Health checks servers for health_check; nil: agents do not have that tool.
 	Health Health
 	// Stage makes what runs scripts as Composer does, but with their calls answered
 	// by mocks, over the catalog of real tools (cassette.Cassette.Over), and with
 	// records that open makes; nil: there is no test_tool.
 	Stage func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Stage
-	// Runs are what list_runs and show_run look into; nil: there are no such
-	// tools.
+	// Runs are the runs for list_runs and show_run; nil: agents do not have these
+	// two.
 	Runs Runs
-	// Settled, when set, waits until no upstream is starting any more, or for as
-	// long as an agent shall wait for that, or for ctx.
+	// Settled, when set, waits until no upstream is starting any more, until an
+	// agent has waited long enough, or until ctx ends.
 	Settled func(ctx context.Context)
-	// Absences tells of servers that are not there; nil: nobody knows.
+	// Absences knows which servers are not available; nil: this is not known.
 	Absences Absences
-	// OnChange is called after a tool was saved or deleted and before the
-	// agent is told so: when it returns, the catalog must show the change.
+	// OnChange is called after a tool was saved or deleted and before the call is
+	// answered. When it returns, the catalog must show the change.
 	OnChange func()
 	// Log gets a line for each change; nil is slog.Default().
 	Log *slog.Logger
@@ -102,72 +108,49 @@ type Options struct {
 type Handler struct {
 	cfg       Options
 	entries   []catalog.Entry
-	tools     map[string]*builtin
-	directory *directory // nil for none
+	tools     map[string]builtin // by name
+	directory *directory         // nil for none
 }
 
+// builtin is a tool that is on.
 type builtin struct {
+	*builtinTool
 	schema *tools.Schema // of the arguments
-	saves  bool          // it changes the saved tools
-	// call gets arguments that match the schema. The error is a
-	// *compose.Failure, or a fault of ours.
-	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
 }
 
-// New makes a Handler. The script names of the servers are told to agents, so
-// the catalog must know all servers by now; their tools may come later.
+// New makes a Handler. Definitions list the script names of the servers, so the
+// catalog must know all servers already; their tools may come later.
 func New(cfg Options) *Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	h := &Handler{cfg: cfg, tools: map[string]*builtin{}}
-	defined := definitions(cfg.Catalog.Servers())
+	h := &Handler{cfg: cfg, tools: map[string]builtin{}}
 	if cfg.Directory != nil {
 		h.directory = &directory{Directory: cfg.Directory, saved: cfg.SavedInScripts}
-		defined = append(defined, directoryDefinitions()...)
 	}
-	if cfg.Health != nil {
-		defined = append(defined, healthDefinitions()...)
-	}
-	if cfg.Stage != nil {
-		defined = append(defined, rehearsalDefinitions()...)
-	}
-	if cfg.Runs != nil {
-		defined = append(defined, runsDefinitions()...)
-	}
-	for _, d := range defined {
-		schema, err := tools.CompileInputSchema(d.tool.RawInputSchema, "inputSchema")
-		if err != nil { // our own text
-			panic(fmt.Sprintf("built-in tool %q: %v", d.tool.Name, err))
+	code := wire.Quote(codeDescription(cfg.Catalog.Servers()))
+	for _, t := range table() {
+		if !t.on(&cfg) {
+			continue
 		}
-		h.tools[d.tool.Name] = &builtin{schema: schema, saves: d.saves, call: d.call}
+		def := t.define(t.name, code)
+		schema, err := tools.CompileInputSchema(def.RawInputSchema, "inputSchema")
+		if err != nil { // a bug in the text of the schema
+			panic(fmt.Sprintf("built-in tool %q: %v", t.name, err))
+		}
+		h.tools[t.name] = builtin{&t, schema}
 		h.entries = append(h.entries, catalog.Entry{
-			Name: d.tool.Name, Kind: catalog.Builtin, Definition: wire.Marshal(d.tool), Saves: d.saves,
+			Name: t.name, Kind: catalog.Builtin, Definition: wire.Marshal(def), Saves: t.saves,
 		})
 	}
 	return h
 }
 
-// Reserved is the built-in tool, be it switched on or not, that has that name or
-// one that differs in case only, by Unicode's folding; "" for none. People and
-// models would take the one for the other.
-func Reserved(name string) string {
-	for _, list := range [][]definition{
-		definitions(nil), directoryDefinitions(), healthDefinitions(), rehearsalDefinitions(), runsDefinitions(),
-	} {
-		i := slices.IndexFunc(list, func(d definition) bool { return strings.EqualFold(d.tool.Name, name) })
-		if i >= 0 {
-			return list[i].tool.Name
-		}
-	}
-	return ""
-}
-
-// Entries are the built-in tools for the catalog.
+// Entries returns the tools that are on, for the catalog.
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
-// maxArgumentsWork bounds the checking of arguments, which are within the limit
-// on messages: our own schemas take linear time.
+// maxArgumentsWork limits the work of checking arguments. Checking against the
+// schemas of built-in tools takes linear time, so no message reaches the limit.
 const maxArgumentsWork = 10_000_000_000
 
 // CallTool answers a call of a built-in tool.
@@ -194,12 +177,12 @@ func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wi
 	return reply
 }
 
-// noSave is the failure of a client that may not change the saved tools.
+// noSave returns the failure for a client that may not change saved tools.
 func noSave(name string) *compose.Failure {
 	return &compose.Failure{Type: abi.ErrPermission, Message: name + ": the token of this client may not save or delete tools (save = false in the configuration of the server)"}
 }
 
-// invalid is the failure for arguments that a schema refuses.
+// invalid returns the failure for arguments that do not match a schema.
 func invalid(message string, err error) *compose.Failure {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: message}
 	var v *tools.ValidationError
@@ -211,9 +194,9 @@ func invalid(message string, err error) *compose.Failure {
 	return f
 }
 
-// failed is the answer to a call that failed. An error that is no Failure is
-// one of the store, worded for people: a disk that is full, a folder that may
-// not be written.
+// failed returns the answer to a call that failed. An error that is not a Failure
+// comes from the store and has a message for people: a full disk, a folder that
+// cannot be written.
 func (h *Handler) failed(tool string, err error) wire.Reply {
 	var f *compose.Failure
 	if !errors.As(err, &f) {
@@ -223,7 +206,7 @@ func (h *Handler) failed(tool string, err error) wire.Reply {
 	return wire.Reply{Result: f.Result()}
 }
 
-// answer is a result with structured, a raw JSON object, also as text.
+// answer returns a result with the raw JSON object structured, also as text.
 func answer(structured []byte) (wire.Reply, error) {
 	var text, compact bytes.Buffer
 	if err := json.Compact(&compact, structured); err != nil {
@@ -235,7 +218,7 @@ func answer(structured []byte) (wire.Reply, error) {
 	return wire.Reply{Result: compose.TextResult(text.String(), compact.Bytes())}, nil
 }
 
-// changed makes a change visible to agents.
+// changed makes a change of the saved tools visible to agents.
 func (h *Handler) changed() {
 	if h.cfg.OnChange != nil {
 		h.cfg.OnChange()

@@ -64,7 +64,7 @@ func newHouse(t *testing.T) *house {
 		Exposes: func(tool string) bool { return tool != "unseen" }, Hides: func(string) bool { return false },
 	}}, quiet(), func(wire.Surface) {})
 	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search"}`), []byte(`{"name":"unseen"}`)}, nil)
-	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet()})
+	composer := compose.New(compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Log: quiet(), AgentTools: Mentioned})
 	h.handler = New(Options{Store: store, Composer: composer, Catalog: h.catalog, OnChange: h.refresh, Log: quiet()})
 	h.catalog.SetBuiltins(h.handler.Entries())
 	return h

@@ -1,13 +1,11 @@
 package builtin
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -15,32 +13,10 @@ import (
 // MaxCode is the largest script that can be saved, in bytes.
 const MaxCode = 256 << 10
 
-type definition struct {
-	tool  mcp.Tool
-	saves bool // it changes the saved tools
-	call  func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
-}
-
-func definitions(servers []string) []definition {
-	code := wire.Quote(codeDescription(servers))
-	return []definition{
-		{saveTool(code), true, (*Handler).save},
-		{listTools(), false, (*Handler).list},
-		{showTool(), false, (*Handler).show},
-		{deleteTool(), true, (*Handler).delete},
-		{evalTool(code), false, (*Handler).eval},
-	}
-}
-
-// directoryDefinitions are the tools that find tools.
-func directoryDefinitions() []definition {
-	return []definition{{searchTools(), false, (*Handler).search}, {describeTool(), false, (*Handler).describe}}
-}
-
 const nameProperty = `"name": {"type": "string", "description": "Name of the saved tool."}`
 
-func saveTool(code []byte) mcp.Tool {
-	return define("save_tool", "Save composite tool",
+func saveTool(name string, code []byte) mcp.Tool {
+	return define(name, "Save composite tool",
 		"Save a composite tool: a script that calls other tools and returns one result. It is listed and can be called like any other tool at once. Saving under the name of a saved tool replaces that tool. Try a script with eval_starlark first.",
 		fmt.Sprintf(`{
 			"type": "object",
@@ -83,8 +59,8 @@ func saveTool(code []byte) mcp.Tool {
 		hints{destructive: true, idempotent: true})
 }
 
-func listTools() mcp.Tool {
-	return define("list_saved_tools", "List saved tools",
+func listTools(name string, _ []byte) mcp.Tool {
+	return define(name, "List saved tools",
 		"List all saved composite tools: name, description, when created and modified, inputSchema.",
 		`{"type": "object", "properties": {}, "additionalProperties": false}`,
 		`{
@@ -112,8 +88,8 @@ func listTools() mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-func showTool() mcp.Tool {
-	return define("show_saved_tool", "Show saved tool",
+func showTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Show saved tool",
 		"Show the complete definition of a saved composite tool, with its code.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
@@ -138,8 +114,8 @@ func showTool() mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-func deleteTool() mcp.Tool {
-	return define("delete_saved_tool", "Delete saved tool",
+func deleteTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Delete saved tool",
 		"Delete a saved composite tool. A person can bring it back.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
@@ -150,8 +126,8 @@ func deleteTool() mcp.Tool {
 		hints{destructive: true, idempotent: true})
 }
 
-func evalTool(code []byte) mcp.Tool {
-	return define("eval_starlark", "Run a script",
+func evalTool(name string, code []byte) mcp.Tool {
+	return define(name, "Run a script",
 		"Run a script once without saving it: to try it before save_tool, or for work that needs several tool calls. The tool calls it makes are real.",
 		fmt.Sprintf(`{
 			"type": "object",
@@ -166,8 +142,8 @@ func evalTool(code []byte) mcp.Tool {
 		hints{destructive: true, openWorld: true})
 }
 
-func searchTools() mcp.Tool {
-	return define("search_tools", "Search tools",
+func searchTools(name string, _ []byte) mcp.Tool {
+	return define(name, "Search tools",
 		"Find tools of all servers by words, best first, also those that are not in your list and only scripts can call. describe_tool says how to call one.",
 		fmt.Sprintf(`{
 			"type": "object",
@@ -206,8 +182,8 @@ func searchTools() mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-func describeTool() mcp.Tool {
-	return define("describe_tool", "Describe tool",
+func describeTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Describe tool",
 		"Show how to call a tool: its signature in Starlark, what its arguments mean, an example, what it returns.",
 		`{
 			"type": "object",

@@ -31,13 +31,8 @@ type condition struct {
 	Servers []health.Report `json:"servers"`
 }
 
-// healthDefinitions are the tools that tell how upstreams are.
-func healthDefinitions() []definition {
-	return []definition{{healthTool(), false, (*Handler).health}}
-}
-
-func healthTool() mcp.Tool {
-	return define("health_check", "Check servers",
+func healthTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Check servers",
 		"Check now whether the servers behind this one work: each is asked for its tools, and makes a call that proves that it works if one is configured. For when a tool fails and you want to know whether that is the server's fault. Servers that are started on first use are left asleep unless you name one.",
 		`{
 			"type": "object",

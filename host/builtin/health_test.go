@@ -67,7 +67,7 @@ func TestHealthCheck(t *testing.T) {
 			if tt.isError {
 				return
 			}
-			schema, err := tools.CompileSchema(healthTool().RawOutputSchema, "outputSchema")
+			schema, err := tools.CompileSchema(healthTool("health_check", nil).RawOutputSchema, "outputSchema")
 			if err != nil {
 				t.Fatal(err)
 			}

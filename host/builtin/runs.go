@@ -78,13 +78,8 @@ const (
 	maxRuns     = 100
 )
 
-// runsDefinitions are the tools that show what runs did.
-func runsDefinitions() []definition {
-	return []definition{{listRunsTool(), false, (*Handler).listRuns}, {showRunTool(), false, (*Handler).showRun}}
-}
-
-func listRunsTool() mcp.Tool {
-	return define("list_runs", "List runs",
+func listRunsTool(name string, _ []byte) mcp.Tool {
+	return define(name, "List runs",
 		"List the runs of scripts (saved tools and eval_starlark) of this session, newest first. show_run tells what one of them did.",
 		fmt.Sprintf(`{
 			"type": "object",
@@ -242,8 +237,8 @@ func ownSession(call route.Call) (string, error) {
 	return "", &compose.Failure{Type: abi.ErrValidation, Message: "runs are told to the session that made them, and this request belongs to none"}
 }
 
-func showRunTool() mcp.Tool {
-	return define("show_run", "Show run",
+func showRunTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Show run",
 		"Show what a run of a script did, to see why it failed: its calls in order with arguments and answers, logs, error with its place, fuel and memory. Long values are cut; call shows one call with more of them, log a part of the log.",
 		`{
 			"type": "object",

@@ -27,13 +27,8 @@ type Stage interface {
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
 }
 
-// rehearsalDefinitions are the tools that try scripts without real calls.
-func rehearsalDefinitions() []definition {
-	return []definition{{testTool(), false, (*Handler).test}}
-}
-
-func testTool() mcp.Tool {
-	return define("test_tool", "Test composite tool",
+func testTool(name string, _ []byte) mcp.Tool {
+	return define(name, "Test composite tool",
 		"Dry run of a script: it runs as it always does, but its tool calls are answered by the mocks that you give, and no real tool is called. Shows the calls it made, what it returned, and which mocks were not used. A call that no mock is for fails and says which mock is nearest. Saved tools that it calls run for real, on the same mocks.",
 		fmt.Sprintf(`{
 			"type": "object",

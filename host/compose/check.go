@@ -44,7 +44,7 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
-		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names()},
+		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names(), AgentTools: c.agentTools(code)},
 		Limits:  b.Limits,
 		Caller:  inert{},
 	})

@@ -85,6 +85,10 @@ type Options struct {
 	Upstreams Upstreams
 	// Saved has the tools that scripts can call as tools.NAME; nil: none.
 	Saved Saved
+	// AgentTools returns the names of tools that code mentions and that agents can
+	// call and scripts cannot. Scripts that call one are told so. Nil: there are no
+	// such tools.
+	AgentTools func(code string) []string
 	// Journal opens the record of each run; an error of it is why the run may not
 	// take place. Nil: records are kept while they are needed.
 	Journal func(journal.Begin) (*journal.Run, error)
@@ -239,20 +243,28 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
-		budget: c.budget(def.Limits), servers: c.names(),
+		budget: c.budget(def.Limits), servers: c.names(), agentTools: c.agentTools(def.Code),
 	}
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
 	var err error
 	r.journal, err = c.cfg.Journal(journal.Begin{
-		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(), Servers: r.servers,
+		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(), Servers: r.servers, AgentTools: r.agentTools,
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
 	})
 	if err != nil {
 		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: %v", def.Name, err)}
 	}
 	return r, nil
+}
+
+// agentTools returns the tools that code mentions and that only agents can call.
+func (c *Composer) agentTools(code string) []string {
+	if c.cfg.AgentTools == nil {
+		return nil
+	}
+	return c.cfg.AgentTools(code)
 }
 
 // clientOf is who has sent a request, for the journal.

@@ -108,7 +108,7 @@ func (c *Composer) replayed(take *Take) *run {
 	begin := take.Begin
 	begin.Guest = sandbox.GuestDigest()
 	return &run{
-		Composer: c, tool: begin.Definition.Name, meta: begin.Meta, budget: take.budget(), servers: begin.Servers,
+		Composer: c, tool: begin.Definition.Name, meta: begin.Meta, budget: take.budget(), servers: begin.Servers, agentTools: begin.AgentTools,
 		journal: journal.Open(begin), take: take,
 	}
 }

@@ -24,7 +24,10 @@ type run struct {
 	progress *progress    // nil: nobody asked
 	budget   budget
 	servers  []string // script names
-	schema   bool     // the tool has an outputSchema
+	// agentTools are the tools that the code mentions and that only agents can
+	// call.
+	agentTools []string
+	schema     bool // the tool has an outputSchema
 
 	tree     *tree
 	inner    bool     // it is not the root of the tree
@@ -46,7 +49,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	}
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
-			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers,
+			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers, AgentTools: r.agentTools,
 		},
 		Limits:  r.limits(),
 		Account: r.tree.account,

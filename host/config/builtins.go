@@ -1,34 +1,60 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Builtins says which of the built-in tools agents have that not everybody
-// needs. The others are always there.
-type Builtins struct {
-	TestTool bool // test_tool
-	Runs     bool // list_runs and show_run
+// BuiltinSwitch is a key of [builtins], which switches built-in tools on or off.
+type BuiltinSwitch struct {
+	Key   string
+	Tools []string // the tools that it switches, in the order of package builtin
+	// mistaken are keys that people may write instead, as in a hint of table.close.
+	mistaken []string
 }
 
-var defaultBuiltins = Builtins{TestTool: true, Runs: true}
+// BuiltinSwitches are the keys of [builtins]. All are on by default. Tools that
+// have none are always there. Tests of package builtin compare the keys with its
+// table of tools, and with docs/configuration.md.
+var BuiltinSwitches = []BuiltinSwitch{
+	{Key: "test_tool", Tools: []string{"test_tool"}, mistaken: []string{"test"}},
+	{Key: "runs", Tools: []string{"list_runs", "show_run"}, mistaken: []string{"listruns", "showrun"}},
+}
 
-// decodeBuiltins reads which built-in tools there are.
+// Builtins says which built-in tools are switched off. With the zero value all of
+// them are on.
+type Builtins struct {
+	Off []string // keys of BuiltinSwitches
+}
+
+// On reports whether a key of BuiltinSwitches is on.
+func (b Builtins) On(key string) bool { return !slices.Contains(b.Off, key) }
+
+// decodeBuiltins reads [builtins].
 func decodeBuiltins(t *table, c *Config) {
 	if t == nil {
 		return
 	}
-	t.boolean(t.key("test_tool"), &c.Builtins.TestTool)
-	t.boolean("runs", &c.Builtins.Runs)
-	t.close(map[string]string{"listruns": "runs", "showrun": "runs", "test": "test_tool"})
+	aliases := map[string]string{}
+	for _, s := range BuiltinSwitches {
+		on := true
+		if t.boolean(t.key(s.Key), &on); !on {
+			c.Builtins.Off = append(c.Builtins.Off, s.Key)
+		}
+		for _, m := range s.mistaken {
+			aliases[m] = s.Key
+		}
+	}
+	t.close(aliases)
 }
 
-// builtins describes which built-in tools there are not.
+// builtins describes which built-in tools are switched off.
 func (d *description) builtins(b Builtins) {
 	var without []string
-	if !b.TestTool {
-		without = append(without, "test_tool")
-	}
-	if !b.Runs {
-		without = append(without, "list_runs", "show_run")
+	for _, s := range BuiltinSwitches {
+		if !b.On(s.Key) {
+			without = append(without, s.Tools...)
+		}
 	}
 	if without != nil {
 		d.line("", "builtins", "without "+strings.Join(without, ", "))

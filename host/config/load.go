@@ -115,7 +115,6 @@ func newConfig() *Config {
 		Execution:   defaultExecution,
 		HTTP:        defaultHTTP,
 		Journal:     defaultJournal,
-		Builtins:    defaultBuiltins,
 		shown:       map[string]string{},
 	}
 }

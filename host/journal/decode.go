@@ -204,6 +204,27 @@ func (f fields) objects(name string) []fields {
 	return all
 }
 
+// texts reads an array of at most maxServers strings; nil if it is absent. The
+// error is a *BoundError.
+func (f fields) texts(name string) ([]string, error) {
+	elements := f.elements(name)
+	if elements == nil {
+		return nil, nil
+	}
+	if len(elements) > maxServers {
+		return nil, &BoundError{name, maxServers}
+	}
+	list := []string{}
+	for _, raw := range elements {
+		s, ok := wire.Text(raw)
+		if !ok {
+			f.wrong(name, "an array of strings")
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
 // readBegin reads the event that begins a run.
 func readBegin(id string, f fields) (Record, error) {
 	if v := f.count("v"); v > version {
@@ -222,18 +243,12 @@ func readBegin(id string, f fields) (Record, error) {
 		Timeout: m.duration("timeout"), Memory: m.count("memory"), Fuel: m.count("fuel"), Calls: m.number("calls"),
 		Arguments: m.number("arguments"), Answer: m.number("answer"), Result: m.number("result"), Logs: m.number("logs"),
 	}
-	if servers := f.elements("servers"); servers != nil {
-		r.Servers = []string{}
-		if len(servers) > maxServers {
-			return Record{}, &BoundError{"servers", maxServers}
-		}
-		for _, raw := range servers {
-			s, ok := wire.Text(raw)
-			if !ok {
-				f.wrong("servers", "an array of strings")
-			}
-			r.Servers = append(r.Servers, s)
-		}
+	var err error
+	if r.Servers, err = f.texts("servers"); err != nil {
+		return Record{}, err
+	}
+	if r.AgentTools, err = f.texts("agentTools"); err != nil {
+		return Record{}, err
 	}
 	d, _ := f.object("definition")
 	r.Definition = tools.Definition{

@@ -48,19 +48,26 @@ func (l *line) begin(id string, start time.Time, b *Begin, lacks gaps) {
 	l.raw("meta", b.Meta)
 	l.definition(&b.Definition)
 	l.limits(&b.Limits)
-	if b.Servers != nil {
-		l.open("servers", '[')
-		for _, s := range b.Servers {
-			l.element(s)
-		}
-		l.shut(']')
-	}
+	l.texts("servers", b.Servers)
+	l.texts("agentTools", b.AgentTools)
 	l.flag("incomplete", lacks.incomplete)
 	l.finish()
 }
 
 // gaps are what a record lacks; see Record.
 type gaps struct{ redacted, incomplete bool }
+
+// texts adds an array of texts; nil is none.
+func (l *line) texts(name string, list []string) {
+	if list == nil {
+		return
+	}
+	l.open(name, '[')
+	for _, s := range list {
+		l.element(s)
+	}
+	l.shut(']')
+}
 
 // element adds a text to an array, also an empty one.
 func (l *line) element(s string) {

@@ -141,6 +141,7 @@ func (d dice) begin() Begin {
 		b.Definition.Limits = limits
 		b.Definition.Extra = []tools.Member{{Name: d.text(), Value: d.json(2)}}
 		b.Servers = []string{"a", d.name()}
+		b.AgentTools = []string{d.name()}
 		b.Limits = Limits{time.Second, 1 << 40, 1<<64 - 1, 1, 2, 3, 4, 5}
 	}
 	return b

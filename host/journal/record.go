@@ -19,6 +19,7 @@ type Begin struct {
 	Meta       []byte // raw JSON object: the _meta that goes with calls; nil: none
 	Limits     Limits
 	Servers    []string // script names of the servers that the script can name
+	AgentTools []string // see abi.Request
 	Guest      string   // SHA-256 of the guest that runs it, lower-case hex
 	Client     Client
 	// Parent is the run whose script has called the tool; nil for a run that a

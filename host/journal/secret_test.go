@@ -106,7 +106,7 @@ func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 			Name: text(), Description: text(), InputSchema: object(), OutputSchema: object(), Code: text(),
 			Extra: []tools.Member{{Name: text(), Value: object()}},
 		},
-		Params: object(), Meta: object(), Servers: []string{text()}, Guest: text(),
+		Params: object(), Meta: object(), Servers: []string{text()}, AgentTools: []string{text()}, Guest: text(),
 		Client: journal.Client{Session: text(), Name: text(), Version: text()},
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -61,7 +62,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 	if opts.Code != nil {
 		changed = newLenient(s, &rec, "")
 		take = &compose.Take{Begin: s.begin(rec.Begin), Tape: changed}
-		take.Definition.Code = *opts.Code
+		take.Definition.Code, take.AgentTools = *opts.Code, builtin.Mentioned(*opts.Code)
 	} else {
 		take = s.takeOf(&rec, newStrict(s, &rec, ""))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
@@ -19,8 +20,9 @@ func AtMost(l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// begin is what a record says a run starts from, but for limits that are larger
-// than here: those in a record only tighten. What is 0 there is a default.
+// begin returns what a record says a run starts from, but with no limit larger than
+// those here: the limits in a record can only tighten. A limit of 0 in a record is
+// the default.
 func (s *session) begin(b journal.Begin) journal.Begin {
 	var lowered []string
 	lower := func(name string, n *int, most int) {
@@ -47,6 +49,10 @@ func (s *session) begin(b journal.Begin) journal.Begin {
 		if !slices.Contains(s.lowered, what) {
 			s.lowered = append(s.lowered, what)
 		}
+	}
+	if b.AgentTools == nil && b.Guest != s.guest {
+		// An older guest was not told these names. It knew them itself.
+		b.AgentTools = builtin.Mentioned(b.Definition.Code)
 	}
 	return b
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -168,7 +169,7 @@ func record(t testing.TB, j job) journal.Record {
 	var root *journal.Run
 	opts := compose.Options{
 		Sandbox: sandboxtest.Guest(t), Catalog: w, Upstreams: w, Saved: j.saved, Log: quiet(), Timeout: j.time, Limits: j.limits, Debug: j.debug,
-		UndoTimeout: 50 * time.Millisecond,
+		UndoTimeout: 50 * time.Millisecond, AgentTools: builtin.Mentioned,
 		Journal: func(b journal.Begin) (*journal.Run, error) {
 			r, err := open(b)
 			if b.Parent == nil {

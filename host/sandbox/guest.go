@@ -16,14 +16,13 @@ var embedded []byte
 //go:embed guest.sum
 var embeddedSum string
 
-// GuestDigest is the SHA-256 of the embedded guest, in lower-case hex.
+// GuestDigest returns the SHA-256 of the embedded guest, in lower-case hex.
 func GuestDigest() string {
 	digest := embeddedDigest()
 	return hex.EncodeToString(digest[:])
 }
 
-// embeddedDigest is the digest of the guest that guest.sum describes; zeros when
-// there is none in it.
+// embeddedDigest returns the digest of the guest in guest.sum; zeros if it has none.
 func embeddedDigest() (digest [sha256.Size]byte) {
 	for line := range strings.Lines(embeddedSum) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "wasm sha256:"); ok && len(text) == 2*len(digest) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host"
+	"github.com/mcp-metatool/mcp-metatool/host/builtin"
 	"github.com/mcp-metatool/mcp-metatool/host/cassette"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
@@ -42,7 +43,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		return nil, context.Cause(ctx)
 	}
 	composer := compose.New(compose.Options{
-		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log,
+		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log, AgentTools: builtin.Mentioned,
 		Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution), Debug: m.cfg.Debug,
 		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true,
 	})

@@ -1,0 +1,92 @@
+package builtin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// builtinTool is a row of the table of built-in tools.
+type builtinTool struct {
+	// name is also reserved: no other tool can have it, or one that differs in
+	// case only, whether the tool is switched on or not. Scripts that use it are
+	// told that only agents can call the tool.
+	name string
+	// define returns the definition that agents see. code is the description of a
+	// parameter that takes a script, as JSON.
+	define func(name string, code []byte) mcp.Tool
+	// call gets arguments that match the inputSchema. The error is a
+	// *compose.Failure or a bug of ours.
+	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
+	// saves tells that it changes saved tools. Clients with save = false in the
+	// configuration do not have it.
+	saves bool
+	// setting is the key of [builtins] that switches it off; "": it is always on.
+	setting string
+	// works reports whether the Options have what the tool needs; nil: always.
+	works func(*Options) bool
+}
+
+// table returns the table of all built-in tools, in the order in which agents see
+// them. README.md, docs/configuration.md, config.BuiltinSwitches and
+// scripts/e2e.d/lists.js repeat parts of it; TestTable compares them.
+func table() []builtinTool {
+	searches := func(o *Options) bool { return o.Directory != nil }
+	records := func(o *Options) bool { return o.Runs != nil }
+	return []builtinTool{
+		{name: "save_tool", define: saveTool, call: (*Handler).save, saves: true},
+		{name: "list_saved_tools", define: listTools, call: (*Handler).list},
+		{name: "show_saved_tool", define: showTool, call: (*Handler).show},
+		{name: "delete_saved_tool", define: deleteTool, call: (*Handler).delete, saves: true},
+		{name: compose.EvalName, define: evalTool, call: (*Handler).eval},
+		{name: "search_tools", define: searchTools, call: (*Handler).search, works: searches},
+		{name: "describe_tool", define: describeTool, call: (*Handler).describe, works: searches},
+		{name: "health_check", define: healthTool, call: (*Handler).health, works: func(o *Options) bool { return o.Health != nil }},
+		{name: "test_tool", define: testTool, call: (*Handler).test, setting: "test_tool", works: func(o *Options) bool { return o.Stage != nil }},
+		{name: "list_runs", define: listRunsTool, call: (*Handler).listRuns, setting: "runs", works: records},
+		{name: "show_run", define: showRunTool, call: (*Handler).showRun, setting: "runs", works: records},
+	}
+}
+
+// on reports whether agents have the tool.
+func (t *builtinTool) on(o *Options) bool {
+	return (t.setting == "" || o.Switches.On(t.setting)) && (t.works == nil || t.works(o))
+}
+
+// names are the names of all built-in tools, whether they are on or not.
+var names []string
+
+func init() { // the handlers in the table use names
+	for _, t := range table() {
+		names = append(names, t.name)
+	}
+}
+
+// Reserved returns the built-in tool, whether it is on or not, with that name or
+// one that differs in case only, by Unicode's folding; "" if there is none. People
+// and models would confuse the two.
+func Reserved(name string) string {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return n
+		}
+	}
+	return ""
+}
+
+// Mentioned returns the names of built-in tools that occur in the code of a script;
+// see compose.Options.AgentTools.
+func Mentioned(code string) []string {
+	var found []string
+	for _, n := range names {
+		if strings.Contains(code, n) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
