@@ -8,27 +8,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-// Account is what several runs may use together, beside the limits that each of
-// them has: the fuel and the calls of a script and of those that it calls. It is
-// safe for concurrent use. Where runs use it at the same time, the one that finds
-// it empty depends on which was faster; how much each uses until then does not.
+// Account is the fuel and the number of calls that a script and the scripts that it
+// calls may use together, beside the limits of each run. It is safe for concurrent
+// use. When runs use it at the same time, which of them finds it empty depends on
+// timing; how much each uses until then does not.
 //
-// It is also what they have of Options.Budget, all together.
+// It also holds what these runs have of Options.Budget together.
 type Account struct {
 	fuel, calls       atomic.Int64 // left
 	allFuel, allCalls int64
 	owner             any
 
 	mu           sync.Mutex  // guards what follows
-	run          *budget.Run // nil while none of them is under way
-	runs         int         // that are under way
-	owned        int64       // bytes of messages that are of the runs
+	run          *budget.Run // nil while none of the runs is active
+	runs         int         // number of active runs
+	owned        int64       // bytes of messages that belong to the runs
 	memory, peak uint64      // linear memory of their instances
 }
 
-// NewAccount opens an account with the fuel and the calls of l. owner is whose
-// share of Options.Budget the runs take, any comparable value; see
-// budget.Budget.
+// NewAccount makes an account with the fuel and the calls of l. The runs use the
+// share of owner, any comparable value, of Options.Budget; see budget.Budget.
 func NewAccount(l Limits, owner any) *Account {
 	l = l.WithDefaults()
 	a := &Account{allFuel: int64(l.Fuel), allCalls: int64(l.Calls), owner: owner}
@@ -37,7 +36,7 @@ func NewAccount(l Limits, owner any) *Account {
 	return a
 }
 
-// takeFuel takes wanted units, or what is left. A nil account has no end.
+// takeFuel takes wanted units, or what is left. A nil account has no limit.
 func (a *Account) takeFuel(wanted int64) int64 {
 	if a == nil {
 		return wanted
@@ -52,7 +51,7 @@ func (a *Account) takeFuel(wanted int64) int64 {
 }
 
 // Charge takes units of fuel for work that was done outside of a run, or what is
-// left. It says how many it took, and whether they were enough.
+// left. It returns how many it took, and whether they were enough.
 func (a *Account) Charge(units uint64) (taken uint64, enough bool) {
 	got := a.takeFuel(int64(min(units, maxFuel)))
 	return uint64(got), uint64(got) == units
@@ -64,7 +63,7 @@ func (a *Account) returnFuel(units int64) {
 	}
 }
 
-// takeCalls takes n calls, or none.
+// takeCalls takes n calls, or none if there are fewer, and reports which.
 func (a *Account) takeCalls(n int) bool {
 	if a == nil {
 		return true
@@ -80,9 +79,9 @@ func (a *Account) takeCalls(n int) bool {
 	}
 }
 
-// begin counts a run. The first, which calls the others, gets a context that ends
-// when they fail for lack of memory; the others have theirs from it. end is to
-// be called when the run has ended.
+// begin registers a run. The first one, which calls the others, gets a context that
+// ends when they fail for lack of memory; the contexts of the others are derived
+// from it. The caller must call end when the run has ended.
 func (a *Account) begin(ctx context.Context, b *budget.Budget) (_ context.Context, end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,18 +104,18 @@ func (a *Account) end() {
 	}
 }
 
-// Work says that n more goroutines are at work for the runs, or fewer: those
-// that make calls of one run at the same time. One that waits for others of them
-// is not at work; see budget.Run.Work. The one that runs the script counts
-// already.
+// Work adds n, which may be negative, to the number of goroutines that work for the
+// runs, such as those that make calls of one run at the same time. A goroutine that
+// waits for another of them does not work; see budget.Run.Work. The goroutine that
+// runs the script is counted already.
 func (a *Account) Work(n int) {
 	if run := a.holding(); run != nil {
 		run.Work(n)
 	}
 }
 
-// Own says that a message in flight is of the runs, with n bytes; see
-// budget.Run.Own. Small ones do not count.
+// Own registers a message of n bytes that belongs to the runs; see budget.Run.Own.
+// Small ones do not count.
 func (a *Account) Own(n int) {
 	if n <= budget.Small {
 		return
@@ -130,7 +129,7 @@ func (a *Account) Own(n int) {
 	}
 }
 
-// holding is what the runs have of the budget.
+// holding returns what the runs have of the budget.
 func (a *Account) holding() *budget.Run {
 	if a == nil {
 		return nil
@@ -140,7 +139,8 @@ func (a *Account) holding() *budget.Run {
 	return a.run
 }
 
-// grown notes that an instance has n bytes more of linear memory, or fewer.
+// grown records that an instance has n bytes more of linear memory; n may be
+// negative.
 func (a *Account) grown(n int64) {
 	if a == nil {
 		return
@@ -151,7 +151,7 @@ func (a *Account) grown(n int64) {
 	a.peak = max(a.peak, a.memory)
 }
 
-// Peak is the most linear memory that the runs had at the same time, in bytes.
+// Peak returns the most linear memory, in bytes, that the runs had at one time.
 func (a *Account) Peak() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

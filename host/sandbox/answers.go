@@ -6,19 +6,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// answers are those of the last batch of calls, until they are fetched: the one
-// place that knows in which form an answer crosses the boundary.
+// answers are the answers to the last batch of calls that were not fetched yet.
 type answers struct{ parked []parked }
 
-// parked is an answer that waits to be fetched: one time, under its code.
+// parked is an answer that waits to be fetched once.
 type parked struct {
 	code    abi.Code
 	bytes   []byte // JSON
 	fetched bool
 }
 
-// park takes the answers of a batch and tells how many there are. One that is
-// too large, alone or together with those before it, becomes an error instead.
+// park keeps the answers to a batch and returns how many there are. An answer that
+// is too large, alone or together with those before it, becomes an error.
 func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
 	a.parked = make([]parked, len(made))
 	var total uint64
@@ -45,8 +44,7 @@ func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uin
 	return uint32(len(made))
 }
 
-// fetch hands one answer over if it fits in the guest's buffer, and lets go of
-// it then.
+// fetch writes one answer into the guest's buffer, if it fits, and drops it.
 func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
 	if uint64(index) >= uint64(len(a.parked)) || a.parked[index].fetched {
 		i.view(abi.FuncAnswerRead, ptr, capacity)

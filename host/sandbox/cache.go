@@ -19,28 +19,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// compileCache is the folder of one guest's native code, below the cache
-// folder of the options. wazero keeps one file in it per version of wazero,
-// system and set of CPU features, and checks the code in it by a CRC. That
-// leaves out what says where functions begin, so the sandbox keeps a digest of
-// the whole file beside each.
+// compileCache is the folder with one guest's native code, below the cache folder of
+// the options. wazero keeps one file in it for each version of wazero, system and
+// set of CPU features, with a CRC of the code. The CRC does not cover the offsets of
+// functions, so the sandbox keeps a digest of the whole file beside each.
 type compileCache struct {
 	dir string
 	wazero.CompilationCache
 }
 
-// openCache makes sure that nobody but the user can write what will be
-// executed.
+// openCache opens the cache, after checking that nobody but the user can write the
+// code in it.
 //
-// Files that are not what was written are removed; how many these were is told.
+// It removes damaged files and returns their number.
 func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damaged int, err error) {
-	if err := owner.CheckStrictly(parent); err != nil { // before anything is made there
+	if err := owner.CheckStrictly(parent); err != nil { // before anything is created there
 		return nil, 0, fmt.Errorf("%w (it holds native code)", err)
 	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, 0, err
 	}
-	info, err := os.Stat(parent) // the user may have made it a link
+	info, err := os.Stat(parent) // it may be a link made by the user
 	if err == nil {
 		err = checkPrivate(parent, info)
 	}
@@ -68,12 +67,12 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	return &compileCache{dir, cache}, damaged, nil
 }
 
-// unusedAfter is when the cache of another guest, one of an older or newer
-// binary, is in nobody's use any more: they take tens of megabytes each.
+// unusedAfter is the time without use after which the cache of another guest, from an
+// older or newer binary, is removed. Each takes tens of megabytes.
 const unusedAfter = 30 * 24 * time.Hour
 
-// prune marks the cache in dir as used and removes those beside it that have not
-// been for long. What cannot be removed stays; it does no harm.
+// prune marks the cache in dir as used, and removes others that were not used for
+// long. What cannot be removed stays; it does no harm.
 func prune(parent, dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
@@ -85,15 +84,15 @@ func prune(parent, dir string) {
 	}
 }
 
-// sumSuffix is that of the file that holds the digest of the one beside it.
+// sumSuffix is the suffix of the file with the digest of the file beside it.
 const sumSuffix = ".sha256"
 
-// staleAfter is when a file that is being written must be a left-over.
+// staleAfter is the age at which an unfinished file must be a left-over.
 const staleAfter = time.Hour
 
-// verifyFiles removes every file below dir that is not what its digest says, or
-// has none. Another process may be about to write that: it then does so in
-// vain, and the code is compiled once more.
+// verifyFiles removes each file below dir that does not match its digest or has none.
+// If another process is just writing the digest, it does so in vain, and the code is
+// compiled once more.
 func verifyFiles(dir string) (damaged int, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -173,8 +172,8 @@ func fileSum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)) + "\n", nil
 }
 
-// checkPrivate wants a folder of the user's own that others cannot read or
-// write, as far as the system can tell.
+// checkPrivate checks that a folder belongs to the user and that others cannot read
+// or write it, as far as the system can tell.
 func checkPrivate(dir string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s: not a directory", dir)
@@ -182,5 +181,5 @@ func checkPrivate(dir string, info fs.FileInfo) error {
 	return checkOwner(dir, info)
 }
 
-// discard removes what is in the cache: it did not load.
+// discard removes everything in the cache, which did not load.
 func (c *compileCache) discard() error { return os.RemoveAll(c.dir) }

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// encode is the JSON of a message to the guest. It keeps raw parts as they
-// are, HTML characters included.
+// encode returns the JSON of a message to the guest. Raw parts stay as they are,
+// including HTML characters.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := stdjson.NewEncoder(&b)
@@ -24,8 +24,9 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// checkValue wants one JSON value: valid UTF-8, no name twice in an object
-// (readers differ in which one they take), at most depth deep.
+// checkValue checks that text is one JSON value in valid UTF-8, at most depth deep,
+// without duplicate names in an object (of which different readers use different
+// ones).
 func checkValue(b []byte, depth int) error {
 	if !jsontext.Value(b).IsValid() {
 		return errors.New("not one valid JSON value")
@@ -36,7 +37,7 @@ func checkValue(b []byte, depth int) error {
 	return nil
 }
 
-// nesting is how deep valid JSON goes.
+// nesting returns the depth of valid JSON.
 func nesting(b []byte) (deepest int) {
 	depth, inString := 0, false
 	for i := 0; i < len(b); i++ {
@@ -60,8 +61,8 @@ func nesting(b []byte) (deepest int) {
 	return deepest
 }
 
-// decode reads a message of the guest: names match exactly, unknown ones are
-// refused. extra is how much deeper than abi.MaxDepth the message itself goes.
+// decode reads a message of the guest. Names must match exactly, and unknown ones are
+// refused. extra is the depth that the message itself adds to abi.MaxDepth.
 func decode(b []byte, v any, extra int) error {
 	if err := checkValue(b, abi.MaxDepth+extra); err != nil {
 		return err
@@ -109,8 +110,7 @@ func checkCall(c *abi.ToolCall) error {
 	return nil
 }
 
-// decodeError reads a script's error. What only the host can know is not for
-// the guest to say.
+// decodeError reads a script's error. It refuses types that only the host may set.
 func decodeError(b []byte) (*abi.Error, error) {
 	e := new(abi.Error)
 	if err := decode(b, e, 2); err != nil {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// freeCompute is how much is done without a slot, in units: about a millisecond.
-// What needs more waits for its turn like a guest.
+// freeCompute is how many units of work are done without a slot: about a
+// millisecond. Work beyond that waits for a slot, like a guest.
 const freeCompute = 2_000_000
 
-// Compute is work that the host itself does for a run, such as holding values
-// against schemas. It is charged to the run's account, ends with its context,
-// and holds a slot when it takes longer than a moment. A Compute belongs to one
-// goroutine, which holds no slot otherwise, and has to be closed by it.
+// Compute is work that the host does for a run, such as checking values against
+// schemas. It is charged to the run's account, ends with its context, and holds a
+// slot if it takes longer than a millisecond or so. A Compute belongs to one
+// goroutine, which holds no other slot and must close it.
 type Compute struct {
 	slot    computeSlot
 	account *Account
@@ -20,15 +20,15 @@ type Compute struct {
 	spent   uint64
 }
 
-// Compute begins work for the script of that name. A nil account has no end.
+// Compute begins work for the script of that name. A nil account has no limit.
 // The Compute of a zero Sandbox needs no slot.
 func (s *Sandbox) Compute(ctx context.Context, name string, account *Account) *Compute {
 	return &Compute{slot: computeSlot{slots: s.slots, ctx: ctx}, account: account, name: name}
 }
 
-// Spend is called while the work is done, before more of it: it charges so many
-// units, and waits while it is the turn of others. The error is that of Run for
-// a run whose context has ended, or a [*LimitError] of [LimitFuel].
+// Spend is called before each piece of the work. It charges the units of that piece,
+// and waits for a slot if needed. The error is that of Run for a run whose context
+// has ended, or a [*LimitError] of [LimitFuel].
 func (c *Compute) Spend(units uint64) error {
 	if c.slot.ctx.Err() != nil {
 		return stopped(c.slot.ctx, c.name)
@@ -56,8 +56,8 @@ func (c *Compute) Spend(units uint64) error {
 	return nil
 }
 
-// Spent is how many units were charged so far.
+// Spent returns how many units were charged so far.
 func (c *Compute) Spent() uint64 { return c.spent }
 
-// Close gives the slot away, if there is one.
+// Close releases the slot if it is held.
 func (c *Compute) Close() { c.slot.release() }

@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// ErrClosed is the error of Run after Close.
+// ErrClosed is what Run returns after Close.
 var ErrClosed = errors.New("sandbox: closed")
 
-// ErrGuest is wrapped by the errors that say why a guest was refused: it does
-// not compile, or does not keep the contract of package abi.
+// ErrGuest is wrapped by errors about a guest that was refused, because it does not
+// compile or does not follow package abi.
 var ErrGuest = errors.New("sandbox: guest refused")
 
 // Limit names a limit of a run.
 type Limit string
 
-// The limits. The limit on time is the context's and not among them.
+// The limits, without the limit on time, which is that of the context.
 const (
 	LimitMemory    Limit = "memory"
 	LimitFuel      Limit = "fuel"
@@ -31,14 +31,14 @@ const (
 // LimitError says that a run was ended, or could not go on, because of a limit.
 type LimitError struct {
 	Limit Limit
-	// Value is the limit itself: bytes, units of fuel, or a number of calls. 0
-	// when it has no figure (LimitRecursion).
+	// Value is the limit: bytes, units of fuel, or a number of calls; 0 for
+	// LimitRecursion, which has no figure.
 	Value uint64
-	// Used is how much was used, for LimitTotalMemory: bytes that the run and
-	// those that it called had of it.
+	// Used is set for LimitTotalMemory: the bytes of it that were used by the run
+	// and those that it called.
 	Used uint64
-	// Setting is the key of the configuration that raises it, such as
-	// "execution.max_memory"; "" when none does.
+	// Setting is the key of the configuration that raises the limit, such as
+	// "execution.max_memory"; "" if there is none.
 	Setting string
 	// Message says what happened.
 	Message string
@@ -51,13 +51,13 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s (raise %s)", e.Message, e.Setting)
 }
 
-// TrapError says that the guest was at fault: it trapped, left without a
-// response, or passed the host something no honest guest would.
+// TrapError says that the guest failed: it trapped, ended without a response, or
+// passed the host something that package abi does not allow.
 type TrapError struct {
 	// Reason says what the guest did.
 	Reason string
-	// Stderr is the first line the guest's runtime wrote there, if any,
-	// bounded and printable.
+	// Stderr is the first line that the guest's runtime wrote to standard error,
+	// if any, printable and of limited length.
 	Stderr string
 }
 
@@ -68,7 +68,7 @@ func (e *TrapError) Error() string {
 	return fmt.Sprintf("sandbox: guest fault: %s (%s)", e.Reason, e.Stderr)
 }
 
-// hostError is a fault on this side of the boundary.
+// hostError is a bug of the host.
 type hostError struct {
 	function string // the host function it happened in
 	problem  string
@@ -78,7 +78,7 @@ func (e *hostError) Error() string {
 	return fmt.Sprintf("sandbox: host function %s: %s", e.function, e.problem)
 }
 
-// stopped is the error of a run whose context has ended.
+// stopped returns the error for a run whose context has ended.
 func stopped(ctx context.Context, name string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if limit := Exhausted(cause, name); limit != nil {
@@ -90,7 +90,7 @@ func stopped(ctx context.Context, name string) error {
 	return fmt.Errorf("script %q stopped: %w (%w)", name, cause, err)
 }
 
-// formatBytes gives a size in the largest unit that divides it.
+// formatBytes formats a size in the largest unit that divides it.
 func formatBytes(n uint64) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:

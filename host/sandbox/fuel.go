@@ -12,33 +12,33 @@ import (
 
 const (
 	// fuelSlice is how many units the guest gets at a time: about half a
-	// millisecond of work, after which the host looks at the context. It is
-	// also how long the host's own collector may have to wait for a guest.
+	// millisecond of work, after which the host checks the context. The host's
+	// garbage collector may have to wait for a guest for that long.
 	fuelSlice = 1 << 20
 	// maxFuel keeps sums of fuel far from overflow.
 	maxFuel = math.MaxInt64 / 4
 )
 
-// fuel is what an instance may still use. The guest counts down a global, and
-// calls the host when that is below zero.
+// fuel is the fuel that an instance may still use. The guest counts down a global and
+// calls the host when it is below zero.
 type fuel struct {
-	counter api.MutableGlobal // the slice under way; nil before the start
+	counter api.MutableGlobal // what is left of the slice; nil before the start
 	budget  int64
 	left    int64    // of the budget, not yet in the counter
-	account *Account // that slices are taken from as well; nil: none
-	shared  bool     // it was the account that had not enough
+	account *Account // slices are taken from it, too; nil: none
+	shared  bool     // the account ran out, not the budget
 }
 
 // start gives the first slice of a budget to an instance.
 func (f *fuel) start(m api.Module, budget int64, account *Account) {
-	counter := m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal) // load has seen to it
+	counter := m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal) // load has checked it
 	counter.Set(0)
 	*f = fuel{counter: counter, budget: budget, left: budget, account: account}
 	f.refill()
 }
 
-// refill gives the next slice, less what the last one was overdrawn by. It
-// tells whether there was enough for that.
+// refill adds the next slice, less what the last one was overdrawn by. It reports
+// whether there was enough fuel.
 func (f *fuel) refill() bool {
 	over := -int64(f.counter.Get()) // far from overflow: see charge
 	if over > f.left {
@@ -60,8 +60,8 @@ func (f *fuel) refill() bool {
 	return true
 }
 
-// settle gives back to the account what was not used of the last slice, or pays
-// what was overdrawn.
+// settle returns what is left of the last slice to the account, or takes what was
+// overdrawn from it.
 func (f *fuel) settle() {
 	if f.counter == nil {
 		return
@@ -73,15 +73,15 @@ func (f *fuel) settle() {
 	}
 }
 
-// charge takes units for work that the host does for the guest. What is
-// overdrawn is noticed when the guest looks at its counter next.
+// charge takes units for work that the host does for the guest. If the counter is
+// overdrawn, the guest notices at its next check.
 func (f *fuel) charge(units int) {
 	if f.counter != nil {
 		f.counter.Set(uint64(max(int64(f.counter.Get())-int64(units), -maxFuel)))
 	}
 }
 
-// used is what has been used so far, at most the budget.
+// used returns the fuel used so far, at most the budget.
 func (f *fuel) used() uint64 {
 	if f.counter == nil {
 		return 0
@@ -91,8 +91,8 @@ func (f *fuel) used() uint64 {
 
 // fuelOut is called by the guest when its slice is used up.
 func fuelOut(ctx context.Context, i *instance, _ []uint64) {
-	// A guest in a tight loop holds its thread; without this, goroutines of
-	// other runs wait for Go's own preemption, some 10 ms a time.
+	// A guest in a tight loop holds its thread. Without this, goroutines of other
+	// runs would wait about 10 ms for Go's own preemption.
 	runtime.Gosched()
 	i.yieldSlot() // may wait until the context ends, so check that afterwards
 	switch {

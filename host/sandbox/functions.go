@@ -12,12 +12,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// instanceKey is the context key of the *instance a host function is called
-// for.
+// instanceKey is the context key of the *instance that calls a host function.
 type instanceKey struct{}
 
-// errEnded is what a host function panics with to end the instance; why is in
-// instance.fault. wazero turns it into an error of the call into the guest.
+// errEnded is the value with which a host function panics to end the instance; the
+// reason is in instance.fault. wazero turns it into an error of the call into the
+// guest.
 var errEnded = errors.New("ended by the host")
 
 // hostFunction is one function that guests can import.
@@ -35,8 +35,8 @@ const (
 
 func types(t ...api.ValueType) []api.ValueType { return t }
 
-// guarded is the function as wazero calls it. A panic of ours, or of the
-// Caller, ends the run with an error and leaves its stack in the log.
+// guarded returns the function for wazero. A panic in it or in the Caller ends the
+// run with an error, and its stack is logged.
 func (f hostFunction) guarded() api.GoModuleFunc {
 	return func(ctx context.Context, m api.Module, stack []uint64) {
 		i := ctx.Value(instanceKey{}).(*instance)
@@ -69,8 +69,8 @@ var abiFunctions = []hostFunction{
 	{abi.FuncFuelOut, nil, nil, fuelOut},
 }
 
-// serving is a function that makes sense only while a request is served: what
-// it did before would be in every copy of the snapshot.
+// serving wraps a function that may only be called while a request is served. What it
+// did before would be in every copy of the snapshot.
 func serving(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
 	return func(ctx context.Context, i *instance, stack []uint64) {
 		if !i.serving {
@@ -97,7 +97,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	switch {
 	case i.responded:
 		return abi.Pack(abi.Invalid, 0)
-	case i.limit != nil: // a limit is final: nothing more is done for this run
+	case i.limit != nil: // a limit is final: no more calls are made for this run
 		return abi.Pack(abi.Limit, 0)
 	case len(message) > i.limits.Arguments:
 		i.recordLimit(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
@@ -165,8 +165,8 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	return abi.Pack(abi.ToolError, 1)
 }
 
-// admitCalls says whether n calls more are within the limits; if not, that limit
-// is met.
+// admitCalls reports whether n more calls are within the limits. If not, it records
+// the limit.
 func (i *instance) admitCalls(n int) bool {
 	if n > i.limits.Calls-i.calls-i.undos {
 		i.recordLimit(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
@@ -208,8 +208,8 @@ func progress(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = abi.Pack(abi.OK, 0)
 }
 
-// logEntryOverhead is what an entry costs beyond its text, so that a flood of
-// empty ones ends too.
+// logEntryOverhead is what an entry counts beyond its text, in bytes, so that empty
+// entries are limited, too.
 const logEntryOverhead = 32
 
 func logWrite(_ context.Context, i *instance, stack []uint64) {
@@ -236,7 +236,7 @@ func logWrite(_ context.Context, i *instance, stack []uint64) {
 	}
 }
 
-// addLog hands an entry of the log to the caller.
+// addLog passes an entry of the log to the caller.
 func (i *instance) addLog(level abi.LogLevel, text string) {
 	if send := i.caller.Log(level, text); send != nil {
 		i.withoutSlot(send)
@@ -278,15 +278,15 @@ func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	return abi.OK
 }
 
-// give writes a message into the guest's buffer if it fits, and tells whether
-// it did.
+// give writes a message into the guest's buffer if it fits, and reports whether it
+// did.
 func (i *instance) give(function string, message []byte, ptr, capacity uint32) bool {
 	buf := i.view(function, ptr, capacity)
 	return len(message) <= len(buf) && copy(buf, message) == len(message)
 }
 
-// view is a range of guest memory, good until the guest runs again. A wild
-// range ends the instance.
+// view returns a range of guest memory, which is valid until the guest runs again. A
+// range outside the memory ends the instance.
 func (i *instance) view(function string, ptr, length uint32) []byte {
 	mem := i.module.Memory()
 	b, ok := mem.Read(ptr, length)
@@ -296,17 +296,17 @@ func (i *instance) view(function string, ptr, length uint32) []byte {
 	return b
 }
 
-// What the host's own work for the guest costs, in fuel: without this, a script
-// could keep the host busy at next to no cost of its own.
+// The cost, in fuel, of the host's work for the guest. Without it, a script could
+// keep the host busy at almost no cost.
 const (
-	crossingCost = 1000 // each call of a host function of package abi
-	copyCost     = 1    // each byte that is copied
-	checkCost    = 16   // each byte that is checked to be JSON, and copied
+	callCost  = 1000 // each call of a host function of package abi
+	copyCost  = 1    // each byte that is copied
+	checkCost = 16   // each byte that is checked to be JSON, and copied
 )
 
 // chargeCall charges fuel for a call of a host function with a message of n bytes,
 // at cost units each.
-func (i *instance) chargeCall(n, cost int) { i.fuel.charge(crossingCost + n*cost) }
+func (i *instance) chargeCall(n, cost int) { i.fuel.charge(callCost + n*cost) }
 
 // recordLimit records the first limit that the run has reached. The guest can still
 // say where in the script that was.

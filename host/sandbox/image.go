@@ -5,32 +5,32 @@ package sandbox
 type image interface {
 	// Size is its length in bytes, whole wasm pages.
 	Size() uint64
-	// Base is how much of the machine's memory a typical run takes that never
-	// grows, in bytes: at most Size.
+	// Base is how much of the machine's memory, in bytes, a typical run takes that
+	// does not grow: at most Size.
 	Base() uint64
-	// Open makes memory that holds the image as soon as wazero first asks for
-	// any, and may grow to limit bytes, which are at least Size.
+	// Open makes memory that has the content of the image once wazero allocates
+	// it. It may grow to limit bytes; limit is at least Size.
 	Open(limit uint64) memory
-	// Learn takes a memory that a typical run is done with, before it is
-	// released: what differs from the image is what most runs will change.
+	// Learn is given the memory of a typical run after its end and before it is
+	// released. What differs from the image is what most runs will change.
 	Learn(m memory)
-	// Close gives the image back. What was opened must have been released.
+	// Close frees the image. All memory that was opened must have been released.
 	Close()
 }
 
 // span is a range of bytes.
 type span struct{ from, to uint64 }
 
-// copyImage copies its bytes into every memory: for systems without a better
-// way.
+// copyImage is an image that is copied into each memory, for systems without a
+// better way.
 type copyImage struct {
 	size    uint64
 	content []byte // up to the last byte that is not zero
-	// filled are the parts of content that are worth copying.
+	// filled are the parts of content that are copied.
 	filled []span
 }
 
-// copyGrain is the length of the pieces that are left out when they are zero.
+// copyGrain is the length, in bytes, of the pieces that are skipped if they are zero.
 const copyGrain = 4 << 10
 
 func newCopyImage(content []byte) *copyImage {
@@ -70,9 +70,8 @@ func (m *copiedMemory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// spans divides length bytes into pieces of grain and lists those that are
-// wanted, neighbours joined. Up to gap unwanted pieces between two that are
-// wanted are taken along.
+// spans divides length bytes into pieces of grain bytes and returns the wanted ones.
+// It joins neighbours, and also pieces with up to gap unwanted ones between them.
 func spans(length, grain, gap int, wanted func(from, to int) bool) []span {
 	var list []span
 	for from := 0; from < length; from += grain {

@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cowImage keeps its content in a sealed file in memory. Every memory is a
-// private mapping of it, so an instance holds only the pages it has written,
-// and making one costs the same whatever the size of the image.
+// cowImage is an image in a sealed memory file. Each memory is a private mapping of
+// the file, so an instance only holds the pages that it has written, and making one
+// costs the same whatever the size of the image.
 //
-// A mapping that is given back is used again. Its pages are brought back to the
-// image in one of two ways: those that most runs write are copied over, which
-// saves the page faults; all others are dropped, so that the next touch finds
-// the file's page again (or zeros, behind the file).
+// Released mappings are used again. Pages that most runs write are restored by
+// copying, which saves page faults. All others are dropped, so that the next access
+// finds the file's page again (or zeros, behind the end of the file).
 type cowImage struct {
 	file   int // descriptor
 	size   uint64
@@ -31,20 +30,20 @@ type cowImage struct {
 
 	mu     sync.Mutex
 	hot    []bool // by page of the file: written by a typical run
-	copied []span // the same as ranges, joined
+	copied []span // the hot pages as joined ranges
 	idle   []*mapping
 }
 
 const (
-	// maxGap is how many pages between two hot ones are copied along: a system
-	// call costs about as much as copying that many.
+	// maxGap is how many pages between two hot ones are copied with them: a system
+	// call costs about as much as copying that many pages.
 	maxGap = 2
-	// idlePerCPU bounds the mappings kept for later runs.
+	// idlePerCPU limits the mappings that are kept for later runs.
 	idlePerCPU = 4
 )
 
-// newImage makes an image of content, which stays the caller's. A system that
-// does not let us keep it in a file gets an image that is copied.
+// newImage makes an image with a copy of content. If the system does not allow a
+// sealed memory file, the image is one that is copied.
 func newImage(content []byte) (image, error) {
 	i, err := newCOWImage(content)
 	if err != nil {
@@ -81,7 +80,7 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 			part = part[n:]
 		}
 	}
-	// From here on nothing can change it, not even through a writable mapping.
+	// From here on nothing can change the file, not even a writable mapping.
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(uintptr(i.file), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	// a sealed file.
 	i.source, err = unix.Mmap(i.file, 0, int(i.mapped), unix.PROT_READ, unix.MAP_PRIVATE)
 	i.hot = make([]bool, i.mapped/uint64(page))
-	i.pages, _ = os.Open("/proc/self/pagemap") // without it more is charged
+	i.pages, _ = os.Open("/proc/self/pagemap") // without it, more memory is charged
 	return i, err
 }
 
@@ -113,7 +112,7 @@ func (i *cowImage) Open(limit uint64) memory {
 	return &cowMemory{gauge: gauge{limit: limit}, image: i, mapping: i.reuse(limit)}
 }
 
-// reuse finds a mapping with room for limit bytes; nil when there is none.
+// reuse returns a kept mapping with room for limit bytes; nil if there is none.
 func (i *cowImage) reuse(limit uint64) *mapping {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -126,9 +125,8 @@ func (i *cowImage) reuse(limit uint64) *mapping {
 	return nil
 }
 
-// keep takes a mapping that is as new for a later run. When there are enough,
-// the one that was not used for longest goes: it may be too small for the limits
-// that runs have now.
+// keep keeps a restored mapping for a later run. If there are enough, the one that
+// was not used for longest is freed: it may be too small for the present limits.
 func (i *cowImage) keep(m *mapping) {
 	var gone *mapping
 	i.mu.Lock()
@@ -166,7 +164,8 @@ func (i *cowImage) Close() {
 		m.unmap()
 	}
 	i.idle = nil
-	// These fail only for what is not open and not a mapping.
+	// These fail only for a descriptor that is not open or a range that is not a
+	// mapping.
 	if i.source != nil {
 		_ = unix.Munmap(i.source)
 		i.source = nil
@@ -177,11 +176,11 @@ func (i *cowImage) Close() {
 	}
 }
 
-// mapping is a range of addresses: the image at its start, zeros up to usable,
-// and nothing accessible behind.
+// mapping is a range of addresses: first the image, then zeros up to usable, then
+// nothing accessible.
 type mapping struct {
 	reserved []byte
-	usable   uint64 // bytes that can be accessed: the most any run had
+	usable   uint64 // accessible bytes: the most that any run had
 }
 
 // newMapping reserves length bytes and puts the image at their start.
@@ -199,7 +198,7 @@ func (i *cowImage) newMapping(length uint64) (*mapping, error) {
 	return &mapping{reserved: reserved, usable: i.mapped}, nil
 }
 
-// restore brings the mapping back to the image.
+// restore makes the content of the mapping that of the image again.
 func (i *cowImage) restore(m *mapping) error {
 	i.mu.Lock()
 	copied := i.copied // replaced as a whole, never changed
@@ -215,7 +214,7 @@ func (i *cowImage) restore(m *mapping) error {
 	return m.drop(from, m.usable)
 }
 
-// drop forgets what was written to a range of pages.
+// drop discards what was written to a range of pages.
 func (m *mapping) drop(from, to uint64) error {
 	if from >= to {
 		return nil
@@ -224,12 +223,12 @@ func (m *mapping) drop(from, to uint64) error {
 }
 
 func (m *mapping) unmap() {
-	// It can only fail for a range that is not a mapping. What is mapped over
-	// the start of it goes with it.
+	// It can only fail for a range that is not a mapping. It also removes what was
+	// mapped over the start of the range.
 	_ = unix.Munmap(m.reserved)
 }
 
-// cowMemory is memory over a mapping of a cowImage.
+// cowMemory is a memory in a mapping of a cowImage.
 type cowMemory struct {
 	gauge
 	image    *cowImage
@@ -247,7 +246,7 @@ func (m *cowMemory) Reallocate(size uint64) []byte {
 	if m.mapping == nil {
 		var err error
 		if m.mapping, err = m.image.newMapping(m.limit); err != nil {
-			m.refused = true // the system has no more: to the guest it is the same
+			m.refused = true // the system has no more memory; the guest sees no difference
 			return nil
 		}
 	}
@@ -262,7 +261,8 @@ func (m *cowMemory) Reallocate(size uint64) []byte {
 	return m.reserved[:size:size]
 }
 
-// Held counts what has grown whole, and of the image the pages that were written.
+// Held counts all memory behind the image, and the pages of the image that were
+// written.
 func (m *cowMemory) Held() uint64 {
 	if m.mapping == nil || m.image.pages == nil {
 		return m.size
@@ -281,7 +281,7 @@ const (
 	pagePresent = 1 << 63
 )
 
-// ownPages is how many bytes of b are on pages of its own.
+// ownPages returns how many bytes of b are on private pages.
 func ownPages(pagemap *os.File, b []byte) (uint64, error) {
 	page := uint64(os.Getpagesize())
 	var entries [4096]byte
@@ -303,8 +303,8 @@ func ownPages(pagemap *os.File, b []byte) (uint64, error) {
 	return own, nil
 }
 
-// Release keeps the mapping for a later run, as new. It goes back to the system
-// when that does not work.
+// Release restores the mapping and keeps it for a later run. If that fails, it frees
+// the mapping.
 func (m *cowMemory) Release() {
 	if m.mapping == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// instance is one run: a module instance and what the host knows of it. It is
-// used by one goroutine.
+// instance is one run: a module instance and the host's state for it. One goroutine
+// uses it.
 type instance struct {
 	name    string
 	limits  Limits
@@ -25,16 +25,16 @@ type instance struct {
 
 	memory  memory     // nil until it is started
 	module  api.Module // as well
-	serving bool       // the guest is initialised: what it does is for the request
+	serving bool       // the guest is initialised and serves the request
 
-	charged uint64 // what it has of the budget of all runs, in bytes
-	sized   uint64 // linear memory that the account knows of
-	looked  uint64 // fuel that was used when charged was looked at
+	charged uint64 // bytes taken from the budget of all runs
+	sized   uint64 // bytes of linear memory that the account knows of
+	looked  uint64 // fuel used when charged was checked last
 
 	fuel    fuel
 	answers answers
 	calls   int
-	undos   int // calls to undo with, the committed ones too
+	undos   int // calls registered for undo, including committed ones
 	undoing int // bytes of those that are not committed
 	logged  int // bytes charged against Limits.Logs
 	logFull bool
@@ -43,7 +43,7 @@ type instance struct {
 	result    []byte
 	scriptErr *abi.Error
 
-	limit *LimitError // the first limit met that lets the guest go on
+	limit *LimitError // the first limit reached that lets the guest go on
 	fault error       // why the host ended the instance, if it did
 
 	wasi wasiState
@@ -64,8 +64,7 @@ func newInstance(r Run, log *slog.Logger) (*instance, error) {
 	}, nil
 }
 
-// run starts the instance, lets it serve its request and sorts out how that
-// ended.
+// run starts the instance, lets it serve its request, and determines how that ended.
 func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error) {
 	defer i.close()
 	begin := time.Now()
@@ -95,7 +94,7 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 	return out, err
 }
 
-// start makes a module instance that is where the snapshot was taken.
+// start makes a module instance in the state of the snapshot.
 func (i *instance) start(ctx context.Context, s *snapshot) error {
 	if s.image.Size() > i.limits.Memory {
 		i.fault = i.memoryLimit()
@@ -127,7 +126,7 @@ func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 	return stack[0], err
 }
 
-// close gives everything back, whatever state the instance is in.
+// close frees everything, whatever state the instance is in.
 func (i *instance) close() {
 	if i.module != nil {
 		if err := i.module.Close(context.Background()); err != nil {
@@ -140,9 +139,8 @@ func (i *instance) close() {
 	i.settleMemory()
 }
 
-// classify says why a call into the guest ended the way it did; callErr is
-// wazero's word on it. The order is that of Sandbox.Run; nil means that the
-// guest came to an end by itself.
+// classify returns why a call into the guest ended; callErr is wazero's error. The
+// order is that of Sandbox.Run; nil means that the guest returned.
 func (i *instance) classify(ctx context.Context, callErr error) error {
 	var own *hostError
 	switch {
@@ -171,17 +169,17 @@ func isLimit(err error) bool {
 	return errors.As(err, &limit)
 }
 
-// isOutOfMemory tells whether the guest could not go on for lack of memory: it
-// was refused more, or its runtime knew that what it needs cannot be had.
+// isOutOfMemory reports whether the guest ended for lack of memory: it was refused
+// more, or its runtime found that it cannot have what it needs.
 func (i *instance) isOutOfMemory() bool {
 	return i.memory != nil && i.memory.Refused() || i.wasi.fatal() == "out of memory"
 }
 
-// isRecursion tells whether the guest ran out of call stack: its own, which
-// the Go runtime reports before it traps, or the native one.
+// isRecursion reports whether the guest ran out of call stack: its own, which the Go
+// runtime reports before it traps, or the native one.
 func (i *instance) isRecursion(callErr error) bool {
-	// wazero returns its stack overflow as it is, while it wraps every other
-	// error with a stack trace. The value is internal to it.
+	// wazero returns a stack overflow as it is and wraps every other error with a
+	// stack trace. The error value is internal to wazero.
 	if errors.Unwrap(callErr) == nil && callErr.Error() == "stack overflow" {
 		return true
 	}
@@ -217,8 +215,8 @@ func (i *instance) recursionLimit() *LimitError {
 		Message: fmt.Sprintf("script %q: functions call each other too deep (use a loop)", i.name)}
 }
 
-// leaf is the error at the bottom of a chain: what wazero wraps with a stack
-// trace of the guest, which means nothing to anyone.
+// leaf returns the innermost error of a chain. wazero wraps it with a stack trace of
+// the guest, which helps nobody.
 func leaf(err error) error {
 	for {
 		next := errors.Unwrap(err)

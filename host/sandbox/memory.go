@@ -4,40 +4,41 @@ import "github.com/tetratelabs/wazero/experimental"
 
 const pageSize = 64 << 10
 
-// maxMemory is as much as wazero can address with its 32-bit sizes.
+// maxMemory is the most memory, in bytes, that wazero can address with 32-bit sizes.
 const maxMemory = 4<<30 - pageSize
 
-// memory is the linear memory of one instance. wazero grows it; the sandbox
-// asks afterwards how that went, and gives it back.
+// memory is the linear memory of one instance. wazero grows it. Afterwards the
+// sandbox asks how that went, and releases the memory.
 //
-// wazero's Free does nothing: wazero calls it when it closes the instance, be
-// it in the middle of a call that its context ends, and the host may still look
-// at the memory then. Release comes when the instance is no longer used.
+// Free does nothing. wazero calls it when it closes the instance, which may be in
+// the middle of a call whose context ends, when the host may still read the memory.
+// The sandbox calls Release when the instance is no longer used.
 type memory interface {
-	experimental.LinearMemory // Reallocate refuses, with nil, what is over the limit
-	// Peak is the most bytes it ever had.
+	experimental.LinearMemory // Reallocate returns nil for a size over the limit
+	// Peak is the largest size it had, in bytes.
 	Peak() uint64
-	// Refused tells whether it was to grow over its limit, or was not let.
+	// Refused reports whether it was refused to grow.
 	Refused() bool
-	// OnGrow has grow called before it grows by so many bytes: false refuses.
+	// OnGrow sets a function that is called before it grows, with the number of
+	// bytes. If that returns false, the memory does not grow.
 	OnGrow(grow func(bytes uint64) bool)
-	// Held is how much of the machine's memory it takes now, in bytes: its size,
-	// or less where it is known that parts of it are nobody's own.
+	// Held is how much of the machine's memory it takes now, in bytes: its size, or
+	// less if parts are known to be shared.
 	Held() uint64
-	// Release gives the memory back to the system. It may be called again.
+	// Release frees the memory. It may be called again.
 	Release()
 }
 
-// gauge is what every kind of memory knows of its size.
+// gauge counts the size of a memory, for all kinds of memory.
 type gauge struct {
 	limit   uint64 // bytes, whole pages
 	size    uint64
 	peak    uint64
 	refused bool
-	grow    func(bytes uint64) bool // nil: it may
+	grow    func(bytes uint64) bool // see memory.OnGrow; nil: always true
 }
 
-// allow tells whether memory may have that size, and notes it.
+// allow reports whether the memory may have that size, and records it.
 func (g *gauge) allow(size uint64) bool {
 	if size > g.limit || size > g.size && g.grow != nil && !g.grow(size-g.size) {
 		g.refused = true
@@ -54,9 +55,9 @@ func (g *gauge) OnGrow(f func(b uint64) bool) { g.grow = f }
 func (g *gauge) Held() uint64                 { return g.size }
 func (*gauge) Free()                          {}
 
-// heapMemory is memory on the host's own heap, for systems without a better
-// kind. It starts as large as the guest asks for and grows by half, so that a
-// large one is copied a few times only and a small one stays small.
+// heapMemory is memory on the host's heap, for systems without a better kind. It
+// starts at the size that the guest asks for and grows by half, so that a large one
+// is copied only a few times and a small one stays small.
 type heapMemory struct {
 	gauge
 	buf []byte

@@ -4,10 +4,10 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// mappedMemory is memory outside the host's heap. Addresses for its whole limit
-// are reserved, which costs nothing, and made usable as it grows: it is never
-// copied, holds no more than the guest has touched, and is gone when it is
-// released instead of when the collector gets to it.
+// mappedMemory is memory outside the host's heap. It reserves addresses up to its
+// limit, which costs nothing, and makes them usable as it grows. So it is never
+// copied, holds no more than the guest has touched, and is freed at once when it is
+// released, not when the garbage collector runs.
 type mappedMemory struct {
 	gauge
 	reserved []byte // the whole range; inaccessible beyond usable
@@ -20,7 +20,7 @@ func newMemory(limit uint64) memory {
 		return newHeapMemory(0)
 	}
 	reserved, err := unix.Mmap(-1, 0, int(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil { // a system that limits addresses
+	if err != nil { // the system limits addresses
 		return newHeapMemory(limit)
 	}
 	return &mappedMemory{gauge: gauge{limit: limit}, reserved: reserved}
@@ -33,7 +33,7 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 	if size > m.usable {
 		// The first page of memory is a multiple of every system's own pages.
 		if err := unix.Mprotect(m.reserved[m.usable:size], unix.PROT_READ|unix.PROT_WRITE); err != nil {
-			m.refused = true // the system has no more: to the guest it is the same
+			m.refused = true // the system has no more memory; the guest sees no difference
 			return nil
 		}
 		m.usable = size

@@ -20,20 +20,20 @@ import (
 // also lets a cancelled compile stop.
 const compileWorkers = 2
 
-// program is a guest that is compiled, links with the host, and can be
-// instantiated any number of times, concurrently.
+// program is a compiled guest that is linked with the host. It can be instantiated any
+// number of times, concurrently.
 type program struct {
 	runtime wazero.Runtime
 	cache   *compileCache // nil without
 	module  wazero.CompiledModule
-	// initial is the memory an instance starts with, in bytes; segments are
-	// what belongs into it. They share the bytes of the guest.
+	// initial is the size of the memory of a new instance, in bytes; segments are
+	// its content. They share the bytes of the guest.
 	initial  uint64
 	segments []rewrite.Segment
 	state    []string // the names of the globals that are state
 }
 
-// compile makes a program of guest, with the help of a cache if it can be had.
+// compile compiles guest, with a cache if possible.
 func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheDir string, log *slog.Logger) (*program, error) {
 	if cacheDir == "" {
 		return compileWith(ctx, guest, nil)
@@ -56,15 +56,15 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheD
 	case ctx.Err() != nil:
 		return nil, err
 	}
-	// A cache that cannot be read or written fails here, and so does a guest
-	// that does not compile: without the cache it is plain which.
+	// A cache that cannot be read or written fails here, and so does a guest that
+	// does not compile. Compiling without the cache shows which it is.
 	log.Warn("sandbox: compiling again without the cache", "error", errors.Join(err, cache.discard()))
 	return compileWith(ctx, guest, nil)
 }
 
 func compileWith(ctx context.Context, guest []byte, cache *compileCache) (*program, error) {
-	// Without WithCloseOnContextDone, which checks at every loop and call:
-	// metered code looks at the context when a slice of its fuel is used up.
+	// Not with WithCloseOnContextDone, which checks at every loop and call. The host
+	// checks the context of metered code when a slice of its fuel is used up.
 	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
 	if cache != nil {
 		config = config.WithCompilationCache(cache.CompilationCache)
@@ -98,7 +98,7 @@ func (p *program) link(ctx context.Context, guest []byte) error {
 	return err
 }
 
-// provide defines all that a guest can import.
+// provide defines everything that a guest can import.
 func (p *program) provide(ctx context.Context) (map[string]api.FunctionDefinition, error) {
 	provided := map[string]api.FunctionDefinition{}
 	for _, host := range []struct {
@@ -130,15 +130,16 @@ func (p *program) fill(m api.Module) error {
 	return nil
 }
 
-// instantiate makes an anonymous instance over mem. Nothing of the guest has
-// run in it but a start function, if the module has one.
+// instantiate makes an anonymous instance with mem. No code of the guest has run in
+// it, except a start function if the module has one.
 func (p *program) instantiate(ctx context.Context, mem memory) (api.Module, error) {
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(
 		func(_, _ uint64) experimental.LinearMemory { return mem }))
 	return p.runtime.InstantiateModule(ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 }
 
-// close is not for a run's context: the runtime has to go even after that.
+// close frees the runtime. It takes no context, because it must succeed after the
+// context has ended.
 func (p *program) close() error {
 	err := p.runtime.Close(context.Background())
 	if p.cache != nil {
@@ -147,7 +148,7 @@ func (p *program) close() error {
 	return err
 }
 
-// checkImports wants nothing imported but what the host provides.
+// checkImports checks that a guest imports only what the host provides.
 func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefinition) error {
 	if len(m.ImportedMemories()) > 0 {
 		return errors.New("it imports a memory (a guest owns its memory)")
@@ -165,15 +166,15 @@ func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefin
 	return nil
 }
 
-// exports is every function a guest exports.
+// exports are the functions that a guest must export, and no others.
 var exports = map[string]string{
 	abi.ExportInitialize: "() -> ()",
 	abi.ExportVersion:    "() -> (i32)",
 	abi.ExportRun:        "() -> ()",
 }
 
-// checkExports wants exactly the exports of the contract, and tells how much
-// memory the guest starts with.
+// checkExports checks that a guest has exactly the exports of package abi, and returns
+// the size of its initial memory in bytes.
 func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	functions := m.ExportedFunctions()
 	for name, want := range exports {
@@ -198,8 +199,8 @@ func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	return uint64(mem.Min()) * pageSize, nil
 }
 
-// stateOf lists the globals that are an instance's state, and wants no exports
-// but those of the contract.
+// stateOf returns the globals that are an instance's state, and checks that there are
+// no exports but those of package abi.
 func stateOf(guest []byte) (state []string, err error) {
 	lines, err := rewrite.Interface(guest)
 	if err != nil {

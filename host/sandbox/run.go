@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-// Options say how a Sandbox works. The zero value is usable.
+// Options configure a Sandbox. The zero value is usable.
 type Options struct {
-	// CacheDir keeps compiled guests between processes. It holds native code
-	// that is executed, so it must be a directory of mode 0700 that belongs to
-	// the user; it is created when absent. When it cannot be had, that is
-	// logged and the sandbox goes without. "" is no cache.
+	// CacheDir is the directory for compiled guests, which other processes can use.
+	// It holds native code that is executed, so it must belong to the user and have
+	// mode 0700. It is created if absent. If it cannot be used, this is logged, and
+	// the sandbox works without it. "" is no cache.
 	CacheDir string
 	// Log gets warnings; nil is slog.Default().
 	Log *slog.Logger
@@ -24,27 +24,27 @@ type Options struct {
 	// MaxConcurrent is how many guests may compute at the same time; 0 is
 	// DefaultMaxConcurrent(). Runs that wait for a tool do not count.
 	MaxConcurrent int
-	// MaxQueued is how many runs there may be beside those: waiting for their
-	// turn, or for tools; 0 is DefaultMaxQueued. What is over is refused.
+	// MaxQueued is how many more runs there may be, which wait for a slot or for
+	// tools; 0 is DefaultMaxQueued. Runs beyond that are refused.
 	MaxQueued int
-	// Budget is what the memory of all runs is taken from; nil: it has no bound.
+	// Budget is the budget for the memory of all runs; nil is no limit.
 	Budget *budget.Budget
 }
 
-// Caller is the world of a script: everything it can reach. Methods of one
-// Caller are never called concurrently by one run.
+// Caller is everything that a script can reach. A run never calls methods of its
+// Caller concurrently.
 type Caller interface {
 	// CallTools makes the calls of one batch concurrently and returns one
-	// answer per call, in order. It must return promptly when ctx ends; what
-	// it returns then is not looked at. The calls are checked for form only
-	// (valid JSON, an object as arguments), not for permission.
+	// answer per call, in order. It must return promptly when ctx ends; then its
+	// result is ignored. The calls were only checked for form (valid JSON, an
+	// object as arguments), not for permission.
 	CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer
-	// Undo takes a call that is to be made if the run fails, and says what is
-	// wrong with it, nil for nothing. It must return promptly when ctx ends.
-	// Their number counts against Limits.Calls, and their size, all together,
+	// Undo registers a call that is made if the run fails. It returns what is wrong
+	// with the call, nil if nothing is. It must return promptly when ctx ends. The
+	// number of these calls counts against Limits.Calls, and their total size
 	// against Limits.Arguments.
 	Undo(ctx context.Context, call abi.ToolCall) *abi.CallError
-	// Commit drops the calls that Undo has taken.
+	// Commit drops the calls registered with Undo.
 	Commit()
 	// Log takes one entry of the script's log: valid UTF-8, within
 	// Limits.Logs in sum. It must not wait for anybody. If sending the entry to
@@ -56,13 +56,13 @@ type Caller interface {
 	Progress(p abi.Progress)
 }
 
-// Run is one request and what it may use.
+// Run is one request with its limits.
 type Run struct {
-	// Request is handed to the guest; its Memory is set from Limits.
+	// Request is given to the guest; its Memory is set from Limits.
 	Request abi.Request
 	Limits  Limits
-	// Account is what the run and others may use together: what the run uses
-	// counts there too. Nil is one of its own, of nobody.
+	// Account is what the run and others may use together. Nil is an account for
+	// this run only, without an owner.
 	Account *Account
 	Caller  Caller
 }
@@ -73,10 +73,10 @@ type Limits struct {
 	// Memory is the most linear memory of the instance in bytes, the guest's
 	// own runtime included (about 5 MiB). Rounded down to wasm pages (64 KiB).
 	Memory uint64
-	// Fuel is how much the run may compute, in units of the meter: one for
-	// each wasm instruction (rewrite/cost.go has the exact price of each), and
-	// what the host does for the guest by its size (functions.go). The same
-	// request with the same limits and answers uses the same fuel, always.
+	// Fuel is how much the run may compute, in units: one for each wasm instruction
+	// (rewrite/cost.go has the exact costs), and more for work of the host for the
+	// guest, by its size (functions.go). The same request with the same limits and
+	// answers always uses the same fuel.
 	Fuel uint64
 	// Calls is how many tool calls the run may make in all.
 	Calls int
@@ -86,9 +86,9 @@ type Limits struct {
 	Answer int
 	// Result is the most bytes of JSON in the result, or in the script's error.
 	Result int
-	// Logs is the most bytes of all log entries together; each entry counts
-	// for 32 bytes more than its text. What is over is not kept
-	// and does not fail the run; one last entry says so.
+	// Logs is the most bytes of all log entries together; each entry counts 32
+	// bytes more than its text. Entries beyond that are dropped, which does not fail
+	// the run; one last entry says so.
 	Logs int
 }
 
@@ -103,7 +103,8 @@ const (
 	DefaultLogs      = 1 << 20
 )
 
-// WithDefaults fills what is zero and cuts Memory to what can be addressed.
+// WithDefaults returns the limits with defaults for fields that are zero, and with
+// Memory limited to what can be addressed.
 func (l Limits) WithDefaults() Limits {
 	if l.Memory == 0 {
 		l.Memory = DefaultMemory
@@ -127,25 +128,25 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Outcome is how a run went. Its figures are filled on failure too.
+// Outcome is the outcome of a run. Its figures are set on failure, too.
 type Outcome struct {
 	// Result is the JSON of the script's result when it succeeded: one value,
 	// valid UTF-8, no duplicate names, at most abi.MaxDepth deep. The caller
 	// owns it.
 	Result []byte
-	// Err is the script's own error. It is also set beside a *LimitError when
-	// the guest still said where the limit was met.
+	// Err is the script's own error. It is also set beside a *LimitError if the guest
+	// could still say where the limit was reached.
 	Err *abi.Error
 	// Memory is the peak of linear memory in bytes.
 	Memory uint64
-	// Fuel is how much was used, of Limits.Fuel: the same for the same
-	// request, limits and answers, unless the context ended the run.
+	// Fuel is how much of Limits.Fuel was used: the same for the same request, limits
+	// and answers, unless the context ended the run.
 	Fuel uint64
 	// Calls is how many tool calls were made.
 	Calls int
-	// CompileWait is the time spent waiting for the guest to be compiled,
-	// Instantiate that of making an instance, Duration that of
-	// the script, its tool calls included. Queued is the time spent waiting for
-	// a slot or for memory: before the instance is made, and within Duration after calls.
+	// CompileWait is the time spent waiting for the guest to be compiled, Instantiate
+	// the time to make an instance, and Duration that of the script, including its
+	// tool calls. Queued is the time spent waiting for a slot or for memory, before
+	// the instance is made and, within Duration, later.
 	CompileWait, Instantiate, Duration, Queued time.Duration
 }

@@ -1,22 +1,22 @@
-// Package sandbox runs composite tools: each run gets a WebAssembly instance
-// of its own, with hard limits, that can reach nothing but its [Caller]. It is
-// the only importer of wazero.
+// Package sandbox runs scripts. Each run gets a WebAssembly instance of its own, with
+// hard limits, that can reach nothing but its [Caller]. It is the only package that
+// imports wazero.
 //
 //	sandbox.go    Sandbox: compile in the background, run, close
 //	run.go        what goes into a run and what comes out
-//	compute.go    work of the host's own for a run
-//	slots.go      which runs compute, and which wait for their turn
-//	account.go    what a run and those that it calls use together
+//	compute.go    work that the host does for a run
+//	slots.go      which runs compute, and which wait for a slot
+//	account.go    what a run and those that it calls may use together
 //	total.go      the memory of all runs
-//	errors.go     how a run can fail, and in which order that is decided
-//	program.go    a compiled guest that links with the host
-//	snapshot.go   an instance of it that is initialised and warmed up, as data
-//	warmup.go     what it is warmed up with
+//	errors.go     how a run can fail
+//	program.go    a compiled guest that is linked with the host
+//	snapshot.go   the state of an initialised and warmed-up instance
+//	warmup.go     the scripts to warm it up
 //	instance.go   one run: its state, start, end and classification
 //	fuel.go       how much a run may compute, handed out in slices
 //	functions.go  the host's side of package abi
 //	answers.go    how the answers of tools are handed to the guest
-//	wasi.go       the few WASI functions the Go runtime needs, without a world
+//	wasi.go       the few WASI functions that the Go runtime needs, which reach nothing
 //	memory.go     linear memory with a limit (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
 //	image.go      memory that starts with a content (image_linux.go: copy on
@@ -25,8 +25,8 @@
 //	cache.go      the folder of compiled guests (cache_*.go: who may own it)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
 //
-// Everything a guest hands over is taken to be hostile: its pointers and
-// lengths are checked, its messages bounded and validated, its calls counted.
+// Everything from a guest is treated as hostile: pointers and lengths are checked,
+// messages are limited and validated, and calls are counted.
 package sandbox
 
 import (
@@ -43,14 +43,13 @@ import (
 type Sandbox struct {
 	log   *slog.Logger
 	slots *slots
-	total *budget.Budget // of memory; nil: it has no bound
+	total *budget.Budget // of memory; nil: no limit
 	stop  context.CancelFunc
 	ready chan struct{}
-	// base and err are set before ready is closed. base is what every run
-	// starts from.
+	// base and err are set before ready is closed. Each run starts from base.
 	base *snapshot
 	err  error
-	// borrowed says that the guest is another Sandbox's, which closes it.
+	// borrowed tells that the guest belongs to another Sandbox, which closes it.
 	borrowed bool
 
 	mu     sync.Mutex
@@ -58,8 +57,8 @@ type Sandbox struct {
 	runs   sync.WaitGroup // Add under mu while not closed
 }
 
-// New returns at once; the guest is compiled by a goroutine that Close waits
-// for.
+// New makes a Sandbox and returns at once. A goroutine compiles the guest; Close waits
+// for it.
 func New(opts Options) *Sandbox {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sandbox{
@@ -75,9 +74,9 @@ func New(opts Options) *Sandbox {
 	return s
 }
 
-// Share makes a Sandbox that runs the same guest, which need not be compiled
-// again, with slots and a budget of its own. It waits for the guest. Both have to
-// be closed, s later. Of opts, CacheDir and Guest do not count.
+// Share makes a Sandbox that runs the same guest, without compiling it again, and has
+// its own slots and budget. It waits for the guest. Both must be closed, s last.
+// CacheDir and Guest of opts are ignored.
 func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -92,30 +91,30 @@ func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
 	return other, nil
 }
 
-// Budget is what the memory of all runs is taken from; nil: it has no bound.
+// Budget returns the budget for the memory of all runs; nil is no limit.
 func (s *Sandbox) Budget() *budget.Budget { return s.total }
 
-// Ready is closed once the guest is compiled or has failed to compile.
+// Ready returns a channel that is closed once the guest is compiled or has failed to compile.
 func (s *Sandbox) Ready() <-chan struct{} { return s.ready }
 
-// Err waits for Ready and says why there is no usable guest, wrapping
-// [ErrGuest]; nil when there is one.
+// Err waits for Ready. If there is no usable guest, it returns an error that wraps
+// [ErrGuest].
 func (s *Sandbox) Err() error {
 	<-s.ready
 	return s.err
 }
 
-// Run serves one request in an instance of its own, once the guest is compiled
-// and it is its turn. It works on the caller's goroutine, and so do the calls to
-// r.Caller. Runs compute in the order in which they were made, as many at a time
-// as Options.MaxConcurrent says; one that waits for r.Caller lets others go on.
+// Run serves one request in an instance of its own, once the guest is compiled and
+// there is a slot. It runs on the caller's goroutine and calls r.Caller there. At most
+// Options.MaxConcurrent runs compute at the same time, in the order in which they
+// asked for a slot. A run that waits for r.Caller holds no slot.
 //
-// The error is nil when the script ended by itself, be it with a result or
-// with an error of its own (Outcome.Err). Otherwise it is, in this order: the
-// context's (wrapping ctx.Err and context.Cause), an error of the host's own,
-// a [*LimitError], or a [*TrapError]; or, when nothing was run, [ErrClosed], an
-// error wrapping [ErrGuest], or a *LimitError of [LimitQueue]. The Outcome's
-// figures are filled in any case.
+// The error is nil when the script ended by itself, with a result or with an error of
+// its own (Outcome.Err). Otherwise it is the first of these that applies: the error of
+// the context (wrapping ctx.Err and context.Cause), an error of the host, a
+// [*LimitError], or a [*TrapError]; or, if nothing was run, [ErrClosed], an error
+// wrapping [ErrGuest], or a *LimitError of [LimitQueue]. The Outcome's figures are
+// always set.
 func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	if err := s.enter(); err != nil {
 		return Outcome{}, err
@@ -170,9 +169,9 @@ func (s *Sandbox) enter() error {
 	return nil
 }
 
-// Close makes further runs fail with [ErrClosed], waits for those under way
-// (their contexts end them, not Close) and for the compile, which it stops, and
-// frees the guest. Closing again does nothing but wait.
+// Close makes further runs fail with [ErrClosed], stops the compilation, waits for it
+// and for active runs, and frees the guest. It does not end runs; their contexts do.
+// Calling Close again only waits.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	first := !s.closed

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// bootTime and bootFuel bound the making of a snapshot.
+	// bootTime and bootFuel limit the making of a snapshot.
 	bootTime = 30 * time.Second
 	bootFuel = 1 << 33
 )
 
-// snapshot is all the state of an instance at one moment: instances made from it
-// go on from there. A program can have any number of them. It is immutable.
+// snapshot is the whole state of an instance at one moment. Instances made from it go
+// on from there. A program can have any number of snapshots. They are immutable.
 type snapshot struct {
 	program *program
 	image   image    // the memory
@@ -28,10 +28,9 @@ type snapshot struct {
 	wasi    wasiState
 }
 
-// load compiles a guest and makes the snapshot that runs start from. A cache
-// that cannot be used costs time, not the guest. What went wrong in a refused
-// guest is text only: to a run it is neither a fault of its own instance nor of
-// its context.
+// load compiles a guest and makes the snapshot from which runs start. If the cache
+// cannot be used, this only takes longer. The error for a refused guest does not wrap
+// its cause, because that is neither a fault of a run's instance nor of its context.
 func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error) {
 	guest, scripts := opts.Guest, []warmup(nil)
 	if guest == nil {
@@ -55,9 +54,8 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
 }
 
-// boot initialises an instance, lets it serve the scripts, and takes the
-// snapshot. What the guest does here is the same in every process, and so is
-// the snapshot.
+// boot initialises an instance, lets it serve the scripts, and takes the snapshot. The
+// guest does the same here in every process, so the snapshot is the same, too.
 func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
@@ -93,7 +91,7 @@ func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) 
 	return s, nil
 }
 
-// initialize starts the guest's runtime in a memory of its own.
+// initialize starts the guest's runtime in new memory.
 func (i *instance) initialize(ctx context.Context, p *program) error {
 	if p.initial > i.limits.Memory {
 		return i.memoryLimit()
@@ -112,7 +110,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 	return err
 }
 
-// warm serves a script in i, which goes on as an initialised instance.
+// warm serves a script in i, which stays an initialised instance.
 func (i *instance) warm(ctx context.Context, w warmup) error {
 	serving, err := newInstance(w.run(), i.log)
 	if err != nil {
@@ -153,8 +151,8 @@ func (s *snapshot) setState(m api.Module) {
 	}
 }
 
-// learn serves a script in an instance of the snapshot, to find out which parts
-// of the memory change.
+// learn serves a script in an instance of the snapshot, to learn which parts of the
+// memory change.
 func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error {
 	i, err := newInstance(w.run(), log)
 	if err != nil {

@@ -258,7 +258,7 @@ func TestHostWorkIsCharged(t *testing.T) {
 	for _, name := range []string{"endless progress", "endless fetching"} {
 		s := newSandbox(t, Options{Guest: guestNamed(t, name)})
 		caller := &fakeCaller{tools: func(context.Context, abi.ToolCall) abi.Answer { return abi.Answer{Value: []byte("1")} }}
-		out, err := s.Run(context.Background(), Run{Caller: caller, Limits: Limits{Fuel: 1000 * crossingCost}})
+		out, err := s.Run(context.Background(), Run{Caller: caller, Limits: Limits{Fuel: 1000 * callCost}})
 		var limit *LimitError
 		if !errors.As(err, &limit) || limit.Limit != LimitFuel || len(caller.progress) > 1000 {
 			t.Errorf("%s: %d reports, %+v, %v", name, len(caller.progress), out, err)

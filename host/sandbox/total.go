@@ -11,16 +11,16 @@ import (
 // LimitTotalMemory is the limit on the memory of all runs together.
 const LimitTotalMemory Limit = "total_memory"
 
-// An instance has of the budget of all runs what it takes of the machine's
-// memory: what a typical run changes of the image, what its memory grows by, and,
-// looked at whenever it may wait for others for long, what it has really changed
-// of the image.
+// An instance takes from the budget of all runs what it uses of the machine's memory:
+// what a typical run changes of the image, and what its memory grows by. Whenever it
+// may wait for others for long, the first figure is replaced by what it has really
+// changed.
 
-// lookAgain is how much fuel an instance uses before it is looked at again what
-// it has changed of the image. A look takes as long as some ten thousand units.
+// lookAgain is how much fuel an instance uses before what it has changed of the image
+// is measured again. A measurement takes as long as some ten thousand units.
 const lookAgain = 100_000
 
-// reserve takes what a typical run changes of an image.
+// reserve takes what a typical run changes of an image from the budget.
 func (i *instance) reserve(base uint64) error {
 	if err := i.acquire(base); err != nil {
 		return err
@@ -29,10 +29,10 @@ func (i *instance) reserve(base uint64) error {
 	return nil
 }
 
-// grow is called by the memory, on the goroutine of the guest, before it grows.
+// grow is called by the memory before it grows, on the goroutine of the guest.
 func (i *instance) grow(bytes uint64) bool {
 	if i.acquire(bytes) != nil {
-		return false // the context has ended, which comes before all else
+		return false // the context has ended, which takes precedence
 	}
 	i.charged += bytes
 	i.sized += bytes
@@ -40,7 +40,7 @@ func (i *instance) grow(bytes uint64) bool {
 	return true
 }
 
-// look charges what the instance has by now, before it waits for others.
+// look charges the memory that the instance uses now, before it waits for others.
 func (i *instance) look(ctx context.Context) {
 	used := i.fuel.used()
 	if i.account.holding() == nil || i.looked > 0 && used-i.looked < lookAgain {
@@ -58,7 +58,7 @@ func (i *instance) look(ctx context.Context) {
 	i.charged = held
 }
 
-// settleMemory gives everything back, when the memory is released.
+// settleMemory returns everything to the budget, when the memory is released.
 func (i *instance) settleMemory() {
 	if run := i.account.holding(); run != nil {
 		run.Release(int64(i.charged))
@@ -86,9 +86,9 @@ func (s *computeSlot) acquireMemory(run *budget.Run, bytes int64) error {
 	return err
 }
 
-// Exhausted is the error of the script called name whose context has ended with
-// cause because there was no memory for all runs together; nil for any other
-// cause. The scripts that a script calls see their contexts end so.
+// Exhausted returns the error of the script called name whose context has ended with
+// cause, if that is because there was not enough memory for all runs together; nil for
+// any other cause. The contexts of scripts that a script calls end with this cause.
 func Exhausted(cause error, name string) *LimitError {
 	var e *budget.ExhaustedError
 	if !errors.As(cause, &e) {

@@ -8,15 +8,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// warmup is a script that the embedded guest serves before its snapshot is
-// taken, so that no run pays for what only the first one has to do: tables that
-// are made at first use, free lists that are empty, a stack that has to grow.
+// warmup is a script that the embedded guest runs before its snapshot is taken, so
+// that no run pays for work of the first run only: tables that are made at first use,
+// empty free lists, a stack that has to grow.
 type warmup struct {
 	code, params string
-	// want is the result as JSON; for a script that is to fail, the type of
-	// its error.
+	// want is the result as JSON or, for a script that fails, the type of its error.
 	want string
-	// typical says that it writes to memory as most scripts do.
+	// typical tells that it writes to memory as most scripts do.
 	typical bool
 }
 
@@ -69,8 +68,8 @@ func (w warmup) check(result []byte, err *abi.Error) error {
 	return nil
 }
 
-// warmupCaller is the world of these scripts: tools that answer with their
-// arguments, and one that fails.
+// warmupCaller is the Caller of these scripts. Its tools answer with their arguments,
+// and one fails.
 type warmupCaller struct{}
 
 func (warmupCaller) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// The Go runtime imports 20 functions of WASI preview 1. None of them reaches
-// anything: there are no files, arguments or environment, time is a counter,
-// random numbers are a fixed sequence, and what is written to any descriptor
-// is kept as the guest's last words. Errors are errno values of preview 1.
+// The Go runtime imports 20 functions of WASI preview 1. They reach nothing: there are
+// no files, arguments or environment, time is a counter, random numbers are a fixed
+// sequence, and what is written to any descriptor is kept for error messages. Errors
+// are errno values of preview 1.
 // https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md
 const wasiModule = "wasi_snapshot_preview1"
 
@@ -24,32 +24,32 @@ const (
 )
 
 const (
-	// clockTick is what each look at the clock adds to it, in nanoseconds: it
-	// moves, as Go's scheduler and collector expect, and is the same in every
-	// run.
+	// clockTick is what each reading of the clock adds to it, in nanoseconds. So the
+	// clock moves, as Go's scheduler and garbage collector expect, and is the same
+	// in each run.
 	clockTick = 1000
 	// maxStderr is how many bytes of the guest's stderr are kept.
 	maxStderr = 4096
-	// maxVectors bounds the buffers of one write, and the subscriptions of one
-	// poll; the Go runtime uses one or two.
+	// maxVectors limits the buffers of one write and the subscriptions of one poll;
+	// the Go runtime uses one or two.
 	maxVectors = 1024
 )
 
-// wasiState is what the functions below keep for an instance.
+// wasiState is the state of the functions below for an instance.
 type wasiState struct {
 	clock  uint64 // nanoseconds
 	random uint64
 	stderr []byte
 }
 
-// firstLine is the first line of stderr, printable and short.
+// firstLine returns the first line of stderr, printable and short.
 func (w *wasiState) firstLine() string {
 	line, _, _ := bytes.Cut(bytes.TrimSpace(w.stderr), []byte("\n"))
 	return printable(line)
 }
 
-// fatal is what the Go runtime says when it gives up: the text of the line
-// that begins with "fatal error: ".
+// fatal returns the Go runtime's fatal error, the text of the line that begins with
+// "fatal error: ".
 func (w *wasiState) fatal() string {
 	for line := range bytes.Lines(w.stderr) {
 		if text, ok := bytes.CutPrefix(line, []byte("fatal error: ")); ok {
@@ -94,7 +94,7 @@ var wasiFunctions = []hostFunction{
 	{"path_open", types(i32, i32, i32, i32, i32, i64, i64, i32, i32), types(i32), answer(errnoNosys)},
 }
 
-// answer is a function that only ever gives one errno.
+// answer returns a function that always returns the same errno.
 func answer(errno uint64) func(context.Context, *instance, []uint64) {
 	return func(_ context.Context, _ *instance, stack []uint64) { stack[0] = errno }
 }
@@ -118,12 +118,12 @@ func clockTimeGet(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(i.module.Memory().WriteUint64Le(uint32(stack[2]), i.wasi.clock))
 }
 
-// randomGet (buf, len): the same bytes in every run. Scripts have no use for
-// random numbers; the Go runtime seeds its hash maps with them.
+// randomGet (buf, len): the same bytes in each run. Scripts have no random numbers;
+// the Go runtime seeds its hash maps with these.
 func randomGet(_ context.Context, i *instance, stack []uint64) {
 	buf, ok := i.module.Memory().Read(uint32(stack[0]), uint32(stack[1]))
 	for n := range buf {
-		// splitmix64, one step a byte.
+		// splitmix64, one step for each byte.
 		i.wasi.random += 0x9e3779b97f4a7c15
 		z := i.wasi.random
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -133,8 +133,8 @@ func randomGet(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(ok)
 }
 
-// fdWrite (fd, iovs, iovs_len, nwritten *u32): everything is written; the
-// first bytes of it are kept.
+// fdWrite (fd, iovs, iovs_len, nwritten *u32): it accepts everything and keeps the
+// first bytes.
 func fdWrite(_ context.Context, i *instance, stack []uint64) {
 	mem := i.module.Memory()
 	vectors, count, written := uint32(stack[1]), uint32(stack[2]), uint32(stack[3])
@@ -161,8 +161,8 @@ func fdWrite(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(mem.WriteUint32Le(written, total))
 }
 
-// pollOneoff (in, out, nsubscriptions, nevents *u32): all that is waited for
-// has happened; a clock is moved on to when it should ring. Of a subscription
+// pollOneoff (in, out, nsubscriptions, nevents *u32): all events have happened, and
+// the clock is advanced to the time of a clock event. Of a subscription
 // (48 bytes) it reads userdata at 0, type at 8, timeout at 24 and flags at 40;
 // of an event (32 bytes) it writes userdata at 0, errno at 8 and type at 10.
 func pollOneoff(_ context.Context, i *instance, stack []uint64) {
@@ -195,7 +195,7 @@ func pollOneoff(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(mem.WriteUint32Le(events, count))
 }
 
-// procExit (code): a guest that leaves has not returned from its export.
+// procExit (code): a guest that exits has not returned from its export.
 func procExit(_ context.Context, i *instance, stack []uint64) {
 	i.end(i.trap(fmt.Sprintf("it left with exit code %d", uint32(stack[0]))))
 }
