@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
-// strangers calls an HTTP front end without a network, from any address.
-type strangers struct {
+// caller calls a Handler without a network, from any address.
+type caller struct {
 	t *testing.T
 	h *Handler
 }
@@ -21,9 +21,9 @@ type strangers struct {
 // home is the address of a client on this machine.
 const home = "127.0.0.1:1"
 
-func newStrangers(t *testing.T, opts Options) *strangers {
+func newCaller(t *testing.T, opts Options) *caller {
 	opts.Session = options(fronttest.New())
-	s := &strangers{t, New(context.Background(), opts)}
+	s := &caller{t, New(context.Background(), opts)}
 	t.Cleanup(func() {
 		if err := s.h.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -32,12 +32,12 @@ func newStrangers(t *testing.T, opts Options) *strangers {
 	return s
 }
 
-func (s *strangers) post(from, token, id, body string) *httptest.ResponseRecorder {
+func (s *caller) post(from, token, id, body string) *httptest.ResponseRecorder {
 	s.t.Helper()
 	return s.postFrom(from, token, id, strings.NewReader(body))
 }
 
-func (s *strangers) postFrom(from, token, id string, body io.Reader) *httptest.ResponseRecorder {
+func (s *caller) postFrom(from, token, id string, body io.Reader) *httptest.ResponseRecorder {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), "POST", "http://localhost/", body)
 	r.RemoteAddr = from
@@ -53,8 +53,8 @@ func (s *strangers) postFrom(from, token, id string, body io.Reader) *httptest.R
 	return out
 }
 
-// join begins a session, which must be possible.
-func (s *strangers) join(from, token string) (id string) {
+// join begins a session, and fails the test if that is refused.
+func (s *caller) join(from, token string) (id string) {
 	s.t.Helper()
 	out := s.post(from, token, "", initialize)
 	if id = out.Header().Get("Mcp-Session-Id"); out.Code != 200 || id == "" {
@@ -64,8 +64,8 @@ func (s *strangers) join(from, token string) (id string) {
 	return id
 }
 
-// use is a request that uses a session; it tells the status.
-func (s *strangers) use(from, token, id string) int {
+// use sends a request that counts as use of a session. It returns the status.
+func (s *caller) use(from, token, id string) int {
 	return s.post(from, token, id, callOf(1, "echo", "{}")).Code
 }
 
@@ -74,22 +74,22 @@ const (
 	here     = "192.0.2.1:1000"
 	there    = "192.0.2.2:1000"
 	networkA = "[2001:db8:1:1::1]:1000"
-	networkB = "[2001:db8:1:1:ffff::2]:1000" // the same /64
+	networkB = "[2001:db8:1:1:ffff::2]:1000" // in the same /64 network
 )
 
-// TestThousandInitializes takes all sessions, and more, and uses none of them:
-// whoever uses his is let in, and stays. Time is synctest's.
+// TestThousandInitializes begins more sessions than there may be and uses none of
+// them. Other clients can still begin a session, and keep it if they use it.
 func TestThousandInitializes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100
-		s := newStrangers(t, Options{MaxSessions: most})
+		s := newCaller(t, Options{MaxSessions: most})
 		mine := s.join(local, "")
 		if code := s.use(local, "", mine); code != 200 {
 			t.Fatal(code)
 		}
 		var theirs []string
 		for range 10 * most {
-			time.Sleep(time.Second / 50) // as fast as they may
+			time.Sleep(time.Second / 50) // as fast as the rate limit allows
 			theirs = append(theirs, s.join(local, ""))
 			if n := s.h.Sessions(); n > most {
 				t.Fatalf("%d sessions", n)
@@ -111,16 +111,16 @@ func TestThousandInitializes(t *testing.T) {
 	})
 }
 
-// TestQuotas: one token or address does not take what others may have.
+// TestQuotas checks that one token or address cannot have all sessions.
 func TestQuotas(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		opts        Options
-		from, token string // who takes as many as he can get
-		also        string // an address of the same
+		from, token string // of the client that begins as many sessions as it can
+		also        string // another address that counts as the same
 		want        int    // sessions
-		setting     string // that the refusal names
-		other, key  string // who still gets in; "" for nobody
+		setting     string // named in the refusal
+		other, key  string // of a client that is still admitted; "" for none
 	}{
 		{"an address", Options{MaxSessions: 10}, here, "", here, 5, "max_sessions_per_address", there, ""},
 		{"an address, as set", Options{MaxSessions: 10, MaxSessionsPerAddress: 2}, here, "", here, 2, "max_sessions_per_address", there, ""},
@@ -132,7 +132,7 @@ func TestQuotas(t *testing.T) {
 		{"the only token", Options{MaxSessions: 10, Access: Access{Tokens: []string{"a"}}}, local, "a", local, 10, "max_sessions", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStrangers(t, tt.opts)
+			s := newCaller(t, tt.opts)
 			for i := range tt.want {
 				if code := s.use(tt.from, tt.token, s.join(tt.from, tt.token)); code != 200 {
 					t.Fatalf("session %d: %d", i, code)
@@ -153,10 +153,10 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestQuotaMakesRoom: who has as many as he may loses his own, the oldest that was
-// never used.
+// TestQuotaMakesRoom checks that a client that has as many sessions as it may have
+// loses the oldest of its own that was never used.
 func TestQuotaMakesRoom(t *testing.T) {
-	s := newStrangers(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
+	s := newCaller(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
 	others := s.join(there, "")
 	used := s.join(here, "")
 	s.use(here, "", used)
@@ -169,11 +169,11 @@ func TestQuotaMakesRoom(t *testing.T) {
 	}
 }
 
-// TestInitializeRate: who begins sessions too fast has to wait, and others need
-// not. Time is synctest's.
+// TestInitializeRate checks that a client that begins sessions too fast has to wait,
+// and others do not.
 func TestInitializeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers(t, Options{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
+		s := newCaller(t, Options{Access: Access{Tokens: []string{"a", "b"}}, MaxSessionsPerToken: 5, MaxSessionsPerAddress: 5, InitializeRate: 2})
 		for range minBurst {
 			s.join(here, "a")
 		}
@@ -201,11 +201,10 @@ func TestInitializeRate(t *testing.T) {
 	})
 }
 
-// TestUnusedSessions end soon, unlike those that are used, or in use. Time is
-// synctest's.
+// TestUnusedSessions checks that unused sessions end soon, and others do not.
 func TestUnusedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangers(t, Options{})
+		s := newCaller(t, Options{})
 		used, unused, greeting := s.join(local, ""), s.join(local, ""), s.join(local, "")
 		s.use(local, "", used)
 		for range 3 {
@@ -251,7 +250,7 @@ func TestOnePolicyPerRequest(t *testing.T) {
 		{"the token is revoked", Access{Tokens: []string{"a"}}, Access{Tokens: []string{"b"}}, 503, errRevoked.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStrangers(t, Options{MaxSessions: 2, Access: tt.before})
+			s := newCaller(t, Options{MaxSessions: 2, Access: tt.before})
 			if code := s.use(local, "a", s.join(local, "a")); code != 200 {
 				t.Fatal(code)
 			}

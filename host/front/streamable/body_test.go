@@ -22,7 +22,7 @@ import (
 )
 
 // raw writes text on a new connection and reads the answer to it.
-func (w *web) raw(text string) (*http.Response, string) {
+func (w *server) raw(text string) (*http.Response, string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
@@ -40,13 +40,13 @@ func (w *web) raw(text string) (*http.Response, string) {
 	return res, read(w.t, res)
 }
 
-// stuck is when a test gives up that would wait for ever otherwise.
+// stuck is after how long a test fails that would otherwise wait forever.
 const stuck = 9 * time.Second
 
-// TestRefusedBeforeBody sends headers that announce a body, and nothing of it.
+// TestRefusedBeforeBody sends headers that announce a body, but no body.
 func TestRefusedBeforeBody(t *testing.T) {
-	w := newWeb(t, Options{Access: Access{Tokens: []string{"secret"}}})
-	g := w.guest()
+	w := newServer(t, Options{Access: Access{Tokens: []string{"secret"}}})
+	g := w.client()
 	g.token = "secret"
 	g.initialize("2025-11-25")
 	const good, large = "Authorization: Bearer secret\r\nContent-Type: application/json\r\n", "Content-Length: 31457280\r\n"
@@ -71,7 +71,7 @@ func TestRefusedBeforeBody(t *testing.T) {
 		{"PUT", "PUT", good + large, 405},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := &web{t: t, url: w.url}
+			w := &server{t: t, url: w.url}
 			res, text := w.raw(tt.method + " / HTTP/1.1\r\nHost: localhost\r\n" + tt.header + "\r\n")
 			if res.StatusCode != tt.status || !strings.Contains(text, `"error"`) {
 				t.Errorf("got %s %s, want %d", res.Status, text, tt.status)
@@ -83,17 +83,17 @@ func TestRefusedBeforeBody(t *testing.T) {
 	}
 }
 
-// TestEarlyBody has bodies without a session that are as large as they may be,
-// and larger.
+// TestEarlyBody sends bodies without a session that are as large as allowed, and
+// one byte larger.
 func TestEarlyBody(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	initialize := func(size int) string {
 		const begin, end = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","x":"`, `"}}`
 		return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
 	}
 	for size, want := range map[int]int{maxInitialize: 200, maxInitialize + 1: 413} {
 		for _, length := range []int64{int64(size), -1} {
-			r := w.guest().request(t.Context(), "POST", initialize(size))
+			r := w.client().request(t.Context(), "POST", initialize(size))
 			r.ContentLength = length
 			res, err := http.DefaultClient.Do(r)
 			if err != nil {
@@ -106,7 +106,7 @@ func TestEarlyBody(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory, whose time can be synctest's.
+// pipes is a listener of connections in memory, for synctest.
 type pipes struct {
 	accept chan net.Conn
 	done   chan struct{}
@@ -133,7 +133,7 @@ func (p *pipes) dial() net.Conn {
 	return ours
 }
 
-// TestSlowBody sends bodies at several rates. Time is synctest's.
+// TestSlowBody sends bodies at several rates.
 func TestSlowBody(t *testing.T) {
 	const size = maxInitialize
 	for _, tt := range []struct {
@@ -147,7 +147,7 @@ func TestSlowBody(t *testing.T) {
 		{"nothing", nil, time.Hour, 1, "408", bodyGrace},
 		{"a byte a second", nil, time.Second, 1, "408", bodyGrace + time.Second},
 		{"an eighth of the rate", nil, time.Second, bodyRate / 8, "408", bodyGrace * 8 / 7},
-		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // no JSON, but whole
+		{"the rate", nil, time.Second, bodyRate, "400", time.Minute}, // not JSON, but read to its end
 		{"nobody reads", func(*Handler) http.Handler { return http.NotFoundHandler() }, time.Hour, 1, "404", bodyGrace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,11 +195,11 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestBodiesShareTheBudget has bodies wait for one another, and for others.
+// TestBodiesShareTheBudget checks that a body waits for room in the budget.
 func TestBodiesShareTheBudget(t *testing.T) {
 	const size = 4 << 20
 	shared := budget.New(19 * size)
-	w := newWeb(t, Options{Session: front.Options{Budget: shared}})
+	w := newServer(t, Options{Session: front.Options{Budget: shared}})
 	other := shared.Open("a run")
 	if err := other.Acquire(t.Context(), 3*size); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 	go func() {
 		answer <- g.call(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","x":"` + strings.Repeat("x", size) + `"}}`)
 	}()
-	for shared.Figures().Waiting == 0 { // as soon as it is larger than what is left
+	for shared.Figures().Waiting == 0 { // it does once it is larger than what is left
 		runtime.Gosched()
 	}
 	if got := g.call(ping); got != pong { // small ones do not wait
@@ -228,7 +228,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 	}
 }
 
-// TestBodyWithoutRoom has a body wait in vain. Time is synctest's.
+// TestBodyWithoutRoom has a body wait for room that never comes.
 func TestBodyWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
@@ -243,7 +243,7 @@ func TestBodyWithoutRoom(t *testing.T) {
 		session := options(b)
 		session.Budget, session.MaxMessage = shared, 4*size
 		h := New(t.Context(), Options{Session: session})
-		client := &strangers{t, h}
+		client := &caller{t, h}
 		id := client.join(home, "")
 		if out := client.post(home, "", id, strings.Repeat("x", size/2)); out.Code != 503 || out.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", out.Code, out.Body)
@@ -259,7 +259,7 @@ func TestBodyWithoutRoom(t *testing.T) {
 	})
 }
 
-// inPieces lets others go on between two pieces.
+// inPieces pauses between two pieces, so that others can go on.
 type inPieces struct{ io.Reader }
 
 func (r inPieces) Read(b []byte) (int, error) {
@@ -267,8 +267,8 @@ func (r inPieces) Read(b []byte) (int, error) {
 	return r.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestManyBodiesAtOnce has more bodies come at once than there is room for. None
-// waits for the others until its timeout. Time is synctest's.
+// TestManyBodiesAtOnce sends more bodies at once than there is room for. None waits
+// for the others until its timeout.
 func TestManyBodiesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bodies, size = 40, 1 << 20
@@ -277,7 +277,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 		session := options(b)
 		session.Budget, session.MaxMessage = shared, 2*size
 		h := New(t.Context(), Options{Session: session})
-		client := &strangers{t, h}
+		client := &caller{t, h}
 		id := client.join(home, "")
 		began := time.Now()
 		var all sync.WaitGroup
@@ -292,7 +292,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 		for _, code := range codes {
 			count[code]++
 		}
-		if took := time.Since(began); count[400] != bodies || took > budgetWait { // 400: no JSON, but whole
+		if took := time.Since(began); count[400] != bodies || took > budgetWait { // 400: not JSON, but read to its end
 			t.Errorf("%v after %v", count, took)
 		}
 		if err := h.Close(context.Background()); err != nil || shared.Figures().Used != 0 {
@@ -301,7 +301,7 @@ func TestManyBodiesAtOnce(t *testing.T) {
 	})
 }
 
-// TestMemoryIsGivenBack: once after each burst, when it is over.
+// TestMemoryIsGivenBack checks that memory is returned once after each burst.
 func TestMemoryIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		given := make(chan time.Time, 10)
@@ -309,12 +309,12 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var owner sync.WaitGroup
 		owner.Go(func() { g.run(ctx) })
-		g.add(burst - 1) // is none
+		g.add(burst - 1) // not a burst
 		g.add(-(burst - 1))
 		time.Sleep(time.Hour)
 		for range 3 {
 			g.add(burst)
-			time.Sleep(time.Hour) // it lasts
+			time.Sleep(time.Hour) // the burst goes on
 			g.add(burst)
 			g.add(-2 * burst)
 			time.Sleep(returnDelay / 2)

@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// TestTooManyConnections: idle ones make room, and those in use do not.
+// TestTooManyConnections checks that idle connections make room for new ones, and
+// those in use do not.
 func TestTooManyConnections(t *testing.T) {
-	w := newWebOn(t, Options{}, ServerOptions{MaxConnections: 3})
-	// The session is begun without a connection: the server learns only later that
-	// its client has closed one, and until then that one is in use.
-	g := w.guest()
-	g.id = (&strangers{t, w.http}).join(home, "")
+	w := newServerWith(t, Options{}, ServerOptions{MaxConnections: 3})
+	// The session is begun without a connection: the server would learn only later
+	// that the client has closed it.
+	g := w.client()
+	g.id = (&caller{t, w.http}).join(home, "")
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
@@ -32,7 +33,7 @@ func TestTooManyConnections(t *testing.T) {
 		return err != nil && !(ok && timeout.Timeout())
 	}
 	silent := []net.Conn{dial(), dial(), dial()}
-	for i := range 3 { // each takes the place of one that is idle
+	for i := range 3 { // each replaces an idle one
 		c := dial()
 		_ = g.request(t.Context(), "POST", callOf(i, "wait", "{}")).Write(c)
 		<-w.backend.Waiting
@@ -50,7 +51,7 @@ func TestTooManyConnections(t *testing.T) {
 	w.backend.Release <- struct{}{}
 }
 
-// addressed is a connection from an address. Nothing goes over it.
+// addressed is a connection from an address that carries nothing.
 type addressed struct {
 	net.Conn
 	from   string
@@ -63,14 +64,14 @@ func (a *addressed) RemoteAddr() net.Addr {
 	return addr
 }
 
-// TestConnectionsOfAddresses has connections of several addresses come, be used
-// and go in random order: no bound is ever exceeded, and no connection in use is
+// TestConnectionsOfAddresses opens, uses and closes connections from several
+// addresses in random order: no bound is ever exceeded, and no connection in use is
 // closed.
 func TestConnectionsOfAddresses(t *testing.T) {
-	const most, mostOfOne = 20, 8
+	const most, mostPerAddress = 20, 8
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	c := newConnections(most, mostOfOne, silent)
+	c := newConnections(most, mostPerAddress, silent)
 	var all []*addressed
 	busy := map[*addressed]bool{}
 	for step := range 5000 {
@@ -102,7 +103,7 @@ func TestConnectionsOfAddresses(t *testing.T) {
 			of[clientAddress(a.from).String()]++
 		}
 		for address, n := range of {
-			if n > mostOfOne {
+			if n > mostPerAddress {
 				t.Fatalf("seed %d, step %d: %d of %s", seed, step, n, address)
 			}
 		}
@@ -112,7 +113,7 @@ func TestConnectionsOfAddresses(t *testing.T) {
 	}
 }
 
-// deleteClosed has the server notice what is closed, as it does.
+// deleteClosed tells the server which connections are closed, as http.Server does.
 func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (open []*addressed) {
 	for _, a := range all {
 		if a.closed {
@@ -125,8 +126,8 @@ func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (o
 	return open
 }
 
-// TestCrowdMakesRoom: the address that has most connections loses one, not the
-// one that has been idle for longest.
+// TestCrowdMakesRoom checks that the address with most connections loses one, even
+// if another connection has been idle for longer.
 func TestCrowdMakesRoom(t *testing.T) {
 	c := newConnections(4, 0, silent)
 	first := &addressed{from: "192.0.2.1:1"}

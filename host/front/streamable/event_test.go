@@ -36,8 +36,8 @@ func FuzzEventID(f *testing.F) {
 	})
 }
 
-// FuzzEvent checks that whatever passes through us is one event with one data
-// line, which the reader gets back.
+// FuzzEvent checks that any message becomes one event with one data line, from
+// which a client reads the message.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte(`{"a":1}`), uint64(1))
 	f.Add([]byte("{\r\n\"a\":\n\n1}"), uint64(2))
@@ -60,7 +60,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzPost has strangers post anything to a session.
+// FuzzPost posts anything to a session.
 func FuzzPost(f *testing.F) {
 	f.Add([]byte(ping), "0.0", "2025-11-25")
 	f.Add([]byte(`[`+ping+`]`), "1.1", "")
@@ -94,7 +94,7 @@ func FuzzPost(f *testing.F) {
 			t.Fatal(w.Body)
 		}
 		gone, cancel := context.WithCancel(t.Context())
-		cancel() // who listens or is asked does so for ever otherwise
+		cancel() // otherwise a stream that is opened never ends
 		for _, w := range []*httptest.ResponseRecorder{send(gone, "POST", id, body), send(gone, "GET", id, nil)} {
 			if w.Header().Get("Content-Type") == "application/json" {
 				if _, err := wire.Parse(w.Body.Bytes()); err != nil && w.Body.Bytes()[0] != '[' {
@@ -106,7 +106,7 @@ func FuzzPost(f *testing.F) {
 }
 
 func BenchmarkHTTPCall(b *testing.B) {
-	w := newWeb(b, Options{})
+	w := newServer(b, Options{})
 	g := w.join("2025-11-25")
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`
 	b.ReportAllocs()
@@ -120,9 +120,9 @@ func BenchmarkHTTPCall(b *testing.B) {
 	}
 }
 
-// BenchmarkHTTPHandler is the part of BenchmarkHTTPCall that is ours.
+// BenchmarkHTTPHandler is BenchmarkHTTPCall without net/http.
 func BenchmarkHTTPHandler(b *testing.B) {
-	w := newWeb(b, Options{})
+	w := newServer(b, Options{})
 	g := w.join("2025-11-25")
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"},"_meta":{"progressToken":1}}}`
 	r := g.request(b.Context(), "POST", body)
@@ -148,7 +148,7 @@ func (n *nowhere) WriteHeader(status int)      { n.status = status }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
 func BenchmarkHTTPProgress(b *testing.B) {
-	w := newWeb(b, Options{})
+	w := newServer(b, Options{})
 	g := w.join("2025-11-25")
 	body := callOf(1, "count", `{"times":100}`)
 	b.ReportAllocs()

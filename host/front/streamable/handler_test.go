@@ -15,7 +15,7 @@ import (
 func TestHTTPSession(t *testing.T) {
 	for _, revision := range protocol.Handshake.Names() {
 		t.Run(revision, func(t *testing.T) {
-			w := newWeb(t, Options{})
+			w := newServer(t, Options{})
 			g := w.join(revision)
 			if got := g.call(ping); got != pong {
 				t.Errorf("ping: %s", got)
@@ -45,14 +45,14 @@ func TestHTTPSession(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
-	w := newWeb(t, Options{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
+	w := newServer(t, Options{Access: Access{AllowedHosts: []string{"mcp.example", "other.example:81"}, AllowedOrigins: []string{"https://app.example"}}})
 	id := w.join("2025-11-25").id
 	port := w.url[strings.LastIndex(w.url, ":")+1:]
 	for _, tt := range []struct {
 		name, method, body string
 		header             []string
 		status             int
-		answer             string // has this in it
+		answer             string // part of the body
 	}{
 		{"PUT", "PUT", ping, nil, 405, "method not allowed"},
 		{"OPTIONS", "OPTIONS", "", nil, 405, ""},
@@ -109,7 +109,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"too large", "POST", `"` + strings.Repeat("x", 33<<20) + `"`, nil, 413, "max_message"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := &guest{t: t, web: w, http: http.DefaultClient, id: id}
+			g := &client{t: t, server: w, http: http.DefaultClient, id: id}
 			res := g.do(t.Context(), tt.method, tt.body, tt.header...)
 			if got := read(t, res); res.StatusCode != tt.status || !strings.Contains(got, tt.answer) {
 				t.Errorf("got %s %s, want %d with %s", res.Status, got, tt.status, tt.answer)
@@ -122,7 +122,7 @@ func TestHTTPRefusals(t *testing.T) {
 }
 
 func TestTooLargeWithoutLength(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	r := w.join("2025-11-25").request(t.Context(), "POST", strings.Repeat("x", 33<<20))
 	r.Host = "localhost"
 	r.ContentLength = -1
@@ -134,16 +134,16 @@ func TestTooLargeWithoutLength(t *testing.T) {
 }
 
 func TestHTTPTokens(t *testing.T) {
-	w := newWeb(t, Options{Access: Access{Tokens: []string{"secret", "other"}}})
+	w := newServer(t, Options{Access: Access{Tokens: []string{"secret", "other"}}})
 	for _, value := range []string{"", "Bearer", "Bearer wrong", "Basic secret", "secret"} {
-		g := w.guest()
+		g := w.client()
 		res := g.post(ping, "Authorization", value)
 		if res.StatusCode != 401 || !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%q: %s", value, res.Status)
 		}
 		read(t, res)
 	}
-	g := w.guest()
+	g := w.client()
 	g.token = "secret"
 	g.initialize("2025-11-25")
 	if got := g.call(ping); got != pong {
@@ -162,10 +162,10 @@ func TestHTTPTokens(t *testing.T) {
 	}
 }
 
-// TestHTTPAdmit changes the tokens while there are sessions.
-func TestHTTPAdmit(t *testing.T) {
-	w := newWeb(t, Options{Access: Access{Tokens: []string{"stays", "goes"}}})
-	stays, goes := w.guest(), w.guest()
+// TestSetAccess changes the tokens while there are sessions.
+func TestSetAccess(t *testing.T) {
+	w := newServer(t, Options{Access: Access{Tokens: []string{"stays", "goes"}}})
+	stays, goes := w.client(), w.client()
 	stays.token, goes.token = "stays", "goes"
 	stays.initialize("2025-11-25")
 	goes.initialize("2025-11-25")
@@ -173,18 +173,18 @@ func TestHTTPAdmit(t *testing.T) {
 	if got := stays.call(ping); got != pong {
 		t.Errorf("a session whose token is as valid as before: %s", got)
 	}
-	for token, want := range map[string]int{"goes": 401, "comes": 404} { // the session is gone in any case
+	for token, want := range map[string]int{"goes": 401, "comes": 404} { // the session has ended in any case
 		res := goes.do(t.Context(), "POST", ping, "Authorization", "Bearer "+token)
 		if res.StatusCode != want {
 			t.Errorf("%s: %s", token, res.Status)
 		}
 		read(t, res)
 	}
-	comes := w.guest()
+	comes := w.client()
 	comes.token = "comes"
 	comes.initialize("2025-11-25")
 	w.http.SetAccess(Access{})
-	open := w.guest()
+	open := w.client()
 	open.initialize("2025-11-25")
 	if got := open.call(ping); got != pong {
 		t.Error(got)
@@ -195,22 +195,38 @@ func TestHTTPAdmit(t *testing.T) {
 	}
 }
 
-func TestHTTPShares(t *testing.T) {
-	w := newWeb(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
-	res := w.guest().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+func TestCORS(t *testing.T) {
+	w := newServer(t, Options{Access: Access{AllowedOrigins: []string{"https://app.example"}, Tokens: []string{"secret"}}})
+	res := w.client().do(t.Context(), "OPTIONS", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		!strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
 		t.Errorf("preflight: %s %v", res.Status, res.Header)
 	}
-	res = w.guest().do(t.Context(), "OPTIONS", "", "Origin", w.url) // of our own address
+	res = w.client().do(t.Context(), "OPTIONS", "", "Origin", w.url) // a page of the server's own address
 	if res.StatusCode != 401 || res.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("preflight of a page that is not listed: %s %v", res.Status, res.Header)
 	}
 	read(t, res)
 }
 
+// TestAcceptOrder checks that clients that name event streams first get one.
+func TestAcceptOrder(t *testing.T) {
+	w := newServer(t, Options{})
+	g := w.join("2025-11-25")
+	for accept, want := range map[string]string{
+		"application/json, text/event-stream":       "application/json",
+		"Text/Event-Stream, application/json;q=0.5": "text/event-stream",
+		"*/*": "application/json",
+	} {
+		kind, got := g.body(callOf(7, "count", `{"times":0}`), "Accept", accept)
+		if kind != want || !strings.Contains(got, `{"jsonrpc":"2.0","id":7,"result":{}}`) {
+			t.Errorf("%s: %s\n%s", accept, kind, got)
+		}
+	}
+}
+
 func TestHTTPBatch(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	g := w.join("2025-03-26")
 	got := g.call(`[` + ping + `,{"jsonrpc":"2.0","method":"notifications/x"},7]`)
 	if got != `[`+pong+`,{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a message is a JSON object"}}]` {
@@ -226,10 +242,10 @@ func TestHTTPBatch(t *testing.T) {
 }
 
 func TestFailedInitializeLeavesNoSession(t *testing.T) {
-	w := newWeb(t, Options{MaxSessions: 1})
+	w := newServer(t, Options{MaxSessions: 1})
 	w.backend.Refuse <- wire.Errorf(-32099, "come back later")
 	for _, body := range []string{initialize, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`} {
-		res := w.guest().post(body)
+		res := w.client().post(body)
 		if got := read(t, res); !strings.Contains(got, `"error"`) || res.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("got %s %s", res.Status, got)
 		}
@@ -241,12 +257,12 @@ func TestFailedInitializeLeavesNoSession(t *testing.T) {
 }
 
 func TestMaxSessions(t *testing.T) {
-	w := newWeb(t, Options{MaxSessions: 2})
+	w := newServer(t, Options{MaxSessions: 2})
 	g := w.join("2025-11-25")
-	for _, used := range []*guest{g, w.join("2025-11-25")} {
+	for _, used := range []*client{g, w.join("2025-11-25")} {
 		used.call(callOf(1, "echo", "{}"))
 	}
-	res := w.guest().post(initialize)
+	res := w.client().post(initialize)
 	if got := read(t, res); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(got, `"id":1,"error"`) {
 		t.Errorf("got %s %s", res.Status, got)
 	}
@@ -258,7 +274,7 @@ func TestMaxSessions(t *testing.T) {
 }
 
 func TestIdleSessions(t *testing.T) {
-	w := newWeb(t, Options{SessionTTL: 20 * instant})
+	w := newServer(t, Options{SessionTTL: 20 * instant})
 	calling, listening := w.join("2025-11-25"), w.join("2025-11-25")
 	answer := make(chan string)
 	go func() { answer <- calling.call(callOf(1, "wait", "{}")) }()
@@ -281,7 +297,7 @@ func TestIdleSessions(t *testing.T) {
 }
 
 func TestHTTPClose(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
 	answer := make(chan string)
@@ -300,30 +316,30 @@ func TestHTTPClose(t *testing.T) {
 		t.Errorf("the call that waits for the client got %s", got)
 	}
 	asked.end()
-	res := w.guest().post(initialize)
+	res := w.client().post(initialize)
 	if res.StatusCode != 503 {
 		t.Errorf("after Close: %s", res.Status)
 	}
 	read(t, res)
 }
 
-// TestSessionsLeaveNothing has sessions end in three ways; TestMain looks for
-// goroutines.
+// TestSessionsLeaveNothing ends sessions in three ways. TestMain looks for goroutines
+// that are left.
 func TestSessionsLeaveNothing(t *testing.T) {
 	const each = 170
-	w := newWeb(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
+	w := newServer(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})
 	revisions := protocol.Handshake.Names()
 	for i := range 3 * each {
 		g := w.join(revisions[i%len(revisions)])
 		switch i % 3 {
-		case 0: // ends it
+		case 0: // the client ends it
 			g.do(t.Context(), "DELETE", "")
-		case 1: // vanishes with streams open and a call in flight
+		case 1: // the client disconnects with streams open and a call in flight
 			ctx, cancel := context.WithCancel(t.Context())
 			g.do(ctx, "GET", "")
 			g.do(ctx, "POST", callOf(1, "ask", `{"method":"roots/list"}`))
 			cancel()
-		case 2: // is never heard of again
+		case 2: // the client does nothing more
 		}
 	}
 	for range 3 * each {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestNothingCrosses has many calls of several sessions at once: each stream
-// has exactly its own progress, in order, and then its answer.
+// TestNothingCrosses makes many calls in several sessions at once. Each stream has
+// exactly its own progress, in order, and then its answer.
 func TestNothingCrosses(t *testing.T) {
 	const sessions, calls, times = 8, 25, 40
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	var all sync.WaitGroup
 	for range sessions {
 		g := w.join("2025-06-18")
@@ -42,10 +42,10 @@ func TestNothingCrosses(t *testing.T) {
 	all.Wait()
 }
 
-// TestBurst has the session's own stream take many messages at once.
+// TestBurst writes many messages at once to the session's own stream.
 func TestBurst(t *testing.T) {
 	const burst = 5000
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	e := w.join("2025-11-25").stream("GET", "")
 	s := w.session()
 	for i := range burst {

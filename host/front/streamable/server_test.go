@@ -57,7 +57,7 @@ func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) 
 	return certFile, keyFile, roots
 }
 
-// TestTLS also has HTTP/2 carry the streams.
+// TestTLS runs sessions over TLS and HTTP/2.
 func TestTLS(t *testing.T) {
 	certFile, keyFile, roots := certificate(t)
 	pair, err := KeyPair(t.Context(), certFile, keyFile)
@@ -75,8 +75,8 @@ func TestTLS(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- srv.ServeTLS(listener, "", "") }()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
-	w := &web{t: t, backend: b, http: h, url: "https://" + listener.Addr().String()}
-	g := w.guest()
+	w := &server{t: t, backend: b, http: h, url: "https://" + listener.Addr().String()}
+	g := w.client()
 	g.http = &http.Client{Transport: transport}
 	g.initialize("2025-11-25")
 	get := g.stream("GET", "")

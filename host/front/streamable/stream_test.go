@@ -13,7 +13,7 @@ import (
 )
 
 func TestProgressOverHTTP(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	for _, tt := range []struct{ revision, first string }{
 		{"2025-06-18", "id: 2.1\nevent: message\ndata: " + progressOf(1, 1) + "\n\n"},
 		{"2025-11-25", "id: 2.0\nretry: 1000\ndata: \n\nid: 2.1\n"},
@@ -30,8 +30,8 @@ func TestProgressOverHTTP(t *testing.T) {
 }
 
 func TestAskOverPostStream(t *testing.T) {
-	w := newWeb(t, Options{})
-	for _, session := range []string{"", `,"session":true`} { // without a GET stream the session's go there too
+	w := newServer(t, Options{})
+	for _, session := range []string{"", `,"session":true`} { // without a GET stream, requests of the session go there too
 		g := w.join("2025-11-25")
 		e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"`+session+`}`))
 		e.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
@@ -42,7 +42,7 @@ func TestAskOverPostStream(t *testing.T) {
 }
 
 func TestAskOverGetStream(t *testing.T) {
-	w := newWeb(t, Options{ListenWindow: hour})
+	w := newServer(t, Options{ListenWindow: hour})
 	g := w.join("2025-11-25")
 	s := w.session()
 	answer := make(chan wire.Reply)
@@ -53,7 +53,7 @@ func TestAskOverGetStream(t *testing.T) {
 		}
 		answer <- reply
 	}()
-	e := g.stream("GET", "") // comes before the request or behind it
+	e := g.stream("GET", "") // before the request or after it
 	e.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 	g.tell(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`)
 	if reply := <-answer; string(reply.Result) != `{"roots":[]}` {
@@ -74,17 +74,17 @@ func TestAskOverGetStream(t *testing.T) {
 }
 
 func TestAskNobody(t *testing.T) {
-	w := newWeb(t, Options{ListenWindow: instant})
+	w := newServer(t, Options{ListenWindow: instant})
 	w.join("2025-11-25")
 	if _, err := w.session().Ask(t.Context(), wire.Call{Method: "roots/list"}); !errors.Is(err, front.ErrNotListening) {
 		t.Error(err)
 	}
 }
 
-// TestMainStream leaves messages for a client that listens later, and has it
-// come back twice.
+// TestMainStream keeps messages for a client that connects later, and resumes the
+// stream twice.
 func TestMainStream(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	s := w.session()
 	say := func(n int) { s.Notify("notifications/message", fmt.Appendf(nil, "{\r\n\"n\":%d}", n)) }
@@ -105,10 +105,10 @@ func TestMainStream(t *testing.T) {
 	}
 	seen := e.last
 	say(3)
-	e.want(said(3)) // but pretend that it got lost
+	e.want(said(3)) // but pretend that it was lost
 	e2 := g.stream("GET", "", "Last-Event-ID", seen)
 	e2.want(said(3))
-	_ = e.silence() // the client has come back, so the old connection is over
+	_ = e.silence() // the client has resumed it elsewhere, so this connection ends
 	say(4)
 	e2.want(said(4))
 	e2.cancel()
@@ -120,7 +120,7 @@ func TestMainStream(t *testing.T) {
 }
 
 func TestBacklogIsBounded(t *testing.T) {
-	w := newWeb(t, Options{Replay: 1000})
+	w := newServer(t, Options{Replay: 1000})
 	g := w.join("2025-11-25")
 	s := w.session()
 	for i := range 1000 {
@@ -142,7 +142,7 @@ func TestBacklogIsBounded(t *testing.T) {
 // TestResume breaks the stream of a call again and again: nothing is lost.
 func TestResume(t *testing.T) {
 	const times = 200
-	w := newWeb(t, Options{ResumeWindow: hour})
+	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	e := g.stream("POST", callOf(7, "count", fmt.Sprintf(`{"times":%d}`, times)))
 	for i := range times {
@@ -161,9 +161,9 @@ func TestResume(t *testing.T) {
 	e.end()
 }
 
-// TestResumeInFlight resumes the stream of a call that is still worked on.
+// TestResumeInFlight resumes the stream of a call that is in flight.
 func TestResumeInFlight(t *testing.T) {
-	w := newWeb(t, Options{ResumeWindow: hour})
+	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
 	e := g.stream("POST", callOf(1, "ask", `{"method":"roots/list"}`))
 	e.want(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
@@ -175,7 +175,7 @@ func TestResumeInFlight(t *testing.T) {
 }
 
 func TestDisconnectCancels(t *testing.T) {
-	w := newWeb(t, Options{ResumeWindow: instant})
+	w := newServer(t, Options{ResumeWindow: instant})
 	g := w.join("2025-11-25")
 	gone := func() {
 		t.Helper()
@@ -199,15 +199,34 @@ func TestDisconnectCancels(t *testing.T) {
 	e.next()
 	e.cancel()
 	gone()
-	// The session lives on.
+	// The session goes on.
 	if got := g.call(ping); got != pong {
 		t.Error(got)
 	}
 }
 
-// TestTaskProgress has the progress of a task follow on the session's stream.
+// TestWithoutResumption checks streams that cannot be resumed: their events have no
+// ids, and a disconnect cancels the call at once.
+func TestWithoutResumption(t *testing.T) {
+	w := newServer(t, Options{ResumeWindow: -1})
+	g := w.join("2025-11-25")
+	kind, got := g.body(callOf(7, "count", `{"times":1}`))
+	want := "retry: 1000\n\nevent: message\ndata: " + progressOf(7, 1) +
+		"\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n"
+	if kind != "text/event-stream" || got != want {
+		t.Errorf("%s\n%s\nwant\n%s", kind, got, want)
+	}
+	e := g.stream("POST", callOf(2, "ask", `{"method":"roots/list"}`))
+	e.next()
+	e.cancel()
+	if err := <-w.backend.Cancelled; !errors.Is(err, front.ErrClientGone) {
+		t.Errorf("cancelled with %v", err)
+	}
+}
+
+// TestTaskProgress checks that progress of a task goes to the session's own stream.
 func TestTaskProgress(t *testing.T) {
-	w := newWeb(t, Options{})
+	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
 	e := g.stream("GET", "")
 	for id, tool := range []string{"late", "task"} {
@@ -220,7 +239,7 @@ func TestTaskProgress(t *testing.T) {
 }
 
 func TestCancelledCallHasNoAnswer(t *testing.T) {
-	w := newWeb(t, Options{KeepAlive: 2 * instant})
+	w := newServer(t, Options{KeepAlive: 2 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
 	g.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"bored"}}`)
@@ -231,7 +250,7 @@ func TestCancelledCallHasNoAnswer(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
-	w := newWeb(t, Options{KeepAlive: 5 * instant})
+	w := newServer(t, Options{KeepAlive: 5 * instant})
 	g := w.join("2025-06-18")
 	e := g.stream("POST", callOf(1, "wait", "{}"))
 	get := g.stream("GET", "")
@@ -248,10 +267,10 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// TestStalledClient has one client stop reading. It is thrown out at last;
-// another one notices nothing.
+// TestStalledClient checks that the session of a client that stops reading ends, and
+// that another client does not notice.
 func TestStalledClient(t *testing.T) {
-	w := newWeb(t, Options{Buffer: 1 << 20})
+	w := newServer(t, Options{Buffer: 1 << 20})
 	stalled := w.join("2025-11-25")
 	s := w.session()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -261,7 +280,7 @@ func TestStalledClient(t *testing.T) {
 	defer c.Close()
 	_ = stalled.request(t.Context(), "GET", "").Write(c)
 	var head [4]byte
-	if _, err := c.Read(head[:]); err != nil { // it is attached, and reads no further
+	if _, err := c.Read(head[:]); err != nil { // it is connected, and does not read any more
 		t.Fatal(err)
 	}
 	g := w.join("2025-11-25")
@@ -285,10 +304,10 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// TestLargeMessages are larger than any buffer.
+// TestLargeMessages sends messages that are larger than any buffer.
 func TestLargeMessages(t *testing.T) {
 	const size = 16 << 20
-	w := newWeb(t, Options{Buffer: 1000, Replay: 1000})
+	w := newServer(t, Options{Buffer: 1000, Replay: 1000})
 	g := w.join("2025-11-25")
 	s := w.session()
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","x":"` + strings.Repeat("x", size) + `"}}`

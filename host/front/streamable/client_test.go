@@ -18,31 +18,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// web is an HTTP front end on a real socket.
-type web struct {
+// server is a Handler on a real socket.
+type server struct {
 	t       testing.TB
 	backend *fronttest.Backend
 	http    *Handler
 	url     string
-	close   func() // ends it, and waits for all requests
+	close   func() // ends it and waits for all requests
 }
 
-func newWeb(t testing.TB, opts Options) *web {
-	return newWebOn(t, opts, ServerOptions{})
+func newServer(t testing.TB, opts Options) *server {
+	return newServerWith(t, opts, ServerOptions{})
 }
 
-// newWebOn also says how many connections there may be.
-func newWebOn(t testing.TB, opts Options, server ServerOptions) *web {
+// newServerWith is newServer with options of the http.Server.
+func newServerWith(t testing.TB, opts Options, limits ServerOptions) *server {
 	b := fronttest.New()
 	shared := opts.Session.Budget
 	opts.Session = options(b)
 	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared
 	h := New(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)
-	server.Log = silent
-	srv.Config = NewServer(h, server)
+	limits.Log = silent
+	srv.Config = NewServer(h, limits)
 	srv.Start()
-	w := &web{t: t, backend: b, http: h, url: srv.URL}
+	w := &server{t: t, backend: b, http: h, url: srv.URL}
 	w.close = sync.OnceFunc(func() {
 		if err := h.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
@@ -54,26 +54,26 @@ func newWebOn(t testing.TB, opts Options, server ServerOptions) *web {
 	return w
 }
 
-// guest is a raw client.
-type guest struct {
-	t     testing.TB
-	web   *web
-	http  *http.Client
-	id    string // of the session
-	token string
+// client posts and reads raw messages.
+type client struct {
+	t      testing.TB
+	server *server
+	http   *http.Client
+	id     string // of the session
+	token  string
 }
 
-func (w *web) guest() *guest { return &guest{t: w.t, web: w, http: http.DefaultClient} }
+func (w *server) client() *client { return &client{t: w.t, server: w, http: http.DefaultClient} }
 
 // join begins a session.
-func (w *web) join(revision string) *guest {
+func (w *server) join(revision string) *client {
 	w.t.Helper()
-	g := w.guest()
+	g := w.client()
 	g.initialize(revision)
 	return g
 }
 
-func (g *guest) initialize(revision string) {
+func (g *client) initialize(revision string) {
 	g.t.Helper()
 	res := g.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q}}`, revision))
 	body := read(g.t, res)
@@ -87,15 +87,15 @@ func (g *guest) initialize(revision string) {
 }
 
 // session is the server's end of the newest session.
-func (w *web) session() route.Session { return <-w.backend.Began }
+func (w *server) session() route.Session { return <-w.backend.Began }
 
-func (g *guest) request(ctx context.Context, method, body string, header ...string) *http.Request {
+func (g *client) request(ctx context.Context, method, body string, header ...string) *http.Request {
 	g.t.Helper()
 	var reader io.Reader
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, g.web.url, reader)
+	r, err := http.NewRequestWithContext(ctx, method, g.server.url, reader)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (g *guest) request(ctx context.Context, method, body string, header ...stri
 	return r
 }
 
-func (g *guest) do(ctx context.Context, method, body string, header ...string) *http.Response {
+func (g *client) do(ctx context.Context, method, body string, header ...string) *http.Response {
 	g.t.Helper()
 	res, err := g.http.Do(g.request(ctx, method, body, header...))
 	if err != nil {
@@ -132,13 +132,13 @@ func (g *guest) do(ctx context.Context, method, body string, header ...string) *
 	return res
 }
 
-func (g *guest) post(body string, header ...string) *http.Response {
+func (g *client) post(body string, header ...string) *http.Response {
 	g.t.Helper()
 	return g.do(context.Background(), "POST", body, header...)
 }
 
 // call posts a request and returns its JSON answer.
-func (g *guest) call(body string) string {
+func (g *client) call(body string) string {
 	g.t.Helper()
 	res := g.post(body)
 	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "application/json" {
@@ -147,8 +147,15 @@ func (g *guest) call(body string) string {
 	return read(g.t, res)
 }
 
-// tell posts what has no answer.
-func (g *guest) tell(body string) {
+// body posts a message and returns the answer as it is on the wire.
+func (g *client) body(msg string, header ...string) (kind, text string) {
+	g.t.Helper()
+	res := g.post(msg, header...)
+	return res.Header.Get("Content-Type"), read(g.t, res)
+}
+
+// tell posts a message that has no answer.
+func (g *client) tell(body string) {
 	g.t.Helper()
 	res := g.post(body)
 	if got := read(g.t, res); res.StatusCode != 202 || got != "" {
@@ -166,16 +173,16 @@ func read(t testing.TB, res *http.Response) string {
 	return string(b)
 }
 
-// events is an event stream that a guest reads.
+// events is an event stream that a client reads.
 type events struct {
 	t      testing.TB
 	body   *bufio.Reader
-	cancel context.CancelFunc // vanish
+	cancel context.CancelFunc // disconnects
 	last   string             // id of the last event
 }
 
-// stream sends a request that must be answered with an event stream.
-func (g *guest) stream(method, body string, header ...string) *events {
+// stream sends an HTTP request that must be answered with an event stream.
+func (g *client) stream(method, body string, header ...string) *events {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g.t.Cleanup(cancel)
