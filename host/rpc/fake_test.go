@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -20,8 +21,9 @@ type fakeStream struct {
 	changed  *sync.Cond
 	room     int // for requests and notifications
 	held     []Frame
-	requests []int64 // written, in order
-	cancels  []int64 // written
+	requests []int64       // written, in order
+	cancels  []int64       // written
+	numbers  map[int]int64 // ids of requests by played.number
 	sent     [][]byte
 	broken   bool
 	finished bool // Finish was called, and it is not the main stream
@@ -31,7 +33,7 @@ type fakeStream struct {
 }
 
 func newFakeStream(room int) *fakeStream {
-	s := &fakeStream{room: room}
+	s := &fakeStream{room: room, numbers: map[int]int64{}}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
@@ -60,15 +62,15 @@ func (s *fakeStream) Send(ctx context.Context, f Frame) error {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case s.finished:
 			return ErrFinished
 		case s.broken:
 			return errUnwritten
-		case !s.full():
+		case !s.full(): // even if ctx has ended meanwhile
 			s.held = append(s.held, f)
 			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		}
 		s.changed.Wait()
 	}
@@ -135,6 +137,9 @@ func (s *fakeStream) flush(n int) {
 		s.sent = append(s.sent, f.Data)
 		if f.ID != 0 {
 			s.requests = append(s.requests, f.ID)
+			n, _ := wire.Get(f.Data, "params", "n")
+			number, _ := strconv.Atoi(string(n))
+			s.numbers[number] = f.ID
 		}
 		if f.Cancels != 0 {
 			s.cancels = append(s.cancels, f.Cancels)

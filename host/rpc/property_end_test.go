@@ -1,16 +1,20 @@
 package rpc
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // finish ends a round and looks at what came of it.
 func (g *game) finish() {
-	late := errors.New("too late")
+	late, began := errors.New("too late"), time.Now()
 	g.ends.Go(func() { g.conn.Close(late) })
 	synctest.Wait()
 	for _, open := range g.release {
@@ -21,6 +25,9 @@ func (g *game) finish() {
 	g.flush(1000)
 	g.ends.Wait()
 	g.conn.Close(late) // again
+	if took := time.Since(began); took > 500*time.Millisecond {
+		g.errs.add("the end took %v", took)
+	}
 	g.checkCalls()
 	g.checkRequests()
 	g.checkState()
@@ -42,6 +49,12 @@ func (g *game) checkCalls() {
 			g.errs.add("request %d was cancelled at the peer, and never sent", id)
 		}
 	}
+	for _, p := range g.calls {
+		id := g.idOf(p)
+		if id != 0 && isCancelled(p.err) && !slices.Contains(cancels, id) && !g.lost(id) {
+			g.errs.add("request %d was sent and cancelled, and the peer was not told: %v", id, p.err)
+		}
+	}
 	slices.Sort(cancels)
 	if len(slices.Compact(slices.Clone(cancels))) != len(cancels) {
 		g.errs.add("a request was cancelled twice at the peer: %v", cancels)
@@ -52,12 +65,46 @@ func (g *game) checkCalls() {
 	}
 }
 
+// isCancelled tells whether a call ended since it was cancelled or took too long.
+func isCancelled(err error) bool {
+	return err != nil && (err.Error() == "cancelled" || errors.Is(err, context.DeadlineExceeded))
+}
+
+// idOf is the id that the request of a call was written with; 0 if it was not.
+func (g *game) idOf(p *played) int64 {
+	for _, s := range g.streams() {
+		if id := s.numbers[p.number]; id != 0 {
+			return id
+		}
+	}
+	return 0
+}
+
+// lost tells whether no cancellation of a request can have been written: it was
+// initialize, or its stream is broken or was never written to its end.
+func (g *game) lost(id int64) bool {
+	for _, s := range g.streams() {
+		if s.broken {
+			return true
+		}
+		for _, data := range s.sent {
+			if strings.HasPrefix(string(data), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"initialize"`, id)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkRequests compares the answers with the requests that were dropped.
 func (g *game) checkRequests() {
 	gone := map[Stream]int{}
 	for _, r := range g.handled {
 		if !r.replied {
 			g.errs.add("request %s %s has no reply", r.Method, r.ID)
+		}
+		if g.gone[r] && r.phase != dropped {
+			g.errs.add("request %s %s was answered, and had been cancelled", r.Method, r.ID)
 		}
 		if r.phase == dropped {
 			gone[r.on]++

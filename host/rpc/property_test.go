@@ -22,7 +22,7 @@ import (
 // progress after it, every request of the peer is answered once or was dropped,
 // and nothing is left at the end.
 func TestInterleavings(t *testing.T) {
-	rounds := 400
+	rounds := 300
 	if testing.Short() {
 		rounds = 100
 	}
@@ -38,16 +38,18 @@ func TestInterleavings(t *testing.T) {
 
 // game is one round.
 type game struct {
-	t      *testing.T
-	random *rand.Rand
-	conn   *Conn
-	main   *fakeStream
-	errs   errorLog
+	t       *testing.T
+	random  *rand.Rand
+	conn    *Conn
+	main    *fakeStream
+	errs    errorLog
+	numbers int // of calls
 
 	mu      sync.Mutex
 	calls   []*played
 	frames  []*frame
 	handled []*Request
+	gone    map[*Request]bool
 	release []func()
 	ends    sync.WaitGroup // goroutines of the round
 }
@@ -75,8 +77,10 @@ type played struct {
 	inside   atomic.Int32    // progress callbacks that run
 	outcomes atomic.Int32
 	isTask   atomic.Bool // and was answered with one
-	reply    atomic.Value
-	err      atomic.Value
+	number   int         // in its params
+	limit    Limit
+	started  time.Time
+	err      error // that it ended with; after its outcome
 	cancel   func(error)
 }
 
@@ -88,7 +92,8 @@ type frame struct {
 }
 
 func play(t *testing.T, seed uint64) {
-	g := &game{t: t, random: rand.New(rand.NewPCG(seed, 1)), main: newFakeStream(8)}
+	random := rand.New(rand.NewPCG(seed, 1))
+	g := &game{t: t, random: random, gone: map[*Request]bool{}, main: newFakeStream(1 + random.IntN(8))}
 	g.main.main = true
 	peer := Peer(g.random.IntN(2))
 	g.conn = New(context.Background(), Options{
@@ -118,9 +123,9 @@ func (g *game) background(f func()) {
 
 func (g *game) step() {
 	switch n := g.random.IntN(100); {
-	case n < 18:
+	case n < 14:
 		g.submit()
-	case n < 24:
+	case n < 26:
 		g.callAndWait()
 	case n < 38:
 		k := 1 + g.random.IntN(4)
@@ -158,12 +163,14 @@ func (g *game) receive(raw string, on Stream) { g.conn.Receive([]byte(raw), on) 
 // newCall makes a random call.
 func (g *game) newCall() (*played, Call) {
 	p := &played{wants: g.random.IntN(2) == 0, task: g.random.IntN(4) == 0, slow: time.Duration(g.random.IntN(3)) * time.Millisecond}
-	call := Call{Call: wire.Call{Method: "tools/call", Params: []byte(`{}`), Owner: p}}
+	g.numbers++
+	p.number, p.started = g.numbers, time.Now()
+	call := Call{Call: wire.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"n":%d}`, p.number), Owner: p}}
 	if g.random.IntN(10) == 0 {
 		call.Method = "initialize"
 	}
 	if p.task {
-		call.Params = []byte(`{"task":{}}`)
+		call.Params = fmt.Appendf(nil, `{"n":%d,"task":{}}`, p.number)
 	}
 	if p.wants {
 		call.Progress = func([]byte) { g.progressed(p) }
@@ -178,7 +185,8 @@ func (g *game) newCall() (*played, Call) {
 		}
 	}
 	call.Stream = p.stream
-	call.Limit = Limit{Idle: time.Duration(g.random.IntN(4)) * time.Second, Max: time.Duration(g.random.IntN(6)) * time.Second}
+	p.limit = Limit{Idle: time.Duration(g.random.IntN(4)) * time.Second, Max: time.Duration(g.random.IntN(6)) * time.Second}
+	call.Limit = p.limit
 	return p, call
 }
 
@@ -208,6 +216,12 @@ func (g *game) ended(p *played, reply wire.Reply, err error) {
 	if p.inside.Load() > 0 && !p.isTask.Load() {
 		g.errs.add("the outcome came while progress ran")
 	}
+	// A limit ends a call at once, but for a progress callback that runs and the
+	// time that it takes to find out why nothing was written.
+	if took := time.Since(p.started); p.limit.Max > 0 && took > p.limit.Max+unwrittenWait+100*time.Millisecond {
+		g.errs.add("a call took %v, at most %v were allowed", took, p.limit.Max)
+	}
+	p.err = err
 }
 
 func (g *game) submit() {
@@ -348,7 +362,7 @@ func (g *game) cancel() {
 func (g *game) request() {
 	one := func() (raw string, wants bool) {
 		id := g.random.IntN(5)
-		switch method := []string{"reply", "start", "async", "ping", "note", "bad"}[g.random.IntN(6)]; method {
+		switch method := []string{"reply", "start", "async", "left", "ping", "note", "bad"}[g.random.IntN(7)]; method {
 		case "note":
 			return `{"jsonrpc":"2.0","method":"note"}`, false
 		case "bad": // with an id, so that either kind of peer gets an answer
@@ -387,9 +401,7 @@ func (g *game) request() {
 
 // Request implements Handler.
 func (g *game) Request(r *Request) {
-	g.mu.Lock()
-	g.handled = append(g.handled, r)
-	g.mu.Unlock()
+	g.handle(r)
 	reply := wire.Reply{Result: []byte("{}")}
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
@@ -401,12 +413,22 @@ func (g *game) Request(r *Request) {
 			case <-gate:
 			case <-ctx.Done():
 			}
+			if cause := context.Cause(ctx); cause != nil && cause != g.conn.Err() {
+				g.cancelled(r, cause)
+			}
 			_ = r.Notify(ctx, "note", nil)
 			return reply
 		})
-	case "async":
-		open = func() { r.Reply(reply) }
-		r.OnCancel(func(error) { r.Reply(reply) })
+	case "async", "left":
+		if r.Method == "async" {
+			open = func() { r.Reply(reply) }
+		}
+		r.OnCancel(func(cause error) {
+			if cause != g.conn.Err() {
+				g.cancelled(r, cause)
+			}
+			r.Reply(reply)
+		})
 	default:
 		r.Reply(reply)
 		r.Reply(reply) // which is nothing
@@ -414,6 +436,27 @@ func (g *game) Request(r *Request) {
 	g.mu.Lock()
 	g.release = append(g.release, open)
 	g.mu.Unlock()
+}
+
+// handle notes a request that the connection has admitted.
+func (g *game) handle(r *Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conn.mu.Lock()
+	defer g.conn.mu.Unlock()
+	for _, other := range g.handled {
+		if other.key == r.key && other.phase == working {
+			g.errs.add("two requests with id %s at a time", r.ID)
+		}
+	}
+	g.handled = append(g.handled, r)
+}
+
+// cancelled notes that a request was cancelled, and so must not be answered.
+func (g *game) cancelled(r *Request, _ error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gone[r] = true
 }
 
 // Notification implements Handler.
