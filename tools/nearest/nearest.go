@@ -1,6 +1,6 @@
 // Package nearest finds the known names that a wrong name was probably meant to
-// be, for "did you mean" hints. Upper and lower case, underscores and hyphens do
-// not count. All functions are safe for concurrent use.
+// be, for "did you mean" hints. Upper and lower case letters are the same to it, and
+// so are underscores and hyphens. All functions are safe for concurrent use.
 package nearest
 
 import (
@@ -66,7 +66,5 @@ func Limit(n int) int {
 	return (n + 1) / 3
 }
 
-var separators = strings.NewReplacer("_", "", "-", "")
-
-// fold is a name without what does not count.
-func fold(name string) string { return strings.ToLower(separators.Replace(name)) }
+// fold is a name in the form in which names are compared.
+func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "_")) }

@@ -36,8 +36,9 @@ func TestName(t *testing.T) {
 		want  string
 	}{
 		{"comand", []string{"args", "command"}, 2, "command"},
-		{"Time_Out", []string{"timeout"}, 0, "timeout"},
-		{"user-id", []string{"userId"}, 0, "userId"},
+		{"Time_Out", []string{"timeout"}, 0, ""},
+		{"Time_Out", []string{"timeout"}, 1, "timeout"},
+		{"User-ID", []string{"user_id"}, 0, "user_id"},
 		{"ab", []string{"ac", "ad"}, 1, "ac"},
 		{"ab", []string{"cd"}, 1, ""},
 		{"ab", nil, 10, ""},
