@@ -21,8 +21,8 @@ type target struct {
 	server, tool string // real names
 	err          error  // why there is no such tool
 	record       *journal.Call
-	undo         []target // what the saved tool has left to be undone
-	played       *Played  // of a run that is replayed; else nil
+	undo         []target      // what the saved tool has left to be undone
+	replayed     *ReplayedCall // in a replay; else nil
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
@@ -122,8 +122,8 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	t.record.Begin()
 	var answer journal.Answer
 	switch {
-	case t.played != nil:
-		answer = r.play(ctx, t)
+	case t.replayed != nil:
+		answer = r.replayCall(ctx, t)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
@@ -170,7 +170,7 @@ func (t *target) params(meta []byte) []byte {
 
 // limited is the context of a call that has a timeout of its own.
 func (t *target) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if t.Timeout == 0 || t.played != nil {
+	if t.Timeout == 0 || t.replayed != nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, t.timeout())

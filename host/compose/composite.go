@@ -122,7 +122,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		failed.Limit = abi.LimitChain
 		return journal.Answer{Err: failed}
 	}
-	if failed := t.checkMeta(); failed != nil && t.played == nil {
+	if failed := t.checkMeta(); failed != nil && t.replayed == nil {
 		return journal.Answer{Err: failed}
 	}
 	def, err := r.definition(t)
@@ -172,16 +172,16 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 
 // definition is that of the saved tool that a call means.
 func (r *run) definition(t *target) (tools.Definition, error) {
-	if t.played != nil {
-		return t.played.Run.Definition, nil
+	if t.replayed != nil {
+		return t.replayed.Run.Definition, nil
 	}
 	return r.cfg.Saved.Get(t.tool)
 }
 
 // child is the run of a saved tool that this run calls.
 func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
-	if t.played != nil {
-		child := r.replayed(t.played.Run)
+	if t.replayed != nil {
+		child := r.replayed(t.replayed.Run)
 		child.chain, child.tree, child.inner = chain, r.tree, true
 		return child, nil
 	}

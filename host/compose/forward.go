@@ -26,8 +26,8 @@ const maxForwarded = 256
 // that level.
 func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	r.journal.Log(level, text)
-	if r.take != nil {
-		r.take.Tape.Log(level, text)
+	if r.replay != nil {
+		r.replay.Tape.Log(level, text)
 	}
 	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
 		return nil

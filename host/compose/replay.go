@@ -12,110 +12,110 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Tape is the world of a run that is replayed: what a record says that the world
-// did. It is told all that the script does, in that order. A tape is used by one
+// Tape answers for the outside world while a run is replayed, from the record of
+// the run. It sees everything that the script does, in order. A tape is used by one
 // goroutine, and so are all tapes of a tree of runs.
 type Tape interface {
-	// Calls says what became of a batch of calls: of each, in order.
-	Calls(asked []abi.ToolCall) []Played
-	// Undo says what a call to undo with is in real names, and what is wrong with
-	// it, nil for nothing.
+	// Calls returns the recorded answer to each call of a batch, in order.
+	Calls(asked []abi.ToolCall) []ReplayedCall
+	// Undo resolves a call that the script registers as an undo to real names; failed
+	// is what is wrong with the call, nil if it is fine.
 	Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError)
-	// Compensation is the answer to the next call that undoes something, by real
+	// Compensation is the recorded answer to the next undo that is made, by real
 	// names.
 	Compensation(asked abi.ToolCall, server, tool string) journal.Answer
 	Log(level abi.LogLevel, text string)
-	// End takes the record of the run that was replayed.
+	// End gets the record of the replay when it is over.
 	End(replayed journal.Record)
 }
 
-// Played is what became of one call.
-type Played struct {
+// ReplayedCall is a recorded call and its answer.
+type ReplayedCall struct {
 	Server, Tool string // real names
 	// Answer is what the script is given.
 	Answer journal.Answer
-	// Anew gives the script what is made of the answer's Result and RPCError, or
-	// of Run, in place of Value and Err: it may want that in another way than the
-	// recorded script.
-	Anew bool
-	// Unanswered tells that the run ended before there was an answer; it does so
-	// once all calls of the batch are played.
+	// Recompute derives what the script is given from the answer's Result and
+	// RPCError, or from Run, instead of using the recorded Value and Err: changed code
+	// may ask for the answer in another form.
+	Recompute bool
+	// Unanswered says that the recorded run ended before the answer came. The replay
+	// ends too, once all calls of the batch are answered.
 	Unanswered bool
-	// Run is what the saved tool ran that answered, nil for other calls. It is
-	// replayed too.
-	Run *Take
+	// Run is the run of the saved tool that answered, which is replayed too; nil for
+	// calls of upstreams.
+	Run *ReplayRun
 }
 
-// Take is a run to replay.
-type Take struct {
+// ReplayRun is a run to replay: where it started, and how it ended.
+type ReplayRun struct {
 	journal.Begin
 	Tape Tape
-	// Failure is the raw failure that the run ended with, nil when it succeeded or
-	// nothing is known of it.
+	// Failure is the raw failure that the run ended with; nil if it succeeded or its
+	// end was not recorded.
 	Failure []byte
-	// Stopped, when set, is where something outside the script ended the run. Its
-	// replay ends there with Failure.
+	// Stopped, when set, says where something outside the script ended the run. The
+	// replay ends there too, with Failure.
 	Stopped *Stop
-	// Checked is the fuel that went into checking arguments for upstreams, of the
-	// run and those below it: a replay does not check them.
+	// Checked is the fuel that the run and those below it used for checking arguments
+	// for upstreams, which a replay does not do.
 	Checked uint64
-	// Orphan tells that whoever had called the tool ended as well: then it is for
-	// them to undo what it did.
+	// Orphan says that the caller of the tool ended as well; then the caller undoes
+	// what the tool did.
 	Orphan bool
 }
 
-// Stop is the place where a run was ended from outside: because its time was
-// over, or its request taken back.
+// Stop is the point at which a run was ended from outside, by its timeout or by
+// cancellation.
 type Stop struct {
-	// Waiting tells that it waited for answers: Tape says for which.
+	// Waiting says that the run was waiting for answers; the tape knows which.
 	Waiting bool
-	// Fuel is what it had used of its own if it did not wait; 0 when it had not
-	// started.
+	// Fuel is what the run itself had used by then, if it was not waiting; 0 if it had
+	// not started.
 	Fuel uint64
 }
 
-// Why calls have no answer, as their records say it.
+// The recorded reasons why a call has no answer.
 const (
 	NoAnswer = "no answer before the run ended"
 	NotMade  = "not made: the run had ended"
 )
 
-// Replay runs what a record says once more, under the limits it had, but by no
-// clock: the tape has all that the script learns. Calls are made one after the
-// other. Of Options, only Sandbox, Log and Debug count. The error is a *Failure
-// when ctx ends before the sandbox is ready; when it ends later, the record's
-// outcome says so.
-func (c *Composer) Replay(ctx context.Context, take Take) (journal.Record, error) {
+// Replay runs a recorded run again, with the limits it had but without a clock:
+// everything that the script learns comes from the tape. Calls are made one after
+// the other. Only the options Sandbox, Log and Debug matter. The error is a *Failure
+// if ctx ends before the sandbox is ready; if it ends later, the outcome in the
+// returned record says so.
+func (c *Composer) Replay(ctx context.Context, replay ReplayRun) (journal.Record, error) {
 	if f := c.ready(ctx); f != nil {
 		return journal.Record{}, f
 	}
-	r := c.replayed(&take)
+	r := c.replayed(&replay)
 	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), more: semaphore.NewWeighted(0)}
-	r.tree.account.Charge(take.Checked)
+	r.tree.account.Charge(replay.Checked)
 	var out sandbox.Outcome
 	var f *Failure
-	if take.Saved {
-		r.chain = []string{take.Definition.Name}
-		out, f = r.saved(ctx, take.Definition, take.Params)
+	if replay.Saved {
+		r.chain = []string{replay.Definition.Name}
+		out, f = r.saved(ctx, replay.Definition, replay.Params)
 	} else {
-		out, f = r.unsaved(ctx, take.Definition.Code, take.Params)
+		out, f = r.unsaved(ctx, replay.Definition.Code, replay.Params)
 	}
 	return r.end(ctx, out, f), nil
 }
 
-// replayed is newRun for a run that is replayed.
-func (c *Composer) replayed(take *Take) *run {
-	begin := take.Begin
+// replayed is newRun for a replay.
+func (c *Composer) replayed(replay *ReplayRun) *run {
+	begin := replay.Begin
 	begin.Guest = sandbox.GuestDigest()
 	return &run{
-		Composer: c, tool: begin.Definition.Name, meta: begin.Meta, budget: take.budget(), servers: begin.Servers, agentTools: begin.AgentTools,
-		journal: journal.Open(begin), take: take,
+		Composer: c, tool: begin.Definition.Name, meta: begin.Meta, budget: replay.budget(), servers: begin.Servers,
+		agentTools: begin.AgentTools, journal: journal.Open(begin), replay: replay,
 	}
 }
 
-// budget is what the run had. Which limits were the tool's own its failure says;
-// else those are that are equal to them.
-func (t *Take) budget() budget {
+// budget is the budget that the recorded run had. The failure says which limit was
+// the tool's own; without one, those that equal the tool's own limits were.
+func (t *ReplayRun) budget() budget {
 	l, own := t.Limits, t.Definition.Limits
 	b := budget{
 		Limits: sandbox.Limits{
@@ -142,7 +142,7 @@ func (t *Take) budget() budget {
 // clock is the context of a run's script: it ends when its time is over, or where
 // the replayed run was stopped.
 func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.take == nil {
+	if r.replay == nil {
 		return context.WithTimeout(ctx, r.budget.timeout)
 	}
 	limited, cancel := context.WithCancel(ctx)
@@ -155,8 +155,8 @@ func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 // context had ended, finds one unit less than it had used then.
 func (r *run) limits() sandbox.Limits {
 	l := r.budget.Limits
-	if r.take != nil && r.take.Stopped != nil && !r.take.Stopped.Waiting {
-		l.Fuel = min(l.WithDefaults().Fuel, max(1, r.take.Stopped.Fuel-1))
+	if r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting {
+		l.Fuel = min(l.WithDefaults().Fuel, max(1, r.replay.Stopped.Fuel-1))
 	}
 	return l
 }
@@ -164,26 +164,26 @@ func (r *run) limits() sandbox.Limits {
 // unstarted tells whether a run is replayed that was stopped before its script
 // began.
 func (r *run) unstarted() bool {
-	return r.take != nil && r.take.Stopped != nil && !r.take.Stopped.Waiting && r.take.Stopped.Fuel == 0
+	return r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting && r.replay.Stopped.Fuel == 0
 }
 
 // orphaned tells whether others undo what a replayed run did.
-func (r *run) orphaned() bool { return r.take != nil && r.take.Orphan }
+func (r *run) orphaned() bool { return r.replay != nil && r.replay.Orphan }
 
 // stopped gives a replayed run the end that the recorded one had, if it is where
 // that was stopped.
 func (r *run) stopped(ctx, limited context.Context, out *sandbox.Outcome) *Failure {
-	if r.take == nil || r.take.Stopped == nil || ctx.Err() != nil {
+	if r.replay == nil || r.replay.Stopped == nil || ctx.Err() != nil {
 		return nil
 	}
-	stop := r.take.Stopped
+	stop := r.replay.Stopped
 	switch {
 	case stop.Waiting && limited.Err() == nil, !stop.Waiting && out.Fuel+1 < stop.Fuel:
 		return nil
 	case !stop.Waiting:
 		out.Fuel = stop.Fuel
 	}
-	return readFailure(r.take.Failure)
+	return readFailure(r.replay.Failure)
 }
 
 // readFailure reads the failure of a run that was stopped. It has no details of
@@ -199,19 +199,19 @@ func readFailure(raw []byte) *Failure {
 	}
 }
 
-// play is call for a call that is replayed.
-func (r *run) play(ctx context.Context, t *target) journal.Answer {
-	p := t.played
+// replayCall is call for a replay.
+func (r *run) replayCall(ctx context.Context, t *target) journal.Answer {
+	p := t.replayed
 	switch {
 	case p.Run != nil:
 		answer := r.composite(ctx, t)
-		if !p.Anew {
+		if !p.Recompute {
 			below := answer.Run
 			answer = p.Answer
 			answer.Run = below
 		}
 		return answer
-	case p.Anew && (p.Answer.Result != nil || p.Answer.RPCError != nil):
+	case p.Recompute && (p.Answer.Result != nil || p.Answer.RPCError != nil):
 		return t.answer(wire.Reply{Result: p.Answer.Result, Error: p.Answer.RPCError})
 	case p.Unanswered:
 		return journal.Answer{Err: t.fail(abi.ErrCancelled, NoAnswer)}
@@ -224,9 +224,9 @@ func (r *run) play(ctx context.Context, t *target) journal.Answer {
 // resolveAll resolves a batch of calls.
 func (r *run) resolveAll(ctx context.Context, calls []abi.ToolCall) []target {
 	targets := make([]target, len(calls))
-	if r.take != nil {
-		for i, p := range r.take.Tape.Calls(calls) {
-			targets[i] = target{ToolCall: calls[i], server: p.Server, tool: p.Tool, played: &p}
+	if r.replay != nil {
+		for i, p := range r.replay.Tape.Calls(calls) {
+			targets[i] = target{ToolCall: calls[i], server: p.Server, tool: p.Tool, replayed: &p}
 		}
 		return targets
 	}
@@ -236,10 +236,10 @@ func (r *run) resolveAll(ctx context.Context, calls []abi.ToolCall) []target {
 	return targets
 }
 
-// stopAfter ends a replayed run if it did not get the answers to a batch.
+// stopAfter ends a replay if the recorded run got no answers to a batch.
 func (r *run) stopAfter(batch []target) {
 	for i := range batch {
-		if p := batch[i].played; p != nil && p.Unanswered {
+		if p := batch[i].replayed; p != nil && p.Unanswered {
 			r.stop()
 			return
 		}

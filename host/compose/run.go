@@ -37,15 +37,15 @@ type run struct {
 
 	forwarded int // entries of the log that the client was sent
 
-	take *Take              // what is replayed; nil for a run that is live
-	stop context.CancelFunc // ends the script of a replayed run
+	replay *ReplayRun         // what is replayed; nil for a live run
+	stop   context.CancelFunc // ends the script of a replayed run
 }
 
 // execute runs the script until limited, the run's clock, ends. check, when given,
 // judges its result.
 func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
-		return sandbox.Outcome{}, readFailure(r.take.Failure)
+		return sandbox.Outcome{}, readFailure(r.replay.Failure)
 	}
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
@@ -192,8 +192,8 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	}
 	r.journal.Close(end)
 	rec := r.journal.Record()
-	if r.take != nil {
-		r.take.Tape.End(rec)
+	if r.replay != nil {
+		r.replay.Tape.End(rec)
 	}
 	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
 		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),

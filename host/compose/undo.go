@@ -40,9 +40,9 @@ func (u *undoing) pass() []target {
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	var t target
 	var failed *abi.CallError
-	if r.take != nil {
+	if r.replay != nil {
 		t.ToolCall = call
-		t.server, t.tool, failed = r.take.Tape.Undo(call)
+		t.server, t.tool, failed = r.replay.Tape.Undo(call)
 	} else {
 		t = r.resolve(ctx, call)
 		failed = r.checkUndo(ctx, &t)
@@ -144,7 +144,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 		}
 		*outcome = undone{t.server, t.tool, t.Arguments, answer.Err}
 	}
-	if r.take != nil { // the tape has the answers, in this order
+	if r.replay != nil { // the tape has the answers, in this order
 		work()
 	} else {
 		go work()
@@ -172,8 +172,8 @@ func (c compensating) giveUp() {
 
 // compensation makes one of the calls.
 func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration) journal.Answer {
-	if r.take != nil {
-		return r.take.Tape.Compensation(t.ToolCall, t.server, t.tool)
+	if r.replay != nil {
+		return r.replay.Tape.Compensation(t.ToolCall, t.server, t.tool)
 	}
 	late := func() journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (execution.undo_timeout)", timeout))}

@@ -12,20 +12,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// Difference is one thing in which a replay is not what was recorded.
+// Difference is one thing in which a replay differs from its record.
 type Difference struct {
-	// In is the call of a saved tool in whose run it is, as "call 3 (tools.x)"; ""
-	// for the run itself.
+	// In names the call of a saved tool whose run differs, such as "call 3 (tools.x)";
+	// "" for the run itself.
 	In string `json:"in,omitempty"`
-	// What differs: "call 3", "log 2", "undo 1", "compensation 1", "result",
-	// "failure", "outcome", "fuel", "memory".
+	// What names what differs: "call 3", "log 2", "undo 1", "compensation 1",
+	// "result", "failure", "outcome", "fuel", "memory".
 	What string `json:"what"`
-	// Message says how.
+	// Message says how it differs.
 	Message string `json:"message"`
-	// Diff is a unified diff of both as readable JSON or text; "" when Message
-	// says all.
+	// Diff is a unified diff of readable JSON or text; "" if Message is enough.
 	Diff string `json:"diff,omitempty"`
-	// Position is the place in the script, nil when it is not known.
+	// Position is the position in the script, nil if it is not known.
 	Position *abi.Position `json:"position,omitempty"`
 }
 
@@ -66,7 +65,7 @@ func unified(recorded, replayed string) string {
 	return b.String()
 }
 
-// common is how many bytes two texts have in common at their start.
+// common is the length of the common prefix of two texts, in bytes.
 func common(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -88,8 +87,8 @@ func clip(text string, n int) string {
 	return fmt.Sprintf("%s… (%d bytes)", text[:n], len(text))
 }
 
-// pretty is raw JSON on several lines, numbers and the order of members as they
-// are; raw itself if it is none.
+// pretty is indented JSON with numbers and the order of members unchanged. Invalid
+// JSON stays as it is.
 func pretty(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -98,11 +97,11 @@ func pretty(raw []byte) string {
 	return b.String()
 }
 
-// differJSON is the difference of two pieces of JSON.
+// differJSON is the difference between two JSON values.
 func differJSON(what string, recorded, replayed []byte) Difference {
 	d := Difference{What: what, Message: "differs", Diff: unified(pretty(recorded), pretty(replayed))}
 	if d.Diff == "" {
-		d.Message = fmt.Sprintf("is the same JSON written in another way: recorded %s, replayed %s",
+		d.Message = fmt.Sprintf("is the same JSON, written differently: recorded %s, replayed %s",
 			clip(string(recorded), maxShort), clip(string(replayed), maxShort))
 	}
 	return d
@@ -137,19 +136,19 @@ func callLine(c abi.ToolCall) string {
 	return fmt.Sprintf("%s(%s)", callName(c), clip(string(c.Arguments), maxShort))
 }
 
-// differCall is the difference of two calls that are not alike.
+// differCall is the difference between two calls.
 func differCall(what string, recorded, replayed abi.ToolCall) Difference {
 	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}
 	switch {
 	case callName(recorded) != callName(replayed):
-		d.Message = fmt.Sprintf("is of %s, recorded was one of %s", callName(replayed), callName(recorded))
+		d.Message = fmt.Sprintf("is of %s, recorded was %s", callName(replayed), callName(recorded))
 	case d.Diff == "":
-		d.Message = fmt.Sprintf("of %s has the same arguments written in another way: recorded %s, replayed %s", callName(replayed),
+		d.Message = fmt.Sprintf("of %s has the same arguments, written differently: recorded %s, replayed %s", callName(replayed),
 			clip(string(recorded.Arguments), maxShort), clip(string(replayed.Arguments), maxShort))
 	case !bytes.Equal(recorded.Arguments, replayed.Arguments):
 		d.Message = "of " + callName(replayed) + " has other arguments"
 	default:
-		d.Message = "of " + callName(replayed) + " is made in another way"
+		d.Message = "of " + callName(replayed) + " is made with other options"
 	}
 	return d
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lenient is the tape of code that is not the recorded one. A call gets the answer
-// that the same call got; else that of the first other call of the same tool
-// that is left; else there is none, and the script ends there. No answer is given
-// twice.
+// lenient is the tape for changed code. A call gets the recorded answer to the same
+// call, or else the first unused answer to another call of the same tool. If there
+// is none, the script ends. No answer is given twice.
 type lenient struct {
 	*session
 	in                   string
@@ -30,7 +29,7 @@ type lenient struct {
 type candidate struct {
 	*journal.CallRecord
 	used bool
-	args []byte // canonical form of the arguments; nil until it is needed
+	args []byte // canonical arguments; nil until needed
 }
 
 func newLenient(s *session, rec *journal.Record, in string) *lenient {
@@ -47,8 +46,8 @@ func newLenient(s *session, rec *journal.Record, in string) *lenient {
 	return t
 }
 
-// find is the recorded call whose answer a call gets, and whether it is the same
-// call; nil when there is none.
+// find returns the recorded call whose answer asked gets, nil if there is none, and
+// whether it is the same call.
 func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) {
 	want := canonical(asked.Arguments)
 	for _, c := range among {
@@ -61,20 +60,20 @@ func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) 
 		if bytes.Equal(c.args, want) {
 			return c, true
 		}
-		if found == nil && !ofArguments(c.Answer) {
+		if found == nil && !rejectsArguments(c.Answer) {
 			found = c
 		}
 	}
 	return found, false
 }
 
-// ofArguments tells whether an answer only says that the arguments are wrong.
-func ofArguments(a journal.Answer) bool {
+// rejectsArguments reports whether an answer only says that the arguments are wrong.
+func rejectsArguments(a journal.Answer) bool {
 	return a.Err != nil && a.Err.Type == abi.ErrValidation && a.Result == nil && a.RPCError == nil && a.Run == nil
 }
 
-// sameTool tells whether a call means the tool of a recorded one, whose real name
-// is known too.
+// sameTool reports whether asked is a call of the recorded tool, which can be named
+// as the script named it or by its real name.
 func sameTool(recorded abi.ToolCall, real string, asked abi.ToolCall) bool {
 	if recorded.Server != asked.Server {
 		return false
@@ -82,12 +81,12 @@ func sameTool(recorded abi.ToolCall, real string, asked abi.ToolCall) bool {
 	return asked.Tool == recorded.Tool || asked.Tool == real || !asked.Exact && asked.Tool == abi.Ident(real)
 }
 
-// sameJSON tells whether two JSON values are the same up to white space and the
+// sameJSON reports whether two JSON values differ at most in white space and in the
 // order of members.
 func sameJSON(a, b []byte) bool { return bytes.Equal(canonical(a), canonical(b)) }
 
-// canonical is a JSON value without white space, with members in order; what is
-// no JSON stays. It is not nil.
+// canonical is a JSON value without white space and with its members sorted. Invalid
+// JSON stays as it is. The result is never nil.
 func canonical(raw []byte) []byte {
 	v := append(jsontext.Value{}, raw...)
 	if v.Compact(jsontext.ReorderRawObjects(true)) != nil {
@@ -97,13 +96,13 @@ func canonical(raw []byte) []byte {
 }
 
 // Calls implements compose.Tape.
-func (t *lenient) Calls(asked []abi.ToolCall) []compose.Played {
-	played := make([]compose.Played, len(asked))
+func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
+	played := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
 		found, same := find(t.calls, call)
 		if found == nil || t.missing != nil {
 			t.miss(call)
-			played[i] = compose.Played{Server: call.Server, Tool: call.Tool, Answer: journal.Answer{Err: &abi.CallError{
+			played[i] = compose.ReplayedCall{Server: call.Server, Tool: call.Tool, Answer: journal.Answer{Err: &abi.CallError{
 				Type: abi.ErrPermission, Server: call.Server, Tool: call.Tool, Message: "replay: the record has no answer to this call"}}}
 			continue
 		}
@@ -112,7 +111,7 @@ func (t *lenient) Calls(asked []abi.ToolCall) []compose.Played {
 		if !same {
 			t.note(t.in, fmt.Sprintf("%s is answered with the answer to call %d, %s", callLine(call), found.Seq, callLine(found.CallRecord.Asked)))
 		}
-		played[i] = t.play(found, call, same)
+		played[i] = t.answer(found, call, same)
 	}
 	return played
 }
@@ -123,10 +122,10 @@ func (t *lenient) miss(call abi.ToolCall) {
 	}
 }
 
-// play gives a recorded answer to a call; of a saved tool, it is run anew if it
-// was asked something else.
-func (t *lenient) play(c *candidate, call abi.ToolCall, same bool) compose.Played {
-	p := compose.Played{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Anew: true}
+// answer gives a recorded answer to a call. A saved tool runs with its own lenient
+// tape if the call is not the recorded one.
+func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.ReplayedCall {
+	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Recompute: true}
 	run := c.Answer.Run
 	if run == nil || c.Server != abi.Composites {
 		return p
@@ -136,11 +135,11 @@ func (t *lenient) play(c *candidate, call abi.ToolCall, same bool) compose.Playe
 		in = t.in + ", " + in
 	}
 	if same {
-		p.Anew = call.Raw != c.CallRecord.Asked.Raw
-		p.Run = t.session.takeOf(run, newStrict(t.session, run, in))
+		p.Recompute = call.Raw != c.CallRecord.Asked.Raw
+		p.Run = t.session.replayRun(run, newStrict(t.session, run, in))
 		return p
 	}
-	p.Run = &compose.Take{Begin: t.session.begin(run.Begin), Tape: newLenient(t.session, run, in)}
+	p.Run = &compose.ReplayRun{Begin: t.session.begin(run.Begin), Tape: newLenient(t.session, run, in)}
 	return p
 }
 
@@ -163,7 +162,7 @@ func (t *lenient) Undo(asked abi.ToolCall) (server, tool string, failed *abi.Cal
 			return c.Server, c.Tool, nil
 		}
 	}
-	t.note(t.in, "undo of "+callLine(asked)+": the record does not know this tool; it is taken as if it were right")
+	t.note(t.in, "undo of "+callLine(asked)+": the record does not know this tool; the undo is accepted as valid")
 	return asked.Server, asked.Tool, nil
 }
 
@@ -180,15 +179,15 @@ func (t *lenient) Compensation(asked abi.ToolCall, server, tool string) journal.
 // Log implements compose.Tape.
 func (t *lenient) Log(abi.LogLevel, string) { t.logs++ }
 
-// End implements compose.Tape. A saved tool without an answer ends its caller too,
-// which has to say why.
+// End implements compose.Tape. If a saved tool ends for lack of an answer, so does
+// its caller, and the note says why.
 func (t *lenient) End(replayed journal.Record) {
 	if t.missing != nil && t.in != "" {
 		t.note(t.in, "the record has no answer to "+callLine(*t.missing))
 	}
 }
 
-// judge completes the report on changed code.
+// judge completes the report for changed code.
 func (r *Report) judge(t *lenient, rec, replayed *journal.Record) {
 	r.Missing = t.missing
 	r.Verdict = Failed
@@ -226,7 +225,7 @@ func outcomeText(rec *journal.Record) string {
 	return "result " + pretty(rec.Outcome.Result)
 }
 
-// writeChanged is Text for changed code.
+// writeChanged writes the text of a report for changed code.
 func (r *Report) writeChanged(b *strings.Builder) {
 	switch {
 	case r.Missing != nil:

@@ -8,7 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// stopOf is where something outside the script ended a run; nil when nothing did.
+// stopOf is the point at which something outside the script ended a run, nil if
+// nothing did.
 func stopOf(rec *journal.Record) *compose.Stop {
 	if !rec.Done {
 		return nil
@@ -17,7 +18,7 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	limit, _ := wire.GetString(failure, "details", "limit")
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout, abi.ErrCancelled:
-		// A script that did not catch such an error of a call has failed by itself.
+		// If a call failed so and the script did not catch it, the script failed by itself.
 		for _, name := range []string{"server", "file"} {
 			if _, ofScript := wire.Get(failure, "details", name); ofScript {
 				return nil
@@ -37,7 +38,7 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	return stop
 }
 
-// unanswered tells whether the run ended before a call had its answer.
+// unanswered reports whether the run ended before the call was answered.
 func unanswered(c *journal.CallRecord) bool {
 	if !c.Done {
 		return true
@@ -46,8 +47,9 @@ func unanswered(c *journal.CallRecord) bool {
 	return e != nil && (e.Type == abi.ErrTimeout || e.Type == abi.ErrCancelled) && (e.Message == compose.NoAnswer || e.Message == compose.NotMade)
 }
 
-// recordedFuel is what a recorded run has used itself, without those below it. A
-// run without a parent has the fuel of all; only that of others is their own.
+// recordedFuel is the fuel that a recorded run itself used, without the runs below
+// it. The outcome of a run without a parent includes those below; that of others
+// does not.
 func recordedFuel(rec *journal.Record) uint64 {
 	if rec.Parent != nil {
 		return rec.Outcome.Fuel
@@ -58,7 +60,7 @@ func recordedFuel(rec *journal.Record) uint64 {
 func withoutBelow(rec *journal.Record) uint64 {
 	below := fuelBelow(rec)
 	if below > rec.Outcome.Fuel {
-		return 0 // no record that we have written
+		return 0 // not a record that we wrote
 	}
 	return rec.Outcome.Fuel - below
 }
@@ -72,15 +74,15 @@ func fuelBelow(rec *journal.Record) (sum uint64) {
 	return sum
 }
 
-// debugged tells whether failures have backtraces, which scripts can see in those
-// of the tools that they call.
+// debugged reports whether failures have backtraces. Scripts can see those of the
+// tools that they call.
 func debugged(rec *journal.Record) bool {
 	return rec.Any(func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
 }
 
-// takeOf is a run to be replayed with a tape.
-func (s *session) takeOf(rec *journal.Record, tape compose.Tape) *compose.Take {
-	t := &compose.Take{Begin: s.begin(rec.Begin), Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
+// replayRun is a recorded run, to be replayed with a tape.
+func (s *session) replayRun(rec *journal.Record, tape compose.Tape) *compose.ReplayRun {
+	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

@@ -18,12 +18,12 @@ type matcher struct {
 	excused  *bool // set when something matched only because it was masked
 }
 
-// text tells whether two texts match.
+// text reports whether two texts match.
 func (m matcher) text(recorded, replayed string) bool {
 	return recorded == replayed || m.redacted && m.excuse(matchMasked(recorded, replayed))
 }
 
-// json tells whether two raw JSON values match.
+// json reports whether two raw JSON values match.
 func (m matcher) json(recorded, replayed []byte) bool {
 	if bytes.Equal(recorded, replayed) {
 		return true
@@ -36,7 +36,7 @@ func (m matcher) json(recorded, replayed []byte) bool {
 	return okA && okB && m.excuse(matchValue(a, b))
 }
 
-// call tells whether two calls are written alike.
+// call reports whether two calls are written alike.
 func (m matcher) call(recorded, replayed abi.ToolCall) bool {
 	return recorded.Exact == replayed.Exact && recorded.Raw == replayed.Raw && recorded.Timeout == replayed.Timeout &&
 		m.text(recorded.Server, replayed.Server) && m.text(recorded.Tool, replayed.Tool) &&
@@ -53,13 +53,13 @@ func (m matcher) excuse(matches bool) bool {
 
 var maskedName = regexp.MustCompile(regexp.QuoteMeta(journal.Masked) + "[0-9]*")
 
-// matchMasked tells whether replayed is recorded with any text in place of what
+// matchMasked reports whether replayed is recorded with any text in place of what
 // was masked.
 func matchMasked(recorded, replayed string) bool {
 	return matchParts(strings.Split(recorded, journal.Masked), replayed)
 }
 
-// matchParts tells whether text consists of parts with any text between them.
+// matchParts reports whether text consists of parts with any text between them.
 func matchParts(parts []string, text string) bool {
 	last := len(parts) - 1
 	if last == 0 {

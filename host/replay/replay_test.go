@@ -52,9 +52,9 @@ func TestDifferences(t *testing.T) {
 		{"an answer that leads elsewhere", func(r *journal.Record) { r.Calls[0].Answer.Value = []byte(`{"total_count":5}`) },
 			"", "call 2", "+  \"n\": 5\n", 4},
 		{"arguments", func(r *journal.Record) { r.Calls[0].Asked.Arguments = []byte(`{"q":"y"}`) }, "", "call 1", "has other arguments\n  at job:2:20", 2},
-		{"another tool", func(r *journal.Record) { r.Calls[0].Asked.Tool = "find" }, "", "call 1", "is of demo.search, recorded was one of demo.find", 2},
+		{"another tool", func(r *journal.Record) { r.Calls[0].Asked.Tool = "find" }, "", "call 1", "is of demo.search, recorded was demo.find", 2},
 		{"another way", func(r *journal.Record) { r.Calls[0].Asked.Raw = true }, "", "call 1", "-raw: true", 2},
-		{"white space", func(r *journal.Record) { r.Calls[0].Asked.Arguments = []byte(`{"q": "x"}`) }, "", "call 1", "the same arguments written in another way", 2},
+		{"white space", func(r *journal.Record) { r.Calls[0].Asked.Arguments = []byte(`{"q": "x"}`) }, "", "call 1", "the same arguments, written differently", 2},
 		{"a call more", func(r *journal.Record) { r.Calls = r.Calls[:1] }, "", "call 2", "is one that was not recorded: tools.inner({\"n\":2})", 4},
 		{"a call less", func(r *journal.Record) {
 			r.Calls = append(r.Calls, journal.CallRecord{Seq: 5, Asked: call("demo", "echo", `{}`), Done: true})
@@ -83,7 +83,7 @@ func TestDifferences(t *testing.T) {
 		{"below: an answer", func(r *journal.Record) { inner(r).Calls[0].Answer.Value = []byte(`{"n":7}`) },
 			"call 2 (tools.inner)", "log 1", "+info: in 7", 0},
 		{"below: a call", func(r *journal.Record) { inner(r).Calls[0].Asked.Tool = "x" },
-			"call 2 (tools.inner)", "call 1", "is of demo.echo, recorded was one of demo.x\n  at inner:1:14", 1},
+			"call 2 (tools.inner)", "call 1", "is of demo.echo, recorded was demo.x\n  at inner:1:14", 1},
 		{"below: the fuel", func(r *journal.Record) { inner(r).Outcome.Fuel++; r.Outcome.Fuel++ }, "call 2 (tools.inner)", "fuel", "fuel is ", 0},
 		{"below: the result", func(r *journal.Record) { inner(r).Outcome.Result = []byte(`3`) }, "call 2 (tools.inner)", "result", "-3\n  +2\n", 0},
 		{"below: the code", func(r *journal.Record) { inner(r).Definition.Code = "x = " }, "call 2 (tools.inner)", "call 1", "is not made", 0},

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Verdict is what a replay comes to.
+// Verdict is the overall result of a replay.
 type Verdict string
 
-// The verdicts. The last two are those of changed code.
+// The verdicts. Succeeded and Failed are for changed code.
 const (
 	Identical Verdict = "identical"
 	// IdenticalRedacted says that the replay differs only where something in the
@@ -29,41 +29,41 @@ const (
 // OK reports whether the replay found no fault.
 func (v Verdict) OK() bool { return v == Identical || v == IdenticalRedacted || v == Succeeded }
 
-// Report is what a replay has found.
+// Report is the result of a replay.
 type Report struct {
 	Run     string  `json:"run"` // id
 	Tool    string  `json:"tool"`
 	Verdict Verdict `json:"verdict"`
-	// Notes say what may be the reason for differences, and what could not be
-	// compared.
+	// Notes name possible reasons for differences, and what could not be compared.
 	Notes []string `json:"notes,omitempty"`
-	// Differences are in the order in which they were met. Those of changed code
+	// Differences are in the order in which they were found. For changed code they
 	// are no fault.
 	Differences []Difference `json:"differences,omitempty"`
 	More        int          `json:"more,omitempty"` // differences that are not listed
-	// Missing is the call of changed code that the record has no answer for, with
-	// its place.
+	// Missing is the call of changed code that has no recorded answer; Position is
+	// its place in the code.
 	Missing  *abi.ToolCall `json:"missing,omitempty"`
 	Position *abi.Position `json:"position,omitempty"`
 
-	// Cut tells that the replay ended at a call that was not recorded: what it came
-	// to after that means nothing.
+	// Cut says that the replay ended at a call that was not recorded, so that its
+	// outcome means nothing.
 	Cut bool `json:"cut,omitempty"`
-	// Short tells that the replay ended where a record ends that has no outcome:
-	// likewise.
+	// Short says that the replay ended where an unfinished record ends, so that its
+	// outcome means nothing.
 	Short bool `json:"short,omitempty"`
 
 	Recorded Side `json:"recorded"`
 	Replayed Side `json:"replayed"`
-	// Compared is how much was held against the record, in all runs.
+	// Compared counts the steps that were compared, in all runs.
 	Compared Compared `json:"compared"`
 	// Elapsed is how long the replay took, in nanoseconds in JSON.
 	Elapsed time.Duration `json:"elapsed"`
-	// Record is that of the replay, its times those of the replay.
+	// Record is the record of the replay, with the replay's own times.
 	Record journal.Record `json:"-"`
 }
 
-// Compared counts steps. Runs are the run and those of saved tools below it.
+// Compared counts steps. Runs counts the run itself and the runs of saved tools
+// below it.
 type Compared struct {
 	Runs          int `json:"runs"`
 	Calls         int `json:"calls"`
@@ -72,7 +72,7 @@ type Compared struct {
 	Compensations int `json:"compensations"`
 }
 
-// Side is what one of the two runs came to.
+// Side describes one of the two runs, the recorded one or the replay.
 type Side struct {
 	Outcome string          `json:"outcome"` // see journal.Record.OutcomeName
 	Result  json.RawMessage `json:"result,omitempty"`
@@ -85,11 +85,11 @@ type Side struct {
 	Version string          `json:"version"` // hash of the definition
 }
 
-// session is what the tapes of one replay have found.
+// session collects what the tapes of one replay find.
 type session struct {
-	guest       string // hash of ours
+	guest       string // hash of our own guest
 	most        sandbox.Limits
-	lowered     []string // limits of the record that were larger
+	lowered     []string // limits of the record that were too large
 	sameGuest   bool
 	cut, short  bool
 	excused     bool // something differs only where the record was redacted
@@ -100,19 +100,19 @@ type session struct {
 	runs, calls, logs, undos, undone int
 }
 
-// introduce notes what there is to know before the replay.
+// introduce adds the notes that are known before the replay.
 func (s *session) introduce(rec *journal.Record, opts Options) {
 	s.sameGuest = rec.Guest == s.guest
 	if !s.sameGuest {
-		s.note("", fmt.Sprintf("the guest is another one (recorded %s, this is %s): fuel and memory are not compared",
+		s.note("", fmt.Sprintf("the guest is another one (recorded %s, now %s): fuel and memory are not compared",
 			shortHash(rec.Guest), shortHash(s.guest)))
 	}
 	if opts.Saved != nil && rec.Saved && opts.Saved.Hash() != rec.Definition.Hash() {
-		s.note("", fmt.Sprintf("the saved tool %q has changed since (recorded %s, now %s): what is replayed is the recorded one",
+		s.note("", fmt.Sprintf("the saved tool %q has changed since (recorded %s, now %s): the recorded one is replayed",
 			rec.Definition.Name, shortHash(rec.Definition.Hash()), shortHash(opts.Saved.Hash())))
 	}
 	if rec.Parent != nil {
-		s.note("", fmt.Sprintf("the run is one of a saved tool that run %s has called: what fuel and calls that had left for it is not known", rec.Parent.Run))
+		s.note("", fmt.Sprintf("the run is one of a saved tool that run %s called: how much fuel and how many calls were left for it is not known", rec.Parent.Run))
 	}
 	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
 		s.note("", "something in the record was redacted: differences may come from that")
@@ -144,7 +144,8 @@ func (s *session) add(d Difference) {
 	s.differences = append(s.differences, d)
 }
 
-// locate adds the place to a difference that was added before it was known.
+// locate sets the position of a difference that was added before its position was
+// known.
 func (s *session) locate(d Difference, in string, at *abi.Position) {
 	for i := range s.differences {
 		if s.differences[i].What == d.What && s.differences[i].In == in && s.differences[i].Position == nil {
@@ -155,7 +156,7 @@ func (s *session) locate(d Difference, in string, at *abi.Position) {
 
 func (s *session) report(rec, replayed *journal.Record) Report {
 	if len(s.lowered) > 0 {
-		s.note("", fmt.Sprintf("the record has larger limits than runs may have here; replayed with %s (max_... in [execution] raises them): differences may come from that",
+		s.note("", fmt.Sprintf("the record has larger limits than runs may have here; replayed with %s (raise max_... in [execution]): differences may come from that",
 			strings.Join(s.lowered, ", ")))
 	}
 	r := Report{
@@ -192,7 +193,7 @@ func sideOf(rec *journal.Record) Side {
 	return s
 }
 
-// jsonOrNil keeps what a damaged record has out of reports.
+// jsonOrNil is raw, or nil if it is not valid JSON, as in a damaged record.
 func jsonOrNil(raw []byte) json.RawMessage {
 	if !json.Valid(raw) {
 		return nil
@@ -200,7 +201,7 @@ func jsonOrNil(raw []byte) json.RawMessage {
 	return raw
 }
 
-// position is the place that a failure names; nil when it names none.
+// position is the position in the script that a failure names, nil if none.
 func position(failure []byte) *abi.Position {
 	text := func(name string) string { s, _ := wire.GetString(failure, "details", name); return s }
 	figure := func(name string) (n int) {
@@ -217,7 +218,8 @@ func position(failure []byte) *abi.Position {
 	return &p
 }
 
-// Text is the report for people: several lines, with text that others wrote.
+// Text is the report for people, on several lines. It contains text that scripts
+// and servers wrote, and is not made safe for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	for _, n := range r.Notes {

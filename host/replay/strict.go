@@ -10,31 +10,30 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// strict is the tape of recorded code: it gives the answers of the record in their
-// order, and holds each step against it.
+// strict is the tape for recorded code: it gives the recorded answers in order, and
+// compares each step with the record.
 type strict struct {
 	*session
 	rec *journal.Record
 	in  string // see Difference.In; "" for the run itself
 
 	calls, compensations []*journal.CallRecord
-	// How much of the record has been played.
+	// How many steps of each kind were replayed.
 	call, compensation, undo, log int
 
-	// lost is the first call that is another than the recorded one: nothing that
-	// comes after it can be compared. over tells that the record of a run that did
-	// not end does not go on.
+	// lost is the first call that differs from the recorded one; nothing after it can
+	// be compared. over says that the end of an unfinished record was reached.
 	lost *Difference
 	over bool
-	// undoing tells that the script had ended before.
+	// undoing says that the script has ended and its undos are being made.
 	undoing bool
-	// open tells that the replay may go on after the last that was recorded: of a
-	// run that did not end, or that was stopped at a fuel that means nothing here.
+	// open says that the replay may take more steps than were recorded: the run did
+	// not end, or was stopped at an amount of fuel that cannot be compared.
 	open bool
 
 	match matcher
-	// sameFuel tells whether the replay must use the same fuel and memory: with the
-	// same guest, and if nothing in or below the run was redacted.
+	// sameFuel says that fuel and memory must be the same: the guest is the same, and
+	// nothing in the run or below it was redacted.
 	sameFuel bool
 }
 
@@ -57,25 +56,25 @@ func newStrict(s *session, rec *journal.Record, in string) *strict {
 }
 
 // Calls implements compose.Tape.
-func (t *strict) Calls(asked []abi.ToolCall) []compose.Played {
-	played := make([]compose.Played, len(asked))
+func (t *strict) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
+	played := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
 		if t.follows(call) {
-			played[i] = t.play(t.calls[t.call])
+			played[i] = t.answer(t.calls[t.call])
 			t.call++
 			t.session.calls++
 		}
 	}
 	if t.lost != nil || t.over {
 		for i := range played {
-			played[i] = compose.Played{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
+			played[i] = compose.ReplayedCall{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
 		}
 	}
 	return played
 }
 
-// follows tells whether the next call in the record is this one; if not, the
-// replay is lost or over.
+// follows reports whether call is the next one in the record. If not, the replay is
+// lost or over.
 func (t *strict) follows(call abi.ToolCall) bool {
 	what := fmt.Sprintf("call %d", t.call+1)
 	switch {
@@ -93,14 +92,14 @@ func (t *strict) follows(call abi.ToolCall) bool {
 	return false
 }
 
-// lose ends what can be compared.
+// lose records the difference after which nothing can be compared.
 func (t *strict) lose(d Difference) {
 	t.differ(d)
 	t.lost = &d
 }
 
-// refusal ends the script where it makes a call that has no answer: no script can
-// catch it, and its position is that of the call.
+// refusal is the error for a call without a recorded answer. Scripts cannot catch
+// it, so the script ends at that call.
 func (t *strict) refusal(c abi.ToolCall) *abi.CallError {
 	message := "replay: the record has no answer to this call"
 	if t.over {
@@ -109,9 +108,9 @@ func (t *strict) refusal(c abi.ToolCall) *abi.CallError {
 	return &abi.CallError{Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: message}
 }
 
-// play is what became of a recorded call.
-func (t *strict) play(c *journal.CallRecord) compose.Played {
-	p := compose.Played{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Unanswered: unanswered(c)}
+// answer gives the recorded answer to a recorded call.
+func (t *strict) answer(c *journal.CallRecord) compose.ReplayedCall {
+	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Unanswered: unanswered(c)}
 	if p.Unanswered && !t.rec.Done {
 		t.over = true
 	}
@@ -120,7 +119,7 @@ func (t *strict) play(c *journal.CallRecord) compose.Played {
 		if t.in != "" {
 			in = t.in + ", " + in
 		}
-		p.Run = t.session.takeOf(c.Answer.Run, newStrict(t.session, c.Answer.Run, in))
+		p.Run = t.session.replayRun(c.Answer.Run, newStrict(t.session, c.Answer.Run, in))
 	}
 	return p
 }
@@ -185,7 +184,7 @@ func (t *strict) Log(level abi.LogLevel, text string) {
 	}
 }
 
-// differ keeps a difference of this run.
+// differ adds a difference of this run.
 func (t *strict) differ(d Difference) {
 	d.In = t.in
 	t.add(d)
@@ -215,7 +214,7 @@ func (t *strict) End(replayed journal.Record) {
 	t.figures(&replayed)
 }
 
-// missing are the steps that the recorded run has taken and its replay has not.
+// missing adds the steps that were recorded and are missing from the replay.
 func (t *strict) missing() {
 	for _, c := range t.calls[t.call:] {
 		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Asked)})
@@ -231,7 +230,7 @@ func (t *strict) missing() {
 	}
 }
 
-// outcome compares how the run ended.
+// outcome compares how the two runs ended.
 func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 	got := replayed.Outcome
 	switch {
@@ -246,7 +245,7 @@ func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 		t.differ(Difference{What: "outcome", Message: "is a result, recorded was a failure", Position: position(recorded.Failure),
 			Diff: unified(pretty(recorded.Failure), pretty(got.Result))})
 	default:
-		if recorded.Error == abi.ErrInternal { // the only one that names the run
+		if recorded.Error == abi.ErrInternal { // the only error that names the run
 			got.Failure = bytes.ReplaceAll(got.Failure, []byte(replayed.ID), []byte(t.rec.ID))
 		}
 		want, have := t.comparable(recorded.Failure), t.comparable(got.Failure)
@@ -258,7 +257,7 @@ func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 	}
 }
 
-// comparable is a failure without the figures that are compared by themselves.
+// comparable is a failure without the figures that are compared separately.
 func (t *strict) comparable(failure []byte) []byte {
 	names := []string{"fuel"}
 	if !t.sameFuel {
@@ -272,8 +271,8 @@ func (t *strict) comparable(failure []byte) []byte {
 	return failure
 }
 
-// figures compares what the run has used itself. With another guest, or if
-// something was redacted, they are only worth a note.
+// figures compares the fuel and memory that the run itself used. With another guest,
+// or if something was redacted, a difference is only a note.
 func (t *strict) figures(replayed *journal.Record) {
 	used := replayed.Outcome.Fuel
 	if t.in == "" {
@@ -299,7 +298,7 @@ func (t *strict) figures(replayed *journal.Record) {
 	}
 }
 
-// stopped says how far a run could be compared that was stopped.
+// stopped notes how far a run that was stopped could be compared.
 func (t *strict) stopped() {
 	stop := stopOf(t.rec)
 	switch {
@@ -313,7 +312,7 @@ func (t *strict) stopped() {
 	}
 }
 
-// stopper is what has ended a run that was stopped.
+// stopper says what stopped a run.
 func stopper(rec *journal.Record) string {
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout:
@@ -321,10 +320,10 @@ func stopper(rec *journal.Record) string {
 	case abi.ErrCancelled:
 		return "cancellation"
 	}
-	return "the limit on runs that wait"
+	return "the limit on waiting runs"
 }
 
-// unfinished says how the replay of a run goes on that has no end.
+// unfinished notes how the replay of an unfinished run went on.
 func (t *strict) unfinished(replayed *journal.Record) {
 	switch {
 	case t.over && !t.undoing:

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// AtMost are the larger ones of l and the defaults: what a replay may use, of
-// records that may come from other machines.
+// AtMost returns the larger of each limit in l and its default. A replay may use
+// that much, wherever its record comes from.
 func AtMost(l sandbox.Limits) sandbox.Limits {
 	l, usual := l.WithDefaults(), sandbox.Limits{}.WithDefaults()
 	l.Memory, l.Fuel = max(l.Memory, usual.Memory), max(l.Fuel, usual.Fuel)
@@ -20,9 +20,8 @@ func AtMost(l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// begin returns what a record says a run starts from, but with no limit larger than
-// those here: the limits in a record can only tighten. A limit of 0 in a record is
-// the default.
+// begin is the recorded beginning of a run with limits that are no larger than ours.
+// A limit of 0 in the record is a default.
 func (s *session) begin(b journal.Begin) journal.Begin {
 	var lowered []string
 	lower := func(name string, n *int, most int) {
