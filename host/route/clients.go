@@ -2,34 +2,34 @@ package route
 
 import "github.com/mcp-metatool/mcp-metatool/host/wire"
 
-// What is remembered of a session is bounded; beyond that, the oldest is
-// forgotten, but subscriptions are refused.
+// Bounds of what is kept for a session. Beyond them the oldest entry is forgotten,
+// except that further subscriptions are refused.
 const (
 	maxTasks         = 4096
 	maxElicitations  = 1024
 	maxSubscriptions = 4096
-	maxEarly         = 256 // status of tasks that are not known yet
+	maxEarly         = 256 // statuses of tasks that are not known yet
 
-	maxID          = 1 << 10  // bytes of an id that is remembered
-	maxSubscribed  = 16 << 10 // bytes of a URI that can be subscribed to
-	maxEarlyStatus = 16 << 10 // bytes of a status that is kept
+	maxID          = 1 << 10  // of an id that is kept, in bytes
+	maxSubscribed  = 16 << 10 // of a URI that can be subscribed to, in bytes
+	maxEarlyStatus = 16 << 10 // of a status that is kept, in bytes
 )
 
-// client is all that the router remembers of a session. It is guarded by
-// Router.mu, save what says otherwise.
+// client is the state of a session. It is guarded by Router.mu unless a field says
+// otherwise.
 type client struct {
 	session Session // constant
-	level   string  // of log messages; "": never asked for
-	offered []byte  // the capabilities that it was told of, a raw object
-	// tasks are those that upstreams made for the session: servers by id.
+	level   string  // lowest level of log messages; "" if never set
+	offered []byte  // the capabilities that it was told, a raw object
+	// tasks are those that upstreams created for the session: servers by id.
 	tasks recent[string, string]
-	// ownTasks are those that the client made for upstreams: servers by id.
+	// ownTasks are those that the client created for upstreams: servers by id.
 	ownTasks recent[string, string]
-	// elicitations that are completed outside of the protocol (mode "url").
+	// elicitations are those of mode "url", which end outside of the protocol.
 	elicitations recent[elicitation, bool]
-	topics       map[topic]bool         // subscribed to
-	lines        map[string]*line       // notifications on their way, by server
-	early        recent[string, []byte] // status of own tasks that are not known yet, by id
+	topics       map[topic]bool          // subscribed to
+	outgoing     map[string]*serialQueue // notifications on their way, by server
+	early        recent[string, []byte]  // status of own tasks that are not known yet, by id
 }
 
 // taskKey is a task of an upstream.
@@ -37,8 +37,7 @@ type taskKey struct{ server, id string }
 
 type elicitation struct{ server, id string }
 
-// keep puts a value under a key, unless the id in the key or the value is too
-// large to be remembered.
+// keep stores a value, unless the id in the key or the value is too large.
 func keep[K comparable, V any](in *recent[K, V], k K, id string, v V) {
 	raw, _ := any(v).([]byte)
 	if len(id) <= maxID && len(raw) <= maxEarlyStatus {
@@ -53,12 +52,12 @@ func newClient(s Session) *client {
 		ownTasks:     recent[string, string]{limit: maxTasks},
 		elicitations: recent[elicitation, bool]{limit: maxElicitations},
 		topics:       map[topic]bool{},
-		lines:        map[string]*line{},
+		outgoing:     map[string]*serialQueue{},
 		early:        recent[string, []byte]{limit: maxEarly},
 	}
 }
 
-// with calls f with what is remembered of a session, unless it has left.
+// with calls f with the state of a session, unless the session has ended.
 func (r *Router) with(s Session, f func(c *client)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +66,7 @@ func (r *Router) with(s Session, f func(c *client)) {
 	}
 }
 
-// sessions are those for which f holds.
+// sessions returns those for which f is true.
 func (r *Router) sessions(f func(c *client) bool) []Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,21 +79,22 @@ func (r *Router) sessions(f func(c *client) bool) []Session {
 	return found
 }
 
-// everyone are all sessions, or the one that owns a connection.
-func (r *Router) everyone(at place) []Session {
+// everyone returns the sessions that use a connection: its owner, or all sessions
+// if it is shared.
+func (r *Router) everyone(at connKey) []Session {
 	return r.sessions(func(c *client) bool { return at.own == nil || at.own == c.session })
 }
 
-// alone tells whether s is the only session.
+// alone reports whether s is the only session.
 func (r *Router) alone(s Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.clients) == 1 && r.clients[s] != nil
 }
 
-// Changed tells every session that a list is another.
+// Changed tells every session that a list has changed.
 func (r *Router) Changed(surface wire.Surface) {
-	for _, s := range r.everyone(place{}) {
+	for _, s := range r.everyone(connKey{}) {
 		s.Changed(surface)
 	}
 }

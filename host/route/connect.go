@@ -12,8 +12,7 @@ import (
 // upstream.Upstream. It is safe for concurrent use. The error of a method is
 // the cause of ctx's end, or says why there is no answer.
 type Upstream interface {
-	// Ready waits until the upstream has started; the error says why it is
-	// down.
+	// Ready waits until the upstream has started; the error says why it has not.
 	Ready(ctx context.Context) error
 	// Handshake waits for the first handshake.
 	Handshake(ctx context.Context) (result []byte, err error)
@@ -23,22 +22,22 @@ type Upstream interface {
 	Notify(ctx context.Context, method string, params []byte) error
 }
 
-// Connection is an upstream as one session reaches it.
+// Connection is an upstream as seen by one session.
 type Connection struct {
 	Upstream
-	// Own is the session that has this connection, and the process behind it,
-	// for itself (isolation = "session"); nil where sessions share it.
+	// Own is the only session that uses this connection and the process behind it
+	// (isolation = "session"); nil if sessions share it.
 	Own Session
 }
 
-// Upstreams finds connections. It is the one place where it is decided whether
-// sessions share an upstream: the router asks it for every request, keeps
-// subscriptions and log levels by what it says, and gives what comes over a
-// connection with an owner to that owner (see Router.Peer).
+// Upstreams finds connections. It alone decides whether sessions share an upstream:
+// the router asks it for every request, keeps subscriptions and log levels per
+// connection, and delivers messages of an owned connection to its owner (see
+// Router.Peer).
 type Upstreams interface {
-	// For is the connection to a server that s uses. s is nil for work of no
-	// session. It does not wait for the server. It is not ok for a server that
-	// is not configured. For is called from many goroutines, with no lock held.
+	// For returns the connection that s uses for a server; ok is false if the server is
+	// not configured. s is nil for work that belongs to no session. For does not wait
+	// for the server. It is called from many goroutines, with no lock held.
 	For(s Session, server string) (c Connection, ok bool)
 }
 
@@ -66,30 +65,30 @@ func (u *Shared) For(_ Session, server string) (Connection, bool) {
 	return Connection{Upstream: up}, ok
 }
 
-// place tells connections apart. It outlives them: a connection that replaces
-// another has the same place.
-type place struct {
+// connKey identifies a connection. It outlives the connection: one that replaces
+// another has the same key.
+type connKey struct {
 	server string
 	own    Session // Connection.Own
 }
 
-// reached is a connection under the name of its server.
-type reached struct {
+// serverConn is a connection and the name of its server.
+type serverConn struct {
 	server string
 	Connection
 }
 
-func (c reached) place() place { return place{c.server, c.Own} }
+func (c serverConn) key() connKey { return connKey{c.server, c.Own} }
 
-// to finds the connection of a session to a server.
-func (r *Router) to(s Session, server string) (reached, bool) {
+// to returns the connection of a session to a server.
+func (r *Router) to(s Session, server string) (serverConn, bool) {
 	c, ok := r.Upstreams.For(s, server)
-	return reached{server, c}, ok
+	return serverConn{server, c}, ok
 }
 
-// reach are the connections of a session in the order of the configuration.
-func (r *Router) reach(s Session) []reached {
-	var all []reached
+// reach returns all connections of a session, in the order of the configuration.
+func (r *Router) reach(s Session) []serverConn {
+	var all []serverConn
 	for _, server := range r.Catalog.Upstreams() {
 		if c, ok := r.to(s, server); ok {
 			all = append(all, c)
@@ -98,9 +97,9 @@ func (r *Router) reach(s Session) []reached {
 	return all
 }
 
-// offers tells whether an upstream has a capability; it is not known before
-// the first handshake.
-func (c reached) offers(path ...string) (has, known bool) {
+// offers reports whether an upstream has a capability; known is false before the
+// first handshake.
+func (c serverConn) offers(path ...string) (has, known bool) {
 	result, ok := c.Server()
 	if !ok {
 		return false, false
@@ -108,7 +107,7 @@ func (c reached) offers(path ...string) (has, known bool) {
 	return declares(result, path...), true
 }
 
-// declares tells whether what a peer said in the handshake has a capability.
+// declares reports whether a peer's handshake has a capability.
 func declares(handshake []byte, path ...string) bool {
 	return has(handshake, append([]string{"capabilities"}, path...)...)
 }
@@ -118,27 +117,27 @@ func has(object []byte, path ...string) bool {
 	return ok && string(raw) != "false" && string(raw) != "null"
 }
 
-// offering are those of a session's connections whose upstreams are known to
-// have a capability.
-func (r *Router) offering(s Session, path ...string) []reached {
-	return slices.DeleteFunc(r.reach(s), func(c reached) bool {
+// offering returns the connections of a session whose upstreams are known to have a
+// capability.
+func (r *Router) offering(s Session, path ...string) []serverConn {
+	return slices.DeleteFunc(r.reach(s), func(c serverConn) bool {
 		has, _ := c.offers(path...)
 		return !has
 	})
 }
 
-// offered tells whether any upstream has a capability, or may have it since it
-// is not known yet, or the session was told that there is one: an upstream may
-// turn out to be other than it was when it ran before.
+// offered reports whether any upstream has a capability or may have it, because its
+// capabilities are not known yet, or whether the session was told of it: an upstream
+// may have lost it since the run that was remembered.
 func (r *Router) offered(s Session, path ...string) bool {
-	return slices.ContainsFunc(r.reach(s), func(c reached) bool {
+	return slices.ContainsFunc(r.reach(s), func(c serverConn) bool {
 		has, known := c.offers(path...)
 		return has || !known
 	}) || r.told(s, path...)
 }
 
-// told tells whether a session was told of a capability in the answer to its
-// initialize.
+// told reports whether a session was told of a capability in the answer to its
+// initialize request.
 func (r *Router) told(s Session, path ...string) (told bool) {
 	r.with(s, func(c *client) { told = has(c.offered, path...) })
 	return told

@@ -13,7 +13,7 @@ const able = `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}},"task
 
 // TestAttribution: who is asked, or told, by what is in flight.
 func TestAttribution(t *testing.T) {
-	const refused = `{"code":-32603,"message":"roots/list refused: several sessions share upstream \"a\", and it cannot be told which one this is for ` +
+	const refused = `{"code":-32603,"message":"roots/list refused: several sessions share upstream \"a\", and which one this is for is not known ` +
 		`(set isolation = \"session\" for the upstream)"}`
 	const notice = "notifications/message {\"data\":1,\"logger\":\"a\"}"
 	for _, tt := range []struct {

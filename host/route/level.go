@@ -14,11 +14,11 @@ import (
 // 2025-11-25, server/utilities/logging).
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// usualLevel is what a session gets that never asked for a level, where others
-// have: their upstream speaks at a level that this session did not choose.
+// usualLevel is the level of a session that never set one, if another session has:
+// the shared upstream then logs at a level that this session did not choose.
 const usualLevel = "info"
 
-// setLevel sets the least level of the messages that the session gets. Each
+// setLevel sets the lowest level of the log messages that the session gets. Each
 // upstream is told the most verbose level of all sessions.
 func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	level, bad := stringParam(call, "level")
@@ -48,18 +48,18 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	return empty()
 }
 
-// tellLevel sets the level of one upstream. It decides on it when its turn has
-// come, so that the upstream is left with the one that counts. Again: also if
-// it is what the upstream was told last.
-func (r *Router) tellLevel(ctx context.Context, call Call, c reached, again bool) wire.Reply {
-	release, err := r.leveling.take(ctx, c.place())
+// tellLevel sets the level of one upstream. It computes the level while it holds the
+// lock, so that the upstream ends up with the current one. again sends the level
+// even if the upstream was told the same one last.
+func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again bool) wire.Reply {
+	release, err := r.leveling.lock(ctx, c.key())
 	if err != nil {
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	defer release()
-	level := r.levelFor(c.place())
+	level := r.levelFor(c.key())
 	r.mu.Lock()
-	told := r.levels[c.place()] == level
+	told := r.levels[c.key()] == level
 	r.mu.Unlock()
 	if level == "" || told && !again {
 		return empty()
@@ -71,15 +71,15 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c reached, again bool
 	reply := r.forward(ctx, call, c, params)
 	if reply.Error == nil {
 		r.mu.Lock()
-		r.levels[c.place()] = level
+		r.levels[c.key()] = level
 		r.mu.Unlock()
 	}
 	return reply
 }
 
-// levelFor is the most verbose level that a session of the connection asked
-// for; "" when none did.
-func (r *Router) levelFor(at place) string {
+// levelFor is the most verbose level that a session of the connection has set, ""
+// if none has.
+func (r *Router) levelFor(at connKey) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	best := len(logLevels)
@@ -94,23 +94,24 @@ func (r *Router) levelFor(at place) string {
 	return logLevels[best]
 }
 
-// relevel tells upstreams of a level that is no longer that of any session.
-func (r *Router) relevel() {
+// updateLevels tells upstreams their level again where that has changed because a
+// session ended.
+func (r *Router) updateLevels() {
 	r.mu.Lock()
-	told := make(map[place]string, len(r.levels))
+	told := make(map[connKey]string, len(r.levels))
 	for at, level := range r.levels {
 		told[at] = level
 	}
 	r.mu.Unlock()
 	for at, level := range told {
 		if want := r.levelFor(at); want != "" && want != level {
-			r.levelAgain(at)
+			r.restoreLevel(at)
 		}
 	}
 }
 
-// levelAgain tells an upstream its level on nobody's request.
-func (r *Router) levelAgain(at place) {
+// restoreLevel tells an upstream its level without a request of a client.
+func (r *Router) restoreLevel(at connKey) {
 	c, ok := r.to(at.own, at.server)
 	if !ok {
 		return
@@ -123,7 +124,7 @@ func (r *Router) levelAgain(at place) {
 	}
 }
 
-// Listens tells whether a session has asked for messages of a level.
+// Listens reports whether a session has asked for log messages of a level.
 func (r *Router) Listens(s Session, level string) (wanted bool) {
 	r.with(s, func(c *client) {
 		least := slices.Index(logLevels, c.level)
@@ -132,17 +133,16 @@ func (r *Router) Listens(s Session, level string) (wanted bool) {
 	return wanted
 }
 
-// listeners are the sessions that want a message of a level.
-func (r *Router) listeners(at place, level string) []Session {
+// listeners returns the sessions that get log messages of a level.
+func (r *Router) listeners(at connKey, level string) []Session {
 	severity := slices.Index(logLevels, level)
 	return r.sessions(func(c *client) bool {
 		return (at.own == nil || at.own == c.session) && (severity < 0 || severity >= r.least(c, at))
 	})
 }
 
-// least is the index of the level from which on a client gets messages. The
-// caller holds r.mu.
-func (r *Router) least(c *client, at place) int {
+// least is the index of the lowest level that a client gets. The caller holds r.mu.
+func (r *Router) least(c *client, at connKey) int {
 	level := c.level
 	if _, told := r.levels[at]; level == "" && told {
 		level = usualLevel

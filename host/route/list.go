@@ -11,8 +11,8 @@ import (
 // some clients never ask for a second page.
 const pageSize = 1000
 
-// list answers a request for a list. It waits for upstreams that are still
-// starting, as far as Options.Settled does.
+// list answers a request for a list. It waits for upstreams that are still starting,
+// as long as Options.Settled does.
 func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire.Reply {
 	cursor := ""
 	if raw, ok := wire.Get(call.Params, "cursor"); ok {
@@ -40,7 +40,7 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	return wire.Reply{Result: result.Bytes()}
 }
 
-// saves tells whether a definition is that of a tool that changes the saved ones.
+// saves reports whether a definition is that of a tool that changes saved tools.
 func (r *Router) saves(definition []byte) bool {
 	name, _ := wire.GetString(definition, "name")
 	entry, _ := r.Catalog.Tool(name)

@@ -7,12 +7,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// OnNotification takes a notification of the upstream, all but progress and
-// cancelled. It holds up the upstream's stream while it writes to clients.
+// OnNotification delivers a notification of the upstream other than progress and
+// cancelled. It blocks the upstream's stream while it writes to clients.
 func (p Peer) OnNotification(m wire.Inbound) {
 	switch m.Method {
 	case wire.Tools.ChangedMethod(), wire.Resources.ChangedMethod(), wire.Prompts.ChangedMethod():
-		// It is listed again, and the catalog tells whether agents see a change.
+		// The upstream is listed again, and the catalog finds out whether agents see a
+		// change.
 	case protocol.NotificationMessage:
 		p.message(m)
 	case protocol.NotificationResourceUpdated:
@@ -22,38 +23,38 @@ func (p Peer) OnNotification(m wire.Inbound) {
 	case protocol.NotificationElicitationDone:
 		p.elicited(m)
 	default:
-		p.tell(m, m.Params, p.router.everyone(p.place))
+		p.tell(m, m.Params, p.router.everyone(p.conn))
 	}
 }
 
-// message takes a log message to those who want messages of its level, under
-// the name of the upstream.
+// message delivers a log message to the sessions that want its level, with the name
+// of the upstream as logger.
 func (p Peer) message(m wire.Inbound) {
 	params := m.Params
-	if p.router.Catalog.Prefix(p.place.server) != "" {
-		name := p.place.server
+	if p.router.Catalog.Prefix(p.conn.server) != "" {
+		name := p.conn.server
 		if logger, ok := wire.GetString(params, "logger"); ok && logger != "" {
 			name += "/" + logger
 		}
 		named, err := wire.Set(params, wire.Quote(name), "logger")
 		if err != nil {
-			p.router.Log.Warn("malformed log message", "upstream", p.place.server, "err", err)
+			p.router.Log.Warn("malformed log message", "upstream", p.conn.server, "err", err)
 			return
 		}
 		params = named
 	}
 	level, _ := wire.GetString(params, "level")
-	p.tell(m, params, p.router.listeners(p.place, level))
+	p.tell(m, params, p.router.listeners(p.conn, level))
 }
 
-// tell takes a notification to its owner if that is one of those who may get
-// it, and to all of them if it has none. Where the owner cannot be told, it only
-// goes to our own log: nothing may reach another session.
+// tell delivers a notification to its owner, if that is in to, or to all of to if it
+// has no owner. If the owner cannot be determined, the notification only goes to our
+// own log: it must not reach another session.
 func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	o, several := p.owner(m)
 	if several {
-		p.router.Log.Info("a notification of an upstream belongs to one of several sessions, and it cannot be told to which",
-			"upstream", p.place.server, "method", m.Method, "params", clip(params))
+		p.router.Log.Info("a notification of an upstream belongs to one of several sessions, but which one is not known",
+			"upstream", p.conn.server, "method", m.Method, "params", clip(params))
 		return
 	}
 	for _, s := range to {
@@ -66,7 +67,7 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	}
 }
 
-// clip bounds what is logged of a message, in bytes.
+// clip bounds how much of a message is logged.
 func clip(raw []byte) string {
 	const most = 1 << 10
 	if len(raw) > most {
@@ -75,17 +76,17 @@ func clip(raw []byte) string {
 	return string(raw)
 }
 
-// updated takes the news of a resource to the sessions that are subscribed to
-// it, or to a resource above it (revision 2025-11-25, schema,
-// ResourceUpdatedNotification). What nobody subscribed to goes to the session
-// that has the upstream to itself.
+// updated delivers the update of a resource to the sessions that are subscribed to
+// it or to a resource above it (revision 2025-11-25, schema,
+// ResourceUpdatedNotification). An update that nobody subscribed to goes to the only
+// session of the connection, if there is just one.
 func (p Peer) updated(m wire.Inbound) {
 	uri, _ := wire.GetString(m.Params, "uri")
-	to := p.router.subscribers(p.place, uri)
+	to := p.router.subscribers(p.conn, uri)
 	if len(to) == 0 {
-		to = p.router.everyone(p.place)
+		to = p.router.everyone(p.conn)
 		if len(to) != 1 {
-			p.router.Log.Debug("update of a resource that nobody is subscribed to", "upstream", p.place.server, "uri", uri)
+			p.router.Log.Debug("update of a resource that nobody is subscribed to", "upstream", p.conn.server, "uri", uri)
 			return
 		}
 	}
@@ -94,9 +95,9 @@ func (p Peer) updated(m wire.Inbound) {
 	}
 }
 
-// subscribers are the sessions that are subscribed to a resource or to one
-// above it: with what is left of its URI at a slash, a question mark or a #.
-func (r *Router) subscribers(at place, uri string) []Session {
+// subscribers returns the sessions that are subscribed to a resource or to one above
+// it. The URI of a resource above is the URI cut at a slash, a question mark or a #.
+func (r *Router) subscribers(at connKey, uri string) []Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var found []Session
@@ -118,30 +119,30 @@ func (r *Router) subscribers(at place, uri string) []Session {
 	return found
 }
 
-// maxPath bounds where resources above a URI are looked for, in bytes.
+// maxPath bounds the part of a URI in which resources above it are looked for, in
+// bytes.
 const maxPath = 4096
 
-// taskStatus takes the status of a task to the session that has it.
+// taskStatus delivers the status of a task to the session that owns the task.
 func (p Peer) taskStatus(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "taskId")
-	if s := p.router.taskReader(taskKey{p.place.server, id}, m.Params); s != nil {
+	if s := p.router.taskReader(taskKey{p.conn.server, id}, m.Params); s != nil {
 		s.Notify(m.Method, m.Params)
 	}
 }
 
-// elicited takes the end of an elicitation outside of the protocol to the
-// session that was sent there.
+// elicited delivers the end of an elicitation of mode "url" to its session.
 func (p Peer) elicited(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "elicitationId")
-	e := elicitation{p.place.server, id}
+	e := elicitation{p.conn.server, id}
 	to := p.router.sessions(func(c *client) bool {
 		_, ok := c.elicitations.get(e)
 		return ok
 	})
 	if len(to) == 0 {
-		to = p.router.everyone(p.place)
+		to = p.router.everyone(p.conn)
 		if len(to) != 1 {
-			p.router.Log.Debug("end of an elicitation that no session knows of", "upstream", p.place.server, "id", id)
+			p.router.Log.Debug("end of an elicitation that no session knows of", "upstream", p.conn.server, "id", id)
 			return
 		}
 	}

@@ -55,7 +55,7 @@ func TestLogMessages(t *testing.T) {
 
 	g.ups["a"].sent()
 	g.router.Left(y)
-	g.router.later.Wait()
+	g.router.background.Wait()
 	want(t, "a, without y", g.ups["a"].sent(), `logging/setLevel {"level":"warning"}`)
 }
 
@@ -158,10 +158,10 @@ func TestUpstreamThatTakesNothing(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", able)
 	g.ups["a"].notice = make(chan string)
-	for range maxLine {
+	for range maxQueued {
 		g.router.Notified(s, "notifications/new", nil)
 	}
-	for range maxLine {
+	for range maxQueued {
 		<-g.ups["b"].notice
 	}
 	g.router.Left(s)

@@ -8,13 +8,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// notifyTime is how long a notification of a client waits for an upstream that
-// is starting, or that does not read.
+// notifyTime is how long a notification of a client waits for an upstream that is
+// starting or does not read.
 const notifyTime = 10 * time.Second
 
-// Notified takes a notification of a client, all but those about a single
-// request. Each upstream gets those of a session in order. It waits only when
-// many are on their way to an upstream that does not take them.
+// Notified delivers a notification of a client that is not about a single request.
+// Each upstream gets the notifications of a session in order. Notified waits only if
+// an upstream does not read and many notifications for it are queued.
 func (r *Router) Notified(s Session, method string, params []byte) {
 	if method == protocol.NotificationTaskStatus {
 		r.clientTaskStatus(s, params)
@@ -25,9 +25,9 @@ func (r *Router) Notified(s Session, method string, params []byte) {
 	}
 }
 
-// clientTaskStatus takes the status of a task that the client made to the
-// upstream that it was made for. The task may not be known yet: the answer that
-// tells of it is on its way to us.
+// clientTaskStatus delivers the status of a client's task to the upstream for which
+// it was created. The task may not be known yet, because the answer that names it has
+// not arrived.
 func (r *Router) clientTaskStatus(s Session, params []byte) {
 	id, _ := wire.GetString(params, "taskId")
 	server, known := "", false
@@ -41,20 +41,20 @@ func (r *Router) clientTaskStatus(s Session, params []byte) {
 	}
 }
 
-// notifyUpstream sends a notification of a session, after those before it.
+// notifyUpstream queues a notification of a session for an upstream.
 func (r *Router) notifyUpstream(s Session, server, method string, params []byte) {
-	var way *line
+	var queue *serialQueue
 	r.with(s, func(c *client) {
-		if c.lines[server] == nil {
-			c.lines[server] = newLine()
+		if c.outgoing[server] == nil {
+			c.outgoing[server] = newSerialQueue()
 		}
-		way = c.lines[server]
+		queue = c.outgoing[server]
 	})
-	if way == nil {
-		return // the session has left
+	if queue == nil {
+		return // the session has ended
 	}
 	deadline := time.Now().Add(notifyTime)
-	way.add(r.ctx, func() {
+	queue.add(r.ctx, func() {
 		ctx, cancel := context.WithDeadline(r.ctx, deadline)
 		defer cancel()
 		c, ok := r.to(s, server)
@@ -67,15 +67,15 @@ func (r *Router) notifyUpstream(s Session, server, method string, params []byte)
 	})
 }
 
-// hangUp waits until the notifications of a client are on their way.
-func (r *Router) hangUp(c *client) {
+// drainNotifications waits until the queued notifications of a client are sent.
+func (r *Router) drainNotifications(c *client) {
 	r.mu.Lock()
-	lines := make([]*line, 0, len(c.lines))
-	for _, l := range c.lines {
-		lines = append(lines, l)
+	queues := make([]*serialQueue, 0, len(c.outgoing))
+	for _, q := range c.outgoing {
+		queues = append(queues, q)
 	}
 	r.mu.Unlock()
-	for _, l := range lines {
-		l.close()
+	for _, q := range queues {
+		q.close()
 	}
 }

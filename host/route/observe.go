@@ -6,13 +6,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Observer is told of the calls that clients make of upstreams' tools, without a
-// script. It is called by the goroutine that answers the call, before the answer
-// is sent, and by several at once.
+// Observer sees the calls of upstreams' tools that clients make themselves, without
+// a script. It is called by the goroutine that answers the call, before the answer is
+// sent. It must be safe for concurrent use.
 type Observer interface {
-	// Observes tells whether it wants to be told at all; it is asked before each
+	// Observes reports whether it wants to see calls at all. It is asked before each
 	// call.
 	Observes() bool
+	// Observe is called when a call is over.
 	Observe(call ObservedCall)
 }
 

@@ -8,62 +8,60 @@ import (
 // (revision 2025-11-25, basic/utilities/tasks).
 const relatedTask = "io.modelcontextprotocol/related-task"
 
-// Peer is the upstream's side of a connection: it takes what the upstream sends
-// on its own account.
+// Peer handles the requests and notifications that an upstream sends by itself over
+// one connection.
 type Peer struct {
 	router *Router
-	place  place
+	conn   connKey
 }
 
-// Peer is the side of the upstream of a connection to a server, shared (own is
-// nil) or of the session own: as in Connection.
-func (r *Router) Peer(server string, own Session) Peer { return Peer{r, place{server, own}} }
+// Peer returns the Peer of a server's shared connection (own is nil), or of its
+// connection for the session own; see Connection.Own.
+func (r *Router) Peer(server string, own Session) Peer { return Peer{r, connKey{server, own}} }
 
-// OnNotification takes a notification of a shared upstream; see Peer.
+// OnNotification delivers a notification of a shared upstream; see Peer.
 func (r *Router) OnNotification(server string, m wire.Inbound) { r.Peer(server, nil).OnNotification(m) }
 
-// OnReady says that a shared upstream has started, or started again; see Peer.
+// OnReady is called when a shared upstream has started or restarted; see Peer.
 func (r *Router) OnReady(server string) { r.Peer(server, nil).OnReady() }
 
-// OnReady says that the upstream has started, or started again: it is told what
-// sessions are subscribed to, and the level of log messages. It returns when
-// that is done. The first time, what it was told it was told just now: requests
-// wait for the start.
+// OnReady is called when the upstream has started or restarted. It tells the upstream
+// the log level and, after a restart, the subscriptions of sessions, and returns when
+// that is done. After the first start there is nothing to repeat, since requests wait
+// for the start.
 func (p Peer) OnReady() {
 	p.router.mu.Lock()
-	again := p.router.ready[p.place]
-	p.router.ready[p.place] = true
+	again := p.router.ready[p.conn]
+	p.router.ready[p.conn] = true
 	if again {
-		delete(p.router.levels, p.place)
+		delete(p.router.levels, p.conn)
 	}
 	p.router.mu.Unlock()
-	p.router.levelAgain(p.place)
+	p.router.restoreLevel(p.conn)
 	if again {
-		p.router.resubscribe(p.place)
+		p.router.resubscribe(p.conn)
 	}
 }
 
-// OnAsleep says that the upstream has not started yet, and that requests are
-// answered for it that need no start: it is told all that it has missed when it
-// is ready.
+// OnAsleep is called when the upstream has not started yet and requests that need no
+// start are answered for it. OnReady then tells it everything that it missed.
 func (p Peer) OnAsleep() {
 	p.router.mu.Lock()
 	defer p.router.mu.Unlock()
-	p.router.ready[p.place] = true
+	p.router.ready[p.conn] = true
 }
 
-// owner is the origin that a message belongs to: that of the task it names; or
-// the only call that it may belong to; or the newest one of the only session
-// with calls in flight; or the session that has the connection for itself. It
-// is nil when nothing is in flight. When calls of several sessions are, it
-// cannot be told.
+// owner returns the origin that a message belongs to: that of the task it names, the
+// only call it can belong to, the newest call of the only session with calls in
+// flight, or the session that owns the connection. It is nil if nothing is in flight.
+// several says that calls of several sessions are, so that the owner is not known.
 func (p Peer) owner(m wire.Inbound) (o Origin, several bool) {
 	var owners []any
 	if m.Owners != nil {
 		owners = m.Owners()
 	}
 	if id, ok := wire.GetString(m.Params, "_meta", relatedTask, "taskId"); ok {
-		if s := p.router.taskSession(p.place.server, id); s != nil {
+		if s := p.router.taskSession(p.conn.server, id); s != nil {
 			return newest(owners, s), false
 		}
 	}
@@ -77,13 +75,13 @@ func (p Peer) owner(m wire.Inbound) (o Origin, several bool) {
 			return nil, true
 		}
 	}
-	if o == nil && p.place.own != nil {
-		return p.place.own, false
+	if o == nil && p.conn.own != nil {
+		return p.conn.own, false
 	}
 	return o, false
 }
 
-// newest is the newest origin of a session among owners, else the session.
+// newest returns the newest call of a session among owners, or the session itself.
 func newest(owners []any, s Session) Origin {
 	for i := len(owners) - 1; i >= 0; i-- {
 		if call, ok := owners[i].(Origin); ok && call.Session() == s {
@@ -93,14 +91,13 @@ func newest(owners []any, s Session) Origin {
 	return s
 }
 
-// addressee is the origin that a request is for: its owner, or the only session
-// there is.
+// addressee returns the origin that a request is for: its owner, or the only session.
 func (p Peer) addressee(m wire.Inbound) (Origin, *wire.RPCError) {
 	o, several := p.owner(m)
 	if o != nil {
 		return o, nil
 	}
-	if all := p.router.everyone(p.place); !several && len(all) == 1 {
+	if all := p.router.everyone(p.conn); !several && len(all) == 1 {
 		return all[0], nil
 	} else if !several && len(all) == 0 {
 		return nil, wire.Errorf(wire.CodeInternal, "%s refused: no client is connected", m.Method)
@@ -109,6 +106,6 @@ func (p Peer) addressee(m wire.Inbound) (Origin, *wire.RPCError) {
 }
 
 func (p Peer) undecided(method string) *wire.RPCError {
-	return wire.Errorf(wire.CodeInternal, `%s refused: several sessions share upstream %q, and it cannot be told which one this is for `+
-		`(set isolation = "session" for the upstream)`, method, p.place.server)
+	return wire.Errorf(wire.CodeInternal, `%s refused: several sessions share upstream %q, and which one this is for is not known `+
+		`(set isolation = "session" for the upstream)`, method, p.conn.server)
 }

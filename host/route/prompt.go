@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// getPrompt asks the upstream that has the prompt, by its own name for it.
+// getPrompt asks the upstream that has the prompt, using the upstream's own name.
 func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 	name, bad := stringParam(call, "name")
 	if bad != nil {
@@ -23,8 +23,9 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 	return r.forward(ctx, call, to, params)
 }
 
-// promptOwner finds the upstream that has a prompt, and its own name for it.
-func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to reached, own string, bad *wire.RPCError) {
+// promptOwner finds the upstream that has a prompt, and the upstream's own name for
+// it.
+func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to serverConn, own string, bad *wire.RPCError) {
 	server, own, ok := r.Catalog.Prompt(name)
 	if !ok {
 		r.awaitLists(ctx)
@@ -40,7 +41,7 @@ func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to re
 	return to, own, nil
 }
 
-// complete asks for completions where what they are for comes from.
+// complete asks the upstream that has the prompt or resource for completions.
 func (r *Router) complete(ctx context.Context, call Call) wire.Reply {
 	if bad := checkMeta(call.Method, call.Params); bad != nil {
 		return wire.Reply{Error: bad.Raw()}
@@ -93,7 +94,7 @@ func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
 			return r.forward(ctx, call, to, call.Params)
 		}
 	}
-	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+	return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
 		return r.forward(ctx, call, c, call.Params)
 	}, "completions")
 }

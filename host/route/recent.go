@@ -2,7 +2,7 @@ package route
 
 import "slices"
 
-// recent keeps the values that were put last, at most limit of them.
+// recent is a map of at most limit entries. A further one replaces the oldest.
 type recent[K comparable, V any] struct {
 	limit  int
 	values map[K]V
@@ -28,7 +28,7 @@ func (r *recent[K, V]) put(k K, v V) {
 	r.values[k] = v
 }
 
-// take removes a value.
+// take removes an entry and returns its value.
 func (r *recent[K, V]) take(k K) (V, bool) {
 	v, ok := r.values[k]
 	if ok {

@@ -7,23 +7,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// readResource asks the upstream that has the resource. Of a URI that nobody
-// lists, those are asked in turn that may have it.
+// readResource asks the upstream that has the resource. If none lists the URI, it
+// asks the upstreams that may have it, one after another.
 func (r *Router) readResource(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
 	}
-	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+	return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
 		return r.forward(ctx, call, c, call.Params)
 	}, "resources")
 }
 
-// askForURI tries the upstreams that may have the resource with the URI: the
-// one that lists it; else those with a template for it; else all that have the
-// capability. When none answers without an error, the reply is the error of
-// the only one, or of the best one, or that nobody has the resource.
-func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(reached) wire.Reply, capability ...string) wire.Reply {
+// askForURI tries the upstreams that may have the resource with the URI: the one that
+// lists it, else those with a template for it, else all that have the capability. If
+// none answers without an error, the reply is the error of the only or best one, or
+// says that there is no such resource.
+func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(serverConn) wire.Reply, capability ...string) wire.Reply {
 	s := call.Origin.Session()
 	candidates := r.holders(s, uri)
 	if len(candidates) == 0 {
@@ -44,14 +44,14 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	return reply
 }
 
-// holders are the upstreams that list a resource with the URI, or a template
-// for it.
-func (r *Router) holders(s Session, uri string) []reached {
+// holders returns the upstream that lists a resource with the URI, or those with a
+// template for it.
+func (r *Router) holders(s Session, uri string) []serverConn {
 	servers := r.Catalog.Matching(uri)
 	if owner, ok := r.Catalog.Resource(uri); ok {
 		servers = []string{owner}
 	}
-	var all []reached
+	var all []serverConn
 	for _, server := range servers {
 		if c, ok := r.to(s, server); ok {
 			all = append(all, c)

@@ -17,15 +17,15 @@ func ErrorResult(text string) []byte {
 	}{[]textBlock{{"text", text}}, true})
 }
 
-// fail is the reply of a JSON-RPC error.
+// fail is a reply with a JSON-RPC error.
 func fail(code int, format string, args ...any) wire.Reply {
 	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
 }
 
-// empty is the result of requests that have nothing to tell.
+// empty is a reply with an empty result.
 func empty() wire.Reply { return wire.Reply{Result: []byte("{}")} }
 
-// checkMeta is the error of a request whose _meta is no object, nil otherwise.
+// checkMeta is the error of a request whose _meta is not an object, nil otherwise.
 func checkMeta(method string, params []byte) *wire.RPCError {
 	if meta, ok := wire.Get(params, "_meta"); ok && !wire.IsObject(meta) {
 		return wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)
@@ -33,15 +33,15 @@ func checkMeta(method string, params []byte) *wire.RPCError {
 	return nil
 }
 
-// stringParam is a member of params that must be a string.
+// stringParam returns a member of params that must be a string.
 func stringParam(call Call, name string) (string, *wire.RPCError) {
 	var found [2][]byte
 	wire.Pick(call.Params, []string{"_meta", name}, found[:])
 	return textOf(call.Method, name, found[0], found[1])
 }
 
-// textOf is the string that the member called name of params has to be; meta is
-// the _meta beside it, nil for none.
+// textOf returns the value of the member called name of params, which must be a
+// string. meta is the _meta of the params, nil for none.
 func textOf(method, name string, meta, value []byte) (string, *wire.RPCError) {
 	if meta != nil && meta[0] != '{' {
 		return "", wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)

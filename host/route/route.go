@@ -1,17 +1,17 @@
-// Package route takes requests to whoever answers them: those of clients to an
-// upstream, or to a handler for built-in and composite tools; those of
-// upstreams to the client they are for. It moves raw bytes.
+// Package route routes requests and notifications between clients and upstreams:
+// requests of clients go to an upstream or to the handler of built-in and composite
+// tools, requests of upstreams go to the client they are for. It moves raw bytes.
 //
-//	route.go       the router, and what each request of a client needs
+//	route.go       Router, Options, and where each request goes
 //	connect.go     connections to upstreams, shared or of one session
-//	session.go     what the router needs of sessions
-//	clients.go     what is remembered of each session
-//	welcome.go     the answer to initialize, the beginning and end of a session
+//	session.go     Session, Origin, Call: what the router needs of clients
+//	clients.go     the state of each session
+//	welcome.go     the answer to initialize, and the start and end of a session
 //	list.go        tools/list and the other lists
 //	tool.go        tools/call: which tool it is of
 //	call.go        calls of upstreams' tools
-//	begin.go       calls without a goroutine that waits
-//	observe.go     telling of calls that are passed on
+//	begin.go       calls without a waiting goroutine
+//	observe.go     reporting proxied calls to the journal
 //	resource.go    resources/read
 //	subscribe.go   resources/subscribe and resources/unsubscribe
 //	prompt.go      prompts/get and completion/complete
@@ -19,15 +19,16 @@
 //	task.go        tasks of upstreams
 //	inbound.go     requests of upstreams
 //	notice.go      notifications of upstreams
-//	owner.go       which session a message of an upstream belongs to
+//	owner.go       Peer: which session a message of an upstream belongs to
 //	notify.go      notifications of clients
-//	announce.go    log messages of our own
-//	result.go      results that we make ourselves
-//	recent.go      a bounded memory
-//	turn.go        taking turns
+//	announce.go    our own log messages
+//	result.go      results and errors of our own
+//	recent.go      a bounded map that forgets the oldest entry
+//	keyedmutex.go  a mutex for each key
+//	serialqueue.go functions that run one after another
 //
-// Handlers are registered, so that a composite's handler can call back into
-// the router without an import circle.
+// Handlers are registered, so that the handler of composite tools can call the
+// router without an import cycle.
 package route
 
 import (
@@ -42,8 +43,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Handler answers calls of built-in or composite tools. When ctx has ended,
-// the reply does not matter.
+// Handler answers calls of built-in or composite tools. The reply is ignored when
+// ctx has ended.
 type Handler interface {
 	CallTool(ctx context.Context, name string, call Call) wire.Reply
 }
@@ -53,62 +54,62 @@ type Handler interface {
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
-	// Instructions returns ours, for the answer to a session's initialize; nil:
-	// none.
+	// Instructions returns our own part of the instructions in the answer to a
+	// session's initialize; nil: none.
 	Instructions func(s Session) string
-	// HandshakeWait is how long the answer to initialize waits for the
-	// handshakes of upstreams; 0: DefaultHandshakeWait.
+	// HandshakeWait is how long the answer to initialize waits for the handshakes of
+	// upstreams; 0 means DefaultHandshakeWait.
 	HandshakeWait time.Duration
-	// Settled waits until it is known of every upstream what it lists, or for as
-	// long as a client shall wait for that, or for ctx. What an upstream listed
-	// when it ran before may do.
+	// Settled waits until the lists of every upstream are known, as long as a client
+	// may have to wait for that, or until ctx ends. Remembered lists of an earlier run
+	// count as known.
 	Settled func(ctx context.Context)
-	// Started is Settled where only what upstreams list now will do; nil: Settled.
+	// Started is Settled without remembered lists; nil means Settled.
 	Started func(ctx context.Context)
-	// Absences, when set, tells of upstreams that are not there.
+	// Absences, when set, explains why upstreams are unavailable.
 	Absences Absences
-	// Refresh, when set, is called before the catalog is asked for saved tools:
+	// Refresh, when set, is called before the catalog is asked for saved tools, since
 	// another process may have changed them.
 	Refresh func()
-	// Observer, when set, is told of calls that are passed on.
+	// Observer, when set, sees proxied calls.
 	Observer Observer
 	Log      *slog.Logger
 }
 
-// Absences tells why upstreams are not there for a session: sentences for models,
-// without secrets. Nothing is waited for.
+// Absences explains why upstreams are unavailable to a session, in sentences for
+// models, without secrets. Its methods do not wait.
 type Absences interface {
-	// Absent is why a server is not there, and whether that is because it is still
-	// starting; "" if it is there.
+	// Absent returns why a server is unavailable, "" if it is available, and whether
+	// that is because it is still starting.
 	Absent(s Session, server string) (why string, starting bool)
-	// AbsentOwner is why the server is not there that a public name, which nobody
-	// lists, may belong to; "" if there is none such. It is sure where the name
-	// has the prefix of that server.
+	// AbsentOwner returns why the server is unavailable that a public name, which no
+	// server lists, may belong to; "" if there is no such server. sure says that the
+	// name has the prefix of that server.
 	AbsentOwner(s Session, name string) (why string, sure bool)
 }
 
 // DefaultHandshakeWait is the default of Options.HandshakeWait.
 const DefaultHandshakeWait = time.Second
 
-// Router is safe for concurrent use.
+// Router routes messages; see the package comment. It is safe for concurrent use.
 type Router struct {
 	Options
 	handlers map[catalog.Kind]Handler
 
-	ctx    context.Context // of work that no request waits for; ends with Close
-	cancel context.CancelCauseFunc
-	later  sync.WaitGroup
+	ctx        context.Context // of work that no request waits for; ends with Close
+	cancel     context.CancelCauseFunc
+	background sync.WaitGroup
 
-	subscribing turns[topic] // one subscribes or unsubscribes at a time
-	leveling    turns[place] // one sets the log level at a time
+	subscribing keyedMutex[topic]   // serializes subscribing and unsubscribing
+	leveling    keyedMutex[connKey] // serializes setting the log level
 
 	mu      sync.Mutex // guards what follows; a leaf
 	closed  bool
 	clients map[Session]*client
 	topics  map[topic]map[Session]bool // subscribers
-	levels  map[place]string           // what the upstream was told last
-	ready   map[place]bool             // upstreams that have been ready
-	early   recent[taskKey, []byte]    // status of tasks of upstreams that are not known yet
+	levels  map[connKey]string         // the log level that the upstream was told last
+	ready   map[connKey]bool           // upstreams that were ready at least once
+	early   recent[taskKey, []byte]    // statuses of upstreams' tasks that are not known yet
 }
 
 // New makes a router. The caller must Register the handlers before the first
@@ -122,14 +123,14 @@ func New(opts Options) *Router {
 	}
 	r := &Router{
 		Options: opts, handlers: map[catalog.Kind]Handler{},
-		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[place]string{}, ready: map[place]bool{},
+		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[connKey]string{}, ready: map[connKey]bool{},
 		early: recent[taskKey, []byte]{limit: maxEarly},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
 }
 
-// awaitLists waits for what upstreams list now.
+// awaitLists waits until upstreams have listed what they have now.
 func (r *Router) awaitLists(ctx context.Context) {
 	if r.Started != nil {
 		r.Started(ctx)
@@ -141,9 +142,9 @@ func (r *Router) awaitLists(ctx context.Context) {
 // Register sets the handler of the tools of a kind, Builtin or Composite.
 func (r *Router) Register(kind catalog.Kind, h Handler) { r.handlers[kind] = h }
 
-// Close ends what the router does on its own account, and waits for it:
-// unsubscribing for sessions that have left, and notifications of clients
-// that are still on their way. The sessions should have ended before.
+// Close ends the router's own work and waits for it: unsubscribing for sessions
+// that have ended, and notifications of clients that are still being delivered. The
+// sessions should have ended before.
 func (r *Router) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -154,18 +155,18 @@ func (r *Router) Close() {
 	r.mu.Unlock()
 	r.cancel(wire.ErrClosed)
 	for _, c := range clients {
-		r.hangUp(c)
+		r.drainNotifications(c)
 	}
-	r.later.Wait()
+	r.background.Wait()
 }
 
-// inBackground runs f on a goroutine that Close waits for, or right here when
-// the router is closed: then it has nothing to wait for.
+// inBackground runs f on a goroutine that Close waits for. When the router is
+// closed, it runs f itself: r.ctx has ended, so f does not wait.
 func (r *Router) inBackground(f func()) {
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
-		r.later.Go(f)
+		r.background.Go(f)
 	}
 	r.mu.Unlock()
 	if closed {
@@ -173,9 +174,9 @@ func (r *Router) inBackground(f func()) {
 	}
 }
 
-// Handle answers a request of a client. When ctx has ended, the reply does not
-// matter. A request that its upstream did not answer gets a JSON-RPC error that
-// says why, tools/call an isError result.
+// Handle answers a request of a client. The reply is ignored when ctx has ended. A
+// request that its upstream did not answer gets a JSON-RPC error that says why;
+// tools/call gets an isError result.
 func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	switch call.Method {
 	case protocol.MethodToolsCall:
@@ -205,8 +206,8 @@ func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	return r.unknownMethod(ctx, call)
 }
 
-// unknownMethod passes a request of which we know nothing, of a later revision
-// perhaps, where there is no doubt to whom.
+// unknownMethod forwards a request whose method we do not know, perhaps one of a
+// later revision, if there is only one upstream.
 func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
 	if all := r.reach(call.Origin.Session()); len(all) == 1 {
 		return r.forward(ctx, call, all[0], call.Params)
@@ -218,8 +219,8 @@ func notFound(method string) wire.Reply {
 	return fail(wire.CodeMethodNotFound, "method not found: %s", method)
 }
 
-// forward sends a request on to an upstream, with params in place of its own.
-func (r *Router) forward(ctx context.Context, call Call, to reached, params []byte) wire.Reply {
+// forward sends a request to an upstream, with other params.
+func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte) wire.Reply {
 	reply, err := to.Call(ctx, wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Owner: call.Origin})
 	if err == nil {
 		r.noteElicitations(call.Origin, to.server, reply)
@@ -235,7 +236,7 @@ func (r *Router) forward(ctx context.Context, call Call, to reached, params []by
 
 // firstOf tries upstreams in turn until one answers without an error. When
 // none does, the reply is that of the first.
-func firstOf(ctx context.Context, candidates []reached, try func(reached) wire.Reply) (reply wire.Reply, from reached, ok bool) {
+func firstOf(ctx context.Context, candidates []serverConn, try func(serverConn) wire.Reply) (reply wire.Reply, from serverConn, ok bool) {
 	for i, c := range candidates {
 		answer := try(c)
 		if answer.Error == nil {
@@ -251,7 +252,7 @@ func firstOf(ctx context.Context, candidates []reached, try func(reached) wire.R
 	return reply, from, false
 }
 
-// warn logs a failure, unless it is just the end of ctx.
+// warn logs a failure, unless it is only the end of ctx.
 func (r *Router) warn(ctx context.Context, err error, msg string, args ...any) {
 	if cause := context.Cause(ctx); cause == nil || !errors.Is(err, cause) {
 		r.Log.Warn(msg, append(args, "err", err)...)

@@ -9,52 +9,52 @@ import (
 
 // topic is a resource that sessions are subscribed to over one connection.
 type topic struct {
-	place
-	uri string
+	conn connKey
+	uri  string
 }
 
-// subscribe subscribes at the upstream that has the resource, and to what it
-// says of it.
+// subscribe subscribes the session to a resource at the upstream that has it.
 func (r *Router) subscribe(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
 		return wire.Reply{Error: bad.Raw()}
 	}
-	return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+	return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
 		return r.subscribeAt(ctx, call, c, uri)
 	}, "resources", "subscribe")
 }
 
-// subscribeAt subscribes at one upstream. The session is a subscriber before
-// the upstream is asked, since the first update may come with the answer.
-func (r *Router) subscribeAt(ctx context.Context, call Call, c reached, uri string) wire.Reply {
-	s, t := call.Origin.Session(), topic{c.place(), uri}
+// subscribeAt subscribes at one upstream. The session becomes a subscriber before the
+// upstream is asked, since the first update may come with the answer.
+func (r *Router) subscribeAt(ctx context.Context, call Call, c serverConn, uri string) wire.Reply {
+	s, t := call.Origin.Session(), topic{c.key(), uri}
 	if len(uri) > maxSubscribed {
 		return fail(wire.CodeInvalidParams, "%s: params.uri is longer than %d bytes", call.Method, maxSubscribed)
 	}
-	release, err := r.subscribing.take(ctx, t)
+	release, err := r.subscribing.lock(ctx, t)
 	if err != nil {
 		return fail(wire.CodeInternal, "%s: %v", call.Method, err)
 	}
 	defer release()
-	before, room := r.enlist(t, s)
+	before, room := r.addSubscriber(t, s)
 	if !room {
-		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, the most there may be (unsubscribe from some)", maxSubscriptions)
+		return fail(wire.CodeInternal, "resources/subscribe: this session has %d subscriptions, which is the maximum (unsubscribe from some)", maxSubscriptions)
 	}
 	reply := r.forward(ctx, call, c, call.Params)
 	if reply.Error != nil && !before {
-		r.delist(t, s)
+		r.removeSubscriber(t, s)
 	}
 	return reply
 }
 
-// enlist makes a session a subscriber; before tells that it was one.
-func (r *Router) enlist(t topic, s Session) (before, room bool) {
+// addSubscriber makes a session a subscriber. before says that it was one already,
+// room that it may have one more.
+func (r *Router) addSubscriber(t topic, s Session) (before, room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.clients[s]
 	if !ok {
-		return false, true // it has left, and the answer does not matter
+		return false, true // the session has ended, and the answer is ignored
 	}
 	if c.topics[t] {
 		return true, true
@@ -70,8 +70,8 @@ func (r *Router) enlist(t topic, s Session) (before, room bool) {
 	return false, true
 }
 
-// delist undoes enlist. It tells whether s was a subscriber, and the last.
-func (r *Router) delist(t topic, s Session) (last bool) {
+// removeSubscriber undoes addSubscriber. It reports whether s was the last subscriber.
+func (r *Router) removeSubscriber(t topic, s Session) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c, ok := r.clients[s]; ok {
@@ -88,9 +88,8 @@ func (r *Router) delist(t topic, s Session) (last bool) {
 	return true
 }
 
-// unsubscribe ends a subscription; the upstream is told when it was the last
-// one. What was not subscribed to is left to the upstream to answer, unless
-// another session is subscribed.
+// unsubscribe ends a subscription. The upstream is told if it was the last one. If
+// nobody is subscribed, the request is left to the upstream to answer.
 func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 	uri, bad := stringParam(call, "uri")
 	if bad != nil {
@@ -112,29 +111,29 @@ func (r *Router) unsubscribe(ctx context.Context, call Call) wire.Reply {
 	}
 	r.mu.Unlock()
 	if len(mine) == 0 && !others {
-		return r.askForURI(ctx, call, uri, func(c reached) wire.Reply {
+		return r.askForURI(ctx, call, uri, func(c serverConn) wire.Reply {
 			return r.forward(ctx, call, c, call.Params)
 		}, "resources", "subscribe")
 	}
 	reply := empty()
 	for _, t := range mine { // one, unless the URI has moved to another upstream
-		reply = r.leave(ctx, t, s, &call)
+		reply = r.unsubscribeFrom(ctx, t, s, &call)
 	}
 	return reply
 }
 
-// leave ends a subscription of s; when it was the last one, the upstream is
+// unsubscribeFrom ends a subscription of s. If it was the last one, the upstream is
 // told, with the client's own request if there is one.
-func (r *Router) leave(ctx context.Context, t topic, s Session, call *Call) wire.Reply {
-	release, err := r.subscribing.take(ctx, t)
+func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *Call) wire.Reply {
+	release, err := r.subscribing.lock(ctx, t)
 	if err != nil {
 		return fail(wire.CodeInternal, "resources/unsubscribe: %v", err)
 	}
 	defer release()
-	if !r.delist(t, s) {
+	if !r.removeSubscriber(t, s) {
 		return empty()
 	}
-	c, ok := r.to(t.own, t.server)
+	c, ok := r.to(t.conn.own, t.conn.server)
 	if !ok {
 		return empty()
 	}
@@ -146,31 +145,30 @@ func (r *Router) leave(ctx context.Context, t topic, s Session, call *Call) wire
 	}
 	params := wire.Marshal(map[string]string{"uri": t.uri})
 	if _, err := c.Call(ctx, wire.Call{Method: protocol.MethodResourcesUnsubscribe, Params: params}); err != nil {
-		r.Log.Debug("unsubscribing for a session that has left", "upstream", t.server, "uri", t.uri, "err", err)
+		r.Log.Debug("unsubscribing for a session that has ended", "upstream", t.conn.server, "uri", t.uri, "err", err)
 	}
 	return empty()
 }
 
-// resubscribe tells an upstream that has started again what sessions are
-// subscribed to.
-func (r *Router) resubscribe(at place) {
+// resubscribe renews the subscriptions of sessions at an upstream that has restarted.
+func (r *Router) resubscribe(at connKey) {
 	var topics []topic
 	r.mu.Lock()
 	for t := range r.topics {
-		if t.place == at {
+		if t.conn == at {
 			topics = append(topics, t)
 		}
 	}
 	r.mu.Unlock()
 	for _, t := range topics {
 		if err := r.subscribeAgain(t); err != nil {
-			r.Log.Warn("subscription lost: the upstream has started again and does not take it", "upstream", t.server, "uri", t.uri, "err", err)
+			r.Log.Warn("subscription lost: the restarted upstream refuses it", "upstream", t.conn.server, "uri", t.uri, "err", err)
 		}
 	}
 }
 
 func (r *Router) subscribeAgain(t topic) error {
-	release, err := r.subscribing.take(r.ctx, t)
+	release, err := r.subscribing.lock(r.ctx, t)
 	if err != nil {
 		return err
 	}
@@ -178,7 +176,7 @@ func (r *Router) subscribeAgain(t topic) error {
 	r.mu.Lock()
 	wanted := len(r.topics[t]) > 0
 	r.mu.Unlock()
-	c, ok := r.to(t.own, t.server)
+	c, ok := r.to(t.conn.own, t.conn.server)
 	if !wanted || !ok {
 		return nil
 	}

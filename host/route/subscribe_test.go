@@ -52,8 +52,8 @@ func TestSubscriptions(t *testing.T) {
 	want(t, "b", g.ups["b"].sent(), unsub+` {"uri":"f:///d","_meta":{}}`)
 	g.router.OnReady("b")
 	want(t, "b, started again", g.ups["b"].sent())
-	if len(g.router.topics) != 0 || len(g.router.subscribing.of) != 0 {
-		t.Errorf("left over: %v, %v", g.router.topics, g.router.subscribing.of)
+	if len(g.router.topics) != 0 || len(g.router.subscribing.locks) != 0 {
+		t.Errorf("left over: %v, %v", g.router.topics, g.router.subscribing.locks)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSubscriptionOfASessionThatLeaves(t *testing.T) {
 	g.ups["a"].sent()
 	g.router.Left(x)
 	g.router.Left(x) // twice is once
-	g.router.later.Wait()
+	g.router.background.Wait()
 	want(t, "a", g.ups["a"].sent(), `resources/unsubscribe {"uri":"f:1"}`)
 	g.notice("a", "notifications/resources/updated", `{"uri":"f:2"}`)
 	want(t, "x", x.heard())

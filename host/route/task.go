@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Tasks (revision 2025-11-25, basic/utilities/tasks) keep the ids that their
-// makers gave them; the router remembers whose they are. A session reaches its
-// own tasks only, unless it is the only one there is: then also those that are
-// not remembered, of a session before it perhaps.
+// Tasks (revision 2025-11-25, basic/utilities/tasks) keep the ids that their creators
+// gave them; the router remembers to which session they belong. A session reaches
+// only its own tasks, but the only session also reaches tasks that are not
+// remembered, perhaps those of an earlier session.
 
-// taskOf is the id of the task that was made for a request, if params asked
-// for one and reply tells of one.
+// taskOf returns the id of the task that was created for a request, if params asked
+// for a task and the reply names one.
 func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	if _, asked := wire.Get(params, "task"); !asked || reply.Result == nil {
 		return "", false
@@ -24,17 +24,17 @@ func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	return wire.GetString(reply.Result, "task", "taskId")
 }
 
-// rememberTask remembers whose a task is, and tells the session of its status if
-// that has come before.
+// rememberTask remembers which session a task belongs to, and sends the session the
+// task's status if that has come before.
 func (r *Router) rememberTask(s Session, t taskKey) {
 	if status := r.takeTask(s, t); status != nil {
 		s.Notify(protocol.NotificationTaskStatus, status)
 	}
 }
 
-// takeTask remembers whose a task is. early is its status if that has come before,
-// for the session to be told; nil for none. An upstream that gives a task the id
-// of another upstream's does not get that one's requests.
+// takeTask remembers which session a task belongs to. early is its status if that
+// has come before, for the session to be told; nil for none. An upstream that gives a
+// task the id of another upstream's task does not get the requests for that one.
 func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 	var taken bool
 	var owner string
@@ -46,7 +46,7 @@ func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 		early, _ = r.early.take(t)
 	})
 	if taken && owner != t.server {
-		r.Log.Warn("a task cannot be reached: another server has given a task the same id", "server", t.server, "other", owner)
+		r.Log.Warn("a task cannot be reached: another server has a task with the same id", "server", t.server, "other", owner)
 	}
 	return early
 }
@@ -105,7 +105,7 @@ func (r *Router) task(ctx context.Context, call Call) wire.Reply {
 	}
 	if !known && r.alone(s) {
 		candidates := r.offering(s, "tasks")
-		reply, from, ok := firstOf(ctx, candidates, func(c reached) wire.Reply {
+		reply, from, ok := firstOf(ctx, candidates, func(c serverConn) wire.Reply {
 			return r.forward(ctx, call, c, call.Params)
 		})
 		if ok {
@@ -181,7 +181,7 @@ const maxTaskPages = 100
 
 // allTasks is the first page of an upstream's tasks with the tasks of all pages
 // and no cursor.
-func (r *Router) allTasks(ctx context.Context, call Call, c reached) wire.Reply {
+func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Reply {
 	var first []byte
 	var tasks [][]byte
 	params := call.Params
@@ -214,7 +214,7 @@ func (r *Router) allTasks(ctx context.Context, call Call, c reached) wire.Reply 
 
 // joinTasks is one list of tasks out of several. Those that failed are left
 // out, unless all did.
-func joinTasks(from []reached, replies []wire.Reply) wire.Reply {
+func joinTasks(from []serverConn, replies []wire.Reply) wire.Reply {
 	var tasks [][]byte
 	var metas []catalog.Part
 	for i, reply := range replies {

@@ -11,21 +11,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// assumed are the capabilities of an upstream that is not known yet: a client
-// that is not told of a surface would never ask for it.
+// assumed are the capabilities of an upstream that are not known yet. A client that is
+// not told of a capability would never use it.
 const assumed = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}`
 
-// Bounds of what an upstream's instructions, and all of them, may add to ours,
-// in bytes.
+// Bounds of the instructions of one upstream, and of all upstreams, in bytes.
 const (
 	maxInstructions    = 4 << 10
 	maxAllInstructions = 32 << 10
 )
 
-// Welcome begins the session s with the answer to its initialize request: ours
-// and what the upstreams said in theirs, as far as their handshakes are over
-// within Options.HandshakeWait. The error is the cause of ctx when that ends
-// first; then the session has not begun.
+// Welcome starts the session s. The answer to its initialize request has our own
+// capabilities and instructions and those of the upstreams whose handshakes are over
+// within Options.HandshakeWait. The error is the cause of ctx if that ends first; then
+// the session has not started.
 func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 	r.mu.Lock()
 	r.clients[s] = newClient(s)
@@ -57,8 +56,8 @@ func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 	return Welcome{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}, nil
 }
 
-// awaitHandshakes waits for the handshakes of upstreams for a while.
-func (r *Router) awaitHandshakes(ctx context.Context, all []reached) {
+// awaitHandshakes waits for the handshakes of upstreams, up to HandshakeWait.
+func (r *Router) awaitHandshakes(ctx context.Context, all []serverConn) {
 	ctx, cancel := context.WithTimeout(ctx, r.HandshakeWait)
 	defer cancel()
 	var waiting sync.WaitGroup
@@ -70,11 +69,10 @@ func (r *Router) awaitHandshakes(ctx context.Context, all []reached) {
 	waiting.Wait()
 }
 
-// maxAbsence bounds what instructions say of an upstream that is not there, in
-// bytes.
+// maxAbsence bounds what instructions say of an unavailable upstream, in bytes.
 const maxAbsence = 512
 
-// absent is why an upstream is not there; "" if it is, or is on its way.
+// absent is why an upstream is unavailable; "" if it is available or still starting.
 func (r *Router) absent(s Session, server string) string {
 	if r.Absences == nil {
 		return ""
@@ -86,9 +84,9 @@ func (r *Router) absent(s Session, server string) string {
 	return cut(why, maxAbsence)
 }
 
-// instructions are ours, then those of each upstream under its name, and which of
-// them are not there.
-func (r *Router) instructions(s Session, all []reached) string {
+// instructions are our own, then those of each upstream under its name, and why some
+// upstreams are unavailable.
+func (r *Router) instructions(s Session, all []serverConn) string {
 	var b strings.Builder
 	if r.Instructions != nil {
 		b.WriteString(r.Instructions(s))
@@ -118,7 +116,7 @@ func (r *Router) instructions(s Session, all []reached) string {
 	return b.String()
 }
 
-// cut is the beginning of s, in whole characters.
+// cut shortens s to at most most bytes, in whole characters, and says so.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -129,25 +127,24 @@ func cut(s string, most int) string {
 	return s[:most] + " [cut]"
 }
 
-// Left forgets a session that has ended. What upstreams are to be told of it
-// goes on in the background.
+// Left forgets a session that has ended. Upstreams are told in the background.
 func (r *Router) Left(s Session) {
 	r.mu.Lock()
 	c, ok := r.clients[s]
 	delete(r.clients, s)
-	maps.DeleteFunc(r.ready, func(at place, _ bool) bool { return at.own == s })
+	maps.DeleteFunc(r.ready, func(at connKey, _ bool) bool { return at.own == s })
 	r.mu.Unlock()
 	if !ok {
 		return
 	}
 	r.inBackground(func() {
-		r.hangUp(c)
-		for t := range c.topics { // it is nobody else's any more
-			r.leave(r.ctx, t, s, nil)
+		r.drainNotifications(c)
+		for t := range c.topics { // nobody else uses it any more
+			r.unsubscribeFrom(r.ctx, t, s, nil)
 		}
-		r.relevel()
+		r.updateLevels()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		maps.DeleteFunc(r.levels, func(at place, _ string) bool { return at.own == s })
+		maps.DeleteFunc(r.levels, func(at connKey, _ string) bool { return at.own == s })
 	})
 }
