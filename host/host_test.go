@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -45,8 +46,8 @@ func upstreamOf(name, kind string) config.Upstream {
 
 func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	return &config.Config{
-		StartupWait: time.Minute, MaxMessage: config.DefaultMaxMessage,
-		Execution: config.Execution{Timeout: time.Minute, MaxMemory: config.DefaultMaxMemory},
+		StartupWait: time.Minute, MaxMessage: limits.Message.Default,
+		Execution: config.Execution{Timeout: time.Minute, MaxMemory: uint64(limits.Memory.Default)},
 		Store:     config.Store{Dir: t.TempDir()},
 		Journal:   config.Journal{Enabled: true, Proxied: config.ProxiedSummary},
 		Upstreams: upstreams,

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,8 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/tools/units"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
 func readDocument(t *testing.T, name string) string {
@@ -77,33 +75,34 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestSecurityDocumentHasTheLimits compares the table of limits with the code.
+// TestSecurityDocumentHasTheLimits compares the table of limits with the code:
+// every limit that ends a run or a call of a script has its row.
 func TestSecurityDocumentHasTheLimits(t *testing.T) {
 	text := readDocument(t, "security.md")
-	size := func(n uint64) string { return strings.Replace(units.FormatSize(n), "MiB", " MB", 1) }
-	for _, row := range []struct{ limit, value, setting string }{
-		{"memory", size(config.DefaultMaxMemory), "max_memory"},
-		{"fuel", fmt.Sprint(config.DefaultMaxFuel), "max_fuel"},
-		{"time", fmt.Sprintf("%d s", int(config.DefaultTimeout.Seconds())), "timeout"},
-		{"calls", fmt.Sprint(config.DefaultMaxCalls), "max_calls"},
-		{"arguments", size(config.DefaultMaxArguments), "max_arguments"},
-		{"answer", size(config.DefaultMaxAnswer), "max_answer"},
-		{"result", size(config.DefaultMaxResult), "max_result"},
-		{"queue", fmt.Sprint(config.DefaultMaxQueued), "max_queued"},
-		{abi.LimitRecursion, fmt.Sprint(abi.MaxFrames), ""},
-		{abi.LimitDepth, fmt.Sprint(abi.MaxDepth), ""},
-	} {
+	for _, l := range limits.All {
+		if l.Class == "" && l != limits.Logs {
+			continue
+		}
 		setting := "fixed"
-		if row.setting != "" {
-			setting = "`" + row.setting + "`"
+		if l.Key != "" {
+			setting = "`" + l.Key + "`"
 		}
-		want := regexp.MustCompile("(?m)^\\| `" + row.limit + "`: .* \\| " + row.value + " \\| " + setting + " \\|$")
+		value := l.Format(l.Default)
+		switch {
+		case l.Derived != "":
+			value = ".*" + l.Derived
+		case l.Unit == limits.Bytes:
+			value = strings.Replace(value, "MiB", " MB", 1)
+		case l.Unit == limits.Duration:
+			value = strings.Replace(value, "s", " s", 1)
+		}
+		want := regexp.MustCompile("(?m)^\\| `" + l.Name + "`: .* \\| " + value + " \\| " + setting + " \\|$")
 		if !want.MatchString(text) {
-			t.Errorf("no row %s", want)
+			t.Errorf("docs/security.md has no row %s", want)
 		}
-	}
-	if logs := "| logs: what is over is dropped, with a note | " + size(config.DefaultMaxLogs) + " | `max_logs` |"; !strings.Contains(text, logs) {
-		t.Errorf("no row %s", logs)
+		if class := regexp.MustCompile("(?m)^\\| `" + l.Name + "`: .*class `" + string(l.Class) + "`"); l.Class != "" && l.Class != abi.ErrResource && !class.MatchString(text) {
+			t.Errorf("docs/security.md: the row of %s does not say that its class is %s", l.Name, l.Class)
+		}
 	}
 }
 

@@ -57,6 +57,6 @@ func (d *description) builtins(b Builtins) {
 		}
 	}
 	if without != nil {
-		d.line("", "builtins", "without "+strings.Join(without, ", "))
+		d.line("builtins", "without "+strings.Join(without, ", "))
 	}
 }

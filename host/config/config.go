@@ -9,14 +9,14 @@
 //	json.go      JSON text  /-> node.go: one tree of values for both
 //	table.go     typed reading of that tree; every key that is asked for is
 //	             known, every other one is a problem with the nearest known key
-//	decode.go    the keys there are, their defaults and bounds -> Config
+//	decode.go    the keys there are -> Config
 //	upstream.go  those of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
 //	http.go      those of [http], journal.go those of [journal],
 //	builtins.go those of [builtins]
 //	section.go   Section, LoadWithin: files that hold more than a configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
-//	bounds.go    the bounds of values
+//	limits.go    the limits of package limits and the fields that hold their values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
 //	mask.go      Masker: replaces secrets in texts, find.go finds them,
@@ -25,9 +25,10 @@
 //	maskslog.go  a log/slog handler in front of which nothing secret gets past
 //	describe.go  what `mcp-metatool check` prints, and warnings.go of what it warns
 //
-// A new setting is a field in Config and a line in decode.go; a new section is a
-// function of its own. docs/configuration.md is the
-// reference for users; a test loads each of its examples.
+// A new setting is a field in Config and a line in decode.go, a new limit a field
+// and a line in limits.go; a new section is a function of its own.
+// docs/configuration.md is the reference for users; a test loads each of its
+// examples, and others look for every key and limit in it.
 //
 // Nothing here starts, watches or connects to anything.
 package config
@@ -39,32 +40,10 @@ import (
 	"time"
 )
 
-// The values of settings that are not set.
+// The values of settings that are not set. Those of limits are in package limits.
 const (
-	DefaultStartupWait     = 5 * time.Second
-	DefaultMaxMessage      = 64 << 20 // bytes
-	DefaultTimeout         = 30 * time.Second
-	DefaultMaxMemory       = 128 << 20 // bytes
-	DefaultMaxFuel         = 10_000_000_000
-	DefaultMaxCalls        = 1000
-	DefaultMaxArguments    = 16 << 20 // bytes
-	DefaultMaxAnswer       = 16 << 20 // bytes
-	DefaultMaxResult       = 16 << 20 // bytes
-	DefaultMaxLogs         = 1 << 20  // bytes
-	DefaultMaxQueued       = 10_000
-	DefaultMaxParallel     = 16
-	DefaultUndoTimeout     = 10 * time.Second
-	DefaultUpstreamTimeout = 60 * time.Second
-	DefaultMaxTimeout      = time.Hour // or Timeout, if that is longer
-	DefaultProbeTimeout    = 10 * time.Second
-	DefaultListen          = "127.0.0.1:8080"
-	DefaultPath            = "/mcp"
-	DefaultSessionTTL      = 30 * time.Minute
-	DefaultMaxSessions     = 1000
-	DefaultResumeWindow    = 5 * time.Second
-	DefaultUnusedTTL       = 30 * time.Second
-	DefaultInitializeRate  = 50 // per second
-	DefaultMaxConnections  = 4096
+	DefaultListen = "127.0.0.1:8080"
+	DefaultPath   = "/mcp"
 )
 
 // Config is everything that is configurable, checked, expanded and with its

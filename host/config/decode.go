@@ -37,10 +37,7 @@ func decode(r *reader, root *node, c *Config) {
 // decodeInto reads a file's top level into c.
 func decodeInto(top *table, c *Config) {
 	r := top.r
-	top.duration(top.key("startup_wait"), &c.StartupWait, 0, maxStartupWait)
-	size := uint64(c.MaxMessage)
-	top.size(top.key("max_message"), &size, minMaxMessage, maxMaxMessage)
-	c.MaxMessage = int64(size)
+	top.limits("", c.limits())
 	decodeExecution(top.sub("execution"), c)
 	decodeStore(top.sub("store"), c)
 	decodeHTTP(top.sub("http"), c)
@@ -57,32 +54,13 @@ func decodeInto(top *table, c *Config) {
 	checkTogether(r, c.Upstreams)
 }
 
-var defaultExecution = Execution{
-	Timeout: DefaultTimeout, MaxMemory: DefaultMaxMemory, MaxFuel: DefaultMaxFuel, MaxCalls: DefaultMaxCalls,
-	MaxArguments: DefaultMaxArguments, MaxAnswer: DefaultMaxAnswer, MaxResult: DefaultMaxResult, MaxLogs: DefaultMaxLogs,
-	MaxQueued: DefaultMaxQueued, MaxParallel: DefaultMaxParallel, UndoTimeout: DefaultUndoTimeout,
-	ToolCalls: ToolCallsShort,
-}
-
 // decodeExecution reads the limits of composite calls, of each and of all.
 func decodeExecution(t *table, c *Config) {
 	if t == nil {
 		return
 	}
-	t.duration("timeout", &c.Execution.Timeout, minTimeout, maxTimeout)
-	t.size(t.key("max_memory"), &c.Execution.MaxMemory, minMaxMemory, maxMaxMemory)
-	t.number(t.key("max_fuel"), &c.Execution.MaxFuel, minMaxFuel, maxMaxFuel)
-	t.count(t.key("max_calls"), &c.Execution.MaxCalls, 1, maxMaxCalls)
-	t.size(t.key("max_arguments"), &c.Execution.MaxArguments, minMessageSize, maxMessageSize)
-	t.size(t.key("max_answer"), &c.Execution.MaxAnswer, minMessageSize, maxMessageSize)
-	t.size(t.key("max_result"), &c.Execution.MaxResult, minMessageSize, maxMessageSize)
-	t.size(t.key("max_logs"), &c.Execution.MaxLogs, minMessageSize, maxMessageSize)
-	t.count(t.key("max_parallel"), &c.Execution.MaxParallel, 1, maxMaxParallel)
-	t.duration(t.key("undo_timeout"), &c.Execution.UndoTimeout, minTimeout, maxUndoTimeout)
+	t.limits("execution", c.limits())
 	choice(t, t.key("tool_calls"), &c.Execution.ToolCalls, ToolCallsShort, ToolCallsFull, ToolCallsNone)
-	t.count(t.key("max_concurrent"), &c.Execution.MaxConcurrent, 1, maxConcurrent)
-	t.count(t.key("max_queued"), &c.Execution.MaxQueued, 1, maxMaxQueued)
-	t.size(t.key("max_total_memory"), &c.Execution.MaxTotalMemory, minTotalMemory, maxTotalMemory)
 	if t.r.json {
 		t.boolean("enableDebug", &c.Debug)
 		t.close(map[string]string{"debug": "enableDebug"})

@@ -21,57 +21,72 @@ func (c *Config) Describe(w io.Writer) error {
 	if path == "" {
 		path = "none"
 	}
-	d.line("", "configuration", path)
-	d.line("", "store", d.shown("store.dir", c.Store.Dir))
-	d.line("", "debug", strconv.FormatBool(c.Debug))
-	d.line("", "startup_wait", units.FormatDuration(c.StartupWait))
-	d.line("", "max_message", units.FormatSize(uint64(c.MaxMessage)))
-	d.line("", "timeout", units.FormatDuration(c.Execution.Timeout)+" per composite call")
-	d.line("", "max_memory", units.FormatSize(c.Execution.MaxMemory)+" per composite call")
-	e := c.Execution
-	d.line("", "max_fuel", strconv.FormatUint(e.MaxFuel, 10)+" per composite call")
-	d.line("", "limits", fmt.Sprintf("%d tool calls; arguments %s, answer %s, result %s, logs %s", e.MaxCalls,
-		units.FormatSize(e.MaxArguments), units.FormatSize(e.MaxAnswer), units.FormatSize(e.MaxResult), units.FormatSize(e.MaxLogs)))
-	d.line("", "max_parallel", strconv.Itoa(e.MaxParallel)+" calls of one script at once")
-	d.line("", "undo_timeout", units.FormatDuration(e.UndoTimeout))
-	if e.ToolCalls != ToolCallsShort {
-		d.line("", "tool_calls", string(e.ToolCalls)+" in results")
-	}
-	concurrent := "two for each CPU, four at least"
-	if e.MaxConcurrent > 0 {
-		concurrent = strconv.Itoa(e.MaxConcurrent)
-	}
-	d.line("", "max_concurrent", concurrent)
-	d.line("", "max_queued", strconv.Itoa(e.MaxQueued))
-	total := "half of the machine's or container's memory"
-	if e.MaxTotalMemory > 0 {
-		total = units.FormatSize(e.MaxTotalMemory)
-	}
-	d.line("", "total_memory", total)
-	d.journal(&c.Journal)
+	d.line("configuration", path)
+	d.line("store", d.shown("store.dir", c.Store.Dir))
+	d.line("debug", strconv.FormatBool(c.Debug))
+	d.limits("")
 	d.builtins(c.Builtins)
+	if len(c.Upstreams) == 0 {
+		d.line("upstreams", "none")
+	}
+	d.title("execution")
+	d.limits("execution")
+	d.line("tool_calls", string(c.Execution.ToolCalls))
+	d.journal(&c.Journal)
 	if c.HTTP.configured {
 		d.http(&c.HTTP)
-	}
-	if len(c.Upstreams) == 0 {
-		d.line("", "upstreams", "none")
 	}
 	for i := range c.Upstreams {
 		d.upstream(&c.Upstreams[i])
 	}
+	d.flush()
 	_, err := w.Write(d.b.Bytes())
 	return err
 }
 
-// description is the text of Describe in the making.
+// description collects the text of Describe.
 type description struct {
 	c      *Config
 	masker *Masker
 	b      bytes.Buffer
+	indent string      // of the block that is being written
+	lines  [][2]string // its names and values
 }
 
-func (d *description) line(indent, name, value string) {
-	fmt.Fprintf(&d.b, "%s%-*s %s\n", indent, 14-len(indent), name, value)
+// title begins a block of lines.
+func (d *description) title(text string) {
+	d.flush()
+	d.b.WriteString("\n" + text + "\n")
+	d.indent = "  "
+}
+
+// line adds a name and its value to the block.
+func (d *description) line(name, value string) { d.lines = append(d.lines, [2]string{name, value}) }
+
+// flush writes the lines of the block, their values below each other.
+func (d *description) flush() {
+	width := 14 - len(d.indent)
+	for _, line := range d.lines {
+		width = max(width, len(line[0]))
+	}
+	for _, line := range d.lines {
+		fmt.Fprintf(&d.b, "%s%-*s %s\n", d.indent, width, line[0], line[1])
+	}
+	d.lines = nil
+}
+
+// limits describes the limits of a section, each under its key.
+func (d *description) limits(section string) {
+	for _, l := range d.c.limits() {
+		if l.Section != section {
+			continue
+		}
+		if l.value() == 0 && l.Derived != "" {
+			d.line(l.Key, l.Derived)
+		} else {
+			d.line(l.Key, l.Format(l.value()))
+		}
+	}
 }
 
 // upstream describes one upstream. What is not set and has no default is left
@@ -82,7 +97,7 @@ func (d *description) upstream(u *Upstream) {
 	if u.Disabled {
 		title += " (disabled)"
 	}
-	fmt.Fprintf(&d.b, "\nupstream %s\n", title)
+	d.title("upstream " + title)
 	if u.Transport == Stdio {
 		d.process(at, u)
 	} else {
@@ -92,17 +107,17 @@ func (d *description) upstream(u *Upstream) {
 	if u.Prefix != "" {
 		prefix = d.shown(at+"prefix", u.Prefix)
 	}
-	d.line("  ", "prefix", prefix)
-	d.line("  ", "timeout", fmt.Sprintf("%s without progress, %s in all",
+	d.line("prefix", prefix)
+	d.line("timeout", fmt.Sprintf("%s without progress, %s in all",
 		units.FormatDuration(u.Timeout), units.FormatDuration(u.MaxTimeout)))
-	d.line("  ", "restart", string(u.Restart))
-	d.line("  ", "isolation", string(u.Isolation))
-	d.line("  ", "start", string(u.Start))
+	d.line("restart", string(u.Restart))
+	d.line("isolation", string(u.Isolation))
+	d.line("start", string(u.Start))
 	if u.Expose != nil {
-		d.line("  ", "expose", d.list(at+"expose", u.Expose, "nothing"))
+		d.line("expose", d.list(at+"expose", u.Expose, "nothing"))
 	}
 	if len(u.Hide) > 0 {
-		d.line("  ", "hide", d.list(at+"hide", u.Hide, "nothing"))
+		d.line("hide", d.list(at+"hide", u.Hide, "nothing"))
 	}
 	d.probe(at, u.Probe)
 }
@@ -113,22 +128,22 @@ func (d *description) process(at string, u *Upstream) {
 	for i, arg := range u.Args {
 		command = append(command, shellWord(d.shown(fmt.Sprintf("%sargs[%d]", at, i), arg)))
 	}
-	d.line("  ", "command", strings.Join(command, " "))
+	d.line("command", strings.Join(command, " "))
 	for _, name := range slices.Sorted(maps.Keys(u.Env)) {
 		value := shellWord(d.shown(at+"env."+name, u.Env[name]))
-		d.line("  ", "env", d.masker.Mask(name)+"="+value)
+		d.line("env", d.masker.Mask(name)+"="+value)
 	}
 	if u.Dir != "" {
-		d.line("  ", "cwd", d.shown(at+"cwd", u.Dir))
+		d.line("cwd", d.shown(at+"cwd", u.Dir))
 	}
 }
 
 // remote describes what is connected to.
 func (d *description) remote(at string, u *Upstream) {
-	d.line("  ", "url", shellWord(d.shown(at+"url", u.URL)))
-	d.line("  ", "transport", string(u.Transport))
+	d.line("url", shellWord(d.shown(at+"url", u.URL)))
+	d.line("transport", string(u.Transport))
 	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
-		d.line("  ", "header", d.masker.Mask(name)+": "+d.shown(at+"headers."+name, u.Headers[name]))
+		d.line("header", d.masker.Mask(name)+": "+d.shown(at+"headers."+name, u.Headers[name]))
 	}
 	if u.OAuth == nil {
 		return
@@ -151,13 +166,14 @@ func (d *description) remote(at string, u *Upstream) {
 	if u.OAuth.Scopes != nil {
 		scopes = d.list(at+"oauth.scopes", u.OAuth.Scopes, "none")
 	}
-	d.line("  ", "oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s", issuer, client, scopes, port))
+	d.line("oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s", issuer, client, scopes, port))
 }
 
 // journal describes what is kept of calls.
 func (d *description) journal(j *Journal) {
+	d.title("journal")
+	d.line("enabled", strconv.FormatBool(j.Enabled))
 	if !j.Enabled {
-		d.line("", "journal", "off")
 		return
 	}
 	dir := d.c.JournalDir()
@@ -166,37 +182,31 @@ func (d *description) journal(j *Journal) {
 	} else if shown, ok := d.c.shown["store.dir"]; ok {
 		dir = filepath.Join(shown, filepath.Base(dir))
 	}
-	if j.Required {
-		dir += " (required)"
-	}
-	d.line("", "journal", d.masker.Mask(dir))
-	text := fmt.Sprintf("%s a file, %s in all, %s; sync %s; proxied calls: %s", units.FormatSize(j.MaxSize),
-		units.FormatSize(j.MaxTotal), units.FormatDuration(j.MaxAge), j.Sync, j.Proxied)
+	d.line("dir", d.masker.Mask(dir))
+	d.line("required", strconv.FormatBool(j.Required))
+	d.line("sync", string(j.Sync))
+	d.limits("journal")
 	if n := len(j.Redact); n > 0 {
-		text += fmt.Sprintf("; %d redacted", n)
+		d.line("redact", fmt.Sprintf("%d patterns", n))
 	}
-	d.line("", "keeps", text)
+	d.line("proxied", string(j.Proxied))
 }
 
 // http describes how clients come in, if any do.
 func (d *description) http(h *HTTP) {
 	const at = "http."
-	d.b.WriteString("\nhttp\n")
-	d.line("  ", "listen", d.shown(at+"listen", h.Listen))
-	d.line("  ", "path", d.shown(at+"path", h.Path))
-	d.line("  ", "tokens", d.tokens(at+"tokens", h))
+	d.title("http")
+	d.line("listen", d.shown(at+"listen", h.Listen))
+	d.line("path", d.shown(at+"path", h.Path))
+	d.line("tokens", d.tokens(at+"tokens", h))
 	if h.CertFile != "" {
-		d.line("  ", "tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))
-		d.line("  ", "tls_key", d.shown(at+d.c.key("tls_key"), h.KeyFile))
+		d.line("tls_cert", d.shown(at+d.c.key("tls_cert"), h.CertFile))
+		d.line("tls_key", d.shown(at+d.c.key("tls_key"), h.KeyFile))
 	}
 	const own = "those of the address"
-	d.line("  ", "origins", d.list(at+d.c.key("allowed_origins"), h.AllowedOrigins, own))
-	d.line("  ", "hosts", d.list(at+d.c.key("allowed_hosts"), h.AllowedHosts, own))
-	d.line("  ", "session_ttl", units.FormatDuration(h.SessionTTL))
-	d.line("  ", "max_sessions", quota(h.MaxSessions, of{"token", h.MaxSessionsPerToken}, of{"address", h.MaxSessionsPerAddress}))
-	d.line("  ", "unused_ttl", fmt.Sprintf("%s; %d new sessions a second per token and address", units.FormatDuration(h.UnusedTTL), h.InitializeRate))
-	d.line("  ", "connections", quota(h.MaxConnections, of{"address", h.MaxConnectionsPerAddress}))
-	d.line("  ", "resume", units.FormatDuration(h.ResumeWindow))
+	d.line("origins", d.list(at+d.c.key("allowed_origins"), h.AllowedOrigins, own))
+	d.line("hosts", d.list(at+d.c.key("allowed_hosts"), h.AllowedHosts, own))
+	d.limits("http")
 }
 
 // tokens are the bearer tokens, masked, with what their clients may not do.
@@ -212,23 +222,6 @@ func (d *description) tokens(key string, h *HTTP) string {
 		}
 	}
 	return strings.Join(shown, " ")
-}
-
-// of is how much of something one of several may have; 0: what follows from the
-// whole.
-type of struct {
-	what string
-	most int
-}
-
-func quota(whole int, parts ...of) string {
-	text := strconv.Itoa(whole)
-	for _, part := range parts {
-		if part.most > 0 {
-			text += fmt.Sprintf(", %d per %s", part.most, part.what)
-		}
-	}
-	return text
 }
 
 // list is what an array holds, or none if it holds nothing.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/tools/units"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
 const reference = "../../docs/configuration.md"
@@ -86,41 +86,55 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestReferenceHasTheDefaults compares the defaults in the tables with those in
-// the code.
+// TestReferenceHasTheLimits looks up each limit in the tables: its key, its
+// default and its bounds.
+func TestReferenceHasTheLimits(t *testing.T) {
+	text := readReference(t)
+	for _, l := range limits.All {
+		if l.Key == "" {
+			continue
+		}
+		write := func(value int64) string { return l.Format(value) }
+		switch l.Unit {
+		case limits.Bytes:
+			units := strings.NewReplacer("KiB", " KB", "MiB", " MB", "GiB", " GB")
+			write = func(value int64) string { return units.Replace(l.Format(value)) }
+		case limits.Duration:
+			write = func(value int64) string { return "`" + strconv.Quote(l.Format(value)) + "`" }
+		}
+		value := l.Derived
+		if value == "" {
+			value = "`" + strings.Trim(write(l.Default), "`") + "`"
+			if l.Unit == limits.Bytes {
+				value = "`" + strconv.Quote(strings.ReplaceAll(write(l.Default), " ", "")) + "`"
+			}
+		}
+		row := regexp.MustCompile("(?m)^\\|[^|]*`" + l.Key + "`[^|]*\\| " + regexp.QuoteMeta(value) + " \\|.*" +
+			regexp.QuoteMeta(write(l.Least)+" to "+write(l.Most)) + ".*$")
+		if !row.MatchString(text) {
+			t.Errorf("%s: no row for %s matches %s", reference, l.Setting(), row)
+		}
+	}
+}
+
+// TestReferenceHasTheDefaults compares the other defaults in the tables with
+// those in the code.
 func TestReferenceHasTheDefaults(t *testing.T) {
 	text := readReference(t)
 	c := newConfig()
 	for _, row := range []struct{ key, value string }{
-		{"startup_wait", strconv.Quote(units.FormatDuration(c.StartupWait))},
-		{"timeout", strconv.Quote(units.FormatDuration(c.Execution.Timeout))},
-		{"timeout", fmt.Sprintf("\"%ds\"", int(DefaultUpstreamTimeout.Seconds()))},
-		{"max_timeout", strconv.Quote(units.FormatDuration(DefaultMaxTimeout))},
 		{"restart", `"always"`},
-		{"timeout", strconv.Quote(units.FormatDuration(DefaultProbeTimeout))},
 		{"start", `"eager"`},
 		{"isolation", `"shared"`},
 		{"listen", strconv.Quote(c.HTTP.Listen)},
 		{"path", strconv.Quote(c.HTTP.Path)},
-		{"session_ttl", strconv.Quote(units.FormatDuration(c.HTTP.SessionTTL))},
-		{"max_sessions", fmt.Sprint(c.HTTP.MaxSessions)},
-		{"resume_window", strconv.Quote(units.FormatDuration(c.HTTP.ResumeWindow))},
 		{"test_tool", fmt.Sprint(c.Builtins.On("test_tool"))},
 		{"runs", fmt.Sprint(c.Builtins.On("runs"))},
 		{"enabled", fmt.Sprint(c.Journal.Enabled)},
 		{"required", fmt.Sprint(c.Journal.Required)},
 		{"sync", strconv.Quote(string(c.Journal.Sync))},
-		{"max_size", strconv.Quote(strings.Replace(units.FormatSize(c.Journal.MaxSize), "MiB", "MB", 1))},
-		{"max_total", strconv.Quote(strings.Replace(units.FormatSize(c.Journal.MaxTotal), "GiB", "GB", 1))},
-		{"max_age", strconv.Quote(units.FormatDuration(c.Journal.MaxAge))},
 		{"proxied", strconv.Quote(string(c.Journal.Proxied))},
-		{"max_memory", strconv.Quote(strings.Replace(units.FormatSize(c.Execution.MaxMemory), "MiB", "MB", 1))},
-		{"max_fuel", fmt.Sprint(c.Execution.MaxFuel)},
-		{"max_calls", fmt.Sprint(c.Execution.MaxCalls)},
-		{"max_parallel", fmt.Sprint(c.Execution.MaxParallel)},
-		{"undo_timeout", strconv.Quote(units.FormatDuration(c.Execution.UndoTimeout))},
-		{"max_queued", fmt.Sprint(c.Execution.MaxQueued)},
-		{"max_message", strconv.Quote(strings.Replace(units.FormatSize(uint64(c.MaxMessage)), "MiB", "MB", 1))},
+		{"tool_calls", strconv.Quote(string(c.Execution.ToolCalls))},
 	} {
 		if want := fmt.Sprintf("| `%s` | `%s` |", row.key, row.value); !strings.Contains(text, want) {
 			t.Errorf("no row %s in %s", want, reference)

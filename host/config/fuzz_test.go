@@ -112,8 +112,17 @@ func checkPromises(t *testing.T, c *Config) {
 	if !filepath.IsAbs(c.Store.Dir) {
 		t.Errorf("store %q is not absolute", c.Store.Dir)
 	}
-	if c.Execution.Timeout < minTimeout || c.Execution.MaxMemory < minMaxMemory || c.MaxMessage < minMaxMessage || c.StartupWait < 0 {
-		t.Errorf("out of bounds: %+v", c)
+	all := c.limits()
+	for i := range c.Upstreams {
+		all = append(all, c.Upstreams[i].limits()...)
+		if p := c.Upstreams[i].Probe; p != nil {
+			all = append(all, p.limits()...)
+		}
+	}
+	for _, l := range all {
+		if unset := l.value() == 0 && l.Derived != ""; !unset && (l.value() < l.Least || l.value() > l.Most) {
+			t.Errorf("%s is out of bounds: %s", l.Setting(), l.Format(l.value()))
+		}
 	}
 	if _, err := ParseListen(c.HTTP.Listen); err != nil || c.HTTP.Path[0] != '/' || (c.HTTP.CertFile == "") != (c.HTTP.KeyFile == "") {
 		t.Errorf("[http] %+v", c.HTTP)
@@ -135,7 +144,7 @@ func checkPromises(t *testing.T, c *Config) {
 			t.Errorf("upstream %q has neither command nor address", u.Name)
 		}
 		checkHeaders(t, u.Headers)
-		if p := u.Probe; p != nil && (!u.Disabled && (p.Call == "" || u.Hides(p.Call)) || !json.Valid(p.Params) || p.Timeout < minTimeout ||
+		if p := u.Probe; p != nil && (!u.Disabled && (p.Call == "" || u.Hides(p.Call)) || !json.Valid(p.Params) ||
 			p.Expect != nil && p.Expect.Value != nil && !json.Valid(p.Expect.Value)) {
 			t.Errorf("upstream %q: probe %+v", u.Name, p)
 		}

@@ -12,12 +12,6 @@ import (
 // minToken is the length in bytes below which a bearer token can be guessed.
 const minToken = 16
 
-var defaultHTTP = HTTP{
-	Listen: DefaultListen, Path: DefaultPath,
-	SessionTTL: DefaultSessionTTL, MaxSessions: DefaultMaxSessions, ResumeWindow: DefaultResumeWindow,
-	UnusedTTL: DefaultUnusedTTL, InitializeRate: DefaultInitializeRate, MaxConnections: DefaultMaxConnections,
-}
-
 // decodeHTTP reads how clients reach us over HTTP.
 func decodeHTTP(t *table, c *Config) {
 	if t == nil {
@@ -37,15 +31,7 @@ func decodeHTTP(t *table, c *Config) {
 	h.AllowedOrigins = t.strs(t.key("allowed_origins"), t.origin)
 	h.AllowedHosts = t.strs(t.key("allowed_hosts"), t.host)
 	t.certificate(h)
-	t.duration(t.key("session_ttl"), &h.SessionTTL, minSessionTTL, maxSessionTTL)
-	t.count(t.key("max_sessions"), &h.MaxSessions, 1, maxMaxSessions)
-	t.count(t.key("max_sessions_per_token"), &h.MaxSessionsPerToken, 1, maxMaxSessions)
-	t.count(t.key("max_sessions_per_address"), &h.MaxSessionsPerAddress, 1, maxMaxSessions)
-	t.duration(t.key("unused_ttl"), &h.UnusedTTL, minSessionTTL, maxSessionTTL)
-	t.count(t.key("initialize_rate"), &h.InitializeRate, 1, maxInitializeRate)
-	t.count(t.key("max_connections"), &h.MaxConnections, 1, maxMaxConnections)
-	t.count(t.key("max_connections_per_address"), &h.MaxConnectionsPerAddress, 1, maxMaxConnections)
-	t.duration(t.key("resume_window"), &h.ResumeWindow, 0, maxResumeWindow)
+	t.limits("http", c.limits())
 	t.close(httpAliases)
 }
 

@@ -48,18 +48,6 @@ const (
 	ProxiedFull    Proxied = "full"    // with arguments and answers
 )
 
-// The values of settings of [journal] that are not set.
-const (
-	DefaultJournalSize  = 64 << 20 // bytes
-	DefaultJournalTotal = 1 << 30  // bytes
-	DefaultJournalAge   = 30 * 24 * time.Hour
-)
-
-var defaultJournal = Journal{
-	Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary,
-	MaxSize: DefaultJournalSize, MaxTotal: DefaultJournalTotal, MaxAge: DefaultJournalAge,
-}
-
 // JournalDir is where the journal is.
 func (c *Config) JournalDir() string {
 	if c.Journal.Dir != "" {
@@ -80,9 +68,7 @@ func decodeJournal(t *table, c *Config) {
 	}
 	t.boolean("required", &j.Required)
 	choice(t, "sync", &j.Sync, SyncNever, SyncRun, SyncAlways)
-	t.size(t.key("max_size"), &j.MaxSize, minJournalSize, maxJournalSize)
-	t.size(t.key("max_total"), &j.MaxTotal, minJournalSize, maxJournalTotal)
-	t.duration(t.key("max_age"), &j.MaxAge, minJournalAge, maxJournalAge)
+	t.limits("journal", c.limits())
 	j.Redact = t.patterns("redact")
 	choice(t, "proxied", &j.Proxied, ProxiedOff, ProxiedSummary, ProxiedFull)
 	if j.Required && !j.Enabled {

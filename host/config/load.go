@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -109,14 +110,14 @@ func newLoader(opts LoadOptions) *loader {
 
 // newConfig is a configuration in which nothing is set.
 func newConfig() *Config {
-	return &Config{
-		StartupWait: DefaultStartupWait,
-		MaxMessage:  DefaultMaxMessage,
-		Execution:   defaultExecution,
-		HTTP:        defaultHTTP,
-		Journal:     defaultJournal,
-		shown:       map[string]string{},
+	c := &Config{
+		Execution: Execution{ToolCalls: ToolCallsShort},
+		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
+		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
+		shown:     map[string]string{},
 	}
+	setDefaults(c.limits())
+	return c
 }
 
 // loader is one call of Load.
@@ -225,11 +226,13 @@ func (l *loader) environment(c *Config) {
 	}
 	if s := l.env(EnvTimeout); s != "" {
 		ms, err := strconv.ParseInt(s, 10, 64)
+		const unit = int64(time.Millisecond)
+		least, most := limits.Time.Least/unit, limits.Time.Most/unit
 		switch {
 		case err != nil:
 			bad(EnvTimeout, "%q is not a number of milliseconds (for thirty seconds: 30000)", s)
-		case ms < 1 || ms > maxTimeout.Milliseconds():
-			bad(EnvTimeout, "%d is out of bounds: at least 1, at most %d (milliseconds)", ms, maxTimeout.Milliseconds())
+		case ms < least || ms > most:
+			bad(EnvTimeout, "%d is out of bounds: at least %d, at most %d (milliseconds)", ms, least, most)
 		default:
 			c.Execution.Timeout = time.Duration(ms) * time.Millisecond
 		}

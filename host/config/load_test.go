@@ -78,8 +78,12 @@ func TestEmptyConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.StartupWait != DefaultStartupWait || c.MaxMessage != DefaultMaxMessage || c.Debug || len(c.Upstreams) != 0 ||
-		c.Execution != defaultExecution ||
+	if c.StartupWait != 5*time.Second || c.MaxMessage != 64<<20 || c.Debug || len(c.Upstreams) != 0 ||
+		c.Execution != (Execution{
+			Timeout: 30 * time.Second, MaxMemory: 128 << 20, MaxFuel: 10_000_000_000, MaxCalls: 1000,
+			MaxArguments: 16 << 20, MaxAnswer: 16 << 20, MaxResult: 16 << 20, MaxLogs: 1 << 20,
+			MaxQueued: 10_000, MaxParallel: 16, UndoTimeout: 10 * time.Second, ToolCalls: ToolCallsShort,
+		}) ||
 		c.Store.Dir != filepath.Join(home, ".mcp-metatool") {
 		t.Errorf("defaults: %+v", c)
 	}

@@ -19,7 +19,8 @@ func (t *table) probe(u *Upstream) *Probe {
 		return nil
 	}
 	sub.inherit(t)
-	p := &Probe{Timeout: DefaultProbeTimeout, Params: []byte("{}")}
+	p := &Probe{Params: []byte("{}")}
+	setDefaults(p.limits())
 	call, ok := sub.str("call")
 	switch {
 	case sub.node.fields["call"] == nil:
@@ -41,7 +42,7 @@ func (t *table) probe(u *Upstream) *Probe {
 	if n := sub.node.fields["expect"]; n != nil {
 		p.Expect = sub.expectation("expect", n)
 	}
-	sub.duration("timeout", &p.Timeout, minTimeout, maxProbeTimeout)
+	sub.limits("upstream.probe", p.limits())
 	sub.close(probeAliases)
 	return p
 }
@@ -178,5 +179,5 @@ func (d *description) probe(at string, p *Probe) {
 		}
 		text += "; expects " + what
 	}
-	d.line("  ", "probe", text+"; within "+units.FormatDuration(p.Timeout))
+	d.line("probe", text+"; within "+units.FormatDuration(p.Timeout))
 }

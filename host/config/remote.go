@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"net"
 	"net/url"
 	"strings"
@@ -128,7 +129,7 @@ func (t *table) oauth(server string) *OAuth {
 		}
 		return scope, ok
 	})
-	sub.count(sub.key("redirect_port"), &o.RedirectPort, 1, maxPort)
+	sub.count(sub.key("redirect_port"), &o.RedirectPort, 1, math.MaxUint16)
 	sub.close(oauthAliases)
 	return o
 }

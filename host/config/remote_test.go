@@ -41,8 +41,8 @@ max_timeout = "90s"
 	if !slices.Equal(got.Tokens, []string{"literal-token-of-http", "front-token-0123456789"}) ||
 		!slices.Equal(got.AllowedHosts, []string{"mcp.example.com"}) ||
 		got.CertFile != filepath.Join(dir, "c.pem") || got.KeyFile != filepath.Join(dir, "sub", "k.pem") ||
-		got.Listen != "127.0.0.1:8080" || got.Path != defaultHTTP.Path || got.SessionTTL != 30*time.Minute ||
-		got.MaxSessions != 1000 || got.ResumeWindow != defaultHTTP.ResumeWindow {
+		got.Listen != "127.0.0.1:8080" || got.Path != "/mcp" || got.SessionTTL != 30*time.Minute ||
+		got.MaxSessions != 1000 || got.ResumeWindow != 5*time.Second {
 		t.Errorf("[http] %+v", got)
 	}
 	a, b := c.Upstreams[0], c.Upstreams[1]

@@ -5,15 +5,17 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
 // decodeUpstream reads one upstream and adds it to c.
 func decodeUpstream(t *table, name string, c *Config) {
 	u := Upstream{
-		Name: name, Prefix: name + "__", Timeout: DefaultUpstreamTimeout,
+		Name: name, Prefix: name + "__",
 		Restart: RestartAlways, Isolation: Shared, Start: Eager,
 	}
+	setDefaults(u.limits())
 	t.boolean("disabled", &u.Disabled)
 	t.lenient = u.Disabled || t.r.unset != nil
 	if !u.Disabled && t.r.unset != nil {
@@ -44,10 +46,10 @@ func decodeUpstream(t *table, name string, c *Config) {
 
 // timeouts reads how long requests may take.
 func (t *table) timeouts(u *Upstream) {
-	t.duration("timeout", &u.Timeout, minTimeout, maxTimeout)
-	key := t.key("max_timeout")
-	u.MaxTimeout = max(DefaultMaxTimeout, u.Timeout)
-	t.duration(key, &u.MaxTimeout, minTimeout, maxTimeout)
+	key := t.key(limits.RequestTotalTime.Key)
+	t.limit(limitField{limits.RequestTime, &u.Timeout})
+	u.MaxTimeout = max(u.MaxTimeout, u.Timeout)
+	t.limit(limitField{limits.RequestTotalTime, &u.MaxTimeout})
 	if u.MaxTimeout < u.Timeout {
 		t.problem(key, "is below timeout, %s (nothing could take that long then)", units.FormatDuration(u.Timeout))
 	}

@@ -79,7 +79,7 @@ func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
 		return nil, err
 	}
 	if opts.Offline {
-		tighten(&cfg.Execution)
+		cfg.Execution.LowerToDefaults()
 	}
 	f.Config = cfg
 	if err := r.together(); err != nil {

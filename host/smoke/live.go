@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
@@ -68,7 +69,7 @@ func (l *live) open() error {
 	}
 	cfg.StartupWait = l.file.Startup // names that are not known are waited for
 	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true}
-	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == config.DefaultMaxQueued && cfg.Execution.MaxTotalMemory == 0 {
+	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
 		opts.Sandbox = l.sandbox() // making another one takes time
 	}
 	l.host, err = host.New(&cfg, opts)

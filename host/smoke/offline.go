@@ -25,20 +25,6 @@ func explainOffline(err error) error {
 	return err
 }
 
-// tighten makes the limits of a file no wider than the defaults.
-func tighten(e *config.Execution) {
-	e.Timeout = min(e.Timeout, config.DefaultTimeout)
-	e.UndoTimeout = min(e.UndoTimeout, config.DefaultUndoTimeout)
-	e.MaxMemory = min(e.MaxMemory, config.DefaultMaxMemory)
-	e.MaxFuel = min(e.MaxFuel, config.DefaultMaxFuel)
-	e.MaxCalls = min(e.MaxCalls, config.DefaultMaxCalls)
-	e.MaxArguments = min(e.MaxArguments, config.DefaultMaxArguments)
-	e.MaxAnswer = min(e.MaxAnswer, config.DefaultMaxAnswer)
-	e.MaxResult = min(e.MaxResult, config.DefaultMaxResult)
-	e.MaxLogs = min(e.MaxLogs, config.DefaultMaxLogs)
-	e.MaxParallel = min(e.MaxParallel, config.DefaultMaxParallel)
-}
-
 // offline is who answers a check when no server does: its mocks, or nobody.
 func (c *Check) offline() (*Check, error) {
 	switch {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -123,7 +124,7 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 // configOf is a configuration of upstreams.
 func configOf(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	return &config.Config{
-		StartupWait: time.Minute, MaxMessage: config.DefaultMaxMessage, Store: config.Store{Dir: t.TempDir()}, Upstreams: upstreams,
+		StartupWait: time.Minute, MaxMessage: limits.Message.Default, Store: config.Store{Dir: t.TempDir()}, Upstreams: upstreams,
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -233,7 +234,7 @@ func (u *Upstreams) retire(m *managedUpstream) {
 	idle := m.retire(u.managed)
 	u.env.listed.Delete(m.name)
 	u.closing.Go(func() {
-		late := time.NewTimer(cmp.Or(m.spec.MaxTimeout, config.DefaultMaxTimeout) + time.Minute)
+		late := time.NewTimer(cmp.Or(m.spec.MaxTimeout, time.Duration(limits.RequestTotalTime.Default)) + time.Minute)
 		defer late.Stop()
 		select {
 		case <-idle:
