@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tetratelabs/wazero/api"
 )
 
 // TestNumberOfHostFunctions checks that the documents give the number of host
@@ -28,4 +31,48 @@ func TestNumberOfHostFunctions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// plainGlobal is a fuel counter without an instance.
+type plainGlobal struct {
+	api.MutableGlobal
+	value uint64
+}
+
+func (g *plainGlobal) Get() uint64      { return g.value }
+func (g *plainGlobal) Set(value uint64) { g.value = value }
+
+// TestFuelNumbers compares the worked numbers of docs/abi.md with what happens.
+func TestFuelNumbers(t *testing.T) {
+	text, err := os.ReadFile("../../docs/abi.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 10_000_000
+	counter := &plainGlobal{}
+	f := fuel{counter: counter, budget: limit, left: limit}
+	row := func(when, ends string) {
+		t.Helper()
+		want := fmt.Sprintf("| %s | %d%s | %d |", when, int64(counter.value), ends, f.left)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/abi.md lacks %q", want)
+		}
+	}
+	overdraw := func(by int64) bool {
+		counter.Set(uint64(-by))
+		return f.refill()
+	}
+	if !f.refill() {
+		t.Fatal("no first slice")
+	}
+	row("before `run`", "")
+	if !overdraw(5) {
+		t.Fatal("no second slice")
+	}
+	row("`fuel_out` at -5", "")
+	f.left = 3
+	if overdraw(7) || f.used() != limit {
+		t.Fatalf("goes on after %d units", f.used())
+	}
+	row("`fuel_out` at -7, with 3 left", ", and the run ends")
 }
