@@ -296,6 +296,19 @@ func (c *Conn) FailStream(on Stream, err error) {
 	}
 }
 
+// Answer gives the call with that id its reply, unless it is over. It is for
+// transports that know by other means than an id which call a reply is for.
+func (c *Conn) Answer(id int64, reply wire.Reply, on Stream) {
+	c.answeredBy(id, reply, wire.Message{Result: reply.Result, Error: reply.Error}, nil, on)
+}
+
+// ReserveID is an id for a request that a transport makes by itself.
+func (c *Conn) ReserveID() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.ids.next()
+}
+
 // resolve gives the call with that id its outcome, unless it is over.
 func (c *Conn) resolve(id int64, o outcome) {
 	c.mu.Lock()
@@ -309,10 +322,13 @@ func (c *Conn) resolve(id int64, o outcome) {
 // conclude gives a call that was taken its outcome.
 func (c *Conn) conclude(p *call, o outcome) {
 	c.mu.Lock()
-	now, waits := c.state.settle(p, o), p.waits
+	now, waits, single := c.state.settle(p, o), p.waits, p.single
 	c.mu.Unlock()
 	if waits != nil {
 		waits(o.err)
+	}
+	if single != nil {
+		single.Settled(o.err == nil)
 	}
 	if now {
 		c.deliver(p, o)
@@ -405,8 +421,8 @@ func (c *Conn) newCall(of Call) *call {
 	p.method, p.stream, p.progress, p.late, p.owner = of.Method, of.Stream, of.Progress, of.Late, of.Owner
 	if p.stream == nil {
 		p.stream = c.opts.Main
-	} else if _, ok := p.stream.(CallStream); ok {
-		p.private = !of.Anywhere
+	} else if single, ok := p.stream.(CallStream); ok {
+		p.single, p.private = single, !of.Anywhere
 	}
 	p.limit = of.Limit
 	p.asksTask = of.Progress != nil && asksForTask(of.Params)

@@ -184,9 +184,12 @@ func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte
 	}
 	c.state.take(id)
 	o := outcome{reply: reply}
-	now, waits := c.state.settle(p, o), p.waits
+	now, waits, single := c.state.settle(p, o), p.waits, p.single
 	method, params := p.method, p.params
 	c.mu.Unlock()
+	if single != nil {
+		single.Settled(true)
+	}
 	if params != nil { // before the caller owns the reply
 		c.taskAnswered(method, params, reply)
 	}

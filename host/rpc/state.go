@@ -309,6 +309,7 @@ type call struct {
 	id       int64
 	method   string
 	stream   Stream
+	single   CallStream // stream, if it is one of this call alone
 	progress func(params []byte)
 	late     func(what string) // wire.Call.Late
 	owner    any

@@ -40,6 +40,9 @@ type CallStream interface {
 	Stream
 	// Call is the id of the request (Frame.ID) and its owner (wire.Call.Owner).
 	Call() (id int64, owner any)
+	// Settled is told, at most once, that the call has its outcome, and whether
+	// that is an answer. It must not block.
+	Settled(answered bool)
 }
 
 // ErrFinished says that a stream takes no more messages because Finish was

@@ -116,7 +116,7 @@ func TestNoToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.shutDown(time.Minute, nil)
+	defer l.Shutdown(time.Minute, nil)
 	_, err = initialize(t.Context(), l, ClientParams{}.Params())
 	if want := "upstream \"web\": not authorized: there is no token yet (run `mcp-metatool auth web`)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

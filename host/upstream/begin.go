@@ -3,7 +3,7 @@ package upstream
 import (
 	"context"
 
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -16,18 +16,16 @@ import (
 // cancel ends the call as the end of ctx with that cause ends Call; once the
 // call is over, it does nothing. It does not block either.
 //
-// It is not ok, and nothing has been done, where the call would have to wait,
-// for the upstream or for the server to read, and over a link that cannot do
-// without a goroutine for each call.
+// It is not ok, and nothing has been done, if the call would have to wait for the
+// upstream, or for the server to read.
 func (u *Upstream) Begin(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	u.mu.Lock()
 	l := u.link
 	u.mu.Unlock()
-	conn, ok := l.(submitter)
-	if !ok {
+	if l == nil {
 		return nil, false
 	}
-	pending, err := conn.submit(call, u.limitOf(call.Method), func(reply wire.Reply, next wire.Continuation) {
+	pending, err := l.Submit(call, u.limitOf(call.Method), func(reply wire.Reply, next wire.Continuation) {
 		if next == nil {
 			complete(reply, nil)
 			return
@@ -41,7 +39,7 @@ func (u *Upstream) Begin(call wire.Call, complete wire.CompletionFunc) (cancel f
 }
 
 // conclude goes on with a call that got no reply over a link.
-func (u *Upstream) conclude(ctx context.Context, l link, call wire.Call, next wire.Continuation) (wire.Reply, error) {
+func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, next wire.Continuation) (wire.Reply, error) {
 	reply, err := next(ctx)
 	if err == nil {
 		return reply, nil
@@ -55,9 +53,4 @@ func (u *Upstream) conclude(ctx context.Context, l link, call wire.Call, next wi
 		return wire.Reply{}, err
 	}
 	return u.callOn(ctx, other, call)
-}
-
-// submitter is a link that can do without a goroutine for each call.
-type submitter interface {
-	submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -31,7 +32,7 @@ func (l landings) landed(reply wire.Reply, rest wire.Continuation) { l <- landin
 func begin(t *testing.T, c *Conn, params string, limit rpc.Limit) (rpc.Pending, landings) {
 	t.Helper()
 	done := make(landings, 2)
-	pending, err := c.submit(wire.Call{Method: "tools/call", Params: []byte(params)}, limit, done.landed)
+	pending, err := c.Submit(wire.Call{Method: "tools/call", Params: []byte(params)}, limit, done.landed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestBeginThatWouldWait(t *testing.T) {
 	all := make(landings, 2*room)
 	held := 0
 	for {
-		if _, err := c.submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err != nil {
+		if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err != nil {
 			break
 		}
 		held++
@@ -129,7 +130,7 @@ func TestBeginThatWouldWait(t *testing.T) {
 			t.Errorf("%d: surely unsent is %v", i, surelyUnsent(err))
 		}
 	}
-	if _, err := c.submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err == nil || len(all) > 0 {
+	if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err == nil || len(all) > 0 {
 		t.Error("begun after the end")
 	}
 }
@@ -236,11 +237,11 @@ func TestUpstreamBegin(t *testing.T) {
 
 // endedLink is a link whose end nobody has noticed.
 type endedLink struct {
-	link
+	link.Link
 	ended func() error
 }
 
-func (l endedLink) submit(_ wire.Call, _ rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+func (l endedLink) Submit(_ wire.Call, _ rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
 	complete(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, l.ended() })
 	return rpc.Pending{}, nil
 }

@@ -128,13 +128,13 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	return c.rpc.Notify(ctx, nil, method, params)
 }
 
-// callWithin is Call with a limit.
-func (c *Conn) callWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+// CallWithin is Call with a limit.
+func (c *Conn) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
 	return c.rpc.Call(ctx, rpc.Call{Call: call, Limit: limit})
 }
 
-// submit is rpc.Conn.Submit with a limit.
-func (c *Conn) submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+// Submit is CallWithin for a caller that does not wait; see rpc.Conn.Submit.
+func (c *Conn) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
 	return c.rpc.Submit(rpc.Call{Call: call, Limit: limit}, complete)
 }
 
@@ -162,12 +162,12 @@ func (c *Conn) Close() error {
 // writer is written, and lets the server's own messages come in to their end.
 func (c *Conn) closeWrite() { c.out.Drain() }
 
-// heard is a number that changes with each message that comes in, garbage
+// Heard is a number that changes with each message that comes in, garbage
 // included; it is odd while one is worked on.
-func (c *Conn) heard() int64 { return c.rpc.Heard() }
+func (c *Conn) Heard() int64 { return c.rpc.Heard() }
 
-// negotiated turns batches on, which only one revision has.
-func (c *Conn) negotiated(revision protocol.Revision) {
+// Negotiated turns batches on, which only one revision has.
+func (c *Conn) Negotiated(revision protocol.Revision) {
 	c.rpc.SetBatches(revision.Has(protocol.Batches))
 }
 
@@ -209,10 +209,7 @@ func (c *Conn) Request(r *rpc.Request) {
 		r.Reply(builtin(r.Method))
 		return
 	}
-	owners := r.Owners() // at the time it came in
-	r.Start(func(ctx context.Context, r *rpc.Request) wire.Reply {
-		return c.opts.OnRequest(ctx, wire.Inbound{Method: r.Method, Params: r.Params, Owners: func() []any { return owners }})
-	})
+	answerWith(r, c.opts.OnRequest)
 }
 
 // Notification implements rpc.Handler.
@@ -242,4 +239,12 @@ func (e callErrors) Unusable(method string, cause error) error {
 // Timeout implements rpc.Errors.
 func (e callErrors) Timeout(method string, after time.Duration, max bool) error {
 	return &TimeoutError{Upstream: string(e), Method: method, After: after, Max: max}
+}
+
+// builtin answers requests of a Conn without OnRequest.
+func builtin(method string) wire.Reply {
+	if method == protocol.MethodPing {
+		return wire.Reply{Result: []byte("{}")}
+	}
+	return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", clip(method)).Raw()}
 }

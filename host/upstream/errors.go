@@ -3,9 +3,9 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -102,13 +102,6 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, protocol.Handshake.Names())
 }
 
-// printable drops control characters, so that a server cannot control the
-// terminal of whoever reads the log or the status.
-func printable(line string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, line)
-}
+// clip is text of a server as it is shown in logs and errors: on one line, of at
+// most 200 characters.
+func clip(text string) string { return display.Line(text, 200) }

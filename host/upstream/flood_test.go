@@ -3,15 +3,18 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -121,75 +124,73 @@ func TestWhatWasAskedForIsFree(t *testing.T) {
 	})
 }
 
-// TestFloodOfHTTP: on streams over HTTP the same things cost something as on pipes.
-// In a bubble, since the allowance comes back with time.
+// TestFloodOfHTTP: on streams over HTTP the same things cost something as on pipes,
+// on the stream of a call and on the server's own.
 func TestFloodOfHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cb := newCallbacks()
-		opts := cb.options()
-		opts.allowance = newAllowance(slog.New(slog.DiscardHandler), "messages")
-		link, err := newHTTPLink(Spec{Name: "web", URL: "http://127.0.0.1:1/"}, opts)
-		if err != nil {
-			t.Fatal(err)
+	message := make(chan string, 1)
+	own, written := make(chan eventWriter, 1), make(chan struct{})
+	s := newWebServer(t, func(w http.ResponseWriter, _ *http.Request, m webMessage) {
+		e := streamTo(w)
+		for _, line := range strings.Split(strings.ReplaceAll(<-message, "TOKEN", m.token()), "\n") {
+			e.raw("data: %s\n\n", line)
 		}
-		defer link.shutDown(0, nil)
-		f, err := link.takeOff(t.Context(), wire.Call{Method: "tools/call", Progress: func([]byte) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer link.land(f, nil)
-		cost := func(ev event, f *flight) time.Duration {
-			before := link.opts.allowance.used
-			link.event(ev, f)
-			return link.opts.allowance.used - before
-		}
-		for name, message := range floods {
-			if name == "requests" || name == "pings" { // they would be answered over the network
-				continue
-			}
-			for _, of := range []*flight{nil, f} {
-				if got := cost(event{data: []byte(strings.TrimRight(message, "\r\n"))}, of); got < unitTime/2 {
-					t.Errorf("%s cost %v", name, got)
-				}
-			}
-		}
-		if got := cost(event{name: "other", data: []byte("{}")}, f); got < unitTime/2 {
-			t.Errorf("an event of another name cost %v", got)
-		}
-		progress := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, link.ids.token(f.id))
-		answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":{}}`, f.id)
-		for _, message := range [][]byte{progress, answer} {
-			if got := cost(event{data: message}, f); got > 0 {
-				t.Errorf("%s cost %v", message, got)
-			}
-		}
+		e.result(m, `{}`)
 	})
-}
-
-// TestWasteOfEvents: comments and fields that make no event cost something, events
-// themselves nothing here.
-func TestWasteOfEvents(t *testing.T) {
-	for stream, want := range map[string]int{
-		strings.Repeat("event: message\nid: 1\nretry: 5\ndata: x\n\n", 100): 0,
-		strings.Repeat(":\n", 100):                                   100,
-		strings.Repeat("\n", 100):                                    100,
-		strings.Repeat("id: 1\n", 100):                               100 - usualFields,
-		"data: " + strings.Repeat("x", 1<<20) + "\n\n":               1 << 20 / eventWindow / 2,
-		strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 100): 90,
-	} {
-		wasted := 0
-		e := newEventReader(strings.NewReader(stream), 4<<10)
-		e.unasked = func(int) { wasted++ }
-		for {
-			_, err := e.next()
-			if large := new(wire.TooLargeError); err != nil && err.Error() != large.Error() && err == io.EOF {
-				break
-			}
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		own <- streamTo(w)
+		<-r.Context().Done()
+		<-written
+	}
+	defer close(written)
+	spec, c := s.httpSpec(), newCallbacks()
+	spec.MaxMessage = 1 << 10
+	c.ask = func(context.Context, wire.Inbound) wire.Reply { return wire.Reply{Result: []byte("{}")} }
+	client, err := spec.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := c.options().of(spec)
+	var charged atomic.Int32
+	opts.Unasked = func(int, <-chan struct{}) { charged.Add(1) }
+	l := streamable.New(client, opts)
+	defer l.Shutdown(time.Minute, nil)
+	if _, err := initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
+		t.Fatal(err)
+	}
+	listening := <-own
+	inCall := func(text string) int32 {
+		before := charged.Load()
+		message <- text
+		call := callOf("a")
+		call.Progress = func([]byte) {}
+		if got := outcomeOf(l.Call(t.Context(), call)); got != "{}" {
+			t.Errorf("got %s", got)
 		}
-		e.release()
-		if wasted < want || want == 0 && wasted > 0 {
-			t.Errorf("%.40q: %d, want %d", stream, wasted, want)
+		return charged.Load() - before
+	}
+	for name, flood := range floods {
+		if strings.TrimSpace(flood) == "" {
+			continue // of no event; see TestWasteOfEvents in package sse
 		}
+		if got := inCall(flood); got < 1 {
+			t.Errorf("%s in the stream of a call costs %d", name, got)
+		}
+		before := charged.Load()
+		listening.raw("data: %s\n\n", strings.TrimSpace(flood))
+		listening.send(`{"jsonrpc":"2.0","method":"mark"}`)
+		for <-c.notes != "mark[]" {
+		}
+		if got := charged.Load() - before; got < 2 { // the mark costs as well
+			t.Errorf("%s in the server's own stream costs %d", name, got)
+		}
+	}
+	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":TOKEN,"progress":1}}`
+	if got := inCall(progress + "\n" + progress); got > 0 {
+		t.Errorf("progress and an answer cost %d", got)
+	}
+	message <- progress
+	if got := outcomeOf(l.Call(t.Context(), callOf("without progress"))); got != "{}" {
+		t.Errorf("got %s", got)
 	}
 }
 

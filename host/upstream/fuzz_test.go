@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -46,7 +47,7 @@ func FuzzConn(f *testing.F) {
 				return wire.Reply{Result: m.Params}
 			},
 			OnGarbage: func(_ string, raw []byte) {
-				if len(raw) > maxExcerpt {
+				if len(raw) > rpc.MaxExcerpt {
 					t.Errorf("%d bytes of garbage", len(raw))
 				}
 			},

@@ -39,7 +39,7 @@ func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult
 type handshakeConn interface {
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
-	negotiated(revision protocol.Revision)
+	Negotiated(revision protocol.Revision)
 }
 
 // initialize does the handshake with the raw params of the request.
@@ -61,7 +61,7 @@ func initialize(ctx context.Context, conn handshakeConn, params []byte) (Initial
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
 	res.Instructions, _ = wire.GetString(reply.Result, "instructions")
 	res.Capabilities, _ = wire.Get(reply.Result, "capabilities")
-	conn.negotiated(revision)
+	conn.Negotiated(revision)
 	return res, conn.Notify(ctx, protocol.NotificationInitialized, nil)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,7 +18,7 @@ import (
 func BenchmarkHTTP(b *testing.B) {
 	const result = `{"content":[{"type":"text","text":"hello"}]}`
 	params := []byte(`{"name":"echo","arguments":{"message":"hello"}}`)
-	serve := func(events bool) (link, string) {
+	serve := func(events bool) (link.Link, string) {
 		s := &webServer{revision: "2025-11-25"}
 		s.handle = func(w http.ResponseWriter, _ *http.Request, m webMessage) {
 			if !events {
@@ -33,13 +34,13 @@ func BenchmarkHTTP(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { l.shutDown(0, nil) })
+		b.Cleanup(func() { l.Shutdown(0, nil) })
 		if _, err := initialize(b.Context(), l, ClientParams{}.Params()); err != nil {
 			b.Fatal(err)
 		}
 		return l, s.URL
 	}
-	one := func(b *testing.B, l link) {
+	one := func(b *testing.B, l link.Link) {
 		if _, err := l.Call(b.Context(), wire.Call{Method: "tools/call", Params: params}); err != nil {
 			b.Error(err)
 		}

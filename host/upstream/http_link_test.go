@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -168,7 +168,7 @@ func TestHTTPAnswers(t *testing.T) {
 					t.Errorf("garbage %q, want %q", got, tt.garbage)
 				}
 			}
-			l.shutDown(time.Minute, nil)
+			l.Shutdown(time.Minute, nil)
 			if len(c.garbage) > 1 || tt.garbage == "" && len(c.garbage) > 0 {
 				t.Errorf("more garbage: %q", <-c.garbage)
 			}
@@ -230,12 +230,14 @@ func TestHTTP2(t *testing.T) {
 		s.EnableHTTP2 = true
 		s.StartTLS()
 	})
-	l, err := newHTTPLink(s.httpSpec(), newCallbacks().options())
+	spec := s.httpSpec()
+	client, err := spec.client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.shutDown(time.Minute, nil)
-	l.client.Transport().TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	l := streamable.New(client, newCallbacks().options().of(spec))
+	defer l.Shutdown(time.Minute, nil)
+	client.Transport().TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 	if _, err := initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +259,7 @@ func TestHTTPNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.shutDown(time.Minute, nil)
+	defer l.Shutdown(time.Minute, nil)
 	_, err = l.Call(t.Context(), wire.Call{Method: "initialize"})
 	var down *DownError
 	if !errors.As(err, &down) || !surelyUnsent(err) || !strings.Contains(err.Error(), "cannot be reached") {
@@ -285,14 +287,12 @@ func TestHTTPCallsAtShutdown(t *testing.T) {
 		go func() { got <- outcomeOf(l.Call(t.Context(), callOf("a"))) }()
 		<-reached
 		killed := make(chan struct{})
-		go func() { l.shutDown(time.Minute, killed); close(over) }()
-		for closing := false; !closing; runtime.Gosched() {
-			l := l.(*httpLink)
-			l.mu.Lock()
-			closing = l.closing
-			l.mu.Unlock()
+		go func() { l.Shutdown(time.Minute, killed); close(over) }()
+		var err error
+		for err == nil { // until it is closing
+			err = l.Notify(t.Context(), "x", nil)
 		}
-		if err := l.Notify(t.Context(), "x", nil); !errors.Is(err, wire.ErrClosed) || !surelyUnsent(err) {
+		if !errors.Is(err, wire.ErrClosed) || !surelyUnsent(err) {
 			t.Errorf("notification at shutdown: %v", err)
 		}
 		want := "{}"

@@ -132,7 +132,7 @@ func TestHTTPNoListening(t *testing.T) {
 		if got := outcomeOf(l.Call(t.Context(), callOf("a"))); got != "{}" {
 			t.Errorf("status %d: %s", status, got)
 		}
-		l.shutDown(time.Minute, nil)
+		l.Shutdown(time.Minute, nil)
 		if len(asked) > 0 {
 			t.Errorf("status %d: asked again", status)
 		}
@@ -160,7 +160,7 @@ func TestHTTPAnswerElsewhere(t *testing.T) {
 	}
 	c := newCallbacks()
 	l := dialWeb(t, s.httpSpec(), c)
-	if got := <-c.garbage; !strings.Contains(got, "no request that waits") {
+	if got := <-c.garbage; !strings.Contains(got, "never made") {
 		t.Errorf("garbage %q", got)
 	}
 	progress := 0

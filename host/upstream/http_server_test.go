@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -213,7 +214,7 @@ func (c *callbacks) options() linkOptions {
 }
 
 // dialWeb returns a link to the server after the handshake.
-func dialWeb(t *testing.T, s Spec, c *callbacks) link {
+func dialWeb(t *testing.T, s Spec, c *callbacks) link.Link {
 	t.Helper()
 	s.Name = "web"
 	opts := c.options()
@@ -222,7 +223,7 @@ func dialWeb(t *testing.T, s Spec, c *callbacks) link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.shutDown(time.Minute, nil) })
+	t.Cleanup(func() { l.Shutdown(time.Minute, nil) })
 	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.Params()); err != nil {
 		t.Fatal(err)
 	}

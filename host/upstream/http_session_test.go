@@ -41,9 +41,6 @@ func TestHTTPCancel(t *testing.T) {
 	if want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"bored","_meta":{"a":1}}}`, m.ID); n.Body != want {
 		t.Errorf("server got %s, want %s", n.Body, want)
 	}
-	if o := l.(*httpLink).owners(); len(o) != 0 {
-		t.Errorf("owners %v", o)
-	}
 }
 
 func TestHTTPCancelStorm(t *testing.T) {
@@ -86,13 +83,14 @@ func TestHTTPCancelStorm(t *testing.T) {
 // TestHTTPOwners: what comes on the stream of a call belongs to that alone, and
 // what comes on the server's own stream to any call in flight.
 func TestHTTPOwners(t *testing.T) {
-	own := make(chan eventWriter, 1)
+	own, written := make(chan eventWriter), make(chan struct{})
 	s := newWebServer(t, nil)
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		own <- streamTo(w)
 		<-r.Context().Done()
-		<-own
+		<-written
 	}
+	defer close(written)
 	streams, release := make(chan eventWriter), make(chan struct{})
 	s.handle = func(w http.ResponseWriter, _ *http.Request, m webMessage) {
 		e := streamTo(w)
@@ -108,7 +106,6 @@ func TestHTTPOwners(t *testing.T) {
 	}
 	l := dialWeb(t, s.httpSpec(), c)
 	listening := <-own
-	defer func() { own <- listening }() // the handler must not end while this test writes
 	var wg sync.WaitGroup
 	var calls []eventWriter
 	for _, owner := range []string{"a", "b"} {
@@ -179,7 +176,7 @@ func TestHTTPServerRequests(t *testing.T) {
 	if err := <-took; !errors.As(err, &cancelled) {
 		t.Errorf("request taken back: %v", err)
 	}
-	l.shutDown(time.Minute, nil)
+	l.Shutdown(time.Minute, nil)
 	if len(s.answered) > 0 {
 		t.Errorf("answered what was taken back: %s", (<-s.answered).Body)
 	}
@@ -340,7 +337,7 @@ func TestHTTPRedirects(t *testing.T) {
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("to %q: got %s, want %s", tt.to, got, tt.want)
 		}
-		l.shutDown(time.Minute, nil)
+		l.Shutdown(time.Minute, nil)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -51,17 +52,19 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 		}
 		return due
 	}
-	u.setPid(l.pid())
+	if p, ok := l.(subprocess); ok {
+		u.setPid(p.Pid())
+	}
 	err = u.serve(ctx, l)
 	if ctx.Err() == nil {
 		due = u.failed(err, l, pause) // before the shutdown, which may take a while
 	}
-	l.shutDown(u.timings.grace, u.kill)
+	l.Shutdown(u.timings.grace, u.kill)
 	u.setPid(0)
 	return due
 }
 
-func (u *Upstream) dial(ctx context.Context) (link, error) {
+func (u *Upstream) dial(ctx context.Context) (link.Link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		fmt.Errorf("it could not be reached within %v (raise its timeout)", u.spec.Timeout))
 	defer cancel()
@@ -78,7 +81,7 @@ func (u *Upstream) dial(ctx context.Context) (link, error) {
 
 // serve initializes the link and lists the server, then serves it until it or ctx
 // ends.
-func (u *Upstream) serve(ctx context.Context, l link) error {
+func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 	capabilities, err := u.handshake(ctx, l)
 	if err != nil {
 		return err
@@ -122,12 +125,12 @@ func (u *Upstream) serve(ctx context.Context, l link) error {
 const relistCost = 32 * floodUnit
 
 // over reports whether err is due to the end of the link or of ctx.
-func over(ctx context.Context, l link, err error) bool {
+func over(ctx context.Context, l link.Link, err error) bool {
 	var down *DownError
 	return ctx.Err() != nil || l.Err() != nil || errors.As(err, &down)
 }
 
-func (u *Upstream) ready(l link) {
+func (u *Upstream) ready(l link.Link) {
 	if !u.enter(Ready, transition{link: l}) {
 		return
 	}
@@ -141,7 +144,7 @@ func (u *Upstream) ready(l link) {
 
 // failed puts the upstream into state Failed because of err. due is when to start
 // it again, zero for never. l is its link, nil if there was none.
-func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
+func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time) {
 	var down *DownError
 	if !errors.As(err, &down) {
 		down = &DownError{Upstream: u.spec.Name, Reason: reason(err), Err: err}
@@ -156,8 +159,8 @@ func (u *Upstream) failed(err error, l link, pause *backoff) (due time.Time) {
 		before, up = "", time.Since(u.status.Since)
 	}
 	u.mu.Unlock()
-	if l != nil {
-		if last := l.stderrTail(); len(last) > 0 {
+	if p, ok := l.(subprocess); ok {
+		if last := p.StderrTail(); len(last) > 0 {
 			text += "; its last lines on stderr:\n" + strings.Join(last, "\n")
 		}
 	}
@@ -205,7 +208,7 @@ var follows = map[State][]State{
 
 // transition is the data that goes with a change of state.
 type transition struct {
-	link link       // Ready: calls go there
+	link link.Link  // Ready: calls go there
 	down *DownError // Failed and Closed: why calls fail
 	due  time.Time  // Failed: when the next start is due; zero for never
 }

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,7 +35,7 @@ type listing struct {
 // with the name of an earlier one, or that readers could interpret differently
 // are left out with a warning. Cursors that repeat or never end stop the listing
 // with a warning; the items listed so far count.
-func listAll(ctx context.Context, l link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
+func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
 	method := surface.ListMethod()
 	c := listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
 	params := []byte("{}") // some servers reject a request without params
@@ -81,7 +83,7 @@ func (c *listing) add(page []byte) error {
 		err := wire.ItemShape.Check(item)
 		switch {
 		case !ok || key == "":
-			c.log.Warn("item without a "+c.surface.Key()+" left out", "list", name, "item", clip(string(item[:min(len(item), maxExcerpt)])))
+			c.log.Warn("item without a "+c.surface.Key()+" left out", "list", name, "item", clip(string(item[:min(len(item), rpc.MaxExcerpt)])))
 		case err != nil:
 			c.log.Warn("item left out that clients could take for another", "list", name, "item", clip(key), "err", clip(err.Error()))
 		case c.keys[key]:

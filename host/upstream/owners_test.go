@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -73,15 +72,4 @@ func TestOwners(t *testing.T) {
 		<-done
 	}
 	want()
-}
-
-func TestLingering(t *testing.T) {
-	now := time.Now()
-	late := []given{{1, "a", now.Add(-1)}, {2, "b", now}, {3, "c", now.Add(1)}, {4, "d", now.Add(2)}}
-	if got := expire(slices.Clone(late), now); len(got) != 2 || got[0].owner != "c" {
-		t.Errorf("left: %v", got)
-	}
-	if got := expire(slices.Clone(late), now.Add(time.Hour)); len(got) != 0 {
-		t.Errorf("left: %v", got)
-	}
 }

@@ -49,7 +49,7 @@ func TestPermitIsAskedAtTheLastMoment(t *testing.T) {
 	const room = 64
 	waiting := make(chan error, room+11)
 	for range 10 { // taken over, as they are begun
-		if _, err := c.submit(wire.Call{Method: "begun", Permit: permit}, rpc.Limit{}, func(_ wire.Reply, rest wire.Continuation) {
+		if _, err := c.Submit(wire.Call{Method: "begun", Permit: permit}, rpc.Limit{}, func(_ wire.Reply, rest wire.Continuation) {
 			_, err := rest(context.Background())
 			waiting <- err
 		}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 type listener interface {
 	// heard is a number that changes with each message; it is odd while one is
 	// being worked on, by us or by a client that is slow to take it.
-	heard() int64
+	Heard() int64
 }
 
 // noteTimeout has serve check whether the server still responds, if err says that
@@ -34,17 +35,17 @@ func (u *Upstream) noteTimeout(err error) {
 // none: no answer to ping, and no other message meanwhile. Such a server would
 // let every call time out, for ever. One that waits for an answer of ours may
 // do nothing else.
-func (u *Upstream) silent(ctx context.Context, l link) error {
+func (u *Upstream) silent(ctx context.Context, l link.Link) error {
 	from, ok := l.(listener)
 	if !ok || u.answering.Load() > 0 {
 		return nil
 	}
-	before := from.heard()
+	before := from.Heard()
 	ctx, cancel := u.deadline(ctx, protocol.MethodPing)
 	defer cancel()
 	_, err := l.Call(ctx, wire.Call{Method: protocol.MethodPing})
 	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || before%2 == 1 || from.heard() != before || u.answering.Load() > 0 {
+	if !errors.As(err, &timeout) || before%2 == 1 || from.Heard() != before || u.answering.Load() > 0 {
 		return nil // the end of the link has its own error
 	}
 	return &DownError{Upstream: u.spec.Name, Reason: fmt.Sprintf(

@@ -55,7 +55,7 @@ func TestSlowServerIsKept(t *testing.T) {
 		t.Errorf("it waits for us: %v", err)
 	}
 	f.answering.Add(-1)
-	for l.(listener).heard()%2 == 1 { // the answer to deaf is still being worked on
+	for l.(listener).Heard()%2 == 1 { // the answer to deaf is still being worked on
 		runtime.Gosched()
 	}
 	var down *DownError

@@ -310,7 +310,7 @@ func TestFallbackFails(t *testing.T) {
 		if gets := len(asked) - 1; (gets == 1) != (status == http.StatusNotFound) {
 			t.Errorf("status %d: %d further requests", status, gets)
 		}
-		l.shutDown(time.Minute, nil)
+		l.Shutdown(time.Minute, nil)
 		s.Close()
 	}
 }

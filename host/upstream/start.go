@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // handshake initializes the server and returns its capabilities, raw.
-func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, err error) {
+func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []byte, err error) {
 	params, err := u.initializeParams(ctx, l)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (u *Upstream) handshake(ctx context.Context, l link) (capabilities []byte, 
 
 // initializeParams gets the params of initialize from the owner. It gives up
 // when the link ends.
-func (u *Upstream) initializeParams(ctx context.Context, l link) ([]byte, error) {
+func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, error) {
 	if u.opts.InitializeParams == nil {
 		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params(), nil
 	}
@@ -64,7 +65,7 @@ func (u *Upstream) initializeParams(ctx context.Context, l link) ([]byte, error)
 
 // list lists a surface and passes the items on. If that fails, the old list
 // stays.
-func (u *Upstream) list(ctx context.Context, l link, s wire.Surface) error {
+func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error {
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
 	items, meta, err := listAll(ctx, l, s, u.log)

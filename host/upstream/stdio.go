@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/process"
 )
 
@@ -20,7 +21,7 @@ type stdioLink struct {
 	err  error // set before done is closed
 }
 
-func dialStdio(spec Spec, opts linkOptions) (link, error) {
+func dialStdio(spec Spec, opts linkOptions) (link.Link, error) {
 	p, err := process.Start(process.Command{Name: spec.Command, Args: spec.Args, Env: spec.Env, Dir: spec.Dir}, process.Options{
 		Log: opts.log, ExitWait: exitWait,
 		Charge: func(bytes int, exited <-chan struct{}) { opts.lines.spend(bytes, exited, nil) },
@@ -68,11 +69,11 @@ func (l *stdioLink) Err() error {
 	}
 }
 
-func (l *stdioLink) pid() int { return l.process.Pid() }
+func (l *stdioLink) Pid() int { return l.process.Pid() }
 
-func (l *stdioLink) stderrTail() []string { return l.process.StderrTail() }
+func (l *stdioLink) StderrTail() []string { return l.process.StderrTail() }
 
-func (l *stdioLink) shutDown(grace time.Duration, kill <-chan struct{}) {
+func (l *stdioLink) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.closeWrite()
 	l.process.Stop(grace, kill)
 	<-l.Conn.Done() // after what the process still had to say

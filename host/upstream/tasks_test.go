@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -72,21 +71,5 @@ func TestProgressOfTasks(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestTasksAreBounded(t *testing.T) {
-	var tasks taskTokens
-	for i := range int64(3 * maxTasks) {
-		tasks.begin(i, func([]byte) {}, fmt.Appendf(nil, `{"task":{"taskId":"%d"}}`, i))
-	}
-	if len(tasks.tasks) != maxTasks || len(tasks.tokens) != maxTasks || tasks.progress(2*maxTasks-1) != nil || tasks.progress(2*maxTasks) == nil {
-		t.Errorf("%d tasks, %d tokens", len(tasks.tasks), len(tasks.tokens))
-	}
-	for i := range 3 * maxTasks {
-		tasks.end(fmt.Sprint(i))
-	}
-	if len(tasks.tasks) != 0 || len(tasks.tokens) != 0 {
-		t.Errorf("%d tasks, %d tokens after all have ended", len(tasks.tasks), len(tasks.tokens))
 	}
 }

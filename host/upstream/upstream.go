@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -85,7 +85,7 @@ type Upstream struct {
 	status           Status
 	startBegan       time.Time     // when the current attempt to start began
 	initializeResult []byte        // the result of the last initialize
-	link             link          // set in state Ready
+	link             link.Link     // set in state Ready
 	down             *DownError    // why there is no link, after a failed start
 	restartPending   bool          // the first restart after a failure is imminent or under way
 	stateChanged     chan struct{} // closed and replaced at each change of state
@@ -172,7 +172,7 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	if err := u.awaitStart(ctx); err != nil {
 		return wire.Reply{}, err
 	}
-	for last := link(nil); ; {
+	for last := link.Link(nil); ; {
 		l, err := u.connection(ctx, last)
 		if err != nil {
 			return wire.Reply{}, err
@@ -185,26 +185,12 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	}
 }
 
-func (u *Upstream) callOn(ctx context.Context, l link, call wire.Call) (wire.Reply, error) {
-	var reply wire.Reply
-	var err error
-	if conn, ok := l.(limitedLink); ok {
-		reply, err = conn.callWithin(ctx, call, u.limitOf(call.Method))
-	} else {
-		ctx, call, limit := u.limited(ctx, call)
-		defer limit.stop()
-		reply, err = l.Call(ctx, call)
-	}
+func (u *Upstream) callOn(ctx context.Context, l link.Link, call wire.Call) (wire.Reply, error) {
+	reply, err := l.CallWithin(ctx, call, u.limitOf(call.Method))
 	if err != nil {
 		u.noteTimeout(err)
 	}
 	return reply, err
-}
-
-// limitedLink is a link that enforces the limit of a call without a context.
-type limitedLink interface {
-	// callWithin is link.Call with a limit.
-	callWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error)
 }
 
 // Notify sends a notification; params may be nil. It waits for the upstream as
@@ -244,7 +230,7 @@ func (u *Upstream) awaitStart(ctx context.Context) error {
 }
 
 // connection waits for a link, one other than stale.
-func (u *Upstream) connection(ctx context.Context, stale link) (link, error) {
+func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, error) {
 	select {
 	case <-u.started:
 	case <-ctx.Done():

@@ -94,8 +94,9 @@ var _ httpclient.Authorizer = (*Tokens)(nil)
 // renewal is shared by all callers that need a new token, because a refresh
 // token may be good only once.
 type renewal struct {
-	done chan struct{}
-	err  error
+	done  chan struct{}
+	token *transport.Token // set before done is closed, or err is
+	err   error
 }
 
 // New returns the tokens of server. It watches the connections of the server to
@@ -135,14 +136,11 @@ func (t *Tokens) Header(ctx context.Context) (string, error) {
 	if h, ok := t.current(); ok {
 		return h, nil
 	}
-	if err := t.renewed(ctx); err != nil {
+	token, err := t.renewed(ctx)
+	if err != nil {
 		return "", err
 	}
-	h, ok := t.current()
-	if !ok { // refused or expired again, perhaps because clocks differ
-		return "", t.refused("its token is refused or has ended as soon as it is new", nil)
-	}
-	return h, nil
+	return authorization(token), nil
 }
 
 // Renew gets another token after the server has refused the one of the header
@@ -187,8 +185,9 @@ func authorization(token *transport.Token) string {
 	return token.TokenType + " " + token.AccessToken
 }
 
-// renewed waits for a renewal, which it starts if none is under way.
-func (t *Tokens) renewed(ctx context.Context) error {
+// renewed waits for a renewal, which it starts if none is under way. Its token is
+// used even if the server has refused it to another caller meanwhile.
+func (t *Tokens) renewed(ctx context.Context) (*transport.Token, error) {
 	t.mu.Lock()
 	r := t.renewal
 	if r == nil {
@@ -199,9 +198,9 @@ func (t *Tokens) renewed(ctx context.Context) error {
 	t.mu.Unlock()
 	select {
 	case <-r.done:
-		return r.err
+		return r.token, r.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -210,12 +209,15 @@ func (t *Tokens) run(r *renewal) {
 	defer cancel()
 	token, err := t.next(ctx)
 	t.mu.Lock()
+	if err == nil && !t.usable(token) { // perhaps because clocks differ
+		err = t.refused("its token is refused or has ended as soon as it is new", nil)
+	}
 	if err == nil {
 		t.token = token
 	}
 	t.renewal = nil
 	t.mu.Unlock()
-	r.err = err
+	r.token, r.err = token, err
 	close(r.done)
 }
 

@@ -1,4 +1,4 @@
-package upstream
+package sse
 
 import (
 	"io"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestLargeEventsCount: in one line or in many, as long as somebody has them; and
@@ -17,35 +18,35 @@ func TestLargeEventsCount(t *testing.T) {
 	lines := strings.Repeat("data: "+strings.Repeat("y", 1000)+"\n", 300)
 	long := "data: " + strings.Repeat("z", 900<<10) + "\n"
 	in := "data: small\n\n" + line + "\n" + lines + "\n" + long + "\n" + lines + long + "\n" + line
-	e := newEventReader(strings.NewReader(in), 500<<10).within(roomFor(t.Context(), b))
+	e := NewReader(strings.NewReader(in), 500<<10).Within(&wire.Room{Context: t.Context(), Open: b.OpenAnswer})
 	next := func(length int) {
 		t.Helper()
-		ev, err := e.next()
+		ev, err := e.Next()
 		if length == 0 {
 			if err == nil || err == io.EOF {
-				t.Fatalf("%d bytes, %v", len(ev.data), err)
+				t.Fatalf("%d bytes, %v", len(ev.Data), err)
 			}
 			return
 		}
-		if err != nil || len(ev.data) != length {
-			t.Fatalf("%d bytes, %v, want %d", len(ev.data), err, length)
+		if err != nil || len(ev.Data) != length {
+			t.Fatalf("%d bytes, %v, want %d", len(ev.Data), err, length)
 		}
 		if used := b.Figures().Used; length > budget.Small && used < int64(length)*budget.Copies {
 			t.Errorf("%d bytes are counted for %d", used, length)
 		} else if length <= budget.Small && used > 0 {
 			t.Errorf("%d bytes are counted for a small one", used)
 		}
-		runtime.KeepAlive(ev.data)
+		runtime.KeepAlive(ev.Data)
 	}
 	next(5)
 	next(300 << 10)
 	next(300*1001 - 1)
 	next(0)
 	next(0)
-	if _, err := e.next(); err != io.EOF {
+	if _, err := e.Next(); err != io.EOF {
 		t.Error(err)
 	}
-	e.release()
+	e.Release()
 	all := b.Open("all")
 	defer all.Close()
 	if err := all.Acquire(t.Context(), 10<<20); err != nil { // it waits until the others are gone

@@ -1,4 +1,4 @@
-package upstream
+package sse
 
 import (
 	"bytes"
@@ -11,23 +11,24 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // readEvents reads all of r and writes down each event as "name|data|last id".
 func readEvents(r io.Reader, max int) (all []string, retry time.Duration, err error) {
-	e := newEventReader(r, max)
-	defer e.release()
+	e := NewReader(r, max)
+	defer e.Release()
 	for {
-		ev, err := e.next()
+		ev, err := e.Next()
 		var large *wire.TooLargeError
 		switch {
 		case err == nil:
-			all = append(all, fmt.Sprintf("%s|%s|%s", ev.name, ev.data, e.lastID))
+			all = append(all, fmt.Sprintf("%s|%s|%s", ev.Name, ev.Data, e.LastID))
 		case errors.As(err, &large):
 			all = append(all, "too large")
 		default:
-			return append(all, "end "+string(e.lastID)), e.retry, err
+			return append(all, "end "+string(e.LastID)), e.Retry, err
 		}
 	}
 }
@@ -77,13 +78,13 @@ func TestEvents(t *testing.T) {
 func TestEventsAtOnce(t *testing.T) {
 	for _, ending := range []string{"\n", "\r", "\r\n"} {
 		r, w := io.Pipe()
-		e := newEventReader(r, 0)
+		e := NewReader(r, 0)
 		go w.Write([]byte("data: a" + ending + ending))
-		if ev, err := e.next(); err != nil || string(ev.data) != "a" {
-			t.Errorf("after %q: got %q, %v", ending, ev.data, err)
+		if ev, err := e.Next(); err != nil || string(ev.Data) != "a" {
+			t.Errorf("after %q: got %q, %v", ending, ev.Data, err)
 		}
 		r.Close()
-		e.release()
+		e.Release()
 	}
 }
 
@@ -106,16 +107,16 @@ func TestEventTooLarge(t *testing.T) {
 		`{"result":"` + body + `","jsonrpc":"2.0","id":42}`,
 		`{"result":"` + body + "\",\ndata: \"id\":42,\ndata: \"jsonrpc\":\"2.0\"}",
 	} {
-		e := newEventReader(strings.NewReader("data: "+in+"\n\n"), 1000)
-		ev, err := e.next()
+		e := NewReader(strings.NewReader("data: "+in+"\n\n"), 1000)
+		ev, err := e.Next()
 		var large *wire.TooLargeError
-		if id, _ := ev.long.ResponseID(); !errors.As(err, &large) || id != 42 {
+		if id, _ := (rpc.Excerpt{Head: ev.Head, Tail: ev.Tail}).ResponseID(); !errors.As(err, &large) || id != 42 {
 			t.Errorf("%.40s: got id %d, %v", in, id, err)
 		}
-		if len(ev.long.Head) > maxExcerpt || len(ev.long.Tail) > maxExcerpt {
-			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.long.Head), len(ev.long.Tail))
+		if len(ev.Head) > maxExcerpt || len(ev.Tail) > maxExcerpt {
+			t.Errorf("%.40s: %d and %d bytes kept", in, len(ev.Head), len(ev.Tail))
 		}
-		e.release()
+		e.Release()
 	}
 }
 
@@ -162,18 +163,18 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 		for _, max := range []int{1, 3, 8} { // no event is larger, whatever comes
-			e := newEventReader(bytes.NewReader(in), max)
+			e := NewReader(bytes.NewReader(in), max)
 			for {
-				ev, err := e.next()
+				ev, err := e.Next()
 				var large *wire.TooLargeError
 				if err != nil && !errors.As(err, &large) {
 					break
 				}
-				if len(ev.data) > max {
-					t.Fatalf("max %d: event %q", max, ev.data)
+				if len(ev.Data) > max {
+					t.Fatalf("max %d: event %q", max, ev.Data)
 				}
 			}
-			e.release()
+			e.Release()
 		}
 	})
 }
@@ -184,12 +185,39 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(in)))
 	for b.Loop() {
-		e := newEventReader(strings.NewReader(in), 0)
+		e := NewReader(strings.NewReader(in), 0)
 		for {
-			if _, err := e.next(); err != nil {
+			if _, err := e.Next(); err != nil {
 				break
 			}
 		}
-		e.release()
+		e.Release()
+	}
+}
+
+// TestWasteOfEvents: comments and fields that make no event cost something, events
+// themselves nothing here.
+func TestWasteOfEvents(t *testing.T) {
+	for stream, want := range map[string]int{
+		strings.Repeat("event: message\nid: 1\nretry: 5\ndata: x\n\n", 100): 0,
+		strings.Repeat(":\n", 100):                                   100,
+		strings.Repeat("\n", 100):                                    100,
+		strings.Repeat("id: 1\n", 100):                               100 - usualFields,
+		"data: " + strings.Repeat("x", 1<<20) + "\n\n":               1 << 20 / windowSize / 2,
+		strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 100): 90,
+	} {
+		wasted := 0
+		e := NewReader(strings.NewReader(stream), 4<<10)
+		e.Wasted = func(int) { wasted++ }
+		for {
+			_, err := e.Next()
+			if large := new(wire.TooLargeError); err != nil && err.Error() != large.Error() && err == io.EOF {
+				break
+			}
+		}
+		e.Release()
+		if wasted < want || want == 0 && wasted > 0 {
+			t.Errorf("%.40q: %d, want %d", stream, wasted, want)
+		}
 	}
 }

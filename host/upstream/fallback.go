@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -23,11 +25,11 @@ type fallbackLink struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	now    link
+	now    link.Link
 	closed bool
 }
 
-func newFallbackLink(spec Spec, opts linkOptions, first link) *fallbackLink {
+func newFallbackLink(spec Spec, opts linkOptions, first link.Link) *fallbackLink {
 	f := &fallbackLink{spec: spec, opts: opts, done: make(chan struct{}), now: first}
 	f.wg.Go(f.watch)
 	return f
@@ -45,12 +47,21 @@ func (f *fallbackLink) watch() {
 	}
 }
 
-func (f *fallbackLink) current() link {
+func (f *fallbackLink) current() link.Link {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now
 }
 
+func (f *fallbackLink) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return f.current().CallWithin(ctx, call, limit)
+}
+
+func (f *fallbackLink) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return f.current().Submit(call, limit, complete)
+}
+
+// Call is what initialize is sent with.
 func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	l := f.current()
 	reply, err := l.Call(ctx, call)
@@ -66,15 +77,15 @@ func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, er
 			"it speaks neither streamable HTTP (%v) nor HTTP with SSE (%v)", errors.Unwrap(err), err2)}
 	}
 	if !f.replace(old) {
-		old.shutDown(0, nil)
+		old.Shutdown(0, nil)
 		return reply, err
 	}
-	l.shutDown(0, nil)
+	l.Shutdown(0, nil)
 	f.opts.log.Info("the server speaks HTTP with SSE only (set transport to sse to skip the attempt)")
 	return old.Call(ctx, call)
 }
 
-func (f *fallbackLink) replace(by link) bool {
+func (f *fallbackLink) replace(by link.Link) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -103,17 +114,15 @@ func (f *fallbackLink) Notify(ctx context.Context, method string, params []byte)
 	return f.current().Notify(ctx, method, params)
 }
 
-func (f *fallbackLink) negotiated(revision protocol.Revision) { f.current().negotiated(revision) }
+func (f *fallbackLink) Negotiated(revision protocol.Revision) { f.current().Negotiated(revision) }
 func (f *fallbackLink) Done() <-chan struct{}                 { return f.done }
 func (f *fallbackLink) Err() error                            { return f.current().Err() }
-func (f *fallbackLink) pid() int                              { return 0 }
-func (f *fallbackLink) stderrTail() []string                  { return nil }
 
-func (f *fallbackLink) shutDown(grace time.Duration, kill <-chan struct{}) {
+func (f *fallbackLink) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	f.mu.Lock()
 	f.closed = true
 	l := f.now
 	f.mu.Unlock()
-	l.shutDown(grace, kill)
+	l.Shutdown(grace, kill)
 	f.wg.Wait()
 }

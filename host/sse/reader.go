@@ -1,4 +1,5 @@
-package upstream
+// Package sse reads streams of server-sent events (HTML standard, 9.2.6).
+package sse
 
 import (
 	"bytes"
@@ -10,41 +11,42 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
-	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const (
-	eventWindow = 16 << 10 // bytes read at a time
-	maxEventID  = 4 << 10  // bytes; a longer id could not be sent back in a header
-	maxRetry    = 24 * time.Hour
+	maxExcerpt = 256      // bytes of each end of an event that is too large
+	windowSize = 16 << 10 // bytes read at a time
+	maxEventID = 4 << 10  // bytes; a longer id could not be sent back in a header
+	maxRetry   = 24 * time.Hour
 )
 
-// event is one server-sent event that has data, perhaps empty.
-type event struct {
-	name string // "" where the server gave none, which means "message"
-	data []byte // the lines of data joined by \n; the receiver owns it
-	// long is of the data of an event that is too large; data is nil then.
-	long rpc.Excerpt
+// Event is one server-sent event that has data, perhaps empty.
+type Event struct {
+	Name string // "" where the server gave none, which means "message"
+	Data []byte // the lines of data joined by \n; the receiver owns it
+	// Head and Tail are the beginning and the end of the data of an event that is
+	// too large, at most 256 bytes each; Data is nil then.
+	Head, Tail []byte
 }
 
-// eventReader reads a text/event-stream (HTML standard, 9.2.6): lines that end
+// Reader reads a text/event-stream (HTML standard, 9.2.6): lines that end
 // in \n, \r\n or \r, a byte order mark at the start, comments, the fields
 // event, data, id and retry. An event that the stream breaks off in is no
 // event, and its id does not count. It is for one goroutine.
-type eventReader struct {
+type Reader struct {
 	r   io.Reader
 	max int // bytes of data of one event
 	// room is where large events are counted; nil: nowhere.
 	room *wire.Room
 
-	// lastID is the id of the last whole event, to resume behind it; empty for
+	// LastID is the id of the last whole event, to resume behind it; empty for
 	// none. An event without data counts as well (SEP-1699 primes with it). Its
 	// bytes are good until the next event.
-	lastID []byte
-	// retry is how long the server wants us to wait before we connect again;
+	LastID []byte
+	// Retry is how long the server wants us to wait before we connect again;
 	// negative while it has not said.
-	retry time.Duration
+	Retry time.Duration
 
 	window     []byte // read from r
 	start, end int    // of what is not taken from window yet
@@ -55,51 +57,51 @@ type eventReader struct {
 	cutting bool   // the current line is too long: line is its head only
 	tail    []byte // and tail its end
 
-	// unasked is told of bytes that are of no event with data: comments, fields
+	// Wasted is told of bytes that are of no event with data: comments, fields
 	// without end, what is over the limit. Nil: nobody is.
-	unasked func(bytes int)
-	fields  int // lines of the event so far that are no data
+	Wasted func(bytes int)
+	fields int // lines of the event so far that are no data
 
 	// The event so far.
 	name  string
 	data  []byte
 	has   bool // a data field was there
 	large bool // more than max
-	long  rpc.Excerpt
+	long  excerpt
 	id    []byte
 	hasID bool
 
 	lineHold, dataHold *budget.Hold // of line and data while they are large
 }
 
-var eventReaders = sync.Pool{New: func() any { return &eventReader{window: make([]byte, eventWindow)} }}
+var readers = sync.Pool{New: func() any { return &Reader{window: make([]byte, windowSize)} }}
 
-// newEventReader makes a reader of r whose events have at most max bytes of
+// NewReader makes a reader of r whose events have at most max bytes of
 // data. It must be released.
-func newEventReader(r io.Reader, max int) *eventReader {
+func NewReader(r io.Reader, max int) *Reader {
 	if max <= 0 {
 		max = wire.DefaultMaxMessage
 	}
-	e := eventReaders.Get().(*eventReader)
-	e.r, e.max, e.retry = r, max, -1
+	e := readers.Get().(*Reader)
+	e.r, e.max, e.Retry = r, max, -1
 	return e
 }
 
-// behind sets the id that stands until the stream brings another one.
-func (e *eventReader) behind(id string) *eventReader {
-	e.lastID = append(e.lastID[:0], id...)
+// After sets the id that stands until the stream brings another one.
+func (e *Reader) After(id string) *Reader {
+	e.LastID = append(e.LastID[:0], id...)
 	return e
 }
 
-// within has large events wait for room, before they are read.
-func (e *eventReader) within(room *wire.Room) *eventReader {
+// Within has large events wait for room, before they are read.
+func (e *Reader) Within(room *wire.Room) *Reader {
 	e.room = room
 	return e
 }
 
 // count has what is to be of size bytes wait for room. An error of it is the end
 // of the context, which the stream ends with too.
-func (e *eventReader) count(hold **budget.Hold, size int) {
+func (e *Reader) count(hold **budget.Hold, size int) {
 	if e.room == nil || size <= budget.Small {
 		return
 	}
@@ -118,22 +120,23 @@ func counted(hold **budget.Hold, b []byte) {
 	}
 }
 
-func (e *eventReader) release() {
+// Release gives the reader back. It must not be used any more.
+func (e *Reader) Release() {
 	counted(&e.lineHold, nil)
 	counted(&e.dataHold, nil)
-	*e = eventReader{window: e.window, lastID: e.lastID[:0], id: e.id[:0]}
-	eventReaders.Put(e)
+	*e = Reader{window: e.window, LastID: e.LastID[:0], id: e.id[:0]}
+	readers.Put(e)
 }
 
-// next returns the next event. A *wire.TooLargeError comes with an event that
+// Next returns the next event. A *wire.TooLargeError comes with an event that
 // tells what was skipped, and the next call goes on behind it. Other errors
 // are those of the stream, io.EOF at its end.
-func (e *eventReader) next() (event, error) {
+func (e *Reader) Next() (Event, error) {
 	for {
 		l, err := e.readLine()
 		switch {
 		case err != nil:
-			return event{}, err
+			return Event{}, err
 		case len(l.text) > 0:
 			e.field(l)
 			continue
@@ -143,11 +146,11 @@ func (e *eventReader) next() (event, error) {
 		}
 		e.fields = 0
 		if e.hasID {
-			e.lastID, e.id = e.id, e.lastID
+			e.LastID, e.id = e.id, e.LastID
 		}
 		counted(&e.dataHold, e.data)
-		has, ev, large := e.has, event{name: e.name, data: e.data, long: e.long}, e.large
-		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, rpc.Excerpt{}, e.id[:0], false
+		has, ev, large := e.has, Event{Name: e.name, Data: e.data, Head: e.long.head, Tail: e.long.tail}, e.large
+		e.name, e.data, e.has, e.large, e.long, e.id, e.hasID = "", nil, false, false, excerpt{}, e.id[:0], false
 		switch {
 		case large:
 			return ev, &wire.TooLargeError{Limit: e.max}
@@ -157,15 +160,18 @@ func (e *eventReader) next() (event, error) {
 	}
 }
 
-// streamLine is a line of the stream without its ending.
-type streamLine struct {
+// excerpt is the beginning and the end of data that is too large.
+type excerpt struct{ head, tail []byte }
+
+// eventLine is a line of the stream without its ending.
+type eventLine struct {
 	text []byte
 	kept bool   // text is the receiver's; otherwise it is good until more is read
 	tail []byte // not nil if the line was too long, and text is its head only
 }
 
 // field takes a line that is not empty.
-func (e *eventReader) field(l streamLine) {
+func (e *Reader) field(l eventLine) {
 	name, value, _ := bytes.Cut(l.text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	if string(name) != "data" {
@@ -187,7 +193,7 @@ func (e *eventReader) field(l streamLine) {
 		}
 	case "retry":
 		if ms, ok := digits(value); ok && l.tail == nil {
-			e.retry = min(time.Duration(ms)*time.Millisecond, maxRetry)
+			e.Retry = min(time.Duration(ms)*time.Millisecond, maxRetry)
 		}
 	}
 }
@@ -195,9 +201,9 @@ func (e *eventReader) field(l streamLine) {
 // usualFields is how many lines beside its data an event may have for nothing.
 const usualFields = 8
 
-func (e *eventReader) waste(bytes int) {
-	if e.unasked != nil {
-		e.unasked(bytes)
+func (e *Reader) waste(bytes int) {
+	if e.Wasted != nil {
+		e.Wasted(bytes)
 	}
 }
 
@@ -216,7 +222,7 @@ func digits(b []byte) (n int64, ok bool) {
 	return n, err == nil
 }
 
-func (e *eventReader) addData(value []byte, l streamLine) {
+func (e *Reader) addData(value []byte, l eventLine) {
 	tail := l.tail
 	joined := len(value)
 	if e.has {
@@ -228,7 +234,7 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 		if tail == nil {
 			tail = value
 		}
-		e.long.Tail = lastBytes(append(append(e.long.Tail, '\n'), tail[max(0, len(tail)-maxExcerpt):]...))
+		e.long.tail = lastBytes(append(append(e.long.tail, '\n'), tail[max(0, len(tail)-maxExcerpt):]...))
 	case tail != nil || joined > e.max:
 		head := value
 		if len(e.data) > 0 {
@@ -239,7 +245,7 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 		}
 		e.large, e.data = true, nil
 		counted(&e.dataHold, nil)
-		e.long = rpc.Excerpt{Head: bytes.Clone(head[:min(len(head), maxExcerpt)]), Tail: tail}
+		e.long = excerpt{head: bytes.Clone(head[:min(len(head), maxExcerpt)]), tail: tail}
 	case !e.has && l.kept:
 		e.data = value
 	case !e.has:
@@ -257,11 +263,11 @@ func (e *eventReader) addData(value []byte, l streamLine) {
 func lastBytes(b []byte) []byte { return bytes.Clone(b[max(0, len(b)-maxExcerpt):]) }
 
 // readLine returns the next line.
-func (e *eventReader) readLine() (streamLine, error) {
+func (e *Reader) readLine() (eventLine, error) {
 	for {
 		if e.start == e.end {
 			if err := e.fill(); err != nil {
-				return streamLine{}, err
+				return eventLine{}, err
 			}
 		}
 		w := e.window[e.start:e.end]
@@ -281,11 +287,11 @@ func (e *eventReader) readLine() (streamLine, error) {
 		e.afterCR = w[i] == '\r'
 		e.start += i + 1
 		if len(e.line) == 0 {
-			return streamLine{text: w[:i]}, nil
+			return eventLine{text: w[:i]}, nil
 		}
 		e.keep(w[:i])
 		counted(&e.lineHold, e.line)
-		l := streamLine{text: e.line, kept: true, tail: e.tail}
+		l := eventLine{text: e.line, kept: true, tail: e.tail}
 		e.line, e.tail, e.cutting = nil, nil, false
 		return l, nil
 	}
@@ -305,7 +311,7 @@ func lineEnd(w []byte) int {
 }
 
 // keep adds a part to the current line. A comment is not worth keeping.
-func (e *eventReader) keep(part []byte) {
+func (e *Reader) keep(part []byte) {
 	const room = len("event: ") // more than any field that matters has before its value
 	switch {
 	case len(part) == 0:
@@ -331,7 +337,7 @@ func (e *eventReader) keep(part []byte) {
 }
 
 // fill reads into the empty window.
-func (e *eventReader) fill() error {
+func (e *Reader) fill() error {
 	e.start, e.end = 0, 0
 	for e.end == 0 || !e.begun && e.end < len(bom) {
 		n, err := e.r.Read(e.window[e.end:])

@@ -1,0 +1,167 @@
+// Package legacysse is a connection with an MCP server over HTTP with SSE
+// (revision 2024-11-05, basic/transports): one stream of events with all that the
+// server sends, and a POST for each message of ours.
+//
+//	link.go    Link: beginning, reading, end
+//	stream.go  opening the stream, and where messages are posted
+//	post.go    posting messages
+package legacysse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+var _ link.Link = (*Link)(nil)
+
+// Link is a connection with one server; see link.Link.
+type Link struct {
+	opts   link.Options
+	client *httpclient.Client
+	rpc    *rpc.Conn
+	out    *rpc.Writer
+	stream stream
+	heard  atomic.Int64 // see Heard
+
+	// ctx is the life of the stream, and of all requests.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // of the goroutines that read and write
+	posts  sync.WaitGroup
+}
+
+// Dial opens the stream of the server of client, which Shutdown closes; after an
+// error it is closed. ctx is for dialing only.
+func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*Link, error) {
+	l := &Link{opts: opts, client: client}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
+	err := l.open()
+	if !stop() && err == nil {
+		l.stream.close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		l.cancel(err)
+		client.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	l.out = rpc.NewWriter(poster{l})
+	l.rpc = l.opts.Conn(l.out, l.ctx.Done())
+	l.stream.events.Wasted = l.unasked
+	l.wg.Go(l.out.Run)
+	l.wg.Go(l.read)
+	return l, nil
+}
+
+// Call implements link.Link.
+func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return l.rpc.Call(ctx, rpc.Call{Call: call})
+}
+
+// CallWithin implements link.Link.
+func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return l.rpc.Call(ctx, rpc.Call{Call: call, Limit: limit})
+}
+
+// Submit implements link.Link.
+func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return l.rpc.Submit(rpc.Call{Call: call, Limit: limit}, complete)
+}
+
+// Notify implements link.Link.
+func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
+	if err := l.rpc.Err(); err != nil {
+		return l.opts.Errors.Unsent(err)
+	}
+	return l.rpc.Notify(ctx, nil, method, params)
+}
+
+// Negotiated implements link.Link.
+func (l *Link) Negotiated(revision protocol.Revision) {
+	l.client.SetRevision(revision)
+	l.rpc.SetBatches(revision.Has(protocol.Batches))
+}
+
+// Done implements link.Link.
+func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
+
+// Err implements link.Link.
+func (l *Link) Err() error { return l.rpc.Err() }
+
+// Heard is a number that changes with each event; it is odd while one is worked
+// on.
+func (l *Link) Heard() int64 { return l.heard.Load() }
+
+// Shutdown implements link.Link. It ends the stream, which ends the session.
+func (l *Link) Shutdown(time.Duration, <-chan struct{}) {
+	closed := l.opts.Errors.Down("connection closed", wire.ErrClosed)
+	l.rpc.End(closed)
+	l.out.Close()
+	l.cancel(wire.ErrClosed)
+	l.wg.Wait()
+	l.rpc.Close(closed)
+	l.posts.Wait()
+	l.client.Close()
+}
+
+// read is the read loop.
+func (l *Link) read() {
+	err := l.receiveAll()
+	l.stream.close()
+	reason := "it ended its event stream"
+	if !errors.Is(err, io.EOF) {
+		reason = "its event stream broke off: " + shown(err.Error())
+	}
+	l.rpc.End(l.opts.Errors.Down(reason, err))
+	l.cancel(io.EOF)
+	l.out.Close()
+}
+
+// receiveAll reads events until the stream ends, and returns why.
+func (l *Link) receiveAll() error {
+	for l.ctx.Err() == nil {
+		ev, err := l.stream.events.Next()
+		var large *wire.TooLargeError
+		l.heard.Add(1)
+		switch {
+		case errors.As(err, &large):
+			l.rpc.Oversized(rpc.Excerpt{Head: ev.Head, Tail: ev.Tail}, large, l.out)
+		case err != nil && l.ctx.Err() != nil:
+			return context.Cause(l.ctx)
+		case err != nil:
+			return err
+		case len(bytes.TrimSpace(ev.Data)) == 0 || ev.Name != "" && ev.Name != "message":
+			l.unasked(len(ev.Data))
+		default:
+			l.rpc.Receive(ev.Data, l.out)
+		}
+		l.heard.Add(1)
+	}
+	return context.Cause(l.ctx)
+}
+
+// unasked makes the server pay for what belongs to no call in flight.
+func (l *Link) unasked(bytes int) {
+	if l.opts.Unasked != nil {
+		l.opts.Unasked(bytes, l.ctx.Done())
+	}
+}
+
+// shown is text of the server as it is shown in errors and logs.
+func shown(text string) string { return display.Line(text, 200) }

@@ -1,0 +1,293 @@
+// Package streamable is a connection with an MCP server over streamable HTTP
+// (revision 2025-11-25, basic/transports): one POST for each message, whose
+// response is a JSON answer or a stream of events with the answer among them,
+// and one GET for the messages that belong to no request.
+//
+//	link.go      Link: calls, notifications, beginning and end
+//	post.go      one call: an rpc.CallStream over a POST
+//	response.go  the response to the POST of a call
+//	resume.go    streams that break off before the answer
+//	listen.go    the GET stream
+//	main.go      the stream of messages that belong to no call
+//	failure.go   what went wrong with a request
+package streamable
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+const (
+	// maxPosts is how many calls may be under way on one link, including cancelled
+	// ones whose notification is not sent yet. More wait.
+	maxPosts = 4096
+	// asideTimeout bounds a request that nobody waits for: a cancellation, or an
+	// answer to the server.
+	asideTimeout = 10 * time.Second
+	// keepIdle is how many goroutines are kept for the next calls: their stacks
+	// have grown already.
+	keepIdle = 64
+)
+
+var _ link.Link = (*Link)(nil)
+
+// Link is a connection with one server; see link.Link.
+type Link struct {
+	opts   link.Options
+	log    *slog.Logger
+	client *httpclient.Client
+	rpc    *rpc.Conn
+	main   mainStream
+
+	// ctx is the life of the link, and of all its requests.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	slots  chan struct{} // a token for each POST of a call
+	queue  chan *post    // taken by goroutines that have run one before
+	idle   atomic.Int32  // how many of those there are
+
+	worked    atomic.Bool // the session has answered something after the handshake
+	hears     atomic.Bool // the server takes a GET, so that an answer may come there
+	listening sync.Once
+
+	mu      sync.Mutex
+	calls   int           // that have no outcome yet
+	closing bool          // Shutdown was called
+	drained chan struct{} // made by Shutdown; closed when calls is 0
+	err     error         // why the link ended; see Err
+}
+
+// New makes a link to the server of client, which Shutdown closes. Nothing is
+// sent before the first call.
+func New(client *httpclient.Client, opts link.Options) *Link {
+	if opts.MaxMessage <= 0 {
+		opts.MaxMessage = wire.DefaultMaxMessage
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Link{opts: opts, log: opts.Log, client: client, slots: make(chan struct{}, maxPosts), queue: make(chan *post)}
+	l.main.link = l
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.rpc = l.opts.Conn(&l.main, l.ctx.Done())
+	return l
+}
+
+// Call implements link.Link.
+func (l *Link) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	return l.CallWithin(ctx, call, rpc.Limit{})
+}
+
+// CallWithin implements link.Link.
+func (l *Link) CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error) {
+	return l.rpc.Call(ctx, l.call(call, limit))
+}
+
+// Submit implements link.Link.
+func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error) {
+	return l.rpc.Submit(l.call(call, limit), complete)
+}
+
+func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
+	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anywhere: l.hears.Load()}
+	return rpc.Call{Call: call, Stream: p, Anywhere: p.anywhere, Limit: limit}
+}
+
+// Notify implements link.Link. It waits until the server has taken the
+// notification. The one that ends the handshake opens the GET stream.
+func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
+	if err := l.refusal(); err != nil {
+		return l.opts.Errors.Unsent(err)
+	}
+	posting, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	status, err := l.tell(posting, wire.Notification(method, params))
+	switch {
+	case ctx.Err() != nil && (err != nil || status != nil):
+		return context.Cause(ctx)
+	case err != nil:
+		f := l.failure(err)
+		if f.ends {
+			l.end(f.err, false)
+		}
+		return f.told(l.opts.Errors)
+	case status != nil && l.lostSession(status.Status):
+		return l.opts.Errors.Unsent(l.loseSession())
+	case status != nil:
+		return l.opts.Errors.Unusable(method, status)
+	}
+	if method == protocol.NotificationInitialized {
+		l.listening.Do(func() { l.start(l.listen) })
+	}
+	return nil
+}
+
+// Negotiated implements link.Link.
+func (l *Link) Negotiated(revision protocol.Revision) {
+	l.client.SetRevision(revision)
+	l.rpc.SetBatches(revision.Has(protocol.Batches))
+}
+
+// Done implements link.Link.
+func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
+
+// Err implements link.Link.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// tell posts a message that has no answer. status is that of a response that is
+// no success.
+func (l *Link) tell(ctx context.Context, msg []byte) (status *httpclient.StatusError, err error) {
+	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		httpclient.Discard(resp.Body)
+		return nil, nil
+	}
+	return httpclient.NewStatusError(resp), nil
+}
+
+// tellAside posts a message that nobody waits for, on a goroutine of the link.
+// done is called when that is over. A failure is logged at a level. It is false,
+// and done is not called, if the link has ended.
+func (l *Link) tellAside(msg []byte, what string, failed slog.Level, done func()) bool {
+	return l.start(func() {
+		defer done()
+		ctx, cancel := context.WithTimeout(l.ctx, asideTimeout)
+		defer cancel()
+		status, err := l.tell(ctx, msg)
+		if status != nil {
+			err = status
+			if l.lostSession(status.Status) {
+				l.loseSession()
+			}
+		}
+		if err != nil && l.ctx.Err() == nil {
+			l.log.Log(ctx, failed, what+" was not taken by the server", "err", err)
+		}
+	})
+}
+
+// start runs f on a goroutine of the link, unless that ends.
+func (l *Link) start(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused() != nil {
+		return false
+	}
+	l.wg.Go(f)
+	return true
+}
+
+// refusal is why no request may be made any more, or nil.
+func (l *Link) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused()
+}
+
+// refused is refusal for a caller that holds l.mu.
+func (l *Link) refused() error {
+	if l.err == nil && l.closing {
+		return l.closed()
+	}
+	return l.err
+}
+
+func (l *Link) closed() error { return l.opts.Errors.Down("connection closed", wire.ErrClosed) }
+
+// unasked makes the server pay for what belongs to no call in flight.
+func (l *Link) unasked(bytes int) {
+	if l.opts.Unasked != nil {
+		l.opts.Unasked(bytes, l.ctx.Done())
+	}
+}
+
+// end ends the link, once. down is what calls in flight are told; atOnce says
+// that a new link is likely to work.
+func (l *Link) end(down error, atOnce bool) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = down
+	if atOnce {
+		l.err = l.opts.Errors.Unsent(down)
+	}
+	l.mu.Unlock()
+	l.rpc.End(down) // before the requests are aborted, so that calls are told why
+	l.cancel(down)
+}
+
+// Shutdown implements link.Link. It waits for calls in flight, and deletes the
+// server's session.
+func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
+	l.mu.Lock()
+	l.closing = true
+	alive := l.err == nil
+	var drained chan struct{}
+	if l.calls > 0 && alive {
+		drained = make(chan struct{})
+		l.drained = drained
+	}
+	l.mu.Unlock()
+	if drained != nil {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case <-drained:
+		case <-l.Done():
+		case <-t.C:
+		case <-kill:
+		}
+	}
+	closed := l.closed()
+	l.end(closed, false)
+	if alive {
+		l.deleteSession(grace, kill)
+	}
+	l.wg.Wait()
+	l.rpc.Close(closed)
+	l.client.Close()
+}
+
+// deleteSession tells the server that the session is over. Not every server
+// allows that.
+func (l *Link) deleteSession(grace time.Duration, kill <-chan struct{}) {
+	if !l.client.HasSession() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	l.wg.Go(func() {
+		select {
+		case <-kill:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	resp, err := l.client.Do(ctx, http.MethodDelete, nil, "", nil)
+	if err != nil {
+		l.log.Debug("session not deleted", "err", err)
+		return
+	}
+	httpclient.Discard(resp.Body)
+}

@@ -1,0 +1,311 @@
+package streamable
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+)
+
+// post is one call: a POST and what the server sends in the response. It
+// implements rpc.CallStream. A goroutine of the link does all of it (run), so a
+// callback holds up no other call.
+type post struct {
+	link       *Link
+	owner      any
+	initialize bool
+	anywhere   bool // the answer may come on the GET stream
+	frame      rpc.Frame
+
+	ctx    context.Context // of the POST; ends with the link, or when the call is cancelled
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	state    state
+	counted  bool          // among Link.calls
+	sent     bool          // the server may have seen the request
+	settled  bool          // the call has its outcome
+	answered bool          // which is an answer
+	changed  chan struct{} // made by a run that waits; closed when settled
+	takeBack []byte        // the notification that cancels the call; nil for none
+}
+
+// state is how far a post has come.
+type state int
+
+const (
+	waiting   state = iota // nothing was sent
+	withdrawn              // nothing was sent, nor will be
+	running                // the POST is under way
+	finished               // run has returned, or is about to
+)
+
+// Call implements rpc.CallStream.
+func (p *post) Call() (id int64, owner any) { return p.frame.ID, p.owner }
+
+// TrySend implements rpc.Stream.
+func (p *post) TrySend(f rpc.Frame) bool {
+	select {
+	case p.link.slots <- struct{}{}:
+	default:
+		return false
+	}
+	p.begin(f)
+	return true
+}
+
+// Send implements rpc.Stream.
+func (p *post) Send(ctx context.Context, f rpc.Frame) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case p.link.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.link.Done():
+		return p.link.Err()
+	}
+	p.begin(f)
+	return nil
+}
+
+// begin starts the POST. The caller has taken one of the slots, which run gives
+// back.
+func (p *post) begin(f rpc.Frame) {
+	l := p.link
+	p.mu.Lock()
+	p.frame = f
+	over := p.state == withdrawn || p.settled
+	var err error
+	if !over {
+		p.ctx, p.cancel = context.WithCancel(l.ctx)
+		err = l.run(p)
+	}
+	if over || err != nil {
+		p.state = withdrawn
+	}
+	p.counted = p.state == waiting
+	p.mu.Unlock()
+	if !over && err == nil {
+		return
+	}
+	if p.cancel != nil {
+		p.cancel()
+	}
+	<-l.slots
+	f.Done(rpc.Unsent, err)
+}
+
+// run has a goroutine run a post, unless the link ends.
+func (l *Link) run(p *post) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refused(); err != nil {
+		return err
+	}
+	l.calls++
+	select {
+	case l.queue <- p:
+	default:
+		l.wg.Go(func() { l.runAll(p) })
+	}
+	return nil
+}
+
+// runAll runs a post, and then others while there are few idle goroutines.
+func (l *Link) runAll(p *post) {
+	for {
+		p.run()
+		if l.idle.Add(1) > keepIdle {
+			l.idle.Add(-1)
+			return
+		}
+		select {
+		case p = <-l.queue:
+			l.idle.Add(-1)
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// run sends the request and reads its response.
+func (p *post) run() {
+	defer p.cancel()
+	if !p.advance(waiting, running) {
+		p.giveSlotBack()
+		return
+	}
+	resp, err := p.link.client.Do(p.ctx, http.MethodPost, p.frame.Data, "", p.frame.Permit)
+	var rest *stream
+	if err != nil {
+		p.fail(err)
+	} else {
+		p.setSent()
+		rest = p.receive(resp)
+	}
+	p.finish()
+	if rest != nil {
+		rest.drain(p)
+	}
+}
+
+func (p *post) advance(from, to state) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != from {
+		return false
+	}
+	p.state = to
+	return true
+}
+
+func (p *post) setSent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = true
+}
+
+// fail ends the call because of an error of its POST.
+func (p *post) fail(err error) {
+	f := p.link.failure(err)
+	p.mu.Lock()
+	p.sent = !f.unsent
+	p.mu.Unlock()
+	if p.ctx.Err() != nil { // the call is over, and says why
+		return
+	}
+	p.link.rpc.Fail(p.frame.ID, f.err, f.unsent)
+	if f.ends { // after the call has its outcome, which is another one than that of the others
+		p.link.end(f.err, false)
+	}
+}
+
+// finish gives the slot back, after the cancellation of the call if there is one
+// to be sent.
+func (p *post) finish() {
+	p.mu.Lock()
+	p.state = finished
+	msg := p.takeBack
+	p.mu.Unlock()
+	if msg == nil || !p.tellAside(msg) {
+		p.giveSlotBack()
+	}
+}
+
+// tellAside cancels the call at the server, unless the server cannot know it.
+func (p *post) tellAside(msg []byte) bool {
+	p.mu.Lock()
+	useless := !p.sent || p.answered
+	p.mu.Unlock()
+	return !useless && p.link.tellAside(msg, "a cancellation", slog.LevelDebug, p.giveSlotBack)
+}
+
+func (p *post) giveSlotBack() { <-p.link.slots }
+
+// Push implements rpc.Stream: it cancels the call at the server, after the POST
+// was aborted.
+func (p *post) Push(f rpc.Frame) error {
+	p.mu.Lock()
+	late := p.state == finished
+	if !late {
+		p.takeBack = f.Data
+	}
+	p.mu.Unlock()
+	if late {
+		p.pushLate(f.Data)
+	}
+	f.Done(rpc.Written, nil)
+	return nil
+}
+
+// pushLate is Push after run has returned: the server has promised an answer
+// elsewhere.
+func (p *post) pushLate(msg []byte) {
+	select {
+	case p.link.slots <- struct{}{}:
+	default: // so many calls are under way that the server may do without
+		return
+	}
+	if !p.tellAside(msg) {
+		p.giveSlotBack()
+	}
+}
+
+// Withdraw implements rpc.Stream. It aborts the POST in any case.
+func (p *post) Withdraw(int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unsent := p.state <= withdrawn
+	if unsent {
+		p.state = withdrawn
+	}
+	if p.cancel != nil {
+		p.cancel()
+	}
+	return unsent
+}
+
+// Settled implements rpc.CallStream.
+func (p *post) Settled(answered bool) {
+	p.mu.Lock()
+	p.settled, p.answered = true, answered
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+	counted := p.counted
+	p.mu.Unlock()
+	if answered && !p.initialize {
+		p.link.worked.Store(true)
+	}
+	if counted {
+		p.link.settle()
+	}
+}
+
+// settle counts the outcome of a call.
+func (l *Link) settle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+	if l.calls == 0 && l.drained != nil {
+		close(l.drained)
+		l.drained = nil
+	}
+}
+
+// over tells whether the call has its outcome.
+func (p *post) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settled
+}
+
+// settling is closed when the call has its outcome.
+func (p *post) settling() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := make(chan struct{})
+	if p.settled {
+		close(c)
+	} else {
+		p.changed = c
+	}
+	return c
+}
+
+// Finish implements rpc.Stream: it posts the answer to a request of the server.
+func (p *post) Finish(f rpc.Frame) { p.link.main.Finish(f) }
+
+// useless ends the call because its answer cannot be used.
+func (p *post) useless(err error) { p.link.rpc.FailUnusable(p.frame.ID, err) }
+
+// failStatus is useless for a response without a JSON-RPC answer.
+func (p *post) failStatus(status int, body string) {
+	p.useless(&httpclient.StatusError{Status: status, Body: body})
+}
