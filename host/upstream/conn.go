@@ -125,6 +125,9 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	if err := c.rpc.Err(); err != nil {
 		return notSent(err)
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return c.rpc.Notify(ctx, nil, method, params)
 }
 

@@ -89,6 +89,9 @@ func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	if err := l.rpc.Err(); err != nil {
 		return l.opts.Errors.Unsent(err)
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return l.rpc.Notify(ctx, nil, method, params)
 }
 

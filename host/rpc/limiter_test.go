@@ -1,0 +1,10 @@
+package rpc
+
+import "testing"
+
+func TestGarbageLogOpensAgain(t *testing.T) {
+	l := limiter{let: limiterBurst, skipped: 990} // a window long ago
+	if n, ok := l.allow(); !ok || n != 990 {
+		t.Errorf("a new window: %d, %v", n, ok)
+	}
+}
