@@ -164,3 +164,23 @@ func testNames(t *testing.T) map[string]bool {
 	}
 	return names
 }
+
+// TestChangelog: the changelog has the form of keepachangelog.com 1.1.0.
+func TestChangelog(t *testing.T) {
+	text := read(t, "CHANGELOG.md")
+	versions := regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1)
+	if len(versions) == 0 || versions[0][1] != "[Unreleased]" {
+		t.Fatalf("the first section is not [Unreleased]: %q", versions)
+	}
+	for _, v := range versions[1:] {
+		if !regexp.MustCompile(`^\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$`).MatchString(v[1]) {
+			t.Errorf("%q is no version with a date", v[1])
+		}
+	}
+	kinds := []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+	for _, m := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(kinds, m[1]) {
+			t.Errorf("%q is no kind of change, there are %q", m[1], kinds)
+		}
+	}
+}
