@@ -14,30 +14,30 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// beginner is a fronttest.Backend that calls of these tools can be left to:
+// beginner is a fronttest.Backend that begins calls of these tools:
 //
-//	soon    lands before Begin returns
-//	resume  goes on on a goroutine, before Begin returns
-//	leave   is left to the test
+//	reply  replies before Begin returns
+//	start  starts a goroutine before Begin returns
+//	test   leaves the reply to the test
 type beginner struct {
 	*fronttest.Backend
-	begun chan *left
+	begun chan *begunCall
 }
 
-// left is a call that was left to the test.
-type left struct {
-	to     route.Landing
+// begunCall is a call whose reply is left to the test.
+type begunCall struct {
+	to     route.Responder
 	cancel chan error
 }
 
-func (b beginner) Begin(call route.Call, to route.Landing) (func(error), bool) {
-	l := &left{to, make(chan error, 10)}
+func (b beginner) Begin(call route.Call, to route.Responder) (func(error), bool) {
+	l := &begunCall{to, make(chan error, 10)}
 	switch name, _ := wire.GetString(call.Params, "name"); name {
-	case "soon":
-		to.Land(wire.Reply{Result: []byte(`{"soon":true}`)})
-	case "resume":
-		to.Resume(func(ctx context.Context) wire.Reply { return wire.Reply{Result: []byte(`{"resumed":true}`)} })
-	case "leave":
+	case "reply":
+		to.Reply(wire.Reply{Result: []byte(`{"replied":true}`)})
+	case "start":
+		to.Start(func(ctx context.Context) wire.Reply { return wire.Reply{Result: []byte(`{"started":true}`)} })
+	case "test":
 		b.begun <- l
 	default:
 		return nil, false
@@ -45,7 +45,7 @@ func (b beginner) Begin(call route.Call, to route.Landing) (func(error), bool) {
 	return func(cause error) { l.cancel <- cause }, true
 }
 
-func newBeginner() beginner { return beginner{fronttest.New(), make(chan *left, 10_000)} }
+func newBeginner() beginner { return beginner{fronttest.New(), make(chan *begunCall, 10_000)} }
 
 // newBeginTalk is newTalk with a beginner.
 func newBeginTalk(t *testing.T) (*talk, beginner) {
@@ -62,41 +62,55 @@ func tool(id int, name string) string {
 func TestBegin(t *testing.T) {
 	k, b := newBeginTalk(t)
 	for i, tt := range []struct{ tool, want string }{
-		{"soon", `{"soon":true}`}, {"resume", `{"resumed":true}`}, {"echo", `{"params":{"name":"echo"}}`},
+		{"reply", `{"replied":true}`}, {"start", `{"started":true}`}, {"echo", `{"params":{"name":"echo"}}`},
 	} {
 		k.send(tool(i, tt.tool))
 		if got, want := k.receive(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, i, tt.want); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	k.send(tool(7, "leave"))
+	k.send(tool(7, "test"))
 	l := <-b.begun
 	if l.to.Cancelled() {
-		t.Error("cancelled by nobody")
+		t.Error("cancelled, but nobody has cancelled it")
 	}
-	k.send(tool(7, "soon"))
+	k.send(tool(7, "reply"))
 	if got := k.receive(); !strings.Contains(got, "id 7 is in use") {
 		t.Error(got)
 	}
-	l.to.Land(wire.Reply{Error: []byte(`{"code":-1,"message":"m"}`)})
+	l.to.Reply(wire.Reply{Error: []byte(`{"code":-1,"message":"m"}`)})
 	if got := k.receive(); got != `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}` {
 		t.Error(got)
 	}
 	k.hangUp()
 	if len(l.cancel) > 0 {
-		t.Error("cancelled, and it was over")
+		t.Error("the call was cancelled after its reply")
 	}
 }
 
-// TestBegunCancelled: the backend is told once, and whatever it comes to then is
-// not answered.
+// TestBatchBegun checks that requests of a batch are begun, too.
+func TestBatchBegun(t *testing.T) {
+	b := newBeginner()
+	k := newTalkWith(t, b.Backend, options(b))
+	k.initialize("2025-03-26")
+	k.send(`[` + tool(1, "test") + `,` + tool(2, "reply") + `]`)
+	(<-b.begun).to.Reply(wire.Reply{Result: []byte(`{}`)})
+	if got := k.receive(); got != `[{"jsonrpc":"2.0","id":2,"result":{"replied":true}},{"jsonrpc":"2.0","id":1,"result":{}}]` &&
+		got != `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"replied":true}}]` {
+		t.Errorf("got %s", got)
+	}
+	k.hangUp()
+}
+
+// TestBegunCancelled checks that the backend is told once of a cancellation, and that
+// its reply is not sent then.
 func TestBegunCancelled(t *testing.T) {
 	k, b := newBeginTalk(t)
-	ends := []func(l *left){
-		func(l *left) { l.to.Land(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
-		func(l *left) {
+	ends := []func(l *begunCall){
+		func(l *begunCall) { l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
+		func(l *begunCall) {
 			gone := make(chan error)
-			l.to.Resume(func(ctx context.Context) wire.Reply {
+			l.to.Start(func(ctx context.Context) wire.Reply {
 				gone <- context.Cause(ctx)
 				return wire.Reply{Result: []byte(`{"never":"seen"}`)}
 			})
@@ -107,7 +121,7 @@ func TestBegunCancelled(t *testing.T) {
 		},
 	}
 	for i, end := range ends {
-		k.send(tool(i, "leave"))
+		k.send(tool(i, "test"))
 		l := <-b.begun
 		k.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, i))
 		var cause *wire.CancelledError
@@ -115,19 +129,19 @@ func TestBegunCancelled(t *testing.T) {
 			t.Errorf("cancelled with %v", err)
 		}
 		if !l.to.Cancelled() {
-			t.Error("the landing does not know that it was cancelled")
+			t.Error("the responder does not know that the call was cancelled")
 		}
 		end(l)
 		if len(l.cancel) > 0 {
 			t.Error("cancelled twice")
 		}
 	}
-	// Work that goes on is cancelled like any other.
-	k.send(tool(9, "leave"))
+	// Started work is cancelled, too.
+	k.send(tool(9, "test"))
 	l := <-b.begun
 	ended := make(chan struct{})
 	working := make(chan struct{})
-	l.to.Resume(func(ctx context.Context) wire.Reply {
+	l.to.Start(func(ctx context.Context) wire.Reply {
 		close(working)
 		<-ctx.Done()
 		close(ended)
@@ -139,21 +153,21 @@ func TestBegunCancelled(t *testing.T) {
 	k.hangUp()
 }
 
-// TestEndOfInputCancelsBegun does without an answer, and the session ends.
+// TestEndOfInputCancelsBegun checks that calls are cancelled without an answer.
 func TestEndOfInputCancelsBegun(t *testing.T) {
 	k, b := newBeginTalk(t)
-	k.send(tool(1, "leave"))
+	k.send(tool(1, "test"))
 	l := <-b.begun
 	go func() {
 		if err := <-l.cancel; !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("cancelled with %v", err)
 		}
-		l.to.Land(wire.Reply{Result: []byte(`{"never":"seen"}`)})
+		l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)})
 	}()
 	k.hangUp()
 }
 
-// writeTo is a stream that is written to w. written waits until it is.
+// writeTo makes a stream that is written to w. written waits until all of it is.
 func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 	stream = rpc.NewWriter(&output{w: w})
 	go stream.Run()
@@ -163,7 +177,7 @@ func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 	}
 }
 
-// TestEndOfSessionCancelsBegun: what is left is cancelled, and answered.
+// TestEndOfSessionCancelsBegun checks that calls are cancelled and still answered.
 func TestEndOfSessionCancelsBegun(t *testing.T) {
 	b := newBeginner()
 	opts := options(b)
@@ -173,17 +187,17 @@ func TestEndOfSessionCancelsBegun(t *testing.T) {
 	why := errors.New("why")
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-b.Began
-	s.Receive([]byte(tool(1, "leave")), w)
+	s.Receive([]byte(tool(1, "test")), w)
 	before := <-b.begun
 	s.End(why)
-	s.Receive([]byte(tool(2, "leave")), w)
+	s.Receive([]byte(tool(2, "test")), w)
 	after := <-b.begun
-	for _, l := range []*left{before, after} {
+	for _, l := range []*begunCall{before, after} {
 		go func() {
 			if err := <-l.cancel; err != why {
 				t.Errorf("cancelled with %v", err)
 			}
-			l.to.Land(wire.Reply{Result: []byte(`{}`)})
+			l.to.Reply(wire.Reply{Result: []byte(`{}`)})
 		}()
 	}
 	if err := s.Close(); err != nil {
@@ -197,16 +211,16 @@ func TestEndOfSessionCancelsBegun(t *testing.T) {
 	}
 }
 
-// TestLandingDoesNotWait: a client that does not read holds up nobody who has an
-// answer for it, and gets all of them when it reads.
-func TestLandingDoesNotWait(t *testing.T) {
+// TestReplyDoesNotWait checks that Reply does not wait for a client that does not
+// read, and that the client gets all replies when it reads.
+func TestReplyDoesNotWait(t *testing.T) {
 	k, b := newBeginTalk(t)
 	const n = 1000
 	for i := range n {
-		k.send(tool(i, "leave"))
+		k.send(tool(i, "test"))
 	}
 	for range n {
-		(<-b.begun).to.Land(wire.Reply{Result: []byte(`{}`)})
+		(<-b.begun).to.Reply(wire.Reply{Result: []byte(`{}`)})
 	}
 	seen := map[string]bool{}
 	for range n {
@@ -218,25 +232,26 @@ func TestLandingDoesNotWait(t *testing.T) {
 	k.hangUp()
 }
 
-// TestAnswersBeforeTheEnd: what has landed is written before the session ends.
+// TestAnswersBeforeTheEnd checks that all replies are written before ServeStdio
+// returns.
 func TestAnswersBeforeTheEnd(t *testing.T) {
 	b := newBeginner()
 	opts := options(b)
 	var in strings.Builder
 	in.WriteString(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}` + "\n")
 	for i := range 200 {
-		in.WriteString(tool(i, "soon") + "\n")
+		in.WriteString(tool(i, "reply") + "\n")
 	}
 	var out strings.Builder
 	if err := ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), &out, opts); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Count(out.String(), `{"soon":true}`); got != 200 {
+	if got := strings.Count(out.String(), `{"replied":true}`); got != 200 {
 		t.Errorf("%d answers", got)
 	}
 }
 
-// BenchmarkBegin is a call that needs no goroutine, with an answer at once.
+// BenchmarkBegin makes calls that need no goroutine and have a reply at once.
 func BenchmarkBegin(b *testing.B) {
 	backend := newBeginner()
 	opts := options(backend)
@@ -244,7 +259,7 @@ func BenchmarkBegin(b *testing.B) {
 	s := NewSession(b.Context(), w, opts)
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-backend.Began
-	call := []byte(tool(1, "soon"))
+	call := []byte(tool(1, "reply"))
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Receive(call, w)

@@ -63,7 +63,7 @@ func handle(ctx context.Context, r *rpc.Request) wire.Reply {
 func sessionOf(r *rpc.Request) *Session { return (*Session)(r.Handler().(*handler)) }
 
 // request is a request of the client in flight. It implements route.Origin, and
-// route.Landing for a request that the backend has begun.
+// route.Responder for a request that the backend has begun.
 type request rpc.Request
 
 func (r *request) rpc() *rpc.Request { return (*rpc.Request)(r) }
@@ -93,15 +93,15 @@ func (r *request) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return r.session().callClient(ctx, rpc.Call{Call: call, Stream: r.rpc().Stream()})
 }
 
-// Cancelled implements route.Landing.
+// Cancelled implements route.Responder.
 func (r *request) Cancelled() bool { return r.rpc().Cancelled() }
 
-// Land implements route.Landing.
-func (r *request) Land(reply wire.Reply) { r.rpc().Reply(reply) }
+// Reply implements route.Responder.
+func (r *request) Reply(reply wire.Reply) { r.rpc().Reply(reply) }
 
-// Resume implements route.Landing.
-func (r *request) Resume(work func(ctx context.Context) wire.Reply) {
+// Start implements route.Responder.
+func (r *request) Start(work func(ctx context.Context) wire.Reply) {
 	r.rpc().Start(func(ctx context.Context, _ *rpc.Request) wire.Reply { return work(ctx) })
 }
 
-var _ route.Landing = (*request)(nil)
+var _ route.Responder = (*request)(nil)

@@ -47,7 +47,7 @@ type Backend interface {
 // Beginner is a Backend that can answer some requests without a goroutine that
 // waits; see route.Router.Begin.
 type Beginner interface {
-	Begin(call route.Call, to route.Landing) (cancel func(cause error), ok bool)
+	Begin(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
 }
 
 // Options of a session.

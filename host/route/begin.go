@@ -8,34 +8,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Landing waits for the reply to a request that was begun. One of Land and Resume
-// is called, once, by any goroutine.
-type Landing interface {
+// Responder answers a request that was begun. One of Reply and Start is called,
+// once, by any goroutine.
+type Responder interface {
 	// Cancelled tells whether the client has cancelled the request, so that its
-	// reply will not be sent. It must not be called after Land or Resume.
+	// reply will not be sent. It must not be called after Reply or Start.
 	Cancelled() bool
-	// Land takes the reply. It does not block.
-	Land(reply wire.Reply)
-	// Resume has work give the reply, on a goroutine where it may block. When ctx
-	// has ended, the reply does not matter. It does not block either.
-	Resume(work func(ctx context.Context) wire.Reply)
+	// Reply sends the reply. It does not block.
+	Reply(reply wire.Reply)
+	// Start runs work on a goroutine, where it may block, and sends its reply.
+	// When ctx has ended, the reply does not matter. Start does not block.
+	Start(work func(ctx context.Context) wire.Reply)
 }
 
-// Beginner is an Upstream that calls can be left to; see upstream.Upstream.
+// Beginner is an Upstream that can be called without a goroutine that waits; see
+// upstream.Upstream.
 type Beginner interface {
-	// Begin is Call that does not wait. landed is called once, perhaps before
-	// Begin returns, and does not block; cancel does what the end of Call's ctx
-	// with that cause does. It is not ok, and nothing has been done, where the call
-	// needs more than that.
-	Begin(call wire.Call, landed wire.CompletionFunc) (cancel func(cause error), ok bool)
+	// Begin is Call that does not wait. complete is called once, perhaps before
+	// Begin returns, and does not block. cancel ends the call as the end of
+	// Call's ctx with that cause does. If it is not ok, nothing has been done, and
+	// the call must be made with Call.
+	Begin(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool)
 }
 
-// Begin is Handle for what can be done without a goroutine that waits: a call of
-// an upstream's tool that only has to be passed on, both ways. The reply goes to
-// to, perhaps before Begin returns. cancel is the end of Handle's ctx with that
-// cause; to still gets a reply then. It is not ok, and nothing has been done, for
-// any other request: that is for Handle.
-func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool) {
+// Begin is Handle for requests that need no goroutine that waits: calls of
+// upstreams' tools, which are only passed on. The reply goes to to, perhaps before
+// Begin returns. cancel ends the call as the end of Handle's ctx with that cause
+// does; to still gets a reply. If it is not ok, nothing has been done, and the
+// request is for Handle.
+func (r *Router) Begin(call Call, to Responder) (cancel func(cause error), ok bool) {
 	if call.Method != protocol.MethodToolsCall {
 		return nil, false
 	}
@@ -67,7 +68,7 @@ func (r *Router) Begin(call Call, to Landing) (cancel func(cause error), ok bool
 // completed is the wire.CompletionFunc of a call that was begun.
 func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 	if next != nil {
-		c.to.Resume(func(ctx context.Context) wire.Reply {
+		c.to.Start(func(ctx context.Context) wire.Reply {
 			reply, err := next(ctx)
 			return c.conclude(ctx, reply, err)
 		})
@@ -75,15 +76,15 @@ func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 	}
 	early := c.note(reply)
 	if early == nil && c.observer == nil {
-		c.to.Land(reply)
+		c.to.Reply(reply)
 		return
 	}
 	seen := c.seen(reply, c.to.Cancelled())
 	soon, ok := c.observer.(SoonObserver)
-	if early == nil && ok && soon.ObserveSoon(seen, func() { c.to.Land(reply) }) {
+	if early == nil && ok && soon.ObserveSoon(seen, func() { c.to.Reply(reply) }) {
 		return
 	}
-	c.to.Resume(func(ctx context.Context) wire.Reply {
+	c.to.Start(func(ctx context.Context) wire.Reply {
 		c.announce(early)
 		seen.Cancelled = seen.Cancelled || ctx.Err() != nil
 		c.observe(seen)

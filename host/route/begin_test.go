@@ -12,13 +12,13 @@ import (
 // beginner is an upstream that calls can be left to; the test has them land.
 type beginner struct {
 	*fakeUpstream
-	full   bool
-	calls  chan wire.Call
-	landed wire.CompletionFunc
-	cancel error
+	full     bool
+	calls    chan wire.Call
+	complete wire.CompletionFunc
+	cancel   error
 }
 
-func (b *beginner) Begin(call wire.Call, landed wire.CompletionFunc) (func(error), bool) {
+func (b *beginner) Begin(call wire.Call, complete wire.CompletionFunc) (func(error), bool) {
 	if b.full {
 		return nil, false
 	}
@@ -26,27 +26,27 @@ func (b *beginner) Begin(call wire.Call, landed wire.CompletionFunc) (func(error
 		call.Sent(call.Params)
 	}
 	b.calls <- call
-	b.landed = landed
+	b.complete = complete
 	return func(cause error) { b.cancel = cause }, true
 }
 
-// lander is a Landing that works at once.
-type lander struct {
+// responder is a Responder that replies at once.
+type responder struct {
 	ctx       context.Context
 	cancelled bool // by the client
-	landed    []string
-	resumed   []string
+	replied   []string
+	started   []string
 }
 
-func (l *lander) Cancelled() bool { return l.cancelled }
+func (l *responder) Cancelled() bool { return l.cancelled }
 
-func (l *lander) Land(reply wire.Reply) {
-	l.landed = append(l.landed, string(reply.Result)+string(reply.Error))
+func (l *responder) Reply(reply wire.Reply) {
+	l.replied = append(l.replied, string(reply.Result)+string(reply.Error))
 }
 
-func (l *lander) Resume(work func(context.Context) wire.Reply) {
+func (l *responder) Start(work func(context.Context) wire.Reply) {
 	reply := work(l.ctx)
-	l.resumed = append(l.resumed, string(reply.Result)+string(reply.Error))
+	l.started = append(l.started, string(reply.Result)+string(reply.Error))
 }
 
 // soonObserver is an observer that need not be waited for, unless it is busy.
@@ -65,15 +65,15 @@ func (o *soonObserver) ObserveSoon(call ObservedCall, then func()) bool {
 	return true
 }
 
-func beginRig(t *testing.T) (*rig, *beginner, func(params string) (*lander, bool)) {
+func beginRig(t *testing.T) (*rig, *beginner, func(params string) (*responder, bool)) {
 	g := newRig(t, "a", "b")
 	g.lists("a", wire.Tools, "tool")
 	g.lists("b", wire.Tools, "tool")
 	b := &beginner{fakeUpstream: g.ups["a"], calls: make(chan wire.Call, 1)}
 	g.shared.Set("a", b)
 	s := g.session("s", `{}`)
-	return g, b, func(params string) (*lander, bool) {
-		l := &lander{ctx: t.Context()}
+	return g, b, func(params string) (*responder, bool) {
+		l := &responder{ctx: t.Context()}
 		_, ok := g.router.Begin(Call{Method: "tools/call", Origin: s.request("r"), Params: []byte(params)}, l)
 		return l, ok
 	}
@@ -90,25 +90,25 @@ func TestBegin(t *testing.T) {
 	if string(call.Params) != `{"x":1e400,"name":"tool","arguments":{"y":1}}` || call.Owner.(*fakeRequest).id != "r" {
 		t.Errorf("%s %v", call.Params, call.Owner)
 	}
-	b.landed(wire.Reply{Result: []byte(`{"z":1}`)}, nil)
-	want(t, "landed", l.landed, `{"z":1}`)
-	want(t, "resumed", l.resumed)
+	b.complete(wire.Reply{Result: []byte(`{"z":1}`)}, nil)
+	want(t, "replied", l.replied, `{"z":1}`)
+	want(t, "started", l.started)
 }
 
 // TestBeginProgress: a call that wants progress is begun as well, and gets it.
 func TestBeginProgress(t *testing.T) {
 	g, b, _ := beginRig(t)
 	var got []string
-	l := &lander{ctx: t.Context()}
+	l := &responder{ctx: t.Context()}
 	call := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`),
 		Progress: func(params []byte) { got = append(got, string(params)) }}
 	if _, ok := g.router.Begin(call, l); !ok {
 		t.Fatal("not begun")
 	}
 	(<-b.calls).Progress([]byte(`{"progress":1}`))
-	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
 	want(t, "progress", got, `{"progress":1}`)
-	want(t, "landed", l.landed, `{}`)
+	want(t, "replied", l.replied, `{}`)
 }
 
 // TestBeginTask: whose task a begun call has made is remembered. A status that
@@ -130,11 +130,11 @@ func TestBeginTask(t *testing.T) {
 			status(id)
 		}
 		result := `{"task":{"taskId":"` + id + `"}}`
-		b.landed(wire.Reply{Result: []byte(result)}, nil)
+		b.complete(wire.Reply{Result: []byte(result)}, nil)
 		if early {
-			want(t, "resumed", l.resumed, result)
+			want(t, "started", l.started, result)
 		} else {
-			want(t, "landed", l.landed, result)
+			want(t, "replied", l.replied, result)
 			status(id)
 		}
 		want(t, "heard", g.sessions["s"].heard(), `notifications/tasks/status {"taskId":"`+id+`","status":"working"}`)
@@ -161,7 +161,7 @@ func TestBeginNothingElse(t *testing.T) {
 	} {
 		call := good
 		change(&call)
-		if _, ok := g.router.Begin(call, &lander{}); ok {
+		if _, ok := g.router.Begin(call, &responder{}); ok {
 			t.Errorf("begun: %s", name)
 		}
 	}
@@ -179,10 +179,10 @@ func TestBegunThatFails(t *testing.T) {
 			t.Fatal("not begun")
 		}
 		<-b.calls
-		b.landed(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, err })
+		b.complete(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, err })
 		b.fakeUpstream.err = err
-		want(t, err.Error(), l.resumed, g.ask(g.sessions["s"], "tools/call", `{"name":"a__tool"}`))
-		want(t, "landed", l.landed)
+		want(t, err.Error(), l.started, g.ask(g.sessions["s"], "tools/call", `{"name":"a__tool"}`))
+		want(t, "replied", l.replied)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestBegunAreObserved(t *testing.T) {
 	g, b, begin := beginRig(t)
 	o := &soonObserver{}
 	g.router.Observer = o
-	run := func() *lander {
+	run := func() *responder {
 		t.Helper()
 		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
 		if !ok {
@@ -201,21 +201,21 @@ func TestBegunAreObserved(t *testing.T) {
 		return l
 	}
 	l := run()
-	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
-	want(t, "landed", l.landed, `{}`)
+	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "replied", l.replied, `{}`)
 	o.busy = true
 	l = run()
-	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
-	want(t, "resumed", l.resumed, `{}`)
+	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "started", l.started, `{}`)
 	l = run()
 	var stop context.CancelFunc
 	l.ctx, stop = context.WithCancel(t.Context())
 	stop()
-	b.landed(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return wire.Reply{}, context.Cause(ctx) })
+	b.complete(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return wire.Reply{}, context.Cause(ctx) })
 	o.off = true
 	l = run()
-	b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
-	want(t, "landed", l.landed, `{}`)
+	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
+	want(t, "replied", l.replied, `{}`)
 	if len(o.soon) != 1 || len(o.seen) != 2 {
 		t.Fatalf("seen %+v, %+v", o.soon, o.seen)
 	}
@@ -242,7 +242,7 @@ func TestBegunThatWasCancelledIsObserved(t *testing.T) {
 		}
 		<-b.calls
 		l.cancelled = true
-		b.landed(wire.Reply{Result: []byte(`{}`)}, nil)
+		b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
 		seen := append(o.soon, o.seen...)
 		if len(seen) != 1 || !seen[0].Cancelled {
 			t.Errorf("busy %t: seen %+v", busy, seen)
@@ -257,7 +257,7 @@ func TestBegunElicitation(t *testing.T) {
 		t.Fatal("not begun")
 	}
 	<-b.calls
-	b.landed(reply(`{"code":-32042,"data":{"elicitations":[{"elicitationId":"e"}]}}`), nil)
+	b.complete(reply(`{"code":-32042,"data":{"elicitations":[{"elicitationId":"e"}]}}`), nil)
 	g.sessions["s"].heard()
 	g.router.OnNotification("a", wire.Inbound{Method: "notifications/elicitation/complete", Params: []byte(`{"elicitationId":"e"}`)})
 	want(t, "heard", g.sessions["s"].heard(), `notifications/elicitation/complete {"elicitationId":"e"}`)

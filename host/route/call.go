@@ -26,8 +26,8 @@ type toolCall struct {
 	task         bool     // it is to be a task
 	observer     Observer // nil if nobody is to be told of the call
 	start        time.Time
-	sent         []byte  // the params as they left, if there is an observer
-	to           Landing // of a call that was begun
+	sent         []byte    // the params as they left, if there is an observer
+	to           Responder // of a call that was begun
 }
 
 // agentCall is a call of a tool that an agent makes.
