@@ -178,7 +178,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshSaved,
 		Health: h.upstreams, Directory: h.catalog, Settled: h.upstreams.Settled, Absences: h.upstreams, SavedInScripts: true,
 		Switches: cfg.Builtins,
-		Stage: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Stage {
+		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
 			dry.Structured = true // it tells which mocks were used

@@ -7,10 +7,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 )
 
-// Absences knows the servers that are not there.
+// Absences knows the servers that are not available.
 type Absences interface {
-	// Absences are they as the session of origin reaches them, in the order of the
-	// configuration. Nothing is waited for.
+	// Absences returns those for the session of origin, in the order of the
+	// configuration. It does not wait.
 	Absences(origin route.Origin) []health.Absence
 }
 
@@ -23,7 +23,7 @@ func (h *Handler) absences(call route.Call) absences {
 	return h.cfg.Absences.Absences(call.Origin)
 }
 
-// of are those of one server, by its script name; "" for all.
+// of returns those of one server, by its script name; "" for all.
 func (a absences) of(server string) []health.Absence {
 	if server == "" {
 		return a

@@ -85,10 +85,10 @@ type Options struct {
 	SavedInScripts bool
 	// Health checks servers for health_check; nil: agents do not have that tool.
 	Health Health
-	// Stage makes what runs scripts as Composer does, but with their calls answered
-	// by mocks, over the catalog of real tools (cassette.Cassette.Over), and with
-	// records that open makes; nil: there is no test_tool.
-	Stage func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Stage
+	// DryRunner makes a Runner that runs scripts as Composer does, but answers their
+	// calls with mocks, over the catalog of real tools (cassette.Cassette.Over), and
+	// opens records with open; nil: agents do not have test_tool.
+	DryRunner func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner
 	// Runs are the runs for list_runs and show_run; nil: agents do not have these
 	// two.
 	Runs Runs

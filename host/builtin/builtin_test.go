@@ -37,8 +37,8 @@ func (echo) CallUpstream(_ context.Context, _ route.Origin, _, _ string, params 
 	return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, params)}
 }
 
-// house is a Handler with everything real around it but the upstream.
-type house struct {
+// fixture is a Handler with a real store, catalog and sandbox, and a fake upstream.
+type fixture struct {
 	t       *testing.T
 	dir     string
 	store   *tools.Store
@@ -47,8 +47,8 @@ type house struct {
 	changes int
 }
 
-func newHouse(t *testing.T) *house {
-	h := &house{t: t, dir: t.TempDir()}
+func newFixture(t *testing.T) *fixture {
+	h := &fixture{t: t, dir: t.TempDir()}
 	store, err := tools.OpenStore(h.dir, tools.StoreOptions{Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-func (h *house) refresh() {
+func (h *fixture) refresh() {
 	h.changes++
 	var entries []catalog.Entry
 	for _, d := range h.store.List() {
@@ -80,7 +80,7 @@ func (h *house) refresh() {
 }
 
 // call calls a built-in tool and checks the answer against its outputSchema.
-func (h *house) call(tool, arguments string) wire.Reply {
+func (h *fixture) call(tool, arguments string) wire.Reply {
 	h.t.Helper()
 	params := fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments)
 	reply := h.handler.CallTool(h.t.Context(), tool, route.Call{Params: params})
@@ -112,7 +112,7 @@ func matches(t *testing.T, definition []byte, reply wire.Reply) {
 }
 
 // ok is the structuredContent of a call that must succeed.
-func (h *house) ok(tool, arguments string) string {
+func (h *fixture) ok(tool, arguments string) string {
 	h.t.Helper()
 	reply := h.call(tool, arguments)
 	if raw, _ := wire.Get(reply.Result, "isError"); string(raw) != "false" {
@@ -123,7 +123,7 @@ func (h *house) ok(tool, arguments string) string {
 }
 
 // fails is the text and the structured error of a call that must fail.
-func (h *house) fails(tool, arguments string) (text string, e []byte) {
+func (h *fixture) fails(tool, arguments string) (text string, e []byte) {
 	h.t.Helper()
 	reply := h.call(tool, arguments)
 	if raw, _ := wire.Get(reply.Result, "isError"); string(raw) != "true" {
@@ -158,7 +158,7 @@ const sum = `{
 }`
 
 func TestSaveShowDelete(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	made := h.ok("save_tool", sum)
 	if field(made, "status") != `"created"` || field(made, "name") != `"sum"` || field(made, "created") != field(made, "modified") {
 		t.Errorf("created: %s", made)
@@ -204,7 +204,7 @@ func TestSaveShowDelete(t *testing.T) {
 // TestShowIsTheFile compares what is shown with what is on disk, members of a
 // later version included.
 func TestShowIsTheFile(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	path := filepath.Join(h.store.Dir(), "later.json")
 	file := `{"version":"1.0","name":"later","description":"d","inputSchema":{"type":"object"},"limits":{"calls":5,"later":1.0},"code":"return 1",` +
 		`"metadata":{"created":"2026-01-02T03:04:05Z","modified":"2026-01-03T03:04:05.5Z","executionCount":7,"lastExecuted":"2026-01-04T00:00:00Z","owner":"me"},"tags":[1.50]}`
@@ -225,7 +225,7 @@ func TestShowIsTheFile(t *testing.T) {
 }
 
 func TestSaveRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.ok("save_tool", sum)
 	arguments := func(change map[string]string) string {
 		m := map[string]json.RawMessage{}
@@ -277,7 +277,7 @@ func TestSaveRefuses(t *testing.T) {
 // TestLimitsOfTool: they are saved as they are written, shown, and never above
 // the configuration's.
 func TestLimitsOfTool(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	withLimits := func(limits string) string { return strings.Replace(sum, "{", `{"limits":`+limits+`,`, 1) }
 	const own = `{"timeout":"5s","memory":33554432,"fuel":20000000,"calls":3}`
 	h.ok("save_tool", withLimits(own))
@@ -314,7 +314,7 @@ func TestLimitsOfTool(t *testing.T) {
 }
 
 func TestSaveListsAllProblemsAtOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	text, e := h.fails("save_tool", `{"name":"gh_search","description":" ","inputSchema":{"type":"array"},"outputSchema":{"type":"x"},"code":"return ("}`)
 	violations, _ := wire.Get(e, "details", "violations")
 	items, _ := wire.Elements(violations)
@@ -339,7 +339,7 @@ func TestSaveListsAllProblemsAtOnce(t *testing.T) {
 
 // TestWhatModelsGetWrong has a schema as text.
 func TestWhatModelsGetWrong(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.ok("save_tool", `{"name":"t","description":"d","inputSchema":"{\"type\":\"object\",\"z\":12345678901234567890}","code":"return 1"}`)
 	if got := field(h.ok("show_saved_tool", `{"name":"t"}`), "inputSchema"); got != `{"type":"object","z":12345678901234567890}` {
 		t.Errorf("inputSchema = %s", got)
@@ -347,7 +347,7 @@ func TestWhatModelsGetWrong(t *testing.T) {
 }
 
 func TestNotFound(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.ok("save_tool", sum)
 	for _, tool := range []string{"show_saved_tool", "delete_saved_tool"} {
 		for name, want := range map[string]string{
@@ -368,7 +368,7 @@ func TestNotFound(t *testing.T) {
 }
 
 func TestCorruptFileIsReported(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	path := filepath.Join(h.store.Dir(), "broken.json")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -392,7 +392,7 @@ func TestCorruptFileIsReported(t *testing.T) {
 }
 
 func TestEval(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	var progress []string
 	reply := h.handler.CallTool(t.Context(), "eval_starlark", route.Call{
 		Params:   []byte(`{"name":"eval_starlark","arguments":{"code":"print(1)\nreturn git_hub.search(n=params.n).arguments.n","params":{"n":9007199254740993}},"_meta":{"progressToken":1}}`),
@@ -414,7 +414,7 @@ func TestEval(t *testing.T) {
 
 // TestDefinitions checks what agents see of the built-in tools.
 func TestDefinitions(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	var names []string
 	for _, e := range h.handler.Entries() {
 		names = append(names, e.Name)
@@ -440,8 +440,14 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("entry %s defines %s", e.Name, got)
 		}
 	}
-	if want := []string{"save_tool", "list_saved_tools", "show_saved_tool", "delete_saved_tool", "eval_starlark"}; !slices.Equal(names, want) {
-		t.Errorf("tools = %q", names)
+	var want []string
+	for _, row := range table() {
+		if row.works == nil { // the others need what this handler does not have
+			want = append(want, row.name)
+		}
+	}
+	if !slices.Equal(names, want) || len(names) < 5 {
+		t.Errorf("tools = %q, want %q", names, want)
 	}
 	code, _ := wire.GetString(h.handler.Entries()[0].Definition, "inputSchema", "properties", "code", "description")
 	if !strings.HasSuffix(code, "Servers here: git_hub.") || len(code) > 2500 {
@@ -454,7 +460,7 @@ func TestDefinitions(t *testing.T) {
 
 // TestDialectIsTrue runs what agents are told of the language.
 func TestDialectIsTrue(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for code, want := range map[string]string{
 		"params.n + params[\"n\"]": "14",
 		"return git_hub.search({\"k\": 1}).arguments.k == git_hub[\"search\"](k=1)[\"arguments\"][\"k\"]":                               "true",

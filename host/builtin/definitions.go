@@ -138,7 +138,7 @@ func evalTool(name string, code []byte) mcp.Tool {
 			"required": ["code"],
 			"additionalProperties": false
 		}`, code),
-		"", // what a script returns is not known, and pictures come without structuredContent
+		"", // results of scripts can be anything, and images have no structuredContent
 		hints{destructive: true, openWorld: true})
 }
 
@@ -211,15 +211,15 @@ func describeTool(name string, _ []byte) mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-// orError is an outputSchema that also admits what failures have as
-// structuredContent: the official TypeScript client holds that against the schema,
-// and would tell the model of the mismatch instead of the error.
+// orError returns an outputSchema that also accepts the structuredContent of failures.
+// The official TypeScript client validates that, too, and would tell the model of the
+// mismatch instead of the error.
 func orError(output []byte) json.RawMessage {
 	schema := output
 	set := func(value []byte, path ...string) {
 		var err error
 		if schema, err = wire.Set(schema, value, path...); err != nil {
-			panic(fmt.Sprintf("outputSchema %s: %v", output, err)) // our own text
+			panic(fmt.Sprintf("outputSchema %s: %v", output, err)) // a bug in our own text
 		}
 	}
 	if _, taken := wire.Get(output, "properties", "error"); taken { // of an answer, too

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// Bounds of describe_tool, in bytes: of a description, and of a schema that is
-// given as it is.
+// Limits of describe_tool, in bytes: of a description, and of a schema that is shown
+// as it is.
 const (
 	maxDescription = 4000
 	maxRawSchema   = 64 << 10
@@ -37,7 +37,7 @@ type described struct {
 	Hints        []string        `json:"hints,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	Unavailable  string          `json:"unavailable,omitempty"` // why its server is not there now
+	Unavailable  string          `json:"unavailable,omitempty"` // why its server is not available now
 
 	exact    bool // the example matches the schema
 	declared bool // what it returns
@@ -58,7 +58,7 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 	d := h.directory.describe(e)
 	if server := serverOf(e); server != "" {
 		for _, a := range absent.of(server) {
-			if a.State != string(upstream.Starting) { // which calls wait for
+			if a.State != string(upstream.Starting) { // calls wait for one that is starting
 				d.Unavailable = a.Why
 			}
 		}
@@ -102,7 +102,7 @@ func (d *directory) describe(e catalog.Entry) described {
 	return a
 }
 
-// text is what there is to know of a tool, for a reader.
+// text describes a tool for readers.
 func (a described) text() string {
 	var b strings.Builder
 	b.WriteString(a.Signature + "\n")
@@ -140,8 +140,8 @@ func (a described) text() string {
 	return b.String()
 }
 
-// find finds the tool that name means: a public name, what scripts write, or
-// the server's own name if that is enough. The error is a *compose.Failure.
+// find finds the tool with a name: its public name, the name in scripts, or the
+// server's own name if that is unique. The error is a *compose.Failure.
 func (d *directory) find(s *snapshot, name string, absent absences) (catalog.Entry, error) {
 	name = strings.TrimSpace(name)
 	if e, ok := d.Tool(name); ok {
@@ -171,8 +171,8 @@ func (d *directory) find(s *snapshot, name string, absent absences) (catalog.Ent
 	return catalog.Entry{}, d.unknown(s, name, absent)
 }
 
-// splitScript takes what scripts write apart: server.tool, server["tool"],
-// with a call or .raw behind it.
+// splitScript splits the name in scripts: server.tool or server["tool"], with a call or
+// .raw after it.
 func splitScript(text string) (server, tool string, ok bool) {
 	if server, rest, found := strings.Cut(text, "["); found && !strings.ContainsAny(server, ".(") {
 		rest = strings.TrimLeft(rest, ` "'`)
@@ -206,13 +206,13 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 		return catalog.Entry{}, &compose.Failure{Type: abi.ErrValidation, Message: err.Error()}
 	}
 	places := s.own[ownName{realServer, realTool}]
-	if places == nil { // listed a moment after the snapshot was taken
+	if places == nil { // it was listed just after the snapshot was taken
 		return catalog.Entry{}, &catalog.NotFoundError{Kind: "tool", Server: realServer, Name: realTool}
 	}
 	return s.entries[places[0]], nil
 }
 
-// unknown is the failure for a name that no tool has, with those that were
+// unknown returns the failure for a name that no tool has, with those that were
 // perhaps meant.
 func (d *directory) unknown(s *snapshot, name string, absent absences) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", discover.Clip(name, maxSummary))}

@@ -2,8 +2,8 @@ package builtin
 
 import "strings"
 
-// dialect tells agents what scripts can do, in as few words as will do: it is
-// part of every list of tools.
+// dialect tells agents what scripts can do. It is short, because it is part of each
+// list of tools.
 const dialect = `Starlark, a deterministic subset of Python. The script is the body of a function: it may return at top level; without return, the value of a last line that is an expression is the result.
 - params holds the arguments: params.name or params["name"].
 - Call tools as functions of their server, with one dict or with keywords: server.tool({"key": value}) or server.tool(key=value). In names, characters that Python identifiers cannot have become _ (search-issues: server.search_issues); server["search-issues"]({...}) takes the exact name.
@@ -18,7 +18,7 @@ Example:
 issues = github.search_issues({"query": params.query})
 return [{"title": i.title, "url": i.html_url} for i in issues["items"]]`
 
-// codeDescription describes a parameter that takes a script.
+// codeDescription returns the description of a parameter that takes a script.
 func codeDescription(servers []string) string {
 	if len(servers) == 0 {
 		return dialect + "\nNo servers are configured here."

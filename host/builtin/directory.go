@@ -14,30 +14,30 @@ import (
 
 // Directory knows the tools that agents can search; see catalog.Catalog.
 type Directory interface {
-	// All are the tools that somebody may call, agents or scripts, in a fixed
-	// order; not those that the configuration hides. The slice is not changed.
+	// All returns the tools that agents or scripts may call, in a fixed order, without
+	// those that the configuration hides. The slice must not be changed.
 	All() []catalog.Entry
 	// Tool finds a tool that agents see.
 	Tool(name string) (catalog.Entry, bool)
 	// Resolve finds the real names of what a script calls server and tool.
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
-	// Servers are the script names of all servers.
+	// Servers returns the script names of all servers.
 	Servers() []string
 }
 
-// savedServer is what scripts and searches call the saved tools' server; no
+// savedServer stands for saved tools where scripts and searches name a server. No
 // upstream can have that name (abi.Reserved).
 const savedServer = "tools"
 
-// maxIndexed is how many tools can be searched; what comes behind can only be
-// called and described.
+// maxIndexed is how many tools can be searched. Others can only be called and
+// described.
 const maxIndexed = 20_000
 
-// directory is a Directory ready to be searched. What it reads is kept for as
-// long as the tools stay the same.
+// directory is a Directory that can be searched. It keeps its index for as long as the
+// tools stay the same.
 type directory struct {
 	Directory
-	// saved says that scripts can call saved tools.
+	// saved tells that scripts can call saved tools.
 	saved bool
 
 	mu   sync.Mutex // makes one snapshot at a time
@@ -65,8 +65,7 @@ func (d *directory) snapshot() *snapshot {
 	return d.last
 }
 
-// sameEntry compares definitions by their bytes, which is quick for a
-// definition that is the same one.
+// sameEntry compares definitions by their bytes, which is fast if both share them.
 func sameEntry(a, b catalog.Entry) bool {
 	return a.Name == b.Name && a.Kind == b.Kind && a.Server == b.Server && a.Tool == b.Tool && bytes.Equal(a.Definition, b.Definition)
 }
@@ -107,13 +106,13 @@ func serverOf(e catalog.Entry) string {
 	return ""
 }
 
-// direct tells whether agents can call e themselves.
+// direct reports whether agents can call e themselves.
 func (d *directory) direct(e catalog.Entry) bool {
 	seen, ok := d.Tool(e.Name)
 	return ok && seen.Kind == e.Kind && seen.Server == e.Server && seen.Tool == e.Tool
 }
 
-// script is how scripts write e; "" if they cannot call it.
+// script returns the name of e in scripts; "" if they cannot call it.
 func (d *directory) script(e catalog.Entry) string {
 	server, tool := serverOf(e), e.Tool
 	switch e.Kind {
@@ -136,7 +135,7 @@ func (d *directory) script(e catalog.Entry) string {
 	return fmt.Sprintf("%s[%q]", server, tool)
 }
 
-// label names e in messages: as scripts write it, or else by its public name.
+// label returns the name of e for messages: that in scripts, or else its public name.
 func (d *directory) label(e catalog.Entry) string {
 	if s := d.script(e); s != "" {
 		return s
@@ -144,33 +143,33 @@ func (d *directory) label(e catalog.Entry) string {
 	return e.Name
 }
 
-// serverNames are what a server filter can be, the saved tools' included.
+// serverNames returns the names that a server filter can have, including savedServer.
 func (d *directory) serverNames() []string { return append(slices.Clone(d.Servers()), savedServer) }
 
-// tooling is how many tools each server has.
-type tooling struct {
+// serverCount is the number of tools of a server.
+type serverCount struct {
 	Server string `json:"server"`
 	Tools  int    `json:"tools"`
 }
 
-// servers counts the tools of each server, those without any included, and the
-// saved ones if there are some.
-func (d *directory) servers(s *snapshot) []tooling {
+// servers counts the tools of each server, including those without any, and saved
+// tools if there are some.
+func (d *directory) servers(s *snapshot) []serverCount {
 	counts := map[string]int{}
 	for _, e := range s.entries {
 		counts[serverOf(e)]++
 	}
-	var list []tooling
+	var list []serverCount
 	for _, name := range d.Servers() {
-		list = append(list, tooling{name, counts[name]})
+		list = append(list, serverCount{name, counts[name]})
 	}
 	if n := counts[savedServer]; n > 0 {
-		list = append(list, tooling{savedServer, n})
+		list = append(list, serverCount{savedServer, n})
 	}
 	return list
 }
 
-func describeServers(list []tooling) string {
+func describeServers(list []serverCount) string {
 	var all []string
 	for _, s := range list {
 		all = append(all, fmt.Sprintf("%s (%s)", s.Server, number(s.Tools, "tool")))

@@ -18,15 +18,15 @@ import (
 
 // Health checks upstreams.
 type Health interface {
-	// CheckHealth checks the upstreams as the session of origin reaches them:
-	// all, or the one called server, which is started if it sleeps. The reports
-	// have no secrets in them. It takes as long as the slowest check, which is
-	// bounded. The error is a *health.UnknownError.
+	// CheckHealth checks the upstreams of the session of origin: all of them, or the
+	// one called server, which is started if it is asleep. The reports contain no
+	// secrets. It takes as long as the slowest check, which has a time limit. The
+	// error is a *health.UnknownError.
 	CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error)
 }
 
-// condition answers health_check.
-type condition struct {
+// healthReport is the answer of health_check.
+type healthReport struct {
 	Healthy bool            `json:"healthy"`
 	Servers []health.Report `json:"servers"`
 }
@@ -90,7 +90,7 @@ func (h *Handler) health(ctx context.Context, args []byte, call route.Call) (wir
 	if len(reports) == 0 {
 		text = "No servers are configured."
 	}
-	c := condition{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
+	c := healthReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
 	return wire.Reply{Result: compose.TextResult(text, wire.Marshal(c))}, nil
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// toolList answers list_saved_tools.
+// toolList is the answer of list_saved_tools.
 type toolList struct {
 	Tools    []listedTool `json:"tools"`
 	Problems []problem    `json:"problems,omitempty"`
@@ -76,8 +76,8 @@ func (h *Handler) delete(_ context.Context, args []byte, _ route.Call) (wire.Rep
 	}{"deleted", name}))
 }
 
-// notFound words the store's error about the tool called name: when there is
-// no such tool, it says which ones were perhaps meant.
+// notFound returns the failure for the store's error about the tool called name. If
+// there is no such tool, it says which ones were perhaps meant.
 func (h *Handler) notFound(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return refusal(err)

@@ -18,12 +18,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Runs are the records of composite runs. Both functions are given the session
-// that asks, which sees no runs but its own.
+// Runs are the records of runs. Both methods get the session that asks, which only
+// sees its own runs.
 type Runs interface {
-	// List are those that f chooses, newest first; f.Session is set.
+	// List returns the runs that match f, newest first; f.Session is set.
 	List(ctx context.Context, f journal.Filter) ([]journal.Record, error)
-	// Get is the run with that id, or whose id begins so. The error is
+	// Get returns the run whose id is or begins with id. The error is
 	// journal.ErrNotFound or a *journal.AmbiguousError.
 	Get(ctx context.Context, session, id string) (journal.Record, error)
 }
@@ -31,12 +31,12 @@ type Runs interface {
 // JournalRuns are the Runs in the journal in a directory.
 type JournalRuns struct {
 	Dir string
-	// Since is when the oldest session that asks can have begun: the start of the
-	// process. What is older is not looked through.
+	// Since is the earliest time at which a session that asks can have begun: the start
+	// of the process. Older records are not read.
 	Since time.Time
 }
 
-// List implements Runs. What cannot be read is left out if anything can.
+// List implements Runs. It leaves out what cannot be read, unless nothing can.
 func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
 	var found []journal.Record
 	var faults []error
@@ -72,7 +72,7 @@ func (j JournalRuns) Get(ctx context.Context, session, id string) (journal.Recor
 	return journal.Record{}, errors.Join(fmt.Errorf("run %q: %w", id, journal.ErrNotFound), err)
 }
 
-// How many runs are listed.
+// Numbers of runs that are listed.
 const (
 	defaultRuns = 20
 	maxRuns     = 100
@@ -114,7 +114,7 @@ func listRunsTool(name string, _ []byte) mcp.Tool {
 		hints{readOnly: true, idempotent: true})
 }
 
-// runList answers list_runs.
+// runList is the answer of list_runs.
 type runList struct {
 	Runs []listedRun `json:"runs"`
 	More bool        `json:"more,omitempty"`
@@ -142,8 +142,8 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
 }
 
-// runFilter is what list_runs was asked for, and whether only runs that failed
-// are wanted.
+// runFilter returns the filter that list_runs was asked for, and whether only runs that
+// failed are wanted.
 func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err error) {
 	if f.Session, err = ownSession(call); err != nil {
 		return f, false, err
@@ -167,12 +167,11 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 	return f, failed, nil
 }
 
-// findRuns lists the runs that f chooses; more says that the limit has cut them
-// off.
+// findRuns returns the runs that match f; more tells that the limit left some out.
 func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
-		f.Limit = 0 // the journal cannot tell which failed
+		f.Limit = 0 // the journal cannot filter by failure
 	}
 	records, err := h.cfg.Runs.List(ctx, f)
 	if err != nil {
@@ -192,7 +191,7 @@ func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (
 	return list, false, nil
 }
 
-// listRun is a run as list_runs has it.
+// listRun returns a run for list_runs.
 func listRun(r *journal.Record) listedRun {
 	l := listedRun{
 		Run: r.ID, Tool: r.Definition.Name, Started: r.Start.UTC().Format("2006-01-02T15:04:05.000Z"),
@@ -204,7 +203,7 @@ func listRun(r *journal.Record) listedRun {
 	return l
 }
 
-// text is the list for readers: a line each.
+// text returns the list for readers, one line for each run.
 func (l runList) text() string {
 	if len(l.Runs) == 0 {
 		return "No such runs in this session."
@@ -227,7 +226,7 @@ func (l runList) text() string {
 	return b.String()
 }
 
-// ownSession is the id of the session that asks.
+// ownSession returns the id of the session that asks.
 func ownSession(call route.Call) (string, error) {
 	if call.Origin != nil {
 		if id := call.Origin.Session().ID(); id != "" {
@@ -348,7 +347,7 @@ func (h *Handler) ownRun(ctx context.Context, session string, args []byte) (jour
 	return rec, err
 }
 
-// oneCall is the call of that number alone.
+// oneCall returns only the call with that number.
 func oneCall(rows []timeline.Row, number string) ([]timeline.Row, error) {
 	for _, r := range rows {
 		if r.Number == number {

@@ -30,7 +30,7 @@ func TestShowGaps(t *testing.T) {
 
 // TestJournalRuns: runs that are journaled on disk are found by their session.
 func TestJournalRuns(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	dir := t.TempDir()
 	log := journal.OpenLog(dir, journal.LogOptions{Log: quiet()})
 	defer func() {
@@ -70,7 +70,7 @@ func TestJournalRuns(t *testing.T) {
 // TestShowRunShowsTheLog: what results and the overview leave out of a long log can
 // be had, part by part, and images are described.
 func TestShowRunShowsTheLog(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	s.call("eval_starlark", `{"code":"for n in range(250): print('entry', n + 1)\ngit_hub.search(q=1)\nreturn content.image('aGVsbG8=')"}`)
 	got := s.text("show_run", `{"log":101}`)
 	for _, want := range []string{"calls: (1 left out)", "(100 entries left out)\n  entry 101\n", "  entry 200\n  (50 more, from {\"log\": 201} on)\n", `result: "image, image/png, 6 bytes"`} {

@@ -75,20 +75,20 @@ func (m *memory) Get(ctx context.Context, session, id string) (journal.Record, e
 	return journal.Record{}, &journal.AmbiguousError{Prefix: id, IDs: []string{found[0].ID, found[1].ID}}
 }
 
-// studio is a house with runs and dry runs, as one session sees it.
-type studio struct {
-	*house
+// runFixture is a fixture with runs and dry runs, as one session sees it.
+type runFixture struct {
+	*fixture
 	session string
 	runs    *memory
 }
 
-func newStudio(t *testing.T) *studio {
-	h := newHouse(t)
-	s := &studio{house: h, session: "one", runs: &memory{}}
+func newRunFixture(t *testing.T) *runFixture {
+	h := newFixture(t)
+	s := &runFixture{fixture: h, session: "one", runs: &memory{}}
 	options := compose.Options{Sandbox: sandboxtest.Guest(t), Catalog: h.catalog, Upstreams: echo{}, Saved: h.store, Log: quiet(), Journal: s.runs.open}
 	h.handler = New(Options{
 		Store: h.store, Composer: compose.New(options), Catalog: h.catalog, OnChange: h.refresh, Log: quiet(), Runs: s.runs,
-		Stage: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Stage {
+		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner {
 			o := options
 			o.Catalog, o.Upstreams, o.Journal = mocks.Over(h.catalog), mocks, open
 			return compose.New(o)
@@ -99,7 +99,7 @@ func newStudio(t *testing.T) *studio {
 }
 
 // call calls a built-in tool, and checks the answer against its outputSchema.
-func (s *studio) call(tool, arguments string) wire.Reply {
+func (s *runFixture) call(tool, arguments string) wire.Reply {
 	s.t.Helper()
 	reply := s.handler.CallTool(s.t.Context(), tool, route.Call{
 		Origin: client{id: s.session}, Params: fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments),
@@ -114,7 +114,7 @@ func (s *studio) call(tool, arguments string) wire.Reply {
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|at [\d.]+ ms|[\d.]+ ms|fuel \d+|memory \w+|"(?:start|duration|fuel|memory)":[\d.]+`)
 
 // text is what readers get, without what is another each time.
-func (s *studio) text(tool, arguments string) string {
+func (s *runFixture) text(tool, arguments string) string {
 	s.t.Helper()
 	return changing.ReplaceAllStringFunc(textOf(s.t, s.call(tool, arguments)), func(found string) string {
 		switch word, _, _ := strings.Cut(found, " "); {
@@ -131,7 +131,7 @@ func (s *studio) text(tool, arguments string) string {
 }
 
 func TestRuns(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	if got := s.text("list_runs", `{}`); got != "No such runs in this session." {
 		t.Errorf("no runs: %s", got)
 	}
@@ -173,7 +173,7 @@ RUN  TIME  eval_starlark  ok  MS  2 calls
 }
 
 // showsRuns looks at the runs of TestRuns.
-func (s *studio) showsRuns() {
+func (s *runFixture) showsRuns() {
 	runs, _ := s.runs.List(s.t.Context(), journal.Filter{Session: "one"})
 	params := `{"name":"search","arguments":{"y":"z"}}`
 	inner := `{"name":"search","arguments":{"q":1}}`
@@ -249,7 +249,7 @@ func (o others) Get(ctx context.Context, _, id string) (journal.Record, error) {
 
 // TestOwnRuns: whatever the source of runs says, a session sees only its own.
 func TestOwnRuns(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	s.session = "two"
 	s.call("eval_starlark", `{"code":"return 2"}`)
 	id := s.runs.runs[0].ID()
@@ -264,7 +264,7 @@ func TestOwnRuns(t *testing.T) {
 
 // TestLargeRun: what an agent is shown of a run that did much is bounded.
 func TestLargeRun(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	s.call("eval_starlark", `{"code":"for i in range(300):\n    git_hub.search(n=i, text='é' * 5000)\n    print('x' * 1000)\nreturn 'y' * 50000"}`)
 	reply := s.call("show_run", `{}`)
 	if len(reply.Result) > 50_000 {
@@ -283,7 +283,7 @@ func TestLargeRun(t *testing.T) {
 
 // TestUnfinishedRun: a run can be looked at while it goes on.
 func TestUnfinishedRun(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	r, _ := s.runs.open(journal.Begin{Definition: tools.Definition{Name: "slow"}, Params: []byte(`{}`), Client: journal.Client{Session: "one"}})
 	r.OpenCall(asked(`{}`), "git-hub", "search")
 	if got, want := s.text("list_runs", `{}`), "RUN  TIME  slow  unfinished  1 call\n"; got != want {
@@ -298,7 +298,7 @@ func TestUnfinishedRun(t *testing.T) {
 
 // TestHints: what to do about an error is told where that is known.
 func TestHints(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	composer := compose.New(compose.Options{
 		Sandbox: sandboxtest.Guest(t), Catalog: s.catalog, Upstreams: failing{}, Log: slog.New(slog.DiscardHandler), Journal: s.runs.open, Timeout: 100_000_000,
 	})

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// detail is how much of a run is shown, in bytes of a value and in entries.
+// detail limits what is shown of a run: bytes of a value, and numbers of entries.
 type detail struct{ value, result, calls, logs int }
 
 var (
-	// many suits the context of an agent: some ten thousand bytes at most.
+	// many fits into the context of an agent: about ten thousand bytes at most.
 	many = detail{value: 160, result: 2000, calls: 30, logs: 30}
 	// oneWhole is for one call.
 	oneWhole = detail{value: 16 << 10, result: 240, calls: 1, logs: 0}
@@ -27,10 +27,10 @@ var (
 	theLog = detail{value: 1 << 10, result: 240, calls: 0, logs: 100}
 )
 
-// maxError is how much of a call's error is shown, in bytes, whatever is cut.
+// maxError is how many bytes of a call's error are shown in any case.
 const maxError = 400
 
-// shownRun answers show_run.
+// shownRun is the answer of show_run.
 type shownRun struct {
 	Run      string      `json:"run"`
 	Tool     string      `json:"tool"`
@@ -73,7 +73,7 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	rows := lines.Rows
 	if left := len(rows) - d.calls; left > 0 {
 		s.CallsLeftOut = left
-		first := d.calls / 4 // it is mostly the end that tells why
+		first := d.calls / 4 // the end mostly shows why a run failed
 		rows = append(rows[:first:first], rows[first+left:]...)
 	}
 	for _, r := range rows {
@@ -130,7 +130,7 @@ func logLine(e timeline.Entry, most int) string {
 	return text
 }
 
-// failureText is the error that a run ended with, and where.
+// failureText returns the error that a run ended with, and its position.
 func failureText(o journal.Outcome) string {
 	f := compose.Failure{Type: o.Error, Message: o.Message}
 	if line, ok := wire.Get(o.Failure, "details", "line"); ok {
@@ -143,7 +143,7 @@ func failureText(o journal.Outcome) string {
 	return f.Text()
 }
 
-// hint says what to do about a run that failed.
+// hint returns what to do about a run that failed.
 func hint(rec *journal.Record, lines *timeline.Timeline) string {
 	o := rec.Outcome
 	server, _ := wire.GetString(o.Failure, "details", "server")
@@ -179,7 +179,7 @@ func hint(rec *journal.Record, lines *timeline.Timeline) string {
 	return ""
 }
 
-// text is the run for readers.
+// text returns the run for readers.
 func (s shownRun) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s of %s, started %s: %s", s.Run, s.Tool, s.Started, s.Outcome)
@@ -194,7 +194,7 @@ func (s shownRun) text() string {
 	return b.String()
 }
 
-// body is what a run did and how it ended.
+// body writes what a run did and how it ended.
 func (s shownRun) body(b *strings.Builder) {
 	b.WriteString("calls:")
 	switch {
@@ -242,7 +242,7 @@ func (s shownRun) body(b *strings.Builder) {
 	}
 }
 
-// clipped is the beginning of a text, about n bytes, and how long it was.
+// clipped returns the first n bytes or so of a text, and its length if it was cut.
 func clipped(text string, n int) string {
 	if len(text) <= n+20 { // the note would not be shorter
 		return text
@@ -255,7 +255,7 @@ func clipped(text string, n int) string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// wholeNumber is a JSON number that a schema has found to be whole.
+// wholeNumber returns the value of a JSON number that a schema has checked to be whole.
 func wholeNumber(raw []byte) int {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {

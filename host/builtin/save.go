@@ -45,13 +45,13 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Name     string `json:"name"`
 		Created  string `json:"created"`
 		Modified string `json:"modified"`
-		// What the script probably does not mean; it was saved all the same.
+		// Probable mistakes in the script, which was saved all the same.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
 	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), warnings}))
 }
 
-// warnings are about what def's script probably does not mean. They do not stand
-// against saving it, and neither does a failure to find them.
+// warnings returns probable mistakes in def's script. It is saved in spite of them, and
+// also if looking for them fails.
 func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
 	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
 	if err != nil && ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose
 	return found, err
 }
 
-// limits reads the tool's own limits, and what is wrong with them.
+// limits returns the tool's own limits, and what is wrong with them.
 func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	raw, ok := wire.Get(args, "limits")
 	if !ok {
@@ -75,8 +75,8 @@ func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	return l, h.cfg.Composer.CheckLimits(l)
 }
 
-// check looks for everything that stands against saving def, so that an agent
-// can mend it all at once; limits is what is wrong with those.
+// check returns all reasons not to save def, so that an agent can mend them at once;
+// limits are those about its limits.
 func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tools.Violation) error {
 	f := &compose.Failure{Type: abi.ErrValidation}
 	add := func(pointer, message string) {
@@ -127,8 +127,8 @@ func schemaReason(err error) string {
 	return err.Error()
 }
 
-// refusal tells what the store will not do for reasons of the request from
-// what it failed to do.
+// refusal distinguishes what the store refuses because of the request from what it
+// failed to do.
 func refusal(err error) error {
 	var clash *tools.ClashError
 	var corrupt *tools.CorruptError

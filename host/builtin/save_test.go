@@ -9,7 +9,7 @@ import (
 
 // TestSaveWarns saves scripts that are acceptable and still not quite right.
 func TestSaveWarns(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{
 		[]byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}}`),
 	}, nil)

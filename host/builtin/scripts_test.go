@@ -11,7 +11,7 @@ import (
 // TestScriptsThatNameBuiltinTools checks that a script that calls any built-in
 // tool is told that only agents can do that.
 func TestScriptsThatNameBuiltinTools(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, name := range names {
 		code := fmt.Sprintf("return %s(query=1)", name)
 		text, _ := h.fails("eval_starlark", fmt.Sprintf(`{"code":%s}`, wire.Quote(code)))

@@ -17,21 +17,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// Bounds of search_tools.
+// Limits of search_tools.
 const (
 	defaultFound = 10
 	maxFound     = 100
 	maxSummary   = 140 // letters of a tool's description
 )
 
-// findings answers search_tools.
+// findings is the answer of search_tools.
 type findings struct {
 	Tools []found `json:"tools"`
 	Total int     `json:"total"`
-	// Servers are there when that helps: nothing was found, or nothing asked.
-	Servers []tooling `json:"servers,omitempty"`
-	// Absent are servers that are not there: what they have may be missing, or
-	// cannot be called now.
+	// Servers is set when it helps: if nothing was found, or no words were given.
+	Servers []serverCount `json:"servers,omitempty"`
+	// Absent are servers that are not available: their tools may be missing, or cannot
+	// be called now.
 	Absent []health.Absence `json:"absent,omitempty"`
 }
 
@@ -77,14 +77,14 @@ func (h *Handler) search(ctx context.Context, args []byte, call route.Call) (wir
 	return wire.Reply{Result: compose.TextResult(text, wire.Marshal(f))}, nil
 }
 
-// settle waits for upstreams that are starting, as a list of tools would.
+// settle waits for upstreams that are starting, as tools/list does.
 func (h *Handler) settle(ctx context.Context) {
 	if h.cfg.Settled != nil {
 		h.cfg.Settled(ctx)
 	}
 }
 
-// serverFilter is the script name of the server that args ask for, "" for all.
+// serverFilter returns the script name of the server that args ask for, "" for all.
 func (h *Handler) serverFilter(args []byte, absent absences) (string, error) {
 	name, ok := wire.GetString(args, "server")
 	if !ok || name == "" {
@@ -110,8 +110,8 @@ func (h *Handler) serverFilter(args []byte, absent absences) (string, error) {
 	return "", f
 }
 
-// search finds the places of tools, best first; without words all of them, in
-// order. Built-in tools are not among them: agents see those anyway.
+// search returns the indexes of matching tools, best first; without words those of all
+// tools, in order. It leaves out built-in tools, which agents always see.
 func (s *snapshot) search(query, server string) []int {
 	keep := func(i int) bool {
 		e := s.entries[i]
@@ -132,7 +132,7 @@ func (s *snapshot) search(query, server string) []int {
 	return places
 }
 
-// summary is what a tool does, in a line.
+// summary returns what a tool does, in one line.
 func summary(e catalog.Entry) string {
 	text, _ := wire.GetString(e.Definition, "description")
 	if strings.TrimSpace(text) == "" {
@@ -145,8 +145,8 @@ func summary(e catalog.Entry) string {
 	return discover.Clip(paragraph, maxSummary)
 }
 
-// text has a line per tool: how scripts write it, what it does, how agents call
-// it themselves.
+// text returns a line for each tool: its name in scripts, what it does, and its name
+// for agents.
 func (f findings) text(query string) string {
 	var b strings.Builder
 	for _, t := range f.Tools {

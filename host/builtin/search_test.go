@@ -255,7 +255,7 @@ func TestSnapshotIsKept(t *testing.T) {
 // TestExamplesAreScripts checks the examples of all kinds of schemas in the
 // guest.
 func TestExamplesAreScripts(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	files, err := filepath.Glob("discover/testdata/signatures/*.txtar")
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d archives, %v", len(files), err)
@@ -293,7 +293,7 @@ func TestManyTools(t *testing.T) {
 
 // TestWithoutDirectory has no such tools.
 func TestWithoutDirectory(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, e := range h.handler.Entries() {
 		if e.Name == "search_tools" || e.Name == "describe_tool" {
 			t.Errorf("there is %s", e.Name)

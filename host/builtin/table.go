@@ -47,7 +47,7 @@ func table() []builtinTool {
 		{name: "search_tools", define: searchTools, call: (*Handler).search, works: searches},
 		{name: "describe_tool", define: describeTool, call: (*Handler).describe, works: searches},
 		{name: "health_check", define: healthTool, call: (*Handler).health, works: func(o *Options) bool { return o.Health != nil }},
-		{name: "test_tool", define: testTool, call: (*Handler).test, setting: "test_tool", works: func(o *Options) bool { return o.Stage != nil }},
+		{name: "test_tool", define: testTool, call: (*Handler).test, setting: "test_tool", works: func(o *Options) bool { return o.DryRunner != nil }},
 		{name: "list_runs", define: listRunsTool, call: (*Handler).listRuns, setting: "runs", works: records},
 		{name: "show_run", define: showRunTool, call: (*Handler).showRun, setting: "runs", works: records},
 	}

@@ -101,7 +101,7 @@ func TestEndToEndNames(t *testing.T) {
 
 // TestSwitchedOff checks that each switch takes away its tools and no others.
 func TestSwitchedOff(t *testing.T) {
-	all := newStudio(t).handler.cfg
+	all := newRunFixture(t).handler.cfg
 	on := func(o Options) []string {
 		var on []string
 		for _, e := range New(o).Entries() {

@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Stage runs scripts whose calls others answer; see compose.Composer.
-type Stage interface {
+// Runner runs scripts; see compose.Composer.
+type Runner interface {
 	CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
 }
@@ -89,8 +89,8 @@ func (h *Handler) test(ctx context.Context, args []byte, call route.Call) (wire.
 		params = []byte("{}")
 	}
 	code, hasCode := wire.GetString(args, "code")
-	var first root
-	stage := h.cfg.Stage(mocks, first.open)
+	var first rootRun
+	stage := h.cfg.DryRunner(mocks, first.open)
 	name, hasName := wire.GetString(args, "name")
 	var reply wire.Reply
 	if hasName {
@@ -110,11 +110,11 @@ func (h *Handler) test(ctx context.Context, args []byte, call route.Call) (wire.
 	} else {
 		reply = stage.Eval(ctx, code, params, call)
 	}
-	return rehearsed(reply, first.run, mocks)
+	return dryRunReply(reply, first.run, mocks)
 }
 
-// request is the params object of a tools/call of the saved tool, with the _meta
-// that the call of test_tool had.
+// request returns the params object of a tools/call of the saved tool, with the _meta
+// of the call of test_tool.
 func request(params []byte, name string) []byte {
 	b := append([]byte(`{"name":`), wire.Quote(name)...)
 	if meta, ok := wire.Get(params, "_meta"); ok {
@@ -123,15 +123,15 @@ func request(params []byte, name string) []byte {
 	return append(b, '}')
 }
 
-// root keeps the run at the root of a tree of runs.
-type root struct {
+// rootRun keeps the first run of a tree of runs.
+type rootRun struct {
 	mu  sync.Mutex
 	run *journal.Run
 }
 
-// open is for compose.Options.Journal: the runs are recorded in memory alone,
-// since nothing of them has happened.
-func (r *root) open(b journal.Begin) (*journal.Run, error) {
+// open is for compose.Options.Journal. It records the runs in memory only, because
+// nothing of them has really happened.
+func (r *rootRun) open(b journal.Begin) (*journal.Run, error) {
 	run := journal.Open(b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,10 +212,10 @@ func mockOf(raw []byte) (cassette.Interaction, error) {
 // maxDelay is longer than any run.
 const maxDelay = 48 * time.Hour
 
-// rehearsed is the answer of a dry run: that of the run, with what became of the
-// mocks.
-func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wire.Reply, error) {
-	if run == nil { // it did not come to a run
+// dryRunReply returns the answer of a dry run: that of the run, with the mocks that
+// were not used and the calls that no mock matched.
+func dryRunReply(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wire.Reply, error) {
+	if run == nil { // nothing was run
 		return reply, nil
 	}
 	unused, unmatched := []string{}, []string{}
@@ -233,7 +233,7 @@ func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wi
 	text := wire.Marshal([]struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
-	}{{"text", rehearsalText(&rec, unused, unmatched)}})
+	}{{"text", dryRunText(&rec, unused, unmatched)}})
 	for _, member := range []struct {
 		value []byte
 		path  []string
@@ -249,12 +249,12 @@ func rehearsed(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wi
 	return wire.Reply{Result: result}, nil
 }
 
-// rehearsalText is a dry run for readers.
-func rehearsalText(rec *journal.Record, unused, unmatched []string) string {
+// dryRunText returns a dry run for readers.
+func dryRunText(rec *journal.Record, unused, unmatched []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dry run of %s: %s\n", rec.Definition.Name, rec.OutcomeName())
 	shown := show(rec, timeline.Of(rec), many)
-	shown.Hint = "" // the tools are mocks, so that nothing is the matter with them
+	shown.Hint = "" // hints are about tools, and these are mocks
 	shown.body(&b)
 	for _, list := range []struct {
 		title string

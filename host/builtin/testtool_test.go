@@ -19,7 +19,7 @@ const triage = `{
 }`
 
 func TestTestTool(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	s.ok("save_tool", triage)
 	s.ok("save_tool", `{"name":"outer","description":"d","inputSchema":{"type":"object"},"code":"return tools.triage(repo='r') + 1"}`)
 	for _, tt := range []struct{ name, arguments, structured, text string }{
@@ -93,7 +93,7 @@ calls that no mock was for:
   /: matches none of 2 alternatives: missing property "name"; or missing property "code"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s.house.t = t
+			s.fixture.t = t
 			if got := s.text("test_tool", tt.arguments); got != tt.text {
 				t.Errorf("text:\n%s\nwant\n%s", got, tt.text)
 			}
@@ -118,7 +118,7 @@ calls that no mock was for:
 // TestTestToolIsDry: nothing of a dry run reaches an upstream, and it is told
 // when a call that does not fit its tool's schema was made.
 func TestTestToolIsDry(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	s.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search","inputSchema":{"type":"object","required":["q"]}}`)}, nil)
 	reply := s.call("test_tool", `{"code":"return git_hub.search(x=1)","mocks":[{"tool":"git-hub.search","returns":1}]}`)
 	if text := textOf(t, reply); !strings.Contains(text, "the arguments do not match the tool's inputSchema") {
@@ -132,7 +132,7 @@ func TestTestToolIsDry(t *testing.T) {
 
 // TestTestToolProgress: progress and _meta are as in a call of the tool.
 func TestTestToolProgress(t *testing.T) {
-	s := newStudio(t)
+	s := newRunFixture(t)
 	var seen []string
 	reply := s.handler.CallTool(t.Context(), "test_tool", route.Call{
 		Origin: client{id: "one"}, Progress: func(p []byte) { seen = append(seen, string(p)) },
@@ -144,7 +144,7 @@ func TestTestToolProgress(t *testing.T) {
 }
 
 func TestWithoutThem(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, tool := range []string{"test_tool", "list_runs", "show_run"} {
 		if Reserved(tool) != tool {
 			t.Errorf("%s is free to be taken", tool)
@@ -157,4 +157,4 @@ func TestWithoutThem(t *testing.T) {
 
 var duration = regexp.MustCompile(`"executionTime":[\d.]+`)
 
-func everything(s *studio) journal.Filter { return journal.Filter{Session: s.session} }
+func everything(s *runFixture) journal.Filter { return journal.Filter{Session: s.session} }
