@@ -24,12 +24,14 @@ type managedUpstream struct {
 	conf   atomic.Pointer[config.Upstream] // in force; what is not in spec may change
 	own    route.Session                   // the session that has it for itself; nil: shared
 	client *clientIdentity
-	key    string // of the snapshot
+	key    string    // of the snapshot
+	opened sync.Once // see open
 
 	// publishing is held while the catalog is told of a list, so that a retired
 	// upstream cannot overwrite a list of its replacement.
 	publishing sync.Mutex
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest stays
+	saved      []byte     // the content of the snapshot's file; guarded by saving
 
 	mu      sync.Mutex // guards what follows
 	up      *upstream.Upstream
@@ -41,22 +43,27 @@ type managedUpstream struct {
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
 	known       Snapshot      // of this run; what has not been heard yet, of an earlier one
 	remembered  bool          // known is of an earlier run, and the upstream has not been ready since
-	saved       []byte        // the content of the snapshot's file
 	busy        int           // calls in flight
 	idle        chan struct{} // made by retire; closed when no call is in flight
 }
 
-// newManaged makes a managed upstream, and starts it unless that can wait.
+// newManaged makes a managed upstream, which is to be opened without any lock held.
 func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
 	cfg := env.config()
 	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
 	m.key = snapshotKey(m.spec, cfg.NewMasker())
 	m.conf.Store(conf)
-	recalled := m.recall()
-	if !recalled || conf.Start != config.Lazy {
-		m.wake()
-	}
 	return m
+}
+
+// open reads the snapshot, and starts the upstream unless that can wait. The first
+// call does so, and others wait for it.
+func (m *managedUpstream) open() {
+	m.opened.Do(func() {
+		if recalled := m.recall(); !recalled || m.conf.Load().Start != config.Lazy {
+			m.wake()
+		}
+	})
 }
 
 // recall shows clients the snapshot of an earlier run; false if there is none.
@@ -70,7 +77,12 @@ func (m *managedUpstream) recall() bool {
 	if !ok {
 		return false
 	}
-	m.known, m.remembered, m.saved = known, true, known.encode(m.key)
+	m.mu.Lock()
+	m.known, m.remembered = known, true
+	m.mu.Unlock()
+	m.saving.Lock()
+	m.saved = known.encode(m.key)
+	m.saving.Unlock()
 	m.env.Receiver(m.name, m.own).OnAsleep()
 	for surface, l := range known.Lists {
 		m.publish(surface, l, m.env.Catalog.SetRemembered)
@@ -225,16 +237,14 @@ func (m *managedUpstream) Status() upstream.Status {
 	return st
 }
 
-// reconfigure has the upstream work as c says from now on. It returns false,
-// and changes nothing, if the upstream would have to be started again.
+// reconfigure has the upstream work as c says from now on, except that it is not
+// woken. It returns false, and changes nothing, if the upstream would have to be
+// started again.
 func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
 	if !sameSpec(m.spec, Spec(cfg, c)) {
 		return false
 	}
 	m.conf.Store(c)
-	if c.Start != config.Lazy {
-		m.wake()
-	}
 	return true
 }
 

@@ -62,8 +62,13 @@ func snapshotKey(spec upstream.Spec, secrets *config.Masker) string {
 // Whoever can write to the directory may have written a file: it is checked like
 // a message of the server, and the configuration decides what of it is shown.
 type snapshotStore struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	read func(ctx context.Context, path string, limit int64) ([]byte, error)
+}
+
+func newSnapshotStore(dir string, log *slog.Logger) *snapshotStore {
+	return &snapshotStore{dir: dir, log: log, read: regular.Read}
 }
 
 func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+".json") }
@@ -74,7 +79,7 @@ func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
 	_, err := owner.Check(s.dir)
 	var data []byte
 	if err == nil {
-		data, err = regular.Read(context.Background(), s.path(name), maxSnapshot)
+		data, err = s.read(context.Background(), s.path(name), maxSnapshot)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return Snapshot{}, false

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ var odd = Snapshot{
 }
 
 func TestSnapshotKeepsBytes(t *testing.T) {
-	store := &snapshotStore{dir: filepath.Join(t.TempDir(), "servers"), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	store := newSnapshotStore(filepath.Join(t.TempDir(), "servers"), slog.New(slog.DiscardHandler))
 	if _, ok := store.load("x", "id"); ok {
 		t.Error("it remembers what it never heard of")
 	}
@@ -53,7 +52,7 @@ func TestSnapshotCannotBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	store := &snapshotStore{dir: file, log: slog.New(slog.NewTextHandler(&log, nil))}
+	store := newSnapshotStore(file, slog.New(slog.NewTextHandler(&log, nil)))
 	store.save("x", odd.encode("id"))
 	if !strings.Contains(log.String(), "cannot be remembered") {
 		t.Errorf("log: %s", log.String())

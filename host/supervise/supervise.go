@@ -111,7 +111,7 @@ func New(cfg *config.Config, opts Options) *Upstreams {
 		shared: map[string]*managedUpstream{}, own: map[route.Session]map[string]*managedUpstream{},
 		stop: make(chan struct{}),
 	}
-	u.env = environment{Options: opts, snapshots: &snapshotStore{dir: opts.Dir, log: opts.Log}, config: u.cfg.Load}
+	u.env = environment{Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), config: u.cfg.Load}
 	u.cfg.Store(cfg)
 	return u
 }
@@ -134,6 +134,19 @@ func (u *Upstreams) isolated(c *config.Upstream) bool { return isolated(u.env.Cl
 // while their replacement takes the new ones. Apply returns false if the
 // upstreams are closed.
 func (u *Upstreams) Apply(cfg *config.Config) bool {
+	if !u.apply(cfg) {
+		return false
+	}
+	for _, m := range u.all() {
+		if m.conf.Load().Start != config.Lazy {
+			m.wake()
+		}
+	}
+	return true
+}
+
+// apply is Apply up to the start of upstreams.
+func (u *Upstreams) apply(cfg *config.Config) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
@@ -204,6 +217,15 @@ func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool)
 
 // managed is For without the interface.
 func (u *Upstreams) managed(s route.Session, server string) (*managedUpstream, bool) {
+	m, ok := u.lookup(s, server)
+	if ok {
+		m.open() // not with u.mu held: every request takes it
+	}
+	return m, ok
+}
+
+// lookup is managed without opening the upstream.
+func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if shared, ok := u.shared[server]; ok {
@@ -255,9 +277,18 @@ func (u *Upstreams) end(m *managedUpstream) {
 	}
 }
 
-// all returns the current upstreams in the order of the configuration: first
-// those that are shared, then those of sessions.
+// all returns the current upstreams, opened, in the order of the configuration:
+// first those that are shared, then those of sessions.
 func (u *Upstreams) all() []*managedUpstream {
+	all := u.listAll()
+	for _, m := range all {
+		m.open()
+	}
+	return all
+}
+
+// listAll is all without opening the upstreams.
+func (u *Upstreams) listAll() []*managedUpstream {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var all []*managedUpstream
@@ -277,7 +308,7 @@ func (u *Upstreams) all() []*managedUpstream {
 }
 
 // Running is the number of upstreams there are now, those of sessions included.
-func (u *Upstreams) Running() int { return len(u.all()) }
+func (u *Upstreams) Running() int { return len(u.listAll()) }
 
 // sharedBy returns the upstream of a server that sessions share.
 func (u *Upstreams) sharedBy(server string) (*managedUpstream, error) {
@@ -330,7 +361,7 @@ func (u *Upstreams) Close(ctx context.Context) error {
 		close(u.stop)
 	}
 	u.mu.Unlock()
-	all := u.all()
+	all := u.listAll()
 	errs := make([]error, len(all))
 	var closing sync.WaitGroup
 	for i, m := range all {

@@ -1,0 +1,114 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+)
+
+// slowRead blocks reads of one upstream's snapshot.
+type slowRead struct {
+	name     string
+	started  chan struct{} // has an element for each read that is blocked
+	released chan struct{} // closed by release
+	release  func()
+}
+
+// slowDown makes reads of an upstream's snapshot block.
+func slowDown(t testing.TB, r *rig, name string) *slowRead {
+	s := &slowRead{name: name, started: make(chan struct{}, 10), released: make(chan struct{})}
+	s.release = sync.OnceFunc(func() { close(s.released) })
+	t.Cleanup(s.release)
+	read := r.env.snapshots.read
+	r.env.snapshots.read = func(ctx context.Context, path string, limit int64) ([]byte, error) {
+		if filepath.Base(path) == s.name+".json" {
+			s.started <- struct{}{}
+			<-s.released
+		}
+		return read(ctx, path, limit)
+	}
+	return s
+}
+
+// await fails the test if f takes too long.
+func await(t testing.TB, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-bounded(t).Done():
+		t.Fatalf("%s takes too long", what)
+	}
+}
+
+// TestSlowSnapshotHoldsUpNoOther: while the snapshot of an upstream is read, other
+// upstreams are found at once.
+func TestSlowSnapshotHoldsUpNoOther(t *testing.T) {
+	shared, _ := server(t, "shared", mcptest.Switches{})
+	own, _ := server(t, "own", mcptest.Switches{})
+	own.Isolation, own.Start = config.PerSession, config.Lazy
+	added, _ := server(t, "added", mcptest.Switches{})
+	cfg := configOf(t, shared, own)
+	r := start(t, cfg, ManyClients)
+	one, two := &session{}, &session{}
+	r.Welcome(one)
+	r.Welcome(two)
+
+	reading := slowDown(t, r, "own")
+	var asking sync.WaitGroup
+	for range 2 { // the second one waits for the read of the first
+		asking.Go(func() {
+			if c, ok := r.For(one, "own"); !ok || c.Own != one {
+				t.Errorf("own: %v %v", c.Own, ok)
+			}
+		})
+	}
+	<-reading.started
+	await(t, "an upstream of all", func() {
+		if _, ok := r.For(two, "shared"); !ok {
+			t.Error("no upstream")
+		}
+	})
+	reading.release()
+	asking.Wait()
+	if n := len(reading.started); n != 0 {
+		t.Errorf("the snapshot was read %d times", n+1)
+	}
+
+	reading = slowDown(t, r, "added")
+	next := *cfg
+	next.Upstreams = append(next.Upstreams[:2:2], added)
+	asking.Go(func() {
+		if !r.Apply(&next) {
+			t.Error("not applied")
+		}
+	})
+	<-reading.started
+	await(t, "an upstream that stays", func() {
+		if _, ok := r.For(two, "shared"); !ok {
+			t.Error("no upstream")
+		}
+	})
+	reading.release()
+	asking.Wait()
+	if c, ok := r.For(two, "added"); !ok {
+		t.Error("no upstream")
+	} else if err := c.Ready(bounded(t)); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(bounded(t)); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(cfg.Store.Dir, "added.json")); err != nil {
+		t.Error("what was added is not remembered:", err)
+	}
+}
