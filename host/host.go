@@ -133,7 +133,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Announce: func(level, logger, text string) { h.router.Announce(level, logger, text) },
 		Logger:   Name + "/journal", Log: log,
 	})
-	h.catalog = catalog.New(sources(cfg), log, func(surface wire.Surface) { h.router.Changed(surface) })
+	h.catalog = catalog.New(sources(cfg), log, func(surface wire.Surface, notice []byte) { h.router.Changed(surface, notice) })
 	h.upstreams = supervise.New(cfg, supervise.Options{
 		Clients: h.opts.Clients, Name: Name, Version: h.opts.Version, Dir: filepath.Join(cfg.Store.Dir, "servers"),
 		Catalog: h.catalog, Budget: h.sandbox.Budget(), Log: log,
@@ -142,7 +142,8 @@ func (h *Host) connect(cfg *config.Config) {
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Absences: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
-		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refresh: h.refreshSaved,
+		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
+		Refresh: h.refreshSaved,
 	})
 }
 
@@ -176,7 +177,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	composer := compose.New(options)
 	about := builtin.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshSaved,
-		Health: h.upstreams, Directory: h.catalog, Settled: h.upstreams.Settled, Absences: h.upstreams, SavedInScripts: true,
+		Health: h.upstreams, Directory: h.catalog, Settled: h.settled, Absences: h.upstreams, SavedInScripts: true,
 		Switches: cfg.Builtins,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
@@ -189,6 +190,12 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		about.Runs = builtin.JournalRuns{Dir: log.Dir(), Since: h.recorder.Start()}
 	}
 	return &settings{cfg: cfg, options: options, composer: composer, builtins: builtin.New(about)}
+}
+
+// settled waits until the catalog has what an agent expects to find there.
+func (h *Host) settled(ctx context.Context) {
+	h.upstreams.Settled(ctx)
+	h.upstreams.Refreshed(ctx, nil, wire.Tools)
 }
 
 // details are what settings of tool_calls mean.

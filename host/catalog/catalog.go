@@ -72,7 +72,7 @@ type Source struct {
 // Catalog is safe for concurrent use.
 type Catalog struct {
 	log      *slog.Logger
-	onChange func(wire.Surface)
+	onChange func(surface wire.Surface, notice []byte)
 	view     atomic.Pointer[view]
 
 	mu         sync.Mutex // guards what follows, and the making of a new view
@@ -107,8 +107,9 @@ type listed struct {
 
 // New makes a catalog of upstreams that have not listed anything yet, in the
 // order of the configuration. onChange is called, with no lock held, after
-// each change of what agents see of a surface; it must not block.
-func New(sources []Source, log *slog.Logger, onChange func(wire.Surface)) *Catalog {
+// each change of what agents see of a surface; it must not block. notice is that
+// of SetUpstream, nil if the change has another cause.
+func New(sources []Source, log *slog.Logger, onChange func(surface wire.Surface, notice []byte)) *Catalog {
 	c := &Catalog{log: log, onChange: onChange}
 	c.take(sources, nil)
 	c.view.Store(newView(c))
@@ -159,7 +160,7 @@ func (c *Catalog) SetSources(sources []Source) {
 	c.view.Store(after)
 	c.mu.Unlock()
 	for _, surface := range wire.Surfaces {
-		c.tell(surface, before, after)
+		c.tell(surface, nil, before, after)
 	}
 }
 
@@ -174,7 +175,7 @@ func (c *Catalog) setOwn(of *[]Entry, entries []Entry, k Kind) {
 	for i := range entries {
 		entries[i].Kind = k
 	}
-	c.update(wire.Tools, func() bool {
+	c.update(wire.Tools, nil, func() bool {
 		if slices.EqualFunc(*of, entries, sameEntry) {
 			return false
 		}
@@ -191,18 +192,24 @@ func sameEntry(a, b Entry) bool {
 // raw _meta of the list, nil for none. An unknown server is ignored. The
 // catalog keeps the slices.
 func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte) {
-	c.set(server, surface, items, meta, false)
+	c.set(server, surface, items, meta, nil, false)
+}
+
+// SetAnnounced is SetUpstream for a list that the upstream announced with a
+// notification. notice is the raw params of that, nil for none.
+func (c *Catalog) SetAnnounced(server string, surface wire.Surface, items [][]byte, meta, notice []byte) {
+	c.set(server, surface, items, meta, notice, false)
 }
 
 // SetRemembered is SetUpstream for what an upstream listed when it ran before. It
 // is shown like any other list, until the upstream has listed anew, and takes the
 // place of none that there is.
 func (c *Catalog) SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte) {
-	c.set(server, surface, items, meta, true)
+	c.set(server, surface, items, meta, nil, true)
 }
 
-func (c *Catalog) set(server string, surface wire.Surface, items [][]byte, meta []byte, remembered bool) {
-	c.update(surface, func() bool {
+func (c *Catalog) set(server string, surface wire.Surface, items [][]byte, meta, notice []byte, remembered bool) {
+	c.update(surface, notice, func() bool {
 		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
 		if at < 0 {
 			return false
@@ -243,7 +250,7 @@ func (s *source) name(surface wire.Surface, item *listed) {
 	}
 }
 
-func (c *Catalog) update(surface wire.Surface, change func() bool) {
+func (c *Catalog) update(surface wire.Surface, notice []byte, change func() bool) {
 	c.mu.Lock()
 	before, after := c.view.Load(), (*view)(nil)
 	changed := change()
@@ -253,19 +260,19 @@ func (c *Catalog) update(surface wire.Surface, change func() bool) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.tell(surface, before, after)
+		c.tell(surface, notice, before, after)
 	}
 }
 
 // tell tells of what one view has and the one before it had not.
-func (c *Catalog) tell(surface wire.Surface, before, after *view) {
+func (c *Catalog) tell(surface wire.Surface, notice []byte, before, after *view) {
 	for _, p := range after.lists[surface].problems {
 		if !slices.Contains(before.lists[surface].problems, p) {
 			c.log.Warn(p)
 		}
 	}
 	if !before.lists[surface].same(after.lists[surface]) {
-		c.onChange(surface)
+		c.onChange(surface, notice)
 	}
 }
 

@@ -1,14 +1,24 @@
 package front
 
-import "github.com/mcp-metatool/mcp-metatool/host/wire"
+import (
+	"bytes"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
 
 // Changed implements route.Session. A client that has neither finished its
 // handshake nor read the list does not know any list that could have changed.
-func (s *Session) Changed(surface wire.Surface) {
+func (s *Session) Changed(surface wire.Surface, notice []byte) {
 	s.mu.Lock()
 	tell := s.handshake == handshakeDone || s.listed[surface]
+	if surface == wire.Templates { // which have no notification of their own
+		surface = wire.Resources
+	}
 	if tell {
-		s.changes[surface] = true
+		if before, due := s.changes[surface]; due && !bytes.Equal(before, notice) {
+			notice = nil
+		}
+		s.changes[surface] = notice
 	}
 	s.mu.Unlock()
 	if !tell {
@@ -43,14 +53,11 @@ func (s *Session) notifyChanges() {
 		}
 		s.mu.Lock()
 		changes := s.changes
-		s.changes = map[wire.Surface]bool{}
+		s.changes = map[wire.Surface][]byte{}
 		s.mu.Unlock()
-		if changes[wire.Templates] { // which have no notification of their own
-			changes[wire.Resources] = true
-		}
 		for _, surface := range wire.Surfaces {
-			if changes[surface] && surface != wire.Templates {
-				s.Notify(surface.ChangedMethod(), nil)
+			if notice, due := changes[surface]; due {
+				s.Notify(surface.ChangedMethod(), notice)
 			}
 		}
 	}

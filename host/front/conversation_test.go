@@ -73,7 +73,12 @@ func (k *talk) command(line string) {
 	case "changed":
 		s := <-k.backend.Began
 		k.backend.Began <- s
-		s.Changed(wire.Surface(arg))
+		surface, notice, announced := strings.Cut(arg, " ")
+		var params []byte
+		if announced {
+			params = []byte(notice)
+		}
+		s.Changed(wire.Surface(surface), params)
 	case "large":
 		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)
 	default:

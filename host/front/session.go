@@ -91,8 +91,8 @@ type Session struct {
 	welcomed  bool   // the backend has heard of the session
 	params    []byte // of initialize
 	revision  protocol.Revision
-	listed    map[wire.Surface]bool // lists that the client has read
-	changes   map[wire.Surface]bool // lists whose change the client is to be told of
+	listed    map[wire.Surface]bool   // lists that the client has read
+	changes   map[wire.Surface][]byte // lists whose change the client is to be told of, with the notices
 }
 
 // NewSession makes a session with the client behind a stream, which takes the
@@ -101,7 +101,7 @@ type Session struct {
 func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	s := &Session{
 		id: rand.Text()[:16], opts: opts, hasChanges: make(chan struct{}, 1),
-		listed: map[wire.Surface]bool{}, changes: map[wire.Surface]bool{},
+		listed: map[wire.Surface]bool{}, changes: map[wire.Surface][]byte{},
 	}
 	s.beginner, _ = opts.Backend.(Beginner)
 	s.conn = rpc.New(ctx, rpc.Options{

@@ -46,7 +46,7 @@ func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
 
 func (benchSession) MaySave() bool { return true }
 
-func (benchSession) Changed(wire.Surface) {}
+func (benchSession) Changed(wire.Surface, []byte) {}
 
 func (s benchSession) Session() route.Session { return s }
 

@@ -92,9 +92,9 @@ func (r *Router) alone(s Session) bool {
 	return len(r.clients) == 1 && r.clients[s] != nil
 }
 
-// Changed tells every session that a list has changed.
-func (r *Router) Changed(surface wire.Surface) {
+// Changed tells every session that a list has changed; see Session.Changed.
+func (r *Router) Changed(surface wire.Surface, notice []byte) {
 	for _, s := range r.everyone(connKey{}) {
-		s.Changed(surface)
+		s.Changed(surface, notice)
 	}
 }

@@ -120,7 +120,7 @@ func (s *fakeSession) Revision() protocol.Revision {
 }
 func (s *fakeSession) MaySave() bool { return true }
 
-func (s *fakeSession) Changed(surface wire.Surface) {
+func (s *fakeSession) Changed(surface wire.Surface, _ []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes = append(s.changes, surface)
@@ -191,7 +191,7 @@ func newRig(t testing.TB, servers ...string) *rig {
 		sources = append(sources, catalog.Source{Server: name, Prefix: name + "__",
 			Exposes: func(string) bool { return true }, Hides: func(string) bool { return false }})
 	}
-	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(s wire.Surface) { g.router.Changed(s) })
+	c := catalog.New(sources, slog.New(slog.DiscardHandler), func(s wire.Surface, notice []byte) { g.router.Changed(s, notice) })
 	g.router = New(Options{
 		Catalog: c, Upstreams: g.shared, Instructions: func(Session) string { return "ours" }, Settled: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
 	})

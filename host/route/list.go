@@ -21,6 +21,9 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 		}
 	}
 	r.Settled(ctx)
+	if r.Refreshed != nil {
+		r.Refreshed(ctx, call.Origin.Session(), surface)
+	}
 	if surface == wire.Tools {
 		r.Refresh()
 	} else if !r.offered(call.Origin.Session(), surface.Capability()) {

@@ -28,7 +28,7 @@ func (r *Router) getPrompt(ctx context.Context, call Call) wire.Reply {
 func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to serverConn, own string, bad *wire.RPCError) {
 	server, own, ok := r.Catalog.Prompt(name)
 	if !ok {
-		r.awaitLists(ctx)
+		r.awaitLists(ctx, call.Origin.Session(), wire.Prompts)
 		server, own, ok = r.Catalog.Prompt(name)
 	}
 	if ok {
@@ -87,7 +87,7 @@ func (r *Router) completeResource(ctx context.Context, call Call) wire.Reply {
 		return fail(wire.CodeInvalidParams, "%s: params.ref.uri must be a string", call.Method)
 	}
 	if _, known := r.Catalog.Template(uri); !known {
-		r.awaitLists(ctx)
+		r.awaitLists(ctx, call.Origin.Session(), wire.Templates)
 	}
 	if server, ok := r.Catalog.Template(uri); ok {
 		if to, ok := r.to(call.Origin.Session(), server); ok {

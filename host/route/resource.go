@@ -27,7 +27,7 @@ func (r *Router) askForURI(ctx context.Context, call Call, uri string, try func(
 	s := call.Origin.Session()
 	candidates := r.holders(s, uri)
 	if len(candidates) == 0 {
-		r.awaitLists(ctx)
+		r.awaitLists(ctx, s, wire.Resources, wire.Templates)
 		candidates = r.holders(s, uri)
 	}
 	guess := len(candidates) == 0

@@ -50,7 +50,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Absences, Refresh and Observer must be set.
+// Refreshed, Absences, Refresh and Observer must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -64,6 +64,9 @@ type Options struct {
 	// may have to wait for that, or until ctx ends. Remembered lists of an earlier run
 	// count as known.
 	Settled func(ctx context.Context)
+	// Refreshed, when set, waits until the changes of lists that the upstreams of a
+	// session have announced are in the catalog, for a while at most.
+	Refreshed func(ctx context.Context, s Session, surfaces ...wire.Surface)
 	// Started is Settled without remembered lists; nil means Settled.
 	Started func(ctx context.Context)
 	// Absences, when set, explains why upstreams are unavailable.
@@ -130,12 +133,16 @@ func New(opts Options) *Router {
 	return r
 }
 
-// awaitLists waits until upstreams have listed what they have now.
-func (r *Router) awaitLists(ctx context.Context) {
+// awaitLists waits until upstreams have listed what they have now of some
+// surfaces.
+func (r *Router) awaitLists(ctx context.Context, s Session, surfaces ...wire.Surface) {
 	if r.Started != nil {
 		r.Started(ctx)
 	} else {
 		r.Settled(ctx)
+	}
+	if r.Refreshed != nil {
+		r.Refreshed(ctx, s, surfaces...)
 	}
 }
 

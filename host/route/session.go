@@ -38,9 +38,11 @@ type Session interface {
 	// MaySave reports whether the client may save and delete tools. That can change
 	// during a session.
 	MaySave() bool
-	// Changed tells the client that a list has changed. It does not block. Several
-	// calls may become one notification.
-	Changed(surface wire.Surface)
+	// Changed tells the client that a list has changed. notice is the raw params of
+	// the notification with which an upstream announced that, nil for none. It does
+	// not block. Several calls may become one notification, which has a notice only
+	// if all of them have the same.
+	Changed(surface wire.Surface, notice []byte)
 }
 
 // MaySave reports whether the client behind an origin may save and delete tools. It

@@ -24,7 +24,7 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		entry, ok = r.Catalog.Tool(name)
 	}
 	if !ok {
-		r.awaitLists(ctx)
+		r.awaitLists(ctx, call.Origin.Session(), wire.Tools)
 		entry, ok = r.Catalog.Tool(name)
 	}
 	switch {

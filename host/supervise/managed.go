@@ -85,17 +85,18 @@ func (m *managedUpstream) recall() bool {
 	m.saving.Unlock()
 	m.env.Receiver(m.name, m.own).OnAsleep()
 	for surface, l := range known.Lists {
-		m.publish(surface, l, m.env.Catalog.SetRemembered)
+		m.publish(func() { m.env.Catalog.SetRemembered(m.name, surface, l.Items, l.Meta) })
 	}
 	return true
 }
 
-// publish tells the catalog of a list, unless the upstream has been retired.
-func (m *managedUpstream) publish(surface wire.Surface, l List, set func(string, wire.Surface, [][]byte, []byte)) {
+// publish calls set, which tells the catalog of a list, unless the upstream has
+// been retired.
+func (m *managedUpstream) publish(set func()) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
 	if !m.isRetired() {
-		set(m.name, surface, l.Items, l.Meta)
+		set()
 	}
 }
 
@@ -136,9 +137,9 @@ func (m *managedUpstream) learnHandshake(result []byte) {
 }
 
 // learnList gets each list of the upstream.
-func (m *managedUpstream) learnList(surface wire.Surface, items [][]byte, meta []byte) {
-	m.learn(func(s *Snapshot) { s.Lists[surface] = List{items, meta} })
-	m.publish(surface, List{items, meta}, m.env.Catalog.SetUpstream)
+func (m *managedUpstream) learnList(l upstream.List) {
+	m.learn(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
+	m.publish(func() { m.env.Catalog.SetAnnounced(m.name, l.Surface, l.Items, l.Meta, l.Notice) })
 	if m.Status().State == upstream.Ready { // else becomeReady will save it
 		m.save()
 	}

@@ -46,32 +46,45 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// lists is a Catalog. It keeps the number of items of each list by the server's
-// name.
+// lists is a Catalog. It keeps the number of items of each list.
 type lists struct {
-	mu         sync.Mutex
-	items      map[string]map[wire.Surface]int
-	remembered map[string]bool
+	mu      sync.Mutex
+	items   map[string]map[wire.Surface]int // by server
+	notices map[string]string               // the last one, by server
 }
 
-func (l *lists) SetUpstream(server string, surface wire.Surface, items [][]byte, _ []byte) {
-	l.set(server, surface, items, false)
+func (l *lists) SetAnnounced(server string, surface wire.Surface, items [][]byte, _, notice []byte) {
+	l.set(server, surface, items)
+	if notice != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.notices[server] = string(notice)
+	}
 }
 
 func (l *lists) SetRemembered(server string, surface wire.Surface, items [][]byte, _ []byte) {
-	l.set(server, surface, items, true)
+	l.set(server, surface, items)
 }
 
-func (l *lists) set(server string, surface wire.Surface, items [][]byte, remembered bool) {
+func (l *lists) set(server string, surface wire.Surface, items [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.items == nil {
-		l.items, l.remembered = map[string]map[wire.Surface]int{}, map[string]bool{}
-	}
 	if l.items[server] == nil {
 		l.items[server] = map[wire.Surface]int{}
 	}
-	l.items[server][surface], l.remembered[server] = len(items), remembered
+	l.items[server][surface] = len(items)
+}
+
+func (l *lists) count(server string, surface wire.Surface) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.items[server][surface]
+}
+
+func (l *lists) notice(server string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.notices[server]
 }
 
 // receiver takes what upstreams send, and forgets it.
@@ -101,7 +114,7 @@ type rig struct {
 // the test.
 func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 	t.Helper()
-	r := &rig{lists: &lists{}, log: &logBuffer{}}
+	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &logBuffer{}}
 	r.Upstreams = New(cfg, Options{
 		Clients: clients, Name: "test", Version: "0", Dir: cfg.Store.Dir, Catalog: r.lists,
 		Receiver: func(string, route.Session) Receiver { return receiver{} },
@@ -111,7 +124,10 @@ func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 		t.Fatal("closed from the start")
 	}
 	t.Cleanup(func() {
-		if err := r.Close(bounded(t)); err != nil {
+		// What does not answer is killed.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := r.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		if t.Failed() {

@@ -35,8 +35,10 @@ import (
 
 // Catalog gets what upstreams list; see catalog.Catalog.
 type Catalog interface {
-	SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte)
-	// SetRemembered is SetUpstream for a list from an earlier run.
+	// SetAnnounced replaces a list. notice is the params of the notification that
+	// announced the change, nil for none.
+	SetAnnounced(server string, surface wire.Surface, items [][]byte, meta, notice []byte)
+	// SetRemembered sets a list from an earlier run.
 	SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte)
 }
 
@@ -94,8 +96,9 @@ type Upstreams struct {
 // environment is what all managed upstreams share.
 type environment struct {
 	Options
-	snapshots *snapshotStore
-	config    func() *config.Config
+	snapshots  *snapshotStore
+	config     func() *config.Config
+	changeWait time.Duration // see Refreshed
 	// listed has the names of servers that have listed for a session of their own.
 	listed sync.Map
 }
@@ -111,7 +114,7 @@ func New(cfg *config.Config, opts Options) *Upstreams {
 		shared: map[string]*managedUpstream{}, own: map[route.Session]map[string]*managedUpstream{},
 		stop: make(chan struct{}),
 	}
-	u.env = environment{Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), config: u.cfg.Load}
+	u.env = environment{Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), config: u.cfg.Load, changeWait: changeWait}
 	u.cfg.Store(cfg)
 	return u
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // Settled waits until it is known what each upstream lists, from this run or an
@@ -19,6 +21,27 @@ func (u *Upstreams) Started(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load
 func (u *Upstreams) awaitStarts(ctx context.Context, wait time.Duration, remembered bool) {
 	if wait > 0 {
 		u.await(ctx, wait, remembered)
+	}
+}
+
+// changeWait bounds the wait for a list after the upstream announced that it has
+// changed. It is short: an upstream that lists slowly must not hold up the lists of
+// all others.
+const changeWait = 2 * time.Second
+
+// Refreshed waits until the changes of these surfaces that upstreams have announced
+// so far are in the catalog. It waits at most two seconds from such an
+// announcement, no longer than startup_wait, and no longer than ctx. Of the
+// upstreams that sessions have for themselves, only those of s (nil: none) count.
+func (u *Upstreams) Refreshed(ctx context.Context, s route.Session, surfaces ...wire.Surface) {
+	wait := min(u.env.changeWait, u.cfg.Load().StartupWait)
+	if wait <= 0 {
+		return
+	}
+	for _, m := range u.all() {
+		if up := m.running(); up != nil && (m.own == nil || m.own == s) {
+			up.AwaitLists(ctx, wait, surfaces...)
+		}
 	}
 }
 

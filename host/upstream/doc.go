@@ -15,6 +15,7 @@
 //	start.go      handshake, lists, and what the server sends on its own account
 //	handshake.go  initialize
 //	list.go       reading one list
+//	changes.go    changes of lists that the server announces
 //	flood.go      how much the server may send that nobody asked for
 //	link.go       making a link for a Spec
 //	fallback.go   streamable HTTP first, then HTTP with SSE

@@ -49,9 +49,9 @@ func TestMCPGoServers(t *testing.T) {
 					}
 					return wire.Reply{Result: []byte(`{"action":"decline"}`)}
 				},
-				OnList: func(s wire.Surface, items [][]byte, _ []byte) {
-					if s == wire.Tools && len(items) != 1 {
-						t.Errorf("%d tools", len(items))
+				OnList: func(l List) {
+					if l.Surface == wire.Tools && len(l.Items) != 1 {
+						t.Errorf("%d tools", len(l.Items))
 					}
 					done <- struct{}{}
 				},

@@ -283,9 +283,9 @@ func TestHTTPUpstreamSessionLost(t *testing.T) {
 	spec.Name = "web"
 	lists, hands := make(chan int, 10), make(chan []byte, 10)
 	u := Start(spec, Options{
-		OnList: func(s wire.Surface, items [][]byte, _ []byte) {
-			if s == wire.Tools {
-				lists <- len(items)
+		OnList: func(l List) {
+			if l.Surface == wire.Tools {
+				lists <- len(l.Items)
 			}
 		},
 		OnHandshake: func(result []byte) { hands <- result },

@@ -88,7 +88,7 @@ func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 	}
 	for _, s := range wire.Surfaces {
 		if _, has := wire.Get(capabilities, s.Capability()); !has {
-			u.listed(s, [][]byte{}, nil)
+			u.listed(List{Surface: s, Items: [][]byte{}})
 			continue
 		}
 		if err := u.list(ctx, l, s); err != nil {
@@ -110,7 +110,7 @@ func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 				return err
 			}
 		case <-u.relist:
-			for _, s := range u.toRelist() {
+			for _, s := range u.changedLists() {
 				u.allowance.spend(relistCost, ctx.Done(), l.Done())
 				if err := u.list(ctx, l, s); err != nil && !over(ctx, l, err) {
 					u.unlisted(s, err)

@@ -66,6 +66,8 @@ func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, e
 // list lists a surface and passes the items on. If that fails, the old list
 // stays.
 func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error {
+	covers, notice := u.beginListing(s)
+	defer u.endListing(s, covers)
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
 	items, meta, err := listAll(ctx, l, s, u.log)
@@ -76,7 +78,7 @@ func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error 
 	if err != nil {
 		return err
 	}
-	u.listed(s, items, meta)
+	u.listed(List{s, items, meta, notice})
 	return nil
 }
 
@@ -86,12 +88,13 @@ func (u *Upstream) unlisted(s wire.Surface, err error) {
 	u.setErr(err.Error())
 }
 
-func (u *Upstream) listed(s wire.Surface, items [][]byte, meta []byte) {
+// listed records a list and passes it on.
+func (u *Upstream) listed(l List) {
 	u.mu.Lock()
-	*u.status.count(s) = len(items)
+	*u.status.count(l.Surface) = len(l.Items)
 	u.mu.Unlock()
 	if u.opts.OnList != nil {
-		u.opts.OnList(s, items, meta)
+		u.opts.OnList(l)
 	}
 }
 
@@ -100,46 +103,14 @@ func (u *Upstream) deadline(ctx context.Context, method string) (context.Context
 		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
 }
 
-// changed maps each list_changed notification to the surfaces it is about.
-var changed = func() map[string][]wire.Surface {
-	m := make(map[string][]wire.Surface)
-	for _, s := range wire.Surfaces {
-		m[s.ChangedMethod()] = append(m[s.ChangedMethod()], s)
-	}
-	return m
-}()
-
-// notification runs on the link's read loop. Any number of changes to a list
-// while it is being read cause one more listing after it.
+// notification runs on the link's read loop.
 func (u *Upstream) notification(m wire.Inbound) {
-	if surfaces := changed[m.Method]; surfaces != nil {
-		u.mu.Lock()
-		for _, s := range surfaces {
-			u.wanted[s] = true
-		}
-		u.mu.Unlock()
-		select {
-		case u.relist <- struct{}{}:
-		default: // there is a token already, and whoever takes it sees this change too
-		}
+	if surfaces := announced[m.Method]; surfaces != nil {
+		u.announce(surfaces, m.Params)
 	}
 	if u.opts.OnNotification != nil {
 		u.opts.OnNotification(m)
 	}
-}
-
-// toRelist takes the surfaces to list again out of u.wanted.
-func (u *Upstream) toRelist() []wire.Surface {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var surfaces []wire.Surface
-	for _, s := range wire.Surfaces {
-		if u.wanted[s] {
-			surfaces = append(surfaces, s)
-		}
-	}
-	clear(u.wanted)
-	return surfaces
 }
 
 // request answers a request from the server.

@@ -12,13 +12,13 @@ import (
 )
 
 // lists takes OnList and says each as "surface [keys] meta".
-func lists(t *testing.T) (chan string, func(wire.Surface, [][]byte, []byte)) {
+func lists(t *testing.T) (chan string, func(List)) {
 	c := make(chan string, 20)
-	return c, func(s wire.Surface, items [][]byte, meta []byte) {
-		if items == nil {
-			t.Errorf("%s: nil for an empty list", s)
+	return c, func(l List) {
+		if l.Items == nil {
+			t.Errorf("%s: nil for an empty list", l.Surface)
 		}
-		c <- fmt.Sprintf("%s %v %s", s, keys(s, items), meta)
+		c <- fmt.Sprintf("%s %v %s", l.Surface, keys(l.Surface, l.Items), l.Meta)
 	}
 }
 

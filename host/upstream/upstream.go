@@ -37,14 +37,12 @@ type Options struct {
 	InitializeParams func(ctx context.Context) (params []byte, err error)
 	// OnHandshake gets the raw result of each initialize.
 	OnHandshake func(result []byte)
-	// OnList gets the items of a surface, in the upstream's order: at each start,
-	// before the upstream is ready (and the first time before Started is closed),
-	// and after each change that the server announces. For a surface that the
-	// server lacks it gets an empty slice at each start. It is not called when a
-	// listing fails or the server goes down. meta is the _meta of all pages,
-	// merged into one object, nil for none. Calls do not overlap; the callee may
-	// keep the slices.
-	OnList func(s wire.Surface, items [][]byte, meta []byte)
+	// OnList gets the list of a surface: at each start, before the upstream is ready
+	// (and the first time before Started is closed), and after each change that
+	// the server announces. For a surface that the server lacks it gets an empty
+	// list at each start. It is not called when a listing fails or the server goes
+	// down. Calls do not overlap; the callee may keep the slices.
+	OnList func(l List)
 	// OnNotification gets the server's notifications, as
 	// ConnOptions.OnNotification does. After a list_changed, the upstream lists
 	// again by itself.
@@ -55,6 +53,16 @@ type Options struct {
 	// OnReady runs after each start, once the lists are complete and calls are
 	// forwarded. It runs on its own goroutine and may make calls.
 	OnReady func()
+}
+
+// List is what a server lists of one surface.
+type List struct {
+	Surface wire.Surface
+	Items   [][]byte // raw definitions in the server's order; not nil
+	Meta    []byte   // the _meta of all pages, merged into one object; nil for none
+	// Notice is the raw params of the notification that announced the change, nil
+	// if it had none, or if the list was read because the server has started.
+	Notice []byte
 }
 
 // Upstream is one configured server with its connection. A connection that ends
@@ -73,7 +81,7 @@ type Upstream struct {
 	started       chan struct{} // see Started
 	handshakeDone chan struct{} // closed after the first handshake or the first failure
 	done          chan struct{} // closed when every goroutine has ended
-	relist        chan struct{} // holds a token while wanted is not empty
+	relist        chan struct{} // holds a token after a change of a list
 	timedOut      chan struct{} // holds a token after a call has timed out
 
 	allowance, lines *allowance // how much the server may send unasked, and write to stderr
@@ -81,7 +89,8 @@ type Upstream struct {
 	answering atomic.Int32 // the server's requests that are being answered
 
 	mu               sync.Mutex
-	wanted           map[wire.Surface]bool // surfaces to list again
+	lists            map[wire.Surface]*listState
+	listingEnded     chan struct{} // closed and replaced after each listing
 	status           Status
 	startBegan       time.Time     // when the current attempt to start began
 	initializeResult []byte        // the result of the last initialize
@@ -113,9 +122,13 @@ func start(spec Spec, opts Options, timings timings) *Upstream {
 		done:          make(chan struct{}),
 		relist:        make(chan struct{}, 1),
 		timedOut:      make(chan struct{}, 1),
-		wanted:        make(map[wire.Surface]bool),
+		lists:         make(map[wire.Surface]*listState),
+		listingEnded:  make(chan struct{}),
 		startBegan:    time.Now(),
 		stateChanged:  make(chan struct{}),
+	}
+	for _, s := range wire.Surfaces {
+		u.lists[s] = &listState{}
 	}
 	u.allowance, u.lines = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
 	u.status = Status{Name: spec.Name, State: Starting, Since: u.startBegan}

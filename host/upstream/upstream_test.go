@@ -46,9 +46,9 @@ func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	opts.Log = slog.New(slog.NewTextHandler(&f.log, nil))
 	opts.ClientName, opts.ClientVersion = "test", "0"
 	if opts.OnList == nil {
-		opts.OnList = func(s wire.Surface, items [][]byte, _ []byte) {
-			if s == wire.Tools {
-				f.tools <- keys(s, items)
+		opts.OnList = func(l List) {
+			if l.Surface == wire.Tools {
+				f.tools <- keys(l.Surface, l.Items)
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func (h *Handler) SetAccess(a Access) {
 		s.mcp.End(errRevoked)
 	}
 	for _, s := range changed {
-		s.mcp.Changed(wire.Tools)
+		s.mcp.Changed(wire.Tools, nil)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestMainStream(t *testing.T) {
 	say(5)
 	e3 := g.stream("GET", "", "Last-Event-ID", e2.last)
 	e3.want(said(5))
-	s.Changed(wire.Prompts)
+	s.Changed(wire.Prompts, nil)
 	e3.want(changed(wire.Prompts))
 }
 

@@ -1,0 +1,72 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// TestListAfterAnnouncedChange: a list that is asked for after a change was
+// announced has the change, and so has what is called by its new name; and the
+// client gets the announcement with its _meta.
+func TestListAfterAnnouncedChange(t *testing.T) {
+	for _, tt := range []struct {
+		surface  wire.Surface
+		announce string // the notification
+	}{
+		{wire.Tools, "notifications/tools/list_changed"},
+		{wire.Templates, "notifications/resources/list_changed"},
+		{wire.Prompts, "notifications/prompts/list_changed"},
+	} {
+		t.Run(string(tt.surface), func(t *testing.T) {
+			// It takes its time with the list, but not with the first one.
+			up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
+				tt.surface.ListMethod(): {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
+			}})
+			w := serveWay(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
+			p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
+			list := func() string {
+				t.Helper()
+				e, err := p.Client.Request(bounded(t), `"list"`, tt.surface.ListMethod(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(e.Msg.Result)
+			}
+			before, from := list(), p.Client.Log.Len()
+			callRaw(t, p, "change", `{"list":"`+string(tt.surface)+`"}`)
+			after := list()
+			if len(after) <= len(before) {
+				t.Errorf("the list is the old one, of %d bytes", len(after))
+			}
+			e, _, err := p.Client.Log.Find(bounded(t), "the announcement", from, mcptest.Method(tt.announce))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(e.Msg.Params); got != `{"_meta":{"n":9007199254740993}}` {
+				t.Errorf("announced with %s", got)
+			}
+		})
+	}
+}
+
+// TestAnnouncedToolIsCalled: a tool can be called as soon as its announcement was
+// sent.
+func TestAnnouncedToolIsCalled(t *testing.T) {
+	up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
+		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
+	}})
+	w := serveWay(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
+	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
+	callRaw(t, p, "echo", `{}`)
+	callRaw(t, p, "change", `{"list":"tools"}`)
+	callRaw(t, p, "added-1", `{}`)
+	for _, e := range up.received.All() {
+		if name, _ := wire.GetString(e.Msg.Params, "name"); name == "added-1" {
+			return
+		}
+	}
+	t.Error("the call did not reach the server")
+}

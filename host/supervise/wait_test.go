@@ -1,0 +1,80 @@
+package supervise
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// change has the server of an upstream announce a change of its tools.
+func (r *rig) change(t testing.TB, s route.Session, name string) {
+	t.Helper()
+	c, ok := r.For(s, name)
+	if !ok {
+		t.Fatalf("no upstream %s", name)
+	}
+	call := wire.Call{Method: "tools/call", Params: []byte(mcptest.ToolParams("change", `{"list":"tools"}`, ""))}
+	if reply, err := c.Call(bounded(t), call); err != nil || reply.Error != nil {
+		t.Fatalf("%s %v", reply.Error, err)
+	}
+}
+
+// TestRefreshed: a list that is being read again is waited for.
+func TestRefreshed(t *testing.T) {
+	u, _ := server(t, "slow", mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
+		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
+	}})
+	r := start(t, configOf(t, u), NoClient)
+	r.Started(bounded(t))
+	r.env.changeWait = time.Minute
+	for i := range 3 {
+		r.change(t, nil, "slow")
+		r.Refreshed(bounded(t), nil, wire.Tools)
+		if got, want := r.lists.count("slow", wire.Tools), len(mcptest.Tools)+i+1; got != want {
+			t.Errorf("%d tools, want %d", got, want)
+		}
+		if got, want := r.lists.notice("slow"), `{"_meta":{"n":9007199254740993}}`; got != want {
+			t.Errorf("announced with %s", got)
+		}
+	}
+}
+
+// TestRefreshedIsBounded: a server that does not answer the request for the
+// changed list does not hold up the lists of others, and neither does what
+// another session has for itself, or a server that is down.
+func TestRefreshedIsBounded(t *testing.T) {
+	hangs := mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
+	shared, _ := server(t, "shared", hangs)
+	own, _ := server(t, "own", hangs)
+	own.Isolation = config.PerSession
+	r := start(t, configOf(t, shared, own), ManyClients)
+	one, two := &session{}, &session{}
+	r.Welcome(one)
+	r.Welcome(two)
+	r.Started(bounded(t))
+
+	r.env.changeWait = time.Hour
+	r.cfg.Load().StartupWait = 2 * time.Hour
+	r.change(t, one, "own")
+	r.Refreshed(bounded(t), two, wire.Tools)
+	r.Refreshed(bounded(t), one, wire.Prompts) // it is the tools that are read
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Refreshed(ctx, one, wire.Tools)
+
+	r.env.changeWait = time.Millisecond
+	r.change(t, nil, "shared")
+	r.change(t, nil, "shared")
+	r.Refreshed(bounded(t), nil, wire.Tools)
+	if got := r.lists.count("shared", wire.Tools); got != len(mcptest.Tools) {
+		t.Errorf("%d tools", got)
+	}
+	r.env.changeWait = time.Hour
+	r.cfg.Load().StartupWait = 0 // nothing is waited for
+	r.Refreshed(bounded(t), nil, wire.Tools)
+}

@@ -1,0 +1,129 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// listState tracks the changes that the server has announced for one surface.
+// announced >= begun >= listed.
+type listState struct {
+	announced uint64 // number of announcements so far
+	begun     uint64 // announced when the last listing began
+	listed    uint64 // announced when the last finished listing began
+	// since is when the first announcement came that no finished listing covers,
+	// and sinceBegun the first one that came after the last listing began.
+	since, sinceBegun time.Time
+	notice            []byte // params of the last announcement; nil for none
+}
+
+// announced maps each list_changed notification to the surfaces it is about.
+var announced = func() map[string][]wire.Surface {
+	m := make(map[string][]wire.Surface)
+	for _, s := range wire.Surfaces {
+		m[s.ChangedMethod()] = append(m[s.ChangedMethod()], s)
+	}
+	return m
+}()
+
+// announce records that lists have changed, and has serve read them again. Any
+// number of changes to a list while it is being read cause one more listing.
+func (u *Upstream) announce(surfaces []wire.Surface, notice []byte) {
+	now := time.Now()
+	u.mu.Lock()
+	for _, s := range surfaces {
+		l := u.lists[s]
+		if l.announced == l.listed {
+			l.since = now
+		}
+		if l.announced == l.begun {
+			l.sinceBegun = now
+		}
+		l.announced++
+		l.notice = notice
+	}
+	u.mu.Unlock()
+	select {
+	case u.relist <- struct{}{}:
+	default: // there is a token already, and whoever takes it sees this change too
+	}
+}
+
+// changedLists returns the surfaces with changes for which no listing has begun.
+func (u *Upstream) changedLists() []wire.Surface {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var surfaces []wire.Surface
+	for _, s := range wire.Surfaces {
+		if l := u.lists[s]; l.announced > l.begun {
+			surfaces = append(surfaces, s)
+		}
+	}
+	return surfaces
+}
+
+// beginListing is called before a surface is listed. covers is for endListing, and
+// notice are the params of the announcement that caused the listing, nil if it was
+// none or had none.
+func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lists[s]
+	notice, l.notice = l.notice, nil
+	l.begun = l.announced
+	return l.begun, notice
+}
+
+// endListing is called after a surface was listed, or that has failed: then the
+// old list stays.
+func (u *Upstream) endListing(s wire.Surface, covers uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lists[s]
+	l.listed = covers
+	l.since = l.sinceBegun // meaningless if there was no announcement since
+	close(u.listingEnded)
+	u.listingEnded = make(chan struct{})
+}
+
+// AwaitLists waits until the changes of these surfaces that the server has
+// announced so far are listed: OnList was called with them, or reading them has
+// failed. It waits at most until the first of them is as old as patience, or ctx
+// ends, and not while the upstream is down.
+func (u *Upstream) AwaitLists(ctx context.Context, patience time.Duration, surfaces ...wire.Surface) {
+	var targets []uint64
+	for {
+		u.mu.Lock()
+		if targets == nil {
+			targets = make([]uint64, len(surfaces))
+			for i, s := range surfaces {
+				targets[i] = u.lists[s].announced
+			}
+		}
+		var deadline time.Time
+		now := time.Now()
+		for i, s := range surfaces {
+			l := u.lists[s]
+			if late := l.since.Add(patience); l.listed < targets[i] && late.After(now) && late.After(deadline) {
+				deadline = late
+			}
+		}
+		ready, ended, stateChanged := u.status.State == Ready, u.listingEnded, u.stateChanged
+		u.mu.Unlock()
+		if !ready || deadline.IsZero() {
+			return
+		}
+		timer := time.NewTimer(deadline.Sub(now))
+		select {
+		case <-ended:
+		case <-stateChanged:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
