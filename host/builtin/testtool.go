@@ -116,11 +116,11 @@ func (h *Handler) test(ctx context.Context, args []byte, call route.Call) (wire.
 // request returns the params object of a tools/call of the saved tool, with the _meta
 // of the call of test_tool.
 func request(params []byte, name string) []byte {
-	b := append([]byte(`{"name":`), wire.Quote(name)...)
-	if meta, ok := wire.Get(params, "_meta"); ok {
-		b = append(append(b, `,"_meta":`...), meta...)
-	}
-	return append(b, '}')
+	var o wire.Object
+	o.Text("name", name)
+	meta, _ := wire.Get(params, "_meta")
+	o.Raw("_meta", meta)
+	return o.Bytes()
 }
 
 // rootRun keeps the first run of a tree of runs.

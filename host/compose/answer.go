@@ -57,13 +57,13 @@ func (t *target) rpcError(raw []byte) journal.Answer {
 	if !ok || !wire.IsObject(raw) {
 		return a
 	}
-	details := object{}
+	var details wire.Object
 	for _, name := range []string{"code", "data"} {
 		if v, ok := wire.Get(raw, name); ok {
-			details.raw(name, v)
+			details.Raw(name, v)
 		}
 	}
-	a.Err.Details = strict(details.bytes())
+	a.Err.Details = strict(details.Bytes())
 	if msg, _ := wire.GetString(raw, "message"); msg != "" {
 		a.Err.Message = clip(msg, maxCallMessage)
 	}

@@ -159,13 +159,13 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 
 // params are those of the call's request; meta is what the run's own request had.
 func (t *target) params(meta []byte) []byte {
-	params := object{}
-	params.raw("name", wire.Quote(t.tool))
-	params.raw("arguments", t.Arguments)
+	var params wire.Object
+	params.Text("name", t.tool)
+	params.Raw("arguments", t.Arguments)
 	if meta = joinMeta(meta, t.Meta); meta != nil {
-		params.raw("_meta", meta)
+		params.Raw("_meta", meta)
 	}
-	return params.bytes()
+	return params.Bytes()
 }
 
 // limited is the context of a call that has a timeout of its own.

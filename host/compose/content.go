@@ -95,9 +95,9 @@ func WithoutData(value []byte) []byte {
 		items[i] = described(item)
 	}
 	if !whole {
-		return array(items)
+		return wire.Array(items)
 	}
-	if result, err := wire.Set(value, array(items), "content"); err == nil {
+	if result, err := wire.Set(value, wire.Array(items), "content"); err == nil {
 		return result
 	}
 	return value
@@ -112,7 +112,7 @@ func describeBlocks(blocks [][]byte) []byte {
 	if left := len(blocks) - len(items); left > 0 {
 		items = append(items, wire.Quote(fmt.Sprintf("and %d more", left)))
 	}
-	return array(items)
+	return wire.Array(items)
 }
 
 // maxDescribed bounds how many content blocks are described, and maxAddress the
@@ -187,8 +187,8 @@ func instead(kind string, raw []byte) string {
 
 // textBlock is a content block; text is a JSON string.
 func textBlock(text []byte) []byte {
-	block := object{}
-	block.text("type", "text")
-	block.raw("text", text)
-	return block.bytes()
+	var block wire.Object
+	block.NonEmpty("type", "text")
+	block.Raw("text", text)
+	return block.Bytes()
 }

@@ -21,39 +21,39 @@ import (
 // elsewhere there, and is not advertised; results are checked against it all the
 // same.
 func ToolDefinition(def tools.Definition) []byte {
-	o := object{}
-	o.raw("name", wire.Quote(def.Name))
-	o.text("description", def.Description)
-	o.raw("inputSchema", def.InputSchema)
+	var o wire.Object
+	o.Text("name", def.Name)
+	o.NonEmpty("description", def.Description)
+	o.Raw("inputSchema", def.InputSchema)
 	if s := advertisedOutput(def.OutputSchema); s != nil {
-		o.raw("outputSchema", s)
+		o.Raw("outputSchema", s)
 	}
-	return o.bytes()
+	return o.Bytes()
 }
 
 func advertisedOutput(schema []byte) []byte {
 	if schema == nil || !movable(schema) {
 		return nil
 	}
-	properties, root := object{}, object{}
+	var properties, root wire.Object
 	if dialect, ok := wire.Get(schema, "$schema"); ok {
 		// Only a document's root may say it.
 		if inner, err := wire.Delete(schema, "$schema"); err == nil {
-			root.raw("$schema", dialect)
+			root.Raw("$schema", dialect)
 			schema = inner
 		}
 	}
-	properties.raw("result", schema)
-	properties.raw("content", []byte(`{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."}`))
-	properties.raw("error", []byte(`{"type":"object","description":"Instead of result: why the script failed."}`))
-	properties.raw("logs", []byte(`{"type":"array","items":{"type":"string"}}`))
-	properties.raw("executionTime", []byte(`{"type":"number","description":"milliseconds"}`))
-	properties.raw("toolCalls", []byte(`{"type":"array","items":{"type":"object"}}`))
-	properties.raw("moreCalls", []byte(`{"type":"object","description":"How many calls toolCalls does not list, by tool."}`))
-	root.raw("type", []byte(`"object"`))
-	root.raw("properties", properties.bytes())
-	root.raw("anyOf", []byte(`[{"required":["result"]},{"required":["content"]},{"required":["error"]}]`))
-	return root.bytes()
+	properties.Raw("result", schema)
+	properties.Raw("content", []byte(`{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."}`))
+	properties.Raw("error", []byte(`{"type":"object","description":"Instead of result: why the script failed."}`))
+	properties.Raw("logs", []byte(`{"type":"array","items":{"type":"string"}}`))
+	properties.Raw("executionTime", []byte(`{"type":"number","description":"milliseconds"}`))
+	properties.Raw("toolCalls", []byte(`{"type":"array","items":{"type":"object"}}`))
+	properties.Raw("moreCalls", []byte(`{"type":"object","description":"How many calls toolCalls does not list, by tool."}`))
+	root.Raw("type", []byte(`"object"`))
+	root.Raw("properties", properties.Bytes())
+	root.Raw("anyOf", []byte(`[{"required":["result"]},{"required":["content"]},{"required":["error"]}]`))
+	return root.Bytes()
 }
 
 // movable tells whether schema means the same inside another one: it has no

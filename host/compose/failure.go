@@ -125,53 +125,53 @@ func Excerpt(source string, column int) string {
 
 // body is {type, message, details, stack}.
 func (f *Failure) body() []byte {
-	details := object{}
+	var details wire.Object
 	if p := f.Position; p != nil {
-		details.text("file", p.File)
-		details.count("line", uint64(max(0, p.Line)))
-		details.count("column", uint64(max(0, p.Column)))
-		details.text("source", clip(p.Source, 4*maxSourceLine*utf8.UTFMax))
+		details.NonEmpty("file", p.File)
+		details.NonZero("line", uint64(max(0, p.Line)))
+		details.NonZero("column", uint64(max(0, p.Column)))
+		details.NonEmpty("source", clip(p.Source, 4*maxSourceLine*utf8.UTFMax))
 	}
-	details.text("server", f.Server)
-	details.text("tool", f.Tool)
+	details.NonEmpty("server", f.Server)
+	details.NonEmpty("tool", f.Tool)
 	if v, ok := wire.Get(f.Upstream, "violations"); ok && f.Type == abi.ErrValidation {
-		details.raw("violations", newInliner().value(v))
+		details.Raw("violations", newInliner().value(v))
 	} else if f.Upstream != nil {
-		details.raw("upstream", newInliner().value(WithoutData(f.Upstream)))
+		details.Raw("upstream", newInliner().value(WithoutData(f.Upstream)))
 	}
 	if f.Data != nil {
-		details.raw("data", newInliner().value(f.Data))
+		details.Raw("data", newInliner().value(f.Data))
 	}
-	details.text("limit", f.Limit)
-	details.number("value", f.Value)
-	details.number("used", f.Used)
-	details.text("setting", f.Setting)
-	details.number("queued", f.Queued)
+	details.NonEmpty("limit", f.Limit)
+	addNumber(&details, "value", f.Value)
+	addNumber(&details, "used", f.Used)
+	details.NonEmpty("setting", f.Setting)
+	addNumber(&details, "queued", f.Queued)
 	if f.Violations != nil {
-		details.raw("violations", wire.Marshal(f.Violations))
+		details.Raw("violations", wire.Marshal(f.Violations))
 	}
 	if f.Nearest != nil {
-		details.raw("nearest", wire.Marshal(f.Nearest))
+		details.Raw("nearest", wire.Marshal(f.Nearest))
 	}
 	if f.Compensation != nil {
-		details.raw("compensation", compensationList(f.Compensation))
+		details.Raw("compensation", compensationList(f.Compensation))
 	}
-	details.text("run", f.Run)
-	details.count("fuel", f.Fuel)
+	details.NonEmpty("run", f.Run)
+	details.NonZero("fuel", f.Fuel)
 
-	body := object{}
-	body.text("type", string(f.Type))
-	body.raw("message", wire.Quote(f.Message))
-	if !details.empty() {
-		body.raw("details", details.bytes())
+	var body wire.Object
+	body.NonEmpty("type", string(f.Type))
+	body.Text("message", f.Message)
+	if !details.IsEmpty() {
+		body.Raw("details", details.Bytes())
 	}
-	body.text("stack", f.Stack)
-	return body.bytes()
+	body.NonEmpty("stack", f.Stack)
+	return body.Bytes()
 }
 
 // Result is the isError CallToolResult of a failure that belongs to no run.
 func (f *Failure) Result() []byte {
-	structured := object{}
-	structured.raw("error", f.body())
-	return toolResult([][]byte{textBlock(wire.Quote(f.Text()))}, structured.bytes(), true, nil)
+	var structured wire.Object
+	structured.Raw("error", f.body())
+	return toolResult([][]byte{textBlock(wire.Quote(f.Text()))}, structured.Bytes(), true, nil)
 }

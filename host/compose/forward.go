@@ -35,9 +35,9 @@ func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	if r.forwarded++; r.forwarded == maxForwarded {
 		text = "this script logs too much: what follows is in its result only"
 	}
-	params := object{}
-	params.text("level", logNames[level])
-	params.raw("logger", wire.Quote(r.tool))
-	params.raw("data", wire.Quote(text))
-	return func() { r.origin.Notify(protocol.NotificationMessage, params.bytes()) }
+	var params wire.Object
+	params.NonEmpty("level", logNames[level])
+	params.Text("logger", r.tool)
+	params.Text("data", text)
+	return func() { r.origin.Notify(protocol.NotificationMessage, params.Bytes()) }
 }

@@ -28,25 +28,25 @@ func forwardMeta(params []byte) []byte {
 // joinMeta is the _meta of one call: that of the request, and what the script
 // adds, which wins. A progress token is not the script's to give.
 func joinMeta(request, script []byte) []byte {
-	added := object{}
+	var added wire.Object
 	names := map[string]bool{"progressToken": true}
 	eachMember(script, func(name string, value []byte) {
 		if !names[name] {
 			names[name] = true
-			added.raw(name, value)
+			added.Raw(name, value)
 		}
 	})
-	if added.empty() {
+	if added.IsEmpty() {
 		return request
 	}
-	joined := object{}
+	var joined wire.Object
 	eachMember(request, func(name string, value []byte) {
 		if !names[name] {
-			joined.raw(name, value)
+			joined.Raw(name, value)
 		}
 	})
-	eachMember(added.bytes(), joined.raw)
-	return joined.bytes()
+	eachMember(added.Bytes(), joined.Raw)
+	return joined.Bytes()
 }
 
 // eachMember calls f with the members of a JSON object, in order; nil has none.

@@ -202,15 +202,15 @@ func (p *progress) sendNow(n *notice) {
 		return
 	}
 	p.last = n.value
-	params := object{}
-	params.raw("progress", wire.Marshal(n.value))
+	var params wire.Object
+	params.Raw("progress", wire.Marshal(n.value))
 	if n.total != nil && !math.IsInf(*n.total, 0) && !math.IsNaN(*n.total) {
-		params.raw("total", wire.Marshal(*n.total))
+		params.Raw("total", wire.Marshal(*n.total))
 	}
 	if n.message != "" {
-		params.raw("message", wire.Quote(n.message))
+		params.Text("message", n.message)
 	}
-	p.send(params.bytes())
+	p.send(params.Bytes())
 }
 
 // close ends the sequence with what is still to be sent; it returns once that

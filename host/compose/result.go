@@ -41,11 +41,11 @@ type audience struct {
 // the content alone. So either says all that matters, and content blocks come
 // without structuredContent if they may: they would not be seen beside it.
 func runResult(rec journal.Record, f *Failure, to audience) []byte {
-	structured := object{}
+	var structured wire.Object
 	content, rich := [][]byte(nil), false
 	switch {
 	case f != nil:
-		structured.raw("error", f.body())
+		structured.Raw("error", f.body())
 		text := f.Text()
 		if !to.whole {
 			text += logText("\nlog:", rec.Logs)
@@ -56,11 +56,11 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 		content, rich = contentOf(result, to.revision)
 		switch {
 		case rich && !to.whole:
-			structured.raw("content", describeBlocks(content))
+			structured.Raw("content", describeBlocks(content))
 		case content != nil:
-			structured.raw("result", result)
+			structured.Raw("result", result)
 		default:
-			structured.raw("result", result)
+			structured.Raw("result", result)
 			if result[0] != '"' {
 				result = wire.Quote(string(result))
 			}
@@ -73,10 +73,10 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 			return toolResult(content, nil, false, receipt(&rec, to))
 		}
 	}
-	structured.raw("logs", logList(rec.Logs, to.whole))
-	structured.raw("executionTime", milliseconds(rec.Duration))
+	structured.Raw("logs", logList(rec.Logs, to.whole))
+	structured.Raw("executionTime", milliseconds(rec.Duration))
 	newCallList(to.detail).write(&structured, rec.Calls)
-	return toolResult(content, structured.bytes(), f != nil, receipt(&rec, to))
+	return toolResult(content, structured.Bytes(), f != nil, receipt(&rec, to))
 }
 
 // receipt is the _meta of a run's result.
@@ -85,14 +85,14 @@ func receipt(rec *journal.Record, to audience) []byte {
 	if !to.script { // of the root of a tree, whose record has the fuel of all
 		used.fuel, used.memory = rec.Outcome.Fuel, max(rec.Outcome.Memory, to.memory)
 	}
-	r := object{}
-	r.text("run", rec.ID)
-	r.count("memory", used.memory)
-	r.raw("calls", strconv.AppendUint(nil, used.calls, 10))
-	r.count("fuel", used.fuel)
-	meta := object{}
-	meta.raw(ReceiptKey, r.bytes())
-	return meta.bytes()
+	var r wire.Object
+	r.NonEmpty("run", rec.ID)
+	r.NonZero("memory", used.memory)
+	r.Raw("calls", strconv.AppendUint(nil, used.calls, 10))
+	r.NonZero("fuel", used.fuel)
+	var meta wire.Object
+	meta.Raw(ReceiptKey, r.Bytes())
+	return meta.Bytes()
 }
 
 // usage is what a run used, with those that it called.
@@ -121,16 +121,16 @@ func TextResult(text string, structured []byte) []byte {
 // toolResult is a CallToolResult of content blocks; structured and meta may be
 // nil.
 func toolResult(content [][]byte, structured []byte, isError bool, meta []byte) []byte {
-	result := object{}
+	var result wire.Object
 	if meta != nil {
-		result.raw("_meta", meta)
+		result.Raw("_meta", meta)
 	}
-	result.raw("content", array(content))
+	result.Raw("content", wire.Array(content))
 	if structured != nil {
-		result.raw("structuredContent", structured)
+		result.Raw("structuredContent", structured)
 	}
-	result.raw("isError", strconv.AppendBool(nil, isError))
-	return result.bytes()
+	result.Raw("isError", strconv.AppendBool(nil, isError))
+	return result.Bytes()
 }
 
 func milliseconds(d time.Duration) []byte {
@@ -147,7 +147,7 @@ func logList(logs []journal.Entry, whole bool) []byte {
 	for i, text := range shown {
 		items[i] = wire.Quote(text)
 	}
-	return array(items)
+	return wire.Array(items)
 }
 
 // logText is the log under a title, for readers; "" if there is none.

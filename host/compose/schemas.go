@@ -100,9 +100,9 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	failed := t.fail(abi.ErrValidation, clip("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
 	var v *tools.ValidationError
 	if errors.As(err, &v) {
-		details := object{}
-		details.raw("violations", wire.Marshal(v.Violations[:min(len(v.Violations), maxShownViolations)]))
-		failed.Details = strict(details.bytes())
+		var details wire.Object
+		details.Raw("violations", wire.Marshal(v.Violations[:min(len(v.Violations), maxShownViolations)]))
+		failed.Details = strict(details.Bytes())
 	}
 	return failed
 }

@@ -58,14 +58,14 @@ func (in *inliner) value(raw []byte) []byte {
 // what they are.
 func standIn(raw []byte, blocks [][]byte) []byte {
 	sum := sha256.Sum256(raw)
-	o := object{}
-	o.raw("truncated", []byte("true"))
-	o.count("size", uint64(len(raw)))
-	o.text("sha256", hex.EncodeToString(sum[:]))
+	var o wire.Object
+	o.Bool("truncated", true)
+	o.NonZero("size", uint64(len(raw)))
+	o.NonEmpty("sha256", hex.EncodeToString(sum[:]))
 	if blocks != nil {
-		o.raw("content", describeBlocks(blocks))
+		o.Raw("content", describeBlocks(blocks))
 	}
-	return o.bytes()
+	return o.Bytes()
 }
 
 // A callList lists the calls of a run for a result.
@@ -86,20 +86,20 @@ func newCallList(d Detail) *callList {
 }
 
 // write puts the list into the structured result of a run.
-func (l *callList) write(o *object, calls []journal.CallRecord) {
+func (l *callList) write(o *wire.Object, calls []journal.CallRecord) {
 	if l.detail == None {
 		return
 	}
-	o.raw("toolCalls", l.list(calls))
+	o.Raw("toolCalls", l.list(calls))
 	if len(l.tools) == 0 {
 		return
 	}
-	more := object{}
+	var more wire.Object
 	for _, name := range l.tools {
-		more.count(name, uint64(l.more[name]))
+		more.NonZero(name, uint64(l.more[name]))
 	}
-	more.count(otherTools, uint64(l.more[otherTools]))
-	o.raw("moreCalls", more.bytes())
+	more.NonZero(otherTools, uint64(l.more[otherTools]))
+	o.Raw("moreCalls", more.Bytes())
 }
 
 // list lists calls, and within those of saved tools theirs. Calls of a run come
@@ -112,29 +112,29 @@ func (l *callList) list(calls []journal.CallRecord) []byte {
 		items[i] = l.call(&calls[i])
 	}
 	l.count(calls[n:])
-	return array(items)
+	return wire.Array(items)
 }
 
 func (l *callList) call(c *journal.CallRecord) []byte {
-	o := object{}
-	o.raw("server", wire.Quote(l.name(c.Server)))
-	o.raw("tool", wire.Quote(l.name(c.Tool)))
-	o.raw("params", l.value(c.Asked.Arguments))
+	var o wire.Object
+	o.Text("server", l.name(c.Server))
+	o.Text("tool", l.name(c.Tool))
+	o.Raw("params", l.value(c.Asked.Arguments))
 	switch e := c.Answer.Err; {
 	case !c.Done:
-		o.raw("error", callError(abi.ErrCancelled, NoAnswer))
+		o.Raw("error", callError(abi.ErrCancelled, NoAnswer))
 	case e != nil:
-		o.raw("error", callError(e.Type, l.message(e.Message)))
+		o.Raw("error", callError(e.Type, l.message(e.Message)))
 	default:
-		o.raw("result", l.value(c.Answer.Value))
+		o.Raw("result", l.value(c.Answer.Value))
 	}
 	if c.Undo {
-		o.raw("undo", []byte("true"))
+		o.Bool("undo", true)
 	}
 	if c.Answer.Run != nil {
-		o.raw("toolCalls", l.list(c.Answer.Run.Calls))
+		o.Raw("toolCalls", l.list(c.Answer.Run.Calls))
 	}
-	return o.bytes()
+	return o.Bytes()
 }
 
 // count counts calls that are not listed.
@@ -183,10 +183,10 @@ func (l *callList) message(text string) string {
 }
 
 func callError(class abi.ErrorType, message string) []byte {
-	o := object{}
-	o.text("type", string(class))
-	o.raw("message", wire.Quote(message))
-	return o.bytes()
+	var o wire.Object
+	o.NonEmpty("type", string(class))
+	o.Text("message", message)
+	return o.Bytes()
 }
 
 // The bounds of the log in a result, in bytes: in structuredContent, and with the

@@ -198,17 +198,17 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 func compensationList(all []undone) []byte {
 	items, in := make([][]byte, len(all)), newInliner()
 	for i, u := range all {
-		o := object{}
-		o.raw("server", wire.Quote(u.server))
-		o.raw("tool", wire.Quote(u.tool))
-		o.raw("params", in.value(u.arguments))
+		var o wire.Object
+		o.Text("server", u.server)
+		o.Text("tool", u.tool)
+		o.Raw("params", in.value(u.arguments))
 		if u.err == nil {
-			o.raw("undone", []byte("true"))
+			o.Bool("undone", true)
 		} else {
-			o.raw("undone", []byte("false"))
-			o.raw("error", callError(u.err.Type, clip(u.err.Message, maxListedMessage)))
+			o.Bool("undone", false)
+			o.Raw("error", callError(u.err.Type, clip(u.err.Message, maxListedMessage)))
 		}
-		items[i] = o.bytes()
+		items[i] = o.Bytes()
 	}
-	return array(items)
+	return wire.Array(items)
 }

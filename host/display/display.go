@@ -1,4 +1,10 @@
-// Package display makes what others wrote fit to be shown to people.
+// Package display prepares text that others wrote for terminals, logs and pages, and
+// formats sizes and times for people.
+//
+//	display.go  Text, Line, Excerpt, Clip, Size
+//	escape.go   Escape, which shows what it replaces
+//	writer.go   Writer: Text for a stream
+//	time.go     Time
 package display
 
 import (
@@ -8,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is text safe for a terminal or a page: control and formatting characters
-// other than line breaks and tabs, those that turn the direction of text
-// included, become U+FFFD.
+// Text makes text safe for a terminal or a page: control and formatting characters,
+// including those that change the direction of text, become U+FFFD. Line breaks and
+// tabs stay.
 func Text(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.Is(unicode.C, r) {
@@ -37,7 +43,41 @@ func Line(text string, n int) string {
 	return text
 }
 
-// Size is a number of bytes.
+// Excerpt is the beginning of text for a log or an error message: at most n bytes,
+// and "..." if there is more, on one line and safe as by [Text].
+func Excerpt(text string, n int) string {
+	if len(text) > n {
+		text = text[:boundary(text, n)] + "..."
+	}
+	return strings.ReplaceAll(Text(text), "\n", " ")
+}
+
+// Clip shortens text to at most n bytes, in whole characters, and adds "…" if it
+// was longer. It does not make text safe.
+func Clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return text[:boundary(text, n)] + "…"
+}
+
+// ClipSize is [Clip] that also says how long the text was.
+func ClipSize(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return fmt.Sprintf("%s (%d bytes)", Clip(text, n), len(text))
+}
+
+// boundary is the largest index up to n at which a character of text begins.
+func boundary(text string, n int) int {
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return n
+}
+
+// Size formats a number of bytes.
 func Size(n uint64) string {
 	switch {
 	case n >= 1<<20:

@@ -30,3 +30,41 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestExcerptAndClip(t *testing.T) {
+	for _, tt := range []struct {
+		text                    string
+		n                       int
+		excerpt, clip, clipSize string
+	}{
+		{"", 0, "", "", ""},
+		{"abc", 3, "abc", "abc", "abc"},
+		{"abcd", 3, "abc...", "abc…", "abc… (4 bytes)"},
+		{"aöb", 2, "a...", "a…", "a… (4 bytes)"},
+		{"öö", 1, "...", "…", "… (4 bytes)"},
+		{"a\x1b[2J\nb\u202e", 10, "a\uFFFD[2J b\uFFFD", "a\x1b[2J\nb\u202e", "a\x1b[2J\nb\u202e"},
+		{"\xff\xfe", 1, "\uFFFD...", "\xff…", "\xff… (2 bytes)"},
+		{"\x80\x80", 2, "\uFFFD", "\x80\x80", "\x80\x80"},
+	} {
+		if got := Excerpt(tt.text, tt.n); got != tt.excerpt {
+			t.Errorf("Excerpt(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.excerpt)
+		}
+		if got := Clip(tt.text, tt.n); got != tt.clip {
+			t.Errorf("Clip(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.clip)
+		}
+		if got := ClipSize(tt.text, tt.n); got != tt.clipSize {
+			t.Errorf("ClipSize(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.clipSize)
+		}
+	}
+}
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\tb\nc": "a\tb\nc", "a\r\nb\rc": "a\nb\\rc", "\x1b[0m\x07": `\x1b[0m\x07`, "\xc3(": `\xc3(`,
+		"é 👩\u200d👩\u00a0": "é 👩\u200d👩\u00a0", "\u0085\u202e\U000e0041": `\u0085\u202e\U000e0041`, "\ufffd": "\ufffd",
+	} {
+		if got := Escape(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // Difference is one thing in which a replay differs from its record.
@@ -60,7 +60,7 @@ func unified(recorded, replayed string) string {
 			fmt.Fprintf(&b, "(%d lines more)\n", len(lines)-1-i)
 			break
 		}
-		b.WriteString(clip(l, maxDiffLine) + "\n")
+		b.WriteString(display.ClipSize(l, maxDiffLine) + "\n")
 	}
 	return b.String()
 }
@@ -74,17 +74,6 @@ func common(a, b string) int {
 		}
 	}
 	return n
-}
-
-// clip shortens a text to about n bytes.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return fmt.Sprintf("%s… (%d bytes)", text[:n], len(text))
 }
 
 // pretty is indented JSON with numbers and the order of members unchanged. Invalid
@@ -102,7 +91,7 @@ func differJSON(what string, recorded, replayed []byte) Difference {
 	d := Difference{What: what, Message: "differs", Diff: unified(pretty(recorded), pretty(replayed))}
 	if d.Diff == "" {
 		d.Message = fmt.Sprintf("is the same JSON, written differently: recorded %s, replayed %s",
-			clip(string(recorded), maxShort), clip(string(replayed), maxShort))
+			display.ClipSize(string(recorded), maxShort), display.ClipSize(string(replayed), maxShort))
 	}
 	return d
 }
@@ -133,7 +122,7 @@ func callName(c abi.ToolCall) string { return c.Server + "." + c.Tool }
 
 // callLine is a call on one line.
 func callLine(c abi.ToolCall) string {
-	return fmt.Sprintf("%s(%s)", callName(c), clip(string(c.Arguments), maxShort))
+	return fmt.Sprintf("%s(%s)", callName(c), display.ClipSize(string(c.Arguments), maxShort))
 }
 
 // differCall is the difference between two calls.
@@ -144,7 +133,7 @@ func differCall(what string, recorded, replayed abi.ToolCall) Difference {
 		d.Message = fmt.Sprintf("is of %s, recorded was %s", callName(replayed), callName(recorded))
 	case d.Diff == "":
 		d.Message = fmt.Sprintf("of %s has the same arguments, written differently: recorded %s, replayed %s", callName(replayed),
-			clip(string(recorded.Arguments), maxShort), clip(string(replayed.Arguments), maxShort))
+			display.ClipSize(string(recorded.Arguments), maxShort), display.ClipSize(string(replayed.Arguments), maxShort))
 	case !bytes.Equal(recorded.Arguments, replayed.Arguments):
 		d.Message = "of " + callName(replayed) + " has other arguments"
 	default:

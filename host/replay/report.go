@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -287,7 +288,7 @@ func writePosition(b *strings.Builder, p *abi.Position) {
 	}
 	fmt.Fprintf(b, "  at %s:%d:%d\n", p.File, p.Line, p.Column)
 	if p.Source != "" {
-		fmt.Fprintf(b, "    %s\n", clip(p.Source, maxSource))
+		fmt.Fprintf(b, "    %s\n", display.ClipSize(p.Source, maxSource))
 	}
 }
 

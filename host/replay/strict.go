@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -180,7 +181,7 @@ func (t *strict) Log(level abi.LogLevel, text string) {
 			t.differ(Difference{What: what, Message: "differs", Diff: unified(logLine(e.Level, e.Text), logLine(level, text))})
 		}
 	case !t.open:
-		t.differ(Difference{What: what, Message: "is one that was not recorded: " + clip(logLine(level, text), maxShort)})
+		t.differ(Difference{What: what, Message: "is one that was not recorded: " + display.ClipSize(logLine(level, text), maxShort)})
 	}
 }
 
@@ -223,7 +224,7 @@ func (t *strict) missing() {
 		t.differ(Difference{What: fmt.Sprintf("undo %d", t.undo+i+1), Message: "is not asked for, recorded was " + callLine(u.Asked)})
 	}
 	for i, e := range t.rec.Logs[min(t.log, len(t.rec.Logs)):] {
-		t.differ(Difference{What: fmt.Sprintf("log %d", t.log+i+1), Message: "is missing, recorded was " + clip(logLine(e.Level, e.Text), maxShort)})
+		t.differ(Difference{What: fmt.Sprintf("log %d", t.log+i+1), Message: "is missing, recorded was " + display.ClipSize(logLine(e.Level, e.Text), maxShort)})
 	}
 	for i, c := range t.compensations[t.compensation:] {
 		t.differ(Difference{What: fmt.Sprintf("compensation %d", t.compensation+i+1), Message: "is not made, recorded was " + callLine(c.Asked)})
@@ -330,8 +331,8 @@ func (t *strict) unfinished(replayed *journal.Record) {
 		t.short = t.short || t.in == ""
 		t.note(t.in, "the recorded run did not end: it is replayed up to the last of the record")
 	case replayed.Outcome.Error == "":
-		t.note(t.in, "the recorded run did not end; replayed, it ends with the result "+clip(string(replayed.Outcome.Result), maxShort))
+		t.note(t.in, "the recorded run did not end; replayed, it ends with the result "+display.ClipSize(string(replayed.Outcome.Result), maxShort))
 	default:
-		t.note(t.in, "the recorded run did not end; replayed, it fails: "+clip(replayed.Outcome.Message, maxShort))
+		t.note(t.in, "the recorded run did not end; replayed, it fails: "+display.ClipSize(replayed.Outcome.Message, maxShort))
 	}
 }

@@ -3,6 +3,7 @@ package route
 import (
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -67,14 +68,8 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	}
 }
 
-// clip bounds how much of a message is logged.
-func clip(raw []byte) string {
-	const most = 1 << 10
-	if len(raw) > most {
-		return strings.ToValidUTF8(string(raw[:most]), "") + "..."
-	}
-	return string(raw)
-}
+// clip is the beginning of a message, for the log.
+func clip(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 
 // updated delivers the update of a resource to the sessions that are subscribed to
 // it or to a resource above it (revision 2025-11-25, schema,

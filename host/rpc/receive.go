@@ -3,9 +3,9 @@ package rpc
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -310,17 +310,5 @@ func IsErrorFor(raw []byte, id int64) bool {
 	return !ok || string(given) == "null" || number && own == id
 }
 
-// clip makes what a peer wrote fit for a log or an error: at most 200 bytes,
-// valid UTF-8, without control characters.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
+// clip is the beginning of what a peer wrote, for a log or an error.
+func clip(s string) string { return display.Excerpt(s, 200) }

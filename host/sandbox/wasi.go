@@ -5,7 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // The Go runtime imports 20 functions of WASI preview 1. They reach nothing: there are
@@ -59,18 +60,8 @@ func (w *wasiState) fatal() string {
 	return ""
 }
 
-func printable(b []byte) string {
-	const most = 200
-	if len(b) > most {
-		b = b[:most]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(string(b), "?"))
-}
+// printable is the beginning of what the guest wrote, for an error message.
+func printable(b []byte) string { return display.Excerpt(string(b), 200) }
 
 var wasiFunctions = []hostFunction{
 	{"args_get", types(i32, i32), types(i32), answer(errnoSuccess)},

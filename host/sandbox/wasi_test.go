@@ -55,11 +55,11 @@ func TestLastWords(t *testing.T) {
 		text, stderr string
 		limit        Limit
 	}{
-		"panic":                   {"\npanic: oh\x1b[31m\xff\ngoroutine 1", "panic: oh?[31m?", ""},
+		"panic":                   {"\npanic: oh\x1b[31m\xff\ngoroutine 1", "panic: oh\uFFFD[31m\uFFFD", ""},
 		"stack overflow":          {overflow, "", LimitRecursion},
 		"another fatal error":     {"fatal error: all goroutines are asleep\n", "fatal error: all goroutines are asleep", ""},
 		"stack overflow in prose": {"about a fatal error: stack overflow\n", "about a fatal error: stack overflow", ""},
-		"long":                    {strings.Repeat("x", 30000), strings.Repeat("x", 200), ""},
+		"long":                    {strings.Repeat("x", 30000), strings.Repeat("x", 200) + "...", ""},
 		"none":                    {"", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
@@ -48,7 +48,7 @@ func (a *answer) output() string {
 	if text == "" {
 		text = string(a.value())
 	}
-	return clip(text, maxOutput)
+	return display.Clip(text, maxOutput)
 }
 
 // problems are those of the answer: what is fundamental alone, since then nothing
@@ -86,7 +86,7 @@ func (c *Check) fundamental(a *answer) *report.Problem {
 	case a.cancelled || c.CancelAfter > 0:
 		return nil
 	case a.isError() && !c.has("is_error", "error_type", "error"):
-		return &report.Problem{Message: "the tool failed", Got: clip(a.text(), maxOutput)}
+		return &report.Problem{Message: "the tool failed", Got: display.Clip(a.text(), maxOutput)}
 	}
 	return nil
 }
@@ -115,17 +115,6 @@ func plural(n int, thing string) string {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
-}
-
-// clip is text of at most n bytes.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
 }
 
 // masked is a result without the secrets that mask knows.

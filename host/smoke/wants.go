@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
@@ -259,7 +260,7 @@ func readError(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	return func(a *answer) *expect.Mismatch {
 			message, failed := a.errorMessage()
 			if !failed {
-				return &expect.Mismatch{Message: "it did not fail", Got: clip(string(a.value()), maxOutput)}
+				return &expect.Mismatch{Message: "it did not fail", Got: display.Clip(string(a.value()), maxOutput)}
 			}
 			for _, p := range patterns {
 				if m := expect.Message("the error's message", p, message); m != nil {
@@ -284,7 +285,7 @@ func readErrorCode(_ *fileReader, s *config.Section, key string) (judge, renew) 
 	}
 	return func(a *answer) *expect.Mismatch {
 			if a.refused == nil {
-				return &expect.Mismatch{Message: "the call was not refused", Want: fmt.Sprint(code), Got: clip(string(a.value()), maxOutput)}
+				return &expect.Mismatch{Message: "the call was not refused", Want: fmt.Sprint(code), Got: display.Clip(string(a.value()), maxOutput)}
 			}
 			if a.refused.Code != code {
 				return &expect.Mismatch{Message: a.refusal(), Want: fmt.Sprint(code), Got: fmt.Sprint(a.refused.Code)}

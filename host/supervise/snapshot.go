@@ -146,29 +146,19 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 
 // encode returns the content of the file.
 func (s Snapshot) encode(key string) []byte {
-	b := append([]byte(`{"of":`), wire.Quote(key)...)
-	b = append(append(b, `,"handshake":`...), s.Handshake...)
-	b = append(b, `,"lists":{`...)
-	comma := ""
+	var file, lists wire.Object
+	file.Text("of", key)
+	file.Raw("handshake", s.Handshake)
 	for _, surface := range wire.Surfaces {
-		l, ok := s.Lists[surface]
-		if !ok {
-			continue
+		if l, ok := s.Lists[surface]; ok {
+			var list wire.Object
+			list.Raw("items", wire.Array(l.Items))
+			list.Raw("_meta", l.Meta)
+			lists.Raw(string(surface), list.Bytes())
 		}
-		b = append(append(append(b, comma...), wire.Quote(string(surface))...), `:{"items":[`...)
-		for i, item := range l.Items {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, item...)
-		}
-		b = append(b, ']')
-		if l.Meta != nil {
-			b = append(append(b, `,"_meta":`...), l.Meta...)
-		}
-		b, comma = append(b, '}'), ","
 	}
-	return append(b, "}}\n"...)
+	file.Raw("lists", lists.Bytes())
+	return append(file.Bytes(), '\n')
 }
 
 // save replaces the file of an upstream. A failure is only logged: nothing

@@ -70,11 +70,13 @@ func (p ClientParams) Params() []byte {
 	if p.Capabilities == nil {
 		p.Capabilities = []byte("{}")
 	}
-	b := append([]byte(`{"protocolVersion":`), wire.Quote(protocol.Handshake.Newest().String())...)
-	b = append(append(b, `,"capabilities":`...), p.Capabilities...)
-	b = append(append(b, `,"clientInfo":{"name":`...), wire.Quote(p.Name)...)
-	b = append(append(b, `,"version":`...), wire.Quote(p.Version)...)
-	return append(b, "}}"...)
+	var params, client wire.Object
+	params.Text("protocolVersion", protocol.Handshake.Newest().String())
+	params.Raw("capabilities", p.Capabilities)
+	client.Text("name", p.Name)
+	client.Text("version", p.Version)
+	params.Raw("clientInfo", client.Bytes())
+	return params.Bytes()
 }
 
 // refusal parses a server's error object and makes its message short and

@@ -287,10 +287,10 @@ func TestCrash(t *testing.T) {
 	}
 	<-f.done // of itself
 	s := f.Status()
-	if s.State != Failed || s.Pid != 0 || !strings.Contains(s.Err, "on stderr:\n[31mout of \uFFFD luck[0m") {
+	if s.State != Failed || s.Pid != 0 || !strings.Contains(s.Err, "on stderr:\n\uFFFD[31mout of \uFFFD luck\uFFFD[0m") {
 		t.Errorf("status %+v", s)
 	}
-	if log := f.log.String(); !strings.Contains(log, `msg=stderr upstream=x line="[31mout of`) {
+	if log := f.log.String(); !strings.Contains(log, "msg=stderr upstream=x line=\"\uFFFD[31mout of") {
 		t.Errorf("log %s", log)
 	}
 	if _, err := f.Call(t.Context(), wire.Call{Method: "m"}); err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
@@ -144,13 +145,8 @@ func firstByte(raw []byte) byte {
 	return 0
 }
 
-// clip bounds what of a hostile message is quoted in an error.
-func clip(raw []byte) string {
-	if len(raw) > 64 {
-		return string(bytes.ToValidUTF8(raw[:64], nil)) + "..."
-	}
-	return string(raw)
-}
+// clip is the beginning of raw JSON of a peer, for an error message.
+func clip(raw []byte) string { return display.Excerpt(string(raw), 64) }
 
 // IDKey makes a map key of a raw id or progress token: two spellings of one
 // string give one key, and the number 1 and the string "1" give different ones.

@@ -138,15 +138,11 @@ func (e *exampler) settle(s *shape) *shape {
 }
 
 func (e *exampler) object(properties []property, level int) []byte {
-	b := []byte{'{'}
-	for i, p := range properties {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(b, wire.Quote(p.name)...), ':')
-		b = append(b, e.value(p.of, p.name, level+1)...)
+	var o wire.Object
+	for _, p := range properties {
+		o.Raw(p.name, e.value(p.of, p.name, level+1))
 	}
-	return append(b, '}')
+	return o.Bytes()
 }
 
 // value is a value of what is called name.
@@ -225,14 +221,7 @@ func (e *exampler) array(s *shape, name string, level int) []byte {
 			}
 		}
 	}
-	b := []byte{'['}
-	for i, item := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, item...)
-	}
-	return append(b, ']')
+	return wire.Array(items)
 }
 
 // number is the least number that is allowed, else 1, or what is allowed below.

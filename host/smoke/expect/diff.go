@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // Limits on what a Mismatch shows.
@@ -23,20 +24,8 @@ const (
 	maxDiffDepth  = 100     // levels of JSON that is compared
 )
 
-// clip cuts a text to about most bytes and says how long it was.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
-}
-
 // Show is a value of [Parse] as compact JSON, clipped.
-func Show(v any) string { return clip(string(encode(v, "")), maxShown) }
+func Show(v any) string { return display.ClipSize(string(encode(v, "")), maxShown) }
 
 // encode is a value as JSON, with members in the order of names.
 func encode(v any, indent string) []byte {
@@ -91,7 +80,7 @@ func diffLines(want, got []byte) string {
 			fmt.Fprintf(&b, "… (%d more lines)\n", len(lines)-i)
 			break
 		}
-		b.WriteString(clip(line, maxDiffLine))
+		b.WriteString(display.ClipSize(line, maxDiffLine))
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -183,7 +172,7 @@ func shorten(v any) any {
 	case string:
 		if len(v) > maxDiffString {
 			sum := sha256.Sum256([]byte(v))
-			return fmt.Sprintf("%s sha256:%x", clip(v, maxDiffString), sum[:6])
+			return fmt.Sprintf("%s sha256:%x", display.ClipSize(v, maxDiffString), sum[:6])
 		}
 	}
 	return v

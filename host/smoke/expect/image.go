@@ -14,6 +14,7 @@ import (
 	"golang.org/x/image/riff"
 	"golang.org/x/image/webp"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -90,7 +91,7 @@ func Image(want ImageWant, result []byte) *Mismatch {
 		}
 		got = append(got, p.String())
 	}
-	return &Mismatch{Path: "$.content", Message: "no image is as wanted", Want: want.String(), Got: clip(strings.Join(got, ", "), maxShown)}
+	return &Mismatch{Path: "$.content", Message: "no image is as wanted", Want: want.String(), Got: display.ClipSize(strings.Join(got, ", "), maxShown)}
 }
 
 func (w ImageWant) meets(p picture) bool {
@@ -112,11 +113,11 @@ func plainMIME(s string) string {
 func readImage(block []byte) (picture, *Mismatch) {
 	text, ok := wire.GetString(block, "data")
 	if !ok {
-		return picture{}, &Mismatch{Path: ".data", Message: "the image has no data", Got: clip(string(block), maxShown)}
+		return picture{}, &Mismatch{Path: ".data", Message: "the image has no data", Got: display.ClipSize(string(block), maxShown)}
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return picture{}, &Mismatch{Path: ".data", Message: "the image's data is not base64: " + err.Error(), Got: clip(text, maxName)}
+		return picture{}, &Mismatch{Path: ".data", Message: "the image's data is not base64: " + err.Error(), Got: display.ClipSize(text, maxName)}
 	}
 	says, _ := wire.GetString(block, "mimeType")
 	mime, codec := sniff(data)
@@ -124,10 +125,10 @@ func readImage(block []byte) (picture, *Mismatch) {
 	case codec == nil:
 		return picture{}, &Mismatch{
 			Path: ".data", Message: "the image's bytes are of no known type",
-			Want: strings.Join(MIMETypes, ", "), Got: fmt.Sprintf("%q (said to be %q)", data[:min(len(data), 16)], clip(says, maxName)),
+			Want: strings.Join(MIMETypes, ", "), Got: fmt.Sprintf("%q (said to be %q)", data[:min(len(data), 16)], display.ClipSize(says, maxName)),
 		}
 	case plainMIME(says) != mime:
-		return picture{}, &Mismatch{Path: ".mimeType", Message: "the image's type is not that of its bytes", Want: mime, Got: clip(says, maxName)}
+		return picture{}, &Mismatch{Path: ".mimeType", Message: "the image's type is not that of its bytes", Want: mime, Got: display.ClipSize(says, maxName)}
 	}
 	p, err := codec.read(data)
 	if err != nil {

@@ -1,6 +1,10 @@
 package expect
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
+)
 
 // Equal compares two JSON values: objects with the same members in any order,
 // arrays with the same items in the same order, numbers by value (1, 1.0 and
@@ -14,11 +18,11 @@ func Subset(want, got []byte) *Mismatch { return compareJSON(want, got, true) }
 func compareJSON(want, got []byte, subset bool) *Mismatch {
 	w, err := Parse(want)
 	if err != nil {
-		return &Mismatch{Message: "what is expected is not JSON: " + err.Error(), Want: clip(string(want), maxShown)}
+		return &Mismatch{Message: "what is expected is not JSON: " + err.Error(), Want: display.ClipSize(string(want), maxShown)}
 	}
 	g, err := Parse(got)
 	if err != nil {
-		return &Mismatch{Message: "what came is not JSON: " + err.Error(), Got: clip(string(got), maxShown)}
+		return &Mismatch{Message: "what came is not JSON: " + err.Error(), Got: display.ClipSize(string(got), maxShown)}
 	}
 	return compareValues(w, g, subset)
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -74,12 +75,12 @@ func Text(want Pattern, result []byte) *Mismatch {
 		}
 	}
 	if len(texts) == 0 {
-		return &Mismatch{Path: "$.content", Message: "the result has no text", Want: clip(want.source, maxShown), Got: showContent(result)}
+		return &Mismatch{Path: "$.content", Message: "the result has no text", Want: display.ClipSize(want.source, maxShown), Got: showContent(result)}
 	}
 	got := strings.Join(texts, "\n")
 	return &Mismatch{
 		Path: "$.content", Message: fmt.Sprintf("no text %s what is wanted", want.verb()),
-		Want: clip(want.source, maxShown), Got: clip(got, maxShown), Diff: want.diff(got),
+		Want: display.ClipSize(want.source, maxShown), Got: display.ClipSize(got, maxShown), Diff: want.diff(got),
 	}
 }
 
@@ -91,7 +92,7 @@ func Message(what string, want Pattern, got string) *Mismatch {
 	}
 	return &Mismatch{
 		Message: fmt.Sprintf("nothing in %s %s what is wanted", what, want.verb()),
-		Want:    clip(want.source, maxShown), Got: clip(got, maxShown), Diff: want.diff(got),
+		Want:    display.ClipSize(want.source, maxShown), Got: display.ClipSize(got, maxShown), Diff: want.diff(got),
 	}
 }
 
@@ -127,16 +128,16 @@ func showContent(result []byte) string {
 		kinds = append(kinds, kind)
 	}
 	if kinds == nil {
-		return clip(string(result), maxShown)
+		return display.ClipSize(string(result), maxShown)
 	}
-	return clip("blocks: "+strings.Join(kinds, ", "), maxShown)
+	return display.ClipSize("blocks: "+strings.Join(kinds, ", "), maxShown)
 }
 
 // Logs wants log entries that match, in that order; others may come between
 // them. An empty want wants no logs at all.
 func Logs(want []Pattern, got []string) *Mismatch {
 	if len(want) == 0 && len(got) > 0 {
-		return &Mismatch{Path: "$[0]", Message: fmt.Sprintf("want no logs, got %d", len(got)), Got: clip(strings.Join(got, "\n"), maxShown)}
+		return &Mismatch{Path: "$[0]", Message: fmt.Sprintf("want no logs, got %d", len(got)), Got: display.ClipSize(strings.Join(got, "\n"), maxShown)}
 	}
 	next := 0
 	for i, p := range want {
@@ -147,11 +148,11 @@ func Logs(want []Pattern, got []string) *Mismatch {
 		if next == len(got) {
 			after := ""
 			if i > 0 {
-				after = " after that for " + clip(want[i-1].source, maxName)
+				after = " after that for " + display.ClipSize(want[i-1].source, maxName)
 			}
 			return &Mismatch{
 				Path: fmt.Sprintf("$[%d]", i), Message: fmt.Sprintf("no log entry%s %s what is wanted", after, p.verb()),
-				Want: clip(p.source, maxShown), Got: clip(strings.Join(got[from:], "\n"), maxShown),
+				Want: display.ClipSize(p.source, maxShown), Got: display.ClipSize(strings.Join(got[from:], "\n"), maxShown),
 			}
 		}
 		next++

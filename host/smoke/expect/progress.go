@@ -3,6 +3,8 @@ package expect
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // Progress wants at least atLeast progress notifications of one call, given as
@@ -41,12 +43,12 @@ func readAdvance(raw []byte) (advance, *Mismatch) {
 	v, err := Parse(raw)
 	params, ok := v.(map[string]any)
 	if err != nil || !ok {
-		return advance{}, &Mismatch{Message: "the params of a progress notification are no JSON object", Got: clip(string(raw), maxShown)}
+		return advance{}, &Mismatch{Message: "the params of a progress notification are no JSON object", Got: display.ClipSize(string(raw), maxShown)}
 	}
 	var a advance
 	progress, ok := params["progress"].(json.Number)
 	if !ok {
-		return a, &Mismatch{Path: ".progress", Message: "progress is no number", Got: clip(string(raw), maxShown)}
+		return a, &Mismatch{Path: ".progress", Message: "progress is no number", Got: display.ClipSize(string(raw), maxShown)}
 	}
 	a.token, a.progress = params["progressToken"], progress.String()
 	if total, has := params["total"]; has {
@@ -55,7 +57,7 @@ func readAdvance(raw []byte) (advance, *Mismatch) {
 			return a, &Mismatch{Path: ".total", Message: "total is no number", Got: Show(total)}
 		}
 		if a.total = n.String(); compareNumbers(a.progress, a.total) > 0 {
-			return a, &Mismatch{Path: ".progress", Message: "progress is past the total", Want: "at most " + clip(a.total, maxName), Got: clip(a.progress, maxName)}
+			return a, &Mismatch{Path: ".progress", Message: "progress is past the total", Want: "at most " + display.ClipSize(a.total, maxName), Got: display.ClipSize(a.progress, maxName)}
 		}
 	}
 	return a, nil
@@ -67,9 +69,9 @@ func (a advance) follows(last advance) *Mismatch {
 	case len(Differences(last.token, a.token, false)) > 0:
 		return &Mismatch{Path: ".progressToken", Message: "the token is another one", Want: Show(last.token), Got: Show(a.token)}
 	case compareNumbers(a.progress, last.progress) <= 0:
-		return &Mismatch{Path: ".progress", Message: "progress does not rise", Want: "more than " + clip(last.progress, maxName), Got: clip(a.progress, maxName)}
+		return &Mismatch{Path: ".progress", Message: "progress does not rise", Want: "more than " + display.ClipSize(last.progress, maxName), Got: display.ClipSize(a.progress, maxName)}
 	case last.total != "" && a.total != "" && compareNumbers(a.total, last.total) < 0:
-		return &Mismatch{Path: ".total", Message: "the total shrinks", Want: "at least " + clip(last.total, maxName), Got: clip(a.total, maxName)}
+		return &Mismatch{Path: ".total", Message: "the total shrinks", Want: "at least " + display.ClipSize(last.total, maxName), Got: display.ClipSize(a.total, maxName)}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -16,13 +17,13 @@ func IsError(want bool, result []byte) *Mismatch {
 	got := string(flag) == "true"
 	switch {
 	case ok && !got && string(flag) != "false":
-		return &Mismatch{Path: "$.isError", Message: "isError is neither true nor false", Got: clip(string(flag), maxShown)}
+		return &Mismatch{Path: "$.isError", Message: "isError is neither true nor false", Got: display.ClipSize(string(flag), maxShown)}
 	case got == want:
 		return nil
 	case got:
-		return &Mismatch{Path: "$.isError", Message: "the result is an error", Want: "no error", Got: clip(strings.Join(Texts(result), "\n"), maxShown)}
+		return &Mismatch{Path: "$.isError", Message: "the result is an error", Want: "no error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
 	}
-	return &Mismatch{Path: "$.isError", Message: "the result is no error", Want: "an error", Got: clip(strings.Join(Texts(result), "\n"), maxShown)}
+	return &Mismatch{Path: "$.isError", Message: "the result is no error", Want: "an error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
 }
 
 // Meta wants the _meta of a raw CallToolResult (or of any object) to have all
@@ -30,7 +31,7 @@ func IsError(want bool, result []byte) *Mismatch {
 func Meta(want, result []byte) *Mismatch {
 	meta, ok := wire.Get(result, "_meta")
 	if !ok {
-		return &Mismatch{Path: "$._meta", Message: "there is no _meta", Want: clip(string(want), maxShown)}
+		return &Mismatch{Path: "$._meta", Message: "there is no _meta", Want: display.ClipSize(string(want), maxShown)}
 	}
 	m := Subset(want, meta)
 	if m != nil && m.Path != "" {
@@ -51,17 +52,17 @@ func Schema(want *tools.Schema, got []byte) *Mismatch {
 	if err == nil {
 		return nil
 	}
-	m := &Mismatch{Message: clip(err.Error(), maxShown), Got: clip(string(got), maxShown)}
+	m := &Mismatch{Message: display.ClipSize(err.Error(), maxShown), Got: display.ClipSize(string(got), maxShown)}
 	var v *tools.ValidationError
 	if !errors.As(err, &v) {
 		return m
 	}
 	m.Path = pointerPath(v.Violations[0].Pointer)
-	m.Message = "does not match the schema: " + clip(v.Violations[0].Message, maxShown)
+	m.Message = "does not match the schema: " + display.ClipSize(v.Violations[0].Message, maxShown)
 	if n := len(v.Violations); n > 1 {
 		var lines []string
 		for _, violation := range v.Violations[:min(n, maxViolations)] {
-			lines = append(lines, clip(pointerPath(violation.Pointer)+": "+violation.Message, maxDiffLine))
+			lines = append(lines, display.ClipSize(pointerPath(violation.Pointer)+": "+violation.Message, maxDiffLine))
 		}
 		if n > maxViolations {
 			lines = append(lines, fmt.Sprintf("and %d more", n-maxViolations))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -21,11 +22,11 @@ func Calls(want, got []string) *Mismatch {
 	case at == len(want) && at == len(got):
 		return nil
 	case at == len(got):
-		m.Message, m.Want = "the call is not made", clip(want[at], maxShown)
+		m.Message, m.Want = "the call is not made", display.ClipSize(want[at], maxShown)
 	case at == len(want):
-		m.Message, m.Got = "the call is not expected", clip(got[at], maxShown)
+		m.Message, m.Got = "the call is not expected", display.ClipSize(got[at], maxShown)
 	default:
-		m.Message, m.Want, m.Got = "another call", clip(want[at], maxShown), clip(got[at], maxShown)
+		m.Message, m.Want, m.Got = "another call", display.ClipSize(want[at], maxShown), display.ClipSize(got[at], maxShown)
 	}
 	if len(want) > 1 || len(got) > 1 {
 		m.Diff = diffLines([]byte(strings.Join(want, "\n")), []byte(strings.Join(got, "\n")))
@@ -46,11 +47,11 @@ func Names(kind string, want, got []string) *Mismatch {
 		return nil
 	}
 	m := &Mismatch{
-		Message: fmt.Sprintf("there is no %s %q", kind, clip(missing[0], maxName)),
-		Want:    clip(strings.Join(want, ", "), maxShown), Got: clip(strings.Join(got, ", "), maxShown),
+		Message: fmt.Sprintf("there is no %s %q", kind, display.ClipSize(missing[0], maxName)),
+		Want:    display.ClipSize(strings.Join(want, ", "), maxShown), Got: display.ClipSize(strings.Join(got, ", "), maxShown),
 	}
 	if near := nearest.Names(missing[0], got); len(near) > 0 {
-		m.Message += fmt.Sprintf(", only %q", clip(near[0], maxName))
+		m.Message += fmt.Sprintf(", only %q", display.ClipSize(near[0], maxName))
 	}
 	if n := len(missing) - 1; n > 0 {
 		m.Message += fmt.Sprintf(" (and %d more of those wanted)", n)
@@ -65,11 +66,11 @@ func ErrorType(want, got, message string) *Mismatch {
 	case want == got:
 		return nil
 	case want == "":
-		return &Mismatch{Message: "the run failed", Want: "success", Got: clip(got+": "+message, maxShown)}
+		return &Mismatch{Message: "the run failed", Want: "success", Got: display.ClipSize(got+": "+message, maxShown)}
 	case got == "":
-		return &Mismatch{Message: "the run did not fail", Want: clip(want, maxShown), Got: "success"}
+		return &Mismatch{Message: "the run did not fail", Want: display.ClipSize(want, maxShown), Got: "success"}
 	}
-	return &Mismatch{Message: "the run failed in another way", Want: clip(want, maxShown), Got: clip(got+": "+message, maxShown)}
+	return &Mismatch{Message: "the run failed in another way", Want: display.ClipSize(want, maxShown), Got: display.ClipSize(got+": "+message, maxShown)}
 }
 
 // Fuel wants at most so many units.

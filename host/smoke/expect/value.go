@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // Parse reads one JSON value into nil, bool, string, json.Number, []any and
@@ -173,7 +175,7 @@ var identifier = regexp.MustCompile(`^[\pL_$][\pL\pN_$-]*$`)
 
 // step is the way into a member.
 func step(name string) string {
-	name = clip(name, maxName)
+	name = display.ClipSize(name, maxName)
 	if identifier.MatchString(name) {
 		return "." + name
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // Limits on what is shown of one check.
@@ -111,7 +113,7 @@ func several(s string) bool { return strings.Contains(s, "\n") }
 
 // side shows one side of a problem.
 func (d *details) side(label, s string) {
-	switch s = printable(s); {
+	switch s = display.Escape(s); {
 	case s == "":
 	case several(s):
 		d.add(2, strings.TrimSpace(label))
@@ -137,7 +139,7 @@ func (d *details) diff(s string) {
 	if s == "" {
 		return
 	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(printable(s), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(display.Escape(s), "\n"), "\n") {
 		switch {
 		case strings.HasPrefix(line, "-"):
 			line = d.paint.color(red, line)
@@ -156,7 +158,7 @@ func (d *details) logs(logs []string) {
 		logs = logs[more:]
 	}
 	for _, entry := range logs {
-		lines := strings.Split(strings.TrimSuffix(printable(entry), "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(display.Escape(entry), "\n"), "\n")
 		d.add(0, d.paint.color(faint, "log: ")+lines[0])
 		for _, line := range lines[1:] {
 			d.add(5, line)
@@ -165,7 +167,7 @@ func (d *details) logs(logs []string) {
 }
 
 func (d *details) output(s string) {
-	if s = printable(s); s == "" {
+	if s = display.Escape(s); s == "" {
 		return
 	}
 	if !several(s) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // TestJUnitParses reads the XML token by token, as strictly as the library
@@ -164,8 +166,8 @@ func TestTAPParses(t *testing.T) {
 	}
 	scalars := readYAML(t, points[6].block)
 	for key, want := range map[string]string{
-		"what": "expect.text", "message": printable(hostile), "want": printable(hostile), "got": printable(" " + hostile + "\n\n"),
-		"output": printable(hostile), "file": "odd, name: 100%.toml", "path": printable(`$["` + hostile + `"]`), "status": "failed",
+		"what": "expect.text", "message": display.Escape(hostile), "want": display.Escape(hostile), "got": display.Escape(" " + hostile + "\n\n"),
+		"output": display.Escape(hostile), "file": "odd, name: 100%.toml", "path": display.Escape(`$["` + hostile + `"]`), "status": "failed",
 	} {
 		if scalars[key] != want {
 			t.Errorf("%s is %q, want %q", key, scalars[key], want)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // gitHub writes what text does, and for each check that did not pass the
@@ -105,7 +106,7 @@ func (g *gitHub) relative(file string) string {
 // data and property escape as the runner unescapes (actions/toolkit,
 // packages/core/src/command.ts).
 func data(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(printable(s))
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(display.Escape(s))
 }
 
 func property(s string) string {

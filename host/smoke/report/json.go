@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // jsonVersion is that of the document's shape. Members may be added without
@@ -137,7 +139,7 @@ func (j *jsonWriter) value(v any, prefix string) {
 	// A terminal acts on more control characters than JSON escapes.
 	for text := bytes.TrimSpace(b.Bytes()); len(text) > 0; {
 		r, size := utf8.DecodeRune(text)
-		if harmless(r) {
+		if display.Harmless(r) {
 			j.out.Write(text[:size])
 		} else {
 			for _, unit := range utf16.AppendRune(nil, r) {

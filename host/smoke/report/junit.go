@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // junitWriter writes JUnit XML: a testsuite per file, a testcase per check with
@@ -72,7 +74,7 @@ func (j *junitWriter) File(f File) error {
 		suite.Cases = append(suite.Cases, junitCaseOf(r, name))
 	}
 	if f.Err != nil {
-		text := printable(f.Err.Error())
+		text := display.Escape(f.Err.Error())
 		suite.Cases = append(suite.Cases, junitCase{
 			Name: "file can be run", Class: name, File: name, Time: seconds(0),
 			Error: &junitFailure{Message: oneLine(firstLine(text)), Type: "wrong", Text: text},

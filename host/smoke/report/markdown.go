@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // maxMarkdown bounds a step summary in bytes. GitHub takes 1 MiB for a step and
@@ -28,7 +30,7 @@ func markdown(files []File, s Summary) string {
 	}
 	for _, f := range files {
 		if f.Err != nil {
-			m.details(f.Path, []string{printable(f.Err.Error())})
+			m.details(f.Path, []string{display.Escape(f.Err.Error())})
 		}
 		for _, r := range f.Results {
 			if r.Status == Failed || r.Status == Broken {

@@ -2,7 +2,6 @@
 // of CI.
 //
 //	report.go     Result, File, Summary; Writer, New
-//	printable.go  texts of strangers made harmless
 //	text.go       readable lines with diffs
 //	details.go    what is said of one check, for text, junit and github
 //	tap.go        Test Anything Protocol, version 14

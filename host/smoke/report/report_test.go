@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 )
 
@@ -139,7 +140,7 @@ func TestHarmless(t *testing.T) {
 	for _, format := range Formats {
 		text := render(t, format, Options{Verbose: true}, sample(t))
 		for i, r := range text {
-			if !harmless(r) || r == '\ufffd' && format != "json" {
+			if !display.Harmless(r) || r == '\ufffd' && format != "json" {
 				t.Errorf("%s: %q at %d", format, r, i)
 			}
 		}
@@ -213,17 +214,6 @@ func TestColorsOfFile(t *testing.T) {
 	defer f.Close()
 	if hasColors(f, func(string) string { return "" }) {
 		t.Error("colours in a file")
-	}
-}
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"a\tb\nc": "a\tb\nc", "a\r\nb\rc": "a\nb\\rc", "\x1b[0m\x07": `\x1b[0m\x07`, "\xc3(": `\xc3(`,
-		"é 👩\u200d👩\u00a0": "é 👩\u200d👩\u00a0", "\u0085\u202e\U000e0041": `\u0085\u202e\U000e0041`, "\ufffd": "\ufffd",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html):
@@ -115,7 +117,7 @@ func (y yaml) text(level int, key, s string) {
 // scalar writes a text: on one line in quotes, on several as a literal block
 // with explicit indentation (YAML 1.2, section 8.1).
 func (y yaml) scalar(level int, s string) {
-	s = printable(s)
+	s = display.Escape(s)
 	if !several(s) {
 		y.out.WriteString(strconv.Quote(s) + "\n")
 		return

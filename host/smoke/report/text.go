@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 // hasColors tells whether colours are wanted on w (https://no-color.org).
@@ -93,7 +95,7 @@ func (t *textWriter) File(f File) error {
 		return t.out.flush()
 	}
 	fmt.Fprintf(t.out, "  %s\n", t.paint.color(red, "WRONG"))
-	for line := range strings.SplitSeq(printable(f.Err.Error()), "\n") {
+	for line := range strings.SplitSeq(display.Escape(f.Err.Error()), "\n") {
 		t.detail(line)
 	}
 	return t.out.flush()
@@ -133,4 +135,9 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// oneLine is escaped text on one line.
+func oneLine(s string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(display.Escape(s))
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
 const (
@@ -41,7 +43,7 @@ func (s *stderrLog) copy(r io.Reader) {
 				line += "..."
 			}
 		}
-		if line = printable(line); line != "" {
+		if line = display.Text(line); line != "" {
 			s.log.Info("stderr", "line", line)
 			s.keep(line)
 		}
@@ -55,17 +57,6 @@ func (s *stderrLog) spend(bytes int) {
 	if s.charge != nil {
 		s.charge(bytes, s.exited)
 	}
-}
-
-// printable drops control characters, so that a server cannot control the
-// terminal of whoever reads the log or the status.
-func printable(line string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, line)
 }
 
 func (s *stderrLog) keep(line string) {

@@ -23,7 +23,7 @@ func TestStderr(t *testing.T) {
 	in.WriteString(strings.Repeat("é", 5000) + "\n" + strings.Repeat("z", maxStderrLine-1) + "\n" + "bad \xff\xfe \x1b[2J\x00\x7f\u009b end\nlast")
 	s.copy(&in)
 	last := s.tail()
-	if len(last) != tailLines || last[0] != "line 44" || last[6] != strings.Repeat("é", 90)+"..." || last[8] != "bad \uFFFD [2J end" || last[9] != "last" {
+	if len(last) != tailLines || last[0] != "line 44" || last[6] != strings.Repeat("é", 90)+"..." || last[8] != "bad \uFFFD \uFFFD[2J\uFFFD\uFFFD\uFFFD end" || last[9] != "last" {
 		t.Errorf("last lines %q", last)
 	}
 	total := 0

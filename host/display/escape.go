@@ -1,4 +1,4 @@
-package report
+package display
 
 import (
 	"fmt"
@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// printable is a text in which everything that is not seen but acts (control
-// characters, ANSI escapes, bidirectional overrides) and what is not UTF-8 is
-// written as an escape, such as \x1b. Newlines and tabs stay, a carriage return
-// in front of a newline goes.
-func printable(s string) string {
+// Escape makes text safe like [Text], but shows what it replaces: control characters,
+// bidirectional overrides and bytes that are not UTF-8 become escapes such as \x1b.
+// Newlines and tabs stay; a carriage return before a newline is dropped.
+func Escape(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
-	if plain(s) {
+	if isPlain(s) {
 		return s
 	}
 	var b strings.Builder
@@ -22,7 +21,7 @@ func printable(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case harmless(r):
+		case Harmless(r):
 			b.WriteRune(r)
 		case r == '\r':
 			b.WriteString(`\r`)
@@ -38,8 +37,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// plain tells whether a text is all printable ASCII.
-func plain(s string) bool {
+// isPlain reports whether a text is all printable ASCII.
+func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' || c > '~') && c != '\n' && c != '\t' {
 			return false
@@ -48,14 +47,9 @@ func plain(s string) bool {
 	return true
 }
 
-// harmless characters are shown as they are. The joiner makes one emoji of
-// several.
-func harmless(r rune) bool {
+// Harmless reports whether a character is shown as it is. The joiner combines several
+// emoji into one.
+func Harmless(r rune) bool {
 	const joiner = '\u200d'
 	return r == '\n' || r == '\t' || r == joiner || strconv.IsGraphic(r)
-}
-
-// oneLine is a printable text on one line.
-func oneLine(s string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(printable(s))
 }
