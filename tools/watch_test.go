@@ -3,6 +3,7 @@ package tools
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -96,13 +97,26 @@ func TestWatchSurvivesNewDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, seen, "the directory is gone")
-	if err := os.Mkdir(s.Dir(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	mkdirAgain(t, s.Dir())
 	put(t, s, "b.json", toolJSON("b", "1"))
 	await(t, seen, "a file in the new directory")
 	if got := names(s.List()); got != "b" {
 		t.Errorf("List: %s", got)
+	}
+}
+
+// mkdirAgain makes a directory that was just removed. On Windows its name is free
+// only when the last one who had it open, such as the watch, has closed it.
+func mkdirAgain(t *testing.T, dir string) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			return
+		}
+		if runtime.GOOS != "windows" || time.Now().After(late) {
+			t.Fatal(err)
+		}
 	}
 }
 

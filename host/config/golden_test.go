@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -74,8 +75,20 @@ func outcome(t *testing.T, archive *txtar.Archive) string {
 		}
 	}
 	got := strings.ReplaceAll(b.String(), dir+string(filepath.Separator)+"config", "config")
-	got = strings.NewReplacer(dir, "$DIR", home, "$HOME").Replace(got)
-	return filepath.ToSlash(got)
+	escaped := func(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
+	got = strings.NewReplacer(escaped(dir), "$DIR", escaped(home), "$HOME", dir, "$DIR", home, "$HOME").Replace(got)
+	return filepath.ToSlash(plainPaths(got))
+}
+
+// plainPaths takes the quotes off paths that have them for their backslashes only.
+func plainPaths(text string) string {
+	if filepath.Separator == '/' {
+		return text
+	}
+	quoted := regexp.MustCompile(`"(\$(?:DIR|HOME)[^" ]*)"`)
+	return quoted.ReplaceAllStringFunc(text, func(path string) string {
+		return strings.ReplaceAll(strings.Trim(path, `"`), `\\`, `\`)
+	})
 }
 
 // testOptions is an environment of the test's own.

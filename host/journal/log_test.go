@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,8 @@ func TestRoundTrip(t *testing.T) {
 			d.play(r, func(b Begin) *Run { return begin(t, l, b) }, 2)
 			want = append([]Record{onDisk(r.Record())}, want...)
 		}
+		// The clock of some systems is so coarse that runs begin at the same time.
+		slices.SortStableFunc(want, func(a, b Record) int { return strings.Compare(b.ID, a.ID) })
 		got, faults := scan(dir, Filter{})
 		if len(faults) > 0 || len(got) != len(want) {
 			t.Fatalf("seed %d: %d runs, want %d; %v", seed, len(got), len(want), faults)

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 			}}
 			ctx := context.Background()
 			deadline := 50 * time.Millisecond
-			if raceEnabled || c.Calls > 0 { // a storm has to get going first, and make its calls
+			if raceEnabled || c.Calls > 0 || c.Undo > 0 { // a storm has to get going first, and make its calls
 				deadline *= 10
 			}
 			if c.End == abitest.EndDeadline {

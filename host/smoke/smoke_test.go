@@ -163,7 +163,8 @@ func (a *archive) filled(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer("$EXE", exe, "$SERVER", mcptest.Env).Replace(text)
+	// In TOML, a backslash in a basic string is an escape.
+	return strings.NewReplacer("$EXE", filepath.ToSlash(exe), "$SERVER", mcptest.Env).Replace(text)
 }
 
 // emptied is the opposite of filled.
@@ -172,7 +173,8 @@ func (a *archive) emptied(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer(a.dir+string(filepath.Separator), "", exe, "$EXE", mcptest.Env, "$SERVER").Replace(text)
+	return strings.NewReplacer(a.dir+string(filepath.Separator), "", exe, "$EXE", filepath.ToSlash(exe), "$EXE",
+		mcptest.Env, "$SERVER", "The system cannot find the file specified.", "no such file or directory").Replace(text)
 }
 
 func (a *archive) read(t *testing.T, name string) string {
