@@ -82,7 +82,7 @@ func TestBegin(t *testing.T) {
 	if got := k.receive(); got != `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}` {
 		t.Error(got)
 	}
-	k.hangUp()
+	k.closeInput()
 	if len(l.cancel) > 0 {
 		t.Error("the call was cancelled after its reply")
 	}
@@ -99,7 +99,7 @@ func TestBatchBegun(t *testing.T) {
 		got != `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"replied":true}}]` {
 		t.Errorf("got %s", got)
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
 // TestBegunCancelled checks that the backend is told once of a cancellation, and that
@@ -150,7 +150,7 @@ func TestBegunCancelled(t *testing.T) {
 	<-working
 	k.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
 	<-ended
-	k.hangUp()
+	k.closeInput()
 }
 
 // TestEndOfInputCancelsBegun checks that calls are cancelled without an answer.
@@ -164,7 +164,7 @@ func TestEndOfInputCancelsBegun(t *testing.T) {
 		}
 		l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)})
 	}()
-	k.hangUp()
+	k.closeInput()
 }
 
 // writeTo makes a stream that is written to w. written waits until all of it is.
@@ -229,7 +229,7 @@ func TestReplyDoesNotWait(t *testing.T) {
 	if len(seen) != n {
 		t.Errorf("%d answers", len(seen))
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
 // TestAnswersBeforeTheEnd checks that all replies are written before ServeStdio

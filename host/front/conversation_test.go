@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestConversations plays testdata/*.txtar: "> " the client says, "< " it must
-// hear, byte for byte, "! " a command of this test. After the last line nothing
-// more may come.
+// TestConversations plays testdata/*.txtar. A line that begins with "> " is sent, one
+// with "< " must be received, byte for byte, and one with "! " is a command of this
+// test. After the last line nothing more may come.
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -46,7 +46,7 @@ func play(t *testing.T, text string) {
 			k.command(line[2:])
 		}
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
 // command runs a "!" line of a conversation.

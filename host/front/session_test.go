@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// talk is a session over pipes, with the client's end in the test's hands.
+// talk is a stdio session over pipes. The test is the client.
 type talk struct {
 	t       *testing.T
 	backend *fronttest.Backend
@@ -33,7 +33,7 @@ func newTalk(t *testing.T) *talk {
 	return newTalkWith(t, b, options(b))
 }
 
-// newTalkWith is newTalk with options; b is behind their backend.
+// newTalkWith is newTalk with options. b is their backend, or what it wraps.
 func newTalkWith(t *testing.T, b *fronttest.Backend, opts Options) *talk {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -62,8 +62,8 @@ func (k *talk) receive() string {
 	return string(msg)
 }
 
-// hangUp ends the input and checks that nothing but the given lines follows.
-func (k *talk) hangUp(want ...string) {
+// closeInput ends the input and checks that nothing but the given lines follows.
+func (k *talk) closeInput(want ...string) {
 	k.t.Helper()
 	k.in.Close()
 	for _, w := range want {
@@ -93,7 +93,7 @@ func TestEOFCancelsCallsAndFinishesListings(t *testing.T) {
 	k.initialize("2025-11-25")
 	k.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
 	k.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"cursor":"2"}}`)
-	k.hangUp(`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"count"}]}}`)
+	k.closeInput(`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"count"}]}}`)
 	if err := <-k.backend.Cancelled; !errors.Is(err, wire.ErrClosed) {
 		t.Errorf("cancelled with %v", err)
 	}
@@ -126,8 +126,8 @@ func TestClientThatStopsReading(t *testing.T) {
 	}
 }
 
-// TestProgressOrder has many calls at once report progress: each one's comes
-// in order and before its result, and none is lost.
+// TestProgressOrder makes many calls at once that report progress. The progress of
+// each call comes in order and before its result, and none is lost.
 func TestProgressOrder(t *testing.T) {
 	const calls, times = 50, 100
 	k := newTalk(t)
@@ -157,10 +157,10 @@ func TestProgressOrder(t *testing.T) {
 			t.Fatalf("call %d: progress %s, want %d", i, n, seen[i])
 		}
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
-// TestCancelStorm cancels right behind each call: none is ever answered.
+// TestCancelStorm cancels each call right after it. None is answered.
 func TestCancelStorm(t *testing.T) {
 	const calls = 500
 	k := newTalk(t)
@@ -183,11 +183,11 @@ func TestCancelStorm(t *testing.T) {
 			t.Fatalf("cancelled with %v", err)
 		}
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
-// TestIDReusedAfterCancel checks that the work of a cancelled request, when it
-// ends at last, does not answer for a later request with its id.
+// TestIDReusedAfterCancel checks that a cancelled request does not answer a later
+// request with the same id.
 func TestIDReusedAfterCancel(t *testing.T) {
 	k := newTalk(t)
 	k.initialize("2025-11-25")
@@ -199,7 +199,7 @@ func TestIDReusedAfterCancel(t *testing.T) {
 	if got := k.receive(); got != `{"jsonrpc":"2.0","id":"x","result":{"params":{"name":"echo"}}}` {
 		t.Errorf("got %s", got)
 	}
-	k.hangUp()
+	k.closeInput()
 }
 
 func TestTooManyInFlight(t *testing.T) {
@@ -220,7 +220,7 @@ func TestTooManyInFlight(t *testing.T) {
 			<-k.backend.Cancelled
 		}
 	}()
-	k.hangUp()
+	k.closeInput()
 }
 
 func FuzzReceive(f *testing.F) {
