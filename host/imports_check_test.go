@@ -35,7 +35,7 @@ func TestCheckImports(t *testing.T) {
 			made("abi", "strings", "encoding/json"),
 			made("host/sandbox", "github.com/tetratelabs/wazero", "github.com/tetratelabs/wazero/api"),
 			made("guest/interp", "go.starlark.net/starlark"),
-			made("host/upstream", "github.com/mark3labs/mcp-go/mcp"),
+			made("host/upstream/oauth", "github.com/mark3labs/mcp-go/mcp"),
 			made("host", module+"/host/sandbox", module+"/abi"),
 			made("cmd/mcp-metatool", module+"/host"),
 		}},

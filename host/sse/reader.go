@@ -21,7 +21,7 @@ const (
 	maxRetry   = 24 * time.Hour
 )
 
-// Event is one server-sent event that has data, perhaps empty.
+// Event is one server-sent event with data, perhaps empty.
 type Event struct {
 	Name string // "" where the server gave none, which means "message"
 	Data []byte // the lines of data joined by \n; the receiver owns it
@@ -32,8 +32,8 @@ type Event struct {
 
 // Reader reads a text/event-stream (HTML standard, 9.2.6): lines that end
 // in \n, \r\n or \r, a byte order mark at the start, comments, the fields
-// event, data, id and retry. An event that the stream breaks off in is no
-// event, and its id does not count. It is for one goroutine.
+// event, data, id and retry. An event that is cut off by the end of the stream is
+// dropped, and so is its id. It is for one goroutine.
 type Reader struct {
 	r   io.Reader
 	max int // bytes of data of one event
@@ -87,20 +87,20 @@ func NewReader(r io.Reader, max int) *Reader {
 	return e
 }
 
-// After sets the id that stands until the stream brings another one.
+// After sets the id that is valid until the stream brings another one.
 func (e *Reader) After(id string) *Reader {
 	e.LastID = append(e.LastID[:0], id...)
 	return e
 }
 
-// Within has large events wait for room, before they are read.
+// Within makes large events wait for room before they are read.
 func (e *Reader) Within(room *wire.Room) *Reader {
 	e.room = room
 	return e
 }
 
-// count has what is to be of size bytes wait for room. An error of it is the end
-// of the context, which the stream ends with too.
+// count waits for room for something of size bytes. An error would be the end of
+// the context, which ends the stream too.
 func (e *Reader) count(hold **budget.Hold, size int) {
 	if e.room == nil || size <= budget.Small {
 		return
@@ -111,8 +111,8 @@ func (e *Reader) count(hold **budget.Hold, size int) {
 	_ = (*hold).Fit(e.room.Context, size)
 }
 
-// counted says that b is whole: it counts until nobody has it any more. For an
-// empty b nothing is left to count.
+// counted says that b is complete: it is counted until it is garbage. For an empty
+// b nothing is counted any more.
 func counted(hold **budget.Hold, b []byte) {
 	if *hold != nil {
 		(*hold).Attach(b[:min(len(b), 1)])
@@ -198,7 +198,7 @@ func (e *Reader) field(l eventLine) {
 	}
 }
 
-// usualFields is how many lines beside its data an event may have for nothing.
+// usualFields is how many lines beside its data an event may have for free.
 const usualFields = 8
 
 func (e *Reader) waste(bytes int) {
@@ -207,8 +207,8 @@ func (e *Reader) waste(bytes int) {
 	}
 }
 
-// digits reads what is nothing but ASCII digits. What is too long for a number
-// that matters here is the largest of them.
+// digits reads a number of ASCII digits, and nothing else. Numbers above maxRetry
+// are maxRetry.
 func digits(b []byte) (n int64, ok bool) {
 	for _, c := range b {
 		if c < '0' || c > '9' {

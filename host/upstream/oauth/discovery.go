@@ -17,16 +17,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// maxDocument bounds an answer of an authorization server, and metadata, in
-// bytes.
+// maxDocument bounds metadata, and answers of authorization servers, in bytes.
 const maxDocument = 256 << 10
 
-// issuerError says that a server names another authorization server than the
-// one its tokens belong to. Nothing is sent there.
+// issuerError says that a server names an authorization server other than the one
+// that its tokens belong to. Nothing is sent there.
 type issuerError struct {
 	named []string // what the server names
-	ours  string   // where the tokens are from, or what is configured
-	how   string   // what ours is
+	ours  string   // the issuer of the tokens, or the configured one
+	how   string   // which of the two, as the error says it
 }
 
 func (e *issuerError) Error() string {
@@ -34,8 +33,8 @@ func (e *issuerError) Error() string {
 	return fmt.Sprintf("the server names the authorization server %s, but %s %s", shown(strings.Join(named, ", ")), e.how, shown(e.ours))
 }
 
-// check tells whether ours is among what the server names. The caller
-// refuses what is not.
+// check is nil if ours is among what the server names, or it names nothing, else
+// e.
 func (e *issuerError) check() error {
 	if len(e.named) == 0 || slices.ContainsFunc(e.named, func(n string) bool { return sameIssuer(n, e.ours) }) {
 		return nil
@@ -43,25 +42,24 @@ func (e *issuerError) check() error {
 	return e
 }
 
-// sameIssuer compares identifiers of issuers. They have to be identical
-// (RFC 8414, 3.3), save for a slash at the end, which many servers add when
-// they name another.
+// sameIssuer compares identifiers of issuers. They must be identical (RFC 8414,
+// 3.3), except for a slash at the end, which many servers add.
 func sameIssuer(a, b string) bool {
 	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }
 
-// serverMetadata is what an authorization server says of itself (RFC 8414, 2).
+// serverMetadata is the metadata of an authorization server (RFC 8414, 2).
 type serverMetadata struct {
 	transport.AuthServerMetadata
-	// SendsIssuer tells that iss comes with every callback (RFC 9207, 3).
+	// SendsIssuer says that every callback has the parameter iss (RFC 9207, 3).
 	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
-	// resource is what tokens are asked for (RFC 8707); "": not said.
+	// resource is what tokens are requested for (RFC 8707); "" if it is not sent.
 	resource string
 }
 
-// discover finds the authorization server of the upstream: the configured one,
-// else the first that the server names, else the server's own origin, as
-// revision 2025-03-26 has it.
+// discover finds the authorization server: the configured one, else the first
+// that the MCP server names, else the MCP server's own origin (revision
+// 2025-03-26).
 func (t *Tokens) discover(ctx context.Context, challenge *http.Response) (*serverMetadata, error) {
 	named, err := t.protectedResource(ctx, challenge)
 	if err != nil {
@@ -101,8 +99,8 @@ func (t *Tokens) base() *url.URL {
 	return &u
 }
 
-// protectedResource is what the server says of itself (RFC 9728), nil if it
-// says nothing. Its resource is the server.
+// protectedResource is the metadata of the MCP server (RFC 9728), nil if it has
+// none. Its resource is checked to be the server.
 func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
 	base := t.base()
 	if address := advertised(challenge, base); address != "" {
@@ -135,9 +133,9 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 	return nil, nil
 }
 
-// advertised is the address of metadata that the challenge names, "" for none.
-// A server has its metadata at its own origin (RFC 9728, 3); others are passed
-// over.
+// advertised is the address of metadata that the challenge names, "" for none. A
+// server has its metadata at its own origin (RFC 9728, 3); other addresses are
+// ignored.
 func advertised(challenge *http.Response, base *url.URL) string {
 	if challenge == nil {
 		return ""
@@ -152,15 +150,15 @@ func advertised(challenge *http.Response, base *url.URL) string {
 }
 
 // sameResource tells whether resource is the identifier of the server at base
-// (RFC 9728, 3.3), save for a slash at the end.
+// (RFC 9728, 3.3), except for a slash at the end.
 func sameResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
 	return err == nil && httpclient.SameOrigin(u, base) && u.User == nil && u.RawQuery == "" && u.Fragment == "" &&
 		strings.TrimSuffix(u.EscapedPath(), "/") == strings.TrimSuffix(base.EscapedPath(), "/")
 }
 
-// bindsResource is sameResource, or resource is what base is a part of: many
-// servers say their origin. The place of the metadata vouches for the origin.
+// bindsResource is sameResource, or tells whether base is below resource: many
+// servers name their origin. Where the metadata is vouches for the origin.
 func bindsResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
 	if err != nil || !httpclient.SameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -169,8 +167,8 @@ func bindsResource(resource string, base *url.URL) bool {
 	return sameResource(resource, base) || strings.HasPrefix(base.EscapedPath(), strings.TrimSuffix(u.EscapedPath(), "/")+"/")
 }
 
-// wellKnown are the addresses of a document about base: with its path inserted,
-// then for the whole origin (RFC 9728, 3.1).
+// wellKnown are the addresses of a well-known document for base: first with its
+// path, then for the whole origin (RFC 9728, 3.1).
 func wellKnown(base *url.URL, document string) []string {
 	root := base.Scheme + "://" + base.Host + "/.well-known/" + document
 	path := strings.Trim(base.EscapedPath(), "/")
@@ -211,8 +209,8 @@ func (t *Tokens) authorizationServer(ctx context.Context, issuer string) (*serve
 	return m, err
 }
 
-// metadata is the first document that there is, nil for none. It has to be of
-// one of the issuers. Where one fails and no other is there, the failure counts.
+// metadata is the first document found at the addresses, nil for none. It must be
+// of one of the issuers. If there is none and an address failed, it is an error.
 func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
 	var failed error
 	for _, address := range addresses {
@@ -237,9 +235,9 @@ func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []
 	return nil, failed
 }
 
-// ownAuthorizationServer is the server itself, by its metadata or with the
-// endpoints of revision 2025-03-26. None of it is at another origin, unless the
-// metadata says so.
+// ownAuthorizationServer is the MCP server itself as an authorization server, by
+// its metadata or with the endpoints of revision 2025-03-26. Only its metadata
+// can name another origin.
 func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
 	base := t.base()
 	origin := &url.URL{Scheme: base.Scheme, Host: base.Host}
@@ -280,8 +278,8 @@ func (t *Tokens) checkMetadata(m *serverMetadata) error {
 	return nil
 }
 
-// document gets a JSON document. With another status than 200, v is left as it
-// is.
+// document gets a JSON document into v. With a status other than 200, v is not
+// changed.
 func (t *Tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

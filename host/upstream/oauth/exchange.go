@@ -25,8 +25,8 @@ const (
 	authNone  = "none"
 )
 
-// authMethod is how a client with a secret uses it: as it was registered, else
-// in the body, unless the server wants the header.
+// authMethod is how a client authenticates with its secret: as it was registered,
+// else in the body, unless the server supports only the header.
 func authMethod(client client, supported []string) string {
 	switch {
 	case client.Secret == "":
@@ -39,8 +39,8 @@ func authMethod(client client, supported []string) string {
 	return authPost
 }
 
-// exchange asks the token endpoint of an entry for tokens. It is the one place
-// from which secrets, codes and refresh tokens go out. Errors may quote them.
+// exchange asks the token endpoint of e for tokens. It is the only place that
+// sends secrets, codes and refresh tokens. Errors may quote them.
 func (t *Tokens) exchange(ctx context.Context, e credentials, client client, form url.Values) (*transport.Token, error) {
 	if e.Resource != "" {
 		form.Set("resource", e.Resource) // RFC 8707
@@ -101,7 +101,7 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 	return nil
 }
 
-// register registers us as a client (RFC 7591).
+// register registers a client for us (RFC 7591).
 func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (client, error) {
 	if m.RegistrationEndpoint == "" {
 		return client{}, errors.New("the authorization server registers no clients")
@@ -143,8 +143,7 @@ func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 	return client, nil
 }
 
-// moved tells whether an answer of a token endpoint says that it is not there
-// any more.
+// moved tells whether err says that there is no token endpoint any more.
 func moved(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) {

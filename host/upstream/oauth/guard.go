@@ -16,28 +16,28 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// guard is an http.RoundTripper for authorization servers. A server chooses
-// which ones it names, so it must not choose what else of our network is asked
-// (server-side request forgery): https only, and no address that is more
-// private than that of the server itself. Addresses are checked after names
-// are resolved, on every connection. It is safe for concurrent use.
+// guard is an http.RoundTripper for authorization servers. An MCP server chooses
+// which ones it names, so it must not be able to have other hosts of our network
+// asked (server-side request forgery): https only, and no address that is more
+// private than the server's own. Addresses are checked after names are resolved,
+// for every connection. It is safe for concurrent use.
 type guard struct {
 	upstream *url.URL
-	// pinned is the host of the configured issuer, which may be anywhere: the
-	// operator has named it. "" for none.
+	// pinned is the host of the configured issuer, which may be anywhere because
+	// the operator has named it. "" for none.
 	pinned string
 	net    *network
-	// seen is the most public address of the server's connections so far, plus
-	// one; 0: none yet, or all through a proxy.
+	// seen is the most public reach of the server's addresses so far, plus one; 0
+	// if there was no connection yet, or only through proxies.
 	seen atomic.Int32
 
-	// direct checks every address, and uses no proxy. open checks none: for the
-	// pinned host, for the server's own origin, which is named as well, and for
-	// proxies, which resolve names themselves.
+	// direct checks every address, and uses no proxy. open checks none: it is for
+	// the pinned host, for the server's own origin, and for proxies, which resolve
+	// names themselves.
 	direct, open *http.Transport
 }
 
-// network is what a guard asks of the system.
+// network is what a guard needs from the system.
 type network struct {
 	resolver *net.Resolver
 	roots    *x509.CertPool
@@ -45,7 +45,7 @@ type network struct {
 	proxy    func(*http.Request) (*url.URL, error)
 }
 
-// systemNetwork is that of everything but tests.
+// systemNetwork is the real one; tests have others.
 var systemNetwork = network{
 	reach: func(a netip.AddrPort) reach { return reachOf(a.Addr()) },
 	proxy: http.ProxyFromEnvironment,
@@ -66,7 +66,7 @@ func newGuard(upstream *url.URL, conf Config) *guard {
 
 type controlFunc func(ctx context.Context, network, address string, c syscall.RawConn) error
 
-// transport has limits on everything that a server may draw out.
+// transport makes a transport with limits on all that a server could drag out.
 func (g *guard) transport(control controlFunc) *http.Transport {
 	t := httpclient.NewTransport("https")
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
@@ -78,14 +78,14 @@ func (g *guard) transport(control controlFunc) *http.Transport {
 	return t
 }
 
-// trust sets the certificates of the network, if it has some of its own.
+// trust sets the root certificates of the network, if it has its own.
 func (g *guard) trust(t *http.Transport) {
 	if g.net.roots != nil {
 		t.TLSClientConfig.RootCAs = g.net.roots
 	}
 }
 
-// watch makes a transport of the server itself tell how public its addresses
+// watch has a transport of the MCP server report how public the server's addresses
 // are.
 func (g *guard) watch(t *http.Transport) {
 	dial := t.DialContext
@@ -106,8 +106,8 @@ func (g *guard) watch(t *http.Transport) {
 	g.trust(t)
 }
 
-// saw keeps the most public address. What resolves a name could otherwise make
-// the server look like one of this machine for a moment.
+// saw keeps the most public reach. Otherwise whoever controls the name could make
+// the server look local for a moment.
 func (g *guard) saw(r reach) {
 	for {
 		old := g.seen.Load()
@@ -117,8 +117,8 @@ func (g *guard) saw(r reach) {
 	}
 }
 
-// own is how private the server is. One counts as of this machine only if its
-// URL says so: a name can be made to resolve to anything.
+// own is the reach of the server. It counts as a server on this machine only if
+// its URL says so, because a name can be made to resolve to anything.
 func (g *guard) own() reach {
 	if r, ok := literalReach(g.upstream.Host, g.net); ok {
 		return r
@@ -155,7 +155,7 @@ func (g *guard) close() {
 	g.open.CloseIdleConnections()
 }
 
-// check refuses a URL that no authorization server of the upstream has,
+// check refuses a URL that no authorization server of the upstream may have,
 // whatever its name resolves to.
 func (g *guard) check(u *url.URL) error {
 	literal, isLiteral := literalReach(u.Host, g.net)
@@ -193,8 +193,8 @@ func (g *guard) refused(host string, r reach) error {
 	}
 }
 
-// addressError says that an authorization server is not asked because of where
-// it is.
+// addressError says that an authorization server is not asked because of its
+// address.
 type addressError struct {
 	url *url.URL
 	why string

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// reach says who can reach an address. The order is from public to private.
+// reach says from where an address can be reached. The order is from public to
+// private.
 type reach int32
 
 const (
@@ -21,8 +22,8 @@ func (r reach) String() string {
 	return [...]string{"public", "private", "link-local", "loopback", "multicast or broadcast"}[r]
 }
 
-// mayName tells whether a server with an address of r may have an address of
-// other asked.
+// mayName tells whether a server at an address of reach r may name one of reach
+// other.
 func (r reach) mayName(other reach) bool {
 	switch other {
 	case reachPublic:
@@ -37,7 +38,7 @@ func (r reach) mayName(other reach) bool {
 	return false
 }
 
-// privatePrefixes are those that netip.Addr.IsPrivate does not have: shared
+// privatePrefixes are those that netip.Addr.IsPrivate does not know: shared
 // address space (RFC 6598), special purposes (RFC 6890), benchmarks (RFC 2544),
 // reserved, site-local, Teredo, and local translation (RFC 8215).
 var privatePrefixes = []netip.Prefix{
@@ -46,7 +47,7 @@ var privatePrefixes = []netip.Prefix{
 	netip.MustParsePrefix("64:ff9b:1::/48"),
 }
 
-// embeddings are IPv6 prefixes behind which an IPv4 address stands: RFC 6052,
+// embeddings are IPv6 prefixes that are followed by an IPv4 address: RFC 6052,
 // RFC 3056, and the old IPv4-compatible form.
 var embeddings = []netip.Prefix{
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
@@ -96,8 +97,8 @@ func portNumber(port string) (n int) {
 	return n
 }
 
-// looksNumeric is true for what some resolvers and browsers take for an
-// address: "127.1", "0x7f000001".
+// looksNumeric is true for names that some resolvers and browsers read as an
+// address, such as "127.1" and "0x7f000001".
 func looksNumeric(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := host[strings.LastIndexByte(host, '.')+1:]

@@ -149,7 +149,7 @@ func TestHTTPAnswerElsewhere(t *testing.T) {
 		e.send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // nobody's
 		own <- e
 		<-r.Context().Done()
-		<-own // the handler must not end while another one writes
+		<-own // nobody writes to it any more
 	}
 	s.handle = func(w http.ResponseWriter, _ *http.Request, m webMessage) {
 		w.WriteHeader(http.StatusAccepted)
