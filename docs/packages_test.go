@@ -19,10 +19,6 @@ import (
 // list them.
 const listFrom = 6
 
-// unlisted are packages whose file lists are still incomplete. A package must
-// leave this list as soon as its doc comment is complete; nothing may be added.
-var unlisted = []string{}
-
 // goFile finds Go files named in a doc comment. Names that follow a slash
 // belong to other packages. Only a suffix for a platform may be a pattern:
 // machine_*.go.
@@ -53,18 +49,8 @@ func TestFileLists(t *testing.T) {
 		t.Fatalf("only %d packages found", len(packages))
 	}
 	for folder, files := range packages {
-		problem := files.check()
-		listed := slices.Contains(unlisted, folder)
-		if problem != nil && !listed {
+		if problem := files.check(); problem != nil {
 			t.Errorf("%s: %v", folder, problem)
-		}
-		if problem == nil && listed {
-			t.Errorf("the file list of %s is complete: remove it from unlisted", folder)
-		}
-	}
-	for _, folder := range unlisted {
-		if _, ok := packages[folder]; !ok {
-			t.Errorf("there is no package %s: remove it from unlisted", folder)
 		}
 	}
 }
