@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// maxSoon bounds the proxied calls that wait to be written down.
-const maxSoon = 256
+// maxQueued is how many proxied calls can wait to be written.
+const maxQueued = 256
 
-// maxGather is how much of them is gathered for one write, in bytes.
+// maxGather bounds how much is gathered for one write, in bytes.
 const maxGather = 256 << 10
 
-// soon are proxied calls that wait to be written down, all that there are with
-// one write, by one goroutine.
-type soon struct {
-	wake chan struct{} // holds a token while the goroutine may have something to do
+// asyncQueue holds proxied calls that wait to be written. One goroutine writes all
+// that are there with one write.
+type asyncQueue struct {
+	wake chan struct{} // holds a token while there may be work for the goroutine
 
 	mu      sync.Mutex // guards what follows; a leaf
-	waiting []later
+	waiting []queuedCall
 	ended   chan struct{} // closed when the goroutine has ended; nil before it is started
 	closed  bool
 }
 
-// later is a call, and what is to happen once it is written down.
-type later struct {
+// queuedCall is a call, and what to call once it is written.
+type queuedCall struct {
 	call Proxied
 	then func()
 }
 
-// ProxiedSoon is Proxied for whoever must not wait: then is called by another
-// goroutine when the call has been recorded, or could not be. It must not block.
-// It is false, and nothing is done, where too many calls wait or the Log is
-// closed or nil.
-func (l *Log) ProxiedSoon(p Proxied, then func()) bool {
+// ProxiedAsync is [Log.Proxied] for callers that must not wait. Another goroutine
+// calls then when the call has been written, or could not be; then must not block.
+// ProxiedAsync does nothing and returns false if too many calls are waiting, or if
+// the Log is closed or nil.
+func (l *Log) ProxiedAsync(p Proxied, then func()) bool {
 	if l == nil {
 		return false
 	}
-	s := &l.soon
+	s := &l.async
 	s.mu.Lock()
-	if s.closed || len(s.waiting) >= maxSoon {
+	if s.closed || len(s.waiting) >= maxQueued {
 		s.mu.Unlock()
 		return false
 	}
 	if s.ended == nil {
 		s.ended = make(chan struct{})
-		go l.recordSoon(s.ended)
+		go l.writeQueued(s.ended)
 	}
-	s.waiting = append(s.waiting, later{p, then})
+	s.waiting = append(s.waiting, queuedCall{p, then})
 	first := len(s.waiting) == 1
 	s.mu.Unlock()
 	if first {
@@ -56,20 +56,19 @@ func (l *Log) ProxiedSoon(p Proxied, then func()) bool {
 	return true
 }
 
-func (s *soon) signal() {
+func (s *asyncQueue) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it is awake already
 	}
 }
 
-// stallTime is how long Close waits for calls to be written down.
+// stallTime is how long Close waits for calls to be written.
 const stallTime = 2 * time.Second
 
-// close waits until all that waits is written down. Nothing is taken any more.
-// It is false when that takes too long: somebody who is told of trouble does not
-// listen.
-func (s *soon) close() bool {
+// close refuses further calls and waits until the waiting ones are written. It
+// returns false if that takes longer than stallTime, because a callback blocks.
+func (s *asyncQueue) close() bool {
 	s.mu.Lock()
 	s.closed = true
 	ended := s.ended
@@ -88,9 +87,9 @@ func (s *soon) close() bool {
 	}
 }
 
-// take waits for calls and takes all there are; none when there will be none. It
-// keeps the memory of those before.
-func (s *soon) take(before []later) []later {
+// take waits for calls and returns all there are, none after close. It reuses the
+// memory of the batch before.
+func (s *asyncQueue) take(before []queuedCall) []queuedCall {
 	clear(before)
 	for {
 		s.mu.Lock()
@@ -103,28 +102,27 @@ func (s *soon) take(before []later) []later {
 			return batch
 		}
 		<-s.wake
-		runtime.Gosched() // calls that are about to end come along
+		runtime.Gosched() // so that calls that are about to end join this batch
 	}
 }
 
-func (l *Log) recordSoon(ended chan<- struct{}) {
+func (l *Log) writeQueued(ended chan<- struct{}) {
 	defer close(ended)
-	var batch []later
+	var batch []queuedCall
 	var buffer []byte
 	for {
-		if batch = l.soon.take(batch); len(batch) == 0 {
+		if batch = l.async.take(batch); len(batch) == 0 {
 			return
 		}
 		for done := 0; done < len(batch); {
-			done, buffer = l.recordSome(batch, done, buffer)
+			done, buffer = l.writeBatch(batch, done, buffer)
 		}
 	}
 }
 
-// recordSome writes down calls from the first on that is not, as many as go into
-// one write, and returns how many are then. buffer is memory to work in, as is
-// what is returned.
-func (l *Log) recordSome(all []later, first int, buffer []byte) (done int, reuse []byte) {
+// writeBatch writes calls from all[first] on, as many as fit into one write, and
+// returns the index after the last. buffer is reused memory, and so is reuse.
+func (l *Log) writeBatch(all []queuedCall, first int, buffer []byte) (done int, reuse []byte) {
 	opts := l.options()
 	line := line{b: buffer[:0], redactor: opts.Redactor}
 	for done = first; done < len(all) && len(line.b) < maxGather; done++ {
@@ -132,7 +130,7 @@ func (l *Log) recordSome(all []later, first int, buffer []byte) (done int, reuse
 	}
 	end, err := l.write(line.b)
 	if err == nil && opts.Sync == SyncAlways {
-		l.flush(end) // a failure was told
+		l.flush(end) // which reports failures
 	}
 	for _, t := range all[first:done] {
 		t.then()

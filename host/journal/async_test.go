@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// TestProxiedSoon: a call is in the journal when its caller is told so, whatever
+// TestProxiedAsync: a call is in the journal when its caller is told so, whatever
 // is synced, and those that wait are bounded.
-func TestProxiedSoon(t *testing.T) {
+func TestProxiedAsync(t *testing.T) {
 	for _, sync := range []Sync{SyncNever, SyncAlways} {
 		dir := t.TempDir()
 		l := openLog(t, dir, LogOptions{Sync: sync})
 		told := make(chan int, 1)
-		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
+		if !l.ProxiedAsync(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
 			n := 0
 			for range ScanProxied(dir, Filter{}) {
 				n++
@@ -30,12 +30,12 @@ func TestProxiedSoon(t *testing.T) {
 			t.Errorf("%d are in the journal", n)
 		}
 	}
-	if (*Log)(nil).ProxiedSoon(Proxied{}, nil) {
+	if (*Log)(nil).ProxiedAsync(Proxied{}, nil) {
 		t.Error("taken by no log")
 	}
 }
 
-func TestProxiedSoonIsBounded(t *testing.T) {
+func TestProxiedAsyncIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, LogOptions{})
 	l.mu.Lock() // so it cannot be written to
@@ -43,13 +43,13 @@ func TestProxiedSoonIsBounded(t *testing.T) {
 	var order []string // of the goroutine that records, until Close
 	for {
 		tool := fmt.Sprint(len(tools))
-		if !l.ProxiedSoon(Proxied{Start: time.Now(), Tool: tool, Outcome: OK}, func() { order = append(order, tool) }) {
+		if !l.ProxiedAsync(Proxied{Start: time.Now(), Tool: tool, Outcome: OK}, func() { order = append(order, tool) }) {
 			break
 		}
 		tools = append(tools, tool)
 	}
 	l.mu.Unlock()
-	if len(tools) < maxSoon || len(tools) > 2*maxSoon { // some may have been taken to be written
+	if len(tools) < maxQueued || len(tools) > 2*maxQueued { // some may have been taken to be written
 		t.Errorf("%d wait", len(tools))
 	}
 	if err := l.Close(); err != nil {
@@ -68,14 +68,14 @@ func TestProxiedSoonIsBounded(t *testing.T) {
 	if found != len(tools) {
 		t.Errorf("%d of %d are in the journal", found, len(tools))
 	}
-	if l.ProxiedSoon(Proxied{}, nil) {
+	if l.ProxiedAsync(Proxied{}, nil) {
 		t.Error("taken after Close")
 	}
 }
 
-// TestProxiedSoonStalls: whoever does not want to hear of trouble does not hold up
+// TestProxiedAsyncStalls: whoever does not want to hear of trouble does not hold up
 // the end for ever.
-func TestProxiedSoonStalls(t *testing.T) {
+func TestProxiedAsyncStalls(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestProxiedSoonStalls(t *testing.T) {
 		hear := make(chan struct{})
 		l := OpenLog(dir, LogOptions{Log: quiet(), Trouble: func(error) { <-hear }})
 		told := make(chan struct{})
-		if !l.ProxiedSoon(Proxied{Start: time.Now(), Outcome: OK}, func() { close(told) }) {
+		if !l.ProxiedAsync(Proxied{Start: time.Now(), Outcome: OK}, func() { close(told) }) {
 			t.Fatal("not taken")
 		}
 		if err := l.Close(); !errors.Is(err, errStalled) {

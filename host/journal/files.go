@@ -18,16 +18,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// files are those that a Log writes. It is guarded by Log.mu.
+// files are the files that a Log writes. It is guarded by Log.mu.
 type files struct {
 	dir               string
 	maxSize, maxTotal int64
 	maxAge            time.Duration
-	durable           bool // what is left is to be on the disk
+	durable           bool // files are synced before they are closed
 	log               *slog.Logger
 
-	writer string       // of names; valid while lock is held, or own is set
-	lock   *flock.Flock // what makes the writer ours; nil: nothing is ours yet
+	writer string       // part of the file names; "" for the first writer
+	lock   *flock.Flock // held while we are that writer; nil: not claimed, or a random name
 	file   *os.File     // nil: none is open
 	name   fileName
 	size   int64
@@ -46,8 +46,7 @@ func (p position) before(o position) bool {
 
 func (f *files) position() position { return position{f.number, f.size} }
 
-// append writes lines at the end of the file of the day, which is begun where
-// need be.
+// append writes lines at the end of the day's file, which is created if needed.
 func (f *files) append(lines []byte, now time.Time) (position, error) {
 	if err := f.ready(dayOf(now), int64(len(lines)), now); err != nil {
 		return position{}, err
@@ -57,15 +56,15 @@ func (f *files) append(lines []byte, now time.Time) (position, error) {
 		f.size += int64(n)
 		return f.position(), nil
 	}
-	// A part of a line would be one that cannot be read. If it cannot be taken
-	// back, whoever opens the file ends the line.
+	// A partial line cannot be read. If it cannot be removed, whoever opens the file
+	// next ends the line.
 	if n > 0 {
 		err = errors.Join(err, f.file.Truncate(f.size))
 	}
 	return position{}, errors.Join(err, f.leave(false))
 }
 
-// ready makes sure that there is a file for lines of that day.
+// ready makes sure that a file for lines of that day is open.
 func (f *files) ready(day string, more int64, now time.Time) error {
 	if f.file != nil && f.name.day == day && (f.size == 0 || f.size+more <= f.maxSize) {
 		return nil
@@ -114,12 +113,12 @@ func (f *files) last(day string) int {
 	return part
 }
 
-// maxWriters is how many processes find a name of their own among those that
-// are used again and again.
+// maxWriters is how many processes at a time get a numbered writer name, which is
+// used again later.
 const maxWriters = 64
 
-// claim finds a writer that no other process is, the first one if possible: so
-// there is one file a day, unless several processes run at the same time.
+// claim takes a writer name that no other process uses, the first one if possible.
+// So there is one file a day, unless several processes run at the same time.
 func (f *files) claim() error {
 	if f.lock != nil || f.writer != "" {
 		return nil
@@ -145,16 +144,16 @@ func (f *files) claim() error {
 			if bad := f.probe(); bad != nil {
 				return bad
 			}
-			return f.stand()
+			return f.useRandomWriterName()
 		case ok:
 			f.lock, f.writer = lock, name
 			return nil
 		}
 	}
-	return f.stand()
+	return f.useRandomWriterName()
 }
 
-// probe tells whether files can be made in the directory at all.
+// probe reports why files cannot be created in the directory, nil if they can.
 func (f *files) probe() error {
 	root, err := regular.OpenRoot(f.dir)
 	if err != nil {
@@ -168,16 +167,16 @@ func (f *files) probe() error {
 	return temp.Remove()
 }
 
-// stand makes up a writer that no other process is: where the file system has no
-// locks, or there are very many processes.
-func (f *files) stand() error {
+// useRandomWriterName makes up a writer name that no other process uses, for file
+// systems without locks and for very many processes.
+func (f *files) useRandomWriterName() error {
 	var b [6]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
 	f.writer = "x" + hex.EncodeToString(b[:])
 	return nil
 }
 
-// open opens a file to write at its end.
+// open opens a file for appending.
 func (f *files) open(name fileName) error {
 	path := filepath.Join(f.dir, name.String())
 	file, err := regular.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -193,7 +192,7 @@ func (f *files) open(name fileName) error {
 	return nil
 }
 
-// endLine ends a line that whoever wrote it could not end.
+// endLine ends an unfinished last line, which a process that died left.
 func endLine(file *os.File) (size int64, err error) {
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -211,7 +210,7 @@ func endLine(file *os.File) (size int64, err error) {
 	return size + int64(n), err
 }
 
-// leave closes the file; what is in it is made durable first, if it is to be.
+// leave closes the file, and syncs it first if durable is set.
 func (f *files) leave(durable bool) error {
 	file := f.file
 	f.file = nil
@@ -228,7 +227,7 @@ func (f *files) sync() error {
 	return f.file.Sync()
 }
 
-// close closes the file and lets others have the writer.
+// close closes the file and releases the writer name.
 func (f *files) close() error {
 	var err error
 	if f.file != nil {

@@ -1,27 +1,26 @@
-// Package journal keeps the record of composite runs: what was asked, every
-// call a script made with its whole answer, what it logged, and how it ended.
-// A run is a pure function of its code, params, limits and journal, so nothing
-// else may record what a run did: results, receipts and logs about a run are
-// built from its Record alone.
+// Package journal records composite runs: the request, every call that the script
+// made with its whole answer, its log, and its outcome. A run is a pure function of
+// its code, params, limits and recorded answers. Nothing else records what a run did:
+// results, receipts and logs of a run are built from its Record alone.
 //
-//	journal.go  Run and Call: the record while it is written
-//	record.go   Record: the finished (or unfinished) record to read
+//	journal.go  Run and Call: a record while it is being made
+//	record.go   Record: a record to read, of a finished or unfinished run
 //	id.go       run ids
 //
-// In memory each run has its record. A Log writes it down too, event by event,
-// for Scan and Find to read; docs/journal.md has the format.
+// Each run has its record in memory. A Log also writes it to disk, event by event,
+// for Scan and Find; docs/journal.md has the format.
 //
-//	log.go      Log: writing, what happens when that fails
-//	runlog.go   the events of one run on their way to the disk
-//	files.go    the files: whose they are, when there is a new one or one too many
-//	name.go     their names
-//	line.go     one line in the making, redaction
+//	log.go      Log: writing, and what happens when it fails
+//	runlog.go   writing the events of one run
+//	files.go    the files: writer names, rotation, removal of old ones
+//	name.go     file names
+//	line.go     building one line; redaction
 //	event.go    events as lines
-//	proxied.go  calls that are passed on without a script
-//	soon.go     many of them at once, for those who do not wait
-//	encode.go   one record as lines, and back; reading lines
-//	decoding.go lines put together to a record, in bounds
-//	decode.go   lines as records
+//	proxied.go  calls of upstreams' tools without a script
+//	async.go    writing proxied calls in batches, for callers that do not wait
+//	encode.go   a record as lines and back; reading lines
+//	decoding.go putting lines together to a record, within bounds
+//	decode.go   reading events
 //	index.go    where the events of a run are
 //	read.go     Scan, Find
 //	follow.go   Follow: runs as they end

@@ -10,35 +10,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Redactor takes out of what is written what nobody may read. Its methods are
-// safe for concurrent use; changed tells whether there was anything.
+// Redactor removes secrets from what is written. Its methods are safe for concurrent
+// use; changed says that something was removed.
 type Redactor interface {
 	Text(s string) (_ string, changed bool)
-	// JSON takes valid JSON and gives valid JSON back, raw itself when nothing
-	// changes.
+	// JSON takes and returns valid JSON. It returns raw itself if nothing changes.
 	JSON(raw []byte) (_ []byte, changed bool)
 }
 
 // Masked stands in a record for each part that a Redactor has taken out.
 const Masked = "****"
 
-// line is one line in the making: a JSON object, which is built by appending.
+// line builds one line, a JSON object, by appending.
 type line struct {
 	b        []byte
 	redactor Redactor // nil: everything is written
-	redacted bool     // something was not
+	redacted bool     // something was removed
 }
 
-// The endings of names whose value is not there as it is: as text because it has
-// line breaks in it or is no valid JSON, or in base64 because it is not even
-// UTF-8.
+// Suffixes of the names of members whose JSON value is written in another form: as
+// text because it contains line breaks or is not valid JSON, or in base64 because it
+// is not UTF-8.
 const (
 	asText   = "Text"
 	asBase64 = "Base64"
 )
 
-// start begins a line. That t and run come first, in this form, is what reading
-// relies on.
+// start begins a line. Readers rely on t and run being first, in this form.
 func (l *line) start(kind, run string) {
 	l.redacted = false
 	l.b = append(l.b, `{"t":"`...)
@@ -76,7 +74,7 @@ func (l *line) open(name string, bracket byte) {
 
 func (l *line) shut(bracket byte) { l.b = append(l.b, bracket) }
 
-// plain adds a text of ours, in which there is nothing to be redacted or escaped.
+// plain adds our own text, which needs no redaction and no escapes.
 func (l *line) plain(name, value string) {
 	l.name(name, "")
 	l.b = append(l.b, '"')
@@ -124,8 +122,8 @@ func (l *line) raw(name string, value []byte) {
 	}
 }
 
-// valid tells whether raw is one JSON value. It was when it came to us; here the
-// other lines of the journal depend on it.
+// valid reports whether raw is one JSON value. It was checked before, but the other
+// lines of the journal depend on it here.
 func valid(raw []byte) bool {
 	if raw[0] == '{' {
 		return wire.IsObject(raw)
@@ -148,7 +146,7 @@ func (l *line) number(name string, n int64) {
 	}
 }
 
-// count is number for what has no sign.
+// count is number for an unsigned value.
 func (l *line) count(name string, n uint64) {
 	if n != 0 {
 		l.name(name, "")
@@ -156,7 +154,7 @@ func (l *line) count(name string, n uint64) {
 	}
 }
 
-// seconds is number for what has a fraction.
+// seconds is number for a value with a fraction.
 func (l *line) seconds(name string, n float64) {
 	if n != 0 {
 		l.name(name, "")
@@ -164,7 +162,7 @@ func (l *line) seconds(name string, n float64) {
 	}
 }
 
-// flag adds true, or nothing.
+// flag adds true if on is set.
 func (l *line) flag(name string, on bool) {
 	if on {
 		l.name(name, "")

@@ -76,7 +76,7 @@ var errStalled = errors.New("some of it has not been written, since a client tha
 // Nothing is done on disk before there is something to record. Each event is one
 // write of a whole line, made by the goroutine that brings it about: it is in
 // the file when OpenCall, Close and so on return, save the entries of a script's
-// log, which are written along with the next event, and what ProxiedSoon is given.
+// log, which are written along with the next event, and what ProxiedAsync is given.
 //
 // What cannot be written is lost, and told once (LogOptions.Trouble); after some
 // seconds it is tried again. A run that has lost some of its events is
@@ -91,7 +91,7 @@ type Log struct {
 	broken *WriteError // the last write failed
 	retry  time.Time   // before that nothing is written
 
-	soon soon
+	async asyncQueue
 
 	syncing sync.Mutex // one syncs at a time; taken before mu
 	synced  position
@@ -100,7 +100,7 @@ type Log struct {
 // OpenLog makes a Log of a directory, which need not exist yet. The caller must
 // Close it.
 func OpenLog(dir string, opts LogOptions) *Log {
-	l := &Log{dir: dir, soon: soon{wake: make(chan struct{}, 1)}}
+	l := &Log{dir: dir, async: asyncQueue{wake: make(chan struct{}, 1)}}
 	l.files.dir = dir
 	l.Configure(opts)
 	return l
@@ -165,7 +165,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	var err error
-	if !l.soon.close() {
+	if !l.async.close() {
 		err = errStalled
 	}
 	l.mu.Lock()

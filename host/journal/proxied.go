@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Proxied is the record of a call that a client has made of an upstream's tool,
+// Proxied is the record of a call of an upstream's tool that a client made itself,
 // without a script.
 type Proxied struct {
 	ID       string // as those of runs
@@ -19,27 +19,27 @@ type Proxied struct {
 	Client   Client
 	Server   string
 	Tool     string // the server's own name
-	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a
-	// JSON-RPC error, or abi.ErrCancelled.
+	// Outcome is OK, abi.ErrTool for an isError result, abi.ErrRuntime for a JSON-RPC
+	// error, or abi.ErrCancelled.
 	Outcome string
-	// Sent and Received are the sizes in bytes of the request's params and of
-	// the answer; a call that was cancelled has none.
+	// Sent and Received are the sizes of the request's params and of the answer, in
+	// bytes. Received is 0 for a cancelled call.
 	Sent, Received int
 
-	// What follows is there only if whole records are kept: the raw params of the
-	// request as they left for the server, and the raw result or the JSON-RPC error it was answered with.
+	// Params are the raw params as they were sent to the server, and Result or RPCError
+	// is the raw answer. They are set only if whole records are kept.
 	Params, Result, RPCError []byte
-	Redacted                 bool // something of it was replaced in the journal
+	Redacted                 bool // something in it was redacted in the journal
 }
 
-// The outcomes of proxied calls beside OK.
+// The outcomes of proxied calls other than OK.
 const (
 	proxiedTool      = string(abi.ErrTool)
 	proxiedRPC       = string(abi.ErrRuntime)
 	proxiedCancelled = string(abi.ErrCancelled)
 )
 
-// ProxiedOutcome is the Outcome of a call with that answer.
+// ProxiedOutcome returns the Outcome of a call with that answer.
 func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
 	switch {
 	case cancelled:
@@ -53,7 +53,7 @@ func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
 	return OK
 }
 
-// Proxied records a call that is over. A nil *Log does nothing.
+// Proxied records a call that has ended. A nil *Log does nothing.
 func (l *Log) Proxied(p Proxied) {
 	if l == nil {
 		return
@@ -64,7 +64,7 @@ func (l *Log) Proxied(p Proxied) {
 	line.proxied(&p)
 	end, err := l.write(line.b)
 	if err == nil && opts.Sync == SyncAlways {
-		l.flush(end) // a failure was told
+		l.flush(end) // which reports failures
 	}
 	if cap(line.b) <= maxKept {
 		*buffer = line.b
@@ -104,8 +104,7 @@ func readProxied(id string, f fields) (Proxied, error) {
 	return p, *f.err
 }
 
-// ScanProxied is Scan for proxied calls. Filter.Tool is SERVER.TOOL, or TOOL
-// alone.
+// ScanProxied is [Scan] for proxied calls. Filter.Tool is SERVER.TOOL, or just TOOL.
 func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 	return func(yield func(Proxied, error) bool) {
 		left := f.Limit

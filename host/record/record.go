@@ -97,10 +97,10 @@ func (r *Recorder) Observes() bool {
 // Observe implements route.Observer.
 func (r *Recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
 
-// ObserveSoon implements route.SoonObserver. Whole answers are too much work for
+// ObserveAsync implements route.AsyncObserver. Whole answers are too much work for
 // one goroutine.
-func (r *Recorder) ObserveSoon(call route.ObservedCall, then func()) bool {
-	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedSoon(r.entry(call), then)
+func (r *Recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
+	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedAsync(r.entry(call), then)
 }
 
 // entry is what the journal gets of a call.

@@ -80,8 +80,8 @@ func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 		return
 	}
 	seen := c.seen(reply, c.to.Cancelled())
-	soon, ok := c.observer.(SoonObserver)
-	if early == nil && ok && soon.ObserveSoon(seen, func() { c.to.Reply(reply) }) {
+	async, ok := c.observer.(AsyncObserver)
+	if early == nil && ok && async.ObserveAsync(seen, func() { c.to.Reply(reply) }) {
 		return
 	}
 	c.to.Start(func(ctx context.Context) wire.Reply {

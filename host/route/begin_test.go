@@ -56,7 +56,7 @@ type soonObserver struct {
 	soon []ObservedCall
 }
 
-func (o *soonObserver) ObserveSoon(call ObservedCall, then func()) bool {
+func (o *soonObserver) ObserveAsync(call ObservedCall, then func()) bool {
 	if o.busy {
 		return false
 	}

@@ -17,13 +17,13 @@ type Observer interface {
 	Observe(call ObservedCall)
 }
 
-// SoonObserver is an Observer that can be told without waiting for it.
-type SoonObserver interface {
+// AsyncObserver is an Observer that can also take calls without blocking.
+type AsyncObserver interface {
 	Observer
-	// ObserveSoon is Observe that does not block: then is called, by any goroutine
-	// and perhaps before it returns, once it has been told. It is false, and
-	// nothing has been done, where only Observe will do.
-	ObserveSoon(call ObservedCall, then func()) bool
+	// ObserveAsync is Observe that does not block. It calls then when it is done, on any
+	// goroutine and perhaps before it returns. If it returns false, it has done nothing,
+	// and Observe must be called.
+	ObserveAsync(call ObservedCall, then func()) bool
 }
 
 // ObservedCall is a call that is over.
