@@ -167,22 +167,17 @@ func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
 	sending, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.mu.Lock()
-	if c.state.calls[f.ID] == nil {
-		c.mu.Unlock()
+	waiting := c.state.startWaiting(p, cancel)
+	c.mu.Unlock()
+	if !waiting {
 		return c.unsentOutcome(ctx, p)
 	}
-	p.waits = cancel
-	c.mu.Unlock()
 	err := p.stream.Send(sending, f)
 	if errors.Is(err, ErrFinished) && c.moveToMain(p) {
 		err = p.stream.Send(sending, f)
 	}
 	c.mu.Lock()
-	p.waits = nil
-	cause, over := p.cause, err != nil && c.state.take(f.ID) == nil
-	if err != nil {
-		c.state.acknowledge(f.ID) // there is nothing to come for it
-	}
+	cause, over := c.state.stopWaiting(p, err == nil)
 	c.mu.Unlock()
 	switch {
 	case err == nil && cause != nil: // cancelled, and sent all the same
@@ -202,11 +197,7 @@ func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
 func (c *Conn) moveToMain(p *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.stream == c.opts.Main || c.state.calls[p.id] == nil {
-		return false
-	}
-	p.stream = c.opts.Main
-	return true
+	return c.state.move(p, c.opts.Main)
 }
 
 // unsentOutcome is the error of a call that ended before a stream took it over.
@@ -361,12 +352,9 @@ func (c *Conn) cancelCall(id int64, cause error) {
 		c.mu.Unlock()
 		return
 	}
-	sending := p.waits != nil
-	if sending {
-		p.cause = cause // sendLater tells the peer if the request leaves after all
-	}
+	waiting := c.state.cancelWaiting(p, cause)
 	c.mu.Unlock()
-	if !sending {
+	if !waiting { // else sendLater tells the peer if the request leaves after all
 		c.takeBack(id, p.method, p.stream, cause)
 	}
 	c.conclude(p, outcome{err: cause})

@@ -246,9 +246,7 @@ func (c *Conn) Drain(most time.Duration) bool { return within(most, c.open.Wait)
 func (c *Conn) refuse(err error) {
 	c.End(err)
 	c.mu.Lock()
-	c.state.closed = true
-	stop := c.state.stop
-	c.state.stop = nil
+	stop := c.state.close()
 	c.mu.Unlock()
 	if stop != nil {
 		stop()

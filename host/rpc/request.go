@@ -152,16 +152,9 @@ func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
 func (r *Request) OnCancel(cancel func(cause error)) { r.onCancel(cancel, false) }
 
 func (r *Request) onCancel(cancel func(cause error), replace bool) {
-	c := r.conn
-	c.mu.Lock()
-	if replace || r.cancel == nil {
-		r.cancel = cancel
-	}
-	cause := r.cause
-	if cause == nil {
-		cause = c.state.end
-	}
-	c.mu.Unlock()
+	r.conn.mu.Lock()
+	cause := r.conn.state.onCancel(r, cancel, replace)
+	r.conn.mu.Unlock()
 	if cause != nil {
 		cancel(cause)
 	}

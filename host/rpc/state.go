@@ -26,7 +26,8 @@ const (
 )
 
 // state is everything in flight on a connection. It is guarded by Conn.mu and
-// changed by its methods only.
+// changed by its methods only, which are in this file; those for time limits are
+// in limit.go.
 //
 // Invariants:
 //
@@ -138,6 +139,48 @@ func expire(l []lingering, now time.Time) []lingering {
 		n = len(l)
 	}
 	return slices.Delete(l, 0, n)
+}
+
+// startWaiting notes that a call waits for a stream that has no room; stop ends
+// that. It is false when the call is over.
+func (s *state) startWaiting(p *call, stop context.CancelCauseFunc) bool {
+	if s.calls[p.id] == nil {
+		return false
+	}
+	p.waits = stop
+	return true
+}
+
+// cancelWaiting tells whether a call that is cancelled still waits for its stream,
+// and keeps the cause then.
+func (s *state) cancelWaiting(p *call, cause error) bool {
+	if p.waits == nil {
+		return false
+	}
+	p.cause = cause
+	return true
+}
+
+// stopWaiting notes that the stream has taken a request over, or will not. It
+// returns why the call was cancelled meanwhile, nil if it was not, and whether it
+// was over. A call that was not sent is taken out of flight.
+func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
+	p.waits = nil
+	if sent {
+		return p.cause, false
+	}
+	s.acknowledge(p.id) // no answer will come
+	return p.cause, s.take(p.id) == nil
+}
+
+// move has the request of a call sent on another stream. It is false when that is
+// the same one, or the call is over.
+func (s *state) move(p *call, to Stream) bool {
+	if p.stream == to || s.calls[p.id] == nil {
+		return false
+	}
+	p.stream = to
+	return true
 }
 
 // acknowledge forgets a cancelled call whose late answer has come, or that has
@@ -281,6 +324,27 @@ func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(e
 		}
 	}
 	return cancels
+}
+
+// onCancel sets what cancels the work of a request; replace tells whether that
+// takes the place of what was set before. cause is not nil if it is to be called
+// at once.
+func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause error) {
+	if replace || r.cancel == nil {
+		r.cancel = cancel
+	}
+	if r.cause != nil {
+		return r.cause
+	}
+	return s.end
+}
+
+// close has no request of the peer taken any more. It returns what stops watching
+// the context of New; nil for nothing.
+func (s *state) close() (stop func()) {
+	s.closed = true
+	stop, s.stop = s.stop, nil
+	return stop
 }
 
 // finish ends everything: it returns the calls in flight, for the caller to
