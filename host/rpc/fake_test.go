@@ -176,9 +176,12 @@ func (s *fakeStream) written() (requests, cancels []int64) {
 // fakeCallStream is a stream of one call.
 type fakeCallStream struct {
 	*fakeStream
-	owner any
-	id    int64
+	owner   any
+	id      int64
+	settled int
 }
+
+var _ CallStream = (*fakeCallStream)(nil)
 
 // TrySend implements Stream.
 func (s *fakeCallStream) TrySend(f Frame) bool {
@@ -198,4 +201,11 @@ func (s *fakeCallStream) Call() (int64, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id, s.owner
+}
+
+// Settled implements CallStream.
+func (s *fakeCallStream) Settled(bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled++
 }

@@ -38,6 +38,9 @@ func (g *game) checkCalls() {
 		if n := p.outcomes.Load(); n != 1 {
 			g.errs.add("a call had %d outcomes", n)
 		}
+		if p.private != nil && p.private.settled > 1 {
+			g.errs.add("the stream of a call was told %d times of the outcome", p.private.settled)
+		}
 	}
 	var requests, cancels []int64
 	for _, s := range g.streams() {
