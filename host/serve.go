@@ -28,11 +28,13 @@ func (h *Host) session() front.Options {
 }
 
 // backend is what sessions see: the router, whose sessions may have upstreams of
-// their own. It implements front.Backend and front.Beginner.
+// their own. It implements front.Backend and front.Submitter.
 type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
 }
+
+var _ front.Submitter = backend{}
 
 // Welcome implements front.Backend.
 func (b backend) Welcome(ctx context.Context, s route.Session) (route.Welcome, error) {

@@ -26,7 +26,7 @@ func (h *handler) Request(r *rpc.Request) {
 		r.Reply(fail(wire.CodeInvalidRequest, "invalid request: %s before initialize", r.Method))
 	default:
 		s.noteListed(r.Method)
-		if !s.begin((*request)(r)) {
+		if !s.submit((*request)(r)) {
 			r.Start(handle)
 		}
 	}
@@ -42,13 +42,13 @@ func (h *handler) Notification(m wire.Inbound) {
 	s.opts.Backend.Notified(s, m.Method, m.Params)
 }
 
-// begin leaves a request to the backend if that can answer it without a goroutine
+// submit leaves a request to the backend if that can answer it without a goroutine
 // that waits.
-func (s *Session) begin(r *request) bool {
-	if s.beginner == nil {
+func (s *Session) submit(r *request) bool {
+	if s.submitter == nil {
 		return false
 	}
-	cancel, ok := s.beginner.Begin(r.call(), r)
+	cancel, ok := s.submitter.Submit(r.call(), r)
 	if ok {
 		r.rpc().OnCancel(cancel)
 	}
@@ -63,7 +63,7 @@ func handle(ctx context.Context, r *rpc.Request) wire.Reply {
 func sessionOf(r *rpc.Request) *Session { return (*Session)(r.Handler().(*handler)) }
 
 // request is a request of the client in flight. It implements route.Origin, and
-// route.Responder for a request that the backend has begun.
+// route.Responder for a request that was submitted to the backend.
 type request rpc.Request
 
 func (r *request) rpc() *rpc.Request { return (*rpc.Request)(r) }

@@ -44,10 +44,10 @@ type Backend interface {
 	Left(s route.Session)
 }
 
-// Beginner is a Backend that can answer some requests without a goroutine that
-// waits; see route.Router.Begin.
-type Beginner interface {
-	Begin(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
+// Submitter is a Backend that can answer some requests without a goroutine that
+// waits; see route.Router.Submit.
+type Submitter interface {
+	Submit(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
 }
 
 // Options of a session.
@@ -78,10 +78,10 @@ var (
 
 // Session is a session with one client. It implements route.Session.
 type Session struct {
-	id       string // for records
-	opts     Options
-	beginner Beginner // the Backend; nil if it is none
-	conn     *rpc.Conn
+	id        string // for records
+	opts      Options
+	submitter Submitter // the Backend; nil if it is none
+	conn      *rpc.Conn
 
 	notifier   sync.WaitGroup // notifyChanges
 	hasChanges chan struct{}  // holds a token while there is something in changes
@@ -103,7 +103,7 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 		id: rand.Text()[:16], opts: opts, hasChanges: make(chan struct{}, 1),
 		listed: map[wire.Surface]bool{}, changes: map[wire.Surface][]byte{},
 	}
-	s.beginner, _ = opts.Backend.(Beginner)
+	s.submitter, _ = opts.Backend.(Submitter)
 	s.conn = rpc.New(ctx, rpc.Options{
 		Peer: rpc.Client, Main: main, Handler: (*handler)(s), Errors: callErrors{}, SerialIDs: true,
 		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Count: opts.Budget.Count, Log: opts.Log,

@@ -14,7 +14,7 @@ import (
 // toolCall is a call of an upstream's tool that is passed on. There is one way
 // for all of them: request makes what is sent, and conclude makes the reply out
 // of what came of it. In between, the caller waits (answer), or the reply comes to
-// completed (Begin).
+// completed (Submit).
 //
 // It is the wire.Permit of its request: whether the tool may be called is looked
 // up when the request leaves.
@@ -27,7 +27,7 @@ type toolCall struct {
 	observer     Observer // nil if nobody is to be told of the call
 	start        time.Time
 	sent         []byte    // the params as they left, if there is an observer
-	to           Responder // of a call that was begun
+	to           Responder // of a submitted call
 }
 
 // agentCall is a call of a tool that an agent makes.

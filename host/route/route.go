@@ -10,7 +10,7 @@
 //	list.go        tools/list and the other lists
 //	tool.go        tools/call: which tool it is of
 //	call.go        calls of upstreams' tools
-//	begin.go       calls without a waiting goroutine
+//	submit.go      calls without a waiting goroutine
 //	observe.go     reporting proxied calls to the journal
 //	resource.go    resources/read
 //	subscribe.go   resources/subscribe and resources/unsubscribe

@@ -86,13 +86,15 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 	return reply, m.masked(err)
 }
 
-// Begin implements route.Beginner.
-func (m *managedUpstream) Begin(call wire.Call, done wire.CompletionFunc) (cancel func(cause error), ok bool) {
+var _ route.Submitter = (*managedUpstream)(nil)
+
+// Submit implements route.Submitter.
+func (m *managedUpstream) Submit(call wire.Call, done wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	up := m.enter()
 	if up == nil {
 		return nil, false
 	}
-	cancel, ok = up.Begin(call, func(reply wire.Reply, rest wire.Continuation) {
+	cancel, ok = up.Submit(call, func(reply wire.Reply, rest wire.Continuation) {
 		if rest == nil {
 			m.leave()
 			done(reply, nil)

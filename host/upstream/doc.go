@@ -6,7 +6,7 @@
 //
 //	spec.go       Spec: how to reach a server
 //	upstream.go   Options, Upstream: start, call, close
-//	begin.go      calls that no goroutine waits for
+//	submit.go     calls that no goroutine waits for
 //	limit.go      how long a call may take
 //	status.go     State, Status
 //	life.go       the state machine of an Upstream

@@ -48,8 +48,8 @@ func TestPermitIsAskedAtTheLastMoment(t *testing.T) {
 	permit := &switchable{}
 	const room = 64
 	waiting := make(chan error, room+11)
-	for range 10 { // taken over, as they are begun
-		if _, err := c.Submit(wire.Call{Method: "begun", Permit: permit}, rpc.Limit{}, func(_ wire.Reply, rest wire.Continuation) {
+	for range 10 { // taken over, at once
+		if _, err := c.Submit(wire.Call{Method: "submitted", Permit: permit}, rpc.Limit{}, func(_ wire.Reply, rest wire.Continuation) {
 			_, err := rest(context.Background())
 			waiting <- err
 		}); err != nil {

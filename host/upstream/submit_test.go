@@ -17,22 +17,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// landing is what a call that was begun came to.
-type landing struct {
+// outcome is what a submitted call came to.
+type outcome struct {
 	reply wire.Reply
-	rest  wire.Continuation
+	next  wire.Continuation
 }
 
-// landings are what calls came to, each once.
-type landings chan landing
+// outcomes are what calls came to, each once.
+type outcomes chan outcome
 
-func (l landings) landed(reply wire.Reply, rest wire.Continuation) { l <- landing{reply, rest} }
+func (o outcomes) complete(reply wire.Reply, next wire.Continuation) { o <- outcome{reply, next} }
 
-// begin begins a call that the connection must take.
-func begin(t *testing.T, c *Conn, params string, limit rpc.Limit) (rpc.Pending, landings) {
+// submit submits a call that the connection must take.
+func submit(t *testing.T, c *Conn, params string, limit rpc.Limit) (rpc.Pending, outcomes) {
 	t.Helper()
-	done := make(landings, 2)
-	pending, err := c.Submit(wire.Call{Method: "tools/call", Params: []byte(params)}, limit, done.landed)
+	done := make(outcomes, 2)
+	pending, err := c.Submit(wire.Call{Method: "tools/call", Params: []byte(params)}, limit, done.complete)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,18 +49,18 @@ func (p *peer) start() {
 	p.in = bufio.NewReader(io.MultiReader(bytes.NewReader(first), p.r))
 }
 
-func TestBeginKeepsBytes(t *testing.T) {
+func TestSubmitKeepsBytes(t *testing.T) {
 	c, p := pair(t, ConnOptions{})
 	for i, tt := range []struct{ params, sent, answer string }{
 		{`{ "a" : 1e400}`, `{ "a" : 1e400}`, `"result":{"n":123456789012345678901234567890}`},
 		{`{"_meta":{"t":1,"progressToken":"p"}}`, `{"_meta":{"t":1}}`, `"error":{"code":-32602,"message":"m","odd":1}`},
 	} {
-		_, done := begin(t, c, tt.params, rpc.Limit{})
+		_, done := submit(t, c, tt.params, rpc.Limit{})
 		p.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i+1, tt.sent))
 		p.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, tt.answer)
 		got := <-done
 		member, value, _ := strings.Cut(tt.answer, ":")
-		if raw := string(got.reply.Result) + string(got.reply.Error); got.rest != nil || raw != value || (got.reply.Error != nil) != (member == `"error"`) {
+		if raw := string(got.reply.Result) + string(got.reply.Error); got.next != nil || raw != value || (got.reply.Error != nil) != (member == `"error"`) {
 			t.Errorf("%s: %s", tt.answer, raw)
 		}
 	}
@@ -71,21 +71,21 @@ func TestBeginKeepsBytes(t *testing.T) {
 func TestForsake(t *testing.T) {
 	c, p := pair(t, ConnOptions{})
 	why := errors.New("why")
-	first, sent := begin(t, c, `{"n":1}`, rpc.Limit{})
+	first, sent := submit(t, c, `{"n":1}`, rpc.Limit{})
 	p.start() // the writer is in the first one, and holds the second
-	second, held := begin(t, c, `{"n":2}`, rpc.Limit{})
+	second, held := submit(t, c, `{"n":2}`, rpc.Limit{})
 	second.Cancel(why)
-	if _, err := (<-held).rest(t.Context()); err != why {
+	if _, err := (<-held).next(t.Context()); err != why {
 		t.Errorf("held: %v", err)
 	}
 	first.Cancel(&wire.CancelledError{Params: []byte(`{"requestId":"c","reason":"enough"}`)})
-	if _, err := (<-sent).rest(t.Context()); err == nil || !strings.Contains(err.Error(), "enough") {
+	if _, err := (<-sent).next(t.Context()); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("sent: %v", err)
 	}
 	p.want(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n":1}}`)
 	p.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`)
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-	over, third := begin(t, c, `{"n":3}`, rpc.Limit{})
+	over, third := submit(t, c, `{"n":3}`, rpc.Limit{})
 	p.want(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"n":3}}`)
 	p.send(`{"jsonrpc":"2.0","id":3,"result":{"n":3}}`)
 	if got := <-third; string(got.reply.Result) != `{"n":3}` {
@@ -97,18 +97,18 @@ func TestForsake(t *testing.T) {
 	}
 }
 
-// TestBeginThatWouldWait: nothing is begun where the server does not read, and
-// what was begun then ends with the connection; what was surely not written says
+// TestSubmitThatWouldWait: nothing is submitted where the server does not read, and
+// what was submitted then ends with the connection; what was surely not written says
 // so.
-func TestBeginThatWouldWait(t *testing.T) {
+func TestSubmitThatWouldWait(t *testing.T) {
 	c, p := pair(t, ConnOptions{Name: "x"})
-	_, first := begin(t, c, `{}`, rpc.Limit{})
+	_, first := submit(t, c, `{}`, rpc.Limit{})
 	p.start() // the writer is in the first one
 	const room = 64
-	all := make(landings, 2*room)
+	all := make(outcomes, 2*room)
 	held := 0
 	for {
-		if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err != nil {
+		if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.complete); err != nil {
 			break
 		}
 		held++
@@ -118,36 +118,36 @@ func TestBeginThatWouldWait(t *testing.T) {
 	}
 	p.w.CloseWithError(io.EOF)
 	for i := range held + 1 {
-		var got landing
+		var got outcome
 		if i == 0 {
 			got = <-first
 		} else {
 			got = <-all
 		}
-		_, err := got.rest(t.Context())
+		_, err := got.next(t.Context())
 		wantDown(t, err, "it closed its output")
 		if surelyUnsent(err) != (i > 0) {
 			t.Errorf("%d: surely unsent is %v", i, surelyUnsent(err))
 		}
 	}
-	if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.landed); err == nil || len(all) > 0 {
-		t.Error("begun after the end")
+	if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.complete); err == nil || len(all) > 0 {
+		t.Error("submitted after the end")
 	}
 }
 
-func TestBadAnswerToBegun(t *testing.T) {
+func TestBadAnswerToSubmitted(t *testing.T) {
 	c, p := pair(t, ConnOptions{Name: "x"})
-	_, done := begin(t, c, `{}`, rpc.Limit{})
+	_, done := submit(t, c, `{}`, rpc.Limit{})
 	p.line()
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`)
 	var bad *AnswerError
-	if _, err := (<-done).rest(t.Context()); !errors.As(err, &bad) {
+	if _, err := (<-done).next(t.Context()); !errors.As(err, &bad) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestLimitsOfBegun runs on a clock of its own.
-func TestLimitsOfBegun(t *testing.T) {
+// TestLimitsOfSubmitted runs on a clock of its own.
+func TestLimitsOfSubmitted(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		spec Spec
@@ -173,17 +173,17 @@ func TestLimitsOfBegun(t *testing.T) {
 				u := &Upstream{spec: tt.spec}
 				begun := time.Now()
 				limit := u.limitOf("tools/call")
-				_, done := begin(t, c, `{}`, limit)
+				_, done := submit(t, c, `{}`, limit)
 				if tt.asks[1] > 0 {
 					defer time.AfterFunc(tt.asks[0], func() { p.send(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`) }).Stop()
 				}
 				<-time.After(3 * time.Second)
-				pending, quick := begin(t, c, `{}`, limit)
+				pending, quick := submit(t, c, `{}`, limit)
 				p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, pending.ID())
-				if got := <-quick; got.rest != nil {
+				if got := <-quick; got.next != nil {
 					t.Error("the quick one failed")
 				}
-				_, err := (<-done).rest(t.Context())
+				_, err := (<-done).next(t.Context())
 				var timeout *TimeoutError
 				if !errors.As(err, &timeout) || timeout.Max != tt.max || timeout.Method != "tools/call" {
 					t.Errorf("ended by %v", err)
@@ -191,9 +191,9 @@ func TestLimitsOfBegun(t *testing.T) {
 				if d := time.Since(begun); d != tt.ends {
 					t.Errorf("ended after %v, want %v", d, tt.ends)
 				}
-				_, last := begin(t, c, `{}`, limit) // the timer serves again, and Close stops it
+				_, last := submit(t, c, `{}`, limit) // the timer serves again, and Close stops it
 				c.Close()
-				_, err = (<-last).rest(t.Context())
+				_, err = (<-last).next(t.Context())
 				var down *DownError
 				if !errors.As(err, &down) {
 					t.Errorf("the last one ended by %v", err)
@@ -203,27 +203,27 @@ func TestLimitsOfBegun(t *testing.T) {
 	}
 }
 
-func TestUpstreamBegin(t *testing.T) {
+func TestUpstreamSubmit(t *testing.T) {
 	f := launch(t, phoenix(t, "ok"))
-	done := make(landings, 2)
-	if _, ok := f.Begin(toolCall("echo"), done.landed); ok { // it may be up already
+	done := make(outcomes, 2)
+	if _, ok := f.Submit(toolCall("echo"), done.complete); ok { // it may be up already
 		<-done
 	}
 	<-f.Started()
-	if _, ok := f.Begin(toolCall("echo"), done.landed); !ok || string((<-done).reply.Result) != `{"name":"echo"}` {
-		t.Error("not begun, or another answer")
+	if _, ok := f.Submit(toolCall("echo"), done.complete); !ok || string((<-done).reply.Result) != `{"name":"echo"}` {
+		t.Error("not submitted, or another answer")
 	}
-	hanging := make(landings, 2)
-	cancel, ok := f.Begin(toolCall("hang"), hanging.landed)
+	hanging := make(outcomes, 2)
+	cancel, ok := f.Submit(toolCall("hang"), hanging.complete)
 	if !ok {
-		t.Fatal("not begun")
+		t.Fatal("not submitted")
 	}
 	<-f.notes
-	if _, ok := f.Begin(toolCall("crash"), done.landed); !ok {
-		t.Fatal("not begun")
+	if _, ok := f.Submit(toolCall("crash"), done.complete); !ok {
+		t.Fatal("not submitted")
 	}
-	for _, d := range []landings{done, hanging} {
-		_, err := (<-d).rest(t.Context())
+	for _, d := range []outcomes{done, hanging} {
+		_, err := (<-d).next(t.Context())
 		wantDown(t, err, "its process ended: exit status 9")
 	}
 	cancel(errors.New("too late"))
@@ -246,8 +246,8 @@ func (l endedLink) Submit(_ wire.Call, _ rpc.Limit, complete wire.CompletionFunc
 	return rpc.Pending{}, nil
 }
 
-// TestBeginOnAnEndedLink: what was surely not written goes to the next link.
-func TestBeginOnAnEndedLink(t *testing.T) {
+// TestSubmitOnAnEndedLink: what was surely not written goes to the next link.
+func TestSubmitOnAnEndedLink(t *testing.T) {
 	for _, unsent := range []bool{true, false} {
 		f := launch(t, spec("ok"))
 		<-f.Started()
@@ -260,11 +260,11 @@ func TestBeginOnAnEndedLink(t *testing.T) {
 			return &DownError{Upstream: "x", Reason: "gone", unsent: unsent}
 		}}
 		f.mu.Unlock()
-		done := make(landings, 1)
-		if _, ok := f.Begin(toolCall("echo"), done.landed); !ok {
-			t.Fatal("not begun")
+		done := make(outcomes, 1)
+		if _, ok := f.Submit(toolCall("echo"), done.complete); !ok {
+			t.Fatal("not submitted")
 		}
-		reply, err := (<-done).rest(t.Context())
+		reply, err := (<-done).next(t.Context())
 		if unsent && (err != nil || string(reply.Result) != `{"name":"echo"}`) {
 			t.Errorf("%s %v", reply.Result, err)
 		}

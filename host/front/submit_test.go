@@ -14,42 +14,42 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// beginner is a fronttest.Backend that begins calls of these tools:
+// submitter is a fronttest.Backend that begins calls of these tools:
 //
-//	reply  replies before Begin returns
-//	start  starts a goroutine before Begin returns
+//	reply  replies before Submit returns
+//	start  starts a goroutine before Submit returns
 //	test   leaves the reply to the test
-type beginner struct {
+type submitter struct {
 	*fronttest.Backend
-	begun chan *begunCall
+	submitted chan *submittedCall
 }
 
-// begunCall is a call whose reply is left to the test.
-type begunCall struct {
+// submittedCall is a call whose reply is left to the test.
+type submittedCall struct {
 	to     route.Responder
 	cancel chan error
 }
 
-func (b beginner) Begin(call route.Call, to route.Responder) (func(error), bool) {
-	l := &begunCall{to, make(chan error, 10)}
+func (b submitter) Submit(call route.Call, to route.Responder) (func(error), bool) {
+	l := &submittedCall{to, make(chan error, 10)}
 	switch name, _ := wire.GetString(call.Params, "name"); name {
 	case "reply":
 		to.Reply(wire.Reply{Result: []byte(`{"replied":true}`)})
 	case "start":
 		to.Start(func(ctx context.Context) wire.Reply { return wire.Reply{Result: []byte(`{"started":true}`)} })
 	case "test":
-		b.begun <- l
+		b.submitted <- l
 	default:
 		return nil, false
 	}
 	return func(cause error) { l.cancel <- cause }, true
 }
 
-func newBeginner() beginner { return beginner{fronttest.New(), make(chan *begunCall, 10_000)} }
+func newSubmitter() submitter { return submitter{fronttest.New(), make(chan *submittedCall, 10_000)} }
 
-// newBeginTalk is newTalk with a beginner.
-func newBeginTalk(t *testing.T) (*talk, beginner) {
-	b := newBeginner()
+// newSubmitTalk is newTalk with a submitter.
+func newSubmitTalk(t *testing.T) (*talk, submitter) {
+	b := newSubmitter()
 	k := newTalkWith(t, b.Backend, options(b))
 	k.initialize("2025-11-25")
 	return k, b
@@ -59,8 +59,8 @@ func tool(id int, name string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, id, name)
 }
 
-func TestBegin(t *testing.T) {
-	k, b := newBeginTalk(t)
+func TestSubmit(t *testing.T) {
+	k, b := newSubmitTalk(t)
 	for i, tt := range []struct{ tool, want string }{
 		{"reply", `{"replied":true}`}, {"start", `{"started":true}`}, {"echo", `{"params":{"name":"echo"}}`},
 	} {
@@ -70,7 +70,7 @@ func TestBegin(t *testing.T) {
 		}
 	}
 	k.send(tool(7, "test"))
-	l := <-b.begun
+	l := <-b.submitted
 	if l.to.Cancelled() {
 		t.Error("cancelled, but nobody has cancelled it")
 	}
@@ -88,13 +88,13 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestBatchBegun checks that requests of a batch are begun, too.
-func TestBatchBegun(t *testing.T) {
-	b := newBeginner()
+// TestBatchSubmitted checks that requests of a batch are submitted, too.
+func TestBatchSubmitted(t *testing.T) {
+	b := newSubmitter()
 	k := newTalkWith(t, b.Backend, options(b))
 	k.initialize("2025-03-26")
 	k.send(`[` + tool(1, "test") + `,` + tool(2, "reply") + `]`)
-	(<-b.begun).to.Reply(wire.Reply{Result: []byte(`{}`)})
+	(<-b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
 	if got := k.receive(); got != `[{"jsonrpc":"2.0","id":2,"result":{"replied":true}},{"jsonrpc":"2.0","id":1,"result":{}}]` &&
 		got != `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"replied":true}}]` {
 		t.Errorf("got %s", got)
@@ -102,13 +102,13 @@ func TestBatchBegun(t *testing.T) {
 	k.closeInput()
 }
 
-// TestBegunCancelled checks that the backend is told once of a cancellation, and that
+// TestSubmittedCancelled checks that the backend is told once of a cancellation, and that
 // its reply is not sent then.
-func TestBegunCancelled(t *testing.T) {
-	k, b := newBeginTalk(t)
-	ends := []func(l *begunCall){
-		func(l *begunCall) { l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
-		func(l *begunCall) {
+func TestSubmittedCancelled(t *testing.T) {
+	k, b := newSubmitTalk(t)
+	ends := []func(l *submittedCall){
+		func(l *submittedCall) { l.to.Reply(wire.Reply{Result: []byte(`{"never":"seen"}`)}) },
+		func(l *submittedCall) {
 			gone := make(chan error)
 			l.to.Start(func(ctx context.Context) wire.Reply {
 				gone <- context.Cause(ctx)
@@ -122,7 +122,7 @@ func TestBegunCancelled(t *testing.T) {
 	}
 	for i, end := range ends {
 		k.send(tool(i, "test"))
-		l := <-b.begun
+		l := <-b.submitted
 		k.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"enough"}}`, i))
 		var cause *wire.CancelledError
 		if err := <-l.cancel; !errors.As(err, &cause) || !strings.Contains(err.Error(), "enough") {
@@ -138,7 +138,7 @@ func TestBegunCancelled(t *testing.T) {
 	}
 	// Started work is cancelled, too.
 	k.send(tool(9, "test"))
-	l := <-b.begun
+	l := <-b.submitted
 	ended := make(chan struct{})
 	working := make(chan struct{})
 	l.to.Start(func(ctx context.Context) wire.Reply {
@@ -153,11 +153,11 @@ func TestBegunCancelled(t *testing.T) {
 	k.closeInput()
 }
 
-// TestEndOfInputCancelsBegun checks that calls are cancelled without an answer.
-func TestEndOfInputCancelsBegun(t *testing.T) {
-	k, b := newBeginTalk(t)
+// TestEndOfInputCancelsSubmitted checks that calls are cancelled without an answer.
+func TestEndOfInputCancelsSubmitted(t *testing.T) {
+	k, b := newSubmitTalk(t)
 	k.send(tool(1, "test"))
-	l := <-b.begun
+	l := <-b.submitted
 	go func() {
 		if err := <-l.cancel; !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("cancelled with %v", err)
@@ -177,9 +177,9 @@ func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 	}
 }
 
-// TestEndOfSessionCancelsBegun checks that calls are cancelled and still answered.
-func TestEndOfSessionCancelsBegun(t *testing.T) {
-	b := newBeginner()
+// TestEndOfSessionCancelsSubmitted checks that calls are cancelled and still answered.
+func TestEndOfSessionCancelsSubmitted(t *testing.T) {
+	b := newSubmitter()
 	opts := options(b)
 	var out strings.Builder
 	w, written := writeTo(&out)
@@ -188,11 +188,11 @@ func TestEndOfSessionCancelsBegun(t *testing.T) {
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-b.Began
 	s.Receive([]byte(tool(1, "test")), w)
-	before := <-b.begun
+	before := <-b.submitted
 	s.End(why)
 	s.Receive([]byte(tool(2, "test")), w)
-	after := <-b.begun
-	for _, l := range []*begunCall{before, after} {
+	after := <-b.submitted
+	for _, l := range []*submittedCall{before, after} {
 		go func() {
 			if err := <-l.cancel; err != why {
 				t.Errorf("cancelled with %v", err)
@@ -214,13 +214,13 @@ func TestEndOfSessionCancelsBegun(t *testing.T) {
 // TestReplyDoesNotWait checks that Reply does not wait for a client that does not
 // read, and that the client gets all replies when it reads.
 func TestReplyDoesNotWait(t *testing.T) {
-	k, b := newBeginTalk(t)
+	k, b := newSubmitTalk(t)
 	const n = 1000
 	for i := range n {
 		k.send(tool(i, "test"))
 	}
 	for range n {
-		(<-b.begun).to.Reply(wire.Reply{Result: []byte(`{}`)})
+		(<-b.submitted).to.Reply(wire.Reply{Result: []byte(`{}`)})
 	}
 	seen := map[string]bool{}
 	for range n {
@@ -235,7 +235,7 @@ func TestReplyDoesNotWait(t *testing.T) {
 // TestAnswersBeforeTheEnd checks that all replies are written before ServeStdio
 // returns.
 func TestAnswersBeforeTheEnd(t *testing.T) {
-	b := newBeginner()
+	b := newSubmitter()
 	opts := options(b)
 	var in strings.Builder
 	in.WriteString(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}` + "\n")
@@ -251,9 +251,9 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// BenchmarkBegin makes calls that need no goroutine and have a reply at once.
-func BenchmarkBegin(b *testing.B) {
-	backend := newBeginner()
+// BenchmarkSubmit makes calls that need no goroutine and have a reply at once.
+func BenchmarkSubmit(b *testing.B) {
+	backend := newSubmitter()
 	opts := options(backend)
 	w, written := writeTo(io.Discard)
 	s := NewSession(b.Context(), w, opts)

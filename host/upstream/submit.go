@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Begin is Call for a caller that does not wait: the request is on its way when
+// Submit is Call for a caller that does not wait: the request is on its way when
 // it returns, and complete is called once, perhaps before that: with the reply,
 // or with a continuation, which has to be called and gives what Call would have
 // returned. complete runs on a goroutine of the connection and must not block;
@@ -18,7 +18,7 @@ import (
 //
 // It is not ok, and nothing has been done, if the call would have to wait for the
 // upstream, or for the server to read.
-func (u *Upstream) Begin(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	u.mu.Lock()
 	l := u.link
 	u.mu.Unlock()

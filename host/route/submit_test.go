@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// beginner is an upstream that calls can be left to; the test has them land.
-type beginner struct {
+// submitter is an upstream that calls can be left to; the test has them land.
+type submitter struct {
 	*fakeUpstream
 	full     bool
 	calls    chan wire.Call
@@ -18,7 +18,7 @@ type beginner struct {
 	cancel   error
 }
 
-func (b *beginner) Begin(call wire.Call, complete wire.CompletionFunc) (func(error), bool) {
+func (b *submitter) Submit(call wire.Call, complete wire.CompletionFunc) (func(error), bool) {
 	if b.full {
 		return nil, false
 	}
@@ -65,26 +65,26 @@ func (o *soonObserver) ObserveAsync(call ObservedCall, then func()) bool {
 	return true
 }
 
-func beginRig(t *testing.T) (*rig, *beginner, func(params string) (*responder, bool)) {
+func submitRig(t *testing.T) (*rig, *submitter, func(params string) (*responder, bool)) {
 	g := newRig(t, "a", "b")
 	g.lists("a", wire.Tools, "tool")
 	g.lists("b", wire.Tools, "tool")
-	b := &beginner{fakeUpstream: g.ups["a"], calls: make(chan wire.Call, 1)}
+	b := &submitter{fakeUpstream: g.ups["a"], calls: make(chan wire.Call, 1)}
 	g.shared.Set("a", b)
 	s := g.session("s", `{}`)
 	return g, b, func(params string) (*responder, bool) {
 		l := &responder{ctx: t.Context()}
-		_, ok := g.router.Begin(Call{Method: "tools/call", Origin: s.request("r"), Params: []byte(params)}, l)
+		_, ok := g.router.Submit(Call{Method: "tools/call", Origin: s.request("r"), Params: []byte(params)}, l)
 		return l, ok
 	}
 }
 
-// TestBegin: what only has to be passed on is, under the tool's real name.
-func TestBegin(t *testing.T) {
-	_, b, begin := beginRig(t)
+// TestSubmit: what only has to be passed on is, under the tool's real name.
+func TestSubmit(t *testing.T) {
+	_, b, begin := submitRig(t)
 	l, ok := begin(`{"x":1e400,"name":"a__tool","arguments":{"y":1}}`)
 	if !ok {
-		t.Fatal("not begun")
+		t.Fatal("not submitted")
 	}
 	call := <-b.calls
 	if string(call.Params) != `{"x":1e400,"name":"tool","arguments":{"y":1}}` || call.Owner.(*fakeRequest).id != "r" {
@@ -95,15 +95,15 @@ func TestBegin(t *testing.T) {
 	want(t, "started", l.started)
 }
 
-// TestBeginProgress: a call that wants progress is begun as well, and gets it.
-func TestBeginProgress(t *testing.T) {
-	g, b, _ := beginRig(t)
+// TestSubmitProgress: a call that wants progress is submitted as well, and gets it.
+func TestSubmitProgress(t *testing.T) {
+	g, b, _ := submitRig(t)
 	var got []string
 	l := &responder{ctx: t.Context()}
 	call := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`),
 		Progress: func(params []byte) { got = append(got, string(params)) }}
-	if _, ok := g.router.Begin(call, l); !ok {
-		t.Fatal("not begun")
+	if _, ok := g.router.Submit(call, l); !ok {
+		t.Fatal("not submitted")
 	}
 	(<-b.calls).Progress([]byte(`{"progress":1}`))
 	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
@@ -111,10 +111,10 @@ func TestBeginProgress(t *testing.T) {
 	want(t, "replied", l.replied, `{}`)
 }
 
-// TestBeginTask: whose task a begun call has made is remembered. A status that
+// TestSubmitTask: whose task a submitted call has made is remembered. A status that
 // came before is told where that may wait for the client.
-func TestBeginTask(t *testing.T) {
-	g, b, begin := beginRig(t)
+func TestSubmitTask(t *testing.T) {
+	g, b, begin := submitRig(t)
 	status := func(id string) {
 		g.router.OnNotification("a", wire.Inbound{Method: "notifications/tasks/status", Params: []byte(`{"taskId":"` + id + `","status":"working"}`)})
 	}
@@ -122,7 +122,7 @@ func TestBeginTask(t *testing.T) {
 	for id, early := range map[string]bool{"t": false, "u": true} {
 		l, ok := begin(`{"name":"a__tool","task":{}}`)
 		if !ok {
-			t.Fatal("not begun")
+			t.Fatal("not submitted")
 		}
 		<-b.calls
 		g.sessions["s"].heard()
@@ -141,9 +141,9 @@ func TestBeginTask(t *testing.T) {
 	}
 }
 
-// TestBeginNothingElse: all other requests are for Handle.
-func TestBeginNothingElse(t *testing.T) {
-	g, b, begin := beginRig(t)
+// TestSubmitNothingElse: all other requests are for Handle.
+func TestSubmitNothingElse(t *testing.T) {
+	g, b, begin := submitRig(t)
 	g.router.Catalog.SetBuiltins([]catalog.Entry{{Name: "builtin", Definition: []byte(`{"name":"builtin"}`)}})
 	for _, params := range []string{
 		``, `[]`, `{}`, `{"name":1}`, `{"name":"unknown"}`, `{"name":"builtin"}`,
@@ -151,7 +151,7 @@ func TestBeginNothingElse(t *testing.T) {
 		`{"name":"b__tool"}`, // of an upstream that cannot
 	} {
 		if _, ok := begin(params); ok {
-			t.Errorf("begun: %s", params)
+			t.Errorf("submitted: %s", params)
 		}
 	}
 	good := Call{Method: "tools/call", Origin: g.sessions["s"], Params: []byte(`{"name":"a__tool"}`)}
@@ -161,8 +161,8 @@ func TestBeginNothingElse(t *testing.T) {
 	} {
 		call := good
 		change(&call)
-		if _, ok := g.router.Begin(call, &responder{}); ok {
-			t.Errorf("begun: %s", name)
+		if _, ok := g.router.Submit(call, &responder{}); ok {
+			t.Errorf("submitted: %s", name)
 		}
 	}
 	if len(b.calls) > 0 {
@@ -170,13 +170,13 @@ func TestBeginNothingElse(t *testing.T) {
 	}
 }
 
-// TestBegunThatFails gives the same replies as Handle does.
-func TestBegunThatFails(t *testing.T) {
-	g, b, begin := beginRig(t)
+// TestSubmittedThatFails gives the same replies as Handle does.
+func TestSubmittedThatFails(t *testing.T) {
+	g, b, begin := submitRig(t)
 	for _, err := range []error{errDown, wire.Errorf(wire.CodeInvalidParams, "bad"), errors.Join(wire.ErrUnusable, errDown)} {
 		l, ok := begin(`{"name":"a__tool"}`)
 		if !ok {
-			t.Fatal("not begun")
+			t.Fatal("not submitted")
 		}
 		<-b.calls
 		b.complete(wire.Reply{}, func(context.Context) (wire.Reply, error) { return wire.Reply{}, err })
@@ -186,16 +186,16 @@ func TestBegunThatFails(t *testing.T) {
 	}
 }
 
-// TestBegunAreObserved: each once, before its answer goes out.
-func TestBegunAreObserved(t *testing.T) {
-	g, b, begin := beginRig(t)
+// TestSubmittedAreObserved: each once, before its answer goes out.
+func TestSubmittedAreObserved(t *testing.T) {
+	g, b, begin := submitRig(t)
 	o := &soonObserver{}
 	g.router.Observer = o
 	run := func() *responder {
 		t.Helper()
 		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
 		if !ok {
-			t.Fatal("not begun")
+			t.Fatal("not submitted")
 		}
 		<-b.calls
 		return l
@@ -228,17 +228,17 @@ func TestBegunAreObserved(t *testing.T) {
 	}
 }
 
-// TestBegunThatWasCancelledIsObserved: when the upstream's answer arrives just
+// TestSubmittedThatWasCancelledIsObserved: when the upstream's answer arrives just
 // after the client has cancelled the call, the observer is told that the call was
 // cancelled, whether it has to be waited for or not.
-func TestBegunThatWasCancelledIsObserved(t *testing.T) {
+func TestSubmittedThatWasCancelledIsObserved(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		g, b, begin := beginRig(t)
+		g, b, begin := submitRig(t)
 		o := &soonObserver{busy: busy}
 		g.router.Observer = o
 		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
 		if !ok {
-			t.Fatal("not begun")
+			t.Fatal("not submitted")
 		}
 		<-b.calls
 		l.cancelled = true
@@ -250,11 +250,11 @@ func TestBegunThatWasCancelledIsObserved(t *testing.T) {
 	}
 }
 
-// TestBegunElicitation: what a call's error sends a person to is remembered.
-func TestBegunElicitation(t *testing.T) {
-	g, b, begin := beginRig(t)
+// TestSubmittedElicitation: what a call's error sends a person to is remembered.
+func TestSubmittedElicitation(t *testing.T) {
+	g, b, begin := submitRig(t)
 	if _, ok := begin(`{"name":"a__tool"}`); !ok {
-		t.Fatal("not begun")
+		t.Fatal("not submitted")
 	}
 	<-b.calls
 	b.complete(reply(`{"code":-32042,"data":{"elicitations":[{"elicitationId":"e"}]}}`), nil)

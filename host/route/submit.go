@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Responder answers a request that was begun. One of Reply and Start is called,
+// Responder answers a request that was submitted. One of Reply and Start is called,
 // once, by any goroutine.
 type Responder interface {
 	// Cancelled tells whether the client has cancelled the request, so that its
@@ -21,22 +21,22 @@ type Responder interface {
 	Start(work func(ctx context.Context) wire.Reply)
 }
 
-// Beginner is an Upstream that can be called without a goroutine that waits; see
+// Submitter is an Upstream that can be called without a goroutine that waits; see
 // upstream.Upstream.
-type Beginner interface {
-	// Begin is Call that does not wait. complete is called once, perhaps before
-	// Begin returns, and does not block. cancel ends the call as the end of
+type Submitter interface {
+	// Submit is Call that does not wait. complete is called once, perhaps before
+	// Submit returns, and does not block. cancel ends the call as the end of
 	// Call's ctx with that cause does. If it is not ok, nothing has been done, and
 	// the call must be made with Call.
-	Begin(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool)
+	Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool)
 }
 
-// Begin is Handle for requests that need no goroutine that waits: calls of
+// Submit is Handle for requests that need no goroutine that waits: calls of
 // upstreams' tools, which are only passed on. The reply goes to to, perhaps before
-// Begin returns. cancel ends the call as the end of Handle's ctx with that cause
+// Submit returns. cancel ends the call as the end of Handle's ctx with that cause
 // does; to still gets a reply. If it is not ok, nothing has been done, and the
 // request is for Handle.
-func (r *Router) Begin(call Call, to Responder) (cancel func(cause error), ok bool) {
+func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok bool) {
 	if call.Method != protocol.MethodToolsCall {
 		return nil, false
 	}
@@ -52,7 +52,7 @@ func (r *Router) Begin(call Call, to Responder) (cancel func(cause error), ok bo
 	if !ok {
 		return nil, false
 	}
-	beginner, ok := up.Upstream.(Beginner)
+	submitter, ok := up.Upstream.(Submitter)
 	if !ok {
 		return nil, false
 	}
@@ -62,10 +62,10 @@ func (r *Router) Begin(call Call, to Responder) (cancel func(cause error), ok bo
 		return nil, false
 	}
 	c.to = to
-	return beginner.Begin(out, c.completed)
+	return submitter.Submit(out, c.completed)
 }
 
-// completed is the wire.CompletionFunc of a call that was begun.
+// completed is the wire.CompletionFunc of a submitted call.
 func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 	if next != nil {
 		c.to.Start(func(ctx context.Context) wire.Reply {
