@@ -191,11 +191,6 @@ func (s *fakeCallStream) TrySend(f Frame) bool {
 	return s.fakeStream.TrySend(f)
 }
 
-// Settled implements CallStream.
-func (s *fakeCallStream) Settled(bool) {}
-
-var _ CallStream = (*fakeCallStream)(nil)
-
 // Call implements CallStream.
 func (s *fakeCallStream) Call() (int64, any) {
 	s.mu.Lock()
