@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxCallMessage bounds the message of one failed call, in bytes; its details
-// have the rest.
+// maxCallMessage limits the message of a failed call, in bytes; its details have the
+// rest.
 const maxCallMessage = 16 << 10
 
-// answer judges an upstream's reply. A script that asked for the raw result
-// gets it also when it says isError: it wants to look for itself.
+// answer turns an upstream's reply into the answer for the script. A script that asked
+// for the raw result also gets one with isError.
 func (t *target) answer(reply wire.Reply) journal.Answer {
 	if reply.Denied != nil {
 		return journal.Answer{Err: t.fail(abi.ErrPermission, reply.Denied.Error())}
@@ -70,9 +70,9 @@ func (t *target) rpcError(raw []byte) journal.Answer {
 	return a
 }
 
-// resultValue is what a script sees of a CallToolResult: structuredContent if
-// there is one, else the JSON of a single text block, else its text, else the
-// content blocks.
+// resultValue returns the value of a CallToolResult for a script: structuredContent if
+// there is one, else the JSON in a single text block, else its text, else the content
+// blocks.
 func resultValue(result []byte) []byte {
 	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
 		return v
@@ -98,11 +98,10 @@ func resultValue(result []byte) []byte {
 	return wire.Quote(text)
 }
 
-// textValue is the JSON value that text is, or nil. Objects, arrays and
-// strings are taken as they are; numbers, booleans and null only when the
-// value says exactly what the text said, so that str(value) gives the text
-// back: "5" and "0.5" are numbers, but "1.10", "1e5", "007" and "5\n" (a
-// version, an id, the content of a file) stay text.
+// textValue returns the JSON value in text, or nil. Objects, arrays and strings are
+// used as they are. Numbers, booleans and null are only used if str(value) is the same
+// text: "5" and "0.5" are numbers, but "1.10", "1e5", "007" and "5\n" (a version, an
+// id, the content of a file) stay text.
 func textValue(text string) []byte {
 	trimmed := strings.Trim(text, " \t\r\n")
 	if trimmed == "" || !json.Valid([]byte(trimmed)) {
@@ -124,8 +123,8 @@ func textValue(text string) []byte {
 	return []byte(text)
 }
 
-// plainNumber tells whether the JSON number text is an integer of any size, or
-// a fraction in the shortest form of its float64.
+// plainNumber reports whether the JSON number text is an integer of any size, or a
+// fraction in the shortest form of its float64.
 func plainNumber(text string) bool {
 	if !strings.ContainsAny(text, ".eE") {
 		return text != "-0"
@@ -134,7 +133,7 @@ func plainNumber(text string) bool {
 	return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == text
 }
 
-// resultMessage is the text of an isError result.
+// resultMessage returns the text of an isError result.
 func resultMessage(result []byte) string {
 	content, _ := wire.Get(result, "content")
 	blocks, _ := wire.Elements(content)
@@ -158,9 +157,8 @@ func errorDetails(result []byte) []byte {
 	return v
 }
 
-// strict is raw if it can pass through a guest and back: names are not
-// repeated, and escapes say valid text. Otherwise it is nil; the journal has
-// the whole answer.
+// strict returns raw if a guest can read and return it: no duplicate names, and only
+// escapes of valid text. Otherwise it returns nil; the journal has the whole answer.
 func strict(raw []byte) []byte {
 	if !jsontext.Value(raw).IsValid() {
 		return nil
@@ -168,9 +166,9 @@ func strict(raw []byte) []byte {
 	return raw
 }
 
-// clean makes raw JSON of an upstream fit for a guest and for our own results:
-// invalid UTF-8, which can only be inside strings, becomes U+FFFD. It is not
-// ok when raw is nested deeper than either side reads; then it is nil.
+// clean makes raw JSON of an upstream safe for a guest and for results: invalid UTF-8,
+// which can only be inside strings, becomes U+FFFD. If raw is nested deeper than
+// abi.MaxDepth, it returns nil and false.
 func clean(raw []byte) (_ []byte, ok bool) {
 	if depth(raw) > abi.MaxDepth {
 		return nil, false
@@ -181,7 +179,7 @@ func clean(raw []byte) (_ []byte, ok bool) {
 	return raw, true
 }
 
-// depth is how deeply the valid JSON raw is nested.
+// depth returns the depth of the valid JSON raw.
 func depth(raw []byte) int {
 	deepest, level, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {
@@ -201,7 +199,7 @@ func depth(raw []byte) int {
 	return deepest
 }
 
-// clip shortens text to about n bytes and says how long it was.
+// clip shortens text to about n bytes, and adds its length.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -15,13 +15,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// target is a call of a script, resolved.
+// target is a call of a script with its resolved tool.
 type target struct {
 	abi.ToolCall
 	server, tool string // real names
 	err          error  // why there is no such tool
 	record       *journal.Call
-	undo         []target      // what the saved tool has left to be undone
+	undo         []target      // calls that the saved tool has left for undoing
 	replayed     *ReplayedCall // in a replay; else nil
 }
 
@@ -29,7 +29,7 @@ type target struct {
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
 	targets := r.resolveAll(ctx, calls)
-	for i := range targets { // in the script's order, whatever the calls do then
+	for i := range targets { // recorded in the script's order
 		t := &targets[i]
 		t.record = r.journal.OpenCall(t.ToolCall, t.server, t.tool)
 	}
@@ -51,7 +51,7 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	working.Store(more + 1)
 	share := func() {
 		work()
-		if working.Add(-1) > 0 { // the last one goes on as this goroutine
+		if working.Add(-1) > 0 { // the last one counts as this goroutine
 			r.tree.account.Work(-1)
 		}
 	}
@@ -67,9 +67,9 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	return answers
 }
 
-// resolve finds the tool that a call means. A server that lacks it may not
-// have started yet, or be down: then that is what is wrong. What is remembered of
-// a server that is starting does not count: the tool may be another by now.
+// resolve finds the tool for a call. If the server does not have it, the server may not
+// have started yet or be down; then that is the error. What is remembered of a server
+// that is starting does not count, because the tool may have changed.
 func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	t := target{ToolCall: call}
 	if call.Server == abi.Composites {
@@ -95,13 +95,13 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	return t
 }
 
-// names are those that scripts have for servers.
+// names returns the script names of all servers.
 func (c *Composer) names() []string {
 	return append(slices.Clone(c.cfg.Catalog.Servers()), c.cfg.Catalog.Disabled()...)
 }
 
-// unsettled tells whether a server has to be waited for before it is known what a
-// script means, going by what Resolve has said of a call of it.
+// unsettled reports, from the result of Resolve, whether a server must have started
+// before a call of it can be resolved.
 func unsettled(c Catalog, server string, err error) bool {
 	var missing *catalog.NotFoundError
 	var hidden *catalog.HiddenError
@@ -114,7 +114,7 @@ func unsettled(c Catalog, server string, err error) bool {
 	return c.Remembered(server)
 }
 
-// downError says that a call's server is not there to ask for its tools.
+// downError says that a call's server is not available.
 type downError struct{ error }
 
 // call makes one call and records it.
@@ -157,7 +157,7 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 	return t.answer(reply)
 }
 
-// params are those of the call's request; meta is what the run's own request had.
+// params returns the params of the call's request; meta is that of the run's request.
 func (t *target) params(meta []byte) []byte {
 	var params wire.Object
 	params.Text("name", t.tool)
@@ -168,7 +168,7 @@ func (t *target) params(meta []byte) []byte {
 	return params.Bytes()
 }
 
-// limited is the context of a call that has a timeout of its own.
+// limited returns the context of the call, which ends after the call's own timeout.
 func (t *target) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.Timeout == 0 || t.replayed != nil {
 		return ctx, func() {}
@@ -176,18 +176,18 @@ func (t *target) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, t.timeout())
 }
 
-// late says that a call has met its own timeout.
+// late returns the message for a call that took longer than its own timeout.
 func (t *target) late() string {
 	return fmt.Sprintf("no answer within %v, the timeout of the call", t.timeout())
 }
 
-// timeout is that of the call itself. What is longer than any run is cut.
+// timeout returns the call's own timeout, limited to longer than any run.
 func (t *target) timeout() time.Duration {
 	const most = 24 * time.Hour
 	return min(time.Duration(min(t.Timeout, most.Seconds())*float64(time.Second)), most)
 }
 
-// fail is the error that the script gets for the call.
+// fail returns the error that the script gets for the call.
 func (t *target) fail(class abi.ErrorType, message string) *abi.CallError {
 	return &abi.CallError{Type: class, Server: t.server, Tool: t.tool, Message: message}
 }
@@ -202,8 +202,8 @@ func unresolvedType(err error) abi.ErrorType {
 	case errors.As(err, &down), errors.As(err, &disabled):
 		return abi.ErrTool
 	}
-	return abi.ErrRuntime // a name the script got wrong, like any other unknown name
+	return abi.ErrRuntime // an unknown name in the script, like any other
 }
 
-// Progress takes what the script says of its own advance.
+// Progress implements sandbox.Caller.
 func (r *run) Progress(p abi.Progress) { r.progress.script(p) }

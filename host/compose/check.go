@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// SourceError says that a script is not acceptable, and where.
+// SourceError says what is wrong with a script, and where.
 type SourceError struct {
 	Message  string
 	Position *abi.Position // nil when unknown
@@ -23,9 +23,9 @@ func (e *SourceError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Position.File, e.Position.Line, e.Position.Column, e.Message)
 }
 
-// Check parses and resolves a script inside the sandbox, under the limits of a
-// run: source that is not trusted is never parsed in this process. The error
-// is a *SourceError when the script is at fault, otherwise a *Failure.
+// Check parses and resolves a script in the sandbox, with the limits of a run:
+// untrusted source is never parsed by the host. The error is a *SourceError if the
+// script is wrong, otherwise a *Failure.
 func (c *Composer) Check(ctx context.Context, name, code string) error {
 	out, err := c.inspect(ctx, abi.OpCheck, name, code)
 	if err == nil && out.Err != nil {
@@ -34,8 +34,7 @@ func (c *Composer) Check(ctx context.Context, name, code string) error {
 	return err
 }
 
-// inspect has the sandbox look at a script that is not run. The error is a
-// *Failure.
+// inspect runs OpCheck or OpLint in the sandbox. The error is a *Failure.
 func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (sandbox.Outcome, error) {
 	if f := c.ready(ctx); f != nil {
 		return sandbox.Outcome{}, f
@@ -65,7 +64,7 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
 }
 
-// inert is the world of a script that is only checked: it can reach nothing.
+// inert is the sandbox.Caller of a script that is only checked. It reaches nothing.
 type inert struct{}
 
 func (inert) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// checked does some checking of values for the run, as part of it: with its fuel
-// and its time, among others that compute. It tells how much fuel that was.
+// checked checks values for the run with the run's fuel and time, and a slot if needed.
+// It returns the fuel used.
 func (r *run) checked(ctx context.Context, check func(tools.Spend) error) (fuel uint64, err error) {
 	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
 	defer work.Close()
@@ -19,8 +19,8 @@ func (r *run) checked(ctx context.Context, check func(tools.Spend) error) (fuel 
 	return work.Spent(), err
 }
 
-// unchecked is the failure for a value that could not be checked, or that is not
-// as its schema wants it; what says which. limited is the run's clock.
+// unchecked returns the failure for a value, named by what, that could not be checked
+// or does not match its schema. limited is the run's clock.
 func (r *run) unchecked(ctx, limited context.Context, what string, err error) *Failure {
 	var limit *sandbox.LimitError
 	switch {
@@ -34,8 +34,8 @@ func (r *run) unchecked(ctx, limited context.Context, what string, err error) *F
 	return violation(what, err)
 }
 
-// arguments validates the arguments of a call, gives them the types that the
-// schema wants, where that loses nothing, and fills in defaults.
+// arguments validates the arguments of a call, converts them to the types of the schema
+// where that loses nothing, and fills in defaults.
 func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args []byte) ([]byte, *Failure) {
 	schema, err := def.Input()
 	if err != nil {

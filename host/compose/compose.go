@@ -1,32 +1,32 @@
-// Package compose runs composite calls: a saved tool or a piece of code goes
-// in, an MCP CallToolResult comes out. It validates the arguments, runs the
-// script in the sandbox under a wall-clock limit, makes the calls the script
-// asks for, and builds the result from the run's journal.
+// Package compose runs composite tools: it takes a saved tool or code and returns an
+// MCP CallToolResult. It validates the arguments, runs the script in the sandbox with a
+// time limit, makes the calls of the script, and builds the result from the record of
+// the run.
 //
-//	compose.go   Composer: saved tools, code to try
-//	run.go       one run, how it ended
-//	limits.go    what a run may use, and the failure when that is not enough
+//	compose.go   Composer: calls of saved tools, and of code that is not saved
+//	run.go       one run, and how it ended
+//	limits.go    the limits of a run, and the failures when it reaches them
 //	caller.go    the script's calls: resolve, route, record
 //	composite.go saved tools that scripts call
-//	undo.go      calls that undo what a failed run has done
+//	undo.go      calls that undo what a failed run did
 //	schemas.go   checking the arguments of calls
-//	checking.go  what checking may use: it is work of the run
+//	checking.go  checking values with the fuel and time of a run
 //	meta.go      the _meta of calls
-//	forward.go   the script's log, for the client too
+//	forward.go   the script's log, which clients can get, too
 //	content.go   content blocks that a script returns
 //	answer.go    from an upstream's reply to the value a script sees
-//	progress.go  one rising progress sequence out of many
+//	progress.go  one increasing progress sequence from those of many calls
 //	result.go    the CallToolResult of a run
-//	shorten.go   what a result tells of calls and log, in bounds
+//	shorten.go   the calls and the log in a result, shortened
 //	failure.go   Failure: an error as clients see it
-//	check.go     checking a script on save, in the sandbox too
-//	lint.go      what a script probably does not mean
+//	check.go     checking a script in the sandbox before it is saved
+//	lint.go      probable mistakes in a script
 //	define.go    the tool definition that agents see
 //	build.go     building JSON out of raw pieces
-//	replay.go    Replay: a recorded run once more, from its record alone
+//	replay.go    Replay: running a recorded run again
 //
-// JSON of upstreams and scripts stays raw bytes all the way: a number is never
-// read as a float64 and written again.
+// JSON of upstreams and scripts stays raw bytes: no number is ever read as a float64
+// and written again.
 package compose
 
 import (
@@ -46,10 +46,10 @@ import (
 
 // Sandbox runs scripts; see sandbox.Sandbox.
 type Sandbox interface {
-	// Ready is closed once Run need not wait for the guest to be compiled.
+	// Ready returns a channel that is closed once the guest is compiled.
 	Ready() <-chan struct{}
 	Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
-	// Compute is for work of the host's own.
+	// Compute is for work that the host does for a run.
 	Compute(ctx context.Context, name string, account *sandbox.Account) *sandbox.Compute
 }
 
@@ -67,59 +67,58 @@ type Catalog interface {
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers are the script names of all servers.
 	Servers() []string
-	// Disabled are the script names of servers that are configured and not to be
-	// used: a call of one fails and says so.
+	// Disabled returns the script names of disabled servers. A call of one fails with
+	// an error that says so.
 	Disabled() []string
-	// InputSchema is the raw inputSchema of a tool, by real names; nil when there
-	// is none.
+	// InputSchema returns the raw inputSchema of a tool, by real names; nil if there is
+	// none.
 	InputSchema(server, tool string) []byte
-	// Remembered tells whether what is known of a server's tools, by its real name,
-	// is from a time before it was started.
+	// Remembered reports whether the known tools of a server, by its real name, are
+	// those from before it was started.
 	Remembered(server string) bool
 }
 
-// Options are what a Composer works with and under.
+// Options configure a Composer.
 type Options struct {
 	Sandbox   Sandbox
 	Catalog   Catalog
 	Upstreams Upstreams
-	// Saved has the tools that scripts can call as tools.NAME; nil: none.
+	// Saved has the tools that scripts can call as tools.NAME; nil is none.
 	Saved Saved
 	// AgentTools returns the names of tools that code mentions and that agents can
 	// call and scripts cannot. Scripts that call one are told so. Nil: there are no
 	// such tools.
 	AgentTools func(code string) []string
-	// Journal opens the record of each run; an error of it is why the run may not
-	// take place. Nil: records are kept while they are needed.
+	// Journal opens the record of each run. If it returns an error, the run does not
+	// take place. Nil keeps records in memory while they are needed.
 	Journal func(journal.Begin) (*journal.Run, error)
-	// Listeners knows who is sent what scripts log; nil: nobody is.
+	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
 	// Log gets one line per run, without params or results. Nil is
 	// slog.Default().
 	Log *slog.Logger
-	// Timeout is the wall-clock limit of one run, the time it waits for its turn
-	// included; 0 is DefaultTimeout.
+	// Timeout is the time limit of one run, including the time that it waits for a
+	// slot; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Limits of one run; what is zero is the sandbox's default. Saved tools can
-	// have tighter ones.
+	// Limits are those of one run; 0 is the sandbox's default. Saved tools can have
+	// lower ones.
 	Limits sandbox.Limits
-	// Parallel is how many calls of one run may be under way at once; 0 is
+	// Parallel is how many calls of one run may wait for answers at the same time; 0 is
 	// DefaultParallel.
 	Parallel int
-	// UndoTimeout is how long the calls may take, all together, that undo what a
-	// failed run has done; 0 is DefaultUndoTimeout.
+	// UndoTimeout is the time limit of all calls together that undo what a failed run
+	// did; 0 is DefaultUndoTimeout.
 	UndoTimeout time.Duration
 	// Debug puts script backtraces into errors.
 	Debug bool
-	// Calls is how much results tell of the calls of their runs.
+	// Calls says how much of the calls of a run is in its result.
 	Calls Detail
-	// Structured makes results always have structuredContent.
+	// Structured makes all results have structuredContent.
 	Structured bool
 	// Whole makes results for people and programs, not for models: structuredContent
-	// has the result whatever it is, all calls, and the whole log.
+	// always has the result, all calls, and the whole log.
 	Whole bool
-	// Executed, when set, is told of each run of a saved tool once its script
-	// has ended. It must not block.
+	// Executed, if set, is called after each run of a saved tool. It must not block.
 	Executed func(tool string, at time.Time)
 }
 
@@ -131,7 +130,7 @@ const (
 	DefaultUndoTimeout = 10 * time.Second
 )
 
-// EvalName is the name that code without a saved tool goes by.
+// EvalName is the name of code that is not saved: that of the built-in tool.
 const EvalName = "eval_starlark"
 
 // Composer runs composite calls. It is safe for concurrent use.
@@ -176,8 +175,7 @@ func (c *Composer) CallTool(ctx context.Context, name string, call route.Call) w
 }
 
 // CallSaved answers a tools/call of the saved tool def. The reply is always a
-// CallToolResult; what went wrong is told in an isError result. It stops as
-// soon as ctx ends.
+// CallToolResult; for a failure, one with isError. It stops as soon as ctx ends.
 func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call route.Call) wire.Reply {
 	args, ok := wire.Get(call.Params, "arguments")
 	if !ok || string(args) == "null" {
@@ -227,8 +225,8 @@ func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.
 	return r.execute(ctx, limited, code, params, nil)
 }
 
-// ready waits for the guest, so that its compilation does not count against
-// the limit of whichever run comes first.
+// ready waits for the guest, so that its compilation does not count against the time
+// limit of the first run.
 func (c *Composer) ready(ctx context.Context) *Failure {
 	select {
 	case <-c.cfg.Sandbox.Ready():
@@ -238,8 +236,8 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 	}
 }
 
-// newRun opens the run of a tool with raw arguments. meta is for the calls it
-// makes; parent is the call of a script that it answers, nil for none.
+// newRun opens the run of a tool with raw arguments. meta is for the calls that it
+// makes; parent is the call of a script that it answers, nil if there is none.
 func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
@@ -267,7 +265,7 @@ func (c *Composer) agentTools(code string) []string {
 	return c.cfg.AgentTools(code)
 }
 
-// clientOf is who has sent a request, for the journal.
+// clientOf returns the sender of a request, for the journal.
 func clientOf(origin route.Origin) journal.Client {
 	if origin == nil {
 		return journal.Client{}
@@ -279,7 +277,7 @@ func clientOf(origin route.Origin) journal.Client {
 	return journal.Client{Session: s.ID(), Name: name, Version: version}
 }
 
-// tooDeep is the failure for JSON of a client.
+// tooDeep returns the failure for JSON of a client that is nested too deep.
 func tooDeep(what string) *Failure {
 	return &Failure{
 		Type: abi.ErrValidation, Message: fmt.Sprintf("%s: nested deeper than %d levels, a fixed limit", what, abi.MaxDepth),
@@ -287,7 +285,7 @@ func tooDeep(what string) *Failure {
 	}
 }
 
-// violation is the failure for what a schema says of a value.
+// violation returns the failure for a value that does not match its schema.
 func violation(what string, err error) *Failure {
 	var v *tools.ValidationError
 	if errors.As(err, &v) {

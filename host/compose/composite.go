@@ -23,20 +23,21 @@ import (
 
 // Saved knows the saved tools; see tools.Store.
 type Saved interface {
-	// Get finds one by name; the error is tools.ErrNotFound when there is none.
+	// Get returns the one with that name; the error is tools.ErrNotFound if there is
+	// none.
 	Get(name string) (tools.Definition, error)
 	List() []tools.Definition
 }
 
-// A tree is a run with the runs of the saved tools that it calls, and that those
-// call. They have one account and one time.
+// A tree is a run with the runs of all saved tools that it calls, directly or not. They
+// share one account and one time limit.
 type tree struct {
 	account *sandbox.Account
-	// more are the calls that may be under way beside one. A run always makes
-	// one at least, so that none waits for another that waits for it.
+	// more limits concurrent calls beyond the first of each run. A run can always make
+	// one call, so that runs cannot wait for each other.
 	more *semaphore.Weighted
 	fuel atomic.Uint64 // that runs below the root have used
-	// checked is the fuel that went into checking arguments for upstreams.
+	// checked is the fuel used for checking arguments for upstreams.
 	checked atomic.Uint64
 }
 
@@ -50,14 +51,13 @@ func (c *Composer) newTree(l sandbox.Limits, call route.Call) *tree {
 	return t
 }
 
-// resolveSaved finds the saved tool that a call means: by its name, or by its
-// script name.
+// resolveSaved finds the saved tool for a call, by its name or its script name.
 func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	if r.cfg.Saved == nil {
 		return call.Tool, &savedError{name: call.Tool, upstream: r.upstreamMeant(call.Tool)}
 	}
 	if _, err := r.cfg.Saved.Get(call.Tool); !errors.Is(err, tools.ErrNotFound) {
-		return call.Tool, nil // what else is wrong with it is told when it is run
+		return call.Tool, nil // any other error is returned when it is run
 	}
 	var all, found []string
 	for _, d := range r.cfg.Saved.List() {
@@ -75,8 +75,8 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	return call.Tool, &catalog.AmbiguousError{Server: abi.Composites, Name: call.Tool, Tools: found}
 }
 
-// upstreamMeant is the tool of a server that agents see by a name, server__tool,
-// as a script writes it; "" if there is none.
+// upstreamMeant returns the name in scripts of the upstream's tool that agents see as
+// name, such as server__tool; "" if there is none.
 func (r *run) upstreamMeant(name string) string {
 	server, tool, ok := strings.Cut(name, "__")
 	if !ok {
@@ -93,7 +93,7 @@ func (r *run) upstreamMeant(name string) string {
 type savedError struct {
 	name     string
 	nearest  []string
-	upstream string // the tool of a server, as a script names it, that goes by that name
+	upstream string // name in scripts of the upstream's tool that agents see as that name
 }
 
 func (e *savedError) Error() string {
@@ -108,7 +108,7 @@ func (e *savedError) Error() string {
 }
 
 // toScript is the audience of raw results in scripts. It does not depend on the
-// configuration, so that a script does the same under any.
+// configuration, so that scripts do the same with any configuration.
 var toScript = audience{structured: true, script: true}
 
 // composite runs a saved tool for a script.
@@ -164,13 +164,13 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	}
 	a.Err = t.fail(f.Type, clip(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
-		a.Err.Type = abi.ErrTool // for whoever has called it, it is a tool that failed
+		a.Err.Type = abi.ErrTool // for its caller, a tool has failed
 	}
 	a.Err.Details = strict(f.body())
 	return a
 }
 
-// definition is that of the saved tool that a call means.
+// definition returns the definition of the saved tool for a call.
 func (r *run) definition(t *target) (tools.Definition, error) {
 	if t.replayed != nil {
 		return t.replayed.Run.Definition, nil
@@ -178,7 +178,7 @@ func (r *run) definition(t *target) (tools.Definition, error) {
 	return r.cfg.Saved.Get(t.tool)
 }
 
-// child is the run of a saved tool that this run calls.
+// child opens the run of a saved tool that this run calls.
 func (r *run) child(chain []string, def tools.Definition, t *target, part *part) (*run, *Failure) {
 	if t.replayed != nil {
 		child := r.replayed(t.replayed.Run)
@@ -192,7 +192,7 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 	}
 	child.chain, child.tree, child.inner = chain, r.tree, true
 	if child.progress != nil {
-		child.progress.interval = 0 // the root's is what counts
+		child.progress.interval = 0 // only that of the root counts
 	}
 	return child, nil
 }
@@ -215,8 +215,7 @@ func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (san
 	return out, f
 }
 
-// inherit adds to the failure of a run what is known of the failure of the saved
-// tool that it called.
+// inherit adds details from the failure of a called saved tool to the failure of a run.
 func (f *Failure) inherit(of *Failure) {
 	if of == nil || f.Limit != "" {
 		return
@@ -224,7 +223,7 @@ func (f *Failure) inherit(of *Failure) {
 	f.Limit, f.Value, f.Used, f.Setting, f.Queued = of.Limit, of.Value, of.Used, of.Setting, of.Queued
 }
 
-// failures are those of saved tools that a run has called, the last of each.
+// failures holds the last failure of each saved tool that a run has called.
 type failures struct {
 	mu     sync.Mutex
 	byTool map[string]*Failure

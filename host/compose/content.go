@@ -8,13 +8,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// contentOf are the content blocks that a script's result stands for, text
-// first; none when it is a plain value. It stands for blocks if it is one, or a
-// list of blocks and texts; in a list with a block that is rich, that is more
-// than text, whatever else there is becomes text too. Blocks pass as they are, but
-// those of a type that the revision lacks become text that tells of them.
+// contentOf returns the content blocks of a script's result, text first; none if it is a
+// plain value. A result has blocks if it is one, or a list of blocks and texts. In a
+// list with a rich block, one that is more than text, other values become text, too.
+// Blocks are not changed, but those of a type that the revision lacks are replaced by
+// text about them.
 func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich bool) {
-	if !bytes.Contains(result, []byte(`"type":"`)) { // as guests write it
+	if !bytes.Contains(result, []byte(`"type":"`)) { // the form in which guests write it
 		return nil, false
 	}
 	items := [][]byte{result}
@@ -50,8 +50,8 @@ func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich
 	return append(texts, others...), rich
 }
 
-// blocksWithin are the content blocks in what a tool has answered, which is a
-// list of them or a whole result; rich tells whether one is more than text.
+// blocksWithin returns the content blocks in the answer of a tool, which is a list of
+// them or a whole result; rich tells that one is more than text.
 func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	if content, ok := wire.Get(value, "content"); ok {
 		value = content
@@ -69,9 +69,9 @@ func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	return blocks, rich
 }
 
-// WithoutData is the raw JSON of a value with a text that describes it in place of
-// each content block that is more than text: of a block, a list of blocks, or a whole
-// result. Other values are as they are. Models would read the data as text.
+// WithoutData returns the raw JSON of a block, a list of blocks, or a whole result, with
+// each content block that is more than text replaced by a text that describes it.
+// Models would read the data as text. Other values are not changed.
 func WithoutData(value []byte) []byte {
 	if _, rich := blocksWithin(value); !rich {
 		return value
@@ -103,7 +103,7 @@ func WithoutData(value []byte) []byte {
 	return value
 }
 
-// describeBlocks says what content blocks are, as a list of texts.
+// describeBlocks describes content blocks in a list of texts.
 func describeBlocks(blocks [][]byte) []byte {
 	items := make([][]byte, min(len(blocks), maxDescribed))
 	for i := range items {
@@ -115,14 +115,14 @@ func describeBlocks(blocks [][]byte) []byte {
 	return wire.Array(items)
 }
 
-// maxDescribed bounds how many content blocks are described, and maxAddress the
-// address in such a description, in bytes.
+// maxDescribed limits how many content blocks are described, and maxAddress the bytes of
+// the address in a description.
 const (
 	maxDescribed = 20
 	maxAddress   = 200
 )
 
-// describe says what a content block is.
+// describe describes a content block.
 func describe(kind string, raw []byte) string {
 	text := func(path ...string) string { s, _ := wire.GetString(raw, path...); return clip(s, maxAddress) }
 	size := func(path ...string) int { v, _ := wire.GetString(raw, path...); return len(v) }
@@ -147,8 +147,8 @@ func knows(kind string, revision protocol.Revision) bool {
 	return revision.IsZero() || !ok || revision.Has(feature)
 }
 
-// blockType is the type of a content block, "" for what is none: a block has all
-// members that its type must have, and one of text nothing that is unknown.
+// blockType returns the type of a content block; "" if raw is not one. A block has all
+// required members of its type, and a text block has no unknown members.
 func blockType(raw []byte) string {
 	if !wire.IsObject(raw) {
 		return ""
@@ -175,7 +175,7 @@ func blockType(raw []byte) string {
 	return kind
 }
 
-// instead is the text for a block that a client cannot take.
+// instead returns the text that replaces a block that a client does not know.
 func instead(kind string, raw []byte) string {
 	if kind == "resource_link" {
 		uri, _ := wire.GetString(raw, "uri")

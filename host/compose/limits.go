@@ -16,8 +16,8 @@ import (
 // not know.
 const limitTime sandbox.Limit = "time"
 
-// budget is what one run may use: what the configuration allows, or the tool's
-// own limits where those are tighter.
+// budget is what one run may use: the limits of the configuration, or the tool's own
+// where those are lower.
 type budget struct {
 	sandbox.Limits
 	timeout time.Duration
@@ -33,9 +33,8 @@ var tunable = map[sandbox.Limit]struct{ member, setting string }{
 	sandbox.LimitCalls:  {"limits.calls", "execution.max_calls"},
 }
 
-// CheckLimits says which of a tool's own limits are above the configuration's.
-// The pointers are those of a definition. A run under such limits would be cut
-// to the configuration's.
+// CheckLimits returns which of a tool's own limits are above those of the configuration.
+// The pointers are those of a definition. A run would only have the configuration's.
 func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
 	var above []tools.Violation
 	check := func(limit sandbox.Limit, pointer string, isAbove bool, got, most string) {
@@ -72,7 +71,8 @@ func (b *budget) record() journal.Limits {
 	}
 }
 
-// tighten lowers a limit to the tool's own, if that is set and lower.
+// tighten lowers a limit to the tool's own if that is set and lower, and reports
+// whether it did.
 func tighten[T int | uint64 | time.Duration](limit *T, own T) bool {
 	if own == 0 || own >= *limit {
 		return false
@@ -114,7 +114,7 @@ func (b *budget) remedy(limit sandbox.Limit) string {
 	return "raise " + t.setting
 }
 
-// late is the failure for a run that was not done in time.
+// late returns the failure for a run that did not end in time.
 func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 	f := &Failure{
 		Type: abi.ErrTimeout, Limit: string(limitTime), Value: b.timeout.Seconds(), Setting: timeoutSetting,
@@ -134,8 +134,8 @@ func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 // fixed are the limits that nothing raises.
 var fixed = map[string]float64{abi.LimitRecursion: abi.MaxFrames, abi.LimitDepth: abi.MaxDepth, abi.LimitChain: abi.MaxChain}
 
-// limited adds the limit that a guest says it has met: one that it keeps
-// itself, since it is not trusted to speak of the host's.
+// limited adds the limit that a guest says it has reached, if that is one that the guest
+// enforces: it is not trusted to report the host's limits.
 func (f *Failure) limited(name string) {
 	if value, ok := fixed[name]; ok && f.Limit == "" {
 		f.Limit, f.Value = name, value

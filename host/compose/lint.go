@@ -16,30 +16,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Warning is about a script that runs, but probably not as meant.
+// Warning is about a script that runs, but probably not as intended.
 type Warning struct {
 	Line    int    `json:"line"`   // from 1
 	Column  int    `json:"column"` // from 1, in code points
 	Message string `json:"message"`
 	// Source is that line of the script.
 	Source string `json:"-"`
-	// Unchecked says that this is about a server that is down, not about the script.
+	// Unchecked tells that this is about a server that is down, not about the script.
 	Unchecked bool `json:"-"`
 }
 
 const (
-	// maxWarnings bounds what Lint says of one script.
+	// maxWarnings limits the warnings about one script.
 	maxWarnings = 100
-	// maxFollowed is how many saved tools Lint looks into for calls that lead
-	// back.
+	// maxFollowed is how many saved tools Lint searches for calls that lead back.
 	maxFollowed = 64
 	// lintPatience is how long Lint waits, in all, for servers whose tools are
 	// not known yet.
 	lintPatience = 3 * time.Second
 )
 
-// Inspect has the sandbox look at a script that is not run; see abi.Lint. The
-// error is a *Failure.
+// Inspect analyses a script in the sandbox without running it; see abi.Lint. The error is
+// a *Failure.
 func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
 	var l abi.Lint
 	out, err := c.inspect(ctx, abi.OpLint, name, code)
@@ -55,13 +54,12 @@ func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, er
 	return l, nil
 }
 
-// Lint looks for what a script, to be saved by that name, probably does not mean:
-// what the language can tell of (variables that nothing uses, code that is never
-// reached), tools that there are not, arguments that the script shows and that do
-// not match a tool's inputSchema, and saved tools that lead back to this one. Of a
-// server that is down it says once that calls are not checked; of arguments that it
-// cannot see it says nothing, and of code that does not parse neither: see Check. The warnings are in the
-// order of the source. The error is a *Failure.
+// Lint returns probable mistakes in a script that is to be saved as name: those that the
+// language shows (unused variables, unreachable code), unknown tools, literal arguments
+// that do not match a tool's inputSchema, and saved tools that lead back to this one.
+// For a server that is down it says once that calls are not checked. It says nothing
+// about arguments that are not literals, or about code that does not parse: see Check.
+// The warnings are in the order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
 	found, err := c.Inspect(ctx, name, code)
 	if err != nil {
@@ -98,11 +96,11 @@ type linter struct {
 	*Composer
 	name  string
 	found []Warning
-	// account is what checking the arguments that the script shows may use.
+	// account is what checking literal arguments may use.
 	account *sandbox.Account
 
-	down  map[string]bool            // servers that were not there when asked
-	calls map[string][]abi.NamedTool // of saved tools that were looked into
+	down  map[string]bool            // servers that are not available
+	calls map[string][]abi.NamedTool // of saved tools that were analysed
 }
 
 func (l *linter) warn(at abi.Position, message string) {
@@ -112,7 +110,7 @@ func (l *linter) warn(at abi.Position, message string) {
 	}
 }
 
-// unchecked says that calls of a server are not judged.
+// unchecked warns that calls of a server are not checked.
 func (l *linter) unchecked(n abi.NamedTool, err error) {
 	before := len(l.found)
 	l.warn(n.Position, fmt.Sprintf("calls of %s are not checked: %v", n.Server, err))
@@ -121,7 +119,7 @@ func (l *linter) unchecked(n abi.NamedTool, err error) {
 	}
 }
 
-// upstream judges a call of a server's tool.
+// upstream checks a call of a server's tool.
 func (l *linter) upstream(ctx, patient context.Context, n abi.NamedTool) {
 	if l.down[n.Server] {
 		return
@@ -148,7 +146,7 @@ func (l *linter) upstream(ctx, patient context.Context, n abi.NamedTool) {
 	}
 }
 
-// saved judges a call of a saved tool.
+// saved checks a call of a saved tool.
 func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 	if n.Tool == l.name || !n.Exact && n.Tool == abi.Ident(l.name) {
 		l.warn(n.Position, fmt.Sprintf("%s calls itself, which saved tools cannot", l.name))
@@ -184,13 +182,13 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 	return nil
 }
 
-// resolve finds the saved tool that is meant.
+// resolve finds the saved tool for a call.
 func (l *linter) resolve(n abi.NamedTool) (string, error) {
 	return (&run{Composer: l.Composer}).resolveSaved(abi.ToolCall{Server: n.Server, Tool: n.Tool, Exact: n.Exact})
 }
 
-// wayBack is the shortest chain of saved tools from def to the script, both
-// included; nil if there is none.
+// wayBack returns the shortest chain of calls from def to the script, including both;
+// nil if there is none.
 func (l *linter) wayBack(ctx context.Context, def tools.Definition) ([]string, error) {
 	seen := map[string]bool{def.Name: true}
 	for queue := [][]string{{def.Name}}; len(queue) > 0 && len(seen) <= maxFollowed; queue = queue[1:] {
@@ -219,7 +217,7 @@ func (l *linter) wayBack(ctx context.Context, def tools.Definition) ([]string, e
 	return nil, nil
 }
 
-// callsOf are the tools that a saved tool names.
+// callsOf returns the tools that a saved tool names.
 func (l *linter) callsOf(ctx context.Context, def tools.Definition) ([]abi.NamedTool, error) {
 	if calls, ok := l.calls[def.Name]; ok {
 		return calls, nil
@@ -235,7 +233,7 @@ func (l *linter) callsOf(ctx context.Context, def tools.Definition) ([]abi.Named
 	return found.Calls, nil
 }
 
-// arguments holds those that the script shows against the tool's inputSchema.
+// arguments checks literal arguments against the tool's inputSchema.
 func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, schema []byte, validate func([]byte, tools.Spend) error) {
 	if n.Arguments == nil {
 		return

@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxMeta bounds what a script adds to the _meta of one call, in bytes.
+// maxMeta limits what a script adds to the _meta of one call, in bytes.
 const maxMeta = 64 << 10
 
-// forwardMeta is the _meta that calls made on behalf of a request carry: that
-// of the request without its progress token. Nil when nothing is left.
+// forwardMeta returns the _meta for calls made for a request: that of the request
+// without its progress token; nil if nothing is left.
 func forwardMeta(params []byte) []byte {
 	meta, ok := wire.Get(params, "_meta")
 	if !ok {
@@ -25,8 +25,8 @@ func forwardMeta(params []byte) []byte {
 	return meta
 }
 
-// joinMeta is the _meta of one call: that of the request, and what the script
-// adds, which wins. A progress token is not the script's to give.
+// joinMeta returns the _meta of one call: that of the request with the members that the
+// script adds, which win. Scripts cannot set a progress token.
 func joinMeta(request, script []byte) []byte {
 	var added wire.Object
 	names := map[string]bool{"progressToken": true}

@@ -11,26 +11,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// progress turns the progress of all calls of a run into the one sequence that
-// the client asked for. Its value is the number of calls that are done plus a
-// fraction for each one under way. Once the script reports progress of its
-// own, that alone is sent.
+// progress turns the progress of all calls of a run into the one sequence that the
+// client asked for. Its value is the number of calls that are done plus a fraction for
+// each active one. Once the script reports progress of its own, only that is sent.
 //
-// Each value is greater than the one before, as the protocol demands (MCP
-// 2025-11-25, basic/utilities/progress): one that would not be is raised to the
-// next greater float64. Of what comes within one interval only the last is
-// sent, at its end or when the run ends. A nil progress takes everything and
-// sends nothing.
+// Each value is greater than the one before, as the protocol requires (MCP 2025-11-25,
+// basic/utilities/progress): a value that is not is raised to the next float64. Only
+// the last notification of each interval is sent, at the end of the interval or of the
+// run. A nil progress accepts everything and sends nothing.
 type progress struct {
 	send     func(params []byte)
 	interval time.Duration // least time between two notifications; 0: all are sent
 
-	// mu is held while sending, because that is what puts the sequence in
-	// order; send only writes to the client and takes no lock of this package.
+	// mu is held while sending, to keep the sequence in order; send only writes to
+	// the client and takes no lock of this package.
 	mu     sync.Mutex
-	parts  []*part // under way
-	done   int     // calls
-	last   float64 // value sent last, from the start on 0
+	parts  []*part // of active calls
+	done   int     // number of calls that are done
+	last   float64 // value sent last, 0 at the start
 	owned  bool    // the script has reported progress
 	closed bool
 
@@ -57,10 +55,10 @@ type part struct {
 	finished bool
 }
 
-// maxFraction is the most that a call under way counts.
+// maxFraction is the most that an active call counts.
 const maxFraction = 1 - 1.0/(1<<20)
 
-// begin adds a call that is about to be made.
+// begin adds a call.
 func (p *progress) begin(name string) *part {
 	if p == nil {
 		return nil
@@ -72,7 +70,7 @@ func (p *progress) begin(name string) *part {
 	return c
 }
 
-// reporter is what the call's own progress goes to, nil when nobody asked.
+// reporter returns the function for the call's own progress, nil if nobody asked for it.
 func (c *part) reporter(record *journal.Call) func(params []byte) {
 	if c == nil {
 		return nil
@@ -83,7 +81,7 @@ func (c *part) reporter(record *journal.Call) func(params []byte) {
 	}
 }
 
-// advance takes one progress notification of the call.
+// advance handles one progress notification of the call.
 func (c *part) advance(params []byte) {
 	p := c.of
 	p.mu.Lock()
@@ -100,8 +98,8 @@ func (c *part) advance(params []byte) {
 	p.report(message)
 }
 
-// fraction is how much of a call is done by its count-th notification. Without
-// a usable total each notification counts for less than the one before.
+// fraction returns how much of a call is done at its count-th notification. Without a
+// usable total each notification counts less than the one before.
 func fraction(params []byte, count int) float64 {
 	value, ok1 := number(params, "progress")
 	total, ok2 := number(params, "total")
@@ -143,7 +141,7 @@ func (c *part) finish() {
 	p.report(c.name)
 }
 
-// report sends the present value. The caller holds mu.
+// report sends the current value. The caller holds mu.
 func (p *progress) report(message string) {
 	if p.owned {
 		return
@@ -155,7 +153,7 @@ func (p *progress) report(message string) {
 	p.write(value, nil, message)
 }
 
-// script takes the script's own progress.
+// script handles the script's own progress.
 func (p *progress) script(s abi.Progress) {
 	if p == nil {
 		return
@@ -213,8 +211,8 @@ func (p *progress) sendNow(n *notice) {
 	p.send(params.Bytes())
 }
 
-// close ends the sequence with what is still to be sent; it returns once that
-// is written. What comes later belongs to calls that were given up.
+// close sends what is still waiting, and ends the sequence. Later notifications belong to
+// calls that were given up, and are dropped.
 func (p *progress) close() {
 	if p == nil {
 		return

@@ -18,28 +18,27 @@ import (
 // that these made. Its prefix follows the naming rule of MCP 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
-// An audience is who a result is for.
+// An audience says for whom a result is made.
 type audience struct {
 	revision protocol.Revision // of the client; none: it knows everything
 	detail   Detail            // of calls
-	// structured wants structuredContent also where the result is content blocks.
+	// structured asks for structuredContent even if the result is content blocks.
 	structured bool
-	// whole wants everything in structuredContent, for who is no model: all calls,
-	// the log, and the result whatever it is.
+	// whole asks for everything in structuredContent, for readers that are not models:
+	// all calls, the log, and any result.
 	whole bool
 	// memory is what the whole tree of runs had; 0: it is not known.
 	memory uint64
-	// script says that a script gets the result: it is to be the same whenever it
-	// is run.
+	// script tells that a script gets the result, which must be the same in each run.
 	script bool
 }
 
-// runResult builds the CallToolResult of a run that has ended: with f when it
-// failed, else with its result. Everything about the run comes from its record.
+// runResult builds the CallToolResult of a run that has ended: with f if it failed, else
+// with its result. Everything about the run comes from its record.
 //
-// Hosts show the model structuredContent when there is one, and of errors perhaps
-// the content alone. So either says all that matters, and content blocks come
-// without structuredContent if they may: they would not be seen beside it.
+// Hosts show the model structuredContent if there is one, and of errors perhaps only
+// the content. So each of the two has everything that matters. Content blocks come
+// without structuredContent if possible: hosts would not show them beside it.
 func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	var structured wire.Object
 	content, rich := [][]byte(nil), false
@@ -79,7 +78,7 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	return toolResult(content, structured.Bytes(), f != nil, receipt(&rec, to))
 }
 
-// receipt is the _meta of a run's result.
+// receipt returns the _meta of a run's result.
 func receipt(rec *journal.Record, to audience) []byte {
 	used := usageOf(rec)
 	if !to.script { // of the root of a tree, whose record has the fuel of all
@@ -98,8 +97,8 @@ func receipt(rec *journal.Record, to audience) []byte {
 // usage is what a run used, with those that it called.
 type usage struct{ memory, calls, fuel uint64 }
 
-// usageOf is the usage that a record shows. How runs overlapped is not in it: the
-// memory is that of a tree whose calls come one after the other.
+// usageOf returns the usage from a record. The record does not show which runs
+// overlapped: the memory is that of a tree that makes its calls one after the other.
 func usageOf(rec *journal.Record) usage {
 	all, most := usage{rec.Outcome.Memory, uint64(len(rec.Calls)), rec.Outcome.Fuel}, uint64(0)
 	for i := range rec.Calls {
@@ -112,14 +111,13 @@ func usageOf(rec *journal.Record) usage {
 	return all
 }
 
-// TextResult is the CallToolResult of a successful call outside any run: a text
-// for readers, and structured, a raw JSON object, for programs.
+// TextResult returns the CallToolResult of a successful call without a run: a text for
+// readers, and structured, a raw JSON object, for programs.
 func TextResult(text string, structured []byte) []byte {
 	return toolResult([][]byte{textBlock(wire.Quote(text))}, structured, false, nil)
 }
 
-// toolResult is a CallToolResult of content blocks; structured and meta may be
-// nil.
+// toolResult returns a CallToolResult of content blocks; structured and meta may be nil.
 func toolResult(content [][]byte, structured []byte, isError bool, meta []byte) []byte {
 	var result wire.Object
 	if meta != nil {
@@ -150,7 +148,7 @@ func logList(logs []journal.Entry, whole bool) []byte {
 	return wire.Array(items)
 }
 
-// logText is the log under a title, for readers; "" if there is none.
+// logText returns the log with a title, for readers; "" if it is empty.
 func logText(title string, logs []journal.Entry) string {
 	if len(logs) == 0 {
 		return ""

@@ -21,7 +21,7 @@ type run struct {
 	tool     string
 	origin   route.Origin // of the request that the run answers
 	meta     []byte       // for the calls it makes; nil: none
-	progress *progress    // nil: nobody asked
+	progress *progress    // nil: nobody asked for it
 	budget   budget
 	servers  []string // script names
 	// agentTools are the tools that the code mentions and that only agents can
@@ -41,8 +41,8 @@ type run struct {
 	stop   context.CancelFunc // ends the script of a replayed run
 }
 
-// execute runs the script until limited, the run's clock, ends. check, when given,
-// judges its result.
+// execute runs the script until limited, the run's clock, ends. check, if not nil, checks
+// its result.
 func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
@@ -65,9 +65,8 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	return out, f
 }
 
-// classify says how a run ended, nil for a success. A context that has ended
-// comes before all else, since whatever else failed may have failed because of
-// it.
+// classify returns the failure of a run, nil if it succeeded. A context that has ended
+// takes precedence, because it may have caused any other failure.
 func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err error) *Failure {
 	switch {
 	case err == nil && out.Err == nil && len(out.Result) > 0:
@@ -97,15 +96,15 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	if f.Server == abi.Composites {
 		f.inherit(r.failures.of(f.Tool))
 	}
-	if out.Err.Limit == abi.LimitMemory { // met before any memory was asked for
+	if out.Err.Limit == abi.LimitMemory { // reached before any memory was allocated
 		f.Message += "; this limit is fixed"
 		f.Limit, f.Value, f.Used = abi.LimitMemory, float64(r.budget.Memory), float64(out.Memory)
 	}
 	return f
 }
 
-// internal is the failure for a fault of ours: what happened is for the log,
-// the client gets the run's id to find it there.
+// internal returns the failure for a bug of the product. What happened is logged; the
+// client gets the run's id to find it in the log.
 func (r *run) internal(err error) *Failure {
 	r.cfg.Log.Error("composite run failed inside the sandbox", "run", r.journal.ID(), "tool", r.tool, "err", err)
 	return &Failure{
@@ -119,8 +118,8 @@ const (
 	shuttingDown   = "the server is shutting down"
 )
 
-// scriptErrorType is the class a guest gave an error, if it is one that
-// scripts can bring about: the guest is not trusted to speak for the host.
+// scriptErrorType returns the class that a guest gave an error if scripts can cause that
+// class, otherwise abi.ErrRuntime: the guest is not trusted to report for the host.
 func scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	switch t {
 	case abi.ErrValidation, abi.ErrTool, abi.ErrPermission, abi.ErrResource:
@@ -129,8 +128,8 @@ func scriptErrorType(t abi.ErrorType) abi.ErrorType {
 	return abi.ErrRuntime
 }
 
-// errorType is the class of a script's error. Of a call that failed, whatever
-// class we gave that ourselves.
+// errorType returns the class of a script's error. For a failed call it is the class that
+// the host gave the error of that call.
 func (r *run) errorType(e *abi.Error) abi.ErrorType {
 	if e.Call != nil {
 		for _, c := range r.journal.Record().Calls {
@@ -142,7 +141,7 @@ func (r *run) errorType(e *abi.Error) abi.ErrorType {
 	return scriptErrorType(e.Type)
 }
 
-// contextFailure is the failure for a request whose context has ended.
+// contextFailure returns the failure for a request whose context has ended.
 func contextFailure(ctx context.Context) *Failure {
 	cause := context.Cause(ctx)
 	var cancelled *wire.CancelledError
@@ -172,12 +171,12 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 	return wire.Reply{Result: runResult(rec, f, to)}
 }
 
-// end undoes what a run has done that has failed, closes the journal and logs
-// the run. ctx is the one that the run had.
+// end makes the calls that undo what a failed run did, closes the record and logs the
+// run. ctx is that of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
 	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() {
-		f.Compensation = r.compensate(ctx) // else whoever has called it ends as well, and does
+		f.Compensation = r.compensate(ctx) // otherwise its caller ends, too, and does so
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
 	if r.inner {
@@ -201,7 +200,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	return rec
 }
 
-// revision is the protocol revision of the client; none without a client.
+// revision returns the protocol revision of the client; none without a client.
 func (r *run) revision() protocol.Revision {
 	if r.origin == nil {
 		return protocol.Revision{}

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// maxSchemas is how many compiled schemas of upstream tools are kept. When there
-// are more, all are made anew as they are needed.
+// maxSchemas is how many compiled schemas of upstream tools are kept. When there are
+// more, all are dropped and compiled again when needed.
 const maxSchemas = 512
 
 // schemas are the compiled inputSchemas of upstream tools, by their text. It is
@@ -25,14 +25,14 @@ type schemas struct {
 	byText map[[sha256.Size]byte]*inputSchema
 }
 
-// inputSchema is compiled once, by whoever needs it first.
+// inputSchema is compiled once, when it is needed first.
 type inputSchema struct {
 	once   sync.Once
-	schema *tools.Schema // nil for one that we cannot use
+	schema *tools.Schema // nil if it does not compile
 }
 
-// of is the compiled schema of a tool's arguments; nil when there is none, or
-// one that cannot be compiled: the server will judge the arguments itself.
+// of returns the compiled schema of a tool's arguments; nil if there is none or it does
+// not compile: then only the server checks the arguments.
 func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.Schema {
 	if len(raw) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.S
 	return found.schema
 }
 
-// checkMeta tells what is wrong with the _meta that the script gives.
+// checkMeta returns what is wrong with the _meta that the script gives.
 func (t *target) checkMeta() *abi.CallError {
 	if t.Meta == nil {
 		return nil
@@ -71,9 +71,8 @@ func (t *target) checkMeta() *abi.CallError {
 	return nil
 }
 
-// checkCall holds the arguments of a call against the tool's inputSchema, and its
-// meta against what servers act on. The error is for the script. limited ends with
-// the call's own time.
+// checkCall checks the arguments of a call against the tool's inputSchema, and its _meta.
+// The error is for the script. limited ends after the call's own timeout.
 func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError {
 	if failed := t.checkMeta(); failed != nil {
 		return failed

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Detail is how much a result tells of the calls of its run. Hosts hand
+// Detail is how much of the calls of a run is in its result. Hosts give
 // structuredContent to the model, so by default it is little.
 type Detail int
 
@@ -23,26 +23,26 @@ const (
 	None                // nothing
 )
 
-// The bounds of Short. Sizes are bytes of JSON.
+// The limits of Short. Sizes are bytes of JSON.
 const (
-	maxShortValue  = 256     // of one of params and results
+	maxShortValue  = 256     // of params or result of one call
 	maxShortValues = 2 << 10 // of those of all calls together
-	maxShortCalls  = 10      // calls that are listed, those of saved tools included
+	maxShortCalls  = 10      // listed calls, including those of saved tools
 	maxShortTools  = 20      // tools for which the other calls are counted
 	maxShortName   = 100     // of the name of a server or a tool
 	otherTools     = "others"
 )
 
-// The bounds of values elsewhere: in details of errors, and of all values of Full.
+// The limits of values elsewhere: in details of errors, and of all values of Full.
 const (
 	maxInline    = 16 << 10
 	maxInlineSum = 1 << 20
 	maxFullSum   = 16 << 20
 )
 
-// inliner puts raw values into a result, and size and hash in place of those
-// that are too large; the journal has them whole.
-type inliner struct{ each, all int } // bytes that are left for one value, for all of them
+// inliner puts raw values into a result. It replaces those that are too large by their
+// size and hash; the journal has them whole.
+type inliner struct{ each, all int } // bytes left for one value, and for all values
 
 func newInliner() *inliner { return &inliner{maxInline, maxInlineSum} }
 
@@ -54,8 +54,8 @@ func (in *inliner) value(raw []byte) []byte {
 	return standIn(raw, nil)
 }
 
-// standIn is what stands for a value: its size and hash, and of content blocks
-// what they are.
+// standIn returns the replacement of a value: its size and hash, and descriptions of
+// content blocks.
 func standIn(raw []byte, blocks [][]byte) []byte {
 	sum := sha256.Sum256(raw)
 	var o wire.Object
@@ -72,8 +72,8 @@ func standIn(raw []byte, blocks [][]byte) []byte {
 type callList struct {
 	detail Detail
 	values inliner
-	left   int            // calls that may still be listed
-	more   map[string]int // how many were not, by tool
+	left   int            // how many more calls may be listed
+	more   map[string]int // numbers of calls that were not listed, by tool
 	tools  []string       // the names in more, in order
 }
 
@@ -85,7 +85,7 @@ func newCallList(d Detail) *callList {
 	return l
 }
 
-// write puts the list into the structured result of a run.
+// write writes the list into the structured result of a run.
 func (l *callList) write(o *wire.Object, calls []journal.CallRecord) {
 	if l.detail == None {
 		return
@@ -102,8 +102,8 @@ func (l *callList) write(o *wire.Object, calls []journal.CallRecord) {
 	o.Raw("moreCalls", more.Bytes())
 }
 
-// list lists calls, and within those of saved tools theirs. Calls of a run come
-// before those within them.
+// list lists calls, with the calls of saved tools inside them. The calls of a run count
+// before those inside them.
 func (l *callList) list(calls []journal.CallRecord) []byte {
 	n := min(len(calls), l.left)
 	l.left -= n
@@ -154,7 +154,7 @@ func (l *callList) count(calls []journal.CallRecord) {
 	}
 }
 
-// value is a value of a call. Content blocks with data are described: models
+// value returns a value of a call. Content blocks with data are described, because models
 // would read the data as text.
 func (l *callList) value(raw []byte) []byte {
 	if l.detail == Short {
@@ -165,7 +165,7 @@ func (l *callList) value(raw []byte) []byte {
 	return l.values.value(raw)
 }
 
-// name is that of a server or tool. A script can make it up.
+// name returns the shortened name of a server or tool. Scripts can invent names.
 func (l *callList) name(text string) string {
 	if l.detail == Full {
 		return text
@@ -189,16 +189,16 @@ func callError(class abi.ErrorType, message string) []byte {
 	return o.Bytes()
 }
 
-// The bounds of the log in a result, in bytes: in structuredContent, and with the
-// text of an error or with content blocks.
+// The limits of the log in a result, in bytes: in structuredContent, and in the text of
+// an error or beside content blocks.
 const (
 	maxShownLog = 8 << 10
 	maxLogText  = 2 << 10
 )
 
-// shownLog is a log of at most about most bytes: how it begins, a quarter of
-// that, and how it ends, with a note of what was left out. No entry takes more
-// than an eighth.
+// shownLog returns a log of at most about most bytes: a quarter of that for its
+// beginning, then a note of what was left out, then its end. No entry takes more than
+// an eighth.
 func shownLog(logs []journal.Entry, most int) []string {
 	cut := func(e journal.Entry) string { return middleOut(e.Text, most/8) }
 	size := func(e journal.Entry) int { return len(wire.Quote(cut(e))) + 1 }
@@ -235,7 +235,7 @@ func shownLog(logs []journal.Entry, most int) []string {
 	return shown
 }
 
-// middleOut is text of about n bytes: how it begins and how it ends.
+// middleOut returns about n bytes of text: its beginning and its end.
 func middleOut(text string, n int) string {
 	if len(text) <= n {
 		return text

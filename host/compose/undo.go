@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// undoing are the calls that undo what a run has done, should it fail: in the
-// order in which the script has named them. Those of a saved tool that has
-// succeeded become its caller's.
+// undoing holds the calls that undo what a run did if it fails, in the order in which the
+// script registered them. When a saved tool succeeds, its caller takes them over.
 type undoing struct {
 	mu    sync.Mutex
 	calls []target
@@ -26,7 +25,7 @@ func (u *undoing) adopt(calls []target) {
 	u.calls = append(u.calls, calls...)
 }
 
-// pass hands the calls on, or drops them.
+// pass returns the calls for the caller, or drops them.
 func (u *undoing) pass() []target {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -35,8 +34,8 @@ func (u *undoing) pass() []target {
 	return calls
 }
 
-// Undo takes a call that is to be made if the run fails. What can be wrong with
-// it is told now: later there is nobody to tell.
+// Undo registers a call that is made if the run fails. It returns all errors that can be
+// found now: later nobody could handle them.
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	var t target
 	var failed *abi.CallError
@@ -64,21 +63,21 @@ func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
 	return r.checkCall(ctx, ctx, t)
 }
 
-// Commit drops what Undo has taken.
+// Commit drops the calls registered with Undo.
 func (r *run) Commit() { r.undo.pass() }
 
-// closingTime is what undoing may take when the session is over: whoever ends it
-// waits half a second (package front), and then the process may be gone.
+// closingTime is the time limit for undoing after the end of the session: package front
+// waits half a second, and then the process may end.
 const closingTime = 400 * time.Millisecond
 
-// undone is the outcome of one call that was to undo something.
+// undone is the outcome of a call that undoes something.
 type undone struct {
 	server, tool string
 	arguments    []byte
-	err          *abi.CallError // nil: it is undone
+	err          *abi.CallError // nil if it succeeded
 }
 
-// call is the call as a script writes it, for readers.
+// call returns the call as a script writes it, for readers.
 func (u *undone) call() string {
 	const most = 80
 	if len(u.arguments) > most {
@@ -87,11 +86,11 @@ func (u *undone) call() string {
 	return u.server + "." + u.tool + "(" + string(u.arguments) + ")"
 }
 
-// compensate makes the calls that undo what the run has done, the last first,
-// each whatever became of those before. They have a time of their own, since the
-// run's is over perhaps, and each has its share of it: when that is over, the
-// next call is begun. A call that is late goes on for as long as there is time,
-// but at most Options.Parallel are under way; beyond that the oldest is given up.
+// compensate makes the calls that undo what the run did, the last one first, even if
+// others fail. They have a time limit of their own, because that of the run may be over.
+// Each has a share of it; when that is over, the next call starts. A late call goes on
+// for as long as there is time, but at most Options.Parallel calls are active; beyond
+// that the oldest is given up.
 func (r *run) compensate(ctx context.Context) []undone {
 	calls := r.undo.pass()
 	if len(calls) == 0 {
@@ -119,15 +118,15 @@ func (r *run) compensate(ctx context.Context) []undone {
 		}
 	}
 	for _, c := range late {
-		<-c.done // which ctx ends
+		<-c.done // ctx ends it
 	}
 	return outcomes
 }
 
-// compensating is a call that undoes something and is under way.
+// compensating is an active call that undoes something.
 type compensating struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it has its outcome
+	done   chan struct{} // closed when there is an outcome
 }
 
 // beginUndo makes one of the calls; outcome is set when it is done.
@@ -152,7 +151,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 	return c
 }
 
-// wait waits for the outcome, for as long as that. It tells whether it is there.
+// wait waits for the outcome for that time, and reports whether it came.
 func (c compensating) wait(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -190,11 +189,11 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	case limited.Err() != nil:
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
 	}
-	t.Raw = false // a result that says isError is a failure here
+	t.Raw = false // a result with isError is a failure here
 	return t.answer(reply)
 }
 
-// compensationList is what became of each call, as JSON.
+// compensationList returns the outcomes of the calls as JSON.
 func compensationList(all []undone) []byte {
 	items, in := make([][]byte, len(all)), newInliner()
 	for i, u := range all {
