@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -26,7 +27,8 @@ func (m *managedUpstream) Ready(ctx context.Context) error {
 	return next.Ready(ctx)
 }
 
-// Handshake implements route.Upstream. A handshake of an earlier run will do.
+// Handshake implements route.Upstream. A handshake of an earlier run will do. An
+// upstream that was late when it last ran is waited for less long than ctx allows.
 func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
 	if result, ok := m.Server(); ok {
 		return result, nil
@@ -35,7 +37,16 @@ func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
 	if up == nil {
 		return nil, m.closedError()
 	}
-	return up.Handshake(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.patience(time.Until(deadline)))
+		defer cancel()
+	}
+	result, err := up.Handshake(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		m.noteLate()
+	}
+	return result, err
 }
 
 // Server implements route.Upstream.

@@ -31,7 +31,7 @@ type managedUpstream struct {
 	// upstream cannot overwrite a list of its replacement.
 	publishing sync.Mutex
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest stays
-	saved      []byte     // the content of the snapshot's file; guarded by saving
+	saved      []byte     // the last known content of the snapshot's file; guarded by saving
 
 	mu      sync.Mutex // guards what follows
 	up      *upstream.Upstream
@@ -42,6 +42,7 @@ type managedUpstream struct {
 	// the upstream has been retired.
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
 	known       Snapshot      // of this run; what has not been heard yet, of an earlier one
+	wasReady    bool          // in this run
 	remembered  bool          // known is of an earlier run, and the upstream has not been ready since
 	busy        int           // calls in flight
 	idle        chan struct{} // made by retire; closed when no call is in flight
@@ -70,19 +71,20 @@ func (m *managedUpstream) open() {
 // With no client, it does so only if the upstream is not started: for a check,
 // what a server says now counts.
 func (m *managedUpstream) recall() bool {
-	if m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
-		return false
-	}
 	known, ok := m.env.snapshots.load(m.name, m.key)
 	if !ok {
+		return false
+	}
+	m.saving.Lock()
+	m.saved = known.encode(m.key)
+	m.saving.Unlock()
+	if known.Handshake == nil || m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
+		m.learn(func(s *Snapshot) { s.Late = known.Late })
 		return false
 	}
 	m.mu.Lock()
 	m.known, m.remembered = known, true
 	m.mu.Unlock()
-	m.saving.Lock()
-	m.saved = known.encode(m.key)
-	m.saving.Unlock()
 	m.env.Receiver(m.name, m.own).OnAsleep()
 	for surface, l := range known.Lists {
 		m.publish(func() { m.env.Catalog.SetRemembered(m.name, surface, l.Items, l.Meta) })
@@ -117,7 +119,7 @@ func (m *managedUpstream) started() *upstream.Upstream {
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
 		OnHandshake: m.learnHandshake, OnList: m.learnList,
-		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest,
+		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: m.noteLate,
 		OnReady: func() {
 			if m.becomeReady() {
 				receiver.OnReady()
@@ -152,8 +154,9 @@ func (m *managedUpstream) becomeReady() bool {
 		return false
 	}
 	m.mu.Lock()
-	m.remembered = false
+	m.remembered, m.wasReady = false, true
 	m.mu.Unlock()
+	m.learn(func(s *Snapshot) { s.Late = false })
 	m.save()
 	if m.own != nil {
 		m.env.listed.Store(m.name, true)
@@ -170,15 +173,50 @@ func (m *managedUpstream) save() {
 	if m.isRetired() {
 		return
 	}
+	now := m.snapshot()
 	if m.env.Clients == NoClient {
-		if _, ok := m.env.snapshots.load(m.name, m.key); ok {
-			return
+		if stored, ok := m.env.snapshots.load(m.name, m.key); ok && stored.Handshake != nil {
+			now = stored
+			now.Late = false
 		}
 	}
-	if now := m.snapshot().encode(m.key); !bytes.Equal(now, m.saved) {
-		m.saved = now
-		m.env.snapshots.save(m.name, now)
+	m.replaceFile(now)
+}
+
+// replaceFile saves a snapshot, if the file has another one. The caller holds
+// m.saving.
+func (m *managedUpstream) replaceFile(s Snapshot) {
+	if file := s.encode(m.key); !bytes.Equal(file, m.saved) {
+		m.saved = file
+		m.env.snapshots.save(m.name, file)
 	}
+}
+
+// noteLate saves that the upstream was not ready in time, unless it has been ready
+// by now. The rest of its snapshot stays.
+func (m *managedUpstream) noteLate() {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	m.mu.Lock()
+	note := !m.wasReady && !m.known.Late && !m.closed && !m.retired
+	m.mu.Unlock()
+	if !note {
+		return
+	}
+	m.learn(func(s *Snapshot) { s.Late = true })
+	stored, _ := m.env.snapshots.load(m.name, m.key)
+	stored.Late = true
+	m.replaceFile(stored)
+}
+
+// patience is how long to wait for the upstream where wait is how long to wait for
+// one of which nothing is known. One that was late when it last ran probably is
+// again.
+func (m *managedUpstream) patience(wait time.Duration) time.Duration {
+	if m.snapshot().Late {
+		return wait / 5
+	}
+	return wait
 }
 
 // sameWelcome reports whether clients are told the same because of two

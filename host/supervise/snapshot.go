@@ -25,6 +25,9 @@ type Snapshot struct {
 	Handshake []byte // raw result of initialize; nil before the first
 	// Lists are complete, all pages; a surface that was not listed is missing.
 	Lists map[wire.Surface]List
+	// Late says that the upstream was not ready in time when it last ran: a client
+	// gave up waiting for it, or it failed to start.
+	Late bool
 }
 
 // List is one list of an upstream.
@@ -103,11 +106,15 @@ func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) 
 	if of, _ := wire.GetString(data, "of"); of != key {
 		return s, false, nil
 	}
-	s.Handshake, _ = wire.Get(data, "handshake")
+	late, _ := wire.Get(data, "late")
+	s.Late, s.Lists = string(late) == "true", map[wire.Surface]List{}
+	var known bool
+	if s.Handshake, known = wire.Get(data, "handshake"); !known && s.Late {
+		return s, true, nil // it was never ready
+	}
 	if !wire.IsObject(s.Handshake) {
 		return s, true, errors.New("the file is damaged: it has no handshake")
 	}
-	s.Lists = map[wire.Surface]List{}
 	for _, surface := range wire.Surfaces {
 		raw, ok := wire.Get(data, "lists", string(surface))
 		if !ok {
@@ -148,16 +155,21 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 func (s Snapshot) encode(key string) []byte {
 	var file, lists wire.Object
 	file.Text("of", key)
-	file.Raw("handshake", s.Handshake)
-	for _, surface := range wire.Surfaces {
-		if l, ok := s.Lists[surface]; ok {
-			var list wire.Object
-			list.Raw("items", wire.Array(l.Items))
-			list.Raw("_meta", l.Meta)
-			lists.Raw(string(surface), list.Bytes())
+	if s.Handshake != nil {
+		for _, surface := range wire.Surfaces {
+			if l, ok := s.Lists[surface]; ok {
+				var list wire.Object
+				list.Raw("items", wire.Array(l.Items))
+				list.Raw("_meta", l.Meta)
+				lists.Raw(string(surface), list.Bytes())
+			}
 		}
+		file.Raw("handshake", s.Handshake)
+		file.Raw("lists", lists.Bytes())
 	}
-	file.Raw("lists", lists.Bytes())
+	if s.Late {
+		file.Raw("late", []byte("true"))
+	}
 	return append(file.Bytes(), '\n')
 }
 

@@ -33,7 +33,7 @@ func TestSnapshotKeepsBytes(t *testing.T) {
 	store.save("x", odd.encode("id"))
 	got, ok := store.load("x", "id")
 	if !ok || len(got.Lists) != len(odd.Lists) || !bytes.Equal(got.encode("id"), odd.encode("id")) {
-		t.Errorf("got  %+s\nwant %+s", got, odd)
+		t.Errorf("got  %s\nwant %s", got.encode("id"), odd.encode("id"))
 	}
 	if _, ok := store.load("x", "other"); ok {
 		t.Error("it remembers another one")
@@ -98,6 +98,8 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[{"name":""}]}}}`))
 	f.Add([]byte(`{"of":"id","handshake":{},"lists":{"tools":{"items":[],"_meta":[]}}}`))
 	f.Add([]byte(`{"of":"id","handshake":1,"lists":[]} `))
+	f.Add([]byte(`{"of":"id","late":true}`))
+	f.Add([]byte(`{"of":"id","handshake":{},"lists":{},"late":true}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, same, err := decodeSnapshot(data, "id")
 		if !same || err != nil {

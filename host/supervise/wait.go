@@ -81,8 +81,8 @@ func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bo
 }
 
 // awaitStart waits until the upstream's first start is over, or has taken as long
-// as wait (0: without limit), or ctx ends. It returns at once if the upstream has
-// not been started.
+// as wait (0: without limit; less if it was late when it last ran), or ctx ends. It
+// returns at once if the upstream has not been started.
 func (m *managedUpstream) awaitStart(ctx context.Context, wait time.Duration) {
 	m.mu.Lock()
 	up, begun := m.up, m.begun
@@ -90,13 +90,19 @@ func (m *managedUpstream) awaitStart(ctx context.Context, wait time.Duration) {
 	if up == nil {
 		return
 	}
-	if wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, begun.Add(wait))
-		defer cancel()
+	if wait == 0 {
+		select {
+		case <-up.Started():
+		case <-ctx.Done():
+		}
+		return
 	}
+	late := time.NewTimer(time.Until(begun.Add(m.patience(wait))))
+	defer late.Stop()
 	select {
 	case <-up.Started():
 	case <-ctx.Done():
+	case <-late.C:
+		m.noteLate()
 	}
 }

@@ -178,7 +178,9 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 		}
 		u.log.Log(context.Background(), level, "upstream failed", attrs...)
 	}
-	u.enter(Failed, transition{down: down, due: due})
+	if u.enter(Failed, transition{down: down, due: due}) && u.opts.OnFailed != nil {
+		u.opts.OnFailed()
+	}
 	return due
 }
 

@@ -50,6 +50,8 @@ type Options struct {
 	// OnRequest answers the server's requests, as ConnOptions.OnRequest does.
 	// While it runs, calls in flight do not count as idle.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
+	// OnFailed is called each time the upstream has entered the state Failed.
+	OnFailed func()
 	// OnReady runs after each start, once the lists are complete and calls are
 	// forwarded. It runs on its own goroutine and may make calls.
 	OnReady func()

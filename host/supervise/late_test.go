@@ -1,0 +1,113 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// hanging is a server that does not answer initialize.
+var hanging = mcptest.Switches{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.Hang}}}
+
+// lateFile is what is saved of an upstream that was late and never ready.
+func lateFile(t testing.TB, cfg *config.Config, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(cfg.Store.Dir, name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestLateUpstreamIsWaitedForBriefly: an upstream that was not ready in time when
+// it last ran is waited for less long than one of which nothing is known.
+func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
+	late, _ := server(t, "late", hanging)
+	cfg := configOf(t, late)
+	cfg.StartupWait = time.Millisecond
+	start(t, cfg, OneClient).Settled(bounded(t)) // the wait runs out
+	if got := lateFile(t, cfg, "late"); !strings.HasSuffix(got, `,"late":true}`+"\n") {
+		t.Errorf("saved %s", got)
+	}
+
+	for name, wait := range map[string]func(ctx context.Context, r *rig){
+		"list":   func(ctx context.Context, r *rig) { r.Settled(ctx) },
+		"script": func(ctx context.Context, r *rig) { r.Started(ctx) },
+		"initialize": func(ctx context.Context, r *rig) {
+			ctx, cancel := context.WithTimeout(ctx, r.cfg.Load().StartupWait)
+			defer cancel()
+			c, _ := r.For(nil, r.cfg.Load().Upstreams[0].Name)
+			if _, err := c.Handshake(ctx); err == nil {
+				t.Error("there was a handshake")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unknown, _ := server(t, "unknown", hanging)
+			of := map[string]*config.Config{"unknown": configOf(t, unknown), "late": configOf(t, late)}
+			of["late"].Store = cfg.Store
+			ctx, cancel := context.WithCancel(bounded(t))
+			first := make(chan string, len(of))
+			var waiting sync.WaitGroup
+			of["unknown"].StartupWait, of["late"].StartupWait = 2*time.Second, 4*time.Second
+			for name := range of {
+				r := start(t, of[name], OneClient)
+				waiting.Go(func() {
+					wait(ctx, r)
+					first <- name
+				})
+			}
+			if got := <-first; got != "late" {
+				t.Errorf("the %s one was waited for less long", got)
+			}
+			cancel()
+			waiting.Wait()
+		})
+	}
+}
+
+// TestFailedUpstreamIsLate: an upstream that failed to start counts as late, until
+// it has been ready. What is remembered of it stays.
+func TestFailedUpstreamIsLate(t *testing.T) {
+	u, _ := server(t, "u", mcptest.Switches{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
+	u.Restart = config.RestartNever
+	cfg := configOf(t, u)
+	run := func(clients Clients, ready bool) (file string) {
+		t.Helper()
+		r := start(t, cfg, clients)
+		r.Welcome(&session{})
+		c, _ := r.For(nil, "u")
+		if err := c.Ready(bounded(t)); (err == nil) != ready {
+			t.Errorf("ready: %v", err)
+		}
+		if err := r.Close(bounded(t)); err != nil {
+			t.Error(err)
+		}
+		return lateFile(t, cfg, "u")
+	}
+	before := run(OneClient, true)
+	if strings.Contains(before, `"late"`) {
+		t.Errorf("it was ready, and is late")
+	}
+	if got, want := run(OneClient, false), strings.TrimSuffix(before, "}\n")+`,"late":true}`+"\n"; got != want {
+		t.Errorf("saved\n%s\nwant\n%s", got, want)
+	}
+	r := start(t, cfg, NoClient) // for which it need not be remembered
+	if known := r.all()[0].snapshot(); !known.Late || len(known.Lists[wire.Tools].Items) != 0 {
+		t.Errorf("%d tools, late %v", len(known.Lists[wire.Tools].Items), known.Late)
+	}
+	if err := r.Close(bounded(t)); err != nil {
+		t.Error(err)
+	}
+	if got := run(NoClient, true); got != before {
+		t.Errorf("saved\n%s\nwant\n%s", got, before)
+	}
+}
