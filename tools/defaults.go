@@ -13,7 +13,7 @@ import (
 )
 
 // defaultOf is the default of a property: its own, or that of the schema it
-// refers to. A default that its own schema does not allow is none.
+// refers to. A default that its own schema does not allow does not count.
 func (e *evaluation) defaultOf(s *jsonschema.Schema) (any, bool) {
 	for from := s; from != nil; from = from.Ref {
 		e.meter.take(nameCost)

@@ -45,7 +45,7 @@ func (s *Store) newWatcher() *watcher {
 }
 
 // attach makes the system's watch follow the directory's name: one that was
-// deleted and made again is another directory.
+// deleted and created again is another directory.
 func (w *watcher) attach() {
 	if w.notify == nil {
 		return

@@ -53,7 +53,7 @@ func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server
 	return reply
 }
 
-// clean is a copy of raw JSON without secrets; nil for what is no object.
+// clean is a copy of a raw JSON object without secrets, nil if raw is not an object.
 func (r *Recorder) clean(raw []byte) []byte {
 	if !wire.IsObject(raw) {
 		return nil

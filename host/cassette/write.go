@@ -34,7 +34,7 @@ func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
 	return nil
 }
 
-// ErrForeign is wrapped by the error of Write for a file that is no cassette.
+// ErrForeign is wrapped by the error of Write if the file is not a cassette.
 var ErrForeign = errors.New("there is a file that is no cassette (move it away, or give the cassette another name)")
 
 // replaceable is why what is at a place must not be replaced, nil if it may.

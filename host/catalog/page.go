@@ -55,7 +55,7 @@ func (b *builder) finish() list {
 	return b.list
 }
 
-// ErrCursor says that a cursor is none of ours.
+// ErrCursor says that a cursor was not made by this catalog.
 var ErrCursor = errors.New("invalid cursor (take nextCursor of an earlier page, or none)")
 
 // Page is a part of a list.

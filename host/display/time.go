@@ -2,8 +2,8 @@ package display
 
 import "time"
 
-// Time is a point in time for people, to the second or the millisecond: in the time
-// zone of this machine, with its offset. Records, JSON and what agents see have UTC.
+// Time formats a time for people, to the second or the millisecond, in the machine's
+// time zone and with its offset. Records, JSON and what agents see use UTC.
 func Time(t time.Time, to time.Duration) string {
 	layout := "2006-01-02 15:04:05 -07:00"
 	if to < time.Second {

@@ -7,19 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes what others wrote to a terminal: as Text would have it, however it
-// is cut into pieces. It may be used by several goroutines at once.
+// Writer writes text of others to a terminal, made safe as by [Text] however it is
+// split into writes. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
-	held []byte // the beginning of a character, or a carriage return
+	held []byte // an incomplete character, or a carriage return
 }
 
 // NewWriter returns a Writer to a terminal. Flush ends it.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Unwrap is the terminal, for what is fit to be shown and has escapes of its own,
-// such as colours.
+// Unwrap returns the terminal, for text that is safe and contains our own escapes, such
+// as colours.
 func (w *Writer) Unwrap() io.Writer { return w.to }
 
 // Write implements io.Writer. The end of p may be held back until more is known.
@@ -44,7 +44,7 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole is how much of text can be told from what follows it.
+// whole is the length of the part of text that does not depend on what follows it.
 func whole(text []byte) int {
 	n := len(text)
 	if n > 0 && text[n-1] == '\r' { // perhaps a line ends there

@@ -5,7 +5,7 @@
 //
 //	health.go  the check of all upstreams, each in its own bounded time
 //	probe.go   the call of a probe, and whether its answer is what was expected
-//	match.go   JSON that has to be in other JSON
+//	match.go   comparing JSON with expected JSON
 //	report.go  what is found, as rows of a table and as JSON
 //	absence.go  a server that is not available
 package health
@@ -54,7 +54,7 @@ type Target struct {
 	Name string
 	// Connection to it; nil for one that is disabled.
 	Connection Connection
-	// Probe is what it has to be able to do; nil: list its tools, no more.
+	// Probe is a call that must succeed; nil means that listing its tools is enough.
 	Probe *config.Probe
 	// Wake has it started if it sleeps. Otherwise it is left asleep.
 	Wake bool

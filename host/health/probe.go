@@ -66,7 +66,7 @@ func (c Checker) verdict(result []byte, want *config.Expectation) string {
 // content.
 func textOf(result []byte) string {
 	content, _ := wire.Get(result, "content")
-	blocks, _ := wire.Elements(content) // of what is no array, there are none
+	blocks, _ := wire.Elements(content) // none if content is not an array
 	var texts []string
 	for _, block := range blocks {
 		if text, ok := wire.GetString(block, "text"); ok {

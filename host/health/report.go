@@ -44,7 +44,7 @@ type Report struct {
 	// LastError is the last one the upstream had, which may be over.
 	LastError string `json:"lastError,omitempty"`
 	// Details are lines that belong to LastError, such as the last ones of the
-	// server on stderr. They are for whoever runs the product.
+	// server on stderr. They are for the operator.
 	Details []string `json:"details,omitempty"`
 	// SlowedSince is since when the upstream is read slowly, because it sends more
 	// than it is asked for.

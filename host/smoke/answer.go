@@ -77,7 +77,7 @@ func (a *answer) value() []byte {
 // texts are those of the text blocks.
 func (a *answer) texts() []string {
 	content, _ := wire.Get(a.result, "content")
-	blocks, _ := wire.Elements(content) // of what is no array, there are none
+	blocks, _ := wire.Elements(content) // none if content is not an array
 	var texts []string
 	for _, block := range blocks {
 		kind, _ := wire.GetString(block, "type")

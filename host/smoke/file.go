@@ -39,7 +39,7 @@ type LoadOptions struct {
 	Load config.LoadOptions
 	// Outside lets files name others that are not below their folders.
 	Outside bool
-	// Offline is for files of strangers: no server is started or connected to, no
+	// Offline is for files from untrusted sources: no server is started or connected to, no
 	// variable of the environment and no saved tool is read, and the limits are no
 	// wider than the defaults.
 	Offline bool

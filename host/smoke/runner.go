@@ -234,7 +234,7 @@ func (r *run) all(outer context.Context) error {
 	return err
 }
 
-// update writes the files whose expectations are others now.
+// update writes the files whose expectations have changed.
 func (r *run) update(ctx context.Context) error {
 	var errs []error
 	for _, f := range r.files {

@@ -11,7 +11,7 @@
 //	runner.go    Runner: many files, in order, several checks at a time
 //	script.go    the composite tool of a check
 //	live.go      a real host for the checks of a file
-//	offline.go   what files of strangers may do
+//	offline.go   what files from untrusted sources may do
 //	mocked.go    a check whose script gets its answers from a cassette
 //	server.go    a check of what a server offers
 //	cancel.go    a check of what the server does when its call is cancelled

@@ -113,7 +113,7 @@ const (
 	leastLabel, mostLabel = 12, 48
 )
 
-// waterfall is a line per call with a bar that shows when it was under way.
+// waterfall writes a line for each call with a bar that shows when it ran.
 func (t *textWriter) waterfall() {
 	if len(t.Rows) == 0 {
 		t.printf("\nno calls\n")

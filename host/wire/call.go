@@ -64,7 +64,7 @@ type CompletionFunc func(reply Reply, next Continuation)
 // Continuation goes on with a call. It may block, and ends with ctx.
 type Continuation func(ctx context.Context) (Reply, error)
 
-// Inbound is a request or notification that a peer sends on its own account.
+// Inbound is a request or notification that a peer sends by itself.
 type Inbound struct {
 	Method string
 	Params []byte // raw; nil if absent; the receiver may keep it

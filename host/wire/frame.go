@@ -49,7 +49,7 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, smallMessage), max: max}
 }
 
-// Within has large messages wait for room, before they are read.
+// Within makes large messages wait for room before they are read.
 func (r *Reader) Within(room *Room) *Reader {
 	r.room = room
 	return r
@@ -173,9 +173,9 @@ func (w *Writer) turn() error {
 // maxPosted bounds the messages that wait for Run, those of Write included.
 const maxPosted = 256
 
-// Post is Write for whoever must not wait: the message is written by Run. It is
-// false, and the message not taken, where Run does not run, or so much waits
-// that it seems that nobody reads, or after an error.
+// Post is Write for callers that must not wait: Run writes the message. Post returns
+// false, without taking the message, if Run is not running, if so many messages wait
+// that the peer seems not to read, or after an error.
 func (w *Writer) Post(msg []byte) bool {
 	w.mu.Lock()
 	if !w.runs || w.err != nil || len(w.waiting) >= maxPosted {
@@ -285,7 +285,7 @@ func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse
 	return len(msgs), len(msgs), buf, nil
 }
 
-// isLine tells whether a message can be written as it is.
+// isLine reports whether a message has no line breaks and can be written as it is.
 func isLine(msg []byte) bool { return bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 }
 
 // writeLine writes a message without copying it; n is how much of it was written.

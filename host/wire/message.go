@@ -22,13 +22,13 @@ type Message struct {
 	Error  []byte // raw
 }
 
-// IsRequest tells whether m demands an answer.
+// IsRequest reports whether m is a request, which must be answered.
 func (m Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
-// IsNotification tells whether m is a method call without an id.
+// IsNotification reports whether m is a notification: it has a method and no id.
 func (m Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 
-// IsResponse tells whether m answers a request.
+// IsResponse reports whether m answers a request.
 func (m Message) IsResponse() bool { return m.Method == "" }
 
 // Reply is the outcome of a request: exactly one of Result and Error is set, with
@@ -42,14 +42,14 @@ type Reply struct {
 }
 
 // Parse reads one message. raw must be one JSON object in UTF-8 and nothing else.
-// What readers would understand differently is refused (see Shape): in the
-// message itself, in its params, result or error, and in what of those is acted
-// on.
+// It refuses what readers would understand differently (see Shape) in the message, in
+// its params, result or error, and in those of their members that are acted on.
 //
-// The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest
-// for JSON that is no JSON-RPC 2.0 message, CodeInvalidParams for ambiguous
-// params; where something is ambiguous, it wraps ErrAmbiguous. But for the first the returned message still has the ID, if one could
-// be read, so that it can be answered; with ambiguous params it is whole.
+// The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest for JSON
+// that is not a JSON-RPC 2.0 message, CodeInvalidParams for ambiguous params. It wraps
+// ErrAmbiguous if something is ambiguous. Except with CodeParse, the returned message
+// has the ID if it could be read, so that it can be answered; with ambiguous params
+// the message is complete.
 func Parse(raw []byte) (Message, error) {
 	if !utf8.Valid(raw) {
 		return Message{}, Errorf(CodeParse, "parse error: the message is not UTF-8")
@@ -57,8 +57,8 @@ func Parse(raw []byte) (Message, error) {
 	return parse(raw)
 }
 
-// ParseRepaired is Parse where what is no UTF-8 becomes U+FFFD first. The parts
-// of the message are those of raw if there is no such.
+// ParseRepaired is Parse, but replaces invalid UTF-8 by U+FFFD first. Without invalid
+// UTF-8 the parts of the message alias raw.
 func ParseRepaired(raw []byte) (Message, error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
@@ -123,7 +123,7 @@ var usual = map[string]string{
 	`"` + protocol.NotificationCancelled + `"`: protocol.NotificationCancelled,
 }
 
-// methodName is the string raw; "" when it is none.
+// methodName is the string in raw, "" if raw is not a string.
 func methodName(raw []byte) string {
 	if name, ok := usual[string(raw)]; ok {
 		return name

@@ -17,7 +17,7 @@ const maxDepth = 10_000
 // deep inside a value are ours to judge. With a fault the position is where it
 // is.
 
-// fault is why a piece of JSON text is none.
+// fault is why a text is not valid JSON.
 type fault uint8
 
 const (

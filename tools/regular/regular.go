@@ -1,5 +1,5 @@
-// Package regular opens and reads regular files whose names or contents may be
-// another's: scripts, check files, cassettes, locks, configurations, records,
+// Package regular opens, reads and replaces regular files whose names or contents
+// others may control: scripts, check files, cassettes, locks, configurations, records,
 // bundles, saved tools, journals, tokens.
 //
 //	regular.go        Open, OpenFile, OpenIn, Check
@@ -12,10 +12,10 @@
 //	flags_unix.go     how a file is opened without waiting
 //	flags_other.go    likewise, where the system has no such flag
 //
-// What is not a regular file is refused: opening a named pipe waits for a writer
-// for ever, a device has no end, and opening some devices does something. Nothing
-// here waits for another process, whatever a name leads to. A test keeps product
-// code from opening files for reading in any other way.
+// Everything but regular files is refused: opening a named pipe waits for a writer
+// forever, a device has no end, and opening some devices has effects. Nothing here
+// waits for another process, whatever a name leads to. Tests keep product code from
+// reading and replacing files in any other way.
 package regular
 
 import (
@@ -28,11 +28,11 @@ import (
 	"slices"
 )
 
-// ErrNotRegular is what errors.Is finds when a name leads to something else than
-// a regular file; the error is a [*KindError] within a [*fs.PathError].
+// ErrNotRegular is matched by errors.Is if a name leads to something other than a
+// regular file. The error is a [*KindError] within a [*fs.PathError].
 var ErrNotRegular = errors.New("not a regular file")
 
-// KindError says what was found in the place of a regular file.
+// KindError says what was found instead of a regular file.
 type KindError struct{ Mode fs.FileMode }
 
 func (e *KindError) Error() string {
@@ -115,8 +115,8 @@ func OpenRoot(dir string) (*os.Root, error) {
 	return root, err
 }
 
-// Names are the names of what is in a folder below root, sorted; an error if
-// there are more than limit.
+// Names returns the sorted names in a folder below root. It is an error if there are
+// more than limit.
 func Names(root *os.Root, folder string, limit int) ([]string, error) {
 	sub, err := root.OpenRoot(folder)
 	if err != nil {
@@ -139,7 +139,7 @@ func Names(root *os.Root, folder string, limit int) ([]string, error) {
 	return names, err
 }
 
-// Check is the error of an open file that is not regular.
+// Check returns an error if an open file is not regular.
 func Check(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -172,7 +172,7 @@ func checkKind(op, name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: op, Path: name, Err: &KindError{info.Mode()}}
 }
 
-// SizeError says that a file or stream is larger than may be read of it.
+// SizeError says that a file or stream is larger than the limit.
 type SizeError struct{ Limit int64 } // in bytes
 
 func (e *SizeError) Error() string { return fmt.Sprintf("is larger than %s", size(e.Limit)) }
