@@ -118,8 +118,11 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%d bytes are more than the %d that one session can have of max_total_memory (raise execution.max_total_memory)", e.Bytes, e.Most)
+	return fmt.Sprintf("%d bytes are more than the %d that one session can have of the memory for messages", e.Bytes, e.Most)
 }
+
+// LimitName is the name of the limit that was met; see package limits.
+func (e *TooLargeError) LimitName() string { return "total_memory" }
 
 // mostOfMessages is what all messages can have together.
 func (b *Budget) mostOfMessages() int64 { return b.total / 4 }

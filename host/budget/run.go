@@ -35,7 +35,7 @@ type ExhaustedError struct {
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("all runs together need more than the %d bytes that runs have of execution.max_total_memory", e.Most)
+	return fmt.Sprintf("all runs together need more than the %d bytes that runs can have", e.Most)
 }
 
 // OpenRun makes a Run that has nothing yet, for an owner; see Budget. fail, which

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
@@ -24,13 +25,21 @@ type budget struct {
 	own     map[sandbox.Limit]bool // the tool's own
 }
 
-// tunable are the limits that a saved tool can have of its own: the member of
-// its limits, and the setting that is the ceiling of it.
-var tunable = map[sandbox.Limit]struct{ member, setting string }{
-	sandbox.LimitFuel:   {"limits.fuel", "execution.max_fuel"},
-	sandbox.LimitMemory: {"limits.memory", "execution.max_memory"},
-	limitTime:           {"limits.timeout", timeoutSetting},
-	sandbox.LimitCalls:  {"limits.calls", "execution.max_calls"},
+// tunable are the limits that a saved tool can have of its own, with the member
+// of its definition. The configuration's limit is the ceiling.
+var tunable = map[sandbox.Limit]string{
+	sandbox.LimitFuel:   "limits.fuel",
+	sandbox.LimitMemory: "limits.memory",
+	limitTime:           "limits.timeout",
+	sandbox.LimitCalls:  "limits.calls",
+}
+
+// settingOf is the key of the configuration that sets a limit; "" for a fixed one.
+func settingOf(limit sandbox.Limit) string {
+	if l := limits.Find(string(limit)); l != nil {
+		return l.Setting()
+	}
+	return ""
 }
 
 // CheckLimits returns which of a tool's own limits are above those of the configuration.
@@ -40,7 +49,7 @@ func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
 	check := func(limit sandbox.Limit, pointer string, isAbove bool, got, most string) {
 		if isAbove {
 			above = append(above, tools.Violation{
-				Pointer: pointer, Message: fmt.Sprintf("got %s, want at most %s (%s)", got, most, tunable[limit].setting),
+				Pointer: pointer, Message: fmt.Sprintf("got %s, want at most %s (%s)", got, most, settingOf(limit)),
 			})
 		}
 	}
@@ -95,11 +104,11 @@ func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure 
 		used = met.Used
 	}
 	f := &Failure{
-		Type: abi.ErrResource, Message: met.Error(),
-		Limit: string(met.Limit), Value: float64(met.Value), Used: float64(used), Setting: met.Setting,
+		Type: abi.ErrResource, Message: limits.Explain(met),
+		Limit: string(met.Limit), Value: float64(met.Value), Used: float64(used), Setting: settingOf(met.Limit),
 	}
 	if b.own[met.Limit] {
-		f.Setting = tunable[met.Limit].member
+		f.Setting = tunable[met.Limit]
 		f.Message = fmt.Sprintf("%s (%s)", met.Message, b.remedy(met.Limit))
 	}
 	return f
@@ -107,37 +116,33 @@ func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure 
 
 // remedy says what raises a limit that a tool can have of its own.
 func (b *budget) remedy(limit sandbox.Limit) string {
-	t := tunable[limit]
 	if b.own[limit] {
-		return fmt.Sprintf("raise %s of the saved tool, at most to %s", t.member, t.setting)
+		return fmt.Sprintf("raise %s of the saved tool, at most to %s", tunable[limit], settingOf(limit))
 	}
-	return "raise " + t.setting
+	return limits.Find(string(limit)).Remedy()
 }
 
 // late returns the failure for a run that did not end in time.
 func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 	f := &Failure{
-		Type: abi.ErrTimeout, Limit: string(limitTime), Value: b.timeout.Seconds(), Setting: timeoutSetting,
+		Type: abi.ErrTimeout, Limit: string(limitTime), Value: b.timeout.Seconds(), Setting: limits.Time.Setting(),
 		Message: fmt.Sprintf("%s longer than %v (%s)", what, b.timeout, b.remedy(limitTime)),
 	}
 	if b.own[limitTime] {
-		f.Setting = tunable[limitTime].member
+		f.Setting = tunable[limitTime]
 	}
 	if out.Queued >= b.timeout/10 {
 		f.Queued = out.Queued.Seconds()
-		f.Message = fmt.Sprintf("%s longer than %v, and waited %v of it for its turn among other scripts (%s, or execution.max_concurrent)",
-			what, b.timeout, out.Queued.Round(time.Millisecond), b.remedy(limitTime))
+		f.Message = fmt.Sprintf("%s longer than %v, and waited %v of it for its turn among other scripts (%s, or %s)",
+			what, b.timeout, out.Queued.Round(time.Millisecond), b.remedy(limitTime), limits.Concurrent.Setting())
 	}
 	return f
 }
 
-// fixed are the limits that nothing raises.
-var fixed = map[string]float64{abi.LimitRecursion: abi.MaxFrames, abi.LimitDepth: abi.MaxDepth, abi.LimitChain: abi.MaxChain}
-
 // limited adds the limit that a guest says it has reached, if that is one that the guest
 // enforces: it is not trusted to report the host's limits.
 func (f *Failure) limited(name string) {
-	if value, ok := fixed[name]; ok && f.Limit == "" {
-		f.Limit, f.Value = name, value
+	if l := limits.Find(name); l != nil && l.Key == "" && f.Limit == "" {
+		f.Limit, f.Value = name, float64(l.Default)
 	}
 }

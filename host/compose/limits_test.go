@@ -28,8 +28,8 @@ func limitsOf(t *testing.T, raw string) tools.Limits {
 // TestDetailsOfLimits: every limit says what it is, its value, what was used,
 // and what raises it.
 func TestDetailsOfLimits(t *testing.T) {
-	met := func(limit sandbox.Limit, value uint64, setting string) error {
-		return &sandbox.LimitError{Limit: limit, Value: value, Setting: setting, Message: "too much"}
+	met := func(limit sandbox.Limit, value uint64) error {
+		return &sandbox.LimitError{Limit: limit, Value: value, Message: "too much"}
 	}
 	guest := func(e abi.Error) sandbox.Outcome { return sandbox.Outcome{Err: &e, Fuel: 9} }
 	used := sandbox.Outcome{Memory: 5, Calls: 6, Fuel: 7}
@@ -40,31 +40,31 @@ func TestDetailsOfLimits(t *testing.T) {
 		err           error
 		text, details string
 	}{
-		{"memory", `{}`, used, met(sandbox.LimitMemory, 4, "execution.max_memory"), "resource error: too much (raise execution.max_memory)",
+		{"memory", `{}`, used, met(sandbox.LimitMemory, 4), "resource error: too much (raise execution.max_memory)",
 			`{"limit":"memory","value":4,"used":5,"setting":"execution.max_memory","fuel":7}`},
-		{"fuel", `{}`, used, met(sandbox.LimitFuel, 4, "execution.max_fuel"), "resource error: too much (raise execution.max_fuel)",
+		{"fuel", `{}`, used, met(sandbox.LimitFuel, 4), "resource error: too much (raise execution.max_fuel)",
 			`{"limit":"fuel","value":4,"used":7,"setting":"execution.max_fuel","fuel":7}`},
-		{"large figures", `{}`, sandbox.Outcome{Fuel: 10_000_000_000}, met(sandbox.LimitFuel, 10_000_000_000, "execution.max_fuel"),
+		{"large figures", `{}`, sandbox.Outcome{Fuel: 10_000_000_000}, met(sandbox.LimitFuel, 10_000_000_000),
 			"resource error: too much (raise execution.max_fuel)",
 			`{"limit":"fuel","value":10000000000,"used":10000000000,"setting":"execution.max_fuel","fuel":10000000000}`},
-		{"calls", `{}`, used, met(sandbox.LimitCalls, 4, "execution.max_calls"), "resource error: too much (raise execution.max_calls)",
+		{"calls", `{}`, used, met(sandbox.LimitCalls, 4), "resource error: too much (raise execution.max_calls)",
 			`{"limit":"calls","value":4,"used":6,"setting":"execution.max_calls","fuel":7}`},
-		{"answer", `{}`, used, met(sandbox.LimitAnswer, 4, "execution.max_answer"), "resource error: too much (raise execution.max_answer)",
+		{"answer", `{}`, used, met(sandbox.LimitAnswer, 4), "resource error: too much (raise execution.max_answer)",
 			`{"limit":"answer","value":4,"setting":"execution.max_answer","fuel":7}`},
-		{"queue", `{}`, sandbox.Outcome{}, met(sandbox.LimitQueue, 4, "execution.max_queued"), "resource error: too much (raise execution.max_queued)",
+		{"queue", `{}`, sandbox.Outcome{}, met(sandbox.LimitQueue, 4), "resource error: too much (call again later, or raise execution.max_queued)",
 			`{"limit":"queue","value":4,"setting":"execution.max_queued"}`},
-		{"native recursion", `{}`, used, met(sandbox.LimitRecursion, 0, ""), "resource error: too much; this limit is fixed",
+		{"native recursion", `{}`, used, met(sandbox.LimitRecursion, 0), "resource error: too much; this limit is fixed",
 			`{"limit":"recursion","fuel":7}`},
-		{"own memory", `{"memory":"32MB"}`, used, met(sandbox.LimitMemory, 4, "execution.max_memory"),
+		{"own memory", `{"memory":"32MB"}`, used, met(sandbox.LimitMemory, 4),
 			"resource error: too much (raise limits.memory of the saved tool, at most to execution.max_memory)",
 			`{"limit":"memory","value":4,"used":5,"setting":"limits.memory","fuel":7}`},
-		{"own fuel", `{"fuel":10000000}`, used, met(sandbox.LimitFuel, 4, "execution.max_fuel"),
+		{"own fuel", `{"fuel":10000000}`, used, met(sandbox.LimitFuel, 4),
 			"resource error: too much (raise limits.fuel of the saved tool, at most to execution.max_fuel)",
 			`{"limit":"fuel","value":4,"used":7,"setting":"limits.fuel","fuel":7}`},
-		{"own calls", `{"calls":3}`, used, met(sandbox.LimitCalls, 3, "execution.max_calls"),
+		{"own calls", `{"calls":3}`, used, met(sandbox.LimitCalls, 3),
 			"resource error: too much (raise limits.calls of the saved tool, at most to execution.max_calls)",
 			`{"limit":"calls","value":3,"used":6,"setting":"limits.calls","fuel":7}`},
-		{"another limit than its own", `{"calls":3}`, used, met(sandbox.LimitFuel, 4, "execution.max_fuel"),
+		{"another limit than its own", `{"calls":3}`, used, met(sandbox.LimitFuel, 4),
 			"resource error: too much (raise execution.max_fuel)", `{"limit":"fuel","value":4,"used":7,"setting":"execution.max_fuel","fuel":7}`},
 		{"recursion", `{}`, guest(abi.Error{Type: abi.ErrResource, Message: "deep", Limit: abi.LimitRecursion}), nil,
 			"resource error: deep", `{"limit":"recursion","value":1000,"fuel":9}`},
@@ -76,7 +76,7 @@ func TestDetailsOfLimits(t *testing.T) {
 		{"a limit only the host may speak of", `{}`, guest(abi.Error{Type: abi.ErrRuntime, Message: "m", Limit: "fuel"}), nil,
 			"runtime error: m", `{"fuel":9}`},
 		{"the host's limit before the guest's", `{}`, guest(abi.Error{Type: abi.ErrResource, Message: "m", Limit: abi.LimitDepth}),
-			met(sandbox.LimitResult, 4, "execution.max_result"), "resource error: too much (raise execution.max_result)",
+			met(sandbox.LimitResult, 4), "resource error: too much (raise execution.max_result)",
 			`{"limit":"result","value":4,"setting":"execution.max_result","fuel":9}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestDeepArguments(t *testing.T) {
 
 // TestCheckMeetsLimits: checking a script is under limits too.
 func TestCheckMeetsLimits(t *testing.T) {
-	limit := &sandbox.LimitError{Limit: sandbox.LimitFuel, Value: 4, Setting: "execution.max_fuel", Message: "too much"}
+	limit := &sandbox.LimitError{Limit: sandbox.LimitFuel, Value: 4, Message: "too much"}
 	c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return sandbox.Outcome{Fuel: 4}, limit }), &upstreams{})
 	var f *Failure
 	if err := c.Check(t.Context(), "x", "y"); !errors.As(err, &f) || f.Limit != "fuel" || f.Used != 4 ||

@@ -128,11 +128,11 @@ func (t *ReplayRun) budget() budget {
 		},
 	}
 	setting, _ := wire.GetString(t.Failure, "details", "setting")
-	for limit, names := range tunable {
+	for limit, member := range tunable {
 		switch setting {
-		case names.member:
+		case member:
 			b.own[limit] = true
-		case names.setting:
+		case settingOf(limit):
 			b.own[limit] = false
 		}
 	}

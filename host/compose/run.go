@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
@@ -51,9 +52,10 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers, AgentTools: r.agentTools,
 		},
-		Limits:  r.limits(),
-		Account: r.tree.account,
-		Caller:  r,
+		Limits:        r.limits(),
+		Account:       r.tree.account,
+		Caller:        r,
+		LogFullAdvice: " (" + limits.Logs.Remedy() + ")",
 	})
 	if f := r.stopped(ctx, limited, &out); f != nil {
 		return out, f
@@ -114,8 +116,7 @@ func (r *run) internal(err error) *Failure {
 }
 
 const (
-	timeoutSetting = "execution.timeout"
-	shuttingDown   = "the server is shutting down"
+	shuttingDown = "the server is shutting down"
 )
 
 // scriptErrorType returns the class that a guest gave an error if scripts can cause that
@@ -148,8 +149,8 @@ func contextFailure(ctx context.Context) *Failure {
 	switch limit := sandbox.Exhausted(cause, ""); {
 	case limit != nil:
 		return &Failure{
-			Type: abi.ErrResource, Message: limit.Error(), Limit: string(limit.Limit),
-			Value: float64(limit.Value), Used: float64(limit.Used), Setting: limit.Setting,
+			Type: abi.ErrResource, Message: limits.Explain(limit), Limit: string(limit.Limit),
+			Value: float64(limit.Value), Used: float64(limit.Used), Setting: settingOf(limit.Limit),
 		}
 	case errors.As(cause, &cancelled):
 		return &Failure{Type: abi.ErrCancelled, Message: cancelled.Error()}

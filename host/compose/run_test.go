@@ -45,7 +45,7 @@ func TestHowRunsEnd(t *testing.T) {
 		{"class only the host may say", end(sandbox.Outcome{Err: &abi.Error{Type: abi.ErrTimeout, Message: "m"}}, nil),
 			abi.ErrRuntime, ``, "runtime error: m"},
 		{"memory", end(sandbox.Outcome{Err: &abi.Error{Type: abi.ErrResource, Message: "x", Position: position}},
-			&sandbox.LimitError{Limit: sandbox.LimitMemory, Value: 1 << 20, Setting: "execution.max_memory", Message: "out of memory"}),
+			&sandbox.LimitError{Limit: sandbox.LimitMemory, Value: 1 << 20, Message: "out of memory"}),
 			abi.ErrResource, `{"file":"job","line":2,"column":3,"source":"  x.y","limit":"memory","value":1048576,"setting":"execution.max_memory"}`,
 			"resource error: out of memory (raise execution.max_memory)\n  at job:2:3\n      x.y\n      ^"},
 		{"trap", end(sandbox.Outcome{}, &sandbox.TrapError{Reason: secret.Error()}), abi.ErrInternal, `{"run":"RUN"}`,

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
@@ -92,7 +93,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	case limited.Err() != nil:
 		return t.fail(abi.ErrTimeout, t.late())
 	case errors.As(err, &limit):
-		failed := t.fail(abi.ErrResource, limit.Error())
+		failed := t.fail(abi.ErrResource, limits.Explain(limit))
 		failed.Limit = string(limit.Limit)
 		return failed
 	}

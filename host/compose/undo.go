@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -175,7 +176,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 		return r.replay.Tape.Compensation(t.ToolCall, t.server, t.tool)
 	}
 	late := func() journal.Answer {
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (execution.undo_timeout)", timeout))}
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (%s)", timeout, limits.UndoTime.Setting()))}
 	}
 	if ctx.Err() != nil {
 		return late()

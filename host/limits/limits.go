@@ -112,7 +112,10 @@ type Met interface {
 func Explain(err error) string {
 	var met Met
 	if errors.As(err, &met) {
-		if l := Find(met.LimitName()); l != nil {
+		switch l := Find(met.LimitName()); {
+		case l != nil && l.Key == "":
+			return err.Error() + "; " + l.Remedy()
+		case l != nil:
 			return err.Error() + " (" + l.Remedy() + ")"
 		}
 	}

@@ -68,7 +68,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{met("memory"), "too much (raise execution.max_memory)"},
 		{fmt.Errorf("script: %w", met("memory")), "script: too much (raise execution.max_memory)"},
-		{met("recursion"), "too much (this limit is fixed)"},
+		{met("recursion"), "too much; this limit is fixed"},
 		{met("of somebody else"), "too much"},
 		{errors.New("broken"), "broken"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -128,10 +129,10 @@ func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch)
 // was kept. If it is clear which call it answers, that fails.
 func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 	if c.opts.Peer == Client {
-		c.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %v", err), on)
+		c.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %s", limits.Explain(err)), on)
 		return
 	}
-	c.junk(err.Error(), e.Head)
+	c.junk(limits.Explain(err), e.Head)
 	id, ok := ownID(e.responseID())
 	if call, of := on.(CallStream); of {
 		its, _ := call.Call()

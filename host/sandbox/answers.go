@@ -35,7 +35,7 @@ func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uin
 			if len(p.bytes) <= i.limits.Answer {
 				message = fmt.Sprintf("answers of one batch: more than the %s of memory of the run", formatBytes(i.limits.Memory))
 			}
-			i.recordLimit(LimitAnswer, i.limits.Answer, "execution.max_answer", message)
+			i.recordLimit(LimitAnswer, i.limits.Answer, message)
 			total -= uint64(len(p.bytes))
 			p = i.parkError(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
 		}

@@ -38,7 +38,7 @@ func (c *Compute) Spend(units uint64) error {
 	if !enough {
 		all := uint64(c.account.allFuel)
 		return &LimitError{
-			Limit: LimitFuel, Value: all, Setting: "execution.max_fuel",
+			Limit: LimitFuel, Value: all,
 			Message: fmt.Sprintf("script %q: with the checking of values against schemas, more than %d units of fuel", c.name, all),
 		}
 	}

@@ -37,19 +37,15 @@ type LimitError struct {
 	// Used is set for LimitTotalMemory: the bytes of it that were used by the run
 	// and those that it called.
 	Used uint64
-	// Setting is the key of the configuration that raises the limit, such as
-	// "execution.max_memory"; "" if there is none.
-	Setting string
 	// Message says what happened.
 	Message string
 }
 
-func (e *LimitError) Error() string {
-	if e.Setting == "" {
-		return e.Message + "; this limit is fixed"
-	}
-	return fmt.Sprintf("%s (raise %s)", e.Message, e.Setting)
-}
+func (e *LimitError) Error() string { return e.Message }
+
+// LimitName is the name of the limit in errors; see package limits, which says
+// what to do about it.
+func (e *LimitError) LimitName() string { return string(e.Limit) }
 
 // TrapError says that the guest failed: it trapped, ended without a response, or
 // passed the host something that package abi does not allow.

@@ -100,7 +100,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	case i.limit != nil: // a limit is final: no more calls are made for this run
 		return abi.Pack(abi.Limit, 0)
 	case len(message) > i.limits.Arguments:
-		i.recordLimit(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+		i.recordLimit(LimitArguments, i.limits.Arguments, fmt.Sprintf(
 			"arguments of %s in one batch of calls, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Arguments))))
 		return abi.Pack(abi.Limit, 0)
 	}
@@ -139,7 +139,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	case i.limit != nil:
 		return abi.Pack(abi.Limit, 0)
 	case len(message) > i.limits.Arguments-i.undoing:
-		i.recordLimit(LimitArguments, i.limits.Arguments, "execution.max_arguments", fmt.Sprintf(
+		i.recordLimit(LimitArguments, i.limits.Arguments, fmt.Sprintf(
 			"arguments of more than %s in calls to undo with", formatBytes(uint64(i.limits.Arguments))))
 		return abi.Pack(abi.Limit, 0)
 	}
@@ -169,11 +169,11 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 // the limit.
 func (i *instance) admitCalls(n int) bool {
 	if n > i.limits.Calls-i.calls-i.undos {
-		i.recordLimit(LimitCalls, i.limits.Calls, "execution.max_calls", fmt.Sprintf("more than %d tool calls", i.limits.Calls))
+		i.recordLimit(LimitCalls, i.limits.Calls, fmt.Sprintf("more than %d tool calls", i.limits.Calls))
 		return false
 	}
 	if !i.account.takeCalls(n) {
-		i.recordLimit(LimitCalls, int(i.account.allCalls), "execution.max_calls",
+		i.recordLimit(LimitCalls, int(i.account.allCalls),
 			fmt.Sprintf("with the scripts that call it, or that it calls, more than %d tool calls", i.account.allCalls))
 		return false
 	}
@@ -224,8 +224,8 @@ func logWrite(_ context.Context, i *instance, stack []uint64) {
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case cost > i.limits.Logs-i.logged:
 		i.logFull = true
-		i.addLog(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept (raise execution.max_logs)",
-			formatBytes(uint64(i.limits.Logs))))
+		i.addLog(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept%s",
+			formatBytes(uint64(i.limits.Logs)), i.logFullAdvice))
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case !utf8.Valid(text):
 		stack[0] = abi.Pack(abi.Invalid, 0)
@@ -256,7 +256,7 @@ func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	}
 	if len(message) > i.limits.Result {
 		if kind == abi.ResponseResult {
-			i.recordLimit(LimitResult, i.limits.Result, "execution.max_result", fmt.Sprintf(
+			i.recordLimit(LimitResult, i.limits.Result, fmt.Sprintf(
 				"result of %s, more than %s", formatBytes(uint64(len(message))), formatBytes(uint64(i.limits.Result))))
 		}
 		return abi.Limit
@@ -310,9 +310,9 @@ func (i *instance) chargeCall(n, cost int) { i.fuel.charge(callCost + n*cost) }
 
 // recordLimit records the first limit that the run has reached. The guest can still
 // say where in the script that was.
-func (i *instance) recordLimit(limit Limit, value int, setting, message string) {
+func (i *instance) recordLimit(limit Limit, value int, message string) {
 	if i.limit == nil {
-		i.limit = &LimitError{Limit: limit, Value: uint64(value), Setting: setting,
+		i.limit = &LimitError{Limit: limit, Value: uint64(value),
 			Message: fmt.Sprintf("script %q: %s", i.name, message)}
 	}
 }

@@ -39,6 +39,8 @@ type instance struct {
 	logged  int // bytes charged against Limits.Logs
 	logFull bool
 
+	logFullAdvice string // as in Run
+
 	responded bool
 	result    []byte
 	scriptErr *abi.Error
@@ -60,7 +62,7 @@ func newInstance(r Run, log *slog.Logger) (*instance, error) {
 		return nil, fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", r.Request.Name, len(request), abi.MaxMessage)
 	}
 	return &instance{
-		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log, request: request,
+		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log, request: request, logFullAdvice: r.LogFullAdvice,
 	}, nil
 }
 
@@ -192,7 +194,7 @@ func (i *instance) trap(reason string) *TrapError {
 
 func (i *instance) memoryLimit() *LimitError {
 	return &LimitError{
-		Limit: LimitMemory, Value: i.limits.Memory, Setting: "execution.max_memory",
+		Limit: LimitMemory, Value: i.limits.Memory,
 		Message: fmt.Sprintf("script %q: more than %s of memory needed", i.name, formatBytes(i.limits.Memory)),
 	}
 }
@@ -200,12 +202,12 @@ func (i *instance) memoryLimit() *LimitError {
 func (i *instance) fuelLimit() *LimitError {
 	if i.fuel.shared {
 		return &LimitError{
-			Limit: LimitFuel, Value: uint64(i.account.allFuel), Setting: "execution.max_fuel",
+			Limit: LimitFuel, Value: uint64(i.account.allFuel),
 			Message: fmt.Sprintf("script %q: with the scripts that call it, or that it calls, more than %d units of fuel needed", i.name, i.account.allFuel),
 		}
 	}
 	return &LimitError{
-		Limit: LimitFuel, Value: i.limits.Fuel, Setting: "execution.max_fuel",
+		Limit: LimitFuel, Value: i.limits.Fuel,
 		Message: fmt.Sprintf("script %q: more than %d units of fuel needed (does it loop without end?)", i.name, i.limits.Fuel),
 	}
 }

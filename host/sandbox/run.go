@@ -65,6 +65,9 @@ type Run struct {
 	// this run only, without an owner.
 	Account *Account
 	Caller  Caller
+	// LogFullAdvice is appended to the note that the log is full, such as how to
+	// raise the limit; "" for nothing.
+	LogFullAdvice string
 }
 
 // Limits of one run. A zero field is its default; the limit on wall-clock time

@@ -58,8 +58,8 @@ func (s *slots) admit(name string) error {
 	if n := s.inFlight.Add(1); n > s.most {
 		s.inFlight.Add(-1)
 		return &LimitError{
-			Limit: LimitQueue, Value: uint64(s.maxQueued), Setting: "execution.max_queued",
-			Message: fmt.Sprintf("script %q: not started, %d others are waiting for their turn or for tools (call again later)", name, s.maxQueued),
+			Limit: LimitQueue, Value: uint64(s.maxQueued),
+			Message: fmt.Sprintf("script %q: not started, %d others are waiting for their turn or for tools", name, s.maxQueued),
 		}
 	}
 	return nil

@@ -193,10 +193,10 @@ func TestQueueLimit(t *testing.T) {
 		calls := block(t, s, 3)
 		out, err := s.Run(t.Context(), Run{Request: abi.Request{Name: "late"}, Caller: &fakeCaller{}})
 		var limit *LimitError
-		if !errors.As(err, &limit) || limit.Limit != LimitQueue || limit.Value != 2 || limit.Setting != "execution.max_queued" || out.Memory != 0 {
+		if !errors.As(err, &limit) || limit.Limit != LimitQueue || limit.Value != 2 || limit.LimitName() != "queue" || out.Memory != 0 {
 			t.Fatalf("%v, %+v", err, out)
 		}
-		if want := `script "late": not started, 2 others are waiting for their turn or for tools (call again later) (raise execution.max_queued)`; err.Error() != want {
+		if want := `script "late": not started, 2 others are waiting for their turn or for tools`; err.Error() != want {
 			t.Errorf("got  %s\nwant %s", err, want)
 		}
 		calls.release(t)

@@ -95,7 +95,7 @@ func Exhausted(cause error, name string) *LimitError {
 		return nil
 	}
 	return &LimitError{
-		Limit: LimitTotalMemory, Value: uint64(e.Total), Used: uint64(e.Used), Setting: "execution.max_total_memory",
+		Limit: LimitTotalMemory, Value: uint64(e.Total), Used: uint64(e.Used),
 		Message: fmt.Sprintf("script %q: stopped with %s of memory, the youngest of those that wait for more: all together need more than the %s that scripts have of %s",
 			name, formatBytes(uint64(e.Used)), formatBytes(uint64(e.Most)), formatBytes(uint64(e.Total))),
 	}

@@ -102,7 +102,7 @@ func TestTotalMemoryFails(t *testing.T) {
 	if !errors.As(second.err, &limit) {
 		t.Fatalf("the youngest: %v", second.err)
 	}
-	if limit.Limit != LimitTotalMemory || limit.Value != 120<<20 || limit.Used < 16<<20 || limit.Setting != "execution.max_total_memory" {
+	if limit.Limit != LimitTotalMemory || limit.Value != 120<<20 || limit.Used < 16<<20 || limit.LimitName() != "total_memory" {
 		t.Errorf("%+v", limit)
 	}
 	if f := b.Figures(); f.Used != 0 || f.Waiting != 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -66,9 +67,9 @@ func (e *TimeoutError) Error() string { return fmt.Sprintf("upstream %q: %s", e.
 
 func (e *TimeoutError) reason() string {
 	if e.Max {
-		return fmt.Sprintf("no answer to %s within %v in all (raise its max_timeout)", e.Method, e.After)
+		return fmt.Sprintf("no answer to %s within %v in all (raise its %s)", e.Method, e.After, limits.RequestTotalTime.Key)
 	}
-	return fmt.Sprintf("no answer to %s within %v (raise its timeout)", e.Method, e.After)
+	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
 // AnswerError says that an upstream's answer to a request could not be used:
@@ -82,9 +83,9 @@ type AnswerError struct {
 
 func (e *AnswerError) Error() string {
 	if e.Upstream == "" {
-		return fmt.Sprintf("answer to %s: %v", e.Method, e.Err)
+		return fmt.Sprintf("answer to %s: %s", e.Method, limits.Explain(e.Err))
 	}
-	return fmt.Sprintf("upstream %q: answer to %s: %v", e.Upstream, e.Method, e.Err)
+	return fmt.Sprintf("upstream %q: answer to %s: %s", e.Upstream, e.Method, limits.Explain(e.Err))
 }
 
 func (e *AnswerError) Unwrap() error { return e.Err }

@@ -3,7 +3,6 @@ package wire
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +19,22 @@ const DefaultMaxMessage = 64 << 20
 // message was skipped; reading can go on.
 type TooLargeError struct {
 	Limit int // bytes
-	// Setting is what raises it; "": max_message.
-	Setting string
+	// Budget says that the cap follows from the budget of all messages, and not
+	// from that of one message.
+	Budget bool
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("message is larger than %d bytes (raise %s)", e.Limit, cmp.Or(e.Setting, "max_message"))
+	return fmt.Sprintf("message is larger than %d bytes", e.Limit)
+}
+
+// LimitName is the name of the limit that was met; see package limits, which says
+// what to do about it.
+func (e *TooLargeError) LimitName() string {
+	if e.Budget {
+		return "total_memory"
+	}
+	return "message"
 }
 
 // Reader reads newline-delimited messages (MCP stdio transport, revision

@@ -127,5 +127,5 @@ func roomError(err error) error {
 	if !errors.As(err, &large) {
 		return err
 	}
-	return &TooLargeError{Limit: int(min(large.Most/budget.Copies, math.MaxInt)), Setting: "execution.max_total_memory"}
+	return &TooLargeError{Limit: int(min(large.Most/budget.Copies, math.MaxInt)), Budget: true}
 }

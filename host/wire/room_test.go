@@ -32,10 +32,10 @@ func TestReaderWithin(t *testing.T) {
 		}
 		return got
 	}
-	tooLarge := func(setting string, limit int) {
+	tooLarge := func(name string, limit int) {
 		t.Helper()
 		var e *TooLargeError
-		if _, err := r.Read(); !errors.As(err, &e) || e.Setting != setting || limit > 0 && e.Limit != limit {
+		if _, err := r.Read(); !errors.As(err, &e) || e.LimitName() != name || limit > 0 && e.Limit != limit {
 			t.Fatalf("%+v, %v", e, err)
 		}
 	}
@@ -48,16 +48,15 @@ func TestReaderWithin(t *testing.T) {
 		t.Errorf("a large message: %+v", f)
 	}
 	runtime.KeepAlive(got)
-	tooLarge("execution.max_total_memory", 0)
+	tooLarge("total_memory", 0)
 	read("next")
-	tooLarge("execution.max_total_memory", 0) // met before its length is known
+	tooLarge("total_memory", 0) // met before its length is known
 	read("last")
 	if _, err := r.Read(); err != io.EOF {
 		t.Error(err)
 	}
-	if _, err := NewReader(strings.NewReader(large), 90<<10).Within(roomOf(t, b)).Read(); err == nil || !strings.Contains(err.Error(), "max_message") {
-		t.Error(err)
-	}
+	r = NewReader(strings.NewReader(large), 90<<10).Within(roomOf(t, b))
+	tooLarge("message", 90<<10)
 }
 
 // TestReadAll: bodies of known and unknown length, whole, broken and too long.

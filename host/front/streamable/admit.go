@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
 // Why a session is not begun. The client is told.
 var (
-	errFull    = errors.New("too many sessions are open (try again later, or raise max_sessions)")
+	errFull    = fmt.Errorf("too many sessions are open (%s)", limits.Sessions.Remedy())
 	errClosing = errors.New("the server is shutting down")
 	errRevoked = errors.New("the token is not valid any more")
 )
@@ -35,9 +37,10 @@ type usage struct {
 
 // quota bounds a usage.
 type quota struct {
-	most            int    // sessions at a time
-	burst, rate     int    // sessions to begin at once, and per second after that
-	holder, setting string // for messages: "token" or "address", and the configuration key
+	most        int    // sessions at a time
+	burst, rate int    // sessions to begin at once, and per second after that
+	holder      string // for messages: "token" or "address"
+	limit       *limits.Limit
 }
 
 // minBurst is how many sessions may be begun at once at least, however few there
@@ -56,12 +59,12 @@ func (h *Handler) quotaOfToken(p *policy) quota {
 	default:
 		most = h.opts.MaxSessions
 	}
-	return quota{most, max(most, minBurst), h.opts.InitializeRate, "token", "max_sessions_per_token"}
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "token", limits.SessionsPerToken}
 }
 
 func (h *Handler) quotaOfAddress(address netip.Prefix) quota {
 	most := shareOfAddress(address, h.opts.MaxSessionsPerAddress, h.opts.MaxSessions)
-	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", "max_sessions_per_address"}
+	return quota{most, max(most, minBurst), h.opts.InitializeRate, "address", limits.SessionsPerAddress}
 }
 
 // admit begins a session for a client with a token and an address, under the policy
@@ -94,7 +97,7 @@ func (h *Handler) checkRate(p *policy, token digest, address netip.Prefix) error
 	now := time.Now()
 	for _, by := range h.accounts(p, token, address) {
 		if by.refill(by.quota, now); by.allowance < 1 {
-			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; try again later, or raise initialize_rate)", by.holder, by.rate)}
+			return &quotaError{fmt.Sprintf("this %s begins sessions too fast (at most %d a second; %s)", by.holder, by.rate, limits.InitializeRate.Remedy())}
 		}
 	}
 	for _, by := range h.accounts(p, token, address) {
@@ -149,7 +152,7 @@ func (h *Handler) begin(p *policy, token digest, address netip.Prefix) (s, victi
 	accounts := h.accounts(p, token, address)
 	for _, by := range accounts {
 		if by.sessions >= by.most && by.most < h.opts.MaxSessions {
-			err = &quotaError{fmt.Sprintf("this %s has %d sessions open (end some, or raise %s)", by.holder, by.sessions, by.setting)}
+			err = &quotaError{fmt.Sprintf("this %s has %d sessions open (%s)", by.holder, by.sessions, by.limit.Remedy())}
 			return nil, h.evict(by.owns), err
 		}
 	}

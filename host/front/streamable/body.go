@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -138,7 +139,7 @@ func (b *body) release() {
 }
 
 func (h *Handler) tooLarge(limit int) *refusal {
-	text := (&wire.TooLargeError{Limit: limit}).Error()
+	text := limits.Explain(&wire.TooLargeError{Limit: limit})
 	if limit < h.opts.Session.MaxMessage {
 		text = fmt.Sprintf("without a session, a message has %d bytes at most (begin with initialize, then send Mcp-Session-Id)", limit)
 	}
@@ -153,7 +154,7 @@ func (h *Handler) unreadable(err error, limit int) *refusal {
 	case errors.As(err, &over):
 		return h.tooLarge(limit)
 	case errors.As(err, &beyond):
-		return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + err.Error()}
+		return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + limits.Explain(err)}
 	case errors.Is(err, errNoRoom):
 		return &refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):

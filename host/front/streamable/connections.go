@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
 // connections bounds the connections of a server. A new connection that is one too
@@ -68,7 +70,7 @@ func (c *connections) add(conn net.Conn) (victim net.Conn) {
 		victim = c.idlest(func(other *connection) bool { return !crowded || other.from == from })
 		if now := time.Now(); now.Sub(c.warned) >= time.Minute {
 			c.warned = now
-			c.log.Warn("too many connections (idle ones are closed, or else new ones; see max_connections)",
+			c.log.Warn("too many connections (idle ones are closed, or else new ones; see "+limits.Connections.Setting()+")",
 				"open", len(c.open), "address", from.Addr().String(), "of it", c.of[from])
 		}
 		if victim == nil {

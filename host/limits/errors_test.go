@@ -1,0 +1,59 @@
+package limits_test
+
+import (
+	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// TestErrorsNameRows: the limits that errors of other packages name are in the
+// table.
+func TestErrorsNameRows(t *testing.T) {
+	met := []limits.Met{&wire.TooLargeError{}, &wire.TooLargeError{Budget: true}, &budget.TooLargeError{}}
+	for _, l := range []sandbox.Limit{
+		sandbox.LimitMemory, sandbox.LimitFuel, sandbox.LimitRecursion, sandbox.LimitCalls, sandbox.LimitArguments,
+		sandbox.LimitAnswer, sandbox.LimitResult, sandbox.LimitQueue, sandbox.LimitTotalMemory,
+	} {
+		met = append(met, &sandbox.LimitError{Limit: l, Message: "too much"})
+	}
+	for _, err := range met {
+		if limits.Find(err.LimitName()) == nil {
+			t.Errorf("%T: there is no limit %q", err, err.LimitName())
+		}
+	}
+}
+
+// TestDefaultsOfOthers: packages that can be used without a configuration have
+// the same figures.
+func TestDefaultsOfOthers(t *testing.T) {
+	for _, tt := range []struct {
+		limit     *limits.Limit
+		elsewhere int64
+	}{
+		{limits.Message, wire.DefaultMaxMessage},
+		{limits.Memory, sandbox.DefaultMemory},
+		{limits.Fuel, sandbox.DefaultFuel},
+		{limits.Calls, sandbox.DefaultCalls},
+		{limits.Arguments, sandbox.DefaultArguments},
+		{limits.Answer, sandbox.DefaultAnswer},
+		{limits.Result, sandbox.DefaultResult},
+		{limits.Logs, sandbox.DefaultLogs},
+		{limits.Queue, sandbox.DefaultMaxQueued},
+	} {
+		if tt.limit.Default != tt.elsewhere {
+			t.Errorf("%s is %d by default, elsewhere %d", tt.limit.Setting(), tt.limit.Default, tt.elsewhere)
+		}
+	}
+	// A saved tool's own limits have the same lower bounds.
+	if limits.Fuel.Least != tools.MinFuel || limits.Memory.Least != tools.MinMemory {
+		t.Errorf("at least %d and %d, for a tool %d and %d", limits.Fuel.Least, limits.Memory.Least, tools.MinFuel, tools.MinMemory)
+	}
+	if limits.Parallel.Most != abi.MaxBatch {
+		t.Errorf("max_parallel is at most %d, and a batch %d", limits.Parallel.Most, abi.MaxBatch)
+	}
+}
