@@ -276,9 +276,9 @@ func (c *Conn) FailUnusable(id int64, err error) {
 	}
 }
 
-// FailStream ends the calls whose requests went out on a stream that the peer
+// failStream ends the calls whose requests went out on a stream that the peer
 // has gone away from.
-func (c *Conn) FailStream(on Stream, err error) {
+func (c *Conn) failStream(on Stream, err error) {
 	c.mu.Lock()
 	calls := c.state.takeOn(on)
 	c.mu.Unlock()

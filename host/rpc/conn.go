@@ -193,14 +193,6 @@ func (c *Conn) Calls() int {
 	return len(c.state.calls)
 }
 
-// Serving is the number of the peer's requests in flight, without those that
-// were cancelled.
-func (c *Conn) Serving() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.state.requests)
-}
-
 // End ends the connection: all calls fail with err, which must not be nil, and
 // the contexts of the peer's requests in flight end with it. Their answers are
 // still handed to their streams. Only the first End counts. It does not block.

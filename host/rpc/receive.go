@@ -115,9 +115,9 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	return true
 }
 
-// Reject answers a message of the peer that could not be read; its id is not
+// reject answers a message of the peer that could not be read; its id is not
 // known.
-func (c *Conn) Reject(err *wire.RPCError, on Stream) { c.refuseMessage(nil, err, on, nil) }
+func (c *Conn) reject(err *wire.RPCError, on Stream) { c.refuseMessage(nil, err, on, nil) }
 
 func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch) {
 	if b != nil || c.acquire() {
@@ -129,7 +129,7 @@ func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch)
 // was kept. If it is clear which call it answers, that fails.
 func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 	if c.opts.Peer == Client {
-		c.Reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %s", limits.Explain(err)), on)
+		c.reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %s", limits.Explain(err)), on)
 		return
 	}
 	c.junk(limits.Explain(err), e.Head)

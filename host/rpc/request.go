@@ -177,9 +177,6 @@ func (r *Request) Handler() Handler { return r.conn.opts.Handler }
 // will not be sent.
 func (r *Request) Cancelled() bool { return r.at() == dropped }
 
-// Batched tells whether the request came in a batch.
-func (r *Request) Batched() bool { return r.batch != nil }
-
 // Owners are those of the calls that the request may belong to; see
 // wire.Inbound. While the handler has not returned they are those of the moment
 // when the request came.
@@ -284,7 +281,7 @@ func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
 // on it are dropped, and the calls that went out on it fail with cause.
 func (c *Conn) Abandon(on Stream, cause error) {
 	c.Drop(cause, func(r *Request) bool { return r.on == on })
-	c.FailStream(on, cause)
+	c.failStream(on, cause)
 }
 
 // progressToken is the raw progress token of a request; nil if it has none, or
