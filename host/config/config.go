@@ -102,13 +102,13 @@ type Execution struct {
 	// result, and of everything it logs.
 	MaxArguments, MaxAnswer, MaxResult, MaxLogs uint64
 
-	// MaxParallel is how many calls of one script may be under way at once.
+	// MaxParallel is how many calls of one script may be in flight at once.
 	MaxParallel int
-	// UndoTimeout is how long the calls may take, all together, that undo what
-	// a script did that has failed.
+	// UndoTimeout is how long all calls together may take that undo what a failed
+	// script did.
 	UndoTimeout time.Duration
 
-	// ToolCalls is how much results tell of the calls of their scripts.
+	// ToolCalls is how much results report about the calls of their scripts.
 	ToolCalls ToolCalls
 
 	// MaxConcurrent is how many scripts may compute at the same time; 0 is the
@@ -122,10 +122,10 @@ type Execution struct {
 	MaxTotalMemory uint64
 }
 
-// ToolCalls is how much the result of a composite call tells of its tool calls.
+// ToolCalls is how much the result of a composite call reports about its tool calls.
 type ToolCalls string
 
-// The ways.
+// The values of ToolCalls.
 const (
 	ToolCallsShort ToolCalls = "short" // the first ones, with small values
 	ToolCallsFull  ToolCalls = "full"
@@ -158,9 +158,9 @@ type HTTP struct {
 	// CertFile and KeyFile are absolute paths of PEM files; both are "" for no
 	// TLS.
 	CertFile, KeyFile string
-	// SessionTTL is how long a session lives in which nothing happens.
+	// SessionTTL is how long an idle session lives.
 	SessionTTL time.Duration
-	// MaxSessions is how many there may be at the same time.
+	// MaxSessions is how many sessions there may be at the same time.
 	MaxSessions int
 	// MaxSessionsPerToken and MaxSessionsPerAddress are how many sessions one
 	// token and one address may have; 0: half of MaxSessions, but all of them
@@ -174,8 +174,8 @@ type HTTP struct {
 	// MaxConnections is how many there may be at the same time, and
 	// MaxConnectionsPerAddress from one address; 0: as for sessions.
 	MaxConnections, MaxConnectionsPerAddress int
-	// ResumeWindow is how long a request lives whose stream broke, for its
-	// client to come back to it; 0: not at all.
+	// ResumeWindow is how long a request whose stream broke waits for its client
+	// to resume it; 0 cancels it at once.
 	ResumeWindow time.Duration
 
 	configured bool // there is such a table
@@ -195,7 +195,7 @@ const (
 // broken.
 type Restart string
 
-// The ways.
+// The values of Restart.
 const (
 	RestartAlways Restart = "always" // with increasing pauses
 	RestartNever  Restart = "never"
@@ -204,7 +204,7 @@ const (
 // Isolation says whether sessions share an upstream.
 type Isolation string
 
-// The ways.
+// The values of Isolation.
 const (
 	Shared     Isolation = "shared"
 	PerSession Isolation = "session" // each has a process or connection of its own
@@ -213,7 +213,7 @@ const (
 // Start says when an upstream is started.
 type Start string
 
-// The ways.
+// The values of Start.
 const (
 	Eager Start = "eager" // with us
 	Lazy  Start = "lazy"  // when it is used

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Journal says what is kept of calls, see package journal. Where it is switched
-// off nothing is.
+// Journal says what is recorded of calls; see package journal. If it is off,
+// nothing is recorded.
 type Journal struct {
 	Enabled bool
 	// Dir is absolute; "" is a directory below that of the store, see
 	// [Config.JournalDir].
 	Dir string
-	// Required refuses runs that cannot be recorded.
+	// Required has runs refused that cannot be recorded.
 	Required bool
 	Sync     Sync
 	// MaxSize is how large one file grows, MaxTotal how large all together, in
@@ -28,20 +28,20 @@ type Journal struct {
 	Proxied Proxied
 }
 
-// Sync says when what is written of the journal has to be on the disk.
+// Sync says when the journal is flushed to the disk.
 type Sync string
 
-// The ways.
+// The values of Sync.
 const (
 	SyncNever  Sync = "never"  // when the system does it
 	SyncRun    Sync = "run"    // at the end of each run
 	SyncAlways Sync = "always" // with each event
 )
 
-// Proxied says what is kept of calls of upstreams' tools by clients.
+// Proxied says what is recorded of calls that clients make of upstreams' tools.
 type Proxied string
 
-// The ways.
+// The values of Proxied.
 const (
 	ProxiedOff     Proxied = "off"
 	ProxiedSummary Proxied = "summary" // who, what, when, how long, how it ended
