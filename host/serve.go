@@ -16,6 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -129,7 +131,7 @@ const sessionsTime = 1500 * time.Millisecond
 // Client is a session with a Host in the same process, for commands that call
 // tools themselves.
 type Client struct {
-	*upstream.Conn
+	*stdio.Conn
 	served chan error
 }
 
@@ -145,10 +147,14 @@ func (h *Host) Connect(ctx context.Context, onNotification func(m wire.Inbound))
 		toClient.Close()
 		c.served <- err
 	}()
-	c.Conn = upstream.NewConn(fromHost, toHost, upstream.ConnOptions{
-		Name: Name, Log: h.opts.Log, OnNotification: onNotification, MaxMessage: int(h.config().MaxMessage),
+	c.Conn = stdio.NewConn(fromHost, toHost, link.Options{
+		MaxMessage: int(h.config().MaxMessage),
+		Handler:    link.Callbacks{OnNotification: onNotification},
+		Errors:     upstream.CallErrors(Name),
+		Log:        h.opts.Log.With("upstream", Name),
 	})
-	if _, err := c.Initialize(ctx, upstream.ClientParams{Name: Name, Version: h.opts.Version}); err != nil {
+	params := upstream.ClientParams{Name: Name, Version: h.opts.Version}.Params()
+	if _, err := upstream.Initialize(ctx, c.Conn, params); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

@@ -112,12 +112,12 @@ func TestNarrowToken(t *testing.T) {
 
 func TestNoToken(t *testing.T) {
 	a := oauthtest.New(t, http.NotFoundHandler())
-	l, err := dial(t.Context(), oauthSpec(t, a), newCallbacks().options())
+	l, err := dialSpec(t.Context(), oauthSpec(t, a), newCallbacks())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Shutdown(time.Minute, nil)
-	_, err = initialize(t.Context(), l, ClientParams{}.Params())
+	_, err = Initialize(t.Context(), l, ClientParams{}.Params())
 	if want := "upstream \"web\": not authorized: there is no token yet (run `mcp-metatool auth web`)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -30,12 +30,12 @@ func BenchmarkHTTP(b *testing.B) {
 		}
 		s.restart((*httptest.Server).Start)
 		b.Cleanup(func() { s.Close() })
-		l, err := dial(b.Context(), s.httpSpec(), newCallbacks().options())
+		l, err := dialSpec(b.Context(), s.httpSpec(), newCallbacks())
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { l.Shutdown(0, nil) })
-		if _, err := initialize(b.Context(), l, ClientParams{}.Params()); err != nil {
+		if _, err := Initialize(b.Context(), l, ClientParams{}.Params()); err != nil {
 			b.Fatal(err)
 		}
 		return l, s.URL

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -17,7 +18,7 @@ import (
 // What the upstream wrote to stderr is left out on purpose: this error goes to
 // clients, and only the log and Status are for the operator.
 type DownError struct {
-	Upstream string // name of the upstream; "" for a bare Conn without one
+	Upstream string // name of the upstream; "" if it has none
 	Reason   string // what happened and what to do, bounded
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
 
@@ -103,6 +104,30 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, protocol.Handshake.Names())
 }
 
-// clip is text of a server as it is shown in logs and errors: on one line, of at
-// most 200 characters.
+// CallErrors makes the errors of calls to the upstream of that name, which may be
+// "". It implements rpc.Errors.
+type CallErrors string
+
+var _ rpc.Errors = CallErrors("")
+
+// Down implements rpc.Errors. The error is a *DownError.
+func (e CallErrors) Down(reason string, cause error) error {
+	return &DownError{Upstream: string(e), Reason: reason, Err: cause}
+}
+
+// Unsent implements rpc.Errors.
+func (e CallErrors) Unsent(err error) error { return notSent(err) }
+
+// Unusable implements rpc.Errors. The error is an *AnswerError.
+func (e CallErrors) Unusable(method string, cause error) error {
+	return &AnswerError{Upstream: string(e), Method: method, Err: cause}
+}
+
+// Timeout implements rpc.Errors. The error is a *TimeoutError.
+func (e CallErrors) Timeout(method string, after time.Duration, max bool) error {
+	return &TimeoutError{Upstream: string(e), Method: method, After: after, Max: max}
+}
+
+// clip makes text of a server fit for logs and errors: one line of at most 200
+// characters.
 func clip(text string) string { return display.Line(text, 200) }

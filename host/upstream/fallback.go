@@ -20,7 +20,7 @@ import (
 // 2025-11-25, basic/transports, backwards compatibility).
 type fallbackLink struct {
 	spec Spec
-	opts linkOptions
+	opts link.Options
 	done chan struct{}
 	wg   sync.WaitGroup
 
@@ -29,7 +29,7 @@ type fallbackLink struct {
 	closed bool
 }
 
-func newFallbackLink(spec Spec, opts linkOptions, first link.Link) *fallbackLink {
+func newFallbackLink(spec Spec, opts link.Options, first link.Link) *fallbackLink {
 	f := &fallbackLink{spec: spec, opts: opts, done: make(chan struct{}), now: first}
 	f.wg.Go(f.watch)
 	return f
@@ -81,7 +81,7 @@ func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, er
 		return reply, err
 	}
 	l.Shutdown(0, nil)
-	f.opts.log.Info("the server speaks HTTP with SSE only (set transport to sse to skip the attempt)")
+	f.opts.Log.Info("the server speaks HTTP with SSE only (set transport to sse to skip the attempt)")
 	return old.Call(ctx, call)
 }
 

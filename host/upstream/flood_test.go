@@ -14,16 +14,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// small is an allowance that is soon used up.
+// small returns an allowance that is soon used up.
 func small(log io.Writer) *allowance {
 	return &allowance{log: slog.New(slog.NewTextHandler(log, nil)), what: "messages", burst: 100}
 }
 
-// floods are what a server can send without end, and that nobody has asked for.
+// charged returns the options of a connection that charges an allowance.
+func charged(a *allowance) link.Options {
+	return link.Options{
+		Handler: link.Callbacks{}, Errors: CallErrors(""),
+		Unasked: func(bytes int, done <-chan struct{}) { a.spend(bytes, done, nil) },
+	}
+}
+
+// floods are messages that a server can send without end and without being asked.
 var floods = map[string]string{
 	"garbage":          "this is no message\n",
 	"no JSON-RPC":      `{"x":1}` + "\n",
@@ -40,8 +50,8 @@ var floods = map[string]string{
 	"a line of no end": strings.Repeat("x", floodUnit),
 }
 
-// TestFloodIsReadSlowly: whatever a server sends without end, it is read at a low
-// rate, and all of it.
+// TestFloodIsReadSlowly checks that a server that sends without end is read at a
+// low rate, whatever it sends, and that nothing is skipped.
 func TestFloodIsReadSlowly(t *testing.T) {
 	for name, message := range floods {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +59,9 @@ func TestFloodIsReadSlowly(t *testing.T) {
 				var log bytes.Buffer
 				a := small(&log)
 				fromServer, toClient := io.Pipe()
-				c := newConn(fromServer, nothing{}, ConnOptions{allowance: a, MaxMessage: 1 << 10}, slog.New(slog.DiscardHandler))
+				opts := charged(a)
+				opts.MaxMessage = 1 << 10
+				c := stdio.NewConn(fromServer, nothing{}, opts)
 				written := 0
 				done := make(chan struct{})
 				go func() {
@@ -82,20 +94,20 @@ func TestFloodIsReadSlowly(t *testing.T) {
 	}
 }
 
-// nothing takes all that is written.
+// nothing accepts all that is written to it.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (nothing) Close() error                { return nil }
 
-// TestWhatWasAskedForIsFree: progress of a call in flight and answers of any size
-// cost nothing, however many they are.
+// TestWhatWasAskedForIsFree checks that progress of a call in flight and answers of
+// any size cost nothing, however many there are.
 func TestWhatWasAskedForIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := small(io.Discard)
 		fromServer, toClient := io.Pipe()
 		fromClient, toServer := io.Pipe()
-		c := newConn(fromServer, toServer, ConnOptions{allowance: a}, slog.New(slog.DiscardHandler))
+		c := stdio.NewConn(fromServer, toServer, charged(a))
 		defer c.Close()
 		go func() {
 			in := bufio.NewReader(fromClient)
@@ -124,7 +136,7 @@ func TestWhatWasAskedForIsFree(t *testing.T) {
 	})
 }
 
-// TestFloodOfHTTP: on streams over HTTP the same things cost something as on pipes,
+// TestFloodOfHTTP checks that the same messages are charged over HTTP as over pipes,
 // on the stream of a call and on the server's own.
 func TestFloodOfHTTP(t *testing.T) {
 	message := make(chan string, 1)
@@ -149,24 +161,24 @@ func TestFloodOfHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := c.options().of(spec)
-	var charged atomic.Int32
-	opts.Unasked = func(int, <-chan struct{}) { charged.Add(1) }
+	opts := c.options(spec)
+	var charges atomic.Int32
+	opts.Unasked = func(int, <-chan struct{}) { charges.Add(1) }
 	l := streamable.New(client, opts)
 	defer l.Shutdown(time.Minute, nil)
-	if _, err := initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
+	if _, err := Initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
 		t.Fatal(err)
 	}
 	listening := <-own
 	inCall := func(text string) int32 {
-		before := charged.Load()
+		before := charges.Load()
 		message <- text
 		call := callOf("a")
 		call.Progress = func([]byte) {}
 		if got := outcomeOf(l.Call(t.Context(), call)); got != "{}" {
 			t.Errorf("got %s", got)
 		}
-		return charged.Load() - before
+		return charges.Load() - before
 	}
 	for name, flood := range floods {
 		if strings.TrimSpace(flood) == "" {
@@ -175,12 +187,12 @@ func TestFloodOfHTTP(t *testing.T) {
 		if got := inCall(flood); got < 1 {
 			t.Errorf("%s in the stream of a call costs %d", name, got)
 		}
-		before := charged.Load()
+		before := charges.Load()
 		listening.raw("data: %s\n\n", strings.TrimSpace(flood))
 		listening.send(`{"jsonrpc":"2.0","method":"mark"}`)
 		for <-c.notes != "mark[]" {
 		}
-		if got := charged.Load() - before; got < 2 { // the mark costs as well
+		if got := charges.Load() - before; got < 2 { // the mark costs as well
 			t.Errorf("%s in the server's own stream costs %d", name, got)
 		}
 	}
@@ -194,8 +206,8 @@ func TestFloodOfHTTP(t *testing.T) {
 	}
 }
 
-// TestRelistingIsPaidFor: a server whose list is another one whenever it is read
-// pays for each reading, not just for its notifications.
+// TestRelistingIsPaidFor checks that a server that announces a change each time its
+// list is read is charged for each reading, not only for its notifications.
 func TestRelistingIsPaidFor(t *testing.T) {
 	const readings = 50
 	lists := make(chan struct{}, 1)

@@ -25,25 +25,20 @@ type InitializeResult struct {
 	Raw             []byte // the whole result
 }
 
-// Initialize does the handshake (revision 2025-11-25, basic/lifecycle): it
-// sends initialize, checks the answer, and sends notifications/initialized. Call
-// it once, before any other request. After an error the connection cannot be
-// used and should be closed. The error wraps a *wire.RPCError if the server
-// refused, is a *VersionError if it chose a revision we do not speak, or is one
-// of the errors of Call.
-func (c *Conn) Initialize(ctx context.Context, p ClientParams) (InitializeResult, error) {
-	return initialize(ctx, c, p.Params())
-}
-
-// handshakeConn is the part of a link that the handshake needs.
-type handshakeConn interface {
+// Conn is the part of a link that the handshake needs.
+type Conn interface {
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
 	Negotiated(revision protocol.Revision)
 }
 
-// initialize does the handshake with the raw params of the request.
-func initialize(ctx context.Context, conn handshakeConn, params []byte) (InitializeResult, error) {
+// Initialize does the handshake (revision 2025-11-25, basic/lifecycle): it sends
+// initialize with these raw params (see ClientParams.Params), checks the answer,
+// and sends notifications/initialized. It is called once, before any other
+// request. After an error the connection cannot be used and should be closed. The
+// error wraps a *wire.RPCError if the server refused, is a *VersionError if it
+// chose a revision that we do not speak, or is one of the errors of Call.
+func Initialize(ctx context.Context, conn Conn, params []byte) (InitializeResult, error) {
 	reply, err := conn.Call(ctx, wire.Call{Method: protocol.MethodInitialize, Params: params})
 	if err != nil {
 		return InitializeResult{}, err

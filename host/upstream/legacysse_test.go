@@ -246,7 +246,7 @@ func TestSSEDialFailures(t *testing.T) {
 	} {
 		s := newOldServer(t, nil)
 		s.endpoint = tt.endpoint
-		_, err := dial(t.Context(), Spec{URL: s.URL + tt.path, Transport: TransportSSE}, newCallbacks().options())
+		_, err := dialSpec(t.Context(), Spec{URL: s.URL + tt.path, Transport: TransportSSE}, newCallbacks())
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %s", tt.name, err, tt.want)
 		}
@@ -258,7 +258,7 @@ func TestSSEDialFailures(t *testing.T) {
 	defer silent.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("patience"))
 	defer cancel()
-	if _, err := dial(ctx, Spec{URL: silent.URL, Transport: TransportSSE}, newCallbacks().options()); err == nil || err.Error() != "patience" {
+	if _, err := dialSpec(ctx, Spec{URL: silent.URL, Transport: TransportSSE}, newCallbacks()); err == nil || err.Error() != "patience" {
 		t.Errorf("silent server: %v", err)
 	}
 }
@@ -299,11 +299,11 @@ func TestFallbackFails(t *testing.T) {
 			asked <- r.Method
 			w.WriteHeader(status)
 		}))
-		l, err := dial(t.Context(), Spec{Name: "web", URL: s.URL}, newCallbacks().options())
+		l, err := dialSpec(t.Context(), Spec{Name: "web", URL: s.URL}, newCallbacks())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = initialize(t.Context(), l, ClientParams{}.Params())
+		_, err = Initialize(t.Context(), l, ClientParams{}.Params())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("status %d: got %v, want %s", status, err, want)
 		}

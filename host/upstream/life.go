@@ -68,15 +68,23 @@ func (u *Upstream) dial(ctx context.Context) (link.Link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		fmt.Errorf("it could not be reached within %v (raise its timeout)", u.spec.Timeout))
 	defer cancel()
-	return dial(ctx, u.spec, linkOptions{
-		log:            u.log,
-		budget:         u.opts.Budget,
-		onNotification: u.notification,
-		onRequest:      u.request,
-		onGarbage:      u.garbled,
-		allowance:      u.allowance,
-		lines:          u.lines,
-	})
+	return dial(ctx, u.spec, u.linkOptions(), u.stderr)
+}
+
+func (u *Upstream) linkOptions() link.Options {
+	callbacks := link.Callbacks{OnNotification: u.notification}
+	if u.opts.OnRequest != nil {
+		callbacks.OnRequest = u.request
+	}
+	return link.Options{
+		MaxMessage: u.spec.MaxMessage,
+		Budget:     u.opts.Budget,
+		Handler:    callbacks,
+		Errors:     CallErrors(u.spec.Name),
+		Unasked:    func(bytes int, done <-chan struct{}) { u.allowance.spend(bytes, done, nil) },
+		Garbage:    u.noteGarbage,
+		Log:        u.log,
+	}
 }
 
 // serve initializes the link and lists the server, then serves it until it or ctx

@@ -325,11 +325,11 @@ func TestHTTPRedirects(t *testing.T) {
 		})
 		spec := s.httpSpec()
 		spec.Headers = map[string]string{"Authorization": "Bearer sesame"}
-		l, err := dial(t.Context(), spec, newCallbacks().options())
+		l, err := dialSpec(t.Context(), spec, newCallbacks())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = initialize(t.Context(), l, ClientParams{}.Params())
+		_, err = Initialize(t.Context(), l, ClientParams{}.Params())
 		got := "{}"
 		if err != nil {
 			got = err.Error()

@@ -19,7 +19,7 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []b
 	}
 	ctx, cancel := u.deadline(ctx, protocol.MethodInitialize)
 	defer cancel()
-	res, err := initialize(ctx, l, params)
+	res, err := Initialize(ctx, l, params)
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +115,13 @@ func (u *Upstream) notification(m wire.Inbound) {
 
 // request answers a request from the server.
 func (u *Upstream) request(ctx context.Context, m wire.Inbound) wire.Reply {
-	if u.opts.OnRequest == nil {
-		return builtin(m.Method)
-	}
 	u.answering.Add(1)
 	defer u.answering.Add(-1)
 	return u.opts.OnRequest(ctx, m)
 }
 
-// garbled keeps the first line that was not a message, for Status.Err.
-func (u *Upstream) garbled(_ string, raw []byte) {
+// noteGarbage keeps the first line that was not a message, for Status.Err.
+func (u *Upstream) noteGarbage(_ string, raw []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.firstGarbage == "" {

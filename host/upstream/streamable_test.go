@@ -235,10 +235,10 @@ func TestHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := streamable.New(client, newCallbacks().options().of(spec))
+	l := streamable.New(client, newCallbacks().options(spec))
 	defer l.Shutdown(time.Minute, nil)
 	client.Transport().TLSClientConfig = &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
-	if _, err := initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
+	if _, err := Initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -255,7 +255,7 @@ func TestHTTP2(t *testing.T) {
 func TestHTTPNotThere(t *testing.T) {
 	s := newWebServer(t, nil)
 	s.Server.Close()
-	l, err := dial(t.Context(), s.httpSpec(), newCallbacks().options())
+	l, err := dialSpec(t.Context(), s.httpSpec(), newCallbacks())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,10 @@ type Options struct {
 	// down. Calls do not overlap; the callee may keep the slices.
 	OnList func(l List)
 	// OnNotification gets the server's notifications, as
-	// ConnOptions.OnNotification does. After a list_changed, the upstream lists
-	// again by itself.
+	// link.Callbacks.OnNotification does. After a list_changed, the upstream reads
+	// the list again by itself.
 	OnNotification func(m wire.Inbound)
-	// OnRequest answers the server's requests, as ConnOptions.OnRequest does.
+	// OnRequest answers the server's requests, as link.Callbacks.OnRequest does.
 	// While it runs, calls in flight do not count as idle.
 	OnRequest func(ctx context.Context, m wire.Inbound) wire.Reply
 	// OnFailed is called each time the upstream has entered the state Failed.
@@ -86,7 +86,7 @@ type Upstream struct {
 	relist        chan struct{} // holds a token after a change of a list
 	timedOut      chan struct{} // holds a token after a call has timed out
 
-	allowance, lines *allowance // how much the server may send unasked, and write to stderr
+	allowance, stderr *allowance // how much the server may send unasked, and write to stderr
 
 	answering atomic.Int32 // the server's requests that are being answered
 
@@ -132,12 +132,20 @@ func start(spec Spec, opts Options, timings timings) *Upstream {
 	for _, s := range wire.Surfaces {
 		u.lists[s] = &listState{}
 	}
-	u.allowance, u.lines = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
+	u.allowance, u.stderr = newAllowance(u.log, "messages"), newAllowance(u.log, "lines on stderr")
 	u.status = Status{Name: spec.Name, State: Starting, Since: u.startBegan}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	u.cancel = cancel
 	go u.run(ctx)
 	return u
+}
+
+// logger returns the log of the upstream of that name.
+func logger(log *slog.Logger, name string) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return log.With("upstream", name)
 }
 
 // Name returns the name in the Spec.
@@ -174,7 +182,7 @@ func (u *Upstream) Server() (result []byte, ok bool) {
 }
 
 // Call sends a request and returns the server's raw answer, a result or a
-// JSON-RPC error; see Conn.Call for params and progress. It waits at most
+// JSON-RPC error; see stdio.Conn.Call for params and progress. It waits at most
 // Spec.Timeout for the upstream to start. If the upstream has just gone down, it
 // waits about two seconds at most for the first restart. The answer may take as
 // long as Spec.Timeout and Spec.MaxTimeout say.
@@ -285,7 +293,7 @@ func (u *Upstream) Status() Status {
 	defer u.mu.Unlock()
 	st := u.status
 	if st.SlowedSince = u.allowance.slowed(); st.SlowedSince.IsZero() {
-		st.SlowedSince = u.lines.slowed()
+		st.SlowedSince = u.stderr.slowed()
 	}
 	return st
 }

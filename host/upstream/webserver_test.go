@@ -196,35 +196,45 @@ func (c *callbacks) logged() string {
 	return c.log.String()
 }
 
-func (c *callbacks) options() linkOptions {
-	return linkOptions{
-		log: slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		onNotification: func(m wire.Inbound) {
-			if c.notify != nil {
-				c.notify(m)
-				return
-			}
-			c.notes <- fmt.Sprint(m.Method, m.Owners())
+// options returns the options of a link to the server of spec.
+func (c *callbacks) options(spec Spec) link.Options {
+	return link.Options{
+		MaxMessage: spec.MaxMessage,
+		Handler: link.Callbacks{
+			OnNotification: func(m wire.Inbound) {
+				if c.notify != nil {
+					c.notify(m)
+					return
+				}
+				c.notes <- fmt.Sprint(m.Method, m.Owners())
+			},
+			OnRequest: func(ctx context.Context, m wire.Inbound) wire.Reply {
+				return c.ask(ctx, m)
+			},
 		},
-		onRequest: func(ctx context.Context, m wire.Inbound) wire.Reply {
-			return c.ask(ctx, m)
-		},
-		onGarbage: func(reason string, _ []byte) { c.garbage <- reason },
+		Errors:  CallErrors(spec.Name),
+		Garbage: func(reason string, _ []byte) { c.garbage <- reason },
+		Log:     slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+}
+
+// dialSpec is dial with callbacks that the test reads.
+func dialSpec(ctx context.Context, s Spec, c *callbacks) (link.Link, error) {
+	return dial(ctx, s, c.options(s), nil)
 }
 
 // dialWeb returns a link to the server after the handshake.
 func dialWeb(t *testing.T, s Spec, c *callbacks) link.Link {
 	t.Helper()
 	s.Name = "web"
-	opts := c.options()
-	opts.serialIDs = true // that tests can name
-	l, err := dial(t.Context(), s, opts)
+	opts := c.options(s)
+	opts.SerialIDs = true // so that tests can name them
+	l, err := dial(t.Context(), s, opts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Shutdown(time.Minute, nil) })
-	if _, err := initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.Params()); err != nil {
+	if _, err := Initialize(t.Context(), l, ClientParams{Name: "test", Version: "1"}.Params()); err != nil {
 		t.Fatal(err)
 	}
 	return l

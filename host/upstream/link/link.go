@@ -1,5 +1,8 @@
-// Package link says what an upstream needs of a connection with a server,
+// Package link defines what an upstream needs of a connection with a server,
 // whatever its transport, and what the connection gets from the upstream.
+//
+//	link.go       Link, Options
+//	callbacks.go  Callbacks: an rpc.Handler made of functions
 package link
 
 import (
@@ -13,16 +16,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Link is one connection with a server. It lives from its start to its end or
-// Shutdown and is never used again: a new one is made instead. It is safe for
-// concurrent use, except that Shutdown is called once.
+// Link is one connection with a server. It is never used again after its end or
+// Shutdown: a new one is made instead. It is safe for concurrent use, except that
+// Shutdown is called once.
 //
-// Calls, progress, and what the server sends are handled by an rpc.Conn, which
-// says what is guaranteed for them.
+// An rpc.Conn handles calls, progress, and the server's messages; see there for
+// what it guarantees.
 type Link interface {
 	// Call makes a call and waits for its outcome; see rpc.Conn.Call. An error is
-	// marked with rpc.Errors.Unsent only if the server has surely not acted on the
-	// request.
+	// marked with rpc.Errors.Unsent only if the server has certainly not acted on
+	// the request.
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	// CallWithin is Call with a limit.
 	CallWithin(ctx context.Context, call wire.Call, limit rpc.Limit) (wire.Reply, error)
@@ -30,16 +33,16 @@ type Link interface {
 	Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionFunc) (rpc.Pending, error)
 	// Notify sends a notification; params may be nil. Errors as for Call.
 	Notify(ctx context.Context, method string, params []byte) error
-	// Negotiated is told the revision that the server chose, once, after the
-	// answer to initialize and before notifications/initialized is sent.
+	// Negotiated sets the revision that the server chose. It is called once, after
+	// the answer to initialize and before notifications/initialized is sent.
 	Negotiated(revision protocol.Revision)
 	// Done is closed when the link cannot be used any more and every call has its
-	// outcome. A session that the server has forgotten is such an end too.
+	// outcome. It is also closed when the server has forgotten the session.
 	Done() <-chan struct{}
-	// Err says why the link ended, nil while Done is open. If it is marked with
-	// rpc.Errors.Unsent, a new link is made without delay.
+	// Err returns why the link ended, nil while Done is open. If the error is
+	// marked with rpc.Errors.Unsent, a new link is made without delay.
 	Err() error
-	// Shutdown ends the link and the server's session or process. Calls that wait
+	// Shutdown ends the link and the server's session or process. Pending calls
 	// may still be answered for a moment. Between its steps it waits at most
 	// grace, and not at all once kill is closed. When it returns, nothing is left:
 	// no process, goroutine, socket, or running callback.
@@ -49,40 +52,50 @@ type Link interface {
 // Options are what a link gets from its upstream. Handler and Errors must be
 // set.
 type Options struct {
-	// MaxMessage caps a message of the server, in bytes; 0:
-	// wire.DefaultMaxMessage.
+	// MaxMessage is the largest message that is accepted from the server, in
+	// bytes; 0: wire.DefaultMaxMessage.
 	MaxMessage int
-	// Budget is what large messages of the server are taken from; nil: none.
+	// Budget counts large messages of the server: while it is used up, nothing is
+	// read. Nil: they are not counted.
 	Budget *budget.Budget
-	// Handler takes the server's requests and notifications.
+	// Handler handles the server's requests and notifications.
 	Handler rpc.Handler
 	// Errors makes the errors of calls.
 	Errors rpc.Errors
-	// Unasked is told of bytes of the server that belong to no call in flight. It
-	// may wait, which slows the reading down, until done is closed. Nil: such
-	// bytes are free.
+	// Unasked is called with the number of bytes from the server that belong to no
+	// call in flight. It may block until done is closed, so that the server is read
+	// slowly. Nil: such bytes cost nothing.
 	Unasked func(bytes int, done <-chan struct{})
 	// Garbage is rpc.Options.Garbage.
 	Garbage func(reason string, raw []byte)
 	// SerialIDs is rpc.Options.SerialIDs.
 	SerialIDs bool
-	// Log takes what happens to the link. Nil: nothing is logged.
+	// Log gets what happens to the link. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Conn makes the connection of a link. done is closed when the server is gone.
+// Conn makes the connection of a link. done is closed when Unasked must not block
+// any more; nil: when the connection ends.
 func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 	opts := rpc.Options{
 		Peer: rpc.Server, Main: main, Handler: o.Handler, Errors: o.Errors, SerialIDs: o.SerialIDs,
 		Garbage: o.Garbage, Log: o.Log,
 	}
+	var conn *rpc.Conn
 	if o.Unasked != nil {
-		opts.Unasked = func(bytes int) { o.Unasked(bytes, done) }
+		opts.Unasked = func(bytes int) {
+			if done == nil {
+				o.Unasked(bytes, conn.Context().Done())
+				return
+			}
+			o.Unasked(bytes, done)
+		}
 	}
-	return rpc.New(context.Background(), opts)
+	conn = rpc.New(context.Background(), opts)
+	return conn
 }
 
-// Room is where large messages are counted until ctx ends.
+// Room returns where large messages are counted until ctx ends.
 func (o *Options) Room(ctx context.Context) *wire.Room {
 	if o.Budget == nil {
 		return nil

@@ -15,47 +15,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// failed is an error of these tests.
-type failed struct {
-	reason string
-	unsent bool
-}
-
-func (e failed) Error() string { return e.reason }
-
-// makeErrors implements rpc.Errors.
-type makeErrors struct{}
-
-func (makeErrors) Down(reason string, _ error) error { return failed{reason: reason} }
-
-func (makeErrors) Unsent(err error) error {
-	var f failed
-	if errors.As(err, &f) {
-		return failed{f.reason, true}
-	}
-	return err
-}
-
-func (makeErrors) Unusable(method string, cause error) error {
-	return failed{reason: method + ": " + cause.Error()}
-}
-
-func (makeErrors) Timeout(method string, _ time.Duration, _ bool) error {
-	return failed{reason: method + ": timeout"}
-}
-
-// noHandler refuses what the server asks.
-type noHandler struct{}
-
-func (noHandler) Request(r *rpc.Request)      { r.Reply(wire.Reply{Result: []byte("{}")}) }
-func (noHandler) Notification(_ wire.Inbound) {}
-
-// serve starts a server that gives each message to handle, and a link to it that
+// serve starts a server that passes each message to handle, and a link to it that
 // the test shuts down.
 func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, method string)) *Link {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +35,7 @@ func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, met
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New(client, link.Options{Handler: noHandler{}, Errors: makeErrors{}, SerialIDs: true})
+	l := New(client, link.Options{Handler: link.Callbacks{}, Errors: linktest.Errors{}, SerialIDs: true})
 	return l
 }
 
@@ -78,8 +44,8 @@ func result(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 }
 
-// TestWithdraw: a request that was taken back before its POST is never sent, and
-// one that was sent says so.
+// TestWithdraw checks that a request that was withdrawn before its POST is never
+// sent.
 func TestWithdraw(t *testing.T) {
 	seen := make(chan string, 10)
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, method string) {
@@ -88,7 +54,7 @@ func TestWithdraw(t *testing.T) {
 	})
 	early := &post{link: l}
 	if !early.Withdraw(1) || !early.TrySend(rpc.Frame{ID: 1, Data: []byte(`{"method":"early"}`)}) {
-		t.Error("it was not taken over")
+		t.Error("it was not withdrawn, or not accepted")
 	}
 	if len(l.slots) != 0 {
 		t.Errorf("%d slots are taken", len(l.slots))
@@ -100,7 +66,8 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("sent %s, and %d more", got, len(seen))
 	}
 	l.Shutdown(time.Minute, nil)
-	if _, err := l.Call(t.Context(), wire.Call{Method: "tools/call"}); err != (failed{"connection closed", true}) {
+	_, err := l.Call(t.Context(), wire.Call{Method: "tools/call"})
+	if down := linktest.As(err, linktest.Down); down == nil || down.Reason != "connection closed" || !down.Unsent {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -110,8 +77,8 @@ type permit func() error
 
 func (p permit) Permitted() error { return p() }
 
-// TestCancelledBeforeItIsSent: a server that cannot have seen a request gets no
-// cancellation of it.
+// TestCancelledBeforeItIsSent checks that a server that cannot have seen a request
+// gets no cancellation of it.
 func TestCancelledBeforeItIsSent(t *testing.T) {
 	seen := make(chan string, 10)
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, method string) {
@@ -141,7 +108,8 @@ func TestCancelledBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// TestFullLink: a call that finds no place is refused by Submit, and waits in Call.
+// TestFullLink checks that a call over a link that has as many calls as it can have
+// is refused by Submit, and waits in Call.
 func TestFullLink(t *testing.T) {
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string) { result(w) })
 	for range maxPosts {
@@ -163,4 +131,30 @@ func TestFullLink(t *testing.T) {
 		t.Errorf("%d calls are counted", l.calls)
 	}
 	l.Shutdown(time.Minute, nil)
+}
+
+// TestPermitIsAskedForEachAttempt checks that a request that the server redirects
+// is not repeated once it is forbidden.
+func TestPermitIsAskedForEachAttempt(t *testing.T) {
+	permit := &linktest.Permit{}
+	calls := 0
+	l := serve(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		calls++
+		permit.Withdrawn.Store(true)
+		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+	})
+	defer l.Shutdown(time.Minute, nil)
+	call := wire.Call{Method: "tools/call", Params: []byte(`{"name":"a"}`), Permit: permit}
+	if _, err := l.Call(t.Context(), call); !linktest.Denied(err) {
+		t.Errorf("got %v, want that it is forbidden", err)
+	}
+	if n := permit.Asked.Load(); n != 2 || calls != 1 {
+		t.Errorf("asked %d times, %d calls", n, calls)
+	}
+	if _, err := l.Call(t.Context(), call); !linktest.Denied(err) {
+		t.Errorf("got %v, want that it is forbidden", err)
+	}
+	if calls != 1 {
+		t.Errorf("%d calls", calls)
+	}
 }

@@ -1,4 +1,4 @@
-package upstream
+package stdio
 
 import (
 	"context"
@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestLate tells a caller that has given up what the server sends all the same.
+// TestLate checks that a caller that has cancelled its call is told of what the
+// server sends nevertheless.
 func TestLate(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	late := make(chan string, 3)
 	done := make(chan error, 1)
@@ -34,7 +36,7 @@ func TestLate(t *testing.T) {
 	}
 	p.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2}}`)
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // a second one is garbage, and nobody's
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // a second answer is garbage and belongs to no call
 	again := call(t.Context(), c, "y", "", nil)
 	p.line()
 	p.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
@@ -44,7 +46,7 @@ func TestLate(t *testing.T) {
 	for what := range late {
 		got = append(got, what)
 	}
-	if progress == 0 { // it came when the call had been given up
+	if progress == 0 { // it arrived after the cancellation
 		got = got[1:]
 	}
 	if want := []string{"progress", "an answer"}; !slices.Equal(got, want) {

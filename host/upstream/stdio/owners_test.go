@@ -1,4 +1,4 @@
-package upstream
+package stdio
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -24,14 +25,14 @@ func owned(ctx context.Context, c *Conn, p *peer, owner any) <-chan answered {
 func TestOwners(t *testing.T) {
 	got := make(chan []any)
 	leave := make(chan struct{})
-	c, p := pair(t, ConnOptions{
+	c, p := pair(t, link.Options{Handler: link.Callbacks{
 		OnNotification: func(m wire.Inbound) { got <- m.Owners() },
 		OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
 			<-leave
 			got <- m.Owners()
 			return wire.Reply{Result: []byte("{}")}
 		},
-	})
+	}})
 	want := func(owners ...any) {
 		t.Helper()
 		p.send(`{"jsonrpc":"2.0","method":"notifications/message"}`)
@@ -49,10 +50,10 @@ func TestOwners(t *testing.T) {
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	<-a
 	want("b", "d")
-	// A request keeps the owners of the moment it came in.
+	// A request keeps the owners that it had when it arrived.
 	p.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-	want("b", "d") // it is taken in
-	// What the server says after a cancellation may still belong to that call.
+	want("b", "d") // the request has been read
+	// What the server sends after a cancellation may still belong to that call.
 	cancel()
 	p.line()
 	if a := <-b; !errors.Is(a.err, context.Canceled) {

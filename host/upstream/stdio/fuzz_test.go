@@ -1,31 +1,24 @@
-package upstream
+package stdio
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-func mustUnmarshal(t testing.TB, raw string, v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(raw), v); err != nil {
-		t.Fatalf("%v: %.200s", err, raw)
-	}
-}
 
 type discard struct{ io.Writer }
 
 func (discard) Close() error { return nil }
 
-// FuzzConn feeds a connection with calls in flight anything: it does not
-// panic, each call ends, and the connection ends when the bytes do.
+// FuzzConn gives a connection with calls in flight any input. It must not panic,
+// each call must end, and the connection must end when the input does.
 func FuzzConn(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}` + "\n" + `[{"jsonrpc":"2.0","id":2,"result":1},[]]`,
@@ -40,18 +33,20 @@ func FuzzConn(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		progress := 0
-		c := NewConn(io.NopCloser(bytes.NewReader(stream)), discard{io.Discard}, ConnOptions{
-			MaxMessage:     500,
-			OnNotification: func(m wire.Inbound) { _, _ = m.Method[0], m.Owners() },
-			OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
-				return wire.Reply{Result: m.Params}
+		c := NewConn(io.NopCloser(bytes.NewReader(stream)), discard{io.Discard}, complete(link.Options{
+			MaxMessage: 500,
+			Handler: link.Callbacks{
+				OnNotification: func(m wire.Inbound) { _, _ = m.Method[0], m.Owners() },
+				OnRequest: func(_ context.Context, m wire.Inbound) wire.Reply {
+					return wire.Reply{Result: m.Params}
+				},
 			},
-			OnGarbage: func(_ string, raw []byte) {
+			Garbage: func(_ string, raw []byte) {
 				if len(raw) > rpc.MaxExcerpt {
 					t.Errorf("%d bytes of garbage", len(raw))
 				}
 			},
-		})
+		}))
 		first := call(t.Context(), c, "initialize", "", nil)
 		second := call(t.Context(), c, "m", `{"task":{}}`, func([]byte) { progress++ })
 		for _, done := range []<-chan answered{first, second} {
@@ -67,7 +62,7 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// BenchmarkCall is one echo call over OS pipes, through a Conn and with bare
+// BenchmarkCall measures one echo call over OS pipes, through a Conn and with plain
 // writes and reads of the same bytes.
 func BenchmarkCall(b *testing.B) {
 	const params = `{"name":"echo","arguments":{"text":"hello"},"_meta":{"trace":"x"}}`
@@ -131,7 +126,7 @@ func BenchmarkCall(b *testing.B) {
 
 func overPipes(b *testing.B, pipes func(*testing.B) (r, w *os.File)) *Conn {
 	r, w := pipes(b)
-	c := NewConn(r, w, ConnOptions{})
+	c := NewConn(r, w, complete(link.Options{}))
 	b.Cleanup(func() { c.Close() })
 	return c
 }

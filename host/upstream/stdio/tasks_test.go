@@ -1,9 +1,10 @@
-package upstream
+package stdio
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -12,9 +13,9 @@ func TestProgressOfTasks(t *testing.T) {
 		name   string
 		params string
 		result string // of the call
-		end    string // a notification, or a request of ours with its answer below
+		end    string // what ends the task: a notification, or the method of a request that gets answer
 		answer string
-		want   []string // what gets through of progress 0 (before the answer), 1 (after it) and 2 (after the end)
+		want   []string // the progress that is passed on, of 0 (before the answer), 1 (after it) and 2 (after the end)
 	}{
 		{"plain call", `{}`, `{"task":{"taskId":"t","status":"working"}}`, "", "", []string{"0"}},
 		{"no task came of it", `{"task":{}}`, `{"content":[]}`, "", "", []string{"0"}},
@@ -40,7 +41,7 @@ func TestProgressOfTasks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
 			ticked := make(chan string, 1)
-			c, p := pair(t, ConnOptions{OnNotification: func(m wire.Inbound) { ticked <- m.Method }})
+			c, p := pair(t, link.Options{Handler: link.Callbacks{OnNotification: func(m wire.Inbound) { ticked <- m.Method }}})
 			progress := func(n int) {
 				p.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, n)
 				p.send(`{"jsonrpc":"2.0","method":"tick"}`)

@@ -1,4 +1,4 @@
-package upstream
+package stdio
 
 import (
 	"bufio"
@@ -11,10 +11,16 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// peer is the server's end of a Conn, played by the test.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer is the server's end of a Conn. The test reads and writes its messages.
 type peer struct {
 	t  *testing.T
 	in *bufio.Reader
@@ -24,16 +30,26 @@ type peer struct {
 
 // pair makes a Conn whose server is the test. The pipes hold nothing: a write
 // of the Conn blocks until the peer reads it.
-func pair(t *testing.T, opts ConnOptions) (*Conn, *peer) {
+func pair(t *testing.T, opts link.Options) (*Conn, *peer) {
 	t.Helper()
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
-	opts.serialIDs = true // that tests can name
-	c := NewConn(fromServer, toServer, opts)
+	opts.SerialIDs = true // so that tests can name them
+	c := NewConn(fromServer, toServer, complete(opts))
 	t.Cleanup(func() { c.Close() })
 	return c, &peer{t: t, in: bufio.NewReader(fromClient), w: toClient, r: fromClient}
 }
 
+// complete sets what tests leave out.
+func complete(opts link.Options) link.Options {
+	if opts.Handler == nil {
+		opts.Handler = link.Callbacks{}
+	}
+	opts.Errors = linktest.Errors{}
+	return opts
+}
+
+// line reads one message.
 func (p *peer) line() string {
 	p.t.Helper()
 	line, err := p.in.ReadString('\n')
@@ -51,6 +67,7 @@ func (p *peer) want(want string) {
 	}
 }
 
+// send writes one message.
 func (p *peer) send(format string, args ...any) {
 	p.t.Helper()
 	if _, err := fmt.Fprintf(p.w, format+"\n", args...); err != nil {
@@ -58,6 +75,14 @@ func (p *peer) send(format string, args ...any) {
 	}
 }
 
+// message is a message as the peer reads it.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// answered is what a call returned.
 type answered struct {
 	reply wire.Reply
 	err   error
@@ -78,7 +103,7 @@ func call(ctx context.Context, c *Conn, method, params string, progress func([]b
 }
 
 func TestCallKeepsBytes(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	progress := func([]byte) {}
 	tests := []struct {
 		name, params string
@@ -135,7 +160,7 @@ func TestCallKeepsBytes(t *testing.T) {
 }
 
 func TestProgressComesInOrderAndBeforeTheAnswer(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	const n = 2000
 	next := 0
 	done := call(t.Context(), c, "m", "{}", func(params []byte) {
@@ -155,7 +180,7 @@ func TestProgressComesInOrderAndBeforeTheAnswer(t *testing.T) {
 	if a := <-done; a.err != nil || next != n {
 		t.Fatalf("%d of %d before the answer, %v", next, n, a.err)
 	}
-	// A later one finds no taker and harms nothing.
+	// Progress after the answer is ignored.
 	p.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
 	done = call(t.Context(), c, "m", "", nil)
 	p.line()
@@ -166,7 +191,7 @@ func TestProgressComesInOrderAndBeforeTheAnswer(t *testing.T) {
 }
 
 func TestNoProgressAfterReturn(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	entered, leave := make(chan struct{}), make(chan struct{})
 	inside := false
@@ -194,7 +219,7 @@ func TestNoProgressAfterReturn(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	garbage := make(chan string, 10)
-	c, p := pair(t, ConnOptions{OnGarbage: func(reason string, _ []byte) { garbage <- reason }})
+	c, p := pair(t, link.Options{Garbage: func(reason string, _ []byte) { garbage <- reason }})
 	tests := []struct {
 		name  string
 		cause error
@@ -237,10 +262,10 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestServerThatDoesNotRead: the server takes the first byte of a message and
-// no more for a while.
+// TestServerThatDoesNotRead checks what happens while a server has read the first
+// byte of a message and no more.
 func TestServerThatDoesNotRead(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	halfway := call(ctx, c, "halfway", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`, nil)
 	first, err := p.in.ReadByte() // fills the buffer of p.in, 4 KiB
@@ -262,9 +287,9 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		t.Errorf("notify: %v", err)
 	}
 	after := call(t.Context(), c, "after", "", nil)
-	// The server reads on: the half message whole, its cancellation, and of
-	// those that only waited nothing.
-	var m rawMessage
+	// The server reads on. It gets the whole of the half-written message, its
+	// cancellation, and nothing of the calls that only waited.
+	var m message
 	if err := json.Unmarshal([]byte(string(first)+p.line()), &m); err != nil || m.Method != "halfway" {
 		t.Fatalf("%v, %s", err, m.Method)
 	}
@@ -279,7 +304,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 }
 
 func TestConcurrentCallsInterleave(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	const n = 200
 	var wg sync.WaitGroup
 	for i := range n {
@@ -291,7 +316,7 @@ func TestConcurrentCallsInterleave(t *testing.T) {
 			}
 		})
 	}
-	msgs := make([]rawMessage, n)
+	msgs := make([]message, n)
 	for i := range msgs {
 		if err := json.Unmarshal([]byte(p.line()), &msgs[i]); err != nil {
 			t.Fatal(err)
@@ -315,11 +340,11 @@ func TestEnd(t *testing.T) {
 		{"end of stream", func(_ *Conn, p *peer) { p.w.Close() }, "it closed its output", io.EOF},
 		{"half a line", func(_ *Conn, p *peer) { io.WriteString(p.w, `{"jsonrpc":"2.0","id":1,"res`); p.w.Close() }, "it closed its output", io.EOF},
 		{"read error", func(_ *Conn, p *peer) { p.w.CloseWithError(readErr) }, "cable cut", readErr},
-		{"ours", func(c *Conn, _ *peer) { c.Close() }, "connection closed", wire.ErrClosed},
+		{"our Close", func(c *Conn, _ *peer) { c.Close() }, "connection closed", wire.ErrClosed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, p := pair(t, ConnOptions{Name: "x"})
+			c, p := pair(t, link.Options{})
 			if c.Err() != nil {
 				t.Error(c.Err())
 			}
@@ -328,8 +353,8 @@ func TestEnd(t *testing.T) {
 			tt.end(c, p)
 			check := func(err error) {
 				t.Helper()
-				var down *DownError
-				if !errors.As(err, &down) || down.Upstream != "x" || !strings.Contains(down.Reason, tt.reason) || !errors.Is(err, tt.is) {
+				down := linktest.As(err, linktest.Down)
+				if down == nil || !strings.Contains(down.Reason, tt.reason) || !errors.Is(err, tt.is) {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -339,7 +364,7 @@ func TestEnd(t *testing.T) {
 			check(c.Err())
 			after := (<-call(t.Context(), c, "m", "", nil)).err
 			check(after)
-			if surelyUnsent(inFlight) || surelyUnsent(c.Err()) || !surelyUnsent(after) {
+			if linktest.Unsent(inFlight) || linktest.Unsent(c.Err()) || !linktest.Unsent(after) {
 				t.Error("only a call after the end was surely not sent")
 			}
 			check(c.Notify(t.Context(), "n", nil))
@@ -351,19 +376,19 @@ func TestEnd(t *testing.T) {
 }
 
 func TestServerThatClosesItsInput(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	p.r.Close()
-	var down *DownError
-	if a := <-call(t.Context(), c, "m", "", nil); !errors.As(a.err, &down) || !strings.Contains(down.Reason, "does not read") {
+	a := <-call(t.Context(), c, "m", "", nil)
+	if down := linktest.As(a.err, linktest.Down); down == nil || !strings.Contains(down.Reason, "does not read") {
 		t.Errorf("got %v", a.err)
 	}
-	if err := c.Notify(t.Context(), "m", nil); !errors.As(err, &down) {
+	if err := c.Notify(t.Context(), "m", nil); linktest.As(err, linktest.Down) == nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestCloseInTheMiddleOfAWrite(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	done := call(t.Context(), c, "m", "", nil)
 	if _, err := p.r.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)

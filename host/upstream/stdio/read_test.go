@@ -1,8 +1,9 @@
-package upstream
+package stdio
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,14 +11,17 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 func TestGarbageIsReportedAndSurvived(t *testing.T) {
 	type junk struct{ reason, raw string }
 	garbage := make(chan junk, 1)
-	c, p := pair(t, ConnOptions{MaxMessage: 1000, OnGarbage: func(reason string, raw []byte) { garbage <- junk{reason, string(raw)} }})
+	c, p := pair(t, link.Options{MaxMessage: 1000, Garbage: func(reason string, raw []byte) { garbage <- junk{reason, string(raw)} }})
 	done := call(t.Context(), c, "m", "", nil)
 	p.line()
 	long := strings.Repeat("x", 2000)
@@ -46,7 +50,7 @@ func TestGarbageIsReportedAndSurvived(t *testing.T) {
 	}
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{"ok":1}}`)
 	if a := <-done; a.err != nil || string(a.reply.Result) != `{"ok":1}` {
-		t.Fatalf("the call of before: %v", a)
+		t.Fatalf("the pending call: %v", a)
 	}
 	p.send(`{"jsonrpc":"2.0","id":1,"result":{"ok":1}}`)
 	if got := <-garbage; !strings.Contains(got.reason, "second answer") {
@@ -55,10 +59,10 @@ func TestGarbageIsReportedAndSurvived(t *testing.T) {
 }
 
 func TestUnusableAnswerFailsItsCall(t *testing.T) {
-	c, p := pair(t, ConnOptions{Name: "x", MaxMessage: 1000})
+	c, p := pair(t, link.Options{MaxMessage: 1000})
 	long := `{"text":"` + strings.Repeat(`\"id\":9},`, 200) + `"}`
 	var large *wire.TooLargeError
-	var rpc *wire.RPCError
+	var malformed *wire.RPCError
 	for _, tt := range []struct {
 		answer string
 		as     any
@@ -68,15 +72,17 @@ func TestUnusableAnswerFailsItsCall(t *testing.T) {
 		{`{"result":` + long + `,"jsonrpc":"2.0","id":$}`, &large}, // TypeScript SDK
 		{`{"jsonrpc":"2.0","result":` + long + `,"id":$}`, &large},
 		{`{"result":` + long + ` , "id" : $ , "jsonrpc" : "2.0" } `, &large},
-		{`{"id":$,"result":{}}`, &rpc},
-		{`{"jsonrpc":"2.0","id":$,"result":{},"error":{}}`, &rpc},
+		{`{"id":$,"result":{}}`, &malformed},
+		{`{"jsonrpc":"2.0","id":$,"result":{},"error":{}}`, &malformed},
 	} {
 		done := call(t.Context(), c, "m", "", nil)
-		var m rawMessage
-		mustUnmarshal(t, p.line(), &m)
+		var m message
+		if err := json.Unmarshal([]byte(p.line()), &m); err != nil {
+			t.Fatal(err)
+		}
 		p.send("%s", strings.ReplaceAll(tt.answer, "$", string(m.ID)))
-		var answer *AnswerError
-		if a := <-done; !errors.As(a.err, &answer) || answer.Method != "m" || answer.Upstream != "x" || !errors.As(a.err, tt.as) {
+		a := <-done
+		if e := linktest.As(a.err, linktest.Unusable); e == nil || e.Method != "m" || !errors.As(a.err, tt.as) {
 			t.Errorf("%.50s: got %v", tt.answer, a.err)
 		}
 	}
@@ -98,8 +104,8 @@ func TestUnusableAnswerFailsItsCall(t *testing.T) {
 
 func TestGarbageLogIsLimited(t *testing.T) {
 	const most = 10 // records in 10 seconds
-	var log syncBuffer
-	c, p := pair(t, ConnOptions{Name: "noisy", Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var log logBuffer
+	c, p := pair(t, link.Options{Log: slog.New(slog.NewTextHandler(&log, nil)).With("upstream", "noisy")})
 	for i := range 1000 {
 		p.send("line %d \x1b[31m %s", i, strings.Repeat("y", 500))
 	}
@@ -116,7 +122,9 @@ func TestGarbageLogIsLimited(t *testing.T) {
 
 func TestNotificationsInOrder(t *testing.T) {
 	var got []string
-	c, p := pair(t, ConnOptions{OnNotification: func(m wire.Inbound) { got = append(got, m.Method+string(m.Params)) }})
+	c, p := pair(t, link.Options{Handler: link.Callbacks{
+		OnNotification: func(m wire.Inbound) { got = append(got, m.Method+string(m.Params)) },
+	}})
 	const n = 5000
 	for i := range n {
 		p.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"i":%d}}`, i)
@@ -136,17 +144,21 @@ func TestNotificationsInOrder(t *testing.T) {
 
 func TestBatchesOnlyWhereTheRevisionHasThem(t *testing.T) {
 	for _, version := range []string{"2025-03-26", "2025-06-18"} {
+		revision, ok := protocol.Handshake.Lookup(version)
+		if !ok {
+			t.Fatalf("revision %s is unknown", version)
+		}
 		garbage := make(chan string, 3)
-		c, p := pair(t, ConnOptions{OnGarbage: func(reason string, _ []byte) { garbage <- reason }})
-		greet(t, c, p, version)
+		c, p := pair(t, link.Options{Garbage: func(reason string, _ []byte) { garbage <- reason }})
+		c.Negotiated(revision)
 		done := call(t.Context(), c, "m", "", nil)
 		p.line()
-		p.send(`[5,{"jsonrpc":"2.0","id":2,"result":{}}]`)
+		p.send(`[5,{"jsonrpc":"2.0","id":1,"result":{}}]`)
 		if got := <-garbage; !strings.Contains(got, "a message is a JSON object") {
 			t.Error(got)
 		}
 		if version != "2025-03-26" {
-			p.send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+			p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		}
 		if a := <-done; a.err != nil {
 			t.Errorf("%s: %v", version, a.err)
@@ -161,7 +173,7 @@ func TestBatchesOnlyWhereTheRevisionHasThem(t *testing.T) {
 }
 
 func TestServerRequestsByDefault(t *testing.T) {
-	_, p := pair(t, ConnOptions{})
+	_, p := pair(t, link.Options{})
 	p.send(`{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`)
 	p.want(`{"jsonrpc":"2.0","id":"\u0061","result":{}}`)
 	p.send(`{"jsonrpc":"2.0","id":123456789012345678901,"method":"roots/list"}`)
@@ -171,7 +183,7 @@ func TestServerRequestsByDefault(t *testing.T) {
 func TestServerRequests(t *testing.T) {
 	entered := make(chan string)
 	ended := make(chan error, rpc.DefaultMaxRequests)
-	c, p := pair(t, ConnOptions{OnRequest: func(ctx context.Context, m wire.Inbound) wire.Reply {
+	c, p := pair(t, link.Options{Handler: link.Callbacks{OnRequest: func(ctx context.Context, m wire.Inbound) wire.Reply {
 		if m.Method == "quick" {
 			return wire.Reply{Result: m.Params}
 		}
@@ -179,10 +191,10 @@ func TestServerRequests(t *testing.T) {
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
 		return wire.Reply{Result: []byte("{}")}
-	}})
+	}}})
 	p.send(`{"jsonrpc":"2.0","id":1,"method":"quick","params":{"n":1e400}}`)
 	p.want(`{"jsonrpc":"2.0","id":1,"result":{"n":1e400}}`)
-	// The number 1 and the string "1" are two requests; one is taken back.
+	// The number 1 and the string "1" are two requests; one is cancelled.
 	p.send(`{"jsonrpc":"2.0","id":1,"method":"one"}`)
 	<-entered
 	p.send(`{"jsonrpc":"2.0","id":"1","method":"two"}`)
@@ -199,21 +211,21 @@ func TestServerRequests(t *testing.T) {
 	}
 	p.send(`{"jsonrpc":"2.0","id":"over","method":"slow"}`)
 	p.want(`{"jsonrpc":"2.0","id":"over","error":{"code":-32603,"message":"too many requests in flight (at most 128)"}}`)
-	p.send(`{"jsonrpc":"2.0","id":"alive","method":"ping"}`) // answered all the same
+	p.send(`{"jsonrpc":"2.0","id":"alive","method":"ping"}`) // answered nevertheless
 	p.want(`{"jsonrpc":"2.0","id":"alive","result":{}}`)
 	c.Close()
 	for range rpc.DefaultMaxRequests {
-		var down *DownError
-		if err := <-ended; !errors.As(err, &down) {
+		if err := <-ended; linktest.As(err, linktest.Down) == nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestServerThatAsksAndDoesNotRead: reading stops at a bounded number of
-// unread answers, nothing is lost, and calls still end with their ctx.
+// TestServerThatAsksAndDoesNotRead checks that reading stops at a bounded number
+// of unread answers, that nothing is lost, and that calls still end with their
+// ctx.
 func TestServerThatAsksAndDoesNotRead(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
+	c, p := pair(t, link.Options{})
 	const n = 4 * 2 * rpc.DefaultMaxRequests
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -229,7 +241,7 @@ func TestServerThatAsksAndDoesNotRead(t *testing.T) {
 	}
 	for i := 0; i < n; {
 		line := p.line()
-		if strings.Contains(line, `"method"`) { // the call, if it came through, and its end
+		if strings.Contains(line, `"method"`) { // the call, if it was sent, and its cancellation
 			continue
 		}
 		if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i); line != want {
@@ -240,83 +252,20 @@ func TestServerThatAsksAndDoesNotRead(t *testing.T) {
 	wg.Wait()
 }
 
-func TestInitialize(t *testing.T) {
-	c, p := pair(t, ConnOptions{})
-	done := make(chan error, 1)
-	var res InitializeResult
-	go func() {
-		var err error
-		res, err = c.Initialize(t.Context(), ClientParams{Name: `n"`, Version: "1", Capabilities: []byte(`{"roots":{}}`)})
-		done <- err
-	}()
-	p.want(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"n\"","version":"1"}}}`)
-	const raw = `{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"x":1e400},"serverInfo":{"name":"srv","version":"2"},"instructions":"do","_meta":{}}`
-	p.send(`{"jsonrpc":"2.0","id":1,"result":%s}`, raw)
-	p.want(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if res.ProtocolVersion != "2024-11-05" || res.ServerName != "srv" || res.ServerVersion != "2" || res.Instructions != "do" ||
-		string(res.Capabilities) != `{"tools":{},"x":1e400}` || string(res.Raw) != raw {
-		t.Errorf("got %+v", res)
-	}
-}
-
-func TestInitializeRefused(t *testing.T) {
-	var version *VersionError
-	var rpc *wire.RPCError
-	for _, tt := range []struct {
-		answer string
-		as     any
-	}{
-		{`"result":{"protocolVersion":"2099-01-01","capabilities":{}}`, &version},
-		{`"result":{"protocolVersion":"2026-07-28","capabilities":{}}`, &version},
-		{`"result":{"capabilities":{}}`, &version},
-		{`"result":[]`, &version},
-		{`"error":{"code":-32602,"message":"Unsupported protocol version"}`, &rpc},
-	} {
-		c, p := pair(t, ConnOptions{})
-		done := make(chan error, 1)
-		go func() {
-			_, err := c.Initialize(t.Context(), ClientParams{})
-			done <- err
-		}()
-		p.line()
-		p.send(`{"jsonrpc":"2.0","id":1,%s}`, tt.answer)
-		if err := <-done; !errors.As(err, tt.as) {
-			t.Errorf("%s: %v", tt.answer, err)
-		}
-	}
-}
-
-func greet(t *testing.T, c *Conn, p *peer, version string) {
-	t.Helper()
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Initialize(t.Context(), ClientParams{})
-		done <- err
-	}()
-	p.line()
-	p.send(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":%q,"capabilities":{}}}`, version)
-	p.line()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-type syncBuffer struct {
+// logBuffer is a buffer that goroutines may share.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
 }
 
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
