@@ -2,7 +2,7 @@
 // (revision 2024-11-05, basic/transports): one stream of events with all that the
 // server sends, and a POST for each message of ours.
 //
-//	link.go    Link: beginning, reading, end
+//	link.go    Link: start, reading, end
 //	stream.go  opening the stream, and where messages are posted
 //	post.go    posting messages
 package legacysse
@@ -35,15 +35,15 @@ type Link struct {
 	stream stream
 	heard  atomic.Int64 // see Heard
 
-	// ctx is the life of the stream, and of all requests.
+	// ctx ends with the stream. All requests use it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // of the goroutines that read and write
 	posts  sync.WaitGroup
 }
 
-// Dial opens the stream of the server of client, which Shutdown closes; after an
-// error it is closed. ctx is for dialing only.
+// Dial opens the stream of the server of client. Shutdown closes client; after an
+// error, it has been closed. ctx is for dialing only.
 func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*Link, error) {
 	l := &Link{opts: opts, client: client}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -107,11 +107,11 @@ func (l *Link) Done() <-chan struct{} { return l.rpc.Done() }
 // Err implements link.Link.
 func (l *Link) Err() error { return l.rpc.Err() }
 
-// Heard is a number that changes with each event; it is odd while one is worked
-// on.
+// Heard returns a number that changes with each event. It is odd while an event is
+// being processed.
 func (l *Link) Heard() int64 { return l.heard.Load() }
 
-// Shutdown implements link.Link. It ends the stream, which ends the session.
+// Shutdown implements link.Link. It ends the stream and thereby the session.
 func (l *Link) Shutdown(time.Duration, <-chan struct{}) {
 	closed := l.opts.Errors.Down("connection closed", wire.ErrClosed)
 	l.rpc.End(closed)
@@ -129,7 +129,7 @@ func (l *Link) read() {
 	l.stream.close()
 	reason := "it ended its event stream"
 	if !errors.Is(err, io.EOF) {
-		reason = "its event stream broke off: " + shown(err.Error())
+		reason = "its event stream broke off: " + clip(err.Error())
 	}
 	l.rpc.End(l.opts.Errors.Down(reason, err))
 	l.cancel(io.EOF)
@@ -159,12 +159,13 @@ func (l *Link) receiveAll() error {
 	return context.Cause(l.ctx)
 }
 
-// unasked makes the server pay for what belongs to no call in flight.
+// unasked charges the server for bytes that belong to no call in flight.
 func (l *Link) unasked(bytes int) {
 	if l.opts.Unasked != nil {
 		l.opts.Unasked(bytes, l.ctx.Done())
 	}
 }
 
-// shown is text of the server as it is shown in errors and logs.
-func shown(text string) string { return display.Line(text, 200) }
+// clip makes text of the server fit for errors and logs: one line of at most 200
+// characters.
+func clip(text string) string { return display.Line(text, 200) }

@@ -17,7 +17,7 @@ import (
 // responded to the one before.
 const postPatience = 200 * time.Millisecond
 
-// poster posts messages that are written to it, each one a line.
+// poster posts the messages that are written to it, one per line.
 type poster struct{ link *Link }
 
 // Write implements io.Writer.
@@ -37,9 +37,10 @@ func (p poster) Close() error {
 	return nil
 }
 
-// send posts one message. It waits until the server has taken it, so that
-// messages arrive in order, but not for long: some servers respond only when they
-// have done what it says, and may need another message of ours for that.
+// send posts one message. It waits until the server has accepted it, so that
+// messages arrive in order, but for postPatience at most: some servers respond only
+// after they have done what the message says, and may need another message of ours
+// before that.
 func (l *Link) send(body []byte) error {
 	posted := make(chan error, 1)
 	l.posts.Go(func() { posted <- l.post(body) })
@@ -53,8 +54,8 @@ func (l *Link) send(body []byte) error {
 	}
 }
 
-// post posts one message. A failure is told to the call that the message belongs
-// to. It ends the stream, and is an error, only if the session has ended.
+// post posts one message. A failure ends the call that the message belongs to. Only
+// if the session has ended, the failure ends the stream and is returned.
 func (l *Link) post(body []byte) error {
 	resp, err := l.client.Do(l.ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
@@ -73,31 +74,31 @@ func (l *Link) post(body []byte) error {
 		err = status
 	}
 	l.fail(body, status, err)
-	if !gone(status) && !httpclient.NotDialed(err) {
+	if !sessionLost(status) && !httpclient.NotDialed(err) {
 		return nil
 	}
 	l.cancel(err)
 	return err
 }
 
-// gone tells whether a status means that the server has forgotten our session.
-func gone(status *httpclient.StatusError) bool {
+// sessionLost reports whether a status means that the server has forgotten our session.
+func sessionLost(status *httpclient.StatusError) bool {
 	return status != nil && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// fail tells the call of a message that it could not be posted. status is that of
-// the response; nil if there was none.
+// fail ends the call of a message that could not be posted. status is that of the
+// response; nil if there was none.
 func (l *Link) fail(body []byte, status *httpclient.StatusError, err error) {
 	m, _ := wire.Parse(body)
 	id, bad := strconv.ParseInt(string(m.ID), 10, 64)
 	if !m.IsRequest() || bad != nil {
-		l.log().Warn("message not taken by the server", "method", shown(m.Method), "err", shown(err.Error()))
+		l.log().Warn("message not accepted by the server", "method", clip(m.Method), "err", clip(err.Error()))
 		return
 	}
 	var auth *httpclient.AuthError
 	reason, unsent := "", false
 	switch {
-	case gone(status):
+	case sessionLost(status):
 		reason, unsent = "it has forgotten our session", true
 	case status != nil:
 		l.rpc.FailUnusable(id, err)
@@ -105,9 +106,9 @@ func (l *Link) fail(body []byte, status *httpclient.StatusError, err error) {
 	case errors.As(err, &auth):
 		reason = auth.Error()
 	case httpclient.NotDialed(err):
-		reason, unsent = "it cannot be reached: "+shown(err.Error()), true
+		reason, unsent = "it cannot be reached: "+clip(err.Error()), true
 	default:
-		reason = "the request could not be posted: " + shown(err.Error())
+		reason = "the request could not be posted: " + clip(err.Error())
 	}
 	l.rpc.Fail(id, l.opts.Errors.Down(reason, err), unsent)
 }

@@ -22,7 +22,7 @@ func (s *stream) close() {
 	s.events.Release()
 }
 
-// open opens the stream and reads up to the event endpoint.
+// open opens the stream and reads up to the endpoint event.
 func (l *Link) open() error {
 	resp, err := l.client.Do(l.ctx, http.MethodGet, nil, "", nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func (l *Link) open() error {
 	}
 	if t := httpclient.ContentType(resp.Header); t != httpclient.ContentEvents {
 		resp.Body.Close()
-		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", shown(t), httpclient.ContentEvents)
+		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", clip(t), httpclient.ContentEvents)
 	}
 	l.stream = stream{resp.Body, sse.NewReader(resp.Body, l.opts.MaxMessage).Within(l.opts.Room(l.ctx))}
 	if err := l.readEndpoint(); err != nil {
@@ -43,7 +43,7 @@ func (l *Link) open() error {
 	return nil
 }
 
-// readEndpoint reads events up to the one that names where messages are posted.
+// readEndpoint reads events up to the one that says where messages are posted.
 func (l *Link) readEndpoint() error {
 	for {
 		ev, err := l.stream.events.Next()
@@ -56,8 +56,8 @@ func (l *Link) readEndpoint() error {
 	}
 }
 
-// setEndpoint sets where messages are posted: only in the origin of the stream,
-// because credentials go with them.
+// setEndpoint sets where messages are posted. It must have the origin of the
+// stream, because credentials are sent with messages.
 func (l *Link) setEndpoint(ref string) error {
 	from := l.client.URL()
 	to, err := from.Parse(ref)
@@ -66,7 +66,7 @@ func (l *Link) setEndpoint(ref string) error {
 	}
 	if !httpclient.SameOrigin(from, to) {
 		other := url.URL{Scheme: to.Scheme, Host: to.Host}
-		return fmt.Errorf("its event endpoint names another server, %s, which is not followed", shown(other.String()))
+		return fmt.Errorf("its event endpoint names another server, %s, which is not followed", clip(other.String()))
 	}
 	l.client.SetEndpoint(to)
 	return nil

@@ -11,27 +11,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxShown bounds text of the server in errors and logs, in characters.
-const maxShown = 200
+// clip makes text of the server fit for errors and logs: one line of at most 200
+// characters.
+func clip(text string) string { return display.Line(text, 200) }
 
-func shown(text string) string { return display.Line(text, maxShown) }
-
-// failure is what an error of a request means.
+// failure says what an error of a request means.
 type failure struct {
 	err    error // for the caller of the request
-	unsent bool  // the server has surely not seen the request
-	ends   bool  // the link is of no use any more
+	unsent bool  // the server has certainly not seen the request
+	ends   bool  // the link cannot be used any more
 }
 
-// told is the error with its mark.
-func (f failure) told(e rpc.Errors) error {
+// marked returns the error, marked with rpc.Errors.Unsent if unsent is set.
+func (f failure) marked(e rpc.Errors) error {
 	if f.unsent {
 		return e.Unsent(f.err)
 	}
 	return f.err
 }
 
-// failure judges an error of httpclient.Client.Do.
+// failure interprets an error of httpclient.Client.Do.
 func (l *Link) failure(err error) failure {
 	var denied *wire.DeniedError
 	var auth *httpclient.AuthError
@@ -46,22 +45,22 @@ func (l *Link) failure(err error) failure {
 		return failure{err: e.Down(auth.Error(), err)}
 	case httpclient.NotDialed(err):
 		late := errors.As(err, &timeout) && timeout.Timeout()
-		return failure{err: e.Down("it cannot be reached: "+shown(err.Error()), err), unsent: true, ends: !late}
+		return failure{err: e.Down("it cannot be reached: "+clip(err.Error()), err), unsent: true, ends: !late}
 	}
-	return failure{err: e.Down("its connection failed before the answer came: "+shown(err.Error()), err)}
+	return failure{err: e.Down("its connection failed before the answer came: "+clip(err.Error()), err)}
 }
 
-// lostSession tells whether a status means that the server has forgotten our
+// lostSession reports whether a status means that the server has forgotten our
 // session.
 func (l *Link) lostSession(status int) bool {
 	return status == http.StatusNotFound && l.client.HasSession()
 }
 
 // loseSession ends the link because the server has forgotten the session. It
-// returns the error of the request that the server said so to, which it has not
-// acted on.
+// returns the error for the request whose response said so; the server has not
+// acted on that request.
 func (l *Link) loseSession() error {
 	down := l.opts.Errors.Down("it has forgotten our session", nil)
-	l.end(down, l.worked.Load()) // else the next one may fare no better: no hurry
+	l.end(down, l.hasAnswered.Load()) // if nothing was ever answered, the next link may fail in the same way
 	return down
 }

@@ -3,10 +3,10 @@
 // response is a JSON answer or a stream of events with the answer among them,
 // and one GET for the messages that belong to no request.
 //
-//	link.go      Link: calls, notifications, beginning and end
+//	link.go      Link: calls, notifications, start and end
 //	post.go      one call: an rpc.CallStream over a POST
 //	response.go  the response to the POST of a call
-//	resume.go    streams that break off before the answer
+//	resume.go    resuming streams that break off before the answer
 //	listen.go    the GET stream
 //	main.go      the stream of messages that belong to no call
 //	failure.go   what went wrong with a request
@@ -28,15 +28,15 @@ import (
 )
 
 const (
-	// maxPosts is how many calls may be under way on one link, including cancelled
-	// ones whose notification is not sent yet. More wait.
+	// maxPosts is the largest number of calls in flight on one link, including
+	// cancelled ones whose notification has not been sent yet. More calls wait.
 	maxPosts = 4096
-	// asideTimeout bounds a request that nobody waits for: a cancellation, or an
-	// answer to the server.
-	asideTimeout = 10 * time.Second
-	// keepIdle is how many goroutines are kept for the next calls: their stacks
-	// have grown already.
-	keepIdle = 64
+	// backgroundTimeout is the timeout of a request that nobody waits for: a
+	// cancellation, or an answer to the server.
+	backgroundTimeout = 10 * time.Second
+	// maxIdle is how many idle goroutines are kept for further calls, so that their
+	// stacks need not grow again.
+	maxIdle = 64
 )
 
 var _ link.Link = (*Link)(nil)
@@ -49,26 +49,26 @@ type Link struct {
 	rpc    *rpc.Conn
 	main   mainStream
 
-	// ctx is the life of the link, and of all its requests.
+	// ctx ends with the link. All requests use it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 	slots  chan struct{} // a token for each POST of a call
-	queue  chan *post    // taken by goroutines that have run one before
-	idle   atomic.Int32  // how many of those there are
+	queue  chan *post    // received by idle goroutines
+	idle   atomic.Int32  // the number of idle goroutines
 
-	worked    atomic.Bool // the session has answered something after the handshake
-	hears     atomic.Bool // the server takes a GET, so that an answer may come there
-	listening sync.Once
+	hasAnswered  atomic.Bool // the server has answered a call after the handshake
+	hasGetStream atomic.Bool // the server accepts GET, so that an answer may come on that stream
+	listening    sync.Once
 
 	mu      sync.Mutex
-	calls   int           // that have no outcome yet
+	calls   int           // without an outcome
 	closing bool          // Shutdown was called
 	drained chan struct{} // made by Shutdown; closed when calls is 0
 	err     error         // why the link ended; see Err
 }
 
-// New makes a link to the server of client, which Shutdown closes. Nothing is
+// New makes a link to the server of client. Shutdown closes client. Nothing is
 // sent before the first call.
 func New(client *httpclient.Client, opts link.Options) *Link {
 	if opts.MaxMessage <= 0 {
@@ -100,12 +100,12 @@ func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionF
 }
 
 func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
-	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anywhere: l.hears.Load()}
+	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anywhere: l.hasGetStream.Load()}
 	return rpc.Call{Call: call, Stream: p, Anywhere: p.anywhere, Limit: limit}
 }
 
-// Notify implements link.Link. It waits until the server has taken the
-// notification. The one that ends the handshake opens the GET stream.
+// Notify implements link.Link. It waits until the server has accepted the
+// notification. After notifications/initialized, it opens the GET stream.
 func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	if err := l.refusal(); err != nil {
 		return l.opts.Errors.Unsent(err)
@@ -113,7 +113,7 @@ func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 	posting, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	status, err := l.tell(posting, wire.Notification(method, params))
+	status, err := l.postMessage(posting, wire.Notification(method, params))
 	switch {
 	case ctx.Err() != nil && (err != nil || status != nil):
 		return context.Cause(ctx)
@@ -122,7 +122,7 @@ func (l *Link) Notify(ctx context.Context, method string, params []byte) error {
 		if f.ends {
 			l.end(f.err, false)
 		}
-		return f.told(l.opts.Errors)
+		return f.marked(l.opts.Errors)
 	case status != nil && l.lostSession(status.Status):
 		return l.opts.Errors.Unsent(l.loseSession())
 	case status != nil:
@@ -150,9 +150,9 @@ func (l *Link) Err() error {
 	return l.err
 }
 
-// tell posts a message that has no answer. status is that of a response that is
-// no success.
-func (l *Link) tell(ctx context.Context, msg []byte) (status *httpclient.StatusError, err error) {
+// postMessage posts a message that has no answer. status is not nil if the
+// response is not a success.
+func (l *Link) postMessage(ctx context.Context, msg []byte) (status *httpclient.StatusError, err error) {
 	resp, err := l.client.Do(ctx, http.MethodPost, msg, "", nil)
 	if err != nil {
 		return nil, err
@@ -164,15 +164,15 @@ func (l *Link) tell(ctx context.Context, msg []byte) (status *httpclient.StatusE
 	return httpclient.NewStatusError(resp), nil
 }
 
-// tellAside posts a message that nobody waits for, on a goroutine of the link.
-// done is called when that is over. A failure is logged at a level. It is false,
-// and done is not called, if the link has ended.
-func (l *Link) tellAside(msg []byte, what string, failed slog.Level, done func()) bool {
+// postInBackground posts a message that nobody waits for, on a goroutine of the
+// link, and then calls done. A failure is logged at the given level. If the link has
+// ended, it returns false and does not call done.
+func (l *Link) postInBackground(msg []byte, what string, level slog.Level, done func()) bool {
 	return l.start(func() {
 		defer done()
-		ctx, cancel := context.WithTimeout(l.ctx, asideTimeout)
+		ctx, cancel := context.WithTimeout(l.ctx, backgroundTimeout)
 		defer cancel()
-		status, err := l.tell(ctx, msg)
+		status, err := l.postMessage(ctx, msg)
 		if status != nil {
 			err = status
 			if l.lostSession(status.Status) {
@@ -180,12 +180,12 @@ func (l *Link) tellAside(msg []byte, what string, failed slog.Level, done func()
 			}
 		}
 		if err != nil && l.ctx.Err() == nil {
-			l.log.Log(ctx, failed, what+" was not taken by the server", "err", err)
+			l.log.Log(ctx, level, what+" was not accepted by the server", "err", err)
 		}
 	})
 }
 
-// start runs f on a goroutine of the link, unless that ends.
+// start runs f on a goroutine of the link. It returns false if the link has ended.
 func (l *Link) start(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +196,7 @@ func (l *Link) start(f func()) bool {
 	return true
 }
 
-// refusal is why no request may be made any more, or nil.
+// refusal returns why no further request may be made, or nil.
 func (l *Link) refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,17 +211,18 @@ func (l *Link) refused() error {
 	return l.err
 }
 
+// closed returns the error of calls after Shutdown.
 func (l *Link) closed() error { return l.opts.Errors.Down("connection closed", wire.ErrClosed) }
 
-// unasked makes the server pay for what belongs to no call in flight.
+// unasked charges the server for bytes that belong to no call in flight.
 func (l *Link) unasked(bytes int) {
 	if l.opts.Unasked != nil {
 		l.opts.Unasked(bytes, l.ctx.Done())
 	}
 }
 
-// end ends the link, once. down is what calls in flight are told; atOnce says
-// that a new link is likely to work.
+// end ends the link. Only the first call counts. down is the error of calls in
+// flight. With atOnce, a new link is made without delay.
 func (l *Link) end(down error, atOnce bool) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -233,7 +234,7 @@ func (l *Link) end(down error, atOnce bool) {
 		l.err = l.opts.Errors.Unsent(down)
 	}
 	l.mu.Unlock()
-	l.rpc.End(down) // before the requests are aborted, so that calls are told why
+	l.rpc.End(down) // before the requests are aborted, so that calls end with this error
 	l.cancel(down)
 }
 
@@ -269,8 +270,8 @@ func (l *Link) Shutdown(grace time.Duration, kill <-chan struct{}) {
 	l.client.Close()
 }
 
-// deleteSession tells the server that the session is over. Not every server
-// allows that.
+// deleteSession asks the server to end the session. Not every server supports
+// that.
 func (l *Link) deleteSession(grace time.Duration, kill <-chan struct{}) {
 	if !l.client.HasSession() {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// listen reads the GET stream, and opens it again whenever it ends, until the
-// link ends or the server has no such stream.
+// listen reads the GET stream, and opens it again whenever it ends, until the link
+// ends. It stops if the server has no such stream.
 func (l *Link) listen() {
 	at := cursor{retry: -1}
 	opened := false
@@ -22,16 +22,16 @@ func (l *Link) listen() {
 			return
 		case err != nil:
 			f := l.failure(err)
-			l.log.Debug("the stream of the server's own messages does not open", "err", f.err)
+			l.log.Debug("the GET stream could not be opened", "err", f.err)
 			if f.ends {
 				l.end(f.err, false)
 			}
 			at.failures++
 		case resp.StatusCode == http.StatusOK && httpclient.ContentType(resp.Header) == httpclient.ContentEvents:
 			opened = true
-			l.hears.Store(true)
+			l.hasGetStream.Store(true)
 			at.failures = 0
-			l.hear(resp, &at)
+			l.readStream(resp, &at)
 		default:
 			at.failures++
 			if status := httpclient.NewStatusError(resp); !l.retriable(status, opened) {
@@ -44,20 +44,21 @@ func (l *Link) listen() {
 	}
 }
 
-// hear reads one stream to its end.
-func (l *Link) hear(resp *http.Response, at *cursor) {
+// readStream reads one response of the GET stream to its end.
+func (l *Link) readStream(resp *http.Response, at *cursor) {
 	s := l.open(l.ctx, resp, at.id)
 	defer s.close()
-	for since, brought := time.Now(), false; ; brought = true {
+	for since, received := time.Now(), false; ; received = true {
 		if err := l.next(s, &l.main); err != nil {
-			at.leave(s.events, brought || time.Since(since) > mostRetry, err)
+			at.update(s.events, received || time.Since(since) > maxRetry, err)
 			return
 		}
 	}
 }
 
-// retriable looks at the status that the stream was refused with. Servers that
-// have none say 405; some say 404, which otherwise means a lost session.
+// retriable reports whether the stream is to be tried again after the server has
+// refused it with this status. Servers without the stream answer 405; some answer
+// 404, which otherwise means a lost session.
 func (l *Link) retriable(status *httpclient.StatusError, opened bool) bool {
 	switch {
 	case status.Status == http.StatusNotFound && opened && l.lostSession(status.Status):
@@ -65,12 +66,12 @@ func (l *Link) retriable(status *httpclient.StatusError, opened bool) bool {
 		return false
 	case status.Status/100 == 5 && status.Status != http.StatusNotImplemented,
 		status.Status == http.StatusTooManyRequests, status.Status == http.StatusConflict:
-		l.log.Debug("the stream of the server's own messages does not open", "err", status)
+		l.log.Debug("the GET stream could not be opened", "err", status)
 		return true
 	}
-	l.hears.Store(false)
+	l.hasGetStream.Store(false)
 	if status.Status != http.StatusMethodNotAllowed {
-		l.log.Debug("the server has no stream of its own messages", "err", status)
+		l.log.Debug("the server has no GET stream", "err", status)
 	}
 	return false
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
-// mainStream is the stream of messages that belong to no call: the GET stream,
-// and a POST for each message of ours.
+// mainStream is the stream of messages that belong to no call: the server's come
+// on the GET stream, and each of ours is sent with a POST.
 type mainStream struct{ link *Link }
 
 // TrySend implements rpc.Stream. Calls have streams of their own.
@@ -39,8 +39,8 @@ func (m *mainStream) Finish(f rpc.Frame) {
 	}
 }
 
-func (m *mainStream) send(f rpc.Frame, what string, failed slog.Level) {
-	if !m.link.tellAside(f.Data, what, failed, func() { f.Done(rpc.Written, nil) }) {
+func (m *mainStream) send(f rpc.Frame, what string, level slog.Level) {
+	if !m.link.postInBackground(f.Data, what, level, func() { f.Done(rpc.Written, nil) }) {
 		f.Done(rpc.Unsent, nil)
 	}
 }

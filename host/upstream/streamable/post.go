@@ -11,36 +11,36 @@ import (
 )
 
 // post is one call: a POST and what the server sends in the response. It
-// implements rpc.CallStream. A goroutine of the link does all of it (run), so a
-// callback holds up no other call.
+// implements rpc.CallStream. Its method run does the work on a goroutine of the
+// link, so that a slow callback delays no other call.
 type post struct {
 	link       *Link
 	owner      any
 	initialize bool
-	anywhere   bool // the answer may come on the GET stream
+	anywhere   bool // the answer may also come on the GET stream
 	frame      rpc.Frame
 
 	ctx    context.Context // of the POST; ends with the link, or when the call is cancelled
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	state    state
-	counted  bool          // among Link.calls
-	sent     bool          // the server may have seen the request
-	settled  bool          // the call has its outcome
-	answered bool          // which is an answer
-	changed  chan struct{} // made by a run that waits; closed when settled
-	takeBack []byte        // the notification that cancels the call; nil for none
+	mu           sync.Mutex
+	state        state
+	counted      bool          // among Link.calls
+	sent         bool          // the server may have seen the request
+	hasOutcome   bool          // the call has its outcome
+	answered     bool          // the outcome is an answer
+	outcomeChan  chan struct{} // made by outcome; closed when hasOutcome is set
+	cancellation []byte        // the notification that cancels the call; nil for none
 }
 
-// state is how far a post has come.
+// state is the progress of a post.
 type state int
 
 const (
-	waiting   state = iota // nothing was sent
-	withdrawn              // nothing was sent, nor will be
-	running                // the POST is under way
-	finished               // run has returned, or is about to
+	waiting   state = iota // nothing has been sent
+	withdrawn              // nothing has been sent, and nothing will be
+	running                // the POST is being made
+	finished               // run has returned or is about to return
 )
 
 // Call implements rpc.CallStream.
@@ -73,13 +73,12 @@ func (p *post) Send(ctx context.Context, f rpc.Frame) error {
 	return nil
 }
 
-// begin starts the POST. The caller has taken one of the slots, which run gives
-// back.
+// begin starts the POST. The caller has taken a slot, which run releases.
 func (p *post) begin(f rpc.Frame) {
 	l := p.link
 	p.mu.Lock()
 	p.frame = f
-	over := p.state == withdrawn || p.settled
+	over := p.state == withdrawn || p.hasOutcome
 	var err error
 	if !over {
 		p.ctx, p.cancel = context.WithCancel(l.ctx)
@@ -100,7 +99,7 @@ func (p *post) begin(f rpc.Frame) {
 	f.Done(rpc.Unsent, err)
 }
 
-// run has a goroutine run a post, unless the link ends.
+// run passes a post to a goroutine. It returns an error if the link has ended.
 func (l *Link) run(p *post) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,11 +115,11 @@ func (l *Link) run(p *post) error {
 	return nil
 }
 
-// runAll runs a post, and then others while there are few idle goroutines.
+// runAll runs a post, and then others, until there are enough idle goroutines.
 func (l *Link) runAll(p *post) {
 	for {
 		p.run()
-		if l.idle.Add(1) > keepIdle {
+		if l.idle.Add(1) > maxIdle {
 			l.idle.Add(-1)
 			return
 		}
@@ -137,7 +136,7 @@ func (l *Link) runAll(p *post) {
 func (p *post) run() {
 	defer p.cancel()
 	if !p.advance(waiting, running) {
-		p.giveSlotBack()
+		p.releaseSlot()
 		return
 	}
 	resp, err := p.link.client.Do(p.ctx, http.MethodPost, p.frame.Data, "", p.frame.Permit)
@@ -170,50 +169,51 @@ func (p *post) setSent() {
 	p.sent = true
 }
 
-// fail ends the call because of an error of its POST.
+// fail ends the call after an error of its POST.
 func (p *post) fail(err error) {
 	f := p.link.failure(err)
 	p.mu.Lock()
 	p.sent = !f.unsent
 	p.mu.Unlock()
-	if p.ctx.Err() != nil { // the call is over, and says why
+	if p.ctx.Err() != nil { // the call has ended and has its error
 		return
 	}
 	p.link.rpc.Fail(p.frame.ID, f.err, f.unsent)
-	if f.ends { // after the call has its outcome, which is another one than that of the others
+	if f.ends { // only now, because this call's error differs from that of the others
 		p.link.end(f.err, false)
 	}
 }
 
-// finish gives the slot back, after the cancellation of the call if there is one
-// to be sent.
+// finish releases the slot. If a cancellation has to be sent, the slot is released
+// after that.
 func (p *post) finish() {
 	p.mu.Lock()
 	p.state = finished
-	msg := p.takeBack
+	msg := p.cancellation
 	p.mu.Unlock()
-	if msg == nil || !p.tellAside(msg) {
-		p.giveSlotBack()
+	if msg == nil || !p.sendCancellation(msg) {
+		p.releaseSlot()
 	}
 }
 
-// tellAside cancels the call at the server, unless the server cannot know it.
-func (p *post) tellAside(msg []byte) bool {
+// sendCancellation cancels the call at the server, unless the server cannot know of
+// it or has answered. It returns false if nothing is sent.
+func (p *post) sendCancellation(msg []byte) bool {
 	p.mu.Lock()
 	useless := !p.sent || p.answered
 	p.mu.Unlock()
-	return !useless && p.link.tellAside(msg, "a cancellation", slog.LevelDebug, p.giveSlotBack)
+	return !useless && p.link.postInBackground(msg, "a cancellation", slog.LevelDebug, p.releaseSlot)
 }
 
-func (p *post) giveSlotBack() { <-p.link.slots }
+func (p *post) releaseSlot() { <-p.link.slots }
 
-// Push implements rpc.Stream: it cancels the call at the server, after the POST
-// was aborted.
+// Push implements rpc.Stream: it cancels the call at the server after the POST was
+// aborted.
 func (p *post) Push(f rpc.Frame) error {
 	p.mu.Lock()
 	late := p.state == finished
 	if !late {
-		p.takeBack = f.Data
+		p.cancellation = f.Data
 	}
 	p.mu.Unlock()
 	if late {
@@ -223,20 +223,20 @@ func (p *post) Push(f rpc.Frame) error {
 	return nil
 }
 
-// pushLate is Push after run has returned: the server has promised an answer
-// elsewhere.
+// pushLate is Push after run has returned, when the server has announced that the
+// answer comes on another stream.
 func (p *post) pushLate(msg []byte) {
 	select {
 	case p.link.slots <- struct{}{}:
-	default: // so many calls are under way that the server may do without
+	default: // with so many calls in flight, the cancellation is left out
 		return
 	}
-	if !p.tellAside(msg) {
-		p.giveSlotBack()
+	if !p.sendCancellation(msg) {
+		p.releaseSlot()
 	}
 }
 
-// Withdraw implements rpc.Stream. It aborts the POST in any case.
+// Withdraw implements rpc.Stream. It always aborts the POST.
 func (p *post) Withdraw(int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,15 +253,15 @@ func (p *post) Withdraw(int64) bool {
 // Settled implements rpc.CallStream.
 func (p *post) Settled(answered bool) {
 	p.mu.Lock()
-	p.settled, p.answered = true, answered
-	if p.changed != nil {
-		close(p.changed)
-		p.changed = nil
+	p.hasOutcome, p.answered = true, answered
+	if p.outcomeChan != nil {
+		close(p.outcomeChan)
+		p.outcomeChan = nil
 	}
 	counted := p.counted
 	p.mu.Unlock()
 	if answered && !p.initialize {
-		p.link.worked.Store(true)
+		p.link.hasAnswered.Store(true)
 	}
 	if counted {
 		p.link.settle()
@@ -279,22 +279,22 @@ func (l *Link) settle() {
 	}
 }
 
-// over tells whether the call has its outcome.
+// over reports whether the call has its outcome.
 func (p *post) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.settled
+	return p.hasOutcome
 }
 
-// settling is closed when the call has its outcome.
-func (p *post) settling() <-chan struct{} {
+// outcome returns a channel that is closed when the call has its outcome.
+func (p *post) outcome() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := make(chan struct{})
-	if p.settled {
+	if p.hasOutcome {
 		close(c)
 	} else {
-		p.changed = c
+		p.outcomeChan = c
 	}
 	return c
 }
@@ -302,10 +302,10 @@ func (p *post) settling() <-chan struct{} {
 // Finish implements rpc.Stream: it posts the answer to a request of the server.
 func (p *post) Finish(f rpc.Frame) { p.link.main.Finish(f) }
 
-// useless ends the call because its answer cannot be used.
-func (p *post) useless(err error) { p.link.rpc.FailUnusable(p.frame.ID, err) }
+// failUnusable ends the call because its answer cannot be used.
+func (p *post) failUnusable(err error) { p.link.rpc.FailUnusable(p.frame.ID, err) }
 
-// failStatus is useless for a response without a JSON-RPC answer.
+// failStatus is failUnusable for a response without a JSON-RPC answer.
 func (p *post) failStatus(status int, body string) {
-	p.useless(&httpclient.StatusError{Status: status, Body: body})
+	p.failUnusable(&httpclient.StatusError{Status: status, Body: body})
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lingerTime is how long a stream is read on after the answer, so that the server
-// can end it and its connection be used again.
+// lingerTime is how long a stream is read after the answer, so that the server can
+// end it and its connection can be reused.
 const lingerTime = 2 * time.Second
 
-// stream is a response whose body is a stream of events.
+// stream is the body of a response that is a stream of events.
 type stream struct {
 	body   io.ReadCloser
 	events *sse.Reader
@@ -30,20 +30,20 @@ func (s *stream) close() {
 	s.events.Release()
 }
 
-// receive reads a response until the call has its outcome. rest is not nil if the
-// stream may have more than that.
+// receive reads a response until the call has its outcome. rest is not nil if more
+// may follow in the stream.
 func (p *post) receive(resp *http.Response) (rest *stream) {
 	if p.initialize && resp.StatusCode == http.StatusOK {
 		if err := p.link.client.SetSession(resp.Header); err != nil {
 			resp.Body.Close()
-			p.useless(err)
+			p.failUnusable(err)
 			return nil
 		}
 	}
 	switch {
 	case resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent:
 		httpclient.Discard(resp.Body)
-		p.awaitElsewhere(resp.StatusCode)
+		p.awaitOtherStream(resp.StatusCode)
 		return nil
 	case resp.StatusCode != http.StatusOK:
 		p.refused(resp)
@@ -57,20 +57,20 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 		return p.follow(resp)
 	default:
 		resp.Body.Close()
-		p.useless(fmt.Errorf("its content type is %q, neither %s nor %s", shown(t), httpclient.ContentJSON, httpclient.ContentEvents))
+		p.failUnusable(fmt.Errorf("its content type is %q, neither %s nor %s", clip(t), httpclient.ContentJSON, httpclient.ContentEvents))
 		return nil
 	}
 }
 
-// awaitElsewhere waits for an answer on the GET stream. That is against the
-// specification, but some servers do it.
-func (p *post) awaitElsewhere(status int) {
+// awaitOtherStream waits for an answer on the GET stream. Some servers answer
+// there, although the specification does not allow it.
+func (p *post) awaitOtherStream(status int) {
 	if !p.anywhere {
 		p.failStatus(status, "")
 		return
 	}
 	select {
-	case <-p.settling():
+	case <-p.outcome():
 	case <-p.ctx.Done():
 	}
 }
@@ -82,19 +82,19 @@ func (p *post) single(resp *http.Response) {
 	switch {
 	case errors.As(err, &large):
 		p.link.rpc.Oversized(rpc.Excerpt{Head: body}, large, p)
-		p.useless(err)
+		p.failUnusable(err)
 	case err != nil:
 		p.fail(err)
 	default:
 		p.link.rpc.Receive(body, p)
 		if !p.over() {
-			p.useless(errors.New("there is none in its response"))
+			p.failUnusable(errors.New("there is none in its response"))
 		}
 	}
 }
 
 // readAll reads a body that is a message, and closes it. With a
-// *wire.TooLargeError comes the beginning.
+// *wire.TooLargeError it returns the beginning of the body.
 func (l *Link) readAll(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	if n := resp.ContentLength; n > int64(l.opts.MaxMessage) {
@@ -108,8 +108,8 @@ func (l *Link) readAll(resp *http.Response) ([]byte, error) {
 	return l.opts.Room(resp.Request.Context()).ReadAll(resp.Body, resp.ContentLength, l.opts.MaxMessage, rpc.MaxExcerpt)
 }
 
-// refused reads a response that is no success. A JSON-RPC error in it is the
-// answer.
+// refused reads a response that is not a success. If it contains a JSON-RPC error,
+// that is the answer.
 func (p *post) refused(resp *http.Response) {
 	l := p.link
 	body, err := l.readAll(resp)
@@ -119,7 +119,7 @@ func (p *post) refused(resp *http.Response) {
 		return
 	}
 	m, err := wire.ParseRepaired(body)
-	answers := rpc.IsErrorFor(body, p.frame.ID) || len(m.ID) > 0 && m.ID[0] == '"' && m.Error != nil // Python says "server-error"
+	answers := rpc.IsErrorFor(body, p.frame.ID) || len(m.ID) > 0 && m.ID[0] == '"' && m.Error != nil // the Python SDK uses the id "server-error"
 	if errors.Is(err, wire.ErrAmbiguous) {
 		answers = false
 	}
@@ -132,24 +132,24 @@ func (p *post) refused(resp *http.Response) {
 	case answers:
 		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
 	default:
-		p.failStatus(resp.StatusCode, shown(string(body[:min(len(body), httpclient.MaxErrorBody)])))
+		p.failStatus(resp.StatusCode, clip(string(body[:min(len(body), httpclient.MaxErrorBody)])))
 	}
 }
 
-// loseSession ends the call, which the server has not acted on, and the link.
+// loseSession ends the call and the link. The server has not acted on the call.
 func (p *post) loseSession() {
 	p.link.rpc.Fail(p.frame.ID, p.link.opts.Errors.Down("it has forgotten our session", nil), true)
 	p.link.loseSession()
 }
 
-// sessionKnown asks the server whether it knows our session, because many say 400
-// where the specification wants 404.
+// sessionKnown asks the server whether it knows our session. Many servers answer
+// 400 to an unknown session, where the specification requires 404.
 func (p *post) sessionKnown() bool {
 	l := p.link
 	if !l.client.HasSession() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, asideTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, backgroundTimeout)
 	defer cancel()
 	resp, err := l.client.Do(ctx, http.MethodPost, wire.Request(l.rpc.ReserveID(), protocol.MethodPing, nil), "", nil)
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *post) sessionKnown() bool {
 	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
 }
 
-// follow reads the answer from a stream of events, which it resumes where that is
+// follow reads the answer from a stream of events. It resumes a broken stream if
 // possible (revision 2025-11-25, basic/transports; SEP-1699).
 func (p *post) follow(resp *http.Response) (rest *stream) {
 	l := p.link
@@ -170,13 +170,13 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 		if err == nil {
 			return s
 		}
-		at.leave(s.events, false, err)
+		at.update(s.events, false, err)
 		s.close()
 		switch {
 		case p.ctx.Err() != nil:
 			return nil
-		case at.id == "" && errors.Is(err, io.EOF): // the server is well, and has ended it
-			p.useless(errors.New("the stream of the request ended before the answer"))
+		case at.id == "" && errors.Is(err, io.EOF): // the server has ended it in the regular way
+			p.failUnusable(errors.New("the stream of the request ended before the answer"))
 			return nil
 		case at.id == "":
 			l.rpc.Fail(p.frame.ID, l.opts.Errors.Down("the stream of the request ended before the answer", err), false)
@@ -206,7 +206,7 @@ func (p *post) await(s *stream) error {
 	return nil
 }
 
-// next reads one event of a stream that on stands for.
+// next reads one event of s, which the connection knows as the stream on.
 func (l *Link) next(s *stream, on rpc.Stream) error {
 	ev, err := s.events.Next()
 	var large *wire.TooLargeError
@@ -223,8 +223,7 @@ func (l *Link) next(s *stream, on rpc.Stream) error {
 	return nil
 }
 
-// drain reads what the server still has to say after the answer, but not for
-// long.
+// drain reads what the server sends after the answer, for lingerTime at most.
 func (s *stream) drain(p *post) {
 	defer s.close()
 	defer time.AfterFunc(lingerTime, p.cancel).Stop()

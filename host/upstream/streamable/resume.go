@@ -13,54 +13,54 @@ import (
 )
 
 const (
-	// usualRetry is the wait before a stream is resumed if the server has not
-	// said one, and leastRetry the shortest one it can ask for.
-	usualRetry = 250 * time.Millisecond
-	leastRetry = 10 * time.Millisecond
-	// mostRetry is the longest wait that grows with failures.
-	mostRetry = 30 * time.Second
-	// maxResumes is how often in a row resuming the stream of a call may fail.
+	// defaultRetry is the delay before a stream is resumed if the server has set
+	// none; minRetry is the shortest delay that it can set.
+	defaultRetry = 250 * time.Millisecond
+	minRetry     = 10 * time.Millisecond
+	// maxRetry bounds the delay when it grows with failures.
+	maxRetry = 30 * time.Second
+	// maxResumes is how often in a row it may fail to resume the stream of a call.
 	maxResumes = 5
 )
 
-// cursor is where a stream is to be resumed, and when.
+// cursor says where and when a stream is resumed.
 type cursor struct {
 	id       string        // of the last event; "" for none
-	retry    time.Duration // asked for by the server; negative for none
-	broken   bool          // the last stream broke off: its server may be gone
+	retry    time.Duration // the delay set by the server; negative for none
+	broken   bool          // the last stream broke off, so the server may be gone
 	failures int           // to connect, in a row
 	idle     int           // streams without any event, in a row
 }
 
-// leave keeps where a reader is at the end of its stream, which ended with err.
-// brought tells whether there was anything in it.
-func (c *cursor) leave(e *sse.Reader, brought bool, err error) {
+// update records the position of a reader whose stream has ended with err.
+// received says whether the stream had any event.
+func (c *cursor) update(e *sse.Reader, received bool, err error) {
 	c.broken = !errors.Is(err, io.EOF)
 	if string(e.LastID) != c.id {
 		c.id = string(e.LastID)
-		brought = true
+		received = true
 	}
 	if e.Retry >= 0 {
 		c.retry = e.Retry
 	}
 	c.idle++
-	if brought {
+	if received {
 		c.idle = 0
 	}
 }
 
-// wait waits as long as the server asks for, and longer after failures. It tells
-// whether ctx is still good.
+// wait waits for the delay that the server has set, and longer after failures. It
+// returns false if ctx has ended.
 func (c *cursor) wait(ctx context.Context) bool {
-	d, tries := usualRetry, c.failures+c.idle
+	d, tries := defaultRetry, c.failures+c.idle
 	if c.retry >= 0 {
-		d, tries = max(c.retry, leastRetry), c.failures
+		d, tries = max(c.retry, minRetry), c.failures
 	}
 	if c.broken && c.retry < 0 && tries == 0 {
-		d = leastRetry // callers wait to know
+		d = minRetry // callers are waiting
 	}
 	if tries > 1 {
-		d = min(max(d, mostRetry), d<<min(tries-1, 10))
+		d = min(max(d, maxRetry), d<<min(tries-1, 10))
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -72,7 +72,7 @@ func (c *cursor) wait(ctx context.Context) bool {
 	}
 }
 
-// resume opens the stream of a call again. It returns nil when the call is over.
+// resume opens the stream of a call again. It returns nil if the call has ended.
 func (p *post) resume(at *cursor) *http.Response {
 	l := p.link
 	down := func(reason string) { l.rpc.Fail(p.frame.ID, l.opts.Errors.Down(reason, nil), false) }
@@ -93,11 +93,11 @@ func (p *post) resume(at *cursor) *http.Response {
 			}
 			return nil
 		case errors.As(err, &auth):
-			p.failSent(err)
+			p.failAsSent(err)
 			return nil
 		case err != nil:
 			if f := l.failure(err); f.ends {
-				p.failSent(err)
+				p.failAsSent(err)
 				l.end(f.err, false)
 				return nil
 			}
@@ -112,12 +112,12 @@ func (p *post) resume(at *cursor) *http.Response {
 			l.loseSession()
 			return nil
 		case status.Status/100 != 5 && status.Status != http.StatusTooManyRequests:
-			p.useless(fmt.Errorf("the stream ended before it and cannot be resumed: %w", status))
+			p.failUnusable(fmt.Errorf("the stream ended before it and cannot be resumed: %w", status))
 			return nil
 		}
 	}
 }
 
-// failSent ends the call, whose request was sent, because of an error of another
-// request.
-func (p *post) failSent(err error) { p.link.rpc.Fail(p.frame.ID, p.link.failure(err).err, false) }
+// failAsSent ends the call because of an error of another request. The request of
+// the call itself was sent.
+func (p *post) failAsSent(err error) { p.link.rpc.Fail(p.frame.ID, p.link.failure(err).err, false) }
