@@ -1,10 +1,10 @@
 // Package host builds a running proxy from a configuration. It is the composition
-// root: it says who makes what, in which order, and who closes it. All work is
-// done by the packages below it.
+// root: it determines which part makes which others, in which order, and which part
+// closes them. The packages below it do all other work.
 //
 //	host.go     Host: start, reload and shutdown
 //	serve.go    sessions over stdio, over HTTP, and in the same process
-//	inspect.go  what commands and smoke checks look at
+//	inspect.go  what commands and smoke checks need to know of a Host
 //
 // The packages below host, from the client to the server: front (sessions with
 // clients), route (requests in flight), catalog (the namespaced view), supervise
@@ -42,10 +42,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Name is how the product calls itself towards clients and upstreams.
+// Name is the name of the product that clients and upstreams see.
 const Name = "mcp-metatool"
 
-// Clients says who is behind the sessions of a Host; see supervise.Clients.
+// Clients says what clients a Host has; see supervise.Clients.
 type Clients = supervise.Clients
 
 // The values of Clients.
@@ -59,18 +59,17 @@ const (
 type Options struct {
 	// Version of the product.
 	Version string
-	// Clients says who is behind the sessions.
+	// Clients says what clients there are.
 	Clients Clients
-	// Log gets everything worth knowing. It must mask the configuration's
-	// secrets itself (config.NewMaskingHandler).
+	// Log gets all log records. It must mask the configuration's secrets itself
+	// (config.NewMaskingHandler).
 	Log *slog.Logger
-	// Whole makes results of scripts for people and programs, see
-	// compose.Options.Whole.
+	// Whole is compose.Options.Whole: results of scripts are for people and programs.
 	Whole bool
 	// CacheDir keeps compiled guests between runs; "" for none.
 	CacheDir string
-	// Sandbox, when set, is shared with others, and Close does not close it; nil:
-	// the Host makes its own.
+	// Sandbox is shared with others, and Close does not close it. Nil: the Host makes
+	// its own.
 	Sandbox *sandbox.Sandbox
 }
 
@@ -91,9 +90,8 @@ type Host struct {
 	reloading  sync.Mutex // makes one Reload at a time
 }
 
-// New starts everything that a proxy has but sessions, and returns at once:
-// upstreams connect and the guest is compiled in the background. The caller
-// must Close the Host.
+// New starts everything except sessions, and returns at once: upstreams connect and
+// the guest is compiled in the background. The caller must Close the Host.
 func New(cfg *config.Config, opts Options) (*Host, error) {
 	h := &Host{opts: opts}
 	built := make(chan struct{})
@@ -121,12 +119,12 @@ func New(cfg *config.Config, opts Options) (*Host, error) {
 	}))
 	h.catalog.SetBuiltins(h.now.Load().builtins.Entries())
 	h.refreshSaved()
-	h.upstreams.Apply(cfg) // the first message of an upstream finds everything in place
+	h.upstreams.Apply(cfg) // last, so that everything exists when the first message of an upstream arrives
 	return h, nil
 }
 
-// connect makes what lies between clients and upstreams. Requests go down from
-// the router to the upstreams; what upstreams send comes back by the callbacks.
+// connect makes the parts between clients and upstreams. Requests pass from the
+// router to the upstreams; messages of upstreams come back through the callbacks.
 func (h *Host) connect(cfg *config.Config) {
 	log := h.opts.Log
 	h.recorder = record.New(cfg, record.Options{
@@ -147,7 +145,7 @@ func (h *Host) connect(cfg *config.Config) {
 	})
 }
 
-// handler is a route.Handler.
+// handler is a function that implements route.Handler.
 type handler func(ctx context.Context, name string, call route.Call) wire.Reply
 
 // CallTool implements route.Handler.
@@ -155,7 +153,8 @@ func (f handler) CallTool(ctx context.Context, name string, call route.Call) wir
 	return f(ctx, name, call)
 }
 
-// settings is the configuration in force, with what is made anew for each.
+// settings is the current configuration with the parts that are made for each
+// configuration.
 type settings struct {
 	cfg      *config.Config
 	options  compose.Options // of composer
@@ -163,8 +162,8 @@ type settings struct {
 	builtins *builtin.Handler
 }
 
-// settings makes what belongs to a configuration. The catalog must have its
-// sources already.
+// settings makes the settings of a configuration. Its sources must have been set in
+// the catalog.
 func (h *Host) settings(cfg *config.Config) *settings {
 	options := compose.Options{
 		Sandbox: h.sandbox, Catalog: h.catalog, Upstreams: h.router, Log: h.opts.Log,
@@ -182,7 +181,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
-			dry.Structured = true // it tells which mocks were used
+			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
 		},
 	}
@@ -192,18 +191,18 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	return &settings{cfg: cfg, options: options, composer: composer, builtins: builtin.New(about)}
 }
 
-// settled waits until the catalog has what an agent expects to find there.
+// settled waits until the catalog has the current lists of upstreams.
 func (h *Host) settled(ctx context.Context) {
 	h.upstreams.Settled(ctx)
 	h.upstreams.Refreshed(ctx, nil, wire.Tools)
 }
 
-// details are what settings of tool_calls mean.
+// details maps the values of tool_calls.
 var details = map[config.ToolCalls]compose.Detail{
 	config.ToolCallsShort: compose.Short, config.ToolCallsFull: compose.Full, config.ToolCallsNone: compose.None,
 }
 
-// RunLimits returns the limits of one run that settings say.
+// RunLimits returns the configured limits of one run.
 func RunLimits(e config.Execution) sandbox.Limits {
 	return sandbox.Limits{
 		Memory: e.MaxMemory, Fuel: e.MaxFuel, Calls: e.MaxCalls, Arguments: int(e.MaxArguments),
@@ -220,10 +219,10 @@ func sources(cfg *config.Config) []catalog.Source {
 	return sources
 }
 
-// config is the configuration in force.
+// config returns the current configuration.
 func (h *Host) config() *config.Config { return h.now.Load().cfg }
 
-// refreshSaved brings the catalog up to date with the store.
+// refreshSaved updates the saved tools in the catalog from the store.
 func (h *Host) refreshSaved() {
 	h.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
 	defer h.refreshing.Unlock()
@@ -235,20 +234,20 @@ func (h *Host) refreshSaved() {
 	h.catalog.SetComposites(entries)
 }
 
-// Reload puts another configuration in force, and says how it differs from the
-// one before. Upstreams that were added are started, those that were removed or
-// changed finish their calls in flight and are then closed, and those that are
-// reached as before go on undisturbed, whatever they are called now. Sessions are
-// notified of the lists that change.
+// Reload switches to another configuration and returns how it differs from the
+// previous one. Upstreams that were added are started. Those that were removed or
+// changed finish their calls in flight and are then closed. Those that are started or
+// reached in the same way as before are not interrupted. Sessions are notified of the
+// lists that change.
 //
-// Settings that cannot change at run time keep their values. Reload does not wait
-// for upstreams; the error is wire.ErrClosed once the Host is closed.
+// Settings that cannot change at run time keep their values. Reload does not wait for
+// upstreams. The error is wire.ErrClosed if the Host is closed.
 func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
 	changes, cfg := reconfig.Compare(h.opts.Clients, h.config(), cfg)
-	// The sources come before their upstreams, which may list at once. And names
-	// must no longer resolve to upstreams that are about to go.
+	// The sources are set before their upstreams start, because these may list at
+	// once, and because names must no longer resolve to upstreams that are removed.
 	h.catalog.SetSources(sources(cfg))
 	h.recorder.Configure(cfg)
 	now := h.settings(cfg)
@@ -257,27 +256,27 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	if !h.upstreams.Apply(cfg) {
 		return reconfig.Changes{}, wire.ErrClosed
 	}
-	h.catalog.SetBuiltins(now.builtins.Entries()) // they name the servers
+	h.catalog.SetBuiltins(now.builtins.Entries()) // their definitions name the servers
 	return changes, nil
 }
 
-// LimitHeap has the whole process keep its heap within what max_total_memory leaves
-// of the machine's or container's memory; see budget.Budget.LimitHeap.
+// LimitHeap limits the heap of the whole process to what max_total_memory leaves of
+// the memory of the machine or container; see budget.Budget.LimitHeap.
 func (h *Host) LimitHeap() { h.sandbox.Budget().LimitHeap() }
 
-// The end of the upstreams is bounded by shutdownTime, that of the rest by
-// restTime, so that with the end of a session (front.Session.Serve) all is over
-// within five seconds of a signal.
+// shutdownTime bounds the shutdown of the upstreams, and restTime that of everything
+// else. Together with the end of a session (front.Session.Serve), the shutdown takes
+// less than five seconds after a signal.
 const (
 	shutdownTime = 2300 * time.Millisecond
 	restTime     = 500 * time.Millisecond
 )
 
-// Close ends the upstreams, all of their processes, and everything else. The
-// sessions must have ended before; what a session left behind because its
-// client does not read (front.ErrStalled) is not waited for, and neither is the
-// compilation of the guest, which cannot be interrupted; it ends by itself. Close
-// may be called again, also at the same time: it then waits for what is left.
+// Close ends the upstreams, all of their processes, and everything else. The sessions
+// must have ended before. Close does not wait for what a session left behind because
+// its client does not read (front.ErrStalled), nor for the compilation of the guest,
+// which cannot be interrupted and ends by itself. Close may be called again, also
+// concurrently; it then waits for what is left.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
@@ -296,7 +295,7 @@ func (h *Host) Close() error {
 	select {
 	case <-h.sandbox.Ready():
 		return errors.Join(closed, errors.New("shutdown: a run in the sandbox did not end in time"))
-	default: // it is being compiled, and nothing runs
+	default: // the guest is being compiled, so no script runs
 		return closed
 	}
 }

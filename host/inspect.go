@@ -15,7 +15,7 @@ import (
 )
 
 // Settle waits until every upstream has started or failed and scripts can run, or
-// ctx ends.
+// until ctx ends.
 func (h *Host) Settle(ctx context.Context) {
 	h.upstreams.Statuses(ctx)
 	select {
@@ -32,14 +32,14 @@ func (h *Host) Upstreams(ctx context.Context) []upstream.Status { return h.upstr
 // name.
 func (h *Host) Status(server string) (upstream.Status, bool) { return h.upstreams.Status(server) }
 
-// Snapshot waits until a shared upstream has started, and returns what it
-// announced; see supervise.Upstreams.Snapshot.
+// Snapshot waits until a shared upstream has started, and returns its handshake and
+// lists; see supervise.Upstreams.Snapshot.
 func (h *Host) Snapshot(ctx context.Context, server string) (supervise.Snapshot, error) {
 	return h.upstreams.Snapshot(ctx, server)
 }
 
-// Request makes a request of a shared upstream on nobody's behalf, to see whether
-// it answers.
+// Request sends a request to a shared upstream that no session has made, to see
+// whether the upstream answers.
 func (h *Host) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
 	return h.upstreams.Request(ctx, server, call)
 }
@@ -47,40 +47,41 @@ func (h *Host) Request(ctx context.Context, server string, call wire.Call) (wire
 // Checkup checks the health of every upstream.
 func (h *Host) Checkup(ctx context.Context) []health.Report { return h.upstreams.Checkup(ctx) }
 
-// Problems are collisions of names, one readable line each.
+// Problems returns the collisions of names, one line of text each.
 func (h *Host) Problems() []string { return h.catalog.Problems() }
 
-// Names are what agents call the tools and prompts of upstreams.
+// Names returns the public names of the tools and prompts of upstreams.
 func (h *Host) Names() []catalog.Name { return h.catalog.Names() }
 
-// Composer returns a Composer that runs tools as the Host does, but whose scripts
-// make their calls through what wrap makes of the Host's upstreams. Its runs are
-// not counted.
+// Composer returns a Composer that runs tools as the Host does, except that scripts
+// call the upstreams that wrap returns, given those of the Host. Its runs are not
+// counted.
 func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose.Composer {
 	options := h.now.Load().options
 	options.Upstreams, options.Executed = wrap(options.Upstreams), nil
 	return compose.New(options)
 }
 
-// Inspect has the sandbox look at a script that is not run; see
+// Inspect analyses a script in the sandbox without running it; see
 // compose.Composer.Inspect.
 func (h *Host) Inspect(ctx context.Context, name, code string) (abi.Lint, error) {
 	return h.now.Load().composer.Inspect(ctx, name, code)
 }
 
-// Check says what makes a script unacceptable; see compose.Composer.Check.
+// Check returns an error if a script cannot be accepted; see compose.Composer.Check.
 func (h *Host) Check(ctx context.Context, name, code string) error {
 	return h.now.Load().composer.Check(ctx, name, code)
 }
 
-// Lint says what a script probably does not mean; see compose.Composer.Lint.
+// Lint returns warnings about probable mistakes in a script; see
+// compose.Composer.Lint.
 func (h *Host) Lint(ctx context.Context, name, code string) ([]compose.Warning, error) {
 	return h.now.Load().composer.Lint(ctx, name, code)
 }
 
-// ScriptNames are what scripts can call, as far as it is known by now: behind
-// the script name of each server, abi.Composites included, how its tools are
-// written, as .search or ["odd name"], in list order.
+// ScriptNames returns what scripts can call, as far as it is known. The keys are the
+// script names of servers, including abi.Composites. The values are the tools in list
+// order, as they are written in a script: .search or ["odd name"].
 func (h *Host) ScriptNames() map[string][]string {
 	names := map[string][]string{abi.Composites: nil}
 	for _, s := range h.catalog.Servers() {

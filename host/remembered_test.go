@@ -114,7 +114,7 @@ func TestTheFirstSeconds(t *testing.T) {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
-	if !strings.Contains(log.String(), "says another thing of itself") {
+	if !strings.Contains(log.String(), "announces other capabilities or instructions") {
 		t.Errorf("log: %s", log)
 	}
 }

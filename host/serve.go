@@ -29,8 +29,8 @@ func (h *Host) session() front.Options {
 	}
 }
 
-// backend is what sessions see: the router, whose sessions may have upstreams of
-// their own. It implements front.Backend and front.Submitter.
+// backend is the router together with the upstreams that belong to its sessions. It
+// implements front.Backend and front.Submitter.
 type backend struct {
 	*route.Router
 	upstreams *supervise.Upstreams
@@ -54,15 +54,14 @@ func (b backend) Left(s route.Session) {
 	b.upstreams.Left(s)
 }
 
-// Serve runs one session with a client until in ends, the client stops
-// reading, or ctx ends; nil means that the client hung up. See
-// front.ServeStdio about in.
+// Serve runs one session with a client until in ends, the client stops reading, or
+// ctx ends. The error is nil if in ended. See front.ServeStdio about in.
 func (h *Host) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return front.ServeStdio(ctx, in, out, h.session())
 }
 
-// ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The
-// error is the cause of ctx, or says why ln could not be served any more.
+// ServeHTTPOn serves streamable HTTP on ln until ctx ends, and closes ln. The error is
+// the cause of ctx, or says why serving failed.
 func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	settings := h.config().HTTP
 	sessions := streamable.New(ctx, streamable.Options{
@@ -70,11 +69,11 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 		SessionTTL: settings.SessionTTL, MaxSessions: settings.MaxSessions,
 		MaxSessionsPerToken: settings.MaxSessionsPerToken, MaxSessionsPerAddress: settings.MaxSessionsPerAddress,
 		UnusedTTL: settings.UnusedTTL, InitializeRate: settings.InitializeRate,
-		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // 0 is their default
+		ResumeWindow: cmp.Or(settings.ResumeWindow, -1), // there, 0 means the default
 	})
 	h.reloading.Lock()
 	h.web.Store(sessions)
-	h.admit() // a reload may have come before
+	h.admit() // the configuration may have been reloaded before web was set
 	h.reloading.Unlock()
 	defer h.web.Store(nil)
 	path := cmp.Or(settings.Path, config.DefaultPath)
@@ -103,15 +102,15 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	if bad := errors.Join(sessions.Close(late), server.Shutdown(late)); bad != nil {
 		h.opts.Log.Warn("end of the HTTP sessions", "err", bad)
 	}
-	server.Close() // what is still open after that
+	server.Close() // closes connections that are still open
 	if !ended {
 		<-served
 	}
 	return err
 }
 
-// admit has the HTTP front end let in whom the configuration in force does. The
-// caller holds h.reloading.
+// admit sets who may connect to the HTTP front end to what the current configuration
+// says. The caller holds h.reloading.
 func (h *Host) admit() {
 	if web := h.web.Load(); web != nil {
 		web.SetAccess(access(h.config().HTTP))
@@ -128,8 +127,7 @@ func access(settings config.HTTP) streamable.Access {
 // sessionsTime bounds the end of the HTTP sessions.
 const sessionsTime = 1500 * time.Millisecond
 
-// Client is a session with a Host in the same process, for commands that call
-// tools themselves.
+// Client is a session with a Host in the same process, for commands that call tools.
 type Client struct {
 	*stdio.Conn
 	served chan error
@@ -160,7 +158,7 @@ func (h *Host) Connect(ctx context.Context, onNotification func(m wire.Inbound))
 	return c, nil
 }
 
-// Close ends the session. What the host was about to send is lost.
+// Close ends the session. Messages that the Host has not sent yet are lost.
 func (c *Client) Close() error {
 	err := c.Conn.Close()
 	if served := <-c.served; !errors.Is(served, wire.ErrClosed) {

@@ -59,13 +59,13 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return errors.New(cfg.NewMasker().Mask(err.Error())) // some of it is what servers say
+		return errors.New(cfg.NewMasker().Mask(err.Error())) // it may contain text of servers
 	}
 	_, err = fmt.Fprintf(l.out, "logged in to %s\n", name)
 	return err
 }
 
-// loginTo finds the upstream, which has to want OAuth.
+// loginTo finds the upstream, which must use OAuth.
 func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 	var others []string
 	for i := range cfg.Upstreams {
@@ -92,7 +92,7 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 	return nil, fmt.Errorf("there is no upstream %q in the configuration (%s)", name, hint)
 }
 
-// show tells a person where to log in.
+// show tells the user where to log in.
 func (l login) show(to oauth.Login) error {
 	said := ""
 	if to.Former != "" {
@@ -107,8 +107,8 @@ func (l login) show(to oauth.Login) error {
 	return err
 }
 
-// openBrowser opens an address that a server gave us, if it is one for a
-// browser. That there is none to open it is no error: the address is printed.
+// openBrowser opens an address that a server gave us, if it is an http or https URL.
+// It is not an error if there is no browser, because the address is printed too.
 func openBrowser(address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
@@ -123,6 +123,6 @@ func openBrowser(address string) {
 	}
 	browser := exec.Command(command[0], append(command[1:], u.String())...)
 	if browser.Start() == nil {
-		_ = browser.Process.Release() // it lives on as long as it wants
+		_ = browser.Process.Release() // we do not wait for it
 	}
 }

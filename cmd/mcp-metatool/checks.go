@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 )
 
-// checksReport says whether the upstreams work: the output of servers --check.
+// checksReport is the output of servers --check: whether the upstreams work.
 type checksReport struct {
 	Healthy bool            `json:"healthy"`
 	Servers []health.Report `json:"servers"`
@@ -18,7 +18,7 @@ func newChecksReport(reports []health.Report) checksReport {
 	return checksReport{Healthy: health.Healthy(reports), Servers: append([]health.Report{}, reports...)}
 }
 
-// write prints a table; what does not fit into one line of it goes below.
+// write prints a table, and below it what does not fit into a line.
 func (r checksReport) write(w io.Writer) error {
 	if len(r.Servers) == 0 {
 		_, err := fmt.Fprintln(w, "no upstream servers are configured")

@@ -13,46 +13,46 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// A server that runs listens on a Unix domain socket, PID.sock in run/ below
-// the directory of its store, which only the user may enter. A command writes
-// one line of JSON, a controlAsk, and reads one, a controlAnswer.
+// A running server listens on a Unix domain socket, PID.sock in run/ below the
+// directory of its store, which only the user may access. A command writes one line
+// of JSON, a controlRequest, and reads one, a controlResponse.
 
 const (
 	maxControl     = 1 << 20
-	controlPatient = 5 * time.Second  // for the line of a command, and for the lock
-	reloadPatient  = 30 * time.Second // for the answer
+	controlTimeout = 5 * time.Second  // the longest wait for the request, and for the lock
+	reloadTimeout  = 30 * time.Second // the longest wait for the response
 )
 
-// controlAsk asks a server to read its configuration again.
-type controlAsk struct {
-	// Config is the absolute path of the file that the server must have for
-	// that; "": any.
+// controlRequest asks a server to reload its configuration.
+type controlRequest struct {
+	// Config is the absolute path of the configuration file; a server with another
+	// file does not reload. "": any file.
 	Config string `json:"config,omitempty"`
 }
 
-// controlAnswer is what a server says.
-type controlAnswer struct {
+// controlResponse is the response of a server.
+type controlResponse struct {
 	PID    int           `json:"pid"`
-	Config string        `json:"config"`           // the file that it has; "" for none
-	Reload *reloadReport `json:"reload,omitempty"` // nil: it has another file
+	Config string        `json:"config"`           // its configuration file; "" for none
+	Reload *reloadReport `json:"reload,omitempty"` // nil: it has another configuration file
 }
 
-// reloadReport is what became of a reload. All of it is for people, and masked.
+// reloadReport is the outcome of a reload. All of it is for people, and masked.
 type reloadReport struct {
 	Changes  []string `json:"changes"`
 	Warnings []string `json:"warnings"`
-	Problems []string `json:"problems"` // why nothing has changed; none if it went well
+	Problems []string `json:"problems"` // why nothing has changed; none if the reload succeeded
 }
 
-// control is the socket of a server.
+// control is the control socket of a server.
 type control struct {
 	net.Listener
 	run  *runDir
 	name string
 }
 
-// listenControl opens a socket for commands that look for servers of the store
-// in dir.
+// listenControl opens a control socket, where commands find the server by the
+// directory of its store.
 func listenControl(dir string) (*control, error) {
 	run, err := openRunDir(dir, true)
 	if err != nil {
@@ -75,7 +75,7 @@ func listenIn(run *runDir) (*control, error) {
 	run.sweep()
 	name := fmt.Sprint(os.Getpid()) + socketSuffix
 	for n := 2; run.exists(name); n++ {
-		name = fmt.Sprintf("%d-%d%s", os.Getpid(), n, socketSuffix) // of a process that sees other ids than we do
+		name = fmt.Sprintf("%d-%d%s", os.Getpid(), n, socketSuffix) // of a process in another pid namespace
 	}
 	ln, err := run.listen(name)
 	if err != nil {
@@ -84,8 +84,8 @@ func listenIn(run *runDir) (*control, error) {
 	return &control{ln, run, name}, nil
 }
 
-// serve answers commands until ctx ends, one after the other.
-func (c *control) serve(ctx context.Context, answer func(controlAsk) controlAnswer) {
+// serve answers commands, one after the other, until ctx ends.
+func (c *control) serve(ctx context.Context, answer func(controlRequest) controlResponse) {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer func() {
 		if stop() {
@@ -97,38 +97,38 @@ func (c *control) serve(ctx context.Context, answer func(controlAsk) controlAnsw
 	for {
 		conn, err := c.Accept()
 		if err != nil {
-			return // closed, or of no use any more
+			return // closed or broken
 		}
 		answerControl(ctx, conn, answer)
 	}
 }
 
-func answerControl(ctx context.Context, conn net.Conn, answer func(controlAsk) controlAnswer) {
+func answerControl(ctx context.Context, conn net.Conn, answer func(controlRequest) controlResponse) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		stop()
 		conn.Close()
 	}()
-	if conn.SetDeadline(time.Now().Add(controlPatient)) != nil {
+	if conn.SetDeadline(time.Now().Add(controlTimeout)) != nil {
 		return
 	}
-	var ask controlAsk
+	var ask controlRequest
 	if json.NewDecoder(io.LimitReader(conn, maxControl)).Decode(&ask) != nil {
-		return // somebody looked whether we are here
+		return // another command checked whether this server runs
 	}
 	a := answer(ask)
-	if conn.SetDeadline(time.Now().Add(controlPatient)) == nil {
-		_ = json.NewEncoder(conn).Encode(a) // whoever asked may be gone
+	if conn.SetDeadline(time.Now().Add(controlTimeout)) == nil {
+		_ = json.NewEncoder(conn).Encode(a) // the command may have ended
 	}
 }
 
-// lock keeps others from adding and removing sockets.
+// lock prevents others from adding and removing sockets.
 func (d *runDir) lock() (unlock func(), err error) {
 	if info, err := d.root.Lstat(controlLock); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file (remove it)", filepath.Join(d.path, controlLock))
 	}
 	l := regular.NewLock(filepath.Join(d.path, controlLock))
-	ctx, cancel := context.WithTimeout(context.Background(), controlPatient)
+	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
 	defer cancel()
 	if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("%s cannot be locked: %w", l.Path(), err)
@@ -136,8 +136,8 @@ func (d *runDir) lock() (unlock func(), err error) {
 	return func() { l.Close() }, nil
 }
 
-// ask asks the server behind a socket.
-func (d *runDir) ask(ctx context.Context, name string, ask controlAsk) (answer controlAnswer, err error) {
+// ask sends a request to the server of a socket.
+func (d *runDir) ask(ctx context.Context, name string, ask controlRequest) (answer controlResponse, err error) {
 	conn, err := d.dial(name)
 	if err != nil {
 		return answer, err
@@ -145,7 +145,7 @@ func (d *runDir) ask(ctx context.Context, name string, ask controlAsk) (answer c
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err = conn.SetDeadline(time.Now().Add(reloadPatient)); err == nil {
+	if err = conn.SetDeadline(time.Now().Add(reloadTimeout)); err == nil {
 		err = json.NewEncoder(conn).Encode(ask)
 	}
 	if err == nil {

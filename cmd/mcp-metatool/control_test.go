@@ -34,8 +34,8 @@ func startControl(t *testing.T, dir, name string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		c.serve(ctx, func(ask controlAsk) controlAnswer {
-			return controlAnswer{PID: 1, Config: name, Reload: &reloadReport{Changes: []string{ask.Config}}}
+		c.serve(ctx, func(ask controlRequest) controlResponse {
+			return controlResponse{PID: 1, Config: name, Reload: &reloadReport{Changes: []string{ask.Config}}}
 		})
 	})
 	stop = sync.OnceFunc(func() { cancel(); serving.Wait() })
@@ -59,7 +59,7 @@ func answers(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	run := openRun(t, dir)
 	for _, socket := range run.sockets() {
-		answer, err := run.ask(t.Context(), socket, controlAsk{Config: "/x"})
+		answer, err := run.ask(t.Context(), socket, controlRequest{Config: "/x"})
 		if err != nil {
 			t.Errorf("%s: %v", socket, err)
 			continue
@@ -201,7 +201,7 @@ func TestControlFollowsNoLink(t *testing.T) {
 func FuzzControlAnswer(f *testing.F) {
 	f.Add([]byte(`{"pid":1,"config":"\u001b[2J","reload":{"changes":["a\nb"],"problems":[],"warnings":null}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var a controlAnswer
+		var a controlResponse
 		if json.Unmarshal(raw, &a) != nil || a.Reload == nil {
 			return
 		}

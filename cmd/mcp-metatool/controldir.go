@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// runDir is the open folder run/ of a store. Everything in it is reached through
-// the open folder and only if it is a socket of ours: who may write to the store
-// cannot have us follow a link, or remove or change what is elsewhere.
+// runDir is the open folder run/ of a store. Files in it are accessed only through the
+// open folder and only if they are sockets of ours. So someone who can write to the
+// store cannot make us follow a link, or remove or change files elsewhere.
 type runDir struct {
 	path string
 	root *os.Root
@@ -26,12 +26,12 @@ type runDir struct {
 const (
 	controlDir    = "run"
 	socketSuffix  = ".sock"
-	controlLock   = "lock" // held by whoever adds or removes a socket
-	maxSocketPath = 100    // bytes; the least that a system takes is 103
+	controlLock   = "lock" // held while a socket is added or removed
+	maxSocketPath = 100    // bytes; the smallest limit of a system is 103
 )
 
-// openRunDir opens run/ of the store in dir. It makes both where that is wanted;
-// else the error for what is not there is fs.ErrNotExist. The caller closes it.
+// openRunDir opens run/ of the store in dir. It creates both if that is wanted;
+// otherwise the error is fs.ErrNotExist if one does not exist. The caller closes it.
 func openRunDir(dir string, create bool) (*runDir, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -54,7 +54,7 @@ func openRunDir(dir string, create bool) (*runDir, error) {
 		return nil, err
 	}
 	if create {
-		if err := d.dir.Chmod(0o700); err != nil && runtime.GOOS != "windows" { // which has no modes of folders
+		if err := d.dir.Chmod(0o700); err != nil && runtime.GOOS != "windows" { // Windows has no modes of folders
 			d.close()
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func openRunDir(dir string, create bool) (*runDir, error) {
 	return d, nil
 }
 
-// open opens the folder if it is one of ours and no link.
+// open opens the folder if it is a folder of ours and not a link.
 func (d *runDir) open(store *os.Root) error {
 	info, err := store.Lstat(controlDir)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *runDir) close() {
 	}
 }
 
-// sockets are the names of the sockets of ours in it.
+// sockets returns the names of our sockets in the folder.
 func (d *runDir) sockets() []string {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *runDir) isSocket(name string) bool {
 	if err != nil || !ours(info) {
 		return false
 	}
-	// Windows has sockets as files that are neither regular nor anything else.
+	// On Windows a socket is a file that is irregular.
 	return info.Mode()&fs.ModeSocket != 0 || runtime.GOOS == "windows" && !info.Mode().IsRegular() && !info.IsDir()
 }
 
@@ -125,7 +125,7 @@ func (d *runDir) exists(name string) bool {
 	return err == nil
 }
 
-// address is that of a socket in it, short enough for the system.
+// address returns the address of a socket in the folder, short enough for the system.
 func (d *runDir) address(name string) (string, error) {
 	path := filepath.Join(d.path, name)
 	if len(path) <= maxSocketPath {
@@ -146,7 +146,7 @@ func (d *runDir) listen(name string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, through the folder
+	ln.(*net.UnixListener).SetUnlinkOnClose(false) // remove does so, through the open folder
 	return ln, nil
 }
 
@@ -155,32 +155,31 @@ func (d *runDir) dial(name string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return net.DialTimeout("unix", address, controlPatient)
+	return net.DialTimeout("unix", address, controlTimeout)
 }
 
 // remove removes a socket of ours.
 func (d *runDir) remove(name string) {
 	if d.isSocket(name) {
-		_ = d.root.Remove(name) // else the next one that sweeps does
+		_ = d.root.Remove(name) // if this fails, the next sweep removes it
 	}
 }
 
-// sweep removes what servers left behind that were killed. The caller has the
-// lock, so that none of the sockets is just being made.
+// sweep removes the sockets of servers that were killed. The caller holds the lock, so
+// that no socket is being created.
 func (d *runDir) sweep() {
 	for _, name := range d.sockets() {
 		conn, err := d.dial(name)
 		if err == nil {
 			conn.Close()
-		} else if nobodyThere(err) {
+		} else if serverEnded(err) {
 			d.remove(name)
 		}
 	}
 }
 
-// nobodyThere tells whether the error of a dial means that the server has
-// ended.
-func nobodyThere(err error) bool {
-	const wsaRefused = syscall.Errno(10061) // Windows has another number than package syscall
+// serverEnded reports whether the error of a dial means that the server has ended.
+func serverEnded(err error) bool {
+	const wsaRefused = syscall.Errno(10061) // the value on Windows differs from that in package syscall
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, wsaRefused) || errors.Is(err, fs.ErrNotExist)
 }

@@ -32,7 +32,7 @@ tool that joins them, and call it. Nothing is kept but the compiled sandbox.`,
 	}
 }
 
-// demo is an MCP client of a host of its own.
+// The demo is an MCP client of its own host.
 func demo(ctx context.Context, out *os.File) error {
 	dir, err := os.MkdirTemp("", "mcp-metatool-demo-")
 	if err != nil {
@@ -57,14 +57,14 @@ func demo(ctx context.Context, out *os.File) error {
 	})
 }
 
-// demoConfig writes and loads a configuration as a user would have one.
+// demoConfig writes and loads a configuration like that of a user.
 func demoConfig(dir string) (*config.Config, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var text strings.Builder
-	// A JSON string is a TOML string too; $$ stands for $.
+	// A JSON string is also a TOML string; $$ stands for $.
 	quote := func(s string) string { return strings.ReplaceAll(string(wire.Quote(s)), "${", "$${") }
 	fmt.Fprintf(&text, "[store]\ndir = %s\n", quote(dir))
 	for _, name := range demoNames() {
@@ -76,7 +76,7 @@ func demoConfig(dir string) (*config.Config, error) {
 	}
 	return config.Load(config.LoadOptions{
 		Flag:   file,
-		Getenv: func(string) (string, bool) { return "", false }, // settings of the user are not meant for this
+		Getenv: func(string) (string, bool) { return "", false }, // the user's settings must not affect the demo
 	})
 }
 
@@ -135,7 +135,7 @@ func (d *demonstration) save() {
 	d.printf("   saved after %v\n\n", time.Since(start).Round(time.Millisecond))
 }
 
-// call calls the saved tool as an agent would.
+// call calls the saved tool like an agent.
 func (d *demonstration) call() {
 	d.printf("3. Call %s %s\n\n", demoName, demoArguments)
 	if d.err != nil {
@@ -185,7 +185,7 @@ func (d *demonstration) end() {
 	d.printf("Next: register it in an MCP host, see README.md; mcp-metatool help lists the verbs.\n")
 }
 
-// tool makes a call; what comes back is empty after an error.
+// tool makes a call. Its result is empty after an error.
 func (d *demonstration) tool(name, arguments string, progress func([]byte)) toolResult {
 	if d.err != nil {
 		return toolResult{}
@@ -199,6 +199,6 @@ func (d *demonstration) tool(name, arguments string, progress func([]byte)) tool
 }
 
 func elements(raw []byte) [][]byte {
-	items, _ := wire.Elements(raw) // what is no array has none
+	items, _ := wire.Elements(raw) // no items if it is not an array
 	return items
 }

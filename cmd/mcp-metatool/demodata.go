@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// demoServers are the upstream servers of the demo. What they say is the same
-// every time.
+// demoServers are the upstream servers of the demo. Their answers are always the
+// same.
 var demoServers = map[string]demoServer{"harbour": harbour, "weather": weather}
 
 type ship struct {
@@ -19,7 +19,7 @@ type ship struct {
 	Berth   int    `json:"berth"`
 	Route   string `json:"route"`    // the sea area it sails to
 	ReadyAt int    `json:"ready_at"` // hour of the day
-	MaxWind int    `json:"max_wind"` // knots it may sail in
+	MaxWind int    `json:"max_wind"` // knots; the strongest wind in which it may sail
 }
 
 var ships = []ship{
@@ -36,7 +36,7 @@ var harbour = demoServer{{
 	},
 }}
 
-// areas are the sea areas with the phase of their wind.
+// areas maps sea areas to the phase of their wind.
 var areas = map[string]float64{"Dogger": 0.0, "Fisher": 2.1, "German Bight": 3.7, "Humber": 4.9}
 
 type hour struct {
@@ -48,7 +48,8 @@ type hour struct {
 	Waves     float64 `json:"waves"`     // metres
 }
 
-// forecastSteps and forecastStep make a forecast take its time.
+// A forecast takes forecastSteps steps of forecastStep, so that there is progress to
+// show.
 const (
 	forecastSteps = 8
 	forecastStep  = 40 * time.Millisecond
@@ -81,7 +82,7 @@ func forecast(ctx context.Context, args []byte, progress func(int, int, string))
 	return map[string]any{"area": area, "hours": slices.Clip(hours)}, nil
 }
 
-// windAt is a day of wind that rises and falls.
+// windAt returns the wind at an hour of a day; it rises and falls.
 func windAt(h int, phase float64) hour {
 	wind := 22 + 11*math.Sin(phase+float64(h)/4)
 	return hour{

@@ -18,15 +18,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// demoServer is a small MCP server with tools made of plain functions. Its
-// protocol is that of package front, the same that agents meet.
+// demoServer is a small MCP server whose tools are functions. Package front implements
+// the protocol, as it does for agents.
 type demoServer []demoTool
 
 // demoTool is one tool of a demoServer.
 type demoTool struct {
 	definition string // raw JSON
-	// call returns the structured content of the result. progress may be
-	// called with steps done, steps in all, and a message.
+	// call returns the structured content of the result. progress may be called with
+	// the number of steps done, the total number, and a message.
 	call func(ctx context.Context, args []byte, progress func(done, total int, message string)) (any, error)
 }
 

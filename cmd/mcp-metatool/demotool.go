@@ -18,5 +18,5 @@ const (
 //go:embed departures.star
 var demoCode string
 
-// demoBug is demoCode with a name misspelt.
+// demoBug is demoCode with a misspelt name.
 func demoBug() string { return strings.Replace(demoCode, "ship.max_wind", "ship.max_winds", 1) }

@@ -41,7 +41,7 @@ and the arguments that scripts show are checked, too.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}
-	v.addFlags(cmd, silent) // there is a note of what counts
+	v.addFlags(cmd, silent) // the output has notes of what matters
 	cmd.Flags().BoolVar(&v.connect, "connect", false, "start the configured servers, and check names of tools and arguments")
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	return cmd
@@ -53,7 +53,7 @@ type lintView struct {
 	connect, asJSON bool
 }
 
-// finding is one thing to say, as lint --json has it.
+// finding is one finding in the output of lint --json.
 type finding struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`
@@ -64,10 +64,10 @@ type finding struct {
 	source string
 }
 
-// script is a file to look at.
+// script is a file to check.
 type script struct{ file, name, code string }
 
-// scripts looks at scripts; see compose.Composer and host.Host.
+// scripts analyses scripts; see compose.Composer and host.Host.
 type scripts interface {
 	Check(ctx context.Context, name, code string) error
 	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
@@ -147,7 +147,7 @@ func readScript(ctx context.Context, file string, stdin io.Reader) (script, erro
 	return s, err
 }
 
-// lint is what there is to say of a script.
+// lint returns the findings about a script.
 func (s script) lint(ctx context.Context, c scripts) ([]finding, error) {
 	err := c.Check(ctx, s.name, s.code)
 	var wrong *compose.SourceError
@@ -167,7 +167,7 @@ func (s script) lint(ctx context.Context, c scripts) ([]finding, error) {
 	}
 	var found []finding
 	for _, w := range warnings {
-		if w.Unchecked { // there is a note of each server, or none was to be asked
+		if w.Unchecked { // each server has a note, or servers were not to be asked
 			continue
 		}
 		found = append(found, finding{s.file, w.Line, w.Column, "warning", w.Message, w.Source})
@@ -191,7 +191,7 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 	return nil
 }
 
-// offline has scripts looked at without any server.
+// offline analyses scripts without any server.
 func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look func(context.Context, func(script) (scripts, error)) error) (err error) {
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(log), Log: log})
 	defer func() { err = errors.Join(err, box.Close()) }()
@@ -223,7 +223,7 @@ func offline(ctx context.Context, cfg *config.Config, log *slog.Logger, look fun
 	return look(ctx, func(script) (scripts, error) { return c, nil })
 }
 
-// assumed are the names that can only be those of servers.
+// assumed returns the names that can only be script names of servers.
 func assumed(l abi.Lint) []string {
 	var servers []string
 	for _, n := range l.Calls {
@@ -234,8 +234,8 @@ func assumed(l abi.Lint) []string {
 	return servers
 }
 
-// nowhere is a catalog of servers of which nothing is known but their script
-// names, and none of which can be reached.
+// nowhere is a catalog of servers of which only the script names are known and which
+// cannot be reached.
 type nowhere struct{ servers []string }
 
 var errNowhere = errors.New("no server is started")

@@ -1,12 +1,12 @@
-// Command mcp-metatool is an MCP server that shows the tools of many other MCP
-// servers as its own, and runs composite tools: Starlark scripts that call
-// those tools from inside a WebAssembly sandbox.
+// Command mcp-metatool is an MCP server that offers the tools of many other MCP servers
+// as its own, and runs composite tools: Starlark scripts in a WebAssembly sandbox that
+// call those tools.
 //
 //	main.go      the root command, errors and exit codes
 //	signals.go   signals that end the process
-//	settings.go  flags that several verbs share: configuration, log, host
-//	text.go      text and JSON for people, made safe for a terminal
-//	screen.go    standard output and standard error, made safe if they are a terminal
+//	settings.go  flags that several verbs have: configuration, log, host
+//	text.go      text and JSON for people, safe for a terminal
+//	screen.go    standard output and standard error, safe if they are a terminal
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
 //
@@ -15,7 +15,7 @@
 //	serve.go     serve; servehttp.go: over HTTP, reloader.go: following changes of
 //	             the configuration, watch.go: watching its file, control.go: the
 //	             socket that other commands connect to, controldir.go: the
-//	             folder of such sockets (owner_*.go: whose it is)
+//	             folder of such sockets (owner_*.go: who owns it)
 //	check.go     check
 //	servers.go   servers; names.go: --names, checks.go: --check
 //	reload.go    reload
@@ -63,8 +63,8 @@ func main() {
 	os.Exit(execute(os.Args[1:]))
 }
 
-// exitError is an error that says what the exit code is. A nil err means that
-// all has been said already.
+// exitError is an error with an exit code. A nil err means that everything has been
+// printed already.
 type exitError struct {
 	code int
 	err  error
@@ -83,7 +83,7 @@ func (e *exitError) Unwrap() error { return e.err }
 func execute(args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	started := false // else an error is about the usage
+	started := false // if not, an error is about wrong usage
 	root := newRoot()
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SetArgs(args)
@@ -110,7 +110,7 @@ func execute(args []string) int {
 		return exit.code
 	case errors.As(err, &killed):
 		return killed.exitCode()
-	case errors.Is(context.Cause(ctx), errSignal): // whatever failed, failed because of it
+	case errors.Is(context.Cause(ctx), errSignal): // the signal is the cause of any failure
 		errors.As(context.Cause(ctx), &killed)
 		return killed.exitCode()
 	}
@@ -118,7 +118,7 @@ func execute(args []string) int {
 	return exitFailed
 }
 
-// complain writes an error, every line of it under the program's name.
+// complain writes an error. Each line begins with the program's name.
 func complain(w io.Writer, err error) {
 	for line := range strings.SplitSeq(display.Text(err.Error()), "\n") {
 		fmt.Fprintf(w, "mcp-metatool: %s\n", line)

@@ -9,9 +9,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// namesReport says what agents call the tools and prompts of the upstreams.
+// namesReport is the output of servers --names: the public names of the tools and
+// prompts of the upstreams.
 type namesReport struct {
-	Names    []nameReport `json:"names"`    // as agents get them listed
+	Names    []nameReport `json:"names"`    // in the order of the lists
 	Problems []string     `json:"problems"` // collisions of names
 }
 
@@ -21,8 +22,7 @@ type nameReport struct {
 	Kind   string `json:"kind"` // tool, prompt
 	Server string `json:"server"`
 	Own    string `json:"ownName"`
-	// Shortened says that Name is not just the prefix and Own: it ends in a
-	// hash.
+	// Shortened says that Name is not simply the prefix and Own, but ends in a hash.
 	Shortened bool `json:"shortened"`
 }
 

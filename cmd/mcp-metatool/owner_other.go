@@ -4,5 +4,6 @@ package main
 
 import "io/fs"
 
-// ours is not known here: the folders of a user's profile are private.
+// ours cannot be determined on this system, where the folders of a user's profile are
+// private.
 func ours(fs.FileInfo) bool { return true }

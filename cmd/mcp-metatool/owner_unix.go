@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ours tells whether a file belongs to the user whose rights we have.
+// ours reports whether a file belongs to the user as whom we run.
 func ours(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()

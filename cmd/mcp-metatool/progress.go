@@ -13,17 +13,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// barSteps is how finely a bar moves.
+// barSteps is the number of steps of a bar.
 const barSteps = 1000
 
-// progressView shows the progress of one call: as a bar on a terminal (a
-// spinner while the total is not known), elsewhere as lines. It is for one
-// goroutine at a time.
+// progressView shows the progress of one call: as a bar on a terminal (a spinner while
+// the total is unknown), elsewhere as lines. It is not safe for concurrent use.
 type progressView struct {
 	w   io.Writer
 	bar *progressbar.ProgressBar // nil: lines
 
-	// expect is the total of notifications that name none; 0: not known.
+	// expect is the total for notifications without one; 0: unknown.
 	expect float64
 	indent string    // in front of lines
 	known  bool      // the bar has a total
@@ -31,7 +30,7 @@ type progressView struct {
 	shown  time.Time // when the last line was written
 }
 
-// newProgressView shows what is before the first notification comes.
+// newProgressView makes a progressView and shows its initial state.
 func newProgressView(w io.Writer, terminal bool, what string, options ...progressbar.Option) *progressView {
 	p := &progressView{w: w, tenth: -1}
 	if !terminal {
@@ -54,7 +53,7 @@ func newProgressView(w io.Writer, terminal bool, what string, options ...progres
 
 func describe(message string) string { return display.Line(message, 44) }
 
-// update takes the params of a progress notification.
+// update shows the params of a progress notification.
 func (p *progressView) update(params []byte) {
 	value, ok := float(params, "progress")
 	if !ok {
@@ -79,12 +78,12 @@ func (p *progressView) update(params []byte) {
 	}
 	p.bar.Describe(describe(message))
 	if p.known && part >= 0 {
-		_ = p.bar.Set64(int64(part * barSteps)) // an error is the terminal's
+		_ = p.bar.Set64(int64(part * barSteps)) // an error of the terminal does not matter
 	}
 }
 
-// line writes a line for every tenth of the total; without a total, for at most
-// one notification a second.
+// line writes a line for every tenth of the total, or, without a total, for at most one
+// notification a second.
 func (p *progressView) line(value, part float64, message string) {
 	if part < 0 {
 		if time.Since(p.shown) >= time.Second {
@@ -99,7 +98,7 @@ func (p *progressView) line(value, part float64, message string) {
 	}
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progressView) end() {
 	if p.bar != nil {
 		_ = p.bar.Finish()

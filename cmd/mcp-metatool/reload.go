@@ -33,7 +33,7 @@ started with that file, else all of them, each with its own.`,
 
 func reload(ctx context.Context, s *settings, w io.Writer) error {
 	opts := config.LoadOptions{Context: ctx, Flag: s.config}
-	cfg, broken := s.load() // the servers say it, too, if there are any
+	cfg, broken := s.load() // running servers report it too
 	store := config.StoreDir(opts)
 	if broken == nil {
 		store = cfg.Store.Dir
@@ -42,7 +42,7 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 		return broken
 	}
 	run, err := openRunDir(store, false)
-	if errors.Is(err, fs.ErrNotExist) { // no server has run yet
+	if errors.Is(err, fs.ErrNotExist) { // no server has ever run
 		return noServer(broken, filepath.Join(store, controlDir))
 	}
 	if err != nil {
@@ -51,11 +51,11 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 	defer run.close()
 	ran, failed := 0, 0
 	for _, name := range run.sockets() {
-		answer, err := run.ask(ctx, name, controlAsk{Config: absolute(s.config)})
+		answer, err := run.ask(ctx, name, controlRequest{Config: absolute(s.config)})
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && nobodyThere(err):
+		case err != nil && serverEnded(err):
 			continue // it was killed
 		case err != nil:
 			ran, failed = ran+1, failed+1
@@ -85,8 +85,8 @@ func reload(ctx context.Context, s *settings, w io.Writer) error {
 	return nil
 }
 
-// noServer is the error when no server was found: what is wrong with the
-// configuration, if something is.
+// noServer returns the error for when no server was found. It includes what is wrong
+// with the configuration.
 func noServer(broken error, run string) error {
 	if broken != nil {
 		return broken
@@ -94,8 +94,8 @@ func noServer(broken error, run string) error {
 	return &exitError{exitUsage, fmt.Errorf("no server runs with this configuration (looked in %s)", run)}
 }
 
-// write prints what a server says.
-func (a controlAnswer) write(w io.Writer) error {
+// write prints the response of a server.
+func (a controlResponse) write(w io.Writer) error {
 	name := a.Config
 	if name == "" {
 		name = "no configuration file"

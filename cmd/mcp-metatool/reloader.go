@@ -15,20 +15,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 )
 
-// reloader keeps a server that runs up to its configuration: when the file
-// changes, on SIGHUP, and when another command asks for it.
+// reloader reloads the configuration of a running server when the file changes, on
+// SIGHUP, and at the request of another command.
 type reloader struct {
 	settings *settings
 	front    *frontFlags
 	files    configFiles
 	terminal bool          // standard input was one at the start
-	hangups  chan struct{} // holds a token once SIGHUP has come
+	hangups  chan struct{} // holds a token after SIGHUP
 
 	mu   sync.Mutex // makes one reload at a time; guards what follows
 	host *host.Host
 	log  *slog.Logger
-	path string            // of the configuration in force
-	read [sha256.Size]byte // the files as they were read last
+	path string            // of the current configuration
+	read [sha256.Size]byte // a hash of the files as they were last read
 }
 
 func newReloader(s *settings, f *frontFlags) *reloader {
@@ -48,15 +48,15 @@ func (r *reloader) load() (*config.Config, error) {
 	return cfg, err
 }
 
-// hangup takes SIGHUP, unless it came because the terminal went away: whoever
-// had it is gone.
+// hangup handles SIGHUP, unless it was sent because the terminal was closed; then the
+// user has left.
 func (r *reloader) hangup() bool {
 	if r.terminal && !isTerminal(os.Stdin) {
 		return false
 	}
 	select {
 	case r.hangups <- struct{}{}:
-	default: // a token is there already, and whoever takes it reads the file as it is now
+	default: // there is a token already; its receiver will read the current file
 	}
 	return true
 }
@@ -91,12 +91,12 @@ func (r *reloader) known() [sha256.Size]byte {
 	return r.read
 }
 
-// asked answers a command.
-func (r *reloader) asked(a controlAsk) controlAnswer {
+// asked answers a request of a command.
+func (r *reloader) asked(a controlRequest) controlResponse {
 	r.mu.Lock()
 	path := r.path
 	r.mu.Unlock()
-	answer := controlAnswer{PID: os.Getpid(), Config: absolute(path)}
+	answer := controlResponse{PID: os.Getpid(), Config: absolute(path)}
 	if a.Config != "" && !sameFile(a.Config, path) {
 		return answer
 	}
@@ -104,12 +104,12 @@ func (r *reloader) asked(a controlAsk) controlAnswer {
 	return answer
 }
 
-// reload reads the configuration and puts it in force. One with problems
-// changes nothing.
+// reload reads the configuration and makes it the current one. If it has problems,
+// nothing changes.
 func (r *reloader) reload(why string) *reloadReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changes, warnings, err := r.adopt()
+	changes, warnings, err := r.reloadLocked()
 	if err != nil {
 		text := r.settings.masker.Mask(err.Error())
 		r.log.Error("configuration not reloaded: the one in force stays", "why", why, "err", text)
@@ -124,8 +124,8 @@ func (r *reloader) reload(why string) *reloadReport {
 	return &reloadReport{Changes: lines, Warnings: warnings}
 }
 
-// adopt is reload for a caller that holds r.mu.
-func (r *reloader) adopt() (reconfig.Changes, []string, error) {
+// reloadLocked is reload for a caller that holds r.mu.
+func (r *reloader) reloadLocked() (reconfig.Changes, []string, error) {
 	for _, name := range r.files {
 		if err := readAgain(name); err != nil {
 			return reconfig.Changes{}, nil, err
@@ -138,7 +138,7 @@ func (r *reloader) adopt() (reconfig.Changes, []string, error) {
 	if cfg.Path == "" && r.path != "" {
 		return reconfig.Changes{}, nil, fmt.Errorf("%s is not there any more (put it back, or end the server)", r.path)
 	}
-	r.settings.masker.Add(cfg.Secrets...) // before anything of them can be logged
+	r.settings.masker.Add(cfg.Secrets...) // before any of them can be logged
 	changes, err := r.host.Reload(cfg)
 	if err != nil {
 		return reconfig.Changes{}, nil, err
@@ -148,7 +148,7 @@ func (r *reloader) adopt() (reconfig.Changes, []string, error) {
 	return changes, cfg.Warnings(), nil
 }
 
-// absolute is a path that means the same to processes in other directories.
+// absolute returns the absolute form of a path, for processes in other directories.
 func absolute(path string) string {
 	if path == "" {
 		return ""
@@ -159,7 +159,7 @@ func absolute(path string) string {
 	return path
 }
 
-// sameFile tells whether two names are of one file, or are the same where there
+// sameFile reports whether two names are those of the same file, or are equal if there
 // is no file.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)

@@ -67,7 +67,7 @@ func runRepl(cmd *cobra.Command, s *settings) error {
 	s.setLevel(cfg)
 	r.mask = s.masker.Mask
 	log := newLogger(s.masker, r.errs, &s.current)
-	cfg.Debug = true // a person wants the backtrace
+	cfg.Debug = true // for the backtrace
 	return withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		return withClient(ctx, h, func(c *host.Client) error {
 			r.host, r.client = h, c
@@ -93,18 +93,18 @@ type repl struct {
 	terminal *terminal // nil: none
 	out      io.Writer // values and what scripts print
 	errs     io.Writer
-	// read is the next line, without its end; io.EOF at the end. It returns
-	// errInterrupted when the person has dropped the input.
+	// read returns the next line without its ending, or io.EOF. It returns
+	// errInterrupted when the user has discarded the input.
 	read func(more bool) (string, error)
 
 	state   replState
-	pending []string // lines of an input that is not complete
-	block   bool     // they end with a block
-	failed  bool     // an input has
+	pending []string // lines of an incomplete input
+	block   bool     // pending ends with a block
+	failed  bool     // an input has failed
 	modules map[string][]string
 }
 
-// errInterrupted is what reading returns after Ctrl-C.
+// errInterrupted is the error of reading after Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
 // errQuit ends the repl.
@@ -133,7 +133,7 @@ func (r *repl) loop(ctx context.Context) error {
 	}
 }
 
-// line takes a line: a command, or a part of an input, which is run once it is
+// line handles a line: a command, or a part of an input. The input is run when it is
 // complete.
 func (r *repl) line(ctx context.Context, line string) error {
 	text := strings.TrimSpace(line)
@@ -171,7 +171,7 @@ func (r *repl) line(ctx context.Context, line string) error {
 
 var blockWord = regexp.MustCompile(`^\w+`)
 
-// endsBlock says whether a line cannot belong to the block before it.
+// endsBlock reports whether a line cannot belong to the block before it.
 func endsBlock(line string) bool {
 	if line == "" || strings.ContainsRune(" \t#", rune(line[0])) {
 		return false
@@ -183,7 +183,7 @@ func endsBlock(line string) bool {
 	return true
 }
 
-// flush runs what there is of an input.
+// flush runs the pending lines of an input.
 func (r *repl) flush(ctx context.Context) error {
 	if len(r.pending) == 0 {
 		return nil
@@ -196,7 +196,7 @@ func (r *repl) flush(ctx context.Context) error {
 	return r.run(ctx, code, l)
 }
 
-// run runs an input. The error is the end of ctx.
+// run runs an input. It returns an error only if ctx has ended.
 func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 	r.pending, r.block = nil, false
 	p := r.state.program(code, l)
@@ -212,7 +212,7 @@ func (r *repl) run(ctx context.Context, code string, l abi.Lint) error {
 		r.fail(p.locate(r.mask(result.text)))
 		return nil
 	}
-	done := r.state.take(p, result.value)
+	done := r.state.update(p, result.value)
 	if done.text != "" {
 		fmt.Fprintln(r.out, display.Text(done.text))
 	}
@@ -227,7 +227,7 @@ func (r *repl) eval(ctx context.Context, code string, params []byte) (toolResult
 	arguments := fmt.Appendf(nil, `{"code":%s,"params":%s}`, wire.Quote(code), params)
 	view, began := newProgressView(r.errs, false, ""), time.Now()
 	progress := func(params []byte) {
-		if time.Since(began) >= time.Second { // else it is over before it is read
+		if time.Since(began) >= time.Second { // a shorter time is not worth showing
 			view.update(params)
 		}
 	}
@@ -248,7 +248,7 @@ func (r *repl) call(ctx context.Context, tool string, arguments []byte, progress
 	return readResult(raw), nil
 }
 
-// failWith says why an input has failed, unless ctx has ended.
+// failWith prints why an input has failed, unless ctx has ended.
 func (r *repl) failWith(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -292,7 +292,7 @@ func (r *repl) command(ctx context.Context, text string) error {
 	return nil
 }
 
-// tools shows what search_tools finds.
+// tools prints the result of search_tools.
 func (r *repl) tools(ctx context.Context, query string) error {
 	const most = 100
 	arguments := fmt.Appendf(nil, `{"query":%s,"limit":%d}`, wire.Quote(query), most)
@@ -329,8 +329,8 @@ func (r *repl) tools(ctx context.Context, query string) error {
 	return nil
 }
 
-// lineReader reads lines of a file or pipe until ctx ends. A read that waits then
-// cannot be taken back: it ends with the process.
+// lineReader reads lines of a file or pipe until ctx ends. A read that is blocked then
+// cannot be interrupted; it ends with the process.
 func lineReader(ctx context.Context, in io.Reader) func(bool) (string, error) {
 	type read struct {
 		line string

@@ -118,15 +118,15 @@ func TestTake(t *testing.T) {
 	s := replState{names: []string{"x"}, values: map[string]replValue{"x": {JSON: "1"}}}
 	p := s.program("x = 2\n", abi.Lint{Parses: true, Bound: []abi.Binding{{Name: "x"}}})
 	for result, want := range map[string]string{`5`: "5", `{"_repl":7}`: "{\n  \"_repl\": 7\n}", `"a"`: `"a"`} {
-		if out := s.take(p, []byte(result)); out.text != want || s.values["x"].JSON != "1" {
+		if out := s.update(p, []byte(result)); out.text != want || s.values["x"].JSON != "1" {
 			t.Errorf("%s: %+v, %+v", result, out, s.values)
 		}
 	}
-	out := s.take(p, []byte(`{"_repl":{"x":{"lost":"it is too large"}}}`))
+	out := s.update(p, []byte(`{"_repl":{"x":{"lost":"it is too large"}}}`))
 	if len(out.notes) != 1 || out.notes[0] != "x is not there for further inputs: it is too large" {
 		t.Errorf("%+v", out)
 	}
-	if out = s.take(p, []byte(`{"_repl":{"x":{"unbound":true}}}`)); out.notes != nil || len(s.values) > 0 {
+	if out = s.update(p, []byte(`{"_repl":{"x":{"unbound":true}}}`)); out.notes != nil || len(s.values) > 0 {
 		t.Errorf("%+v, %+v", out, s.values)
 	}
 	s.forget()
@@ -176,17 +176,17 @@ func TestKeys(t *testing.T) {
 		}
 		return string(buf[:n])
 	}
-	k.take([]byte("abc"))
+	k.add([]byte("abc"))
 	if got := read(); got != "abc" || k.wasInterrupted() {
 		t.Errorf("%q", got)
 	}
-	k.take([]byte("abc\x03d"))
+	k.add([]byte("abc\x03d"))
 	if got := read(); got != dropLine+"d" || !k.wasInterrupted() || k.wasInterrupted() {
 		t.Errorf("%q", got)
 	}
 	term := &terminal{keys: k}
 	ctx, done := term.running(t.Context())
-	k.take([]byte("typed ahead\x03x"))
+	k.add([]byte("typed ahead\x03x"))
 	if !errors.Is(context.Cause(ctx), errInterrupted) || k.wasInterrupted() {
 		t.Errorf("%v", context.Cause(ctx))
 	}
@@ -204,7 +204,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(all), err)
 	}
 	<-pumped
-	if k.take([]byte("z")) || read() != io.EOF.Error() {
+	if k.add([]byte("z")) || read() != io.EOF.Error() {
 		t.Error("it goes on after the end")
 	}
 }

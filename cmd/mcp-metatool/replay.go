@@ -25,8 +25,7 @@ type replayView struct {
 	timeout time.Duration
 }
 
-// replayCommand runs recorded runs again: no upstream is started, nothing is
-// called.
+// replayCommand replays recorded runs. It starts no upstream and calls nothing.
 func replayCommand() *cobra.Command {
 	v := &replayView{}
 	cmd := &cobra.Command{
@@ -78,11 +77,11 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 		}
 		opts.Code = &script.code
 	}
-	if v.dir != "" && !cmd.Flags().Changed("dir") { // it was in our own journal
+	if v.dir != "" && !cmd.Flags().Changed("dir") { // it was in the configured journal
 		opts.Saved = v.savedNow(rec.Definition.Name, opts.Log)
 	}
 	opts.Limits = replay.AtMost(sandbox.Limits{})
-	if cfg, err := v.load(); err == nil { // without one, those that are usual
+	if cfg, err := v.load(); err == nil { // without a configuration, the defaults
 		opts.Limits = replay.AtMost(host.RunLimits(cfg.Execution))
 	}
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(opts.Log), Log: opts.Log})
@@ -103,8 +102,8 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	return err
 }
 
-// savedNow is the tool of that name as it is saved now, nil if there is none. It
-// is only good for a note: that it cannot be had is no error.
+// savedNow returns the current version of the saved tool of that name, nil if there is
+// none or it cannot be read. It is only used for a note.
 func (v *replayView) savedNow(name string, log *slog.Logger) *tools.Definition {
 	cfg, err := v.load()
 	if err != nil {
@@ -121,7 +120,7 @@ func (v *replayView) savedNow(name string, log *slog.Logger) *tools.Definition {
 	return &def
 }
 
-// record is the run that the command line names.
+// record returns the record of the run that the command line names.
 func (v *replayView) record(cmd *cobra.Command, name string) (journal.Record, error) {
 	if name != "-" {
 		return v.find(cmd, name)

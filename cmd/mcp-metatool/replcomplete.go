@@ -12,23 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// completions are what can be completed.
+// completions holds what names and members can be completed to.
 type completions struct {
 	words   []string            // names and keywords
-	members map[string][]string // behind a name: .member or ["member"]
+	members map[string][]string // by name: .member or ["member"]
 }
 
-// A word, and a name with what is behind it, at the end of a line; not those
-// that are members themselves.
+// These match, at the end of a line, a word and a name with the beginning of a member,
+// but not names that are members themselves.
 var (
 	wordAtEnd   = regexp.MustCompile(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)$`)
 	memberAtEnd = regexp.MustCompile(`(?:^|[^\w.\])"'])([A-Za-z_]\w*)(\.\w*|\["?[^"\]]*)$`)
 	commandOnly = regexp.MustCompile(`^\.\w*$`)
 )
 
-// complete is what can be added to a line behind its cursor, as far as there is
-// no choice, and between what there is one. Nothing to add and no choice: the
-// line cannot be completed.
+// complete returns the text that can be added to a line without ambiguity, and the
+// choices if there are several. If both are empty, the line cannot be completed.
 func (c completions) complete(before string) (add string, choice []string) {
 	var typed string
 	var all []string
@@ -57,7 +56,7 @@ func (c completions) complete(before string) (add string, choice []string) {
 	return "", fit
 }
 
-// commonPrefix is that of two texts, in whole characters.
+// commonPrefix returns the common prefix of two texts, in whole characters.
 func commonPrefix(a, b string) string {
 	n := 0
 	for i, c := range a {
@@ -93,7 +92,7 @@ func (r *repl) complete(before string) (add string, choice []string) {
 	return c.complete(before)
 }
 
-// membersOf are the keys of an object that can stand behind a dot.
+// membersOf returns the keys of an object that can be written after a dot.
 func membersOf(v replValue) []string {
 	if !wire.IsObject([]byte(v.JSON)) {
 		return nil
@@ -111,12 +110,13 @@ func membersOf(v replValue) []string {
 	return keys
 }
 
-// moduleMembers asks the language, once, what its modules have.
+// moduleMembers returns the members of the modules of the language. It determines them
+// once.
 func (r *repl) moduleMembers() map[string][]string {
 	if r.modules != nil {
 		return r.modules
 	}
-	const most = 2 * time.Second // while the sandbox is being compiled, there are none
+	const most = 2 * time.Second // while the sandbox is being compiled, the result is empty
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	arguments := []byte(`{"code":"return {\"json\": dir(json), \"math\": dir(math), \"log\": dir(log), \"content\": dir(content)}"}`)

@@ -16,12 +16,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// history is the lines that were typed, the last one last, kept in a file that
-// nobody else can read.
+// history holds the lines that were typed, the newest last. They are kept in a file
+// that only the user can read.
 type history struct {
 	file  string
 	lines []string
-	err   error // of the last write; the lines are there all the same
+	err   error // of the last write; the lines are kept in memory nevertheless
 }
 
 var _ term.History = (*history)(nil)
@@ -32,7 +32,7 @@ const (
 	historyBytes = 4 << 20 // of a file that is read
 )
 
-// openHistory reads the history of dir, which is made if it is not there.
+// openHistory reads the history in dir, which it creates if necessary.
 func openHistory(dir string) (*history, error) {
 	if _, err := owner.Check(dir); err != nil {
 		return nil, fmt.Errorf("repl: history: %w", err)
@@ -49,7 +49,7 @@ func openHistory(dir string) (*history, error) {
 		return nil, fmt.Errorf("repl: history: %w", err)
 	}
 	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil { // only the end of a long one
+	if end, err := f.Seek(0, io.SeekEnd); err == nil { // of a long file, only the end
 		_, err = f.Seek(max(0, end-historyBytes), io.SeekStart)
 		if err != nil {
 			return nil, fmt.Errorf("repl: history: %w", err)
@@ -68,7 +68,7 @@ func openHistory(dir string) (*history, error) {
 	return h, nil
 }
 
-// write makes the file if it is not there.
+// write creates the file if necessary.
 func (h *history) write(how int, text string) error {
 	f, err := regular.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|how, 0o600)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// An input is evaluated as a script of its own, with eval_starlark: in front of
-// it stands what binds the names of before, after it what tells their values.
-// Data goes as JSON, or as the expression that repr writes; functions as their
-// source. Nothing is run twice.
+// An input is evaluated as a script of its own, with eval_starlark. Before the input,
+// the script binds the names of earlier inputs; after it, the script reports their
+// values. Data is passed as JSON or as the expression that repr writes, functions as
+// their source. Nothing is run twice.
 
 // replState is what a repl keeps from one input to the next.
 type replState struct {
 	names     []string             // in the order in which they were first bound
-	values    map[string]replValue // of those that are kept
+	values    map[string]replValue // by name
 	functions []replFunction       // in the order in which they were defined
 	inputs    int
 }
 
-// replValue is a value that is no function: JSON, or an expression.
+// replValue is a value that is not a function: JSON, or an expression.
 type replValue struct {
 	JSON string `json:"json"`
 	Code string `json:"code"`
@@ -36,8 +36,8 @@ type replValue struct {
 type replFunction struct {
 	name  string
 	lines []string
-	input int // that it stands in ...
-	line  int // ... and where, from 1
+	input int // the number of the input that defines it
+	line  int // its line in the input, from 1
 }
 
 // replProgram is the script for one input.
@@ -51,19 +51,19 @@ type replProgram struct {
 	parts  []replPart
 }
 
-// replPart says which lines of a script are of which input.
+// replPart says which lines of a script belong to which input.
 type replPart struct{ first, lines, input, line int }
 
-// replCoda tells the values of names: those are [name, function] pairs, because
-// a name can be unbound.
+// replCoda reports the values of names. These are passed as [name, function] pairs,
+// because a name can be unbound.
 //
 //go:embed replcoda.star
 var replCoda string
 
-// program is the script for an input; l is what there is to say of it.
+// program returns the script for an input; l is the analysis of the input.
 func (s *replState) program(input string, l abi.Lint) replProgram {
 	p := replProgram{lint: l, input: strings.Split(strings.TrimRight(input, "\n"), "\n"), number: s.inputs, names: slices.Clone(s.names)}
-	if !l.Parses { // it will not run, and its error is to be about nothing else
+	if !l.Parses { // it cannot run, and its error must be about the input alone
 		p.code, p.params = input, []byte("{}")
 		p.parts = []replPart{{1, len(p.input) + 1, s.inputs, 1}} // and its end
 		return p
@@ -84,12 +84,12 @@ func (s *replState) program(input string, l abi.Lint) replProgram {
 	for _, name := range s.names {
 		switch v, ok := s.values[name]; {
 		case !ok && !s.isFunction(name):
-			b.add(fmt.Sprintf("if False: %s = None", name)) // known, and not bound
+			b.add(fmt.Sprintf("if False: %s = None", name)) // declared, but not bound
 		case v.JSON != "":
 			given[name] = v.JSON
 			late = append(late, fmt.Sprintf("%s = _repl.decode(_repl.given[%s])", name, wire.Quote(name)))
 		case ok:
-			early = append(early, name+" = "+v.Code) // while servers have their names
+			early = append(early, name+" = "+v.Code) // before an input can rebind the names of servers
 		}
 	}
 	for _, line := range append(early, late...) {
@@ -143,7 +143,7 @@ func (s *replState) isFunction(name string) bool {
 	return slices.ContainsFunc(s.functions, func(f replFunction) bool { return f.name == name })
 }
 
-// replKept is what the coda tells of one name.
+// replKept is what the coda reports of one name.
 type replKept struct {
 	replValue
 	Function bool   `json:"function"`
@@ -152,18 +152,18 @@ type replKept struct {
 	Unbound  bool   `json:"unbound"`
 }
 
-// replOutcome is what an input has come to.
+// replOutcome is the outcome of an input.
 type replOutcome struct {
-	text  string   // of its value; "" for None and no value
+	text  string   // the value as text; "" for None and no value
 	notes []string // names that are not kept, and why
 }
 
-// take brings the state up to the result of a program, raw JSON.
-func (s *replState) take(p replProgram, result []byte) replOutcome {
+// update updates the state from the result of a program, raw JSON.
+func (s *replState) update(p replProgram, result []byte) replOutcome {
 	raw, ours := wire.Get(result, "_repl")
 	var kept map[string]replKept
 	if !ours || json.Unmarshal(raw, &kept) != nil {
-		// The input has returned by itself: nothing is known of its names.
+		// The input has a return statement, so its names are unknown.
 		return replOutcome{text: string(indentJSON(result))}
 	}
 	var out replOutcome
@@ -191,7 +191,7 @@ func (s *replState) take(p replProgram, result []byte) replOutcome {
 	return out
 }
 
-// keep keeps the value of a name, or says why it does not.
+// keep keeps the value of a name, or notes why that is impossible.
 func (s *replState) keep(p replProgram, name string, k replKept) (why string) {
 	at := slices.IndexFunc(p.lint.Bound, func(b abi.Binding) bool { return b.Name == name })
 	if k.Function && at < 0 && s.isFunction(name) {
@@ -215,7 +215,7 @@ func (s *replState) keep(p replProgram, name string, k replKept) (why string) {
 	return ""
 }
 
-// showValue is the value of an input for people.
+// showValue returns the value of an input as text for people.
 func showValue(k replKept) string {
 	if k.JSON != "" && (k.JSON[0] == '{' || k.JSON[0] == '[') {
 		return string(indentJSON([]byte(k.JSON)))
@@ -229,7 +229,7 @@ func (s *replState) forget() { s.names, s.values, s.functions = nil, nil, nil }
 // replPlaces are the forms in which errors name lines of a script.
 var replPlaces = regexp.MustCompile(`(^  at |^  |\()eval_starlark:(\d+):(\d+)|^line (\d+): `)
 
-// locate makes the places in an error those of inputs: <input> is this one.
+// locate replaces the places in an error with those in inputs; <input> is this input.
 func (p *replProgram) locate(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -257,8 +257,8 @@ func (p *replProgram) locate(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// whole is a line of source as it was typed, if it is that of the value, which
-// stands on a line of its own in the script.
+// whole returns a line of source as it was typed, if it is the line of the value, which
+// has a line of its own in the script.
 func (p *replProgram) whole(source string) string {
 	line := p.input[p.lint.Value.Line-1]
 	value := strings.TrimSpace(string([]rune(line)[p.lint.Value.Column-1:]))
@@ -268,7 +268,7 @@ func (p *replProgram) whole(source string) string {
 	return "    " + line
 }
 
-// place is the input, and the line in it, that a line of the script is of.
+// place returns the input to which a line of the script belongs, and the line in it.
 func (p *replProgram) place(text string) (input, line int, ok bool) {
 	n, err := strconv.Atoi(text)
 	for _, part := range p.parts {

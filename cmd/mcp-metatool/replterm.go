@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// terminal reads lines from a person. All that is written to the screen must go
-// through it, since the terminal is in raw mode until close.
+// terminal reads lines from the user. Everything must be written to the screen through
+// it, because the terminal is in raw mode until close.
 type terminal struct {
 	*term.Terminal
 	in, out  *os.File
@@ -30,7 +30,7 @@ const (
 	promptMore  = "... "
 )
 
-// takeTerminal takes a terminal over. Reading ends when ctx does. The history of
+// takeTerminal puts a terminal into raw mode. Reading ends when ctx does. The history of
 // lines is kept in dir.
 func takeTerminal(ctx context.Context, in, out *os.File, dir string) (*terminal, error) {
 	history, err := openHistory(dir)
@@ -50,19 +50,19 @@ func takeTerminal(ctx context.Context, in, out *os.File, dir string) (*terminal,
 	t.History = history
 	t.AutoCompleteCallback = t.key
 	t.SetBracketedPasteMode(true) // TABs in pasted text complete nothing
-	go k.pump(in)                 // a read that waits ends with the process
+	go k.pump(in)                 // a blocked read ends with the process
 	return t, nil
 }
 
-// close gives the terminal back.
+// close restores the terminal.
 func (t *terminal) close() {
 	t.unwatch()
 	t.keys.close()
 	t.SetBracketedPasteMode(false)
-	_ = term.Restore(int(t.in.Fd()), t.before) // it may be gone
+	_ = term.Restore(int(t.in.Fd()), t.before) // the terminal may be closed
 }
 
-// readLine reads a line; more says that it goes on with an input.
+// readLine reads a line; more says that it continues an input.
 func (t *terminal) readLine(more bool) (string, error) {
 	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 {
 		_ = t.SetSize(width, height)
@@ -85,7 +85,7 @@ func (t *terminal) readLine(more bool) (string, error) {
 	return line, err
 }
 
-// running is a context that Ctrl-C ends, with errInterrupted, until done is
+// running returns a context that Ctrl-C cancels with errInterrupted until done is
 // called.
 func (t *terminal) running(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -96,7 +96,7 @@ func (t *terminal) running(ctx context.Context) (_ context.Context, done func())
 	}
 }
 
-// key completes the line when TAB is pressed; where it begins, TAB indents.
+// key completes the line when TAB is pressed; at the beginning of a line, TAB indents.
 func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false
@@ -118,18 +118,18 @@ func (t *terminal) key(line string, pos int, key rune) (string, int, bool) {
 	return before + add + line[pos:], pos + len(add), true
 }
 
-// keys are the bytes that a person has typed and nobody has read yet. Ctrl-C is
-// taken out: it cancels what runs, or drops the line.
+// keys holds the bytes that were typed and have not been read. Ctrl-C is removed: it
+// cancels what runs, or discards the line.
 type keys struct {
 	mu          sync.Mutex
 	change      *sync.Cond
 	typed       []byte
 	closed      bool
-	interrupted bool   // the line was dropped
+	interrupted bool   // the line was discarded
 	cancel      func() // of what runs, or nil
 }
 
-// maxTyped bounds what is typed ahead; more stays with the system.
+// maxTyped bounds what is typed ahead; more stays in the buffer of the system.
 const maxTyped = 64 << 10
 
 func newKeys() *keys {
@@ -138,12 +138,12 @@ func newKeys() *keys {
 	return k
 }
 
-// pump takes keys from a terminal until that ends.
+// pump reads keys from a terminal until that ends.
 func (k *keys) pump(in io.Reader) {
 	buf := make([]byte, 1024)
 	for {
 		n, err := in.Read(buf)
-		if !k.take(buf[:n]) {
+		if !k.add(buf[:n]) {
 			return
 		}
 		if err != nil {
@@ -159,8 +159,8 @@ const (
 	dropLine = "\x05\x15\r"
 )
 
-// take says whether more keys are wanted.
-func (k *keys) take(typed []byte) bool {
+// add adds keys that were typed. It reports whether more keys are wanted.
+func (k *keys) add(typed []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range typed {
@@ -206,14 +206,14 @@ func (k *keys) close() {
 	k.change.Broadcast()
 }
 
-// onInterrupt has cancel called at Ctrl-C; nil: it drops the line.
+// onInterrupt makes Ctrl-C call cancel; nil: Ctrl-C discards the line.
 func (k *keys) onInterrupt(cancel func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.cancel = cancel
 }
 
-// wasInterrupted says whether the line was dropped, once.
+// wasInterrupted reports whether the line was discarded, and resets that.
 func (k *keys) wasInterrupted() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

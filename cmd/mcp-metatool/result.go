@@ -9,11 +9,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// toolResult is a CallToolResult taken apart for people.
+// toolResult is a CallToolResult decoded for people.
 type toolResult struct {
 	isError bool
 	text    string   // the text blocks
-	others  []string // what the other blocks are
+	others  []string // descriptions of the other blocks
 	value   []byte   // structured: what a script returned, or structuredContent; nil if there is none
 
 	// Of composite calls only:
@@ -30,7 +30,7 @@ type toolCall struct {
 	Result json.RawMessage // nil when it failed
 }
 
-// receipt says what the sandbox measured.
+// receipt holds what the sandbox measured.
 type receipt struct {
 	Run    string
 	Memory uint64 // bytes
@@ -65,8 +65,8 @@ func readResult(raw []byte) toolResult {
 	return r
 }
 
-// readRun reads what a composite call says of its run. A member that is missing
-// stays empty.
+// readRun reads what a composite call reports of its run. A missing member stays
+// empty.
 func (r *toolResult) readRun(meta, structured []byte) {
 	r.receipt.Run, _ = wire.GetString(meta, "run")
 	number(meta, "memory", &r.receipt.Memory)
@@ -94,7 +94,7 @@ func number[T any](obj []byte, name string, dst *T) {
 	}
 }
 
-// output is the result for standard output.
+// output returns the result for standard output.
 func (r *toolResult) output() string {
 	switch {
 	case r.value == nil:

@@ -47,7 +47,7 @@ is 1 when the tool fails, and 130 after Ctrl-C, which cancels the call.`,
 	return cmd
 }
 
-// readParams is the raw JSON object that --params stands for.
+// readParams returns the raw JSON object that --params names.
 func readParams(ctx context.Context, flag string, stdin io.Reader) ([]byte, error) {
 	from := "--params"
 	raw := []byte(flag)
@@ -75,7 +75,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 		return err
 	}
 	log := s.logger(cfg)
-	cfg.Debug = true // a person wants the backtrace
+	cfg.Debug = true // for the backtrace
 	var result []byte
 	err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
@@ -94,13 +94,13 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 		}
 	}
 	r := readResult(result)
-	if r.isError { // what a failing server says may hold a secret
+	if r.isError { // the text of a failing server may contain a secret
 		r.text = cfg.NewMasker().Mask(r.text)
 	}
 	return report(cmd, name, r, raw)
 }
 
-// report shows a result; raw says that standard output has it already.
+// report prints a result; raw says that it is already on standard output.
 func report(cmd *cobra.Command, name string, r toolResult, raw bool) error {
 	stderr := cmd.ErrOrStderr()
 	for _, line := range r.logs {
@@ -126,7 +126,7 @@ func withClient(ctx context.Context, h *host.Host, f func(*host.Client) error) e
 	if err != nil {
 		return err
 	}
-	defer c.Close() // how the session ends changes nothing about what was answered
+	defer c.Close() // an error at the end of the session does not affect the answer
 	return f(c)
 }
 

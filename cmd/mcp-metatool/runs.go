@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// runsCommand reads the journal alone: nothing is started, nothing is run.
+// runsCommand only reads the journal. It starts and runs nothing.
 func runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -33,7 +33,7 @@ func runsCommand() *cobra.Command {
 	return cmd
 }
 
-// runsView is what the verbs of runs have in common.
+// runsView has what the verbs of runs have in common.
 type runsView struct {
 	settings
 	dir                  string
@@ -97,9 +97,9 @@ func isErrorClass(name string) bool {
 	return false
 }
 
-// filter is what the flags ask for.
+// filter returns the filter that the flags describe.
 func (v *runsView) filter(now time.Time) (journal.Filter, error) {
-	f := journal.Filter{Tool: v.tool} // the outcome is judged here: see chooses
+	f := journal.Filter{Tool: v.tool} // chooses filters by outcome
 	var err error
 	if f.Since, err = parseMoment("--since", v.since, now); err != nil {
 		return f, err
@@ -108,8 +108,8 @@ func (v *runsView) filter(now time.Time) (journal.Filter, error) {
 	return f, err
 }
 
-// parseMoment reads a point in time: "" is none, a duration is before now. What names
-// no time zone is local time, as the times are that are shown.
+// parseMoment parses a point in time: "" is none, a duration is before now. A time
+// without a zone is local time, like the times that are shown.
 func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -130,7 +130,7 @@ func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, &exitError{exitUsage, fmt.Errorf("%s %s: not a time (write 2h, 7d, 2026-11-21 or 2026-11-21T15:04:05Z)", flag, text)}
 }
 
-// chooses tells whether what ended so is asked for.
+// chooses reports whether the flags select a run with that outcome.
 func (v *runsView) chooses(outcome string) bool {
 	switch v.outcome {
 	case "":
@@ -152,7 +152,7 @@ func (v *runsView) unreadable(err error) {
 	v.shownErrors++
 }
 
-// end tells what could not be read.
+// end reports what could not be read.
 func (v *runsView) end() error {
 	if err := v.stdout.Flush(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (v *runsView) list(cmd *cobra.Command) error {
 	return v.end()
 }
 
-// runTable writes a list of runs, a line each.
+// runTable writes a list of runs, one line each.
 type runTable struct {
 	w      *bufio.Writer
 	asJSON bool
@@ -251,15 +251,15 @@ func (t *runTable) line(cells ...any) {
 	fmt.Fprintln(t.w, strings.TrimRight(fmt.Sprintf(runLine, cells...), " "))
 }
 
-// end writes what to say of none at all.
+// end writes a message if there are no runs.
 func (t *runTable) end(none string) {
 	if t.n == 0 && !t.asJSON {
 		fmt.Fprintln(t.w, none)
 	}
 }
 
-// shortRun is the beginning of an id that says the millisecond of its start:
-// few runs have the same.
+// shortRun returns the beginning of an id, which contains the millisecond of the start.
+// Few runs have the same.
 func shortRun(id string) string { return id[:min(len(id), 18)] }
 
 // listedRun is one run, or one call without a script, in the output of runs list

@@ -97,8 +97,8 @@ func (v *runsView) find(cmd *cobra.Command, name string) (journal.Record, error)
 	return journal.Record{}, fmt.Errorf("the journal in %s has no runs", v.dir)
 }
 
-// writePage writes the page of a run, which only the user may read: it has all
-// that the run was given.
+// writePage writes the page of a run to a file that only the user may read, because it
+// contains all data of the run.
 func writePage(file string, rec *journal.Record) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -108,7 +108,7 @@ func writePage(file string, rec *journal.Record) error {
 	return errors.Join(timeline.WriteHTML(w, rec), w.Flush(), f.Close())
 }
 
-// terminalWidth is that of standard output; 0 if it is no terminal.
+// terminalWidth returns the width of standard output, 0 if it is not a terminal.
 func terminalWidth() int {
 	width, _, err := term.GetSize(int(os.Stdout.Fd()))
 	if err != nil {
@@ -138,7 +138,7 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 	t := &runTable{w: v.stdout, asJSON: v.asJSON}
 	follow, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	shown := map[string]bool{} // of those that were there before
+	shown := map[string]bool{} // runs that were printed or existed before
 	show := func(rec *journal.Record) {
 		if v.tool != "" && rec.Definition.Name != v.tool || !v.chooses(rec.OutcomeName()) {
 			return
@@ -164,7 +164,7 @@ func (v *runsView) tail(ctx context.Context, cmd *cobra.Command) error {
 	return context.Cause(follow)
 }
 
-// last are the last n runs that the flags ask for, the oldest first.
+// last returns the last n runs that the flags select, the oldest first.
 func (v *runsView) last(n int) []journal.Record {
 	var runs []journal.Record
 	for rec, err := range journal.Scan(v.dir, journal.Filter{Tool: v.tool}) {

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// screens are what the verbs write to. What others wrote can be in all of it, so
-// for a terminal it is made fit to be shown, whatever the verb. Into files and pipes
-// go the bytes as they are. flush ends them.
+// screens returns what the verbs write to. Output may contain text from others, so it is
+// made displayable for a terminal. Files and pipes get the bytes unchanged. flush must be
+// called at the end.
 func screens(files ...*os.File) (out []io.Writer, flush func()) {
 	var guards []*display.Writer
 	for _, f := range files {
@@ -22,13 +22,13 @@ func screens(files ...*os.File) (out []io.Writer, flush func()) {
 	}
 	return out, func() {
 		for _, g := range guards {
-			_ = g.Flush() // nobody is there to be told
+			_ = g.Flush() // there is nobody to report it to
 		}
 	}
 }
 
-// unguarded is the file behind out, for who writes nothing but what is fit to be
-// shown, in colours.
+// unguarded returns the file behind out, for callers that write only displayable text
+// with colours.
 func unguarded(out io.Writer) io.Writer {
 	if g, ok := out.(*display.Writer); ok {
 		return g.Unwrap()

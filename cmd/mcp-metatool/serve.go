@@ -34,8 +34,8 @@ and is meant to be started by an MCP host. To register it, for instance:
 To see what it does: mcp-metatool demo. To end it: Ctrl-D.
 `
 
-// serve runs a front end until its end, which is orderly for a signal and, on
-// standard input and output, for a client that hangs up.
+// serve runs a front end until it ends. A signal is not an error, and neither is a client
+// that closes standard input.
 func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	r := newReloader(s, f)
 	defer onHangup(ctx, r.hangup)()
@@ -52,15 +52,15 @@ func serve(ctx context.Context, s *settings, f *frontFlags) error {
 	} else {
 		err = serveStdio(ctx, cfg, log, r)
 	}
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSignal) { // what failed, failed because of it
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSignal) { // the signal is the cause of any failure
 		log.Info("ended", "reason", cause)
 		return nil
 	}
 	return err
 }
 
-// input is standard input without a way to close it: a read of it cannot be
-// interrupted. A terminal that is lost is the end of it, and no error.
+// input is standard input without Close, because a read of it cannot be interrupted. If
+// the terminal is closed, the input ends without an error.
 type input struct{}
 
 func (input) Read(p []byte) (int, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 )
 
-// frontFlags say how clients reach us.
+// frontFlags says how clients connect.
 type frontFlags struct {
 	http            httpFlag
 	unauthenticated bool
@@ -29,9 +29,9 @@ func (f *frontFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.unauthenticated, "allow-unauthenticated", false, "with --http: let in every client that can connect, from other machines too")
 }
 
-// takeAddress checks the arguments of serve: none, but the address may be apart
-// from its flag. (That it may also be left out keeps the flag's parser from
-// taking the next word.)
+// takeAddress checks the arguments of serve. The only one allowed is the address of
+// --http: because the address is optional, the parser of flags does not take the next
+// word for it.
 func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	if f.http.on && f.http.address == "" && len(args) == 1 {
 		if err := f.http.Set(args[0]); err != nil {
@@ -45,10 +45,10 @@ func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, args)
 }
 
-// switchedOn is the value of a flag that is given without one.
+// switchedOn is the value of a flag that is given without a value.
 const switchedOn = "true"
 
-// httpFlag is a switch that can be given an address.
+// httpFlag is a switch with an optional address.
 type httpFlag struct {
 	on      bool
 	address string // "": that of the configuration
@@ -57,7 +57,7 @@ type httpFlag struct {
 // String implements pflag.Value.
 func (f *httpFlag) String() string { return f.address }
 
-// Type implements pflag.Value: what can be left out is shown as for a switch.
+// Type implements pflag.Value. The flag is documented like a switch.
 func (f *httpFlag) Type() string { return "bool" }
 
 // Set implements pflag.Value.
@@ -80,7 +80,7 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	if err != nil {
 		return err
 	}
-	defer ln.Close() // also by whoever serves; twice does no harm
+	defer ln.Close() // ServeHTTPOn closes it too, which does no harm
 	scheme := "http"
 	if cfg.HTTP.CertFile != "" {
 		scheme = "https"
@@ -94,8 +94,8 @@ func serveHTTP(ctx context.Context, cfg *config.Config, log *slog.Logger, f *fro
 	})
 }
 
-// listen opens an address. One that other machines can reach is refused unless
-// their clients are authenticated, or are meant not to be.
+// listen opens an address. An address that other machines can reach is refused, unless
+// clients are authenticated or the user has allowed clients without authentication.
 func listen(ctx context.Context, address string, guarded bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -108,7 +108,7 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 	var open net.ListenConfig
 	ln, err := open.Listen(ctx, "tcp", resolved.String())
 	if err != nil {
-		var reason *os.SyscallError // without the address a second time
+		var reason *os.SyscallError // without repeating the address
 		if errors.As(err, &reason) {
 			err = reason.Err
 		}
@@ -117,7 +117,7 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 	return ln, nil
 }
 
-// withTLS puts TLS in front of the connections that ln accepts.
+// withTLS adds TLS to the connections that ln accepts.
 func withTLS(ctx context.Context, ln net.Listener, settings config.HTTP) (net.Listener, error) {
 	certificate, err := streamable.KeyPair(ctx, settings.CertFile, settings.KeyFile)
 	if err != nil {

@@ -38,7 +38,7 @@ the call of its [upstream.NAME.probe] if it has one.`,
 			return v.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	v.addFlags(cmd, silent) // the report has it all
+	v.addFlags(cmd, silent) // the report contains everything
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&v.names, "names", false, "print what agents call the servers' tools and prompts, instead")
 	cmd.Flags().BoolVar(&v.check, "check", false, "check that the servers work, and report on that instead")
@@ -50,7 +50,7 @@ the call of its [upstream.NAME.probe] if it has one.`,
 type serversView struct {
 	settings
 	asJSON, names, check bool
-	only                 string // name of the one server that counts; "" for all
+	only                 string // name of the only server to report; "" for all
 }
 
 // serverReport is one upstream in the output of servers --json.
@@ -90,7 +90,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	var names namesReport
 	var checks checksReport
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
-		states := h.Upstreams(ctx) // waits for them, and so comes before their names
+		states := h.Upstreams(ctx) // first, because it waits for the upstreams
 		servers = newServersReport(cfg, states, h.Problems())
 		names = newNamesReport(cfg, h.Names(), h.Problems())
 		if v.check {
@@ -116,14 +116,14 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	}
 	if err == nil && failed {
 		err = &exitError{code: exitFailed}
-		if v.names { // which does not say what is missing in it
+		if v.names { // the list of names does not show which are missing
 			err = &exitError{exitFailed, errors.New("not every server is there (see: mcp-metatool servers)")}
 		}
 	}
 	return err
 }
 
-// onlyServer is cfg with one of its upstreams, which does not sleep.
+// onlyServer returns cfg with one of its upstreams, which is started at once.
 func onlyServer(cfg *config.Config, name string) (*config.Config, error) {
 	var names []string
 	for _, u := range cfg.Upstreams {
@@ -144,7 +144,7 @@ func onlyServer(cfg *config.Config, name string) (*config.Config, error) {
 	return nil, fmt.Errorf("no upstream server is called %q (%s)", name, hint)
 }
 
-// newServersReport puts the upstreams into the order of the configuration.
+// newServersReport makes the report, in the order of the configuration.
 func newServersReport(cfg *config.Config, states []upstream.Status, problems []string) serversReport {
 	masker := cfg.NewMasker()
 	byName := map[string]upstream.Status{}
@@ -169,7 +169,7 @@ func newServersReport(cfg *config.Config, states []upstream.Status, problems []s
 	return report
 }
 
-// hostOf is the host of an address, with its port if it has one; "" for none.
+// hostOf returns the host of an address, with its port if it has one; "" for none.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

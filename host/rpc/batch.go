@@ -6,18 +6,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// batch gathers the responses to a batch of the peer.
+// batch collects the responses to a batch of the peer.
 type batch struct {
 	conn *Conn
 	on   Stream
 
 	mu        sync.Mutex
-	open      int // messages of the batch that want an answer and have none
+	open      int // messages of the batch that need an answer and have none
 	responses []byte
 }
 
-// receiveBatch takes a batch, or what begins like one and fails with err. All of
-// its requests are answered with one array (JSON-RPC 2.0, section 6).
+// receiveBatch handles a batch, or a malformed one that cannot be split because of
+// err. All of its requests are answered with one array (JSON-RPC 2.0, section 6).
 func (c *Conn) receiveBatch(items [][]byte, err error, raw []byte, on Stream) (waits bool) {
 	if err == nil && len(items) == 0 {
 		err = wire.Errorf(wire.CodeInvalidRequest, "invalid request: empty batch")
@@ -48,8 +48,8 @@ func (c *Conn) receiveBatch(items [][]byte, err error, raw []byte, on Stream) (w
 	return waits
 }
 
-// respond takes one reply; the zero Reply says that there is none. The last one
-// sends them all.
+// respond adds one reply; the zero Reply means that there is none. After the last
+// reply, all are sent.
 func (b *batch) respond(id []byte, reply wire.Reply) {
 	b.mu.Lock()
 	if reply.Result != nil || reply.Error != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// unwrittenWait is how long a call that could not be written waits for the end
-// of the connection, which tells why.
+// unwrittenWait is how long a call that could not be written waits for the
+// connection to end with an error that says why.
 const unwrittenWait = 100 * time.Millisecond
 
 // Call is a request of ours.
 type Call struct {
 	wire.Call
-	// Stream that the request goes out on; nil: the main one. Messages go to the
-	// main one if it is finished.
+	// Stream is where the request is sent; nil: the main stream. If Stream is
+	// finished, messages are sent on the main stream.
 	Stream Stream
-	// Anywhere lets the answer come on the main stream, too, where Stream is a
+	// AnyStream allows the answer to come on the main stream although Stream is a
 	// CallStream.
-	Anywhere bool
-	// Limit is how long the call may take.
+	AnyStream bool
+	// Limit says how long the call may take.
 	Limit Limit
 }
 
@@ -32,28 +32,28 @@ type Pending struct {
 	id   int64
 }
 
-// ID is the id of the request on the wire.
+// ID returns the id of the request on the wire.
 func (p Pending) ID() int64 { return p.id }
 
-// Cancel ends the call, unless it is over, as the end of the context of Conn.Call
-// does. It does not block.
+// Cancel ends the call in the way that the end of the context of Conn.Call does. If
+// the call has ended, it does nothing. It does not block.
 func (p Pending) Cancel(cause error) { p.conn.cancelCall(p.id, cause) }
 
-// ErrFull says that a call was not submitted because its stream has no room: the
-// peer does not read. Conn.Call waits for room.
+// ErrFull says that a call was not submitted because its stream is full: the peer
+// does not read. Conn.Call waits for room.
 var ErrFull = errors.New("the stream takes no request without waiting")
 
-// Submit makes a call and does not wait for anything: the request is on its way
-// when it returns, and complete is called once, by any goroutine and perhaps
-// before that: with the reply, or with a continuation, which must be called and
-// gives what Call would have returned. complete must not block; the continuation
+// Submit makes a call and waits for nothing: when it returns, the request has been
+// passed to its stream. complete is called once, on any goroutine, perhaps before
+// Submit returns. It gets the reply, or a continuation, which must be called and
+// returns what Call would have returned. complete must not block; the continuation
 // may.
 //
-// Progress callbacks run before it, in order, and none after it, unless the
-// reply is a task that goes on; see Call.
+// Progress callbacks run before complete, in order, and none runs after it, unless
+// the reply is a task that goes on; see Call.
 //
-// After an error nothing has been done and complete is not called: ErrFull, the
-// error of a connection that has ended, or a *wire.RPCError for params that
+// After an error nothing has been sent and complete is not called. The error is
+// ErrFull, that of a connection that has ended, or a *wire.RPCError for params that
 // cannot hold a progress token.
 func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) {
 	p := c.newCall(call)
@@ -63,7 +63,7 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 	if err != nil {
 		return Pending{}, err
 	}
-	// From here on p may be over, and even be another call.
+	// From here on the call may have ended, and p may have been reused.
 	if !on.TrySend(f) && c.remove(f.ID) {
 		c.recycle(p)
 		return Pending{}, ErrFull
@@ -75,11 +75,12 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 // raw bytes that the caller owns.
 //
 // If call.Progress is not nil, params._meta.progressToken is set to a token of
-// ours, and Progress gets the raw params of each notifications/progress for it:
-// by the goroutine that reads the stream they come on, one at a time and in
-// order, all of those that came before the answer before Call returns, and none
-// after. While Progress runs, that stream is not read. If Progress is nil, a
-// progressToken in params is removed. Nothing else in params is changed.
+// ours, and Progress is called with the raw params of each notifications/progress
+// for it. It runs on the goroutine that reads their stream, one at a time and in
+// order. Call returns after Progress was called for everything that came before the
+// answer, and Progress is not called after that. While Progress runs, the stream is
+// not read. If Progress is nil, a progressToken in params is removed. Nothing else
+// in params is changed.
 //
 // If params has a member "task" and the answer is a task that goes on (revision
 // 2025-11-25, basic/utilities/tasks), Progress may be called after Call has
@@ -87,16 +88,16 @@ func (c *Conn) Submit(call Call, complete wire.CompletionFunc) (Pending, error) 
 // notification, or in the answer to a request about it. That holds for the last
 // 1024 tasks.
 //
-// When ctx ends first, Call returns its cause without waiting for the peer,
-// which gets notifications/cancelled with the request's own id: made of the
-// notification of the client if the cause is a *wire.CancelledError, so that its
-// reason and _meta travel. If the request had not been written, it never will
-// be, and there is no notification. A late answer is dropped. The request
-// initialize is given up without a notification (revision 2025-11-25,
-// basic/utilities/cancellation).
+// If ctx ends first, Call returns its cause without waiting for the peer. The peer
+// gets notifications/cancelled with the id of the request. If the cause is a
+// *wire.CancelledError, the notification has the reason and _meta of the client's.
+// If the request has not been written yet, it never will be, and no notification
+// is sent. A late answer is dropped. The request initialize is abandoned without a
+// notification (revision 2025-11-25, basic/utilities/cancellation).
 //
-// Other errors are those of Options.Errors, of the stream, a *wire.DeniedError,
-// or a *wire.RPCError for params that cannot hold a progress token.
+// Other errors are those of Options.Errors, those of the stream, a
+// *wire.DeniedError, or a *wire.RPCError for params that cannot hold a progress
+// token.
 func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	p := c.newCall(call)
 	f, err := c.register(p, call)
@@ -114,16 +115,16 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	case o = <-p.result:
 	case <-ctx.Done():
 		c.cancelCall(f.ID, context.Cause(ctx))
-		o = <-p.result // the cause, or the answer that came just before
+		o = <-p.result // the cause, or an answer that came just before
 	}
 	if p.task == "" {
 		c.recycle(p)
 	}
-	return c.verdict(ctx, o)
+	return c.callerResult(ctx, o)
 }
 
-// register prepares a call and puts it in flight. After an error the call is
-// used up.
+// register prepares a call and adds it to those in flight. After an error, p has
+// been recycled.
 func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	now := time.Now()
 	p.begin(now)
@@ -143,7 +144,7 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	c.mu.Lock()
 	err = c.state.register(p)
 	if err == nil {
-		c.watchOver(p)
+		c.scheduleLimit(p)
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -153,16 +154,16 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	return f, nil
 }
 
-// remove takes a call out of flight whose request no stream has taken over. It
-// is false when the call has had its outcome.
+// remove removes a call from those in flight, if no stream has accepted its
+// request. It returns false if the call has had its outcome.
 func (c *Conn) remove(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.take(id) != nil
 }
 
-// sendLater waits until a stream takes over the request of a call. After an error
-// the call is over; without one its outcome is still to come, or there.
+// sendLater waits until a stream accepts the request of a call. After an error the
+// call has ended. Otherwise its outcome follows, or has been delivered.
 func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
 	sending, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -180,42 +181,43 @@ func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
 	cause, over := c.state.stopWaiting(p, err == nil)
 	c.mu.Unlock()
 	switch {
-	case err == nil && cause != nil: // cancelled, and sent all the same
-		c.takeBack(f.ID, p.method, p.stream, cause)
+	case err == nil && cause != nil: // cancelled, but sent nevertheless
+		c.notifyCancelled(f.ID, p.method, p.stream, cause)
 		return nil
 	case err == nil:
 		return nil
 	case over:
 		return c.unsentOutcome(ctx, p)
 	}
-	_, err = c.verdict(ctx, outcome{err: err, unsent: true})
+	_, err = c.callerResult(ctx, outcome{err: err, unsent: true})
 	return err
 }
 
-// moveToMain has the request of a call sent on the main stream. It is false when
-// it was to be sent there, or the call is over.
+// moveToMain sets the main stream as the one for the request of a call. It returns
+// false if it was the main stream before, or if the call has ended.
 func (c *Conn) moveToMain(p *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.move(p, c.opts.Main)
 }
 
-// unsentOutcome is the error of a call that ended before a stream took it over.
+// unsentOutcome returns the error of a call that ended before a stream accepted
+// it.
 func (c *Conn) unsentOutcome(ctx context.Context, p *call) error {
 	o := <-p.result
 	o.unsent = true
-	_, err := c.verdict(ctx, o)
+	_, err := c.callerResult(ctx, o)
 	return err
 }
 
-// verdict is what the caller of a call with that outcome is told.
-func (c *Conn) verdict(ctx context.Context, o outcome) (wire.Reply, error) {
+// callerResult returns what the caller of a call with that outcome gets.
+func (c *Conn) callerResult(ctx context.Context, o outcome) (wire.Reply, error) {
 	if o.err == nil {
 		return o.reply, nil
 	}
 	err := o.err
 	if errors.Is(err, errUnwritten) {
-		err = c.whyUnwritten(ctx)
+		err = c.unwrittenReason(ctx)
 	}
 	if o.unsent {
 		err = c.errors.Unsent(err)
@@ -223,9 +225,10 @@ func (c *Conn) verdict(ctx context.Context, o outcome) (wire.Reply, error) {
 	return wire.Reply{}, err
 }
 
-// whyUnwritten waits for the end of the connection. What broke the stream mostly
-// ends the connection as well and at once, and that end says more.
-func (c *Conn) whyUnwritten(ctx context.Context) error {
+// unwrittenReason returns the error of a message that could not be written. It
+// waits a moment for the end of the connection, because what broke the stream
+// usually ends the connection too, with an error that says more.
+func (c *Conn) unwrittenReason(ctx context.Context) error {
 	t := time.NewTimer(unwrittenWait)
 	defer t.Stop()
 	select {
@@ -237,12 +240,13 @@ func (c *Conn) whyUnwritten(ctx context.Context) error {
 	return c.errors.Down("it does not read its input any more", nil)
 }
 
-// Unwritten is the error of a call, or a notification, that could not be written.
-func (c *Conn) Unwritten() error { return c.whyUnwritten(context.Background()) }
+// Unwritten returns the error of a call or notification that could not be written.
+func (c *Conn) Unwritten() error { return c.unwrittenReason(context.Background()) }
 
-// Notify sends a notification; params may be nil. It waits for room on the
-// stream, nil for the main one, which also takes over where that is finished. If
-// there is room, it is sent even if ctx has ended. The errors are those of Call.
+// Notify sends a notification on a stream (nil: the main one), or on the main
+// stream if that one is finished. params may be nil. It waits for room on the
+// stream. If there is room, the notification is sent even if ctx has ended. The
+// errors are those of Call.
 func (c *Conn) Notify(ctx context.Context, on Stream, method string, params []byte) error {
 	f := Frame{Data: wire.Notification(method, params), conn: c}
 	if on == nil {
@@ -255,18 +259,18 @@ func (c *Conn) Notify(ctx context.Context, on Stream, method string, params []by
 	if errors.Is(err, ErrFinished) && on != c.opts.Main {
 		err = c.opts.Main.Send(ctx, f)
 	}
-	_, err = c.verdict(ctx, outcome{err: err, unsent: true})
+	_, err = c.callerResult(ctx, outcome{err: err, unsent: true})
 	return err
 }
 
-// Fail ends the call with that id, unless it is over, with err; unsent says that
-// the peer has surely not seen the request.
+// Fail ends the call with that id with err. unsent says that the peer has certainly
+// not seen the request. If the call has ended, Fail does nothing.
 func (c *Conn) Fail(id int64, err error, unsent bool) {
 	c.resolve(id, outcome{err: err, unsent: unsent})
 }
 
-// FailUnusable ends the call with that id, unless it is over: its answer cannot
-// be used.
+// FailUnusable ends the call with that id because its answer cannot be used. If the
+// call has ended, it does nothing.
 func (c *Conn) FailUnusable(id int64, err error) {
 	c.mu.Lock()
 	p := c.state.take(id)
@@ -276,8 +280,8 @@ func (c *Conn) FailUnusable(id int64, err error) {
 	}
 }
 
-// failStream ends the calls whose requests went out on a stream that the peer
-// has gone away from.
+// failStream ends the calls that were made on a stream which the peer has
+// abandoned.
 func (c *Conn) failStream(on Stream, err error) {
 	c.mu.Lock()
 	calls := c.state.takeOn(on)
@@ -287,20 +291,20 @@ func (c *Conn) failStream(on Stream, err error) {
 	}
 }
 
-// Answer gives the call with that id its reply, unless it is over. It is for
-// transports that know by other means than an id which call a reply is for.
+// Answer completes the call with that id with a reply, unless the call has ended. It
+// is for transports that know without an id which call a reply is for.
 func (c *Conn) Answer(id int64, reply wire.Reply, on Stream) {
 	c.answeredBy(id, reply, wire.Message{Result: reply.Result, Error: reply.Error}, nil, on)
 }
 
-// ReserveID is an id for a request that a transport makes by itself.
+// ReserveID returns an id for a request that a transport makes by itself.
 func (c *Conn) ReserveID() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.ids.next()
 }
 
-// resolve gives the call with that id its outcome, unless it is over.
+// resolve gives the call with that id its outcome, unless it has one.
 func (c *Conn) resolve(id int64, o outcome) {
 	c.mu.Lock()
 	p := c.state.take(id)
@@ -310,24 +314,25 @@ func (c *Conn) resolve(id int64, o outcome) {
 	}
 }
 
-// conclude gives a call that was taken its outcome.
+// conclude gives a call its outcome. The caller has removed it from those in
+// flight.
 func (c *Conn) conclude(p *call, o outcome) {
 	c.mu.Lock()
-	now, waits, single := c.state.settle(p, o), p.waits, p.single
+	now, stopSend, callStream := c.state.settle(p, o), p.stopSend, p.callStream
 	c.mu.Unlock()
-	if waits != nil {
-		waits(o.err)
+	if stopSend != nil {
+		stopSend(o.err)
 	}
-	if single != nil {
-		single.Settled(o.err == nil)
+	if callStream != nil {
+		callStream.Settled(o.err == nil)
 	}
 	if now {
 		c.deliver(p, o)
 	}
 }
 
-// deliver tells whoever made a call of its outcome. No progress of it runs, or
-// will, unless it goes on as a task.
+// deliver passes the outcome of a call to its caller. No progress callback of the
+// call is running or will run, unless the call goes on as a task.
 func (c *Conn) deliver(p *call, o outcome) {
 	complete := p.complete
 	if complete == nil {
@@ -341,10 +346,10 @@ func (c *Conn) deliver(p *call, o outcome) {
 		complete(o.reply, nil)
 		return
 	}
-	complete(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return c.verdict(ctx, o) })
+	complete(wire.Reply{}, func(ctx context.Context) (wire.Reply, error) { return c.callerResult(ctx, o) })
 }
 
-// cancelCall ends a call, unless it is over, and tells the peer.
+// cancelCall cancels a call, unless it has ended, and notifies the peer.
 func (c *Conn) cancelCall(id int64, cause error) {
 	c.mu.Lock()
 	p := c.state.abandon(id, time.Now())
@@ -354,14 +359,15 @@ func (c *Conn) cancelCall(id int64, cause error) {
 	}
 	waiting := c.state.cancelWaiting(p, cause)
 	c.mu.Unlock()
-	if !waiting { // else sendLater tells the peer if the request leaves after all
-		c.takeBack(id, p.method, p.stream, cause)
+	if !waiting { // else sendLater notifies the peer if the request is sent nevertheless
+		c.notifyCancelled(id, p.method, p.stream, cause)
 	}
 	c.conclude(p, outcome{err: cause})
 }
 
-// takeBack tells the peer that a call is cancelled, if it may have seen it.
-func (c *Conn) takeBack(id int64, method string, on Stream, cause error) {
+// notifyCancelled notifies the peer that a call is cancelled, if the peer may have
+// seen the request.
+func (c *Conn) notifyCancelled(id int64, method string, on Stream, cause error) {
 	if on.Withdraw(id) {
 		c.mu.Lock()
 		c.state.acknowledge(id)
@@ -374,12 +380,11 @@ func (c *Conn) takeBack(id int64, method string, on Stream, cause error) {
 	f := Frame{Cancels: id, conn: c, Data: wire.Notification(
 		protocol.NotificationCancelled, wire.CancelParams(cause, id))}
 	if err := on.Push(f); errors.Is(err, ErrFinished) && on != c.opts.Main {
-		_ = c.opts.Main.Push(f) // that is never finished
+		_ = c.opts.Main.Push(f) // the main stream is never finished
 	}
 }
 
-// withToken puts our progress token into params, or takes a token of the caller
-// out.
+// withToken sets our progress token in params, or removes a token of the caller.
 func (c *Conn) withToken(call wire.Call, id int64) ([]byte, error) {
 	params := call.Params
 	if call.Progress != nil {
@@ -393,24 +398,24 @@ func (c *Conn) withToken(call wire.Call, id int64) ([]byte, error) {
 		return params, nil
 	}
 	out, err := wire.Delete(params, "_meta", "progressToken")
-	if err != nil { // no objects, so no token; the peer may judge them
+	if err != nil { // not objects, so there is no token; the peer may refuse them
 		return params, nil
 	}
 	return out, nil
 }
 
-// newCall takes a call that is over, or makes one. The pool is the connection's
-// own because a channel made in a synctest bubble cannot leave it.
+// newCall reuses a call that has ended, or makes one. Each connection has its own
+// pool because a channel made in a synctest bubble must not be used outside it.
 func (c *Conn) newCall(of Call) *call {
-	p, ok := c.spent.Get().(*call)
+	p, ok := c.callPool.Get().(*call)
 	if !ok {
 		p = &call{result: make(chan outcome, 1)}
 	}
 	p.method, p.stream, p.progress, p.late, p.owner = of.Method, of.Stream, of.Progress, of.Late, of.Owner
 	if p.stream == nil {
 		p.stream = c.opts.Main
-	} else if single, ok := p.stream.(CallStream); ok {
-		p.single, p.private = single, !of.Anywhere
+	} else if cs, ok := p.stream.(CallStream); ok {
+		p.callStream, p.ownStreamOnly = cs, !of.AnyStream
 	}
 	p.limit = of.Limit
 	p.asksTask = of.Progress != nil && asksForTask(of.Params)
@@ -420,8 +425,8 @@ func (c *Conn) newCall(of Call) *call {
 	return p
 }
 
-// recycle keeps a call that is over, to be used again.
+// recycle returns a call that has ended to the pool.
 func (c *Conn) recycle(p *call) {
 	*p = call{result: p.result}
-	c.spent.Put(p)
+	c.callPool.Put(p)
 }

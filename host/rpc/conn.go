@@ -12,17 +12,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Peer tells what is at the other end of a connection. It decides what happens
-// to messages that are not well-formed.
+// Peer says what is at the other end of a connection. It determines what happens
+// to malformed messages.
 type Peer int
 
 const (
 	// Client is a peer whose malformed messages are refused with an error
-	// response, as JSON-RPC 2.0 section 5 wants it.
+	// response, as JSON-RPC 2.0 section 5 requires.
 	Client Peer = iota
 	// Server is a peer whose malformed messages are reported as garbage and
-	// skipped: many servers write log lines to stdout. Invalid UTF-8 is repaired.
-	// Only what has the id of a request is answered.
+	// skipped, because many servers write log lines to stdout. Invalid UTF-8 is
+	// repaired. Only messages with the id of a request are answered.
 	Server
 )
 
@@ -43,54 +43,55 @@ type Options struct {
 	// the same numbers. Otherwise neither can be guessed, which matters where
 	// several sessions share one connection.
 	SerialIDs bool
-	// MaxRequests bounds the peer's requests in flight, the cancelled ones
-	// included whose work goes on; more are refused. 0: DefaultMaxRequests.
+	// MaxRequests bounds the peer's requests in flight, including cancelled ones
+	// that are still being worked on. More are refused. 0: DefaultMaxRequests.
 	MaxRequests int
-	// MaxAnswers bounds the peer's requests, and batches of them, whose answers
-	// are not written yet: Receive waits while there are so many. 0:
-	// MaxRequests and 128 more. It should be more than MaxRequests: requests that
-	// are worked on count as well.
+	// MaxAnswers bounds the peer's requests, and batches of requests, whose answers
+	// have not been written. Receive waits while there are that many. It should be
+	// larger than MaxRequests, because requests in flight count too. 0: 128 more
+	// than MaxRequests.
 	MaxAnswers int
-	// KeepWorkers is how many idle goroutines are kept for the next requests.
+	// KeepWorkers is how many idle goroutines are kept for further requests.
 	KeepWorkers int
-	// Unasked is told of bytes of the peer that belong to no call in flight, by
-	// the goroutine that reads them. It may block, which slows the reading down.
-	// Nil: such bytes are free.
+	// Unasked is called with the number of bytes from the peer that belong to no call
+	// in flight, on the goroutine that reads them. It may block, so that the peer is
+	// read slowly. Nil: such bytes cost nothing.
 	Unasked func(bytes int)
-	// Garbage is told of what is no usable message: the reason, for people, and
-	// its first bytes (at most MaxExcerpt). Nil: it is only logged.
+	// Garbage is called with what is not a usable message: the reason, for people,
+	// and its first bytes (at most MaxExcerpt). Nil: it is only logged.
 	Garbage func(reason string, raw []byte)
-	// Count is told of each response before it is handed to a stream, so that a
-	// large one can be counted until it is written. Nil: nobody is.
+	// Count is called with each response before it is passed to a stream, so that a
+	// large response can be counted until it has been written. It may be nil.
 	Count func(response []byte)
-	// Log takes garbage at level warn, at most 10 records in 10 seconds, and late
+	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late
 	// messages at level debug. Nil: they are not logged.
 	Log *slog.Logger
 }
 
-// Handler takes what the peer sends on its own account. Its methods run on the
-// goroutine that called Receive, in the order of the stream, and hold it up.
+// Handler handles the peer's requests and notifications. Its methods run on the
+// goroutine that called Receive, in the order of the stream. Nothing more is read
+// from the stream until they return.
 type Handler interface {
-	// Request takes a request other than ping. It must see to it that the request
-	// is answered once: with Reply, or with Start where the work blocks.
+	// Request handles a request other than ping. It must answer the request once:
+	// with Reply, or with Start if the work blocks.
 	Request(r *Request)
-	// Notification takes every notification but those about a single request,
+	// Notification handles every notification except those about a single request,
 	// notifications/progress and notifications/cancelled.
 	Notification(m wire.Inbound)
 }
 
-// Errors makes the errors that calls end with, in the words of the connection's
-// owner. Its methods are safe for concurrent use and must not block.
+// Errors makes the errors that calls end with. The owner of the connection
+// implements it. Its methods are safe for concurrent use and must not block.
 type Errors interface {
 	// Down says that the connection has ended or does not work any more.
 	Down(reason string, cause error) error
-	// Unsent marks an error of Down, or one that wraps it, as that of a request
-	// that the peer has surely not seen. Other errors are returned as they are.
+	// Unsent marks an error of Down, or one that wraps it, as that of a request that
+	// the peer has certainly not seen. It returns other errors unchanged.
 	Unsent(err error) error
 	// Unusable says that the answer to a request cannot be used; cause is a
 	// *wire.RPCError or a *wire.TooLargeError.
 	Unusable(method string, cause error) error
-	// Timeout says that no answer came within a limit: Limit.Max if max, else
+	// Timeout says that no answer came within a limit: Limit.Max if max is set, else
 	// Limit.Idle.
 	Timeout(method string, after time.Duration, max bool) error
 }
@@ -102,27 +103,27 @@ type Conn struct {
 	log    *slog.Logger
 	errors Errors
 
-	ctx     context.Context // of work for the peer; ends with the connection
-	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when every call has its outcome
-	open    sync.WaitGroup
-	timers  sync.WaitGroup
-	workers workers
-	answers chan struct{} // a token for each answer that is to be written
-	batches atomic.Bool   // the negotiated revision has batches
-	heard   atomic.Int64  // see Heard
-	current func() []any  // mainOwners, made once
-	garbage limiter       // guarded by garbageMu
-	muted   sync.Mutex    // guards garbage
-	spent   sync.Pool     // of *call
+	ctx            context.Context // of work for the peer; ends with the connection
+	cancel         context.CancelCauseFunc
+	done           chan struct{} // closed when every call has its outcome
+	inbound        sync.WaitGroup
+	timers         sync.WaitGroup
+	workers        workers
+	answers        chan struct{} // a token for each answer that is to be written
+	batches        atomic.Bool   // the negotiated revision has batches
+	heard          atomic.Int64  // see Heard
+	mainOwnersFunc func() []any  // mainOwners, made once
+	garbage        limiter       // guarded by garbageMu
+	garbageMu      sync.Mutex    // guards garbage
+	callPool       sync.Pool     // of *call
 
-	mu    sync.Mutex // guards state; a leaf
-	turn  *sync.Cond // a progress callback has returned; uses mu
-	state state
-	watch *time.Timer // see limit.go; nil before the first limit
+	mu               sync.Mutex // guards state; a leaf
+	progressReturned *sync.Cond // a progress callback has returned; uses mu
+	state            state
+	limitTimer       *time.Timer // see limit.go; nil before the first limit
 }
 
-// New makes a connection. It ends with ctx, or at End; whoever makes it feeds it
+// New makes a connection. It ends with ctx, or at End. Its owner passes frames to it
 // (Receive) and must Close it.
 func New(ctx context.Context, opts Options) *Conn {
 	if opts.MaxRequests <= 0 {
@@ -142,10 +143,10 @@ func New(ctx context.Context, opts Options) *Conn {
 		done: make(chan struct{}), answers: make(chan struct{}, opts.MaxAnswers),
 		state: newState(opts.SerialIDs),
 	}
-	c.turn = sync.NewCond(&c.mu)
-	c.current = c.mainOwners
-	// It ends by End alone, so that calls are over before work for the peer is
-	// cancelled, which would cancel calls of its own.
+	c.progressReturned = sync.NewCond(&c.mu)
+	c.mainOwnersFunc = c.mainOwners
+	// Only End ends c.ctx. So calls have ended before work for the peer is cancelled,
+	// which would otherwise cancel the calls that it has made.
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.workers = workers{keep: opts.KeepWorkers, ctx: c.ctx, next: make(chan *Request)}
 	if ctx.Done() != nil {
@@ -168,39 +169,40 @@ func (c *Conn) endWith(ctx context.Context) {
 	}
 }
 
-// Context ends with the connection; its cause is the error that End was given.
+// Context returns a context that ends with the connection. Its cause is the error
+// that was passed to End.
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // Done is closed when the connection has ended and every call has its outcome.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is the error that the connection ended with; nil before its end.
+// Err returns the error that the connection ended with, nil before its end.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.end
 }
 
-// SetBatches tells whether the negotiated revision has JSON-RPC batches. Before
-// that, and in revisions without them, an array is no message: it would let the
-// peer make us hold many times its bytes.
+// SetBatches says whether the negotiated revision has JSON-RPC batches. Before that,
+// and in revisions without batches, an array is not a message, because it could make
+// us use many times as much memory as it has bytes.
 func (c *Conn) SetBatches(has bool) { c.batches.Store(has) }
 
-// Calls is the number of our calls in flight.
+// Calls returns the number of our calls in flight.
 func (c *Conn) Calls() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.state.calls)
 }
 
-// End ends the connection: all calls fail with err, which must not be nil, and
-// the contexts of the peer's requests in flight end with it. Their answers are
-// still handed to their streams. Only the first End counts. It does not block.
+// End ends the connection: all calls fail with err, which must not be nil, and the
+// contexts of the peer's requests in flight end with err. Their answers are still
+// passed to their streams. Only the first End counts. It does not block.
 func (c *Conn) End(err error) {
 	c.mu.Lock()
 	calls, cancels, first := c.state.finish(err)
 	if first {
-		c.unwatch()
+		c.stopTimer()
 	}
 	c.mu.Unlock()
 	if !first {
@@ -224,16 +226,16 @@ func (c *Conn) Close(err error) {
 	c.wait()
 }
 
-// CloseWithin is Close that gives up waiting after some time. It is false when
-// something was left behind.
+// CloseWithin is Close with a limit on the wait. It returns false if it stopped
+// waiting.
 func (c *Conn) CloseWithin(most time.Duration, err error) bool {
 	c.refuse(err)
 	return within(most, c.wait)
 }
 
-// Drain waits until the peer's requests in flight are answered, but not longer
-// than most. It tells whether they are.
-func (c *Conn) Drain(most time.Duration) bool { return within(most, c.open.Wait) }
+// Drain waits until the peer's requests in flight are answered, but not longer than
+// most. It reports whether they are.
+func (c *Conn) Drain(most time.Duration) bool { return within(most, c.inbound.Wait) }
 
 func (c *Conn) refuse(err error) {
 	c.End(err)
@@ -246,12 +248,12 @@ func (c *Conn) refuse(err error) {
 }
 
 func (c *Conn) wait() {
-	c.open.Wait()
+	c.inbound.Wait()
 	c.workers.all.Wait()
 	c.timers.Wait()
 }
 
-// within tells whether wait returned in time.
+// within reports whether wait returned within a time.
 func within(most time.Duration, wait func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -268,7 +270,7 @@ func within(most time.Duration, wait func()) bool {
 	}
 }
 
-// plainErrors are the errors of a connection whose owner has none of its own.
+// plainErrors is used if Options.Errors is nil.
 type plainErrors struct{}
 
 func (plainErrors) Down(reason string, cause error) error {
@@ -293,7 +295,7 @@ func (plainErrors) Timeout(method string, after time.Duration, _ bool) error {
 	return fmt.Errorf("no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
 }
 
-// UnsentError says that the peer has surely not seen the request.
+// UnsentError says that the peer has certainly not seen the request.
 type UnsentError struct{ Err error }
 
 func (e *UnsentError) Error() string { return e.Err.Error() }

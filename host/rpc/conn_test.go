@@ -55,8 +55,9 @@ func connectTest(t *testing.T, opts Options) (*Conn, *fakeStream, manual) {
 	return c, main, h
 }
 
-// TestMalformed: what is no message is answered to a client as JSON-RPC wants it,
-// and of a server reported; only what has the id of a request is answered then.
+// TestMalformed checks that malformed messages of a client are answered as JSON-RPC
+// requires, and that those of a server are reported, and answered only if they have
+// the id of a request.
 func TestMalformed(t *testing.T) {
 	for _, tt := range []struct {
 		raw            string
@@ -93,8 +94,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestBatch: a batch is answered as one, when its last request is, by either kind
-// of peer and only in a revision that has batches.
+// TestBatch checks that a batch is answered with one array when its last request is
+// answered, for either kind of peer, and only in a revision that has batches.
 func TestBatch(t *testing.T) {
 	for _, peer := range []Peer{Client, Server} {
 		c, _, h := connectTest(t, Options{Peer: peer})
@@ -124,9 +125,10 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestCallStream: only its own request is answered on the stream of a call, with
-// the request's id or an error without one, and its answer comes nowhere else
-// unless the call allows that. What comes there belongs to it alone.
+// TestCallStream checks that the stream of a call accepts only the answer to its own
+// request, with the request's id or as an error without an id, that the answer is not
+// accepted on another stream unless the call allows that, and that what comes on the
+// stream belongs to that call alone.
 func TestCallStream(t *testing.T) {
 	ok, anonymous := `"result":{}`, `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`
 	for _, tt := range []struct {
@@ -153,7 +155,7 @@ func TestCallStream(t *testing.T) {
 			for i, name := range []string{"own", "other"} {
 				s := &fakeCallStream{fakeStream: newFakeStream(1), owner: name}
 				streams[name] = s
-				call := Call{Call: wire.Call{Method: "m", Owner: name}, Stream: s, Anywhere: tt.anywhere}
+				call := Call{Call: wire.Call{Method: "m", Owner: name}, Stream: s, AnyStream: tt.anywhere}
 				if _, err := c.Submit(call, func(_ wire.Reply, next wire.Continuation) {
 					if i == 0 && next == nil {
 						answered++
@@ -173,8 +175,8 @@ func TestCallStream(t *testing.T) {
 	}
 }
 
-// TestFullAndFinished: Submit does not wait for room, Call does, and what belongs
-// to a finished stream goes to the main one.
+// TestFullAndFinished checks that Call waits for room and Submit does not, and that
+// messages for a finished stream are sent on the main one.
 func TestFullAndFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, main, _ := connectTest(t, Options{Peer: Client})
@@ -214,8 +216,8 @@ func TestFullAndFinished(t *testing.T) {
 	})
 }
 
-// TestClose: it ends with the context, may be repeated, waits for work, and does
-// not wait for ever where that is asked for.
+// TestClose checks that a connection ends with its context, that Close may be
+// repeated and waits for work, and that CloseWithin does not wait forever.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,9 +1,9 @@
 // Package rpc is one JSON-RPC connection of MCP, in either direction: with a
 // client or with a server, over any transport that carries raw frames.
 //
-//	conn.go     Conn: options, beginning and end
+//	conn.go     Conn: options, start and end
 //	state.go    everything in flight, its invariants, and each change of it
-//	stream.go   Stream and Frame: how messages get to the peer
+//	stream.go   Stream and Frame: sending messages to the peer
 //	call.go     requests of ours: Submit, Call, Notify, cancellation
 //	limit.go    time limits of calls
 //	receive.go  frames of the peer: answers, notifications, batches, garbage
@@ -16,10 +16,9 @@
 //	reader.go   reading a byte stream of newline-delimited messages
 //	garbage.go  excerpts of messages that are too long
 //
-// A transport pushes what it reads into the connection: [Conn.Receive] takes
-// one frame and the [Stream] that it came on. Messages to the peer go to a
-// Stream: the connection's main one, or the one of the request that they belong
-// to. Stdio and the legacy SSE transport have only the main stream; over
+// A transport passes what it reads to the connection: [Conn.Receive] takes one frame
+// and the [Stream] that it came on. Messages to the peer are sent on a Stream: the
+// connection's main one, or that of the request that they belong to. Stdio and the legacy SSE transport have only the main stream; over
 // streamable HTTP each POST is a stream of its own, and the GET stream is the
 // main one.
 //
@@ -27,7 +26,7 @@
 // to a [wire.CompletionFunc]. [Conn.Call] is Submit and a wait. No goroutine is
 // started for a call.
 //
-// Package rpc knows the methods that are about requests (ping,
-// notifications/cancelled, notifications/progress, and what tells of the end of
-// a task); all others go to a [Handler].
+// Package rpc handles the methods that are about requests itself: ping,
+// notifications/cancelled, notifications/progress, and those that report the end of
+// a task. All others are passed to a [Handler].
 package rpc

@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// limiter lets 10 log records through in 10 seconds and counts the others.
+// limiter allows 10 log records in 10 seconds and counts the others.
 type limiter struct {
-	from    time.Time
-	let     int
-	skipped int
+	from    time.Time // start of the current window
+	allowed int       // in the current window
+	skipped int       // since the last record
 }
 
 const (
@@ -23,118 +23,118 @@ const (
 	limiterWindow = 10 * time.Second
 )
 
-// allow tells whether to log now, and how many were not logged before.
+// allow reports whether to log now, and how many records were skipped before.
 func (l *limiter) allow() (skipped int, ok bool) {
 	if now := time.Now(); now.Sub(l.from) >= limiterWindow {
-		l.from, l.let = now, 0
+		l.from, l.allowed = now, 0
 	}
-	if l.let == limiterBurst {
+	if l.allowed == limiterBurst {
 		l.skipped++
 		return 0, false
 	}
-	l.let++
+	l.allowed++
 	skipped, l.skipped = l.skipped, 0
 	return skipped, true
 }
 
-// MaxExcerpt is how much is kept of each end of a message that is too long, in
-// bytes.
+// MaxExcerpt is the number of bytes that are kept of each end of a message that is
+// too long.
 const MaxExcerpt = 256
 
 // Excerpt is the beginning and the end of a message that was skipped because it
 // is too long, at most MaxExcerpt bytes each.
 type Excerpt struct{ Head, Tail []byte }
 
-// edges passes a stream on and keeps excerpts of the lines that wire.Reader,
-// reading behind it, will skip as too long.
-type edges struct {
+// lineSampler is an io.Reader that passes a stream on to a wire.Reader. It keeps
+// excerpts of the lines that the wire.Reader will skip as too long.
+type lineSampler struct {
 	r     io.Reader
-	limit int // bytes of a line, its ending included; as in wire.Reader
+	limit int // bytes of a line including its ending, as in wire.Reader
 	n     int // bytes of the current line so far
 	line  Excerpt
 	long  []Excerpt // complete ones, oldest first
-	blank bool      // there are only spaces in the current line
+	blank bool      // the current line has only white space so far
 
-	// unasked is told of bytes that are of no message: blank lines, and what is over
-	// the limit. Nil: nobody is.
+	// unasked is called with the number of bytes that belong to no message: blank
+	// lines, and what exceeds the limit. It may be nil.
 	unasked func(bytes int)
 }
 
-func newEdges(r io.Reader, max int) *edges {
+func newLineSampler(r io.Reader, max int) *lineSampler {
 	if max <= 0 {
 		max = wire.DefaultMaxMessage
 	}
-	return &edges{r: r, limit: max + len("\r\n"), blank: true}
+	return &lineSampler{r: r, limit: max + len("\r\n"), blank: true}
 }
 
-func (e *edges) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
+func (l *lineSampler) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
 	for rest := p[:n]; len(rest) > 0; {
 		part, after, whole := bytes.Cut(rest, []byte("\n"))
-		e.add(part)
+		l.add(part)
 		if whole {
-			e.n++
-			e.endLine()
+			l.n++
+			l.endLine()
 		}
 		rest = after
 	}
 	if err != nil {
-		e.endLine()
+		l.endLine()
 	}
 	return n, err
 }
 
-func (e *edges) add(part []byte) {
-	if room := MaxExcerpt - len(e.line.Head); room > 0 {
-		e.line.Head = append(e.line.Head, part[:min(room, len(part))]...)
+func (l *lineSampler) add(part []byte) {
+	if room := MaxExcerpt - len(l.line.Head); room > 0 {
+		l.line.Head = append(l.line.Head, part[:min(room, len(part))]...)
 	}
-	before := e.n
-	e.n += len(part)
-	e.blank = e.blank && len(bytes.TrimSpace(part)) == 0
-	if over := e.n - max(before, e.limit); over > 0 && e.unasked != nil {
-		e.unasked(over)
+	before := l.n
+	l.n += len(part)
+	l.blank = l.blank && len(bytes.TrimSpace(part)) == 0
+	if over := l.n - max(before, l.limit); over > 0 && l.unasked != nil {
+		l.unasked(over)
 	}
-	if e.n > e.limit-MaxExcerpt {
-		tail := append(e.line.Tail, part[max(0, len(part)-MaxExcerpt):]...)
-		e.line.Tail = tail[max(0, len(tail)-MaxExcerpt):]
+	if l.n > l.limit-MaxExcerpt {
+		tail := append(l.line.Tail, part[max(0, len(part)-MaxExcerpt):]...)
+		l.line.Tail = tail[max(0, len(tail)-MaxExcerpt):]
 	}
 }
 
-func (e *edges) endLine() {
-	if e.blank && e.n > 0 && e.unasked != nil {
-		e.unasked(e.n)
+func (l *lineSampler) endLine() {
+	if l.blank && l.n > 0 && l.unasked != nil {
+		l.unasked(l.n)
 	}
-	e.blank = true
-	if e.n > e.limit {
-		e.long = append(e.long, e.line)
-		e.line = Excerpt{}
+	l.blank = true
+	if l.n > l.limit {
+		l.long = append(l.long, l.line)
+		l.line = Excerpt{}
 	}
-	e.n, e.line.Head, e.line.Tail = 0, e.line.Head[:0], e.line.Tail[:0]
+	l.n, l.line.Head, l.line.Tail = 0, l.line.Head[:0], l.line.Tail[:0]
 }
 
-// pop is the excerpt of the line that wire.Reader has just skipped.
-func (e *edges) pop() Excerpt {
-	if e == nil || len(e.long) == 0 {
+// pop returns the excerpt of the line that the wire.Reader has just skipped.
+func (l *lineSampler) pop() Excerpt {
+	if l == nil || len(l.long) == 0 {
 		return Excerpt{}
 	}
-	x := e.long[0]
-	e.long = e.long[1:]
+	x := l.long[0]
+	l.long = l.long[1:]
 	return x
 }
 
-// lastID matches the end of an object whose last member, or last but jsonrpc,
-// is a numeric id. In valid JSON nothing inside a string or a nested value can
-// look like it: the brace at the end is the message's own, and a quote within
-// a string has a backslash before it.
+// lastID matches the end of an object in which a numeric id is the last member, or
+// the last before jsonrpc. In valid JSON nothing inside a string or a nested value
+// can match: the closing brace is that of the message, and a quote inside a string
+// has a backslash before it.
 var lastID = regexp.MustCompile(`,\s*"id"\s*:\s*([0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
-// ResponseID is the id that we gave the request which the excerpt answers.
+// ResponseID returns the id of our request that the message answers.
 func (x Excerpt) ResponseID() (id int64, ok bool) { return ownID(x.responseID()) }
 
-// responseID is the raw id of the response that the excerpt is of, or nil. It
-// must be plain that it is a response: its result or error has begun within the
-// head. Then the id is in the head too, or at the very end, where the
-// TypeScript SDK writes it.
+// responseID returns the raw id if the excerpt is that of a response, or nil. The
+// excerpt is that of a response if its result or error begins within the head. The
+// id is then in the head too, or at the very end, where the TypeScript SDK writes
+// it.
 func (x Excerpt) responseID() []byte {
 	var id []byte
 	var name string
@@ -153,7 +153,7 @@ func (x Excerpt) responseID() []byte {
 			return nil
 		}
 		if err != nil {
-			break // cut off within this member, the long one
+			break // the excerpt ends within this long member
 		}
 		if name == "id" {
 			id = bytes.Clone(value)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzExcerpt checks that the id read from the edges of a line that is too
-// long is the one a parser would find in the whole line.
+// FuzzExcerpt checks that the id read from the excerpt of a line that is too long is
+// the one that a parser finds in the whole line.
 func FuzzExcerpt(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":7,"result":{"x":"` + strings.Repeat("z", 600) + `"}}`,
@@ -24,7 +24,7 @@ func FuzzExcerpt(f *testing.F) {
 		if bytes.ContainsAny(line, "\r\n") || json.Unmarshal(line, &m) != nil || m["method"] != nil {
 			return
 		}
-		e := newEdges(bytes.NewReader(line), 1)
+		e := newLineSampler(bytes.NewReader(line), 1)
 		if _, err := io.Copy(io.Discard, e); err != nil {
 			t.Fatal(err)
 		}

@@ -9,22 +9,22 @@ import (
 	"strconv"
 )
 
-// ids gives out the ids of our requests and the progress tokens that belong to
-// them. Sessions share a connection, and what one of them has a server send must
-// not hit a request of another: so nobody can tell an id or a token from those
-// that he has seen. No id is given out twice.
+// ids generates the ids of our requests and their progress tokens. Sessions share a
+// connection, and what a server sends on behalf of one session must not reach a
+// request of another. So an id or a token cannot be guessed from those seen before.
+// No id is generated twice.
 //
-// Ids are numbers of 30 bits, because there are servers that keep them in 32:
-// the number of the request in a secret order. (After 2^30 requests they grow.)
-// Tokens are text: an id, encrypted, so that there are 2^128 to guess from.
+// Ids are numbers of 30 bits, because some servers store them in 32 bits. An id is
+// the number of the request after a secret permutation. (After 2^30 requests, ids
+// become larger.) Tokens are strings: an encrypted id, one of 2^128 values.
 //
-// The zero value counts from 1 and has its ids for tokens. It is not safe for
-// concurrent use, but for token and ofToken.
+// The zero value counts from 1 and uses the ids as tokens. Only token and ofToken
+// are safe for concurrent use.
 type ids struct {
 	key  cipher.Block // nil in the zero value
-	last int64        // how many were given out
+	last int64        // how many ids were generated
 
-	in, out [aes.BlockSize]byte // of round: here, they are no garbage
+	in, out [aes.BlockSize]byte // buffers of round, kept to save allocations
 }
 
 // newIDs makes ids that cannot be guessed.
@@ -38,7 +38,7 @@ func newIDs() ids {
 	return ids{key: block}
 }
 
-// next is a new id.
+// next returns a new id.
 func (x *ids) next() int64 {
 	x.last++
 	return x.id(x.last)
@@ -48,12 +48,12 @@ const (
 	idBits   = 30
 	halfBits = idBits / 2
 	halfMask = 1<<halfBits - 1
-	// idRounds of a Feistel network make a pseudorandom permutation of a
-	// pseudorandom function, also for whoever knows both sides (Luby and Rackoff).
+	// idRounds rounds of a Feistel network turn a pseudorandom function into a
+	// strong pseudorandom permutation (Luby and Rackoff).
 	idRounds = 4
 )
 
-// id is that of the nth request, from 1.
+// id returns the id of the nth request, counted from 1.
 func (x *ids) id(nth int64) int64 {
 	if x.key == nil {
 		return nth
@@ -66,8 +66,8 @@ func (x *ids) id(nth int64) int64 {
 	return n>>idBits<<idBits | left<<halfBits | right + 1
 }
 
-// nth is the number of the request with that id, which need not have been given
-// out.
+// nth returns the number of the request with that id, even if the id has not been
+// generated.
 func (x *ids) nth(id int64) int64 {
 	if x.key == nil {
 		return id
@@ -80,10 +80,10 @@ func (x *ids) nth(id int64) int64 {
 	return n>>idBits<<idBits | left<<halfBits | right + 1
 }
 
-// issued tells whether id was given out.
+// issued reports whether id was generated.
 func (x *ids) issued(id int64) bool { return id > 0 && x.nth(id) <= x.last }
 
-// round is the function of a round of the network.
+// round is the round function of the Feistel network.
 func (x *ids) round(r int, half int64) int64 {
 	x.in[0] = byte(r) + 1 // tokens have 0 there
 	binary.BigEndian.PutUint16(x.in[1:], uint16(half))
@@ -91,7 +91,7 @@ func (x *ids) round(r int, half int64) int64 {
 	return int64(binary.BigEndian.Uint16(x.out[:])) & halfMask
 }
 
-// token is the raw progress token of the request with that id.
+// token returns the raw progress token of the request with that id.
 func (x *ids) token(id int64) []byte {
 	if x.key == nil {
 		return strconv.AppendInt(nil, id, 10)
@@ -103,7 +103,7 @@ func (x *ids) token(id int64) []byte {
 	return append(hex.AppendEncode(token, block[:]), '"')
 }
 
-// ofToken is the id of the request that raw is the token of.
+// ofToken returns the id of the request that raw is the token of.
 func (x *ids) ofToken(raw []byte) (int64, bool) {
 	if x.key == nil {
 		return ownID(raw)

@@ -62,8 +62,8 @@ func TestIDsCannotBeGuessed(t *testing.T) {
 	}
 }
 
-// TestIDsBeyondTheirBits has ids that are not to be kept in 32 bits any more,
-// after more requests than there are such.
+// TestIDsBeyondTheirBits checks the ids after 2^30 requests, which do not fit into 32
+// bits.
 func TestIDsBeyondTheirBits(t *testing.T) {
 	x := newIDs()
 	x.last = 1<<idBits - 1

@@ -2,19 +2,19 @@ package rpc
 
 import "time"
 
-// Limit is how long a call may take. The zero Limit is none.
+// Limit says how long a call may take. The zero value means no limit.
 type Limit struct {
-	// Idle is the longest time without a sign of life: neither progress of the
-	// call, nor a request of the peer that is being answered, since for that the
-	// peer may be waiting. 0: no limit.
+	// Idle is the longest time without a sign of life. Signs of life are progress of
+	// the call, and a request of the peer that is being answered, because the peer
+	// may be waiting for it. 0: no limit.
 	Idle time.Duration
-	// Max is the longest time in all. 0: no limit.
+	// Max is the longest total time. 0: no limit.
 	Max time.Duration
 }
 
 // One timer serves all calls of a connection. It is set for the time when the
-// first of them is due, or earlier: a sign of life only moves call.due, and the
-// timer finds nothing to do then.
+// first of them is due, or earlier: a sign of life only changes call.due, and then
+// the timer fires with nothing to do.
 
 // begin starts the limits of a call.
 func (p *call) begin(now time.Time) {
@@ -35,40 +35,40 @@ func (p *call) restart(now time.Time) {
 	}
 }
 
-// watchOver has the limits of a new call looked at when it is due. The caller
-// holds c.mu.
-func (c *Conn) watchOver(p *call) {
+// scheduleLimit sets the timer so that the limits of a new call are checked when it
+// is due. The caller holds c.mu.
+func (c *Conn) scheduleLimit(p *call) {
 	s := &c.state
 	switch {
 	case p.due.IsZero():
-	case !s.waking:
-		c.wakeAt(p.due)
-	case p.due.Before(s.wakeAt) && c.watch.Stop(): // else look is about to run, and will see it
-		s.wakeAt = p.due
-		c.watch.Reset(time.Until(p.due))
+	case !s.timerSet:
+		c.setTimer(p.due)
+	case p.due.Before(s.timerAt) && c.limitTimer.Stop(): // else checkLimits is about to run, and will see it
+		s.timerAt = p.due
+		c.limitTimer.Reset(time.Until(p.due))
 	}
 }
 
-// wakeAt sets the timer, which is not set. The caller holds c.mu.
-func (c *Conn) wakeAt(due time.Time) {
-	c.state.waking, c.state.wakeAt = true, due
-	c.timers.Add(1) // until look has returned, or the timer is stopped
-	if c.watch == nil {
-		c.watch = time.AfterFunc(time.Until(due), c.look)
+// setTimer sets the timer, which must not be set. The caller holds c.mu.
+func (c *Conn) setTimer(due time.Time) {
+	c.state.timerSet, c.state.timerAt = true, due
+	c.timers.Add(1) // until checkLimits has returned, or the timer is stopped
+	if c.limitTimer == nil {
+		c.limitTimer = time.AfterFunc(time.Until(due), c.checkLimits)
 	} else {
-		c.watch.Reset(time.Until(due))
+		c.limitTimer.Reset(time.Until(due))
 	}
 }
 
-// unwatch stops the timer. The caller holds c.mu.
-func (c *Conn) unwatch() {
-	if c.state.waking && c.watch.Stop() {
-		c.state.waking = false
+// stopTimer stops the timer. The caller holds c.mu.
+func (c *Conn) stopTimer() {
+	if c.state.timerSet && c.limitTimer.Stop() {
+		c.state.timerSet = false
 		c.timers.Done()
 	}
 }
 
-// overdue is a call whose time is up.
+// overdue is a call that has reached a limit.
 type overdue struct {
 	id     int64
 	method string
@@ -76,14 +76,14 @@ type overdue struct {
 	max    bool
 }
 
-// look cancels the calls whose time is up.
-func (c *Conn) look() {
+// checkLimits cancels the calls that have reached a limit.
+func (c *Conn) checkLimits() {
 	defer c.timers.Done()
 	c.mu.Lock()
 	over, next := c.state.overdue(time.Now())
-	c.state.waking = false
+	c.state.timerSet = false
 	if !next.IsZero() {
-		c.wakeAt(next)
+		c.setTimer(next)
 	}
 	c.mu.Unlock()
 	for _, o := range over {
@@ -91,8 +91,8 @@ func (c *Conn) look() {
 	}
 }
 
-// overdue finds the calls whose time is up, and when the first of the others is
-// due; zero for never.
+// overdue returns the calls that have reached a limit, and when the first of the
+// others is due; zero for never.
 func (s *state) overdue(now time.Time) (over []overdue, next time.Time) {
 	for id, p := range s.calls {
 		switch {
@@ -102,7 +102,7 @@ func (s *state) overdue(now time.Time) (over []overdue, next time.Time) {
 		case !p.latest.IsZero() && !now.Before(p.latest):
 			over = append(over, overdue{id, p.method, p.limit.Max, true})
 			continue
-		case p.busy || s.open > 0: // the peer waits for us, or for a client that is slow
+		case p.busy || s.open > 0: // the peer waits for us, or for a slow client
 			p.restart(now)
 		default:
 			over = append(over, overdue{id, p.method, p.limit.Idle, false})

@@ -26,7 +26,8 @@ func (d slowHandler) Request(r *Request) {
 
 func (slowHandler) Notification(wire.Inbound) {}
 
-// TestLimits runs on a clock of its own: the steps of a call are at seconds.
+// TestLimits checks when calls time out, on the clock of a synctest bubble. Times of
+// steps are in seconds.
 func TestLimits(t *testing.T) {
 	const idle = 10 * time.Second
 	progress := func(c *Conn, main Stream) {
@@ -96,8 +97,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOwnersLinger: the owner of a call that was cancelled a moment ago is still
-// among those that a message may belong to, for a while, and not too many are.
+// TestOwnersLinger checks that the owner of a cancelled call remains an owner of
+// messages for a while, and that the number of such owners is bounded.
 func TestOwnersLinger(t *testing.T) {
 	now := time.Now()
 	all := []lingering{{1, "a", now.Add(-1)}, {2, "b", now}, {3, "c", now.Add(1)}, {4, "d", now.Add(2)}}
@@ -116,7 +117,7 @@ func TestOwnersLinger(t *testing.T) {
 	}
 }
 
-// TestTasksAreBounded: progress of the newest tasks is kept.
+// TestTasksAreBounded checks that only the newest tasks keep their progress tokens.
 func TestTasksAreBounded(t *testing.T) {
 	s := newState(true)
 	for i := range int64(3 * maxTasks) {

@@ -3,7 +3,7 @@ package rpc
 import "testing"
 
 func TestGarbageLogOpensAgain(t *testing.T) {
-	l := limiter{let: limiterBurst, skipped: 990} // a window long ago
+	l := limiter{allowed: limiterBurst, skipped: 990} // the window began long ago
 	if n, ok := l.allow(); !ok || n != 990 {
 		t.Errorf("a new window: %d, %v", n, ok)
 	}

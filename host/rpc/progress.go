@@ -8,16 +8,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// progress takes a progress notification of the peer.
+// progress handles a progress notification of the peer.
 func (c *Conn) progress(params []byte) {
 	token, _ := wire.Get(params, "progressToken")
 	id, _ := c.state.ids.ofToken(token)
 	c.mu.Lock()
-	p, late := c.state.beginProgress(id, c.turn)
+	p, late := c.state.beginProgress(id, c.progressReturned)
 	task := p != nil && p.task != ""
 	c.mu.Unlock()
 	if p == nil || task {
-		c.unasked(len(params)) // also of a task: it may go on for ever
+		c.unasked(len(params)) // that of a task is charged too, because a task may go on forever
 	}
 	if p == nil {
 		if late != nil {
@@ -30,14 +30,14 @@ func (c *Conn) progress(params []byte) {
 	c.mu.Lock()
 	deliver := c.state.endProgress(p, time.Now())
 	o := p.outcome
-	c.turn.Broadcast()
+	c.progressReturned.Broadcast()
 	c.mu.Unlock()
 	if deliver {
 		c.deliver(p, o)
 	}
 }
 
-// asksForTask tells whether params ask for a task.
+// asksForTask reports whether params ask for a task.
 func asksForTask(params []byte) bool {
 	if !bytes.Contains(params, []byte(`"task"`)) {
 		return false
@@ -50,10 +50,10 @@ func isTaskMethod(method string) bool {
 	return method == protocol.MethodTasksResult || method == protocol.MethodTasksGet || method == protocol.MethodTasksCancel
 }
 
-// ongoingTask is the id of the task that a result stands for, "" if it is none
-// or has ended.
+// ongoingTask returns the id of the task that a result describes, "" if the result
+// is not a task or the task has ended.
 func ongoingTask(result []byte) string {
-	if !bytes.Contains(result, []byte(`"taskId"`)) { // most are none, and may be large
+	if !bytes.Contains(result, []byte(`"taskId"`)) { // most results are not tasks, and they may be large
 		return ""
 	}
 	created, ok := wire.Get(result, "task")
@@ -71,9 +71,9 @@ func terminal(status string) bool {
 	return status == "completed" || status == "failed" || status == "cancelled"
 }
 
-// taskAnswered looks at the answer to a request about a task.
+// taskAnswered handles the answer to a request about a task.
 func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
-	if method == protocol.MethodTasksResult { // answered when the task has ended, or is not known
+	if method == protocol.MethodTasksResult { // it is answered when the task has ended, or is unknown
 		id, _ := wire.GetString(params, "taskId")
 		c.endTask(id)
 	} else if reply.Error == nil {
@@ -81,7 +81,7 @@ func (c *Conn) taskAnswered(method string, params []byte, reply wire.Reply) {
 	}
 }
 
-// taskStatus looks at a task object of the peer.
+// taskStatus handles a task object of the peer.
 func (c *Conn) taskStatus(object []byte) {
 	if status, _ := wire.GetString(object, "status"); terminal(status) {
 		id, _ := wire.GetString(object, "taskId")

@@ -146,7 +146,7 @@ func (g *game) checkState() {
 	if len(s.calls)+len(s.tasks)+len(s.ongoing)+len(s.requests)+s.open > 0 {
 		g.errs.add("left: %d calls, %d tasks, %d requests, %d open", len(s.calls), len(s.ongoing), len(s.requests), s.open)
 	}
-	if s.waking {
+	if s.timerSet {
 		g.errs.add("the timer is set")
 	}
 	if n := len(g.conn.answers); n > 0 {

@@ -16,11 +16,11 @@ import (
 )
 
 // TestInterleavings plays random steps against connections, many of them at the
-// same time: calls, answers, late and second ones, progress, cancellations both
-// ways, requests with the same id again, batches, streams that end, time that
-// passes, the end of it all. Whatever happens: every call has one outcome and no
-// progress after it, every request of the peer is answered once or was dropped,
-// and nothing is left at the end.
+// same time: calls, answers, late and second answers, progress, cancellations in
+// both directions, requests that reuse an id, batches, streams that end, time that
+// passes, and the end of the connection. Whatever happens, every call has one
+// outcome and no progress after it, every request of the peer is answered once or
+// was dropped, and nothing is left at the end.
 func TestInterleavings(t *testing.T) {
 	rounds := 300
 	if testing.Short() {

@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// ReadLines receives the newline-delimited messages of r on the main stream
-// (stdio transport, revision 2025-11-25, basic/transports) until r ends, whose
-// error it returns. max caps a message, in bytes, 0 for wire.DefaultMaxMessage;
-// room, which may be nil, is what large ones are counted in.
+// ReadLines reads newline-delimited messages from r (stdio transport, revision
+// 2025-11-25, basic/transports) and receives them on the main stream. It returns
+// the error that r ended with. max is the size limit of a message in bytes, 0 for
+// wire.DefaultMaxMessage. Large messages are counted in room, which may be nil.
 func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
-	var lines *edges // nil for a client, whose long lines are all answered alike
+	var lines *lineSampler // nil for a client: all of its long lines get the same answer
 	if c.opts.Peer == Server {
-		lines = newEdges(r, max)
+		lines = newLineSampler(r, max)
 		lines.unasked = c.opts.Unasked
 		r = lines
 	}
@@ -31,8 +31,9 @@ func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
 	}
 }
 
-// skipped takes a message that was too long; false if err is another error.
-func (c *Conn) skipped(err error, lines *edges) bool {
+// skipped handles a message that was too long. It returns false if err is another
+// error.
+func (c *Conn) skipped(err error, lines *lineSampler) bool {
 	var large *wire.TooLargeError
 	if !errors.As(err, &large) {
 		return false
@@ -41,6 +42,6 @@ func (c *Conn) skipped(err error, lines *edges) bool {
 	return true
 }
 
-// Heard is twice the number of messages that ReadLines has read, garbage
-// included, and one more while one is worked on.
+// Heard returns twice the number of messages that ReadLines has read, garbage
+// included, plus one while a message is being processed.
 func (c *Conn) Heard() int64 { return c.heard.Load() }

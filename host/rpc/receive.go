@@ -11,15 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Receive takes one frame of the peer: a message, or a batch in a revision that
-// has them. It came on a stream, where the answers to its requests go, too. It
-// returns as soon as they are registered. waits tells whether there is or was
-// anything to answer: then Finish of the stream is called, perhaps before
-// Receive returns. Parts of raw are kept.
+// Receive handles one frame of the peer: a message, or a batch in a revision that
+// has batches. on is the stream that it came on; answers to its requests are sent
+// there. Receive returns as soon as the requests are registered. waits says whether
+// the frame has or had requests to answer; then Finish of the stream is called,
+// perhaps before Receive returns. Parts of raw are kept.
 //
-// Receive waits while MaxAnswers answers are not written yet, while the peer
-// sends too much that nobody asked for (Options.Unasked), and while a callback
-// runs.
+// Receive waits while MaxAnswers answers have not been written, while the peer
+// sends too much without being asked (Options.Unasked), and while a callback runs.
 func (c *Conn) Receive(raw []byte, on Stream) (waits bool) {
 	if c.batches.Load() {
 		if items, ok, err := wire.Split(raw); ok {
@@ -30,13 +29,12 @@ func (c *Conn) Receive(raw []byte, on Stream) (waits bool) {
 	return c.message(m, err, raw, on, nil)
 }
 
-// ReceiveMessage is Receive for what wire.Parse has made of raw, which is no
-// batch.
+// ReceiveMessage is Receive for the result of wire.Parse(raw). raw is not a batch.
 func (c *Conn) ReceiveMessage(m wire.Message, err error, raw []byte, on Stream) (waits bool) {
 	return c.message(m, err, raw, on, nil)
 }
 
-// IsBatch tells whether Receive takes raw for a batch.
+// IsBatch reports whether Receive treats raw as a batch.
 func (c *Conn) IsBatch(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '[' && c.batches.Load()
 }
@@ -48,7 +46,7 @@ func (c *Conn) parse(raw []byte) (wire.Message, error) {
 	return wire.Parse(raw)
 }
 
-// message takes one message, of a batch if b is not nil.
+// message handles one message, which is part of a batch if b is not nil.
 func (c *Conn) message(m wire.Message, err error, raw []byte, on Stream, b *batch) (waits bool) {
 	switch {
 	case err != nil:
@@ -64,9 +62,9 @@ func (c *Conn) message(m wire.Message, err error, raw []byte, on Stream, b *batc
 	return false
 }
 
-// WantsAnswer tells whether what wire.Parse has made of a message of a client has
-// to be answered: a malformed response has not, nor has a notification whose
-// params are refused.
+// WantsAnswer reports whether a message of a client has to be answered, given the
+// result of wire.Parse. A malformed response is not answered, nor is a notification
+// whose params are refused.
 func WantsAnswer(m wire.Message, err error) bool {
 	var bad *wire.RPCError
 	switch {
@@ -86,13 +84,13 @@ func (c *Conn) wantsAnswer(m wire.Message, err error) bool {
 	return WantsAnswer(m, err)
 }
 
-// malformed takes what is no message: it answers what wants an answer, and fails
-// the call that a broken response was for, if that is clear.
+// malformed handles what is not a message: it answers if an answer is needed, and
+// fails the call that a malformed response is for, if that is clear.
 func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *batch) (waits bool) {
 	id, own := ownID(m.ID)
 	if call, ok := on.(CallStream); ok {
 		its, _ := call.Call()
-		if m.Error != nil && IsErrorFor(raw, its) && !errors.Is(err, wire.ErrAmbiguous) { // nothing but the id is missing
+		if m.Error != nil && IsErrorFor(raw, its) && !errors.Is(err, wire.ErrAmbiguous) { // only the id is missing
 			c.answeredBy(its, wire.Reply{Error: m.Error}, m, raw, on)
 			return false
 		}
@@ -101,7 +99,7 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	bad := &wire.RPCError{Code: wire.CodeInternal, Message: err.Error()}
 	errors.As(err, &bad) // it always is
 	if c.opts.Peer == Server {
-		c.junk(err.Error(), raw)
+		c.reportGarbage(err.Error(), raw)
 	} else if !c.wantsAnswer(m, err) {
 		c.log.Warn("malformed message of the client dropped", "method", clip(m.Method), "err", err)
 	}
@@ -115,8 +113,8 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	return true
 }
 
-// reject answers a message of the peer that could not be read; its id is not
-// known.
+// reject answers a message of the peer that could not be read, so that its id is
+// unknown.
 func (c *Conn) reject(err *wire.RPCError, on Stream) { c.refuseMessage(nil, err, on, nil) }
 
 func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch) {
@@ -125,14 +123,14 @@ func (c *Conn) refuseMessage(id []byte, bad *wire.RPCError, on Stream, b *batch)
 	}
 }
 
-// Oversized takes a message that is larger than the cap, of which only an excerpt
-// was kept. If it is clear which call it answers, that fails.
+// Oversized handles a message that exceeds the size limit, given an excerpt of it.
+// If it is clear which call it answers, that call fails.
 func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 	if c.opts.Peer == Client {
 		c.reject(wire.Errorf(wire.CodeInvalidRequest, "invalid request: %s", limits.Explain(err)), on)
 		return
 	}
-	c.junk(limits.Explain(err), e.Head)
+	c.reportGarbage(limits.Explain(err), e.Head)
 	id, ok := ownID(e.responseID())
 	if call, of := on.(CallStream); of {
 		its, _ := call.Call()
@@ -143,13 +141,13 @@ func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 	}
 }
 
-// answered takes an answer of the peer.
+// answered handles an answer of the peer.
 func (c *Conn) answered(m wire.Message, raw []byte, on Stream) {
 	id, ok := ownID(m.ID)
 	if call, of := on.(CallStream); of {
 		its, _ := call.Call()
 		if !(ok && id == its || m.Error != nil && IsErrorFor(raw, its)) {
-			c.junk("an answer with the id of another request than that of its stream", raw)
+			c.reportGarbage("an answer with the id of another request than that of its stream", raw)
 			return
 		}
 		id, ok = its, true
@@ -160,7 +158,7 @@ func (c *Conn) answered(m wire.Message, raw []byte, on Stream) {
 	c.answeredBy(id, wire.Reply{Result: m.Result, Error: m.Error}, m, raw, on)
 }
 
-// answeredBy gives the call with that id, 0 for none, its answer.
+// answeredBy completes the call with that id with an answer; 0 is the id of no call.
 func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte, on Stream) {
 	task, elsewhere := "", false
 	c.mu.Lock()
@@ -170,60 +168,60 @@ func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte
 		c.mu.Lock()
 	}
 	p := c.state.calls[id]
-	if p != nil && p.private && p.stream != on {
+	if p != nil && p.ownStreamOnly && p.stream != on {
 		p, elsewhere = nil, true
 	}
 	if p == nil {
 		late, was := c.state.acknowledge(id)
 		issued := c.state.ids.issued(id)
 		c.mu.Unlock()
-		c.stray(id, m, raw, late, elsewhere, was, issued)
+		c.strayAnswer(id, m, raw, late, elsewhere, was, issued)
 		return
 	}
-	if task != "" { // before its token is taken away
+	if task != "" { // before its token becomes invalid
 		c.state.keepTask(p, task)
 	}
 	c.state.take(id)
 	o := outcome{reply: reply}
-	now, waits, single := c.state.settle(p, o), p.waits, p.single
+	now, stopSend, callStream := c.state.settle(p, o), p.stopSend, p.callStream
 	method, params := p.method, p.params
 	c.mu.Unlock()
-	if single != nil {
-		single.Settled(true)
+	if callStream != nil {
+		callStream.Settled(true)
 	}
 	if params != nil { // before the caller owns the reply
 		c.taskAnswered(method, params, reply)
 	}
-	if waits != nil {
-		waits(nil)
+	if stopSend != nil {
+		stopSend(nil)
 	}
 	if now {
 		c.deliver(p, o)
 	}
 }
 
-// stray takes an answer that no call waits for.
-func (c *Conn) stray(id int64, m wire.Message, raw []byte, late func(string), elsewhere, cancelled, issued bool) {
+// strayAnswer handles an answer that no call waits for.
+func (c *Conn) strayAnswer(id int64, m wire.Message, raw []byte, late func(string), elsewhere, cancelled, issued bool) {
 	if late != nil {
 		late("an answer")
 	}
 	switch {
 	case elsewhere:
-		c.junk("an answer to no request that waits for it here", raw)
+		c.reportGarbage("an answer to no request that waits for it here", raw)
 	case cancelled:
 		c.log.Debug("late answer to a cancelled request dropped", "id", id)
 	case c.opts.Peer == Client:
 		c.log.Debug("answer to a request that is not in flight dropped", "id", clip(string(m.ID)))
 	case issued:
-		c.junk("a second answer to one request", raw)
+		c.reportGarbage("a second answer to one request", raw)
 	case m.Error != nil && string(m.ID) == "null":
-		c.junk("it could not read a message of ours: "+clip(wire.ParseError(m.Error).Message), raw)
+		c.reportGarbage("it could not read a message of ours: "+clip(wire.ParseError(m.Error).Message), raw)
 	default:
-		c.junk("an answer to a request that was never made", raw)
+		c.reportGarbage("an answer to a request that was never made", raw)
 	}
 }
 
-// notification takes a notification of the peer.
+// notification handles a notification of the peer.
 func (c *Conn) notification(m wire.Message, on Stream) {
 	switch m.Method {
 	case protocol.NotificationProgress:
@@ -240,12 +238,12 @@ func (c *Conn) notification(m wire.Message, on Stream) {
 	c.opts.Handler.Notification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.ownersOf(on)})
 }
 
-// ownersOf are the owners of what comes on a stream: the one of its call, or
-// those of all calls where it carries more than one.
+// ownersOf returns a function that returns the owners of what comes on a stream: the
+// owner of its call, or those of all calls if the stream is not that of one call.
 func (c *Conn) ownersOf(on Stream) func() []any {
 	call, ok := on.(CallStream)
 	if !ok {
-		return c.current
+		return c.mainOwnersFunc
 	}
 	return func() []any {
 		if _, owner := call.Call(); owner != nil {
@@ -261,20 +259,20 @@ func (c *Conn) mainOwners() []any {
 	return c.state.owners(time.Now())
 }
 
-// unasked makes the peer pay for what belongs to no call in flight.
+// unasked charges the peer for bytes that belong to no call in flight.
 func (c *Conn) unasked(bytes int) {
 	if c.opts.Unasked != nil {
 		c.opts.Unasked(bytes)
 	}
 }
 
-// junk reports what is no usable message.
-func (c *Conn) junk(reason string, raw []byte) {
+// reportGarbage reports what is not a usable message.
+func (c *Conn) reportGarbage(reason string, raw []byte) {
 	c.unasked(len(raw))
 	head := raw[:min(len(raw), MaxExcerpt)]
-	c.muted.Lock()
+	c.garbageMu.Lock()
 	more, ok := c.garbage.allow()
-	c.muted.Unlock()
+	c.garbageMu.Unlock()
 	if ok {
 		attrs := []any{"reason", reason, "line", clip(string(head))}
 		if more > 0 {
@@ -287,7 +285,7 @@ func (c *Conn) junk(reason string, raw []byte) {
 	}
 }
 
-// ownID reads an id that we gave out: exactly the digits we wrote.
+// ownID parses an id of ours, which must have exactly the digits that we wrote.
 func ownID(raw []byte) (int64, bool) {
 	id, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || id <= 0 || raw[0] == '+' || raw[0] == '0' {
@@ -296,9 +294,8 @@ func ownID(raw []byte) (int64, bool) {
 	return id, true
 }
 
-// IsErrorFor tells whether raw is a JSON-RPC error for the request with that id,
-// or one of a peer that had not read as far as the id, which is null then, or
-// absent.
+// IsErrorFor reports whether raw is a JSON-RPC error for the request with that id,
+// or one of a peer that could not read the id; then the id is null or absent.
 func IsErrorFor(raw []byte, id int64) bool {
 	if version, _ := wire.GetString(raw, "jsonrpc"); version != "2.0" {
 		return false
@@ -311,5 +308,5 @@ func IsErrorFor(raw []byte, id int64) bool {
 	return !ok || string(given) == "null" || number && own == id
 }
 
-// clip is the beginning of what a peer wrote, for a log or an error.
+// clip makes text of a peer fit for logs and errors: its beginning, displayable.
 func clip(s string) string { return display.Excerpt(s, 200) }

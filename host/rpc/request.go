@@ -12,7 +12,8 @@ import (
 // Request is a request of the peer. Its handler answers it once, with Reply or
 // Start. Its methods are safe for concurrent use.
 type Request struct {
-	// ID is raw; nil once it was refused since another request has it.
+	// ID is raw. It is nil if the request was refused because another request has
+	// the same id.
 	ID     []byte
 	Method string
 	Params []byte // raw; nil if absent
@@ -34,17 +35,17 @@ type Request struct {
 	cancel  func(cause error) // what cancels its work; nil for none yet
 }
 
-// phase is where a request of the peer is in its life.
+// phase is the state of a request of the peer.
 type phase int
 
 const (
-	working  phase = iota // its messages go to the stream that it came on
-	answered              // they go to the main stream
-	ongoing               // the same, and the answer was a task, which may still report progress
-	dropped               // cancelled: the peer has forgotten it
+	working  phase = iota // its messages are sent on the stream that it came on
+	answered              // its messages are sent on the main stream
+	ongoing               // like answered, but the answer was a task, which may still report progress
+	dropped               // cancelled; nothing is sent for it any more
 )
 
-// request takes a request of the peer.
+// request handles a request of the peer.
 func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	c.unasked(len(m.Params))
 	if b == nil && !c.acquire() {
@@ -59,7 +60,7 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	c.mu.Lock()
 	bad := c.state.admit(r, c.opts.MaxRequests)
 	if bad == nil {
-		c.open.Add(1) // under the lock: none is added once Close waits
+		c.inbound.Add(1) // under the lock: none is added once Close waits
 	}
 	c.mu.Unlock()
 	if bad != nil {
@@ -69,8 +70,8 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	c.opts.Handler.Request(r)
 }
 
-// acquire waits until the answer to another frame of the peer may wait; false
-// when the connection ends before.
+// acquire waits until fewer than MaxAnswers answers are unwritten. It returns false
+// if the connection ends first.
 func (c *Conn) acquire() bool {
 	select {
 	case c.answers <- struct{}{}:
@@ -85,8 +86,8 @@ func (c *Conn) acquire() bool {
 	}
 }
 
-// respond answers the request with a raw id, for which acquire was called. The
-// zero Reply says that there is no answer.
+// respond answers the request with a raw id, for which acquire was called. The zero
+// Reply means that there is no answer.
 func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
 	if b != nil {
 		b.respond(id, reply)
@@ -112,9 +113,9 @@ func (c *Conn) finish(on Stream, data []byte) {
 	on.Finish(Frame{Data: data, conn: c, answer: true})
 }
 
-// Reply answers the request. It does not block. It is false when the request
-// must not be answered, because it was cancelled (revision 2025-11-25,
-// basic/utilities/cancellation), or has been answered before.
+// Reply answers the request. It does not block. It returns false if the request must
+// not be answered because it was cancelled (revision 2025-11-25,
+// basic/utilities/cancellation), or if it has been answered before.
 func (r *Request) Reply(reply wire.Reply) bool {
 	after := answered
 	if r.token != nil && ongoingTask(reply.Result) != "" {
@@ -131,14 +132,14 @@ func (r *Request) Reply(reply wire.Reply) bool {
 		reply = wire.Reply{}
 	}
 	c.respond(r.on, r.batch, r.ID, reply)
-	c.open.Done()
+	c.inbound.Done()
 	return !drop
 }
 
-// Start has work answer the request, on a goroutine. The context of work ends
-// with the connection (cause: the error of its end), when the peer cancels the
-// request (cause: a *wire.CancelledError), or once work has returned. It does
-// not block, and may be called after OnCancel.
+// Start runs work on a goroutine and answers the request with its reply. The context
+// of work ends with the connection (cause: the error of its end), when the peer
+// cancels the request (cause: a *wire.CancelledError), or when work has returned.
+// Start does not block. It may be called after OnCancel.
 func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
 	r.work = work
 	r.ctx, r.end = context.WithCancelCause(r.conn.ctx)
@@ -146,9 +147,9 @@ func (r *Request) Start(work func(ctx context.Context, r *Request) wire.Reply) {
 	r.conn.workers.start(r)
 }
 
-// OnCancel sets what cancels the work of a request that no goroutine waits for,
-// unless Start was called before. It is called at once if the request has been
-// cancelled already, or the connection has ended.
+// OnCancel sets the function that cancels the work for a request, unless Start was
+// called before. The function is called at once if the request has already been
+// cancelled, or if the connection has ended.
 func (r *Request) OnCancel(cancel func(cause error)) { r.onCancel(cancel, false) }
 
 func (r *Request) onCancel(cancel func(cause error), replace bool) {
@@ -170,28 +171,28 @@ func (r *Request) run() {
 	r.Reply(reply)
 }
 
-// Handler is the handler of the connection that the request came on.
+// Handler returns the handler of the connection that the request came on.
 func (r *Request) Handler() Handler { return r.conn.opts.Handler }
 
-// Cancelled tells whether the peer has cancelled the request, so that its reply
+// Cancelled reports whether the peer has cancelled the request, so that its reply
 // will not be sent.
-func (r *Request) Cancelled() bool { return r.at() == dropped }
+func (r *Request) Cancelled() bool { return r.currentPhase() == dropped }
 
-// Owners are those of the calls that the request may belong to; see
-// wire.Inbound. While the handler has not returned they are those of the moment
-// when the request came.
+// Owners returns the owners of the calls that the request may belong to; see
+// wire.Inbound. Until the handler returns, they are the owners at the time the
+// request arrived.
 func (r *Request) Owners() []any { return r.conn.ownersOf(r.on)() }
 
-// Stream is where messages that belong to the request go now: the stream that it
-// came on, or the main one once it was answered.
+// Stream returns the stream for messages that belong to the request: the one that it
+// came on, or the main stream after it was answered.
 func (r *Request) Stream() Stream {
-	if r.at() == working {
+	if r.currentPhase() == working {
 		return r.on
 	}
 	return r.conn.opts.Main
 }
 
-func (r *Request) at() phase {
+func (r *Request) currentPhase() phase {
 	r.conn.mu.Lock()
 	defer r.conn.mu.Unlock()
 	return r.phase
@@ -208,13 +209,13 @@ func (r *Request) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	return r.conn.Call(ctx, call)
 }
 
-// WantsProgress tells whether the peer gave a progress token.
+// WantsProgress reports whether the request has a progress token.
 func (r *Request) WantsProgress() bool { return r.token != nil }
 
-// Progress sends a progress notification with the raw params, in which the
-// peer's token takes the place of ours. It waits for room on the stream. After a
-// cancellation or an answer the peer has forgotten the token, and nothing is
-// sent; after an answer that is a task it is still good.
+// Progress sends a progress notification with the raw params, in which our token is
+// replaced by the peer's. It waits for room on the stream. After a cancellation or
+// an answer the token is invalid, and nothing is sent. After an answer that is a
+// task it remains valid.
 func (r *Request) Progress(params []byte) {
 	params, err := wire.Set(params, r.token, "progressToken")
 	if err != nil {
@@ -222,14 +223,14 @@ func (r *Request) Progress(params []byte) {
 		return
 	}
 	f := Frame{Data: wire.Notification(protocol.NotificationProgress, params), conn: r.conn}
-	if r.at() == working {
+	if r.currentPhase() == working {
 		err := r.conn.send(r.on, f)
 		if !errors.Is(err, ErrFinished) {
 			r.conn.dropped(err)
 			return
 		}
 	}
-	if r.at() == ongoing {
+	if r.currentPhase() == ongoing {
 		r.conn.dropped(r.conn.send(r.conn.opts.Main, f))
 	}
 }
@@ -247,8 +248,8 @@ func (c *Conn) dropped(err error) {
 	}
 }
 
-// cancelled takes the request that a notifications/cancelled names out of flight.
-// initialize cannot be cancelled (revision 2025-11-25, basic/lifecycle).
+// cancelled cancels the request that a notifications/cancelled names. initialize
+// cannot be cancelled (revision 2025-11-25, basic/lifecycle).
 func (c *Conn) cancelled(params []byte) {
 	id, ok := wire.Get(params, "requestId")
 	if !ok {
@@ -263,8 +264,9 @@ func (c *Conn) cancelled(params []byte) {
 	}
 }
 
-// Drop cancels the peer's requests in flight that which holds for: they are not
-// answered. which must not block. It returns how many there were.
+// Drop cancels the peer's requests in flight for which the function which returns
+// true, so that they are not answered. It returns their number. which must not
+// block.
 func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
 	c.mu.Lock()
 	before := len(c.state.requests)
@@ -277,15 +279,15 @@ func (c *Conn) Drop(cause error, which func(r *Request) bool) int {
 	return n
 }
 
-// Abandon says that the peer has gone away from a stream: the requests that came
-// on it are dropped, and the calls that went out on it fail with cause.
+// Abandon says that the peer has closed a stream: the requests that came on it are
+// dropped, and the calls that were made on it fail with cause.
 func (c *Conn) Abandon(on Stream, cause error) {
 	c.Drop(cause, func(r *Request) bool { return r.on == on })
 	c.failStream(on, cause)
 }
 
-// progressToken is the raw progress token of a request; nil if it has none, or
-// one that is neither a string nor a number.
+// progressToken returns the raw progress token of a request, nil if it has none or
+// the token is neither a string nor a number.
 func progressToken(params []byte) []byte {
 	token, ok := wire.Get(params, "_meta", "progressToken")
 	if !ok || !json.Valid(token) {

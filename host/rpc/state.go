@@ -9,19 +9,19 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of what is remembered of calls that are over.
+// Bounds on what is remembered of calls that have ended.
 const (
-	// maxAbandoned bounds the cancelled calls whose late answers are told from
-	// stray ones. It matters for the log, and for wire.Call.Late.
+	// maxAbandoned bounds the cancelled calls whose late answers are distinguished
+	// from stray ones. The distinction is for the log and for wire.Call.Late.
 	maxAbandoned = 4096
 	// maxLingering bounds the cancelled calls that still own messages of the peer.
 	maxLingering = 256
 	// maxTasks bounds the tasks whose progress is still passed on. Beyond it the
 	// oldest one loses its token.
 	maxTasks = 1024
-	// lingerTime is how long a cancelled call still owns messages of the peer: it
-	// goes on talking until it has noticed, and what it says must not go to
-	// whoever called next.
+	// lingerTime is how long a cancelled call still owns messages of the peer. The
+	// peer may send more for the call before it handles the cancellation, and that
+	// must not be attributed to the next caller.
 	lingerTime = 5 * time.Second
 )
 
@@ -31,19 +31,19 @@ const (
 //
 // Invariants:
 //
-//  1. A call is in calls from its registration until exactly one of these takes
-//     it out: its answer, its failure, its cancellation, the end. Whoever takes
-//     it out concludes it, so every call has exactly one outcome.
-//  2. While a progress callback of a call runs (busy), its outcome waits in
-//     call.outcome, and the goroutine of the callback concludes it. So no
-//     progress comes after the outcome.
-//  3. An id is in at most one of calls and abandoned. After the end calls is
-//     empty and stays so.
+//  1. A call is in calls from its registration until exactly one of these removes
+//     it: its answer, its failure, its cancellation, the end of the connection.
+//     Whatever removes it concludes it, so every call has exactly one outcome.
+//  2. While a progress callback of a call runs (busy), the outcome is kept in
+//     call.outcome, and the goroutine of the callback delivers it. So no progress
+//     comes after the outcome.
+//  3. An id is in at most one of calls and abandoned. After the end of the
+//     connection, calls stays empty.
 //  4. tasks holds the calls that were answered with a task that goes on, the
-//     oldest first, and ongoing the same by id.
+//     oldest first; ongoing holds the same calls by id.
 //  5. A request of the peer is in requests from its arrival until its answer or
-//     its cancellation, so no id is there twice; open counts it until Reply,
-//     which also those get that were cancelled. len(requests) <= open.
+//     its cancellation, so no id is there twice. open counts it until Reply, which
+//     is called for cancelled requests too. len(requests) <= open.
 //  6. The timer is set (waking) whenever a call in calls has a limit, for the
 //     time when the first of them is due or earlier.
 type state struct {
@@ -57,14 +57,14 @@ type state struct {
 	requests map[string]*Request // in flight, by wire.IDKey
 	open     int                 // requests without a Reply yet
 
-	end    error     // why the connection has ended; nil before
-	closed bool      // no request of the peer is taken any more
-	stop   func()    // stops watching the context of New; nil for none
-	waking bool      // the timer is set, or its function is about to run
-	wakeAt time.Time // when it fires
+	end      error     // why the connection has ended; nil before
+	closed   bool      // requests of the peer are refused
+	stop     func()    // stops watching the context of New; nil for none
+	timerSet bool      // the timer is set, or its function is about to run
+	timerAt  time.Time // when it fires
 }
 
-// lingering is the owner of a call that was cancelled a moment ago.
+// lingering is the owner of a call that was cancelled recently.
 type lingering struct {
 	id    int64
 	owner any
@@ -82,7 +82,8 @@ func newState(serial bool) state {
 	return s
 }
 
-// register puts a call in flight. The error is that of the end.
+// register adds a call to those in flight. The error is the one that the connection
+// ended with.
 func (s *state) register(p *call) error {
 	if s.end == nil {
 		s.calls[p.id] = p
@@ -90,14 +91,15 @@ func (s *state) register(p *call) error {
 	return s.end
 }
 
-// take takes a call out of flight; nil if it is not. The caller concludes it.
+// take removes a call from those in flight and returns it, nil if it is not in
+// flight. The caller concludes it.
 func (s *state) take(id int64) *call {
 	p := s.calls[id]
 	delete(s.calls, id)
 	return p
 }
 
-// takeOn is take for all calls whose requests went out on a stream.
+// takeOn is take for all calls that were made on a stream.
 func (s *state) takeOn(on Stream) (calls []*call) {
 	for id, p := range s.calls {
 		if p.stream == on {
@@ -132,7 +134,7 @@ func (s *state) linger(l lingering, now time.Time) {
 	s.lingering = append(s.lingering, l)
 }
 
-// expire drops those whose time has come.
+// expire removes the elements whose time has passed.
 func expire(l []lingering, now time.Time) []lingering {
 	n := slices.IndexFunc(l, func(o lingering) bool { return now.Before(o.until) })
 	if n < 0 {
@@ -141,31 +143,31 @@ func expire(l []lingering, now time.Time) []lingering {
 	return slices.Delete(l, 0, n)
 }
 
-// startWaiting notes that a call waits for a stream that has no room; stop ends
-// that. It is false when the call is over.
+// startWaiting records that a call waits for room on its stream; stop ends the wait.
+// It returns false if the call has ended.
 func (s *state) startWaiting(p *call, stop context.CancelCauseFunc) bool {
 	if s.calls[p.id] == nil {
 		return false
 	}
-	p.waits = stop
+	p.stopSend = stop
 	return true
 }
 
-// cancelWaiting tells whether a call that is cancelled still waits for its stream,
-// and keeps the cause then.
+// cancelWaiting reports whether a call that is cancelled still waits for its stream,
+// and then keeps the cause.
 func (s *state) cancelWaiting(p *call, cause error) bool {
-	if p.waits == nil {
+	if p.stopSend == nil {
 		return false
 	}
 	p.cause = cause
 	return true
 }
 
-// stopWaiting notes that the stream has taken a request over, or will not. It
-// returns why the call was cancelled meanwhile, nil if it was not, and whether it
-// was over. A call that was not sent is taken out of flight.
+// stopWaiting records whether the stream has accepted a request. It returns why the
+// call was cancelled in the meantime, nil if it was not, and whether it had ended. A
+// call that was not sent is removed from those in flight.
 func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
-	p.waits = nil
+	p.stopSend = nil
 	if sent {
 		return p.cause, false
 	}
@@ -173,8 +175,8 @@ func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
 	return p.cause, s.take(p.id) == nil
 }
 
-// move has the request of a call sent on another stream. It is false when that is
-// the same one, or the call is over.
+// move changes the stream of a call. It returns false if the stream is the same, or
+// if the call has ended.
 func (s *state) move(p *call, to Stream) bool {
 	if p.stream == to || s.calls[p.id] == nil {
 		return false
@@ -183,8 +185,9 @@ func (s *state) move(p *call, to Stream) bool {
 	return true
 }
 
-// acknowledge forgets a cancelled call whose late answer has come, or that has
-// never left. It tells whether there was one, and what its caller wants to know.
+// acknowledge forgets a cancelled call when its late answer has come, or if its
+// request was never sent. It returns the call's wire.Call.Late, and whether there
+// was such a call.
 func (s *state) acknowledge(id int64) (late func(string), ok bool) {
 	if late, ok = s.abandoned[id]; ok {
 		delete(s.abandoned, id)
@@ -193,17 +196,17 @@ func (s *state) acknowledge(id int64) (late func(string), ok bool) {
 	return late, ok
 }
 
-// settle tells whether the outcome of a call that was taken can be delivered now.
-// While a progress callback of it runs, the outcome waits for that.
+// settle reports whether the outcome of a call can be delivered now. While a progress
+// callback of the call runs, the outcome is deferred.
 func (s *state) settle(p *call, o outcome) (now bool) {
 	p.outcome, p.deferred = o, p.busy
 	return !p.busy
 }
 
-// beginProgress finds the call, or the task, that progress is for, and waits for
-// its turn: callbacks of one call run one at a time. It returns nil if nobody
-// wants it; late is for a call that was cancelled. The caller must endProgress.
-func (s *state) beginProgress(id int64, turn *sync.Cond) (p *call, late func(string)) {
+// beginProgress finds the call or task that progress is for, and waits until no
+// other callback of it runs. It returns nil if the progress is not wanted; late is
+// that of a cancelled call. Otherwise the caller must call endProgress.
+func (s *state) beginProgress(id int64, returned *sync.Cond) (p *call, late func(string)) {
 	for {
 		p = s.calls[id]
 		if p == nil {
@@ -216,12 +219,12 @@ func (s *state) beginProgress(id int64, turn *sync.Cond) (p *call, late func(str
 			p.busy = true
 			return p, nil
 		}
-		turn.Wait() // p may be over then, and even be another call
+		returned.Wait() // afterwards the call may have ended, and p may have been reused
 	}
 }
 
-// endProgress is told that a progress callback has returned, which restarts the
-// idle limit. It tells whether the caller has to deliver the outcome.
+// endProgress records that a progress callback has returned, and restarts the idle
+// limit. It reports whether the caller has to deliver the outcome.
 func (s *state) endProgress(p *call, now time.Time) (deliver bool) {
 	p.busy = false
 	p.restart(now)
@@ -229,9 +232,8 @@ func (s *state) endProgress(p *call, now time.Time) (deliver bool) {
 	return deliver
 }
 
-// owners are the owners of all calls that a message of the peer may belong to:
-// first those that were cancelled a moment ago, then those in flight, oldest
-// first.
+// owners returns the owners of all calls that a message of the peer may belong to:
+// first those that were cancelled recently, then those in flight, oldest first.
 func (s *state) owners(now time.Time) []any {
 	s.lingering = expire(s.lingering, now)
 	order := make([]int64, 0, len(s.calls))
@@ -251,7 +253,7 @@ func (s *state) owners(now time.Time) []any {
 	return owners
 }
 
-// keepTask keeps the progress of a call that was answered with a task.
+// keepTask keeps the progress token of a call valid that was answered with a task.
 func (s *state) keepTask(p *call, task string) {
 	p.task = task
 	if s.end != nil {
@@ -265,7 +267,7 @@ func (s *state) keepTask(p *call, task string) {
 	s.ongoing[p.id] = p
 }
 
-// endTask forgets the calls that were answered with a task.
+// endTask forgets the calls that were answered with that task.
 func (s *state) endTask(task string) {
 	s.tasks = slices.DeleteFunc(s.tasks, func(p *call) bool {
 		if p.task == task {
@@ -276,13 +278,13 @@ func (s *state) endTask(task string) {
 	})
 }
 
-// admit puts a request of the peer in flight, unless it is refused.
+// admit adds a request of the peer to those in flight, unless it is refused.
 func (s *state) admit(r *Request, most int) *wire.RPCError {
 	switch {
 	case s.closed:
 		return wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", clip(string(r.ID)))
 	case s.requests[r.key] != nil:
-		// With its id the answer would seem to belong to the other request.
+		// With the id, the answer would seem to be that of the other request.
 		r.ID = nil
 		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", clip(r.key))
 	case s.open >= most:
@@ -293,9 +295,9 @@ func (s *state) admit(r *Request, most int) *wire.RPCError {
 	return nil
 }
 
-// answer takes a request of the peer out of flight. drop is set when it was
-// cancelled: then it must not be answered (revision 2025-11-25,
-// basic/utilities/cancellation). It is not ok when it has had its Reply.
+// answer removes a request of the peer from those in flight. drop is set if it was
+// cancelled and must not be answered (revision 2025-11-25,
+// basic/utilities/cancellation). ok is false if it had been replied to before.
 func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 	if r.replied {
 		return false, false
@@ -310,8 +312,8 @@ func (s *state) answer(r *Request, after phase) (drop, ok bool) {
 	return false, true
 }
 
-// drop cancels the requests of the peer that which holds for, and returns what
-// is to be called for that.
+// drop cancels the requests of the peer for which the function which returns true.
+// It returns the functions to call for that.
 func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(error)) {
 	for key, r := range s.requests {
 		if !which(r) {
@@ -326,9 +328,9 @@ func (s *state) drop(cause error, which func(r *Request) bool) (cancels []func(e
 	return cancels
 }
 
-// onCancel sets what cancels the work of a request; replace tells whether that
-// takes the place of what was set before. cause is not nil if it is to be called
-// at once.
+// onCancel sets the function that cancels the work for a request. If one was set
+// before, it is replaced only if replace is set. If cause is not nil, the function
+// has to be called at once.
 func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause error) {
 	if replace || r.cancel == nil {
 		r.cancel = cancel
@@ -339,17 +341,17 @@ func (s *state) onCancel(r *Request, cancel func(error), replace bool) (cause er
 	return s.end
 }
 
-// close has no request of the peer taken any more. It returns what stops watching
-// the context of New; nil for nothing.
+// close makes admit refuse requests. It returns the function that stops watching the
+// context of New, or nil.
 func (s *state) close() (stop func()) {
 	s.closed = true
 	stop, s.stop = s.stop, nil
 	return stop
 }
 
-// finish ends everything: it returns the calls in flight, for the caller to
-// conclude, and what cancels the peer's requests. It is not the first when the
-// connection had ended before.
+// finish ends everything. It returns the calls in flight, which the caller
+// concludes, and the functions that cancel the peer's requests. first is false if
+// the connection had ended before.
 func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error), first bool) {
 	if s.end != nil {
 		return nil, nil, false
@@ -367,39 +369,39 @@ func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error),
 	return calls, cancels, true
 }
 
-// call is a request of ours in flight. It is used again when it is over, unless
-// it goes on as a task.
+// call is a request of ours in flight. It is reused after its end, unless it goes on
+// as a task.
 type call struct {
-	id       int64
-	method   string
-	stream   Stream
-	single   CallStream // stream, if it is one of this call alone
-	progress func(params []byte)
-	late     func(what string) // wire.Call.Late
-	owner    any
-	asksTask bool   // the answer may be a task that goes on
-	params   []byte // of requests about tasks only
+	id         int64
+	method     string
+	stream     Stream
+	callStream CallStream // stream, if it is one of this call alone
+	progress   func(params []byte)
+	late       func(what string) // wire.Call.Late
+	owner      any
+	asksTask   bool   // the answer may be a task that goes on
+	params     []byte // of requests about tasks only
 
 	// Exactly one of these gets the outcome: complete, if it is not nil, or result.
 	complete wire.CompletionFunc
 	result   chan outcome // made once, with room for one
 
 	// Guarded by Conn.mu:
-	limit    Limit
-	latest   time.Time // when it must have ended; zero for never
-	due      time.Time // when its limits are to be looked at; zero for never
-	private  bool      // only its own stream may bring the answer
-	busy     bool      // a progress callback runs
-	deferred bool      // outcome waits for it to return
-	outcome  outcome
-	task     string                  // that was the answer; "" for none
-	waits    context.CancelCauseFunc // set while it waits for a stream without room
-	cause    error                   // why it was cancelled meanwhile
+	limit         Limit
+	latest        time.Time // when it reaches Limit.Max; zero for never
+	due           time.Time // when its limits are checked; zero for never
+	ownStreamOnly bool      // the answer must come on its own stream
+	busy          bool      // a progress callback runs
+	deferred      bool      // the outcome is delivered when the callback returns
+	outcome       outcome
+	task          string                  // id of the task that was the answer; "" for none
+	stopSend      context.CancelCauseFunc // stops waiting for room on the stream; set while the call waits
+	cause         error                   // why it was cancelled while it waited
 }
 
-// outcome is what a call has come to.
+// outcome is how a call ended.
 type outcome struct {
 	reply  wire.Reply
 	err    error
-	unsent bool // the peer has surely not seen the request
+	unsent bool // the peer has certainly not seen the request
 }

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// workers runs requests on goroutines, some of which it keeps for the next ones:
-// their stacks have grown already.
+// workers runs requests on goroutines. It keeps some idle goroutines for further
+// requests, so that their stacks need not grow again.
 type workers struct {
-	keep int             // at most
-	ctx  context.Context // when it ends, none is kept any more
-	next chan *Request   // taken by those that are kept
-	idle atomic.Int32
+	keep int             // the largest number of idle goroutines
+	ctx  context.Context // idle goroutines end with it
+	next chan *Request   // received by idle goroutines
+	idle atomic.Int32    // the number of idle goroutines
 	all  sync.WaitGroup
 }
 

@@ -10,29 +10,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxHeld bounds the messages of senders that wait to be written.
+// maxHeld bounds the messages of senders that are queued for writing.
 const maxHeld = 64
 
-// Writer is a Stream of newline-delimited messages. It writes them on one
-// goroutine (Run), in order and whole. A peer that does not read thus blocks that
-// goroutine alone: a sender waits only until its message is taken over, and can
-// stop waiting. What was taken over meanwhile is then written at once.
+// Writer is a Stream of newline-delimited messages. It writes them on one goroutine
+// (Run), in order and whole. A peer that does not read therefore blocks only that
+// goroutine: a sender waits only until its message is accepted, and can stop
+// waiting. Messages that were accepted in the meantime are then written together.
 //
-// At most maxHeld messages of senders are held beside those being written.
-// Cancellations and answers do not wait for a place among them. That is bounded
-// too: there is one cancellation for each call that was taken over, and as many
-// answers as Options.MaxAnswers allows.
+// At most maxHeld messages of senders are held in addition to those being written.
+// Cancellations and answers do not wait for room among them. Their number is
+// bounded too: there is one cancellation for each call that was accepted, and as
+// many answers as Options.MaxAnswers allows.
 type Writer struct {
 	w     io.WriteCloser
 	slots chan struct{} // a token for each message of senders that is held
-	wake  chan struct{} // holds a token while held may have something new
+	wake  chan struct{} // holds a token while held may have new messages
 	quit  chan struct{} // closed when no sender may wait any more
 	once  sync.Once
 	done  chan struct{} // closed when the writer has ended and w is closed
 
 	mu   sync.Mutex
 	held []outgoing
-	over bool // held takes no more
+	over bool // nothing may be added to held
 }
 
 // outgoing is one message on its way to the peer.
@@ -53,7 +53,7 @@ func NewWriter(w io.WriteCloser) *Writer {
 	}
 }
 
-// TrySend implements Stream. It is false, too, once the Writer is to end.
+// TrySend implements Stream. It also returns false after Drain or Close.
 func (w *Writer) TrySend(f Frame) bool {
 	select {
 	case <-w.quit:
@@ -68,8 +68,8 @@ func (w *Writer) TrySend(f Frame) bool {
 	return w.holdSlot(f)
 }
 
-// Send implements Stream. A Writer that is to end gives an error for which calls
-// get that of the end of their connection.
+// Send implements Stream. After Drain or Close it returns errUnwritten, for which
+// callers get the error that the connection ended with.
 func (w *Writer) Send(ctx context.Context, f Frame) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -117,7 +117,7 @@ func (w *Writer) Finish(f Frame) {
 	}
 }
 
-// hold takes m over; false when it is too late.
+// hold accepts m. It returns false if the Writer has ended.
 func (w *Writer) hold(m outgoing) bool {
 	w.mu.Lock()
 	if w.over {
@@ -149,18 +149,19 @@ func (w *Writer) Withdraw(id int64) bool {
 	return true
 }
 
-// Drain makes the Writer end, and close its io.Writer, once it has written what
+// Drain makes the Writer end, and close its io.WriteCloser, when it has written what
 // it holds.
 func (w *Writer) Drain() { w.once.Do(func() { close(w.quit) }) }
 
-// Close makes the Writer end now, even in the middle of a message. It returns nil.
+// Close makes the Writer end at once, even in the middle of a message. It returns
+// nil.
 func (w *Writer) Close() error {
 	w.Drain()
 	w.w.Close()
 	return nil
 }
 
-// Done is closed when the Writer has ended, and its io.Writer is closed.
+// Done is closed when the Writer has ended and its io.WriteCloser is closed.
 func (w *Writer) Done() <-chan struct{} { return w.done }
 
 // Run writes messages until Drain, Close, or an error.
@@ -174,7 +175,7 @@ func (w *Writer) Run() {
 		if batch = w.take(batch); len(batch) == 0 {
 			return
 		}
-		if batch = w.leave(batch); len(batch) == 0 {
+		if batch = w.dropDenied(batch); len(batch) == 0 {
 			continue
 		}
 		for _, m := range batch {
@@ -200,8 +201,8 @@ func (w *Writer) Run() {
 	}
 }
 
-// leave takes those out of a batch that may not be written any more.
-func (w *Writer) leave(batch []outgoing) []outgoing {
+// dropDenied removes the messages from a batch that may not be written any more.
+func (w *Writer) dropDenied(batch []outgoing) []outgoing {
 	return slices.DeleteFunc(batch, func(m outgoing) bool {
 		denied := wire.Ask(m.Permit)
 		if denied != nil {
@@ -211,8 +212,8 @@ func (w *Writer) leave(batch []outgoing) []outgoing {
 	})
 }
 
-// take waits for messages and takes all that are held; none when there will be
-// none. It keeps the memory of the batch before.
+// take waits for messages and returns all that are held, or none if no more will
+// come. It reuses the memory of the previous batch.
 func (w *Writer) take(before []outgoing) []outgoing {
 	clear(before)
 	for quit := w.quit; ; {
@@ -227,7 +228,7 @@ func (w *Writer) take(before []outgoing) []outgoing {
 			}
 			return batch
 		}
-		if quit == nil { // nothing is held, and nothing may be
+		if quit == nil { // nothing is held, and nothing may be added
 			w.over = true
 			w.mu.Unlock()
 			return nil
@@ -235,14 +236,14 @@ func (w *Writer) take(before []outgoing) []outgoing {
 		w.mu.Unlock()
 		select {
 		case <-w.wake:
-			runtime.Gosched() // calls that are about to be made come along
+			runtime.Gosched() // so that calls that are just being made are written together
 		case <-quit:
 			quit = nil
 		}
 	}
 }
 
-// drop takes what is held and will not be written.
+// drop returns what is held and will not be written.
 func (w *Writer) drop() []outgoing {
 	w.mu.Lock()
 	defer w.mu.Unlock()

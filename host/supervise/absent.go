@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
-// absence says why a server is not available to a session (nil: to no session in
-// particular), as a sentence without secrets; "" if it is, or is started when it
-// is needed.
+// absence returns why a server is not available to a session (nil: to no session in
+// particular), as a sentence without secrets. why is "" if the server is available
+// or will be started when it is needed.
 func (u *Upstreams) absence(session route.Session, c *config.Upstream) (state upstream.State, why string) {
 	if c.Disabled {
 		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", c.Name)
@@ -29,7 +29,7 @@ func (u *Upstreams) absence(session route.Session, c *config.Upstream) (state up
 	switch st.State {
 	case upstream.Starting:
 		if st.Err == "" && m.isRemembered() {
-			return "", "" // it is known what it has, and calls wait for it
+			return "", "" // its lists are known, and calls wait for it
 		}
 		if st.Err == "" {
 			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
@@ -62,8 +62,8 @@ func (u *Upstreams) Absent(session route.Session, server string) (why string, st
 	return "", false
 }
 
-// AbsentOwner implements route.Absences. Of the servers whose prefix the name
-// has, the one with the longest prefix counts. One without a prefix can have any
+// AbsentOwner implements route.Absences. If the name begins with the prefixes of
+// several servers, the longest prefix counts. A server without a prefix may have any
 // tool.
 func (u *Upstreams) AbsentOwner(session route.Session, name string) (why string, sure bool) {
 	cfg := u.cfg.Load()

@@ -14,7 +14,7 @@ import (
 // Ready implements route.Upstream. It starts the upstream if needed.
 func (m *managedUpstream) Ready(ctx context.Context) error {
 	err := m.closedError()
-	if up := m.wake(); up != nil {
+	if up := m.start(); up != nil {
 		err = m.masked(up.Ready(ctx))
 	}
 	if err == nil || ctx.Err() != nil || !m.isRetired() {
@@ -27,13 +27,14 @@ func (m *managedUpstream) Ready(ctx context.Context) error {
 	return next.Ready(ctx)
 }
 
-// Handshake implements route.Upstream. A handshake of an earlier run will do. An
-// upstream that was late when it last ran is waited for less long than ctx allows.
+// Handshake implements route.Upstream. A handshake of an earlier run is sufficient.
+// For an upstream that was late when it last ran, the wait is shorter than ctx
+// allows.
 func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
 	if result, ok := m.Server(); ok {
 		return result, nil
 	}
-	up := m.wake()
+	up := m.start()
 	if up == nil {
 		return nil, m.closedError()
 	}
@@ -55,15 +56,14 @@ func (m *managedUpstream) Server() (result []byte, ok bool) {
 	return known.Handshake, known.Handshake != nil
 }
 
-// lazyReplies are the results of requests that do not start an upstream: it is
-// told the log level once it runs, and one that has not been started has no tasks
-// and no subscriptions.
+// lazyReplies are the results of requests that do not start an upstream. It gets the
+// log level when it starts, and before that it has no tasks and no subscriptions.
 var lazyReplies = map[string]string{
 	protocol.MethodSetLevel: `{}`, protocol.MethodTasksList: `{"tasks":[]}`, protocol.MethodResourcesUnsubscribe: `{}`,
 }
 
-// lazyReply returns the result of a request for which the upstream is not needed;
-// not ok if it is.
+// lazyReply returns the result of a request for which the upstream is not needed. ok
+// is false if it is needed.
 func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 	result, ok = lazyReplies[method]
 	m.mu.Lock()
@@ -75,12 +75,12 @@ func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 }
 
 // Call implements route.Upstream. It starts the upstream if it is needed. A call
-// that reaches the upstream just after it was retired goes to its successor.
+// that arrives just after the upstream was retired is passed to its successor.
 func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	if result, ok := m.lazyReply(call.Method); ok {
 		return wire.Reply{Result: []byte(result)}, nil
 	}
-	up := m.enter()
+	up := m.beginCall()
 	if up == nil {
 		var session route.Session
 		if o, ok := call.Owner.(route.Origin); ok {
@@ -92,7 +92,7 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 		}
 		return next.Call(ctx, call)
 	}
-	defer m.leave()
+	defer m.endCall()
 	reply, err := up.Call(ctx, call)
 	return reply, m.masked(err)
 }
@@ -100,41 +100,43 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 var _ route.Submitter = (*managedUpstream)(nil)
 
 // Submit implements route.Submitter.
-func (m *managedUpstream) Submit(call wire.Call, done wire.CompletionFunc) (cancel func(cause error), ok bool) {
-	up := m.enter()
+func (m *managedUpstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
+	up := m.beginCall()
 	if up == nil {
 		return nil, false
 	}
-	cancel, ok = up.Submit(call, func(reply wire.Reply, rest wire.Continuation) {
-		if rest == nil {
-			m.leave()
-			done(reply, nil)
+	cancel, ok = up.Submit(call, func(reply wire.Reply, next wire.Continuation) {
+		if next == nil {
+			m.endCall()
+			complete(reply, nil)
 			return
 		}
-		done(reply, func(ctx context.Context) (wire.Reply, error) {
-			defer m.leave()
-			reply, err := rest(ctx)
+		complete(reply, func(ctx context.Context) (wire.Reply, error) {
+			defer m.endCall()
+			reply, err := next(ctx)
 			return reply, m.masked(err)
 		})
 	})
 	if !ok {
-		m.leave()
+		m.endCall()
 	}
 	return cancel, ok
 }
 
-// enter counts a call as in flight; leave must follow unless it returns nil.
-func (m *managedUpstream) enter() *upstream.Upstream {
+// beginCall counts a call as in flight and returns the upstream. endCall must follow,
+// unless beginCall returns nil because the upstream takes no more calls.
+func (m *managedUpstream) beginCall() *upstream.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || m.retired {
 		return nil
 	}
 	m.busy++
-	return m.started()
+	return m.startLocked()
 }
 
-func (m *managedUpstream) leave() {
+// endCall ends what beginCall began.
+func (m *managedUpstream) endCall() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.busy--
@@ -144,8 +146,8 @@ func (m *managedUpstream) leave() {
 	}
 }
 
-// Notify implements route.Upstream. An upstream that has not been started has
-// nothing to forget, and will ask when it starts.
+// Notify implements route.Upstream. An upstream that has not been started needs no
+// notification: it asks for everything when it starts.
 func (m *managedUpstream) Notify(ctx context.Context, method string, params []byte) error {
 	up := m.running()
 	if up == nil {
@@ -154,8 +156,8 @@ func (m *managedUpstream) Notify(ctx context.Context, method string, params []by
 	return up.Notify(ctx, method, params)
 }
 
-// masked removes secrets from the error of an upstream that is down: it goes to
-// clients.
+// masked removes secrets from the error of an upstream that is down, because
+// clients see it.
 func (m *managedUpstream) masked(err error) error {
 	var down *upstream.DownError
 	if !errors.As(err, &down) {

@@ -9,36 +9,36 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Clients says who is behind the sessions. It decides the client identity we
+// Clients says what clients there are. It determines the client identity that we
 // present in the upstream handshake.
 type Clients int
 
 const (
-	// NoClient: nobody who could answer requests of upstreams. They are offered
-	// no client capabilities.
+	// NoClient: there is nobody who could answer requests of upstreams. We offer
+	// upstreams no client capabilities.
 	NoClient Clients = iota
-	// OneClient: one session (stdio). Handshakes wait for its initialize, and
-	// upstreams get the client's own params: capabilities, clientInfo, _meta.
+	// OneClient: there is one session (stdio). Handshakes wait for its initialize,
+	// and upstreams get its params: capabilities, clientInfo, _meta.
 	OneClient
-	// ManyClients: sessions that share the upstreams (HTTP). Upstreams are offered
-	// every client capability. A request that a session's client does not support
-	// is refused when it comes.
+	// ManyClients: sessions share the upstreams (HTTP). We offer upstreams every
+	// client capability. If the client of a session does not support a request, the
+	// request is refused when it arrives.
 	ManyClients
 )
 
-// allCapabilities are all client capabilities of our newest revision.
+// allCapabilities has all client capabilities of our newest revision.
 const allCapabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},` +
 	`"elicitation":{"form":{},"url":{}},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}}`
 
-// clientIdentity is the client identity we present in the upstream handshake.
+// clientIdentity is the client identity that we present in the upstream handshake.
 type clientIdentity struct {
 	clients       Clients
 	name, version string // our own
 
 	once    sync.Once
 	adopted chan struct{} // closed when params is set
-	// params of the one client's initialize request, with the negotiated
+	// params are those of the one client's initialize request, with the negotiated
 	// revision.
 	params []byte
 }
@@ -47,11 +47,11 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 	return &clientIdentity{clients: clients, name: name, version: version, adopted: make(chan struct{})}
 }
 
-// adopt takes over the identity of the client, given the params of its initialize
+// adopt sets the identity to that of the client, given the params of its initialize
 // request. Only the first call counts.
 func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
 	c.once.Do(func() {
-		// The revision was read from the same object, so params is one.
+		// params is an object: the revision was read from it.
 		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
 		close(c.adopted)
 	})

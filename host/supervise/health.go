@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 )
 
-// CheckHealth implements builtin.Health. The reports are for agents: they have
-// nothing of what servers wrote to stderr.
+// CheckHealth implements builtin.Health. The reports are for agents, so they contain
+// nothing that servers wrote to stderr.
 func (u *Upstreams) CheckHealth(ctx context.Context, origin route.Origin, server string) ([]health.Report, error) {
 	c := health.Checker{}
 	var session route.Session
@@ -19,14 +19,15 @@ func (u *Upstreams) CheckHealth(ctx context.Context, origin route.Origin, server
 	return u.check(ctx, c, session, server)
 }
 
-// Checkup checks every upstream, for whoever runs the product.
+// Checkup checks every upstream. The reports are for the user and have all details.
 func (u *Upstreams) Checkup(ctx context.Context) []health.Report {
-	reports, _ := u.check(ctx, health.Checker{Details: true}, nil, "") // fails only for an unknown server
+	reports, _ := u.check(ctx, health.Checker{Details: true}, nil, "") // it fails only for an unknown server
 	return reports
 }
 
-// check checks all upstreams (server is ""), or the one called server, which can
-// be its script name. It checks the instances that the session (nil: none) uses.
+// check checks the upstream called server, which may be its script name, or all
+// upstreams if server is "". It checks the instances that the session (nil: none)
+// uses.
 func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.Session, server string) ([]health.Report, error) {
 	cfg := u.cfg.Load()
 	c.Mask = cfg.NewMasker().Mask
@@ -42,7 +43,7 @@ func (u *Upstreams) check(ctx context.Context, c health.Checker, session route.S
 		if !conf.Disabled {
 			m, ok := u.managed(session, conf.Name)
 			if !ok {
-				continue // only sessions have it, or it is being removed
+				continue // each session has its own, or it is being removed
 			}
 			t.Connection = m
 		}

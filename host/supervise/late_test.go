@@ -27,8 +27,9 @@ func lateFile(t testing.TB, cfg *config.Config, name string) string {
 	return string(data)
 }
 
-// TestLateUpstreamIsWaitedForBriefly: an upstream that was not ready in time when
-// it last ran is waited for less long than one of which nothing is known.
+// TestLateUpstreamIsWaitedForBriefly checks that the wait for an upstream that was
+// not ready in time when it last ran is shorter than for one about which nothing is
+// known.
 func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 	late, _ := server(t, "late", hanging)
 	cfg := configOf(t, late)
@@ -74,8 +75,8 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 	}
 }
 
-// TestFailedUpstreamIsLate: an upstream that failed to start counts as late, until
-// it has been ready. What is remembered of it stays.
+// TestFailedUpstreamIsLate checks that an upstream that failed to start is late until
+// it has been ready, and that its snapshot is kept.
 func TestFailedUpstreamIsLate(t *testing.T) {
 	u, _ := server(t, "u", mcptest.Switches{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
 	u.Restart = config.RestartNever

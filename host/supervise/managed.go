@@ -14,23 +14,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// managedUpstream is one upstream: running, or with start = "lazy" not needed
-// yet. Until it has listed, its snapshot from an earlier run takes its place. It
-// implements route.Upstream and health.Connection.
+// managedUpstream is one upstream. It may not have been started yet, if its
+// configuration says start = "lazy". Until its lists have been read, the snapshot of
+// an earlier run is used. It implements route.Upstream and health.Connection.
 type managedUpstream struct {
 	env    *environment
 	name   string
 	spec   upstream.Spec                   // how it is started
-	conf   atomic.Pointer[config.Upstream] // in force; what is not in spec may change
+	conf   atomic.Pointer[config.Upstream] // the current configuration; only what is not in spec may change
 	own    route.Session                   // the session that has it for itself; nil: shared
 	client *clientIdentity
 	key    string    // of the snapshot
 	opened sync.Once // see open
 
-	// publishing is held while the catalog is told of a list, so that a retired
+	// publishing is held while a list is set in the catalog, so that a retired
 	// upstream cannot overwrite a list of its replacement.
 	publishing sync.Mutex
-	saving     sync.Mutex // held while the snapshot is saved, so that the newest stays
+	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
 	saved      []byte     // the last known content of the snapshot's file; guarded by saving
 
 	mu      sync.Mutex // guards what follows
@@ -38,17 +38,17 @@ type managedUpstream struct {
 	begun   time.Time // when up was started
 	closed  bool
 	retired bool // takes no more calls
-	// replacement finds what takes the calls of a session (nil: of none) after
-	// the upstream has been retired.
+	// replacement finds the upstream that takes the calls of a session (nil: of no
+	// session) after this one has been retired.
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
-	known       Snapshot      // of this run; what has not been heard yet, of an earlier one
-	wasReady    bool          // in this run
-	remembered  bool          // known is of an earlier run, and the upstream has not been ready since
+	known       Snapshot      // what is known; parts that are not known in this run yet are of an earlier run
+	wasReady    bool          // the upstream has been ready in this run
+	remembered  bool          // known is of an earlier run, and the upstream has not been ready in this one
 	busy        int           // calls in flight
 	idle        chan struct{} // made by retire; closed when no call is in flight
 }
 
-// newManaged makes a managed upstream, which is to be opened without any lock held.
+// newManaged makes a managed upstream. The caller opens it without holding a lock.
 func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
 	cfg := env.config()
 	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
@@ -57,20 +57,20 @@ func newManaged(env *environment, conf *config.Upstream, own route.Session, clie
 	return m
 }
 
-// open reads the snapshot, and starts the upstream unless that can wait. The first
-// call does so, and others wait for it.
+// open reads the snapshot, and starts the upstream unless that can wait. Only the
+// first call does so; others wait for it.
 func (m *managedUpstream) open() {
 	m.opened.Do(func() {
-		if recalled := m.recall(); !recalled || m.conf.Load().Start != config.Lazy {
-			m.wake()
+		if restored := m.restore(); !restored || m.conf.Load().Start != config.Lazy {
+			m.start()
 		}
 	})
 }
 
-// recall shows clients the snapshot of an earlier run; false if there is none.
-// With no client, it does so only if the upstream is not started: for a check,
-// what a server says now counts.
-func (m *managedUpstream) recall() bool {
+// restore publishes the snapshot of an earlier run. It returns false if there is
+// none. With NoClient it publishes the snapshot only if the upstream is not started,
+// because a check is about the current state of a server.
+func (m *managedUpstream) restore() bool {
 	known, ok := m.env.snapshots.load(m.name, m.key)
 	if !ok {
 		return false
@@ -79,7 +79,7 @@ func (m *managedUpstream) recall() bool {
 	m.saved = known.encode(m.key)
 	m.saving.Unlock()
 	if known.Handshake == nil || m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
-		m.learn(func(s *Snapshot) { s.Late = known.Late })
+		m.update(func(s *Snapshot) { s.Late = known.Late })
 		return false
 	}
 	m.mu.Lock()
@@ -92,8 +92,8 @@ func (m *managedUpstream) recall() bool {
 	return true
 }
 
-// publish calls set, which tells the catalog of a list, unless the upstream has
-// been retired.
+// publish calls set, which sets a list in the catalog, unless the upstream has been
+// retired.
 func (m *managedUpstream) publish(set func()) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
@@ -102,15 +102,16 @@ func (m *managedUpstream) publish(set func()) {
 	}
 }
 
-// wake starts the upstream if it has not been started; nil when it is too late.
-func (m *managedUpstream) wake() *upstream.Upstream {
+// start starts the upstream if it has not been started. It returns nil if the
+// upstream was closed or retired before it was started.
+func (m *managedUpstream) start() *upstream.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.started()
+	return m.startLocked()
 }
 
-// started is wake for a caller that holds m.mu.
-func (m *managedUpstream) started() *upstream.Upstream {
+// startLocked is start for a caller that holds m.mu.
+func (m *managedUpstream) startLocked() *upstream.Upstream {
 	if m.up != nil || m.closed || m.retired {
 		return m.up
 	}
@@ -118,7 +119,7 @@ func (m *managedUpstream) started() *upstream.Upstream {
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
-		OnHandshake: m.learnHandshake, OnList: m.learnList,
+		OnHandshake: m.updateHandshake, OnList: m.updateList,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: m.noteLate,
 		OnReady: func() {
 			if m.becomeReady() {
@@ -129,26 +130,26 @@ func (m *managedUpstream) started() *upstream.Upstream {
 	return m.up
 }
 
-// learnHandshake gets the result of each initialize.
-func (m *managedUpstream) learnHandshake(result []byte) {
+// updateHandshake gets the result of each initialize.
+func (m *managedUpstream) updateHandshake(result []byte) {
 	before := m.snapshot().Handshake
-	m.learn(func(s *Snapshot) { s.Handshake = result })
-	if m.isRemembered() && !sameWelcome(before, result) {
-		m.env.Log.Info("the upstream says another thing of itself than when it ran last: sessions that have begun were told the old one", "upstream", m.name)
+	m.update(func(s *Snapshot) { s.Handshake = result })
+	if m.isRemembered() && !sameForClients(before, result) {
+		m.env.Log.Info("the upstream announces other capabilities or instructions than when it last ran: sessions that exist already got the old ones", "upstream", m.name)
 	}
 }
 
-// learnList gets each list of the upstream.
-func (m *managedUpstream) learnList(l upstream.List) {
-	m.learn(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
+// updateList gets each list of the upstream.
+func (m *managedUpstream) updateList(l upstream.List) {
+	m.update(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
 	m.publish(func() { m.env.Catalog.SetAnnounced(m.name, l.Surface, l.Items, l.Meta, l.Notice) })
 	if m.Status().State == upstream.Ready { // else becomeReady will save it
 		m.save()
 	}
 }
 
-// becomeReady is called after each start. It returns false if the upstream has
-// been retired, and has only a few calls to finish.
+// becomeReady is called after each start. It returns false if the upstream has been
+// retired and only finishes its calls.
 func (m *managedUpstream) becomeReady() bool {
 	if m.isRetired() {
 		return false
@@ -156,7 +157,7 @@ func (m *managedUpstream) becomeReady() bool {
 	m.mu.Lock()
 	m.remembered, m.wasReady = false, true
 	m.mu.Unlock()
-	m.learn(func(s *Snapshot) { s.Late = false })
+	m.update(func(s *Snapshot) { s.Late = false })
 	m.save()
 	if m.own != nil {
 		m.env.listed.Store(m.name, true)
@@ -164,9 +165,8 @@ func (m *managedUpstream) becomeReady() bool {
 	return true
 }
 
-// save saves the snapshot for the next run. With no client that could answer
-// requests of the upstream, it may offer less than to others, and a snapshot that
-// there is stays.
+// save saves the snapshot for the next run. With NoClient, an existing snapshot is
+// kept, because an upstream may offer less to a client without capabilities.
 func (m *managedUpstream) save() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -183,8 +183,8 @@ func (m *managedUpstream) save() {
 	m.replaceFile(now)
 }
 
-// replaceFile saves a snapshot, if the file has another one. The caller holds
-// m.saving.
+// replaceFile saves a snapshot if it differs from the one in the file. The caller
+// holds m.saving.
 func (m *managedUpstream) replaceFile(s Snapshot) {
 	if file := s.encode(m.key); !bytes.Equal(file, m.saved) {
 		m.saved = file
@@ -192,8 +192,8 @@ func (m *managedUpstream) replaceFile(s Snapshot) {
 	}
 }
 
-// noteLate saves that the upstream was not ready in time, unless it has been ready
-// by now. The rest of its snapshot stays.
+// noteLate saves that the upstream was not ready in time, unless it has become ready
+// since. The rest of its snapshot is kept.
 func (m *managedUpstream) noteLate() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -203,15 +203,15 @@ func (m *managedUpstream) noteLate() {
 	if !note {
 		return
 	}
-	m.learn(func(s *Snapshot) { s.Late = true })
+	m.update(func(s *Snapshot) { s.Late = true })
 	stored, _ := m.env.snapshots.load(m.name, m.key)
 	stored.Late = true
 	m.replaceFile(stored)
 }
 
-// patience is how long to wait for the upstream where wait is how long to wait for
-// one of which nothing is known. One that was late when it last ran probably is
-// again.
+// patience returns how long to wait for the upstream; wait is the time for one about
+// which nothing is known. An upstream that was late when it last ran will probably be
+// late again.
 func (m *managedUpstream) patience(wait time.Duration) time.Duration {
 	if m.snapshot().Late {
 		return wait / 5
@@ -219,9 +219,9 @@ func (m *managedUpstream) patience(wait time.Duration) time.Duration {
 	return wait
 }
 
-// sameWelcome reports whether clients are told the same because of two
-// handshakes.
-func sameWelcome(a, b []byte) bool {
+// sameForClients reports whether two handshakes lead to the same initialize result
+// for clients.
+func sameForClients(a, b []byte) bool {
 	for _, member := range []string{"capabilities", "instructions", "_meta"} {
 		before, _ := wire.Get(a, member)
 		now, _ := wire.Get(b, member)
@@ -238,16 +238,16 @@ func (m *managedUpstream) isRemembered() bool {
 	return m.remembered
 }
 
-// learn changes what is known. Maps are replaced, not changed: others may be
-// reading them.
-func (m *managedUpstream) learn(change func(s *Snapshot)) {
+// update changes what is known. Maps are replaced, not modified, because others may
+// be reading them.
+func (m *managedUpstream) update(change func(s *Snapshot)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known = m.known.clone()
 	change(&m.known)
 }
 
-// snapshot is what is known now.
+// snapshot returns what is known now.
 func (m *managedUpstream) snapshot() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -276,9 +276,8 @@ func (m *managedUpstream) Status() upstream.Status {
 	return st
 }
 
-// reconfigure has the upstream work as c says from now on, except that it is not
-// woken. It returns false, and changes nothing, if the upstream would have to be
-// started again.
+// reconfigure makes c the configuration of the upstream, but does not start it. It
+// returns false, and changes nothing, if the upstream would have to be restarted.
 func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
 	if !sameSpec(m.spec, Spec(cfg, c)) {
 		return false
@@ -293,8 +292,8 @@ func (m *managedUpstream) isRetired() bool {
 	return m.retired
 }
 
-// retire makes the upstream take no more calls; what replacement finds gets them
-// instead. The channel is closed when the calls in flight are over.
+// retire makes the upstream take no more calls; the upstream that replacement finds
+// gets them. The channel is closed when the calls in flight have ended.
 func (m *managedUpstream) retire(replacement func(s route.Session, server string) (*managedUpstream, bool)) (idle <-chan struct{}) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
@@ -310,9 +309,8 @@ func (m *managedUpstream) retire(replacement func(s route.Session, server string
 	return over
 }
 
-// successor returns what takes the calls of a session (nil: of nobody in
-// particular) after the upstream has been retired. The error says that there is
-// none.
+// successor returns the upstream that takes the calls of a session (nil: of no
+// session) after this one has been retired. The error says that there is none.
 func (m *managedUpstream) successor(session route.Session) (*managedUpstream, error) {
 	m.mu.Lock()
 	find := m.replacement

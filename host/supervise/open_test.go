@@ -50,9 +50,9 @@ func await(t testing.TB, what string, f func()) {
 	}
 }
 
-// TestSlowSnapshotHoldsUpNoOther: while the snapshot of an upstream is read, other
-// upstreams are found at once.
-func TestSlowSnapshotHoldsUpNoOther(t *testing.T) {
+// TestSlowSnapshotDelaysNoOther checks that other upstreams are found at once while
+// the snapshot of an upstream is read.
+func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 	shared, _ := server(t, "shared", mcptest.Switches{})
 	own, _ := server(t, "own", mcptest.Switches{})
 	own.Isolation, own.Start = config.PerSession, config.Lazy

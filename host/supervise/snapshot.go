@@ -19,11 +19,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Snapshot is what an upstream announced: its handshake and its lists, as the
-// bytes it sent.
+// Snapshot is what an upstream announced: its handshake and its lists, as raw bytes.
 type Snapshot struct {
 	Handshake []byte // raw result of initialize; nil before the first
-	// Lists are complete, all pages; a surface that was not listed is missing.
+	// Lists are complete, with all pages. A surface that was not listed is missing.
 	Lists map[wire.Surface]List
 	// Late says that the upstream was not ready in time when it last ran: a client
 	// gave up waiting for it, or it failed to start.
@@ -44,8 +43,8 @@ func (s Snapshot) clone() Snapshot {
 	return s
 }
 
-// snapshotKey identifies the upstream of a snapshot: it is a hash of how the
-// upstream is reached. Secrets do not count, so that a token can be renewed.
+// snapshotKey identifies the upstream of a snapshot. It is a hash of how the upstream
+// is reached, without secrets, so that a token can be renewed.
 func snapshotKey(spec upstream.Spec, secrets *config.Masker) string {
 	client, scopes := "", []string(nil)
 	if spec.OAuth != nil {
@@ -61,9 +60,9 @@ func snapshotKey(spec upstream.Spec, secrets *config.Masker) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// snapshotStore keeps the snapshots of upstreams between runs, one file for each.
-// Whoever can write to the directory may have written a file: it is checked like
-// a message of the server, and the configuration decides what of it is shown.
+// snapshotStore keeps the snapshots of upstreams between runs, in one file each.
+// Anyone who can write to the directory may have written a file. So a file is checked
+// like a message of the server, and the configuration determines what clients see.
 type snapshotStore struct {
 	dir  string
 	log  *slog.Logger
@@ -76,8 +75,8 @@ func newSnapshotStore(dir string, log *slog.Logger) *snapshotStore {
 
 func (s *snapshotStore) path(name string) string { return filepath.Join(s.dir, name+".json") }
 
-// load returns the snapshot of the upstream called name, if it has that key. A
-// file that cannot be read counts as none.
+// load returns the snapshot of the upstream called name, if it has that key. A file
+// that cannot be read is ignored.
 func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
 	_, err := owner.Check(s.dir)
 	var data []byte
@@ -93,12 +92,12 @@ func (s *snapshotStore) load(name, key string) (Snapshot, bool) {
 		snapshot, same, err = decodeSnapshot(data, key)
 	}
 	if err != nil {
-		s.log.Warn("what is remembered of an upstream cannot be used", "upstream", name, "err", err)
+		s.log.Warn("the snapshot of an upstream cannot be used", "upstream", name, "err", err)
 	}
 	return snapshot, same && err == nil
 }
 
-// decodeSnapshot reads a file; same reports whether it has that key.
+// decodeSnapshot decodes the content of a file; same says whether it has that key.
 func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) {
 	if !wire.IsObject(data) {
 		return s, false, errors.New("the file is damaged")
@@ -140,13 +139,13 @@ func decodeList(surface wire.Surface, raw []byte) (List, error) {
 	for _, item := range l.Items {
 		key, ok := wire.GetString(item, surface.Key())
 		if !ok || key == "" || seen[key] {
-			return l, fmt.Errorf("an item has no %s, or that of another", surface.Key())
+			return l, fmt.Errorf("an item has no %s, or the same as another item", surface.Key())
 		}
 		seen[key] = true
 	}
 	l.Meta, _ = wire.Get(raw, "_meta")
 	if l.Meta != nil && !wire.IsObject(l.Meta) {
-		return l, errors.New("_meta is no object")
+		return l, errors.New("_meta is not an object")
 	}
 	return l, nil
 }
@@ -173,18 +172,18 @@ func (s Snapshot) encode(key string) []byte {
 	return append(file.Bytes(), '\n')
 }
 
-// save replaces the file of an upstream. A failure is only logged: nothing
-// depends on it.
+// save replaces the file of an upstream. A failure is only logged, because nothing
+// depends on the file.
 func (s *snapshotStore) save(name string, file []byte) {
 	if err := s.write(name, file); err != nil {
-		s.log.Warn("what an upstream has cannot be remembered", "upstream", name, "err", err)
+		s.log.Warn("the snapshot of an upstream cannot be saved", "upstream", name, "err", err)
 	}
 }
 
 // maxSnapshot is the size limit of a file, in bytes.
 const maxSnapshot = 256 << 20
 
-// write replaces the file as a whole: others may read it at any moment.
+// write replaces the file atomically, because others may read it at any time.
 func (s *snapshotStore) write(name string, data []byte) error {
 	if len(data) > maxSnapshot {
 		return &regular.SizeError{Limit: maxSnapshot}

@@ -45,8 +45,8 @@ func TestSnapshotKeepsBytes(t *testing.T) {
 	}
 }
 
-// TestSnapshotCannotBeKept: nothing but a line in the log comes of it.
-func TestSnapshotCannotBeKept(t *testing.T) {
+// TestSnapshotCannotBeSaved checks that a failure to save a snapshot is only logged.
+func TestSnapshotCannotBeSaved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "servers")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestSnapshotCannotBeKept(t *testing.T) {
 	var log bytes.Buffer
 	store := newSnapshotStore(file, slog.New(slog.NewTextHandler(&log, nil)))
 	store.save("x", odd.encode("id"))
-	if !strings.Contains(log.String(), "cannot be remembered") {
+	if !strings.Contains(log.String(), "cannot be saved") {
 		t.Errorf("log: %s", log.String())
 	}
 }

@@ -42,9 +42,9 @@ func Enabled(cfg *config.Config) []*config.Upstream {
 	return enabled
 }
 
-// Restarts reports whether an upstream that runs as old says must be started
-// again to run as next says. Everything outside of the upstream's own table is
-// taken from cfg.
+// Restarts reports whether an upstream that runs with the configuration old must be
+// restarted for the configuration next. Everything outside of the upstream's own
+// table is taken from cfg.
 func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
 	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next))
 }

@@ -1,17 +1,16 @@
-// Package supervise keeps the upstreams of a running proxy as the configuration
-// says: it starts them, replaces and ends them when the configuration changes,
-// and remembers what they listed, so that clients need not wait for them at the
-// next start.
+// Package supervise keeps the upstreams of a proxy running as configured. It starts
+// them, replaces and ends them when the configuration changes, and remembers their
+// lists, so that clients need not wait for them at the next start.
 //
 //	supervise.go  Upstreams: the upstreams of all sessions
 //	managed.go    one upstream: started when needed, replaced, closed
 //	calls.go      calls of one upstream
 //	wait.go       waiting until upstreams have started
-//	client.go     the client identity we present in the upstream handshake
+//	client.go     the client identity that we present in the upstream handshake
 //	snapshot.go   what upstreams announced when they last ran
 //	absent.go     why an upstream is not available
 //	health.go     health checks
-//	spec.go       from the configuration to an upstream.Spec
+//	spec.go       making an upstream.Spec of the configuration
 package supervise
 
 import (
@@ -33,7 +32,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Catalog gets what upstreams list; see catalog.Catalog.
+// Catalog gets the lists of upstreams; see catalog.Catalog.
 type Catalog interface {
 	// SetAnnounced replaces a list. notice is the params of the notification that
 	// announced the change, nil for none.
@@ -48,8 +47,8 @@ type Receiver interface {
 	OnRequest(ctx context.Context, m wire.Inbound) wire.Reply
 	// OnReady is called after each start.
 	OnReady()
-	// OnAsleep is called if the upstream is known from an earlier run and has not
-	// started yet.
+	// OnAsleep is called if there is a snapshot of the upstream from an earlier run
+	// and the upstream has not started yet.
 	OnAsleep()
 }
 
@@ -57,15 +56,14 @@ type Receiver interface {
 type Options struct {
 	// Clients says who is behind the sessions.
 	Clients Clients
-	// Name and Version are our clientInfo where there is no single client whose
-	// identity we could present.
+	// Name and Version are our clientInfo, unless Clients is OneClient.
 	Name, Version string
 	// Dir is the directory in which the lists of upstreams are remembered.
 	Dir string
 	// Catalog gets the lists of upstreams.
 	Catalog Catalog
-	// Receiver returns what gets the messages of an upstream that sessions share
-	// (own is nil), or that the session own has for itself.
+	// Receiver returns the receiver of the messages of an upstream that sessions share
+	// (own is nil), or that belongs to the session own.
 	Receiver func(server string, own route.Session) Receiver
 	Budget   *budget.Budget // see upstream.Options
 	Log      *slog.Logger
@@ -74,18 +72,18 @@ type Options struct {
 // closeTime bounds the end of an upstream that is closed in the background.
 const closeTime = 2300 * time.Millisecond
 
-// Upstreams are the connections of a proxy: one for each server that sessions
-// share, and one for each session and server with isolation = "session". They
-// implement route.Upstreams, route.Absences and what built-in tools need of
-// upstreams. They are safe for concurrent use.
+// Upstreams are the upstreams of a proxy: one for each server that sessions share,
+// and one for each session and server with isolation = "session". They implement
+// route.Upstreams, route.Absences and what built-in tools need of upstreams. They are
+// safe for concurrent use.
 type Upstreams struct {
 	env    environment
-	cfg    atomic.Pointer[config.Config] // in force
+	cfg    atomic.Pointer[config.Config] // the current configuration
 	client *clientIdentity               // of upstreams that sessions share
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	order  []*config.Upstream // those that are enabled, as configured
+	order  []*config.Upstream // the enabled ones, in the order of the configuration
 	shared map[string]*managedUpstream
 	own    map[route.Session]map[string]*managedUpstream // by session
 
@@ -99,7 +97,8 @@ type environment struct {
 	snapshots  *snapshotStore
 	config     func() *config.Config
 	changeWait time.Duration // see Refreshed
-	// listed has the names of servers that have listed for a session of their own.
+	// listed has the names of the servers with isolation = "session" that have
+	// listed for some session.
 	listed sync.Map
 }
 
@@ -132,23 +131,23 @@ func (u *Upstreams) find(name string) *config.Upstream {
 // isolated reports whether each session has its own instance of an upstream.
 func (u *Upstreams) isolated(c *config.Upstream) bool { return isolated(u.env.Clients, c) }
 
-// Apply makes the upstreams those of cfg. An upstream that would be started in
-// the same way as before goes on undisturbed. Others finish the calls in flight,
-// while their replacement takes the new ones. Apply returns false if the
-// upstreams are closed.
+// Apply changes the upstreams to those of cfg. An upstream that would be started in
+// the same way as before is not interrupted. Others finish the calls in flight, while
+// their replacements take new calls. Apply returns false if the upstreams are
+// closed.
 func (u *Upstreams) Apply(cfg *config.Config) bool {
 	if !u.apply(cfg) {
 		return false
 	}
 	for _, m := range u.all() {
 		if m.conf.Load().Start != config.Lazy {
-			m.wake()
+			m.start()
 		}
 	}
 	return true
 }
 
-// apply is Apply up to the start of upstreams.
+// apply is Apply without starting upstreams.
 func (u *Upstreams) apply(cfg *config.Config) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -184,7 +183,7 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	return true
 }
 
-// Welcome takes on a session.
+// Welcome adds a session.
 func (u *Upstreams) Welcome(s route.Session) {
 	u.client.adopt(s.Client(), s.Revision())
 	u.mu.Lock()
@@ -194,7 +193,7 @@ func (u *Upstreams) Welcome(s route.Session) {
 	}
 }
 
-// Left ends the upstreams that a session has for itself.
+// Left ends the upstreams that belong to a session.
 func (u *Upstreams) Left(s route.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -208,8 +207,8 @@ func (u *Upstreams) Left(s route.Session) {
 }
 
 // For implements route.Upstreams. A session's own upstream is created when it is
-// first asked for, but not for a session that has left, for which some work may
-// still be under way.
+// first needed, but not for a session that has left, although some of its work may
+// still be in progress.
 func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool) {
 	m, ok := u.managed(s, server)
 	if !ok {
@@ -222,7 +221,7 @@ func (u *Upstreams) For(s route.Session, server string) (route.Connection, bool)
 func (u *Upstreams) managed(s route.Session, server string) (*managedUpstream, bool) {
 	m, ok := u.lookup(s, server)
 	if ok {
-		m.open() // not with u.mu held: every request takes it
+		m.open() // without u.mu, which every request takes
 	}
 	return m, ok
 }
@@ -245,16 +244,16 @@ func (u *Upstreams) lookup(s route.Session, server string) (*managedUpstream, bo
 	return mine[server], true
 }
 
-// newOwn makes the upstream that a session has for itself.
+// newOwn makes an upstream that belongs to a session.
 func (u *Upstreams) newOwn(c *config.Upstream, s route.Session) *managedUpstream {
 	client := newClientIdentity(OneClient, u.env.Name, u.env.Version)
 	client.adopt(s.Client(), s.Revision())
 	return newManaged(&u.env, c, s, client)
 }
 
-// retire ends an upstream when the calls in flight on it are over. None of them
-// takes longer than the upstream's max_timeout, unless its client does not read.
-// The caller holds u.mu.
+// retire ends an upstream when its calls in flight have ended. None of them takes
+// longer than the upstream's max_timeout, unless its client does not read. The caller
+// holds u.mu.
 func (u *Upstreams) retire(m *managedUpstream) {
 	idle := m.retire(u.managed)
 	u.env.listed.Delete(m.name)
@@ -264,14 +263,14 @@ func (u *Upstreams) retire(m *managedUpstream) {
 		select {
 		case <-idle:
 		case <-late.C:
-			u.env.Log.Warn("calls of an upstream that was removed or replaced do not end, and are given up", "upstream", m.name)
+			u.env.Log.Warn("calls of an upstream that was removed or replaced do not end, and are abandoned", "upstream", m.name)
 		case <-u.stop:
 		}
 		u.end(m)
 	})
 }
 
-// end closes an upstream in the background.
+// end closes an upstream within closeTime.
 func (u *Upstreams) end(m *managedUpstream) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -280,8 +279,8 @@ func (u *Upstreams) end(m *managedUpstream) {
 	}
 }
 
-// all returns the current upstreams, opened, in the order of the configuration:
-// first those that are shared, then those of sessions.
+// all returns the current upstreams in the order of the configuration, first the
+// shared ones, then those of sessions. It opens them.
 func (u *Upstreams) all() []*managedUpstream {
 	all := u.listAll()
 	for _, m := range all {
@@ -310,11 +309,11 @@ func (u *Upstreams) listAll() []*managedUpstream {
 	return all
 }
 
-// Running is the number of upstreams there are now, those of sessions included.
+// Running returns the current number of upstreams, including those of sessions.
 func (u *Upstreams) Running() int { return len(u.listAll()) }
 
-// sharedBy returns the upstream of a server that sessions share.
-func (u *Upstreams) sharedBy(server string) (*managedUpstream, error) {
+// sharedUpstream returns the upstream of a server that sessions share.
+func (u *Upstreams) sharedUpstream(server string) (*managedUpstream, error) {
 	m, ok := u.managed(nil, server)
 	if !ok {
 		return nil, fmt.Errorf("upstream %q is not configured, or is one for each session", server)
@@ -322,19 +321,19 @@ func (u *Upstreams) sharedBy(server string) (*managedUpstream, error) {
 	return m, nil
 }
 
-// Request makes a request of a shared upstream on nobody's behalf.
+// Request sends a request to a shared upstream that no session has made.
 func (u *Upstreams) Request(ctx context.Context, server string, call wire.Call) (wire.Reply, error) {
-	m, err := u.sharedBy(server)
+	m, err := u.sharedUpstream(server)
 	if err != nil {
 		return wire.Reply{}, err
 	}
 	return m.Call(ctx, call)
 }
 
-// Snapshot waits until a shared upstream has started, and returns what it
-// announced. The error says why it is down, or is the cause of ctx.
+// Snapshot waits until a shared upstream has started, and returns its snapshot. The
+// error says why it is down, or is the cause of ctx.
 func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, error) {
-	m, err := u.sharedBy(server)
+	m, err := u.sharedUpstream(server)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -347,7 +346,7 @@ func (u *Upstreams) Snapshot(ctx context.Context, server string) (Snapshot, erro
 // Status returns the state of a shared upstream; false if there is none of that
 // name.
 func (u *Upstreams) Status(server string) (upstream.Status, bool) {
-	m, err := u.sharedBy(server)
+	m, err := u.sharedUpstream(server)
 	if err != nil {
 		return upstream.Status{}, false
 	}
@@ -355,8 +354,8 @@ func (u *Upstreams) Status(server string) (upstream.Status, bool) {
 }
 
 // Close ends all upstreams. When ctx ends, it kills them. The error joins one for
-// each upstream that did not end in time. Close may be called again, also at the
-// same time: it then waits for what is left.
+// each upstream that did not end in time. Close may be called again, also
+// concurrently; it then waits for what is left.
 func (u *Upstreams) Close(ctx context.Context) error {
 	u.mu.Lock()
 	if !u.closed {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestCloseAgain: Close may be called again, and by several at once; all of them
-// return when everything has ended.
+// TestCloseAgain checks that Close may be called again, also concurrently, and that
+// each call returns when everything has ended.
 func TestCloseAgain(t *testing.T) {
 	shared, _ := server(t, "shared", mcptest.Switches{})
 	own, _ := server(t, "own", mcptest.Switches{})
@@ -57,7 +57,7 @@ func TestCloseAgain(t *testing.T) {
 	}
 }
 
-// TestClientIdentity: what upstreams are told of the client.
+// TestClientIdentity checks the params of initialize that upstreams get.
 func TestClientIdentity(t *testing.T) {
 	for clients, want := range map[Clients]string{
 		NoClient:    `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"n","version":"v"}}`,

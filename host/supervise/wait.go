@@ -9,30 +9,30 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Settled waits until it is known what each upstream lists, from this run or an
+// Settled waits until the lists of each upstream are known, from this run or an
 // earlier one. It waits at most startup_wait from the start of an upstream, and no
 // longer than ctx.
 func (u *Upstreams) Settled(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load().StartupWait, true) }
 
-// Started is Settled without the lists of earlier runs.
+// Started is Settled for lists of this run only.
 func (u *Upstreams) Started(ctx context.Context) { u.awaitStarts(ctx, u.cfg.Load().StartupWait, false) }
 
-// awaitStarts is Settled or Started with a wait; 0: not at all.
+// awaitStarts is Settled (with remembered) or Started with a limit on the wait; 0: no
+// wait.
 func (u *Upstreams) awaitStarts(ctx context.Context, wait time.Duration, remembered bool) {
 	if wait > 0 {
 		u.await(ctx, wait, remembered)
 	}
 }
 
-// changeWait bounds the wait for a list after the upstream announced that it has
-// changed. It is short: an upstream that lists slowly must not hold up the lists of
-// all others.
+// changeWait bounds the wait for a list after the upstream has announced a change. It
+// is short because a slow upstream must not delay the lists of all others.
 const changeWait = 2 * time.Second
 
 // Refreshed waits until the changes of these surfaces that upstreams have announced
 // so far are in the catalog. It waits at most two seconds from such an
-// announcement, no longer than startup_wait, and no longer than ctx. Of the
-// upstreams that sessions have for themselves, only those of s (nil: none) count.
+// announcement, no longer than startup_wait, and no longer than ctx. Upstreams of
+// sessions other than s (nil: of all sessions) are ignored.
 func (u *Upstreams) Refreshed(ctx context.Context, s route.Session, surfaces ...wire.Surface) {
 	wait := min(u.env.changeWait, u.cfg.Load().StartupWait)
 	if wait <= 0 {
@@ -56,10 +56,10 @@ func (u *Upstreams) Statuses(ctx context.Context) []upstream.Status {
 	return all
 }
 
-// await waits until no upstream is starting any more, or has been for as long as
-// wait (0: without limit), or ctx ends. It does not wait for what a session has
-// for itself where another session's instance has listed; nor, with remembered,
-// for one with a snapshot of an earlier run.
+// await waits for the start of all upstreams, for each at most as long as wait (0:
+// without limit), or until ctx ends. It does not wait for an upstream of a session if
+// that of another session has listed. With remembered, it does not wait for one with
+// a snapshot of an earlier run.
 func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bool) {
 	for _, m := range u.all() {
 		if remembered && m.isRemembered() {
@@ -69,7 +69,7 @@ func (u *Upstreams) await(ctx context.Context, wait time.Duration, remembered bo
 			continue
 		}
 		m.awaitStart(ctx, wait)
-		// What a reload has put into its place is to list instead of it.
+		// If a reload has replaced it, wait for its replacement.
 		for next := m; next.isRetired() && ctx.Err() == nil; {
 			var err error
 			if next, err = next.successor(nil); err != nil {

@@ -24,7 +24,7 @@ func (r *rig) change(t testing.TB, s route.Session, name string) {
 	}
 }
 
-// TestRefreshed: a list that is being read again is waited for.
+// TestRefreshed checks that Refreshed waits for a list that is being read again.
 func TestRefreshed(t *testing.T) {
 	u, _ := server(t, "slow", mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
@@ -44,9 +44,9 @@ func TestRefreshed(t *testing.T) {
 	}
 }
 
-// TestRefreshedIsBounded: a server that does not answer the request for the
-// changed list does not hold up the lists of others, and neither does what
-// another session has for itself, or a server that is down.
+// TestRefreshedIsBounded checks that a server that does not answer the request for
+// the changed list does not delay the lists of others, and neither does an upstream
+// of another session, or a server that is down.
 func TestRefreshedIsBounded(t *testing.T) {
 	hangs := mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
 	shared, _ := server(t, "shared", hangs)

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// timings are the durations that govern the life of an upstream. Tests shorten
-// them.
+// timings are the delays and waits of an upstream. Tests shorten them.
 type timings struct {
 	grace        time.Duration // between the steps of a shutdown
 	firstDelay   time.Duration // before the first restart
 	maxDelay     time.Duration // the longest delay before a restart
-	stableAfter  time.Duration // a server that was ready this long starts over with firstDelay
+	stableAfter  time.Duration // after a server was ready this long, the next delay is firstDelay again
 	callPatience time.Duration // how long calls wait for the first restart
 }
 
@@ -30,11 +29,11 @@ type backoff struct {
 	delay    time.Duration // the last one, without jitter
 }
 
-// next returns the delay after a failure. It starts at about firstDelay and
-// doubles up to maxDelay. Up to a quarter is taken off at random, so that many
-// upstreams that failed together do not restart together. up is how long the
-// server had been ready, 0 if it never was. With redial, only a connection has
-// to be made again: the first such failure is retried at once.
+// next returns the delay after a failure. It begins with about firstDelay and doubles
+// up to maxDelay. A random part of up to a quarter is subtracted, so that upstreams
+// that failed together do not restart together. up is how long the server had been
+// ready, 0 if it never was. With redial, only a connection has to be made again, so
+// the delay after a first failure is 0.
 func (b *backoff) next(up time.Duration, redial bool) time.Duration {
 	if up >= b.stableAfter {
 		b.failures = 0

@@ -47,7 +47,7 @@ func (u *Upstream) announce(surfaces []wire.Surface, notice []byte) {
 	u.mu.Unlock()
 	select {
 	case u.relist <- struct{}{}:
-	default: // there is a token already, and whoever takes it sees this change too
+	default: // there is a token already; its receiver sees this change too
 	}
 }
 
@@ -64,9 +64,9 @@ func (u *Upstream) changedLists() []wire.Surface {
 	return surfaces
 }
 
-// beginListing is called before a surface is listed. covers is for endListing, and
-// notice are the params of the announcement that caused the listing, nil if it was
-// none or had none.
+// beginListing is called before a surface is listed. covers is passed to endListing.
+// notice is the params of the announcement that caused the listing, nil if there was
+// no announcement or it had no params.
 func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -76,8 +76,8 @@ func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte) {
 	return l.begun, notice
 }
 
-// endListing is called after a surface was listed, or that has failed: then the
-// old list stays.
+// endListing is called after a surface was listed, or after listing it has failed;
+// then the old list stays.
 func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -88,10 +88,10 @@ func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 	u.listingEnded = make(chan struct{})
 }
 
-// AwaitLists waits until the changes of these surfaces that the server has
-// announced so far are listed: OnList was called with them, or reading them has
-// failed. It waits at most until the first of them is as old as patience, or ctx
-// ends, and not while the upstream is down.
+// AwaitLists waits until the changes of these surfaces that the server has announced
+// so far are listed: OnList has returned, or reading the list has failed. It waits at
+// most until the oldest of these changes was announced patience ago, or ctx ends. It
+// does not wait while the upstream is down.
 func (u *Upstream) AwaitLists(ctx context.Context, patience time.Duration, surfaces ...wire.Surface) {
 	var targets []uint64
 	for {

@@ -12,17 +12,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// DownError says that a request could not be answered because its upstream is
-// not there: its stream has ended, it failed to start, or we closed it.
-// Whether the upstream had acted on the request by then is not known.
-// What the upstream wrote to stderr is left out on purpose: this error goes to
-// clients, and only the log and Status are for the operator.
+// DownError says that a request could not be answered because its upstream is down:
+// its stream has ended, it failed to start, or we closed it. It is not known whether
+// the upstream has acted on the request. The error does not contain what the upstream
+// wrote to stderr, because clients see it; the log and Status do.
 type DownError struct {
 	Upstream string // name of the upstream; "" if it has none
 	Reason   string // what happened and what to do, bounded
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
 
-	// unsent: the upstream has surely not acted on the request.
+	// unsent says that the upstream has certainly not acted on the request.
 	unsent bool
 }
 
@@ -35,8 +34,8 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// notSent marks err, if it is a *DownError, as one of a request that the
-// upstream has surely not acted on.
+// notSent marks err, if it is a *DownError, as that of a request on which the upstream
+// has certainly not acted. It returns other errors unchanged.
 func notSent(err error) error {
 	var down *DownError
 	if !errors.As(err, &down) {
@@ -47,15 +46,15 @@ func notSent(err error) error {
 	return &marked
 }
 
-// surelyUnsent tells whether err is so marked.
+// surelyUnsent reports whether notSent has marked err.
 func surelyUnsent(err error) bool {
 	var down *DownError
 	return err != nil && errors.As(err, &down) && down.unsent
 }
 
-// TimeoutError says that an upstream did not answer a request, nor make
-// progress with it, within the time its configuration allows. The request has been cancelled at the upstream.
-// It does not match context.DeadlineExceeded, which is kept for limits of the
+// TimeoutError says that an upstream neither answered a request nor made progress with
+// it within the configured time. The request has been cancelled at the upstream. The
+// error does not match context.DeadlineExceeded, which stands for limits of the
 // caller.
 type TimeoutError struct {
 	Upstream string
@@ -73,9 +72,9 @@ func (e *TimeoutError) reason() string {
 	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
-// AnswerError says that an upstream's answer to a request could not be used:
-// it is larger than the cap (errors.As *wire.TooLargeError) or no JSON-RPC 2.0
-// response (errors.As *wire.RPCError). The connection lives on.
+// AnswerError says that an upstream's answer to a request cannot be used: it exceeds
+// the size limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response
+// (errors.As *wire.RPCError). The connection remains usable.
 type AnswerError struct {
 	Upstream string
 	Method   string
@@ -94,8 +93,8 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // Is matches wire.ErrUnusable.
 func (e *AnswerError) Is(target error) bool { return target == wire.ErrUnusable }
 
-// VersionError says that a server chose a protocol revision that we do not
-// speak over initialize.
+// VersionError says that a server chose a protocol revision that we do not support in
+// initialize.
 type VersionError struct {
 	Version string // as the server sent it, bounded
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// fallbackLink is a link over streamable HTTP that becomes one over HTTP with
-// SSE if the server refuses initialize like one that knows only that (revision
+// fallbackLink is a link over streamable HTTP. If the server refuses initialize like a
+// server that supports only HTTP with SSE, it becomes a link over that (revision
 // 2025-11-25, basic/transports, backwards compatibility).
 type fallbackLink struct {
 	spec Spec
@@ -35,7 +35,7 @@ func newFallbackLink(spec Spec, opts link.Options, first link.Link) *fallbackLin
 	return f
 }
 
-// watch waits for the end of the link that is not replaced any more.
+// watch waits for the end of the link, unless that is replaced.
 func (f *fallbackLink) watch() {
 	defer close(f.done)
 	for {
@@ -61,7 +61,7 @@ func (f *fallbackLink) Submit(call wire.Call, limit rpc.Limit, complete wire.Com
 	return f.current().Submit(call, limit, complete)
 }
 
-// Call is what initialize is sent with.
+// Call implements link.Link. It is where the link falls back to HTTP with SSE.
 func (f *fallbackLink) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	l := f.current()
 	reply, err := l.Call(ctx, call)
@@ -95,8 +95,8 @@ func (f *fallbackLink) replace(by link.Link) bool {
 	return true
 }
 
-// refusedLikeSSE tells whether initialize failed the way it does where nothing
-// takes a POST.
+// refusedLikeSSE reports whether initialize failed as it does with a server that does
+// not accept a POST to its URL.
 func refusedLikeSSE(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) || status.Status/100 != 4 {

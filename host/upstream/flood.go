@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Limits on what a server sends that belongs to no call in flight: log messages,
-// list changes, requests, unexpected progress, garbage, lines on stderr. A unit
-// is one message, or floodUnit bytes of a larger one. A server may send floodBurst
-// units at once and floodRate units per second indefinitely. Anything beyond that
-// is read at that rate, so the server has to wait; nothing is dropped. Answers and
-// progress of calls in flight are free, but can be delayed behind unsolicited
-// messages in the same stream.
+// Limits on what a server sends that belongs to no call in flight: log messages, list
+// changes, requests, unexpected progress, garbage, lines on stderr. A unit is one
+// message, or floodUnit bytes of a larger one. A server may send floodBurst units at
+// once, and floodRate units per second without end. More is read at that rate, so that
+// the server has to wait; nothing is dropped. Answers and progress of calls in flight
+// cost nothing, but they can be delayed by unsolicited messages in the same stream.
 const (
 	floodUnit  = 4 << 10 // bytes
 	floodBurst = 20_000
@@ -40,15 +39,15 @@ func newAllowance(log *slog.Logger, what string) *allowance {
 // unitTime is the cost of one unit.
 const unitTime = time.Second / floodRate
 
-// spend charges for a message of that many bytes, and waits until there is room
-// for more or one of the channels is closed.
+// spend charges for a message of that many bytes, and waits until there is room for
+// more, or until one of the channels is closed.
 func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 	if a == nil {
 		return
 	}
 	wait, first := a.take(max(1, bytes/floodUnit))
 	if first {
-		a.log.Warn("the server sends more than it is asked for: it is read slowly from now on", "what", a.what, "units_per_second", floodRate)
+		a.log.Warn("the server sends too much without being asked: it is read slowly from now on", "what", a.what, "units_per_second", floodRate)
 	}
 	if wait <= 0 {
 		return

@@ -14,8 +14,8 @@ type ClientParams struct {
 	Capabilities  []byte // raw object; nil: {}
 }
 
-// InitializeResult is a server's answer to initialize. The strings are "" where
-// the server left them out.
+// InitializeResult is a server's answer to initialize. A string that the server left
+// out is "".
 type InitializeResult struct {
 	ProtocolVersion string
 	ServerName      string
@@ -75,7 +75,7 @@ func (p ClientParams) Params() []byte {
 }
 
 // refusal parses a server's error object and makes its message short and
-// printable.
+// displayable.
 func refusal(raw []byte) *wire.RPCError {
 	e := wire.ParseError(raw)
 	e.Message = clip(e.Message)

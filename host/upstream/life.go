@@ -114,7 +114,7 @@ func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 		case <-l.Done():
 			return l.Err()
 		case <-u.timedOut:
-			if err := u.silent(ctx, l); err != nil {
+			if err := u.checkSilence(ctx, l); err != nil {
 				return err
 			}
 		case <-u.relist:
@@ -150,8 +150,8 @@ func (u *Upstream) ready(l link.Link) {
 	}
 }
 
-// failed puts the upstream into state Failed because of err. due is when to start
-// it again, zero for never. l is its link, nil if there was none.
+// failed changes the state to Failed because of err. l is the link, nil if there was
+// none. due is when to start the upstream again, zero for never.
 func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time) {
 	var down *DownError
 	if !errors.As(err, &down) {
@@ -179,7 +179,7 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 		due = time.Now().Add(wait)
 		attrs = append(attrs, "restart_in", wait.Round(time.Millisecond))
 	}
-	if u.Status().State != Closed { // log before callers learn of it
+	if u.Status().State != Closed { // log before callers see it
 		level := slog.LevelError
 		if text == before { // the same failure may repeat for days
 			level = slog.LevelInfo
@@ -223,8 +223,8 @@ type transition struct {
 	due  time.Time  // Failed: when the next start is due; zero for never
 }
 
-// enter changes the state. It returns false, and changes nothing, if s may not
-// follow the current state.
+// enter changes the state. If s may not follow the current state, it changes nothing
+// and returns false.
 func (u *Upstream) enter(s State, t transition) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

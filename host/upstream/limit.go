@@ -5,8 +5,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 )
 
-// limitOf is how long a call of a method may take. The result of a task may take
-// as long as the task does.
+// limitOf returns how long a call of a method may take. tasks/result has no idle limit,
+// because it takes as long as the task does.
 func (u *Upstream) limitOf(method string) rpc.Limit {
 	limit := rpc.Limit{Idle: u.spec.Timeout, Max: u.spec.MaxTimeout}
 	if method == protocol.MethodTasksResult {

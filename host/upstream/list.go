@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of one listing. They are far above what real servers have, and end the
-// listing of a server whose cursors never end.
+// Bounds of one listing. They are far above what real servers have. They end the
+// listing of a server that always returns another cursor.
 const (
 	maxPages = 1000
 	maxItems = 20000
@@ -32,9 +32,10 @@ type listing struct {
 
 // listAll lists a surface of the server behind l. It returns the raw items in the
 // server's order and the _meta of all pages as one object. Items without a name,
-// with the name of an earlier one, or that readers could interpret differently
-// are left out with a warning. Cursors that repeat or never end stop the listing
-// with a warning; the items listed so far count.
+// with the name of an earlier one, or that two JSON readers could interpret
+// differently are left out with a warning. If a cursor is repeated, or there are too
+// many pages or items, the listing ends with a warning, and the items listed so far are
+// returned.
 func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
 	method := surface.ListMethod()
 	c := listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
@@ -56,10 +57,10 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.L
 		case !ok || cursor == "":
 			return c.items, c.meta, nil
 		case cursors[cursor]:
-			log.Warn(method+" repeats a cursor; listing ended there", "cursor", clip(cursor), "items", len(c.items))
+			log.Warn(method+" repeats a cursor: the list ends there", "cursor", clip(cursor), "items", len(c.items))
 			return c.items, c.meta, nil
 		case page == maxPages || len(c.items) >= maxItems:
-			log.Warn(method+" does not end; listing cut off", "pages", page, "items", len(c.items))
+			log.Warn(method+" does not end: the list was cut off", "pages", page, "items", len(c.items))
 			return c.items, c.meta, nil
 		}
 		cursors[cursor] = true
@@ -83,11 +84,11 @@ func (c *listing) add(page []byte) error {
 		err := wire.ItemShape.Check(item)
 		switch {
 		case !ok || key == "":
-			c.log.Warn("item without a "+c.surface.Key()+" left out", "list", name, "item", clip(string(item[:min(len(item), rpc.MaxExcerpt)])))
+			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", clip(string(item[:min(len(item), rpc.MaxExcerpt)])))
 		case err != nil:
-			c.log.Warn("item left out that clients could take for another", "list", name, "item", clip(key), "err", clip(err.Error()))
+			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", clip(key), "err", clip(err.Error()))
 		case c.keys[key]:
-			c.log.Warn("second item of the same "+c.surface.Key()+" left out", "list", name, "item", clip(key))
+			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", clip(key))
 		default:
 			c.keys[key] = true
 			c.items = append(c.items, item)
@@ -97,21 +98,21 @@ func (c *listing) add(page []byte) error {
 	switch {
 	case !ok || !wire.IsObject(meta):
 	case c.meta != nil && len(c.meta)+len(meta) > maxMeta:
-		c.log.Warn("_meta of a later page left out: it is too large", "list", name, "bytes", len(meta))
+		c.log.Warn("the _meta of a later page was left out because it is too large", "list", name, "bytes", len(meta))
 	default:
 		c.meta = merge(c.meta, meta)
 	}
 	return nil
 }
 
-// merge adds the members of the object more to the object meta, which may be nil.
-// Where both have a member, that of more wins.
+// merge adds the members of the object more to the object meta, which may be nil. If
+// both have a member, that of more is used.
 func merge(meta, more []byte) []byte {
 	if meta == nil {
 		return more
 	}
 	var members map[string]json.RawMessage
-	_ = json.Unmarshal(more, &members) // an object, as was checked
+	_ = json.Unmarshal(more, &members) // the caller has checked that it is an object
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if out, err := wire.Set(meta, members[name], name); err == nil {
 			meta = out

@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// listener is a link that knows whether anything comes from its server. One
-// over HTTP is none: there each request has a connection of its own.
+// listener is a link with a single stream from its server. Streamable HTTP has none:
+// there each request has a stream of its own.
 type listener interface {
-	// heard is a number that changes with each message; it is odd while one is
-	// being worked on, by us or by a client that is slow to take it.
+	// Heard returns a number that changes with each message. It is odd while a
+	// message is being processed, by us or by a slow client.
 	Heard() int64
 }
 
-// noteTimeout has serve check whether the server still responds, if err says that
-// a call timed out.
+// noteTimeout makes serve check whether the server still responds, if err says that a
+// call timed out.
 func (u *Upstream) noteTimeout(err error) {
 	var timeout *TimeoutError
 	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
@@ -27,15 +27,15 @@ func (u *Upstream) noteTimeout(err error) {
 	}
 	select {
 	case u.timedOut <- struct{}{}:
-	default: // a check is under way
+	default: // a check is pending
 	}
 }
 
-// silent asks the server for a sign of life, and is an error when there is
-// none: no answer to ping, and no other message meanwhile. Such a server would
-// let every call time out, for ever. One that waits for an answer of ours may
-// do nothing else.
-func (u *Upstream) silent(ctx context.Context, l link.Link) error {
+// checkSilence sends the server a ping. It returns an error if there is no answer and no
+// other message in the meantime: with such a server, every call would time out. It does
+// not check a server that waits for an answer of ours, because such a server may do
+// nothing else.
+func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
 	from, ok := l.(listener)
 	if !ok || u.answering.Load() > 0 {
 		return nil

@@ -46,12 +46,12 @@ func TestSlowServerIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.silent(t.Context(), l); err != nil {
+	if err := f.checkSilence(t.Context(), l); err != nil {
 		t.Errorf("it answers: %v", err)
 	}
 	f.call(t, "deaf")
 	f.answering.Add(1)
-	if err := f.silent(t.Context(), l); err != nil {
+	if err := f.checkSilence(t.Context(), l); err != nil {
 		t.Errorf("it waits for us: %v", err)
 	}
 	f.answering.Add(-1)
@@ -59,7 +59,7 @@ func TestSlowServerIsKept(t *testing.T) {
 		runtime.Gosched()
 	}
 	var down *DownError
-	if err := f.silent(t.Context(), l); !errors.As(err, &down) {
+	if err := f.checkSilence(t.Context(), l); !errors.As(err, &down) {
 		t.Errorf("it is deaf: %v", err)
 	}
 }

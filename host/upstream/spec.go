@@ -7,12 +7,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
-// DefaultTimeout is the Timeout of a Spec that has none.
+// DefaultTimeout is the default of Spec.Timeout.
 const DefaultTimeout = 60 * time.Second
 
 // The transports of a Spec.
 const (
-	TransportStdio = "stdio" // a subprocess of ours
+	TransportStdio = "stdio" // a subprocess
 	TransportHTTP  = "http"  // streamable HTTP (revisions 2025-03-26 and later)
 	TransportSSE   = "sse"   // HTTP with SSE (revision 2024-11-05)
 )
@@ -38,8 +38,8 @@ type Spec struct {
 	// that is looked up in the PATH of the server's own environment.
 	Command string
 	Args    []string
-	// Env holds KEY=VALUE for the variables that the configuration names. The
-	// server sees these and the base list (environ.go), nothing else of ours.
+	// Env holds KEY=VALUE for the configured variables. The server gets these and a
+	// short list of our own variables (process/environ.go), nothing else.
 	Env []string
 	// Dir is the working directory; "": ours.
 	Dir string
@@ -48,7 +48,7 @@ type Spec struct {
 
 	// URL of the server's endpoint.
 	URL string
-	// Headers go with every request. They may be secrets and never appear in
+	// Headers are sent with every request. They may be secrets and never appear in
 	// logs or errors.
 	Headers map[string]string
 	// OAuth says how to get the server's access tokens; nil: none are needed.
@@ -56,11 +56,10 @@ type Spec struct {
 
 	// For all of them.
 
-	// Timeout is how long a request may take without activity: progress of its
-	// own, or a request of the server that is being answered, perhaps by a
-	// person. 0: DefaultTimeout. It bounds the handshake and each listing as a
-	// whole. It does not apply to tasks/result, which waits for the end of a
-	// task by design.
+	// Timeout is how long a request may take without activity. Activity is progress of
+	// the request, or a request of the server that is being answered, perhaps by a
+	// person. 0: DefaultTimeout. It bounds the whole handshake and each whole listing.
+	// It does not apply to tasks/result, which waits for the end of a task by design.
 	Timeout time.Duration
 	// MaxTimeout is how long a request may take in any case; 0: no limit.
 	MaxTimeout time.Duration
@@ -82,12 +81,12 @@ func (s Spec) transport() string {
 	return TransportStdio
 }
 
-// HTTP is how to reach the server if it has a URL.
+// HTTP returns how to reach a server with a URL.
 func (s Spec) HTTP() httpclient.Config {
 	return httpclient.Config{Name: s.Name, URL: s.URL, Headers: s.Headers}
 }
 
-// client is an HTTP client of the server with its access tokens. The caller
+// client makes an HTTP client for the server, with its access tokens. The caller
 // closes it.
 func (s Spec) client() (*httpclient.Client, error) {
 	c, err := httpclient.New(s.HTTP())

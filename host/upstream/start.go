@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// handshake initializes the server and returns its capabilities, raw.
+// handshake initializes the server and returns its raw capabilities.
 func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []byte, err error) {
 	params, err := u.initializeParams(ctx, l)
 	if err != nil {
@@ -82,9 +82,9 @@ func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error 
 	return nil
 }
 
-// unlisted records a listing that failed without further consequences.
+// unlisted records that a listing failed; the previous list is kept.
 func (u *Upstream) unlisted(s wire.Surface, err error) {
-	u.log.Warn("listing failed; what was known stays", "list", string(s), "err", err)
+	u.log.Warn("listing failed: the previous list is kept", "list", string(s), "err", err)
 	u.setErr(err.Error())
 }
 

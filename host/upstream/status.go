@@ -9,8 +9,8 @@ import (
 // State is the state of an upstream.
 type State string
 
-// The states. Starting leads to Ready or Failed, Ready to Failed, Failed to
-// Starting unless Spec.Restart is "never", and every one to Closed.
+// The states. Starting is followed by Ready or Failed, Ready by Failed, Failed by
+// Starting unless Spec.Restart is "never", and each of them by Closed.
 const (
 	Starting State = "starting" // starting the process, initializing or listing
 	Ready    State = "ready"    // calls are forwarded
@@ -34,7 +34,7 @@ type Status struct {
 	Restarts  int       // starts after the first
 	RestartAt time.Time // in state Failed: when the next start is due; zero for never
 	// SlowedSince is when we began to read the server slowly because it sends too
-	// much unasked; zero if we do not.
+	// much without being asked; zero if we read at full speed.
 	SlowedSince time.Time
 	Pid         int // of the process; 0 when there is none
 	// Err is the last error, at most 2 KiB; "" if there was none. If it took the

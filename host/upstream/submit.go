@@ -7,17 +7,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Submit is Call for a caller that does not wait: the request is on its way when
-// it returns, and complete is called once, perhaps before that: with the reply,
-// or with a continuation, which has to be called and gives what Call would have
-// returned. complete runs on a goroutine of the connection and must not block;
-// the continuation may.
+// Submit is Call for a caller that does not wait. When it returns, the request has been
+// passed to the link. complete is called once, perhaps before Submit returns. It gets
+// the reply, or a continuation, which must be called and returns what Call would have
+// returned. complete runs on a goroutine of the connection and must not block; the
+// continuation may.
 //
-// cancel ends the call as the end of ctx with that cause ends Call; once the
-// call is over, it does nothing. It does not block either.
+// cancel ends the call in the way that the end of ctx with that cause ends Call. If the
+// call has ended, it does nothing. It does not block.
 //
-// It is not ok, and nothing has been done, if the call would have to wait for the
-// upstream, or for the server to read.
+// ok is false, and nothing has been sent, if the call would have to wait for the
+// upstream to start, or for the server to read.
 func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool) {
 	u.mu.Lock()
 	l := u.link
@@ -38,7 +38,7 @@ func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel 
 	return pending.Cancel, true
 }
 
-// conclude goes on with a call that got no reply over a link.
+// conclude continues a call that got no reply over the link l.
 func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, next wire.Continuation) (wire.Reply, error) {
 	reply, err := next(ctx)
 	if err == nil {
@@ -48,7 +48,7 @@ func (u *Upstream) conclude(ctx context.Context, l link.Link, call wire.Call, ne
 	if !surelyUnsent(err) {
 		return reply, err
 	}
-	other, err := u.connection(ctx, l) // l had ended unnoticed, as in Call
+	other, err := u.connection(ctx, l) // l had ended without being noticed, as in Call
 	if err != nil {
 		return wire.Reply{}, err
 	}

@@ -30,8 +30,8 @@ func TestSurfaces(t *testing.T) {
 		want []string
 		logs string
 	}{
-		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "second item of the same uri left out"},
-		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "item without a uri left out"},
+		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "second item with the same uri was left out"},
+		{"surfaces", []string{"tools [a b] ", resources, templates, prompts}, "item without a uri was left out"},
 		{"refuses templates", []string{"tools [a b] ", resources, "resourceTemplates [] ", prompts}, ""},
 		{"resources fail", []string{"tools [a b] ", templates, prompts}, "server refused resources/list: no disk (code -32603)"},
 		{"ok", []string{"tools [a b] ", "resources [] ", "resourceTemplates [] ", "prompts [] "}, ""},

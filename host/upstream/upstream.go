@@ -20,8 +20,8 @@ const killWait = 500 * time.Millisecond
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
 type Options struct {
-	// Budget bounds the memory of large messages: while it is used up, nothing is
-	// read from the server. Nil: no bound.
+	// Budget bounds the memory of large messages. While it is used up, nothing is read
+	// from the server. Nil: no bound.
 	Budget *budget.Budget
 	// Log gets what happens to the upstream, including its stderr; nil: discarded.
 	// Every record has the attribute "upstream".
@@ -86,7 +86,7 @@ type Upstream struct {
 	relist        chan struct{} // holds a token after a change of a list
 	timedOut      chan struct{} // holds a token after a call has timed out
 
-	allowance, stderr *allowance // how much the server may send unasked, and write to stderr
+	allowance, stderr *allowance // what the server may send without being asked, and write to stderr
 
 	answering atomic.Int32 // the server's requests that are being answered
 
@@ -98,7 +98,7 @@ type Upstream struct {
 	initializeResult []byte        // the result of the last initialize
 	link             link.Link     // set in state Ready
 	down             *DownError    // why there is no link, after a failed start
-	restartPending   bool          // the first restart after a failure is imminent or under way
+	restartPending   bool          // the first restart after a failure is imminent or in progress
 	stateChanged     chan struct{} // closed and replaced at each change of state
 	firstGarbage     string        // the server's first line that was not a message
 }
@@ -204,7 +204,7 @@ func (u *Upstream) Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 		if err == nil || last != nil || !surelyUnsent(err) {
 			return reply, err
 		}
-		last = l // it had ended without our noticing: try the next one
+		last = l // it had ended without being noticed: try the next one
 	}
 }
 
@@ -252,7 +252,7 @@ func (u *Upstream) awaitStart(ctx context.Context) error {
 	}
 }
 
-// connection waits for a link, one other than stale.
+// connection waits for a link other than stale.
 func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, error) {
 	select {
 	case <-u.started:

@@ -357,8 +357,8 @@ func TestListing(t *testing.T) {
 		names []string
 		warn  string
 	}{
-		{"paged", []string{"one", "two"}, "item without a name left out"},
-		{"paged", []string{"one", "two"}, "second item of the same name left out"},
+		{"paged", []string{"one", "two"}, "item without a name was left out"},
+		{"paged", []string{"one", "two"}, "second item with the same name was left out"},
 		{"looping", []string{"t", "tA", "tB"}, "repeats a cursor"},
 		{"no tools", nil, ""},
 	} {

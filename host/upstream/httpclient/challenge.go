@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Challenge is one challenge of a header WWW-Authenticate (RFC 9110, 11.6.1).
+// Challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1).
 type Challenge struct {
 	Scheme string // in lower case
-	// Params has the parameters by their names in lower case. Of a parameter
-	// that is repeated, the last value counts.
+	// Params holds the parameters by their names in lower case. If a parameter is
+	// repeated, the last value counts.
 	Params map[string]string
 }
 
-// Challenges are those of a response, in order. It is lenient: from the first
-// byte that makes no sense, the rest of that header line is ignored, and
-// parameters before the first scheme are dropped.
+// Challenges returns the challenges of a response, in order. It is lenient: the rest
+// of a header line is ignored from the first unexpected byte on, and parameters before
+// the first scheme are dropped.
 func Challenges(h http.Header) []Challenge {
 	var all []Challenge
 	for _, line := range h.Values("WWW-Authenticate") {
@@ -24,8 +24,8 @@ func Challenges(h http.Header) []Challenge {
 	return all
 }
 
-// ChallengeParam is the value of a parameter in the first challenge that has
-// it, "" for none. name is in lower case.
+// ChallengeParam returns the value of a parameter in the first challenge that has it,
+// "" for none. name is in lower case.
 func ChallengeParam(h http.Header, name string) string {
 	for _, c := range Challenges(h) {
 		if value, ok := c.Params[name]; ok {
@@ -35,8 +35,8 @@ func ChallengeParam(h http.Header, name string) string {
 	return ""
 }
 
-// parseChallenges reads one line: challenges, each a scheme with either one
-// token68 or parameters, and commas between all of them.
+// parseChallenges parses one line: challenges separated by commas, each a scheme with
+// one token68 or with parameters separated by commas.
 func parseChallenges(line string) []Challenge {
 	var all []Challenge
 	p := challengeParser{rest: line}
@@ -75,7 +75,7 @@ func (c *Challenge) set(name, value string) {
 // challengeParser reads from the front of rest.
 type challengeParser struct{ rest string }
 
-// skip drops the characters of set and tells whether there was one.
+// skip drops leading characters of set and reports whether there were any.
 func (p *challengeParser) skip(set string) bool {
 	before := len(p.rest)
 	p.rest = strings.TrimLeft(p.rest, set)
@@ -101,7 +101,7 @@ func (p *challengeParser) value() (value string, ok bool) {
 	if strings.HasPrefix(p.rest, `"`) {
 		return p.quoted()
 	}
-	// URLs are often written without quotes, so more than a token is taken.
+	// More than a token is accepted, because URLs are often written without quotes.
 	n := strings.IndexAny(p.rest, ", \t\"")
 	if n < 0 {
 		n = len(p.rest)
@@ -128,8 +128,8 @@ func (p *challengeParser) quoted() (value string, ok bool) {
 	return "", false
 }
 
-// token68 drops credentials that some schemes have in place of parameters. They
-// are told from a parameter by what follows them: nothing or a comma.
+// token68 drops the credentials that some schemes have instead of parameters. What
+// follows distinguishes them from a parameter: nothing or a comma.
 func (p *challengeParser) token68() {
 	n := 0
 	for n < len(p.rest) && (isTokenByte(p.rest[n]) || p.rest[n] == '/') {

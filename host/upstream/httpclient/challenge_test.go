@@ -22,8 +22,8 @@ func TestChallengeParam(t *testing.T) {
 	}
 }
 
-// TestChallenges has challenges as RFC 9110 and RFC 9728 write them, and what
-// servers send in their place.
+// TestChallenges checks challenges as in RFC 9110 and RFC 9728, and malformed ones that
+// servers send.
 func TestChallenges(t *testing.T) {
 	params := func(p ...string) map[string]string {
 		m := map[string]string{}
@@ -59,8 +59,8 @@ func TestChallenges(t *testing.T) {
 	}
 }
 
-// FuzzChallenges: what is read of a header is a part of it, and what is written
-// as RFC 9110 has it is read as it was.
+// FuzzChallenges checks that what is parsed of a header is a part of it, and that a
+// header written according to RFC 9110 is parsed exactly.
 func FuzzChallenges(f *testing.F) {
 	f.Add(`Bearer scope="a b\"", x=y`, "")
 	f.Add(`Negotiate a==, b c="d", e`, `x"y\z`)

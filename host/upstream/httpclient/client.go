@@ -45,32 +45,33 @@ type Config struct {
 	// URL of the server's endpoint. A user and password in it become Basic
 	// credentials, unless Headers has an Authorization.
 	URL string
-	// Headers go with every request. They may be secrets, and are in no error.
+	// Headers are sent with every request. They may be secrets and never appear in
+	// errors.
 	Headers map[string]string
 }
 
-// Authorizer has access tokens for the server (package oauth).
+// Authorizer provides access tokens for the server; see package oauth.
 type Authorizer interface {
-	// Header is the value of the header Authorization. Errors: *AuthError; the
-	// cause of ctx; or why there is no token just now.
+	// Header returns the value of the header Authorization. Errors: *AuthError; the
+	// cause of ctx; or why no token is available now.
 	Header(ctx context.Context) (string, error)
-	// Renew gets another token after the server has refused the one of the
-	// header used. Errors as of Header.
+	// Renew gets another token after the server has refused the one in the header
+	// value used. Errors as for Header.
 	Renew(ctx context.Context, used string) error
-	// Close ends what is under way and waits for it.
+	// Close ends what is in progress and waits for it.
 	Close()
 }
 
-// Client sends requests to the endpoint of one server. It is safe for
-// concurrent use, save that SetAuthorizer comes first.
+// Client sends requests to the endpoint of one server. It is safe for concurrent use,
+// except that SetAuthorizer must be called first.
 type Client struct {
 	config    Config
 	fixed     http.Header // as configured
 	host      string      // of a configured header Host; "" for none
 	auth      Authorizer  // nil: none
 	transport *http.Transport
-	// url is the server's address, and endpoint where messages are posted if
-	// that is elsewhere. They change when the server redirects within its origin.
+	// url is the server's address. endpoint is where messages are posted, nil if that
+	// is url. They change when the server redirects within its origin.
 	url, endpoint atomic.Pointer[url.URL]
 
 	session atomic.Pointer[string] // Mcp-Session-Id; nil for none
@@ -107,17 +108,17 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// SetAuthorizer makes all requests carry the tokens of a, which Close closes.
-// It must be called before the first request.
+// SetAuthorizer adds the tokens of a to all requests. Close closes a. It must be called
+// before the first request.
 func (c *Client) SetAuthorizer(a Authorizer) { c.auth = a }
 
-// Config is what the client was made with.
+// Config returns the Config that was passed to New.
 func (c *Client) Config() Config { return c.config }
 
-// URL is the server's current address, without user and fragment.
+// URL returns the server's current address, without user and fragment.
 func (c *Client) URL() *url.URL { return c.url.Load() }
 
-// Transport makes the connections to the server.
+// Transport returns the transport that makes the connections to the server.
 func (c *Client) Transport() *http.Transport { return c.transport }
 
 // SetEndpoint sets where messages are posted from now on.
@@ -129,11 +130,11 @@ func (c *Client) SetRevision(revision protocol.Revision) {
 	c.version.Store(&name)
 }
 
-// HasSession tells whether the server has given us a session id.
+// HasSession reports whether the server has assigned a session id.
 func (c *Client) HasSession() bool { return c.session.Load() != nil }
 
-// SetSession keeps the session id of an answer to initialize, whose headers are
-// h. An id is visible ASCII (revision 2025-11-25, basic/transports).
+// SetSession stores the session id from h, the headers of an answer to initialize. An
+// id consists of visible ASCII characters (revision 2025-11-25, basic/transports).
 func (c *Client) SetSession(h http.Header) error {
 	id := h.Get(transport.HeaderKeySessionID)
 	if id == "" {
@@ -157,14 +158,14 @@ func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 }
 
-// address is u without user and fragment.
+// address returns u without user and fragment.
 func address(u *url.URL) *url.URL {
 	a := *u
 	a.User, a.Fragment, a.RawFragment = nil, "", ""
 	return &a
 }
 
-// target is the address of requests with that method.
+// target returns the address of requests with that method.
 func (c *Client) target(method string) *atomic.Pointer[url.URL] {
 	if method == http.MethodPost && c.endpoint.Load() != nil {
 		return &c.endpoint
@@ -172,11 +173,11 @@ func (c *Client) target(method string) *atomic.Pointer[url.URL] {
 	return &c.url
 }
 
-// Do sends a request and returns the response whatever its status, except for
-// lack of authorization and redirects. The caller closes the response's body.
-// eventID is the event to resume after, "" for none. permit is asked before
-// each attempt. Errors: *AuthError, *RedirectError, *wire.DeniedError, the
-// cause of ctx, and network errors, about which NotDialed tells more.
+// Do sends a request and returns the response with any status, except that a refused
+// authorization and an unusable redirect are errors. The caller closes the body. eventID
+// is the event to resume after, "" for none. permit is asked before each attempt.
+// Errors: *AuthError, *RedirectError, *wire.DeniedError, the cause of ctx, and network
+// errors; see NotDialed.
 func (c *Client) Do(ctx context.Context, method string, body []byte, eventID string, permit wire.Permit) (*http.Response, error) {
 	renewed := false
 	for hops := 0; ; {

@@ -16,11 +16,11 @@ import (
 type callback struct {
 	listener net.Listener
 	server   *http.Server
-	back     chan url.Values // what the browser brought, once
+	back     chan url.Values // receives the query of the callback, once
 	served   chan struct{}   // closed when the server has ended
 
 	mu    sync.Mutex
-	state string // what the browser must bring; "" for none
+	state string // the state that the callback must have; "" for none
 }
 
 func newCallback(port int) (*callback, error) {
@@ -45,7 +45,7 @@ func (b *callback) redirect() string {
 	return "http://" + b.listener.Addr().String() + "/callback"
 }
 
-// expect sets the state that the browser must bring.
+// expect sets the state that the callback must have.
 func (b *callback) expect(state string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *callback) wait(ctx context.Context) (url.Values, error) {
 	}
 }
 
-// close lets an answer that is under way go out.
+// close stops the server after an answer in progress has been sent.
 func (b *callback) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -71,8 +71,8 @@ func (b *callback) close() {
 	<-b.served
 }
 
-// ServeHTTP takes the first request with the right state. Any page can make a
-// browser ask here, so others change nothing.
+// ServeHTTP accepts the first request with the right state. Any web page can make a
+// browser send requests here, so others have no effect.
 func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -91,7 +91,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "mcp-metatool has got the answer. You can close this window; the terminal says how it went.")
 }
 
-// take tells, once, that state is the expected one.
+// take reports whether state is the expected one, and returns true only once.
 func (b *callback) take(state string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,12 +20,12 @@ import (
 // maxDocument bounds metadata, and answers of authorization servers, in bytes.
 const maxDocument = 256 << 10
 
-// issuerError says that a server names an authorization server other than the one
-// that its tokens belong to. Nothing is sent there.
+// issuerError says that a server names another authorization server than the one that
+// its tokens belong to. Nothing is sent there.
 type issuerError struct {
 	named []string // what the server names
 	ours  string   // the issuer of the tokens, or the configured one
-	how   string   // which of the two, as the error says it
+	how   string   // describes ours in the error
 }
 
 func (e *issuerError) Error() string {
@@ -33,8 +33,8 @@ func (e *issuerError) Error() string {
 	return fmt.Sprintf("the server names the authorization server %s, but %s %s", shown(strings.Join(named, ", ")), e.how, shown(e.ours))
 }
 
-// check is nil if ours is among what the server names, or it names nothing, else
-// e.
+// check returns nil if ours is among the servers named, or none is named; otherwise it
+// returns e.
 func (e *issuerError) check() error {
 	if len(e.named) == 0 || slices.ContainsFunc(e.named, func(n string) bool { return sameIssuer(n, e.ours) }) {
 		return nil
@@ -92,15 +92,15 @@ func (t *Tokens) discover(ctx context.Context, challenge *http.Response) (*serve
 	return m, t.checkMetadata(m)
 }
 
-// base is the server's URL without what may be secret.
+// base returns the server's URL without parts that may be secret.
 func (t *Tokens) base() *url.URL {
 	u := *t.guard.upstream
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return &u
 }
 
-// protectedResource is the metadata of the MCP server (RFC 9728), nil if it has
-// none. Its resource is checked to be the server.
+// protectedResource returns the metadata of the MCP server (RFC 9728), nil if it has
+// none. It checks that the metadata is about the server.
 func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
 	base := t.base()
 	if address := advertised(challenge, base); address != "" {
@@ -133,7 +133,7 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 	return nil, nil
 }
 
-// advertised is the address of metadata that the challenge names, "" for none. A
+// advertised returns the address of metadata that the challenge names, "" for none. A
 // server has its metadata at its own origin (RFC 9728, 3); other addresses are
 // ignored.
 func advertised(challenge *http.Response, base *url.URL) string {
@@ -149,7 +149,7 @@ func advertised(challenge *http.Response, base *url.URL) string {
 	return ""
 }
 
-// sameResource tells whether resource is the identifier of the server at base
+// sameResource reports whether resource is the identifier of the server at base
 // (RFC 9728, 3.3), except for a slash at the end.
 func sameResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
@@ -157,8 +157,8 @@ func sameResource(resource string, base *url.URL) bool {
 		strings.TrimSuffix(u.EscapedPath(), "/") == strings.TrimSuffix(base.EscapedPath(), "/")
 }
 
-// bindsResource is sameResource, or tells whether base is below resource: many
-// servers name their origin. Where the metadata is vouches for the origin.
+// bindsResource is sameResource, but also allows base to be below resource, because
+// many servers name their origin. The location of the metadata confirms the origin.
 func bindsResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
 	if err != nil || !httpclient.SameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -167,7 +167,7 @@ func bindsResource(resource string, base *url.URL) bool {
 	return sameResource(resource, base) || strings.HasPrefix(base.EscapedPath(), strings.TrimSuffix(u.EscapedPath(), "/")+"/")
 }
 
-// wellKnown are the addresses of a well-known document for base: first with its
+// wellKnown returns the addresses of a well-known document for base: first with its
 // path, then for the whole origin (RFC 9728, 3.1).
 func wellKnown(base *url.URL, document string) []string {
 	root := base.Scheme + "://" + base.Host + "/.well-known/" + document
@@ -178,7 +178,7 @@ func wellKnown(base *url.URL, document string) []string {
 	return []string{root + "/" + path, root}
 }
 
-// issuerDocuments are where the metadata of an issuer can be (RFC 8414, 3.1,
+// issuerDocuments returns the addresses where the metadata of an issuer can be (RFC 8414, 3.1,
 // OpenID Connect Discovery 1.0, 4.1; revision 2025-11-25, basic/authorization).
 func issuerDocuments(issuer *url.URL) []string {
 	root := issuer.Scheme + "://" + issuer.Host
@@ -209,8 +209,9 @@ func (t *Tokens) authorizationServer(ctx context.Context, issuer string) (*serve
 	return m, err
 }
 
-// metadata is the first document found at the addresses, nil for none. It must be
-// of one of the issuers. If there is none and an address failed, it is an error.
+// metadata returns the first document found at the addresses, nil for none. It must be
+// that of one of the issuers. If there is none and a request failed, it returns an
+// error.
 func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
 	var failed error
 	for _, address := range addresses {
@@ -235,7 +236,7 @@ func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []
 	return nil, failed
 }
 
-// ownAuthorizationServer is the MCP server itself as an authorization server, by
+// ownAuthorizationServer returns the MCP server itself as an authorization server, by
 // its metadata or with the endpoints of revision 2025-03-26. Only its metadata
 // can name another origin.
 func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, error) {
@@ -255,7 +256,7 @@ func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, e
 	return m, nil
 }
 
-// checkMetadata checks where the endpoints are, and that there is PKCE.
+// checkMetadata checks where the endpoints are, and that PKCE is supported.
 func (t *Tokens) checkMetadata(m *serverMetadata) error {
 	for _, e := range []struct{ name, address string }{
 		{"authorization_endpoint", m.AuthorizationEndpoint}, {"token_endpoint", m.TokenEndpoint},
@@ -278,8 +279,8 @@ func (t *Tokens) checkMetadata(m *serverMetadata) error {
 	return nil
 }
 
-// document gets a JSON document into v. With a status other than 200, v is not
-// changed.
+// document gets a JSON document and decodes it into v. With a status other than 200, v
+// is not changed.
 func (t *Tokens) document(ctx context.Context, client *http.Client, address string, v any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -21,12 +21,11 @@ const (
 // errTooLong means that an answer is larger than maxDocument.
 var errTooLong = errors.New("the answer is too long")
 
-// shown is the text of a server as it is shown in an error.
+// shown makes text of a server fit for an error.
 func shown(text string) string { return display.Line(text, maxShown) }
 
-// hide makes an error of err that has no secret in it, and is bounded. err is
-// what went wrong with an authorization server. It keeps a transport.OAuthError
-// in the chain.
+// hide returns an error of bounded length without secrets for err, an error of an
+// authorization server. It keeps a transport.OAuthError in the chain.
 func hide(err error, secrets ...string) error {
 	var answer transport.OAuthError
 	if errors.As(err, &answer) {

@@ -25,7 +25,7 @@ const (
 	authNone  = "none"
 )
 
-// authMethod is how a client authenticates with its secret: as it was registered,
+// authMethod returns how a client authenticates with its secret: as it was registered,
 // else in the body, unless the server supports only the header.
 func authMethod(client client, supported []string) string {
 	switch {
@@ -39,8 +39,8 @@ func authMethod(client client, supported []string) string {
 	return authPost
 }
 
-// exchange asks the token endpoint of e for tokens. It is the only place that
-// sends secrets, codes and refresh tokens. Errors may quote them.
+// exchange requests tokens from the token endpoint of e. Only exchange sends secrets,
+// codes and refresh tokens. Its errors may contain them.
 func (t *Tokens) exchange(ctx context.Context, e credentials, client client, form url.Values) (*transport.Token, error) {
 	if e.Resource != "" {
 		form.Set("resource", e.Resource) // RFC 8707
@@ -73,12 +73,13 @@ func (t *Tokens) exchange(ctx context.Context, e credentials, client client, for
 	return token, nil
 }
 
-// maxLifetime bounds a token's life, in seconds, so that its end is a time.
+// maxLifetime bounds a token's lifetime, in seconds, so that the time of its expiry can
+// be represented.
 const maxLifetime = 100 * 365 * 24 * 3600
 
-// answer sends a request to an authorization server. Errors:
-// transport.OAuthError for what the server says, with status 200 too, as some
-// do; *httpclient.StatusError for another status than success.
+// answer sends a request to an authorization server. Errors: transport.OAuthError for
+// an OAuth error, which some servers send with status 200; *httpclient.StatusError for
+// other statuses that are not a success.
 func (t *Tokens) answer(req *http.Request, v any) error {
 	resp, err := t.issuer.Do(req)
 	if err != nil {
@@ -143,7 +144,7 @@ func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 	return client, nil
 }
 
-// moved tells whether err says that there is no token endpoint any more.
+// moved reports whether err says that the token endpoint does not exist any more.
 func moved(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) {

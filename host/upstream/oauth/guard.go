@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// guard is an http.RoundTripper for authorization servers. An MCP server chooses
-// which ones it names, so it must not be able to have other hosts of our network
-// asked (server-side request forgery): https only, and no address that is more
-// private than the server's own. Addresses are checked after names are resolved,
-// for every connection. It is safe for concurrent use.
+// guard is an http.RoundTripper for authorization servers. An MCP server chooses the
+// authorization servers that it names, so it must not be able to make us send requests
+// to other hosts of our network (server-side request forgery). Only https is allowed,
+// and no address that is more private than the server's own. Addresses are checked after
+// names are resolved, for every connection. It is safe for concurrent use.
 type guard struct {
 	upstream *url.URL
 	// pinned is the host of the configured issuer, which may be anywhere because
@@ -45,7 +45,7 @@ type network struct {
 	proxy    func(*http.Request) (*url.URL, error)
 }
 
-// systemNetwork is the real one; tests have others.
+// systemNetwork is that of the system; tests use others.
 var systemNetwork = network{
 	reach: func(a netip.AddrPort) reach { return reachOf(a.Addr()) },
 	proxy: http.ProxyFromEnvironment,
@@ -66,12 +66,12 @@ func newGuard(upstream *url.URL, conf Config) *guard {
 
 type controlFunc func(ctx context.Context, network, address string, c syscall.RawConn) error
 
-// transport makes a transport with limits on all that a server could drag out.
+// transport makes a transport with timeouts for everything that a server could delay.
 func (g *guard) transport(control controlFunc) *http.Transport {
 	t := httpclient.NewTransport("https")
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
 	t.DialContext = dialer.DialContext
-	t.DisableKeepAlives = true // a login has three requests, a renewal one
+	t.DisableKeepAlives = true // a login needs three requests, a renewal one
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.ResponseHeaderTimeout = requestTimeout
 	g.trust(t)
@@ -85,7 +85,7 @@ func (g *guard) trust(t *http.Transport) {
 	}
 }
 
-// watch has a transport of the MCP server report how public the server's addresses
+// watch makes a transport of the MCP server report how public the server's addresses
 // are.
 func (g *guard) watch(t *http.Transport) {
 	dial := t.DialContext
@@ -106,8 +106,8 @@ func (g *guard) watch(t *http.Transport) {
 	g.trust(t)
 }
 
-// saw keeps the most public reach. Otherwise whoever controls the name could make
-// the server look local for a moment.
+// saw keeps the most public reach. Otherwise the owner of the name could make the server
+// look local for a moment.
 func (g *guard) saw(r reach) {
 	for {
 		old := g.seen.Load()
@@ -117,7 +117,7 @@ func (g *guard) saw(r reach) {
 	}
 }
 
-// own is the reach of the server. It counts as a server on this machine only if
+// own returns the reach of the server. It counts as a server on this machine only if
 // its URL says so, because a name can be made to resolve to anything.
 func (g *guard) own() reach {
 	if r, ok := literalReach(g.upstream.Host, g.net); ok {
@@ -193,7 +193,7 @@ func (g *guard) refused(host string, r reach) error {
 	}
 }
 
-// addressError says that an authorization server is not asked because of its
+// addressError says that no request is sent to an authorization server because of its
 // address.
 type addressError struct {
 	url *url.URL

@@ -12,23 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// clientName is how we register at authorization servers.
+// clientName is the name that we register at authorization servers.
 const clientName = "mcp-metatool"
 
 // Login is where the user logs in.
 type Login struct {
-	// URL is to be opened in the user's browser.
+	// URL is the address to open in the user's browser.
 	URL string
 	// Issuer is the authorization server. Former is the one that issued the
 	// stored tokens if that is another; "" for none.
 	Issuer, Former string
 }
 
-// Authorize gets tokens for a server by the authorization code flow with PKCE
-// and writes them to conf.TokenFile, where running upstreams find them. It calls
-// open with the address where the user agrees, and waits until the user's
-// browser comes back to a listener on 127.0.0.1, or ctx ends. Errors contain no
-// code and no token.
+// Authorize gets tokens for a server by the authorization code flow with PKCE and writes
+// them to conf.TokenFile, where running upstreams find them. It calls open with the
+// address where the user consents, and waits until the user's browser is redirected to a
+// listener on 127.0.0.1, or ctx ends. Errors contain no code and no token.
 func Authorize(ctx context.Context, server httpclient.Config, conf Config, open func(Login) error) error {
 	if err := authorize(ctx, server, conf, open); err != nil {
 		return fmt.Errorf("upstream %q: not authorized: %w", server.Name, err)
@@ -75,7 +74,7 @@ func authorize(ctx context.Context, config httpclient.Config, conf Config, open 
 	return f.redeem(ctx, back)
 }
 
-// flow is one authorization: at which server, and by which client.
+// flow is one authorization: its authorization server and its client.
 type flow struct {
 	*Tokens
 	server          *serverMetadata
@@ -112,7 +111,7 @@ func (t *Tokens) begin(ctx context.Context, redirect string) (*flow, error) {
 	return f, errors.Join(err1, err2)
 }
 
-// login is the address at which the user agrees.
+// login returns the address where the user consents.
 func (f *flow) login() (Login, error) {
 	u, err := url.Parse(f.server.AuthorizationEndpoint)
 	if err != nil {
@@ -137,8 +136,7 @@ func (f *flow) login() (Login, error) {
 	return login, err
 }
 
-// redeem exchanges the code that the browser came back with for tokens, and
-// stores them.
+// redeem exchanges the code in the callback for tokens, and stores them.
 func (f *flow) redeem(ctx context.Context, back url.Values) error {
 	issuer := f.server.Issuer
 	switch iss, has := back["iss"]; { // RFC 9207, 2.4, for refusals too

@@ -22,7 +22,7 @@ func (r reach) String() string {
 	return [...]string{"public", "private", "link-local", "loopback", "multicast or broadcast"}[r]
 }
 
-// mayName tells whether a server at an address of reach r may name one of reach
+// mayName reports whether a server at an address of reach r may name one of reach
 // other.
 func (r reach) mayName(other reach) bool {
 	switch other {
@@ -79,7 +79,7 @@ func reachOf(a netip.Addr) reach {
 	return reachPublic
 }
 
-// literalReach is the reach of a host, with or without a port, that is written
+// literalReach returns the reach of a host, with or without a port, that is written
 // as an address, or as a name of this machine (RFC 6761, 6.3).
 func literalReach(hostport string, n *network) (reach, bool) {
 	u := url.URL{Host: hostport}
@@ -97,7 +97,7 @@ func portNumber(port string) (n int) {
 	return n
 }
 
-// looksNumeric is true for names that some resolvers and browsers read as an
+// looksNumeric reports whether a name is one that some resolvers and browsers read as an
 // address, such as "127.1" and "0x7f000001".
 func looksNumeric(host string) bool {
 	host = strings.TrimSuffix(host, ".")

@@ -26,18 +26,17 @@ const tokenLockRetry = 50 * time.Millisecond
 const maxTokenFile = 16 << 20
 
 // tokenFile is a file of tokens that the upstreams of several processes share.
-// It is replaced as a whole, and only its owner may read it. Whoever reads it to
-// change it holds the lock in between.
+// It is replaced atomically, and only its owner may read it. The lock is held from
+// reading it to replacing it.
 type tokenFile struct{ path string }
 
-// entries is what the file holds, by upstream.
+// entries is the content of the file, by upstream.
 type entries struct {
 	Upstreams map[string]credentials `json:"upstreams"`
 }
 
-// credentials are the authorization of one upstream. All of it belongs to the
-// issuer, and is sent to its token endpoint only; the access token is sent to
-// the upstream.
+// credentials are the authorization of one upstream. They belong to the issuer and are
+// sent only to its token endpoint; the access token is sent to the upstream.
 type credentials struct {
 	// Issuer and TokenEndpoint are the origin of the token; "" in files of
 	// earlier versions.
@@ -45,7 +44,7 @@ type credentials struct {
 	TokenEndpoint string `json:"token_endpoint,omitempty"`
 	// AuthMethod is how a configured client authenticates at TokenEndpoint.
 	AuthMethod string `json:"auth_method,omitempty"`
-	// Resource is what the token is for (RFC 8707); "" if it was not said.
+	// Resource is what the token is for (RFC 8707); "" if it was not specified.
 	Resource string `json:"resource,omitempty"`
 	// Client is the client that was registered for us; nil if one is configured.
 	Client *client          `json:"client,omitempty"`
@@ -92,13 +91,13 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
-// checkOwner is an error if other users may change the tokens.
+// checkOwner returns an error if other users may change the tokens.
 func (f tokenFile) checkOwner() error {
 	_, err := owner.Check(filepath.Dir(f.path))
 	return err
 }
 
-// entry is that of key, the zero entry if the file or it is not there.
+// entry returns the entry of key, or the zero entry if it or the file does not exist.
 func (f tokenFile) entry(key string) (credentials, error) {
 	all, err := f.read()
 	return all.Upstreams[key], err

@@ -1,11 +1,11 @@
 // Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
-// revision 2025-11-25, basic/authorization). Tokens is what an HTTP client of
-// the server uses: the token for each request, and another one when the server
-// refuses it. Tokens.Login is the flow in which a person logs in.
+// revision 2025-11-25, basic/authorization). Tokens provides an HTTP client of the
+// server with a token for each request, and with another one when the server refuses
+// it. Authorize is the flow in which the user logs in.
 //
-// Whatever belongs to one authorization server (tokens, codes, secrets) is sent
-// to its token endpoint only, and a server cannot have addresses asked that are
-// more private than its own.
+// What belongs to one authorization server (tokens, codes, secrets) is sent only to
+// its token endpoint. A server cannot make us send requests to addresses that are more
+// private than its own.
 //
 //	tokens.go     Config, Tokens: the token for the next request, and renewal
 //	store.go      the file with the tokens of all servers
@@ -13,7 +13,8 @@
 //	browser.go    the listener that the browser comes back to
 //	discovery.go  which authorization server, and where its endpoints are
 //	exchange.go   requests to the token and registration endpoints
-//	guard.go      which addresses may be asked; reach.go how public they are
+//	guard.go      which addresses are allowed
+//	reach.go      how public an address is
 //	errors.go     errors without secrets
 package oauth
 
@@ -41,7 +42,7 @@ const (
 	maxMargin = 30 * time.Second
 )
 
-// Config says how to get access tokens for a server. What is not set is
+// Config says how to get access tokens for a server. Fields that are not set are
 // discovered.
 type Config struct {
 	// Issuer of the tokens, an https URL (RFC 8414, 2), or http for a server on
@@ -79,20 +80,20 @@ type Tokens struct {
 	resource, issuer *http.Client
 	guard            *guard
 
-	ctx context.Context // of renewals, which outlive whoever started them
+	ctx context.Context // of renewals, which may outlive the caller that started them
 	end context.CancelFunc
 	wg  sync.WaitGroup
 
 	mu       sync.Mutex
 	token    *transport.Token // last seen; nil for none
 	rejected string           // an access token that the server has refused
-	renewal  *renewal         // under way; nil for none
+	renewal  *renewal         // in progress; nil for none
 }
 
 var _ httpclient.Authorizer = (*Tokens)(nil)
 
-// renewal is shared by all callers that need a new token, because a refresh
-// token may be good only once.
+// renewal is shared by all callers that need a new token, because a refresh token may
+// be valid only once.
 type renewal struct {
 	done  chan struct{}
 	token *transport.Token // set before done is closed, or err is
@@ -129,9 +130,9 @@ func (t *Tokens) Close() {
 	t.guard.close()
 }
 
-// Header is the value of the header Authorization. It renews the token if that
-// is about to expire. Errors: *httpclient.AuthError; the cause of ctx; or why
-// the token could not be renewed just now.
+// Header returns the value of the header Authorization. It renews the token if that is
+// about to expire. Errors: *httpclient.AuthError; the cause of ctx; or why the token
+// could not be renewed now.
 func (t *Tokens) Header(ctx context.Context) (string, error) {
 	if h, ok := t.current(); ok {
 		return h, nil
@@ -143,8 +144,8 @@ func (t *Tokens) Header(ctx context.Context) (string, error) {
 	return authorization(token), nil
 }
 
-// Renew gets another token after the server has refused the one of the header
-// used. Errors as of Header.
+// Renew gets another token after the server has refused the one in the header value
+// used. Errors as for Header.
 func (t *Tokens) Renew(ctx context.Context, used string) error {
 	t.mu.Lock()
 	if t.token != nil && authorization(t.token) == used {
@@ -164,12 +165,13 @@ func (t *Tokens) current() (string, bool) {
 	return authorization(t.token), true
 }
 
-// usable tells whether a token can be used. The caller holds t.mu.
+// usable reports whether a token can be used. The caller holds t.mu.
 func (t *Tokens) usable(token *transport.Token) bool {
 	return token != nil && token.AccessToken != "" && token.AccessToken != t.rejected && !expiresSoon(token)
 }
 
-// expiresSoon is true for the last tenth of a token's lifetime, at most maxMargin.
+// expiresSoon reports whether a token is in the last tenth of its lifetime, or in the
+// last maxMargin if that is shorter.
 func expiresSoon(token *transport.Token) bool {
 	if token.ExpiresAt.IsZero() {
 		return false
@@ -185,8 +187,8 @@ func authorization(token *transport.Token) string {
 	return token.TokenType + " " + token.AccessToken
 }
 
-// renewed waits for a renewal, which it starts if none is under way. Its token is
-// used even if the server has refused it to another caller meanwhile.
+// renewed waits for a renewal, and starts one if none is in progress. The token is used
+// even if the server has refused it to another caller in the meantime.
 func (t *Tokens) renewed(ctx context.Context) (*transport.Token, error) {
 	t.mu.Lock()
 	r := t.renewal
@@ -221,8 +223,8 @@ func (t *Tokens) run(r *renewal) {
 	close(r.done)
 }
 
-// next is the token in the file if that is usable, else a new one. It holds the
-// lock of the file, because other processes have the same refresh token.
+// next returns the token in the file if that is usable, else a new one. It holds the
+// lock of the file, because other processes use the same refresh token.
 func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
 	unlock, err := t.file.lock(ctx)
 	if err != nil {
@@ -302,7 +304,7 @@ func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Tok
 	return nil, err
 }
 
-// client is the configured one, or the one that was registered for us at the
+// client returns the configured client, or the one that was registered for us at the
 // issuer of the entry.
 func (t *Tokens) client(entry credentials) client {
 	if t.conf.ClientID != "" || entry.Client == nil {

@@ -100,8 +100,8 @@ func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionF
 }
 
 func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
-	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anywhere: l.hasGetStream.Load()}
-	return rpc.Call{Call: call, Stream: p, Anywhere: p.anywhere, Limit: limit}
+	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anyStream: l.hasGetStream.Load()}
+	return rpc.Call{Call: call, Stream: p, AnyStream: p.anyStream, Limit: limit}
 }
 
 // Notify implements link.Link. It waits until the server has accepted the

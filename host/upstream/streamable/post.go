@@ -17,7 +17,7 @@ type post struct {
 	link       *Link
 	owner      any
 	initialize bool
-	anywhere   bool // the answer may also come on the GET stream
+	anyStream  bool // the answer may also come on the GET stream
 	frame      rpc.Frame
 
 	ctx    context.Context // of the POST; ends with the link, or when the call is cancelled

@@ -65,7 +65,7 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 // awaitOtherStream waits for an answer on the GET stream. Some servers answer
 // there, although the specification does not allow it.
 func (p *post) awaitOtherStream(status int) {
-	if !p.anywhere {
+	if !p.anyStream {
 		p.failStatus(status, "")
 		return
 	}
