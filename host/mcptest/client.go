@@ -10,36 +10,37 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// ClientOptions of a Client.
+// ClientOptions configure a Client.
 type ClientOptions struct {
-	// Script answers a request of the server; the zero Reply is no answer. It
-	// runs in a goroutine for each. Nil: ping is answered, all else refused.
+	// Script answers a request of the server; the zero Reply sends no answer.
+	// Each request has a goroutine of its own. If nil, the client answers ping
+	// and refuses all other methods.
 	Script func(c *Client, m wire.Message) wire.Reply
-	// Each and Forget are those of the Log.
+	// Each and Forget are set in the Log.
 	Each   func(Entry)
 	Forget bool
-	// Header goes with each HTTP request.
+	// Header is added to each HTTP request.
 	Header map[string]string
 }
 
 // Client is a raw MCP client. Its methods are safe for concurrent use. It must
-// be closed, with Close or Vanish.
+// be closed with Close or Vanish.
 type Client struct {
-	// Log is everything it received, in order.
+	// Log has everything it received, in order.
 	Log *Log
 
 	opts ClientOptions
 	link link
-	work sync.WaitGroup // everything that reads, and scripts
+	work sync.WaitGroup // goroutines that read or run scripts
 
 	mu      sync.Mutex
 	pending map[string][]chan Answer // by key of the id, oldest first
-	paused  chan struct{}            // closed at the end of a pause; nil without
+	paused  chan struct{}            // closed at the end of a pause; nil if not paused
 	gone    error                    // why nothing more will be received
 }
 
-// Answer is the outcome of a request: a response, or the reason why there will
-// be none.
+// Answer is the outcome of a request: a response, or the reason why none will
+// come.
 type Answer struct {
 	Entry
 	Err error
@@ -51,17 +52,17 @@ var ErrEnded = errors.New("the server ended the connection")
 // ErrUnanswered says that an HTTP request ended without the response in it.
 var ErrUnanswered = errors.New("the stream ended without an answer")
 
-// ErrCancelled says that the client took the request back.
+// ErrCancelled says that the client cancelled the request.
 var ErrCancelled = errors.New("cancelled")
 
-// link is the client's end of a transport.
+// link is the client's side of a transport.
 type link interface {
-	// send writes a message; m is raw parsed, as far as it could be. A request
-	// may fail later, without an answer: then fail is called, once.
+	// send writes a message. m is raw parsed, as far as possible. If a request
+	// fails later without an answer, fail is called once.
 	send(raw []byte, m wire.Message, fail func(error)) error
-	// hangUp says goodbye as the transport wants it.
-	hangUp(ctx context.Context) error
-	// drop closes everything at once.
+	// close ends the session as the transport specifies.
+	close(ctx context.Context) error
+	// drop closes all connections at once.
 	drop()
 }
 
@@ -71,21 +72,21 @@ func newClient(opts ClientOptions) *Client {
 	}
 }
 
-// Send sends bytes as one message, whatever they are. Over HTTP it returns
-// before a request has been answered or even accepted; the error of another
-// message that was refused is a *StatusError.
+// Send sends any bytes as one message. Over HTTP it returns before a request has
+// been answered or even accepted; if another message is refused, the error is a
+// *StatusError.
 func (c *Client) Send(raw []byte) error {
 	m, _ := wire.Parse(raw)
-	if m.Method == "notifications/cancelled" { // nobody waits any longer
+	if m.Method == "notifications/cancelled" { // the answer is no longer expected
 		id, _ := wire.Get(m.Params, "requestId")
-		c.settle(wire.IDKey(id), Answer{Err: ErrCancelled})
+		c.complete(wire.IDKey(id), Answer{Err: ErrCancelled})
 	}
 	return c.link.send(raw, m, func(error) {})
 }
 
-// Start sends a request with a raw id; params may be "". The channel gets one
-// Answer, which may never come over stdio and SSE. An answer that comes after a
-// cancellation is in the Log only.
+// Start sends a request with a raw id; params may be "". The channel receives one
+// Answer; over stdio and SSE it may never come. An answer that comes after a
+// cancellation is only in the Log.
 func (c *Client) Start(id, method, params string) <-chan Answer {
 	done := make(chan Answer, 1)
 	key := wire.IDKey([]byte(id))
@@ -153,8 +154,8 @@ func (c *Client) Initialize(ctx context.Context, params string) (Entry, error) {
 	return e, nil
 }
 
-// Pause stops reading, so that what the server writes piles up on the way, until
-// Resume.
+// Pause stops reading until Resume, so that messages of the server fill the
+// connection's buffers.
 func (c *Client) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,19 +174,19 @@ func (c *Client) Resume() {
 	}
 }
 
-// Drop closes the connection of one HTTP request without a word; over the other
-// transports it does nothing.
+// Drop closes the connection of one HTTP request without cancelling it; over the
+// other transports it does nothing.
 func (c *Client) Drop(id string) {
 	if h, ok := c.link.(*httpLink); ok {
 		h.dropPost(wire.IDKey([]byte(id)))
 	}
 }
 
-// Close ends the session as the transport wants it and reads what is still to
-// come.
+// Close ends the session as the transport specifies, and reads until the server
+// closes the connection or ctx ends.
 func (c *Client) Close(ctx context.Context) error {
 	c.Resume()
-	err := c.link.hangUp(ctx)
+	err := c.link.close(ctx)
 	stop := context.AfterFunc(ctx, c.link.drop)
 	defer stop()
 	c.work.Wait()
@@ -193,7 +194,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// Vanish breaks all connections and says nothing.
+// Vanish closes all connections without ending the session.
 func (c *Client) Vanish() {
 	c.link.drop()
 	c.Resume()
@@ -201,8 +202,8 @@ func (c *Client) Vanish() {
 	c.end(ErrEnded)
 }
 
-// attend waits while the client does not read.
-func (c *Client) attend() {
+// waitWhilePaused waits while the client is paused.
+func (c *Client) waitWhilePaused() {
 	c.mu.Lock()
 	paused := c.paused
 	c.mu.Unlock()
@@ -211,20 +212,20 @@ func (c *Client) attend() {
 	}
 }
 
-// received takes a message; it keeps raw.
+// received logs and dispatches a message; it keeps raw.
 func (c *Client) received(stream string, raw []byte) Entry {
 	e := c.Log.add(stream, raw, nil)
 	switch m := e.Msg; {
 	case m.IsRequest():
 		c.work.Go(func() { c.answer(m) })
 	case m.ID != nil && m.IsResponse():
-		c.settle(wire.IDKey(m.ID), Answer{Entry: e})
+		c.complete(wire.IDKey(m.ID), Answer{Entry: e})
 	}
 	return e
 }
 
-// settle gives the oldest request with the id its outcome.
-func (c *Client) settle(key string, a Answer) {
+// complete completes the oldest request with the id.
+func (c *Client) complete(key string, a Answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.pending[key]
@@ -237,7 +238,7 @@ func (c *Client) settle(key string, a Answer) {
 	}
 }
 
-// fail gives one request its outcome, if it has none.
+// fail completes one request with an error if it is still pending.
 func (c *Client) fail(key string, done chan Answer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,11 +262,11 @@ func (c *Client) answer(m wire.Message) {
 		reply = rpcError(wire.CodeMethodNotFound, "raw client: no "+m.Method)
 	}
 	if reply.Result != nil || reply.Error != nil {
-		_ = c.Send(wire.Response(m.ID, reply)) // a server that is gone shows in the Log
+		_ = c.Send(wire.Response(m.ID, reply)) // if the server is gone, the Log shows it
 	}
 }
 
-// end fails all requests that have no answer, and those to come.
+// end fails all pending and all later requests.
 func (c *Client) end(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// StatusError is an HTTP answer other than 200 and 202.
+// StatusError is an HTTP response with a status other than 200, 202 and 204.
 type StatusError struct {
 	Code   int
 	Header http.Header
@@ -22,8 +22,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %.200s", e.Code, e.Body) }
 
-// NewHTTP makes a client of the streamable HTTP transport at url. It connects
-// with the first message.
+// NewHTTP returns a client of the streamable HTTP transport at url. It connects
+// when it sends the first message.
 func NewHTTP(url string, opts ClientOptions) *Client {
 	c := newClient(opts)
 	c.link = newHTTPLink(c, url)
@@ -56,8 +56,8 @@ func (l *httpLink) drop() {
 	l.http.CloseIdleConnections()
 }
 
-// hangUp deletes the session, which ends the streams.
-func (l *httpLink) hangUp(ctx context.Context) error {
+// close deletes the session, which ends the streams.
+func (l *httpLink) close(ctx context.Context) error {
 	defer l.drop()
 	l.mu.Lock()
 	session := l.session
@@ -72,8 +72,8 @@ func (l *httpLink) hangUp(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-// do makes one HTTP request; the caller closes the body. Answers other than 200
-// and 202 are a *StatusError.
+// do makes one HTTP request; the caller closes the body. A response with a status
+// other than 200, 202 and 204 is a *StatusError.
 func (l *httpLink) do(ctx context.Context, method string, body []byte, lastEvent string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, l.url, bytes.NewReader(body))
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *httpLink) dropPost(key string) {
 	}
 }
 
-// post sends a message and reads what comes back for it.
+// post sends a message and reads the response to it.
 func (l *httpLink) post(ctx context.Context, raw []byte, m wire.Message) error {
 	resp, err := l.do(ctx, http.MethodPost, raw, "")
 	if err != nil {
@@ -172,7 +172,7 @@ func (l *httpLink) post(ctx context.Context, raw []byte, m wire.Message) error {
 	return nil
 }
 
-// negotiated notes the revision of an answer to initialize, which goes with
+// negotiated records the revision from an answer to initialize. It is sent with
 // every later request.
 func (l *httpLink) negotiated(raw []byte) {
 	if revision, ok := wire.GetString(raw, "result", "protocolVersion"); ok {
@@ -182,8 +182,8 @@ func (l *httpLink) negotiated(raw []byte) {
 	}
 }
 
-// follow reads a stream of events, and resumes it when it breaks, until over, or
-// until it ends and cannot be resumed.
+// follow reads a stream of events and resumes it when it breaks, until over
+// returns true or the stream ends and cannot be resumed.
 func (l *httpLink) follow(ctx context.Context, resp *http.Response, over func() bool, take func([]byte)) error {
 	var last event
 	for resumed := false; ; resumed = true {
@@ -192,7 +192,7 @@ func (l *httpLink) follow(ctx context.Context, resp *http.Response, over func() 
 			last = e
 			events++
 			if e.data != nil && (e.name == "" || e.name == "message") {
-				l.c.attend()
+				l.c.waitWhilePaused()
 				take(e.data)
 			}
 			return true
@@ -221,7 +221,7 @@ func (l *httpLink) listen() error {
 		return err
 	}
 	l.c.work.Go(func() {
-		// However it ends, the session or the server is gone.
+		// Whatever the error, the session or the server is gone.
 		_ = l.follow(l.ctx, resp, func() bool { return false }, func(data []byte) { l.c.received("get", data) })
 	})
 	return nil

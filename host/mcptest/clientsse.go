@@ -31,7 +31,7 @@ func NewSSE(address string, opts ClientOptions) (*Client, error) {
 				}
 				known = true
 			case "message":
-				c.attend()
+				c.waitWhilePaused()
 				c.received("sse", e.data)
 			}
 			return true
@@ -64,7 +64,7 @@ func (s *sseLink) send(raw []byte, _ wire.Message, _ func(error)) error {
 	return resp.Body.Close()
 }
 
-func (s *sseLink) hangUp(context.Context) error {
+func (s *sseLink) close(context.Context) error {
 	s.l.drop()
 	return nil
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// NewStdio makes a client that reads lines from in and writes them to out, both
-// of which it closes.
+// NewStdio returns a client that reads lines from in and writes lines to out. It
+// closes both.
 func NewStdio(in io.ReadCloser, out io.WriteCloser, opts ClientOptions) *Client {
 	c := newClient(opts)
 	c.link = &stdioLink{in: in, out: out}
 	c.work.Go(func() {
 		r := bufio.NewReaderSize(in, 64<<10)
 		for {
-			c.attend()
+			c.waitWhilePaused()
 			line, err := r.ReadBytes('\n')
 			if line = bytes.TrimSpace(line); len(line) > 0 {
 				c.received("stdio", line)
@@ -46,6 +46,6 @@ func (l *stdioLink) send(raw []byte, _ wire.Message, _ func(error)) error {
 	return err
 }
 
-func (l *stdioLink) hangUp(context.Context) error { return l.out.Close() }
+func (l *stdioLink) close(context.Context) error { return l.out.Close() }
 
 func (l *stdioLink) drop() { _ = errors.Join(l.out.Close(), l.in.Close()) }

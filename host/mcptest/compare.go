@@ -9,11 +9,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Diff compares two JSON texts token by token: the order of members counts, so
-// do all digits of numbers; strings are the same if they have the same value,
-// however they are escaped; white space between tokens is nothing. It is "" for
-// equal texts, and else tells the first difference as a JSON pointer (RFC 6901)
-// and both sides.
+// Diff compares two JSON texts token by token. The order of members counts, and
+// so do all digits of numbers. Strings are equal if they have the same value, even
+// if they are escaped differently. White space between tokens is ignored. Diff
+// returns "" for equal texts; otherwise it describes the first difference with a
+// JSON pointer (RFC 6901) and both values.
 func Diff(want, got []byte) string {
 	w, g := tokens(want), tokens(got)
 	for {
@@ -36,7 +36,7 @@ func tokens(raw []byte) tokenReader {
 	return tokenReader{jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 }
 
-// next is the next token as it is written.
+// next returns the next token as written.
 func (r tokenReader) next() ([]byte, error) {
 	switch r.PeekKind() {
 	case '{', '}', '[', ']':

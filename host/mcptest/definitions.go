@@ -20,13 +20,13 @@ var (
 	Prompts   = []string{"greet", "report"}
 )
 
-// oddities are members that no type knows, with values that typed proxies
-// change: integers that doubles cannot hold, numbers out of range, digits that
-// say nothing, several spellings of what looks like one name.
+// oddities are members that no MCP type has, with values that typed proxies
+// change: integers that doubles cannot hold, numbers out of range, digits without
+// significance, several spellings of what looks like one name.
 const oddities = `"x-unknown":{"n":9007199254740993,"large":1e400,"exact":1.10,"zero":-0,"huge":123456789012345678901234567890,` +
 	`"esc":"\u00e9\/\ud83d\ude00 <>&\u2028","none":null,"empty":{},"list":[],"\u00e9":1,"e\u0301":2,"\u00c9":3}`
 
-// schema is an input schema with what translators of schemas lose.
+// schema is an input schema with members that translators of schemas lose.
 const schema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","definitions":{"a":{"type":"integer","maximum":9007199254740993,"x-note":1.0}},` +
 	`"$defs":{"b":{"enum":[1.0,null,"x"]}},"properties":{"z":{"$ref":"#/definitions/a"},"a":{"$ref":"#/$defs/b"},"e":{"const":-0}},"patternProperties":{"^x":{}},"additionalProperties":true}`
 
@@ -59,8 +59,8 @@ func definitions() map[wire.Surface][]string {
 	return items
 }
 
-// list is one page. Cursors are opaque to clients; these look like numbers that
-// are not to be calculated with.
+// list returns one page. Cursors are opaque to clients; these contain a number
+// that a double cannot hold.
 func (s *Server) list(surface wire.Surface, params []byte) wire.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Server) list(surface wire.Surface, params []byte) wire.Reply {
 	return result(`{%s%q:[%s],"_meta":{"example.com/list":{"n":9007199254740993,"of":%q}},"x-list":1.0}`, next, string(surface), page, string(surface))
 }
 
-// change adds an item to a list and is followed by the notification.
+// change adds an item to a list. The caller sends the notification.
 func (s *Server) change(surface wire.Surface) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,12 +91,12 @@ func (s *Server) change(surface wire.Surface) {
 		`{%s"name":"added-%d","inputSchema":{"type":"object"},"_meta":{"n":1.0}}`, key, s.changes))
 }
 
-// allCapabilities is what it declares.
+// allCapabilities are the capabilities that a server declares by default.
 const allCapabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"example.com/x":{"n":9007199254740993}}}`
 
-// exotic is a result of everything that results may have and that no type
-// knows. %s is the raw params of the call.
+// exotic is a result with everything that results may contain, including content
+// that no MCP type has. %s is the raw params of the call.
 const exotic = `{"content":[{"type":"text","text":"\u00e9\ud83d\ude00 </script>","annotations":{"priority":1.0,"audience":["user"]},"_meta":{"example.com/k":null,"n":9007199254740993}},` +
 	`{"type":"hologram","data":1e400,"_meta":{"k":[]}},{"type":"image","data":"AAEC","mimeType":"image/png","x":-0},{"type":"audio","data":"","mimeType":"audio/wav"},` +
 	`{"type":"resource","resource":{"uri":"raw://text","text":"x","_meta":{"n":1.10},"x":1}},{"type":"resource_link","uri":"raw://blob","name":"b","size":9007199254740993},` +

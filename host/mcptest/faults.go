@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// fault is what is to be done wrong with a call.
+// fault returns the fault to inject into a call.
 func (s *Server) fault(c *call) Fault {
 	name := c.msg.Method
 	if c.tool != "" {
@@ -35,7 +35,7 @@ func faultOf(c *call) Fault {
 	return Fault{Kind: kind, Count: c.number("count"), Size: c.number("size"), Pause: c.number("pause")}
 }
 
-// deliver writes the answer, or does wrong with it.
+// deliver writes the answer, with the fault.
 func (c *call) deliver(reply wire.Reply, f Fault) {
 	msg := wire.Response(c.msg.ID, reply)
 	switch f.Kind {
@@ -53,7 +53,7 @@ func (c *call) deliver(reply wire.Reply, f Fault) {
 	case Hang, Deaf:
 		<-c.ctx.Done()
 	case Slow:
-		c.slowly(c.out.frame(msg), f)
+		c.writeSlowly(c.out.frame(msg), f)
 	case CloseStdout:
 		c.closeOutput()
 		<-c.ctx.Done()
@@ -63,12 +63,12 @@ func (c *call) deliver(reply wire.Reply, f Fault) {
 	case OnlyWrongID:
 		c.out.send(wire.Response([]byte("987654321"), reply), true)
 	default:
-		c.around(msg, reply, f)
+		c.answerWith(msg, reply, f)
 	}
 }
 
-// around is the faults that end with the right answer.
-func (c *call) around(msg []byte, reply wire.Reply, f Fault) {
+// answerWith injects the faults that end with the right answer.
+func (c *call) answerWith(msg []byte, reply wire.Reply, f Fault) {
 	switch f.Kind {
 	case Garbage:
 		for range max(f.Count, 1) {
@@ -93,8 +93,8 @@ func (c *call) around(msg []byte, reply wire.Reply, f Fault) {
 	c.out.send(msg, true)
 }
 
-// slowly writes some bytes at a time, as long as the session lasts.
-func (c *call) slowly(b []byte, f Fault) {
+// writeSlowly writes a few bytes at a time, for as long as the session lasts.
+func (c *call) writeSlowly(b []byte, f Fault) {
 	ticker := time.NewTicker(max(time.Duration(f.Pause)*time.Millisecond, time.Microsecond))
 	defer ticker.Stop()
 	c.out.write(b, max(f.Size, 1), func() bool {
@@ -107,7 +107,7 @@ func (c *call) slowly(b []byte, f Fault) {
 	})
 }
 
-// closeOutput leaves the process alive without a voice.
+// closeOutput closes standard output and leaves the process running.
 func (c *call) closeOutput() {
 	if c.srv.process {
 		_ = os.Stdout.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// faultCases say what a client sees of each fault: answers to the request, a
-// connection that works afterwards, and anything else.
+// faultCases list how a client observes each fault: the number of answers, whether
+// the connection still works, and other messages.
 var faultCases = []struct {
 	fault   string // arguments of the tool
 	answers int
@@ -35,7 +35,7 @@ var faultCases = []struct {
 	{fault: `{"kind":"only-wrong-id"}`, lives: true, seen: ResponseTo("987654321")},
 	{fault: `{"kind":"duplicate","count":3}`, answers: 3, lives: true},
 	{fault: `{"kind":"close-stdout"}`},
-	{fault: `{"kind":"half-line"}`, stdio: true, seen: func(e Entry) bool { return strings.Count(string(e.Raw), "jsonrpc") == 2 }}, // the next answer is glued to it
+	{fault: `{"kind":"half-line"}`, stdio: true, seen: func(e Entry) bool { return strings.Count(string(e.Raw), "jsonrpc") == 2 }}, // the next answer is on the same line
 }
 
 func TestFaults(t *testing.T) {
@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 					if _, err := c.Request(ctx, "2", "ping", ""); err != nil {
 						t.Errorf("afterwards: %v", err)
 					}
-				case tt.stdio: // the half may come only after some answers
+				case tt.stdio: // the half line may come after other answers
 					for n, glued := 2, false; !glued; n++ {
 						c.Start(fmt.Sprint(n), "ping", "")
 						e, _, err := c.Log.Find(ctx, "what is glued", 0, func(e Entry) bool { return tt.seen(e) || ResponseTo(fmt.Sprint(n))(e) })
@@ -147,7 +147,7 @@ func TestExitsOnStart(t *testing.T) {
 	}
 }
 
-// pipes is a server in this process.
+// pipes connects a client to a server in this process.
 func pipes(t *testing.T, sw Switches, opts ClientOptions) (*Client, *Server) {
 	s := NewServer(sw)
 	inR, inW := io.Pipe()
@@ -175,8 +175,8 @@ func TestCrashInProcess(t *testing.T) {
 	}
 }
 
-// TestDeaf has a server stop reading in the middle of a flood, which then blocks
-// the client until the server is closed.
+// TestDeaf checks that a server can stop reading in the middle of a flood, which
+// blocks the client until the server is closed.
 func TestDeaf(t *testing.T) {
 	c, s := pipes(t, Switches{Faults: map[string]Fault{"ping": {Kind: Deaf}}}, ClientOptions{})
 	ended := c.Start("1", "ping", "")
@@ -201,8 +201,8 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// TestClientThatStopsReading fills the way to a client, which then gets all of
-// it.
+// TestClientThatStopsReading checks that a client that pauses until the connection
+// is full gets all messages when it resumes.
 func TestClientThatStopsReading(t *testing.T) {
 	for _, tr := range transports {
 		ctx := patience(t)
@@ -237,8 +237,8 @@ func TestClientThatStopsReading(t *testing.T) {
 	}
 }
 
-// TestReusedIDs has two requests with one id in flight: both are answered, and
-// the answers go to them in the order of the requests.
+// TestReusedIDs checks that two requests in flight with the same id are both
+// answered, in the order of the requests.
 func TestReusedIDs(t *testing.T) {
 	c, _ := pipes(t, Switches{}, ClientOptions{})
 	first := c.Start("1", "tools/call", ToolParams("instead", `{"text":"a"}`, ""))

@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Item is one line of the fidelity list: something that a client and a server do
-// with each other, and what both saw of it.
+// Item is one line of the fidelity list: an exchange between a client and a server,
+// and what both observed.
 type Item struct {
 	Name string
 	run  func(ctx context.Context, p *Pair) ([]byte, error)
 }
 
-// Items are the fidelity list. They want the server to have no faults, its tools
-// to have their own names, and to be run in this order on one pair.
+// Items is the fidelity list. The items require a server without faults and with
+// unchanged tool names, and must run in this order on one pair.
 var Items = []Item{
 	{"initialize: capabilities, revision, _meta", runInitialize},
 	{"definitions, pages, _meta of lists", runDefinitions},
@@ -41,29 +41,29 @@ var Items = []Item{
 	{"large messages", runLarge},
 }
 
-// Pair is a client and what the server at the other end receives, with or
-// without something in between.
+// Pair is a client and the log of the server that it reaches, directly or through
+// a proxy.
 type Pair struct {
 	Client *Client
-	// Welcome is the response to the client's initialize request, which was
-	// made with ClientParams.
+	// Welcome is the response to the client's initialize request, which had
+	// ClientParams.
 	Welcome Entry
-	// Server is what the server received.
+	// Server has what the server received.
 	Server *Log
 
-	from   int // where in Server the current item begins
+	from   int // index in Server at which the current item begins
 	lastID atomic.Int64
 }
 
-// ClientParams are the params of the initialize request of clients that Items
-// are run with; the Script of their options is Script.
+// ClientParams are the params of the initialize request for Items. The clients
+// must use Script as the Script of their options.
 const ClientParams = `{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}},"experimental":{"example.com/c":{"n":9007199254740993}}},` +
 	`"clientInfo":{"name":"raw client","version":"0.1","x":1.0},"_meta":{"example.com/hello":{"n":1e400}}}`
 
-// Run does the item and returns what there was to see as a JSON object: for
-// some pairs of the same client and server it is always the same, in the sense
-// of Diff. An error says that something did not happen at all.
+// Run performs the item and returns what client and server observed as a JSON
+// object. For a given client and server it is always the same, as Diff compares.
+// An error says that an expected message did not arrive.
 func (i Item) Run(ctx context.Context, p *Pair) ([]byte, error) {
 	mark := fmt.Sprintf(`"mark-%d"`, p.lastID.Add(1))
 	if _, err := p.call(ctx, "idle", `{"mark":`+mark+`}`); err != nil {
@@ -99,7 +99,7 @@ func (p *Pair) call(ctx context.Context, tool, arguments string) ([]byte, error)
 	return e.Msg.Result, nil
 }
 
-// ToolParams are params of tools/call; token is raw, "" for none.
+// ToolParams returns params for tools/call; token is raw, "" for none.
 func ToolParams(tool, arguments, token string) string {
 	meta := ""
 	if token != "" {
@@ -108,25 +108,25 @@ func ToolParams(tool, arguments, token string) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":%s%s}`, tool, arguments, meta)
 }
 
-// arrived waits for a message at the server since the item began.
+// arrived waits for a message that reached the server since the item began.
 func (p *Pair) arrived(ctx context.Context, what string, match func(Entry) bool) (Entry, error) {
 	e, _, err := p.Server.Find(ctx, what+" at the server", p.from, match)
 	return e, err
 }
 
-// fence makes sure that everything the server sent before it is in the client's
-// Log, where client and server have one stream for all, and all that it sent on
-// the stream of a request that has been answered.
+// fence waits until everything that the server has sent is in the client's Log.
+// This holds for transports with one stream for all messages, and for the streams
+// of requests that have been answered.
 func (p *Pair) fence(ctx context.Context) error {
 	_, err := p.call(ctx, "instead", `{"text":"fence"}`)
 	return err
 }
 
-// sight collects what there is to see.
-type sight struct{ b []byte }
+// observation collects what client and server saw, as members of a JSON object.
+type observation struct{ b []byte }
 
 // add adds a raw value; nil is shown as absent.
-func (s *sight) add(name string, raw []byte) {
+func (s *observation) add(name string, raw []byte) {
 	if raw == nil {
 		raw = []byte(`"(absent)"`)
 	}
@@ -137,20 +137,20 @@ func (s *sight) add(name string, raw []byte) {
 }
 
 // put adds a number, string or boolean.
-func (s *sight) put(name string, v any) { s.add(name, wire.Marshal(v)) }
+func (s *observation) put(name string, v any) { s.add(name, wire.Marshal(v)) }
 
-func (s *sight) json() []byte { return append(append([]byte{'{'}, s.b...), '}') }
+func (s *observation) json() []byte { return append(append([]byte{'{'}, s.b...), '}') }
 
-// untokened is the object without its progress token, which is another for
-// each hop.
-func untokened(params []byte) []byte {
+// withoutToken returns params without the progress token, which differs on each
+// hop.
+func withoutToken(params []byte) []byte {
 	if out, err := wire.Delete(params, "_meta", "progressToken"); err == nil {
 		return out
 	}
 	return params
 }
 
-// without is the object without a member.
+// without returns the object without a member.
 func without(obj []byte, name string) []byte {
 	if out, err := wire.Delete(obj, name); err == nil {
 		return out

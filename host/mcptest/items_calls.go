@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// oddParams are further members of params.
+// oddParams are additional members for params.
 const oddParams = `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","example.com/n":9007199254740993,"progressToken":"a token","z":1e400},` + oddities
 
-// oddRequests are a request for each method that servers answer.
+// oddRequests has a request for each method that servers answer.
 var oddRequests = []struct{ method, params string }{
 	{"tools/call", ` { "name":"echo" , "arguments":{"b":1.0,"a":[12345678901234567890,-0,1e999],"s":"\ud83d\ude00\u0000"},` + oddParams + `}`},
 	{"tools/call", `{` + oddParams + `,"arguments":{},"name":"\u0065xotic"}`},
@@ -24,7 +24,7 @@ var oddRequests = []struct{ method, params string }{
 }
 
 func runParams(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, r := range oddRequests {
 		if _, err := p.request(ctx, r.method, r.params); err != nil {
 			return nil, err
@@ -33,24 +33,24 @@ func runParams(ctx context.Context, p *Pair) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(r.method, untokened(e.Msg.Params))
+		s.add(r.method, withoutToken(e.Msg.Params))
 		_, hasToken := wire.Get(e.Msg.Params, "_meta", "progressToken")
 		s.put("with a token", hasToken)
-		if p.from, err = p.behind(ctx, e); err != nil {
+		if p.from, err = p.after(ctx, e); err != nil {
 			return nil, err
 		}
 	}
 	return s.json(), nil
 }
 
-// behind is the place in the server's log behind an entry.
-func (p *Pair) behind(ctx context.Context, e Entry) (int, error) {
+// after returns the index in the server's log after an entry.
+func (p *Pair) after(ctx context.Context, e Entry) (int, error) {
 	_, from, err := p.Server.Find(ctx, "what was there", p.from, func(o Entry) bool { return &o.Raw[0] == &e.Raw[0] })
 	return from, err
 }
 
 func runResults(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, r := range oddRequests {
 		e, err := p.request(ctx, r.method, r.params)
 		if err != nil {
@@ -66,7 +66,7 @@ func runErrors(ctx context.Context, p *Pair) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s sight
+	var s observation
 	s.add("error", e.Msg.Error)
 	return s.json(), nil
 }
@@ -77,7 +77,7 @@ func runIDs(ctx context.Context, p *Pair) ([]byte, error) {
 	for i, id := range ids {
 		answers[i] = p.Client.Start(id, "tools/call", ToolParams("instead", fmt.Sprintf(`{"text":"text %d"}`, i), ""))
 	}
-	var s sight
+	var s observation
 	for i, id := range ids {
 		select {
 		case a := <-answers[i]:
@@ -93,10 +93,10 @@ func runIDs(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// progressOf looks at the notifications with a token since the place from: how
-// many came before the response to id, and after it, and whether they were in
-// order.
-func (p *Pair) progressOf(token, id string, from int, s *sight) {
+// progressOf adds to s how many progress notifications with a token came before
+// and after the response to id, starting at index from of the client's log, and
+// whether they were in order.
+func (p *Pair) progressOf(token, id string, from int, s *observation) {
 	var all [][]byte
 	before, ordered, answered := 0, true, false
 	for _, e := range p.Client.Log.All()[from:] {
@@ -124,7 +124,7 @@ func (p *Pair) progressOf(token, id string, from int, s *sight) {
 }
 
 func runProgress(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, token := range []string{`"a\u00e9 token"`, `7`, `"7"`, `9007199254740993`} {
 		id, from, times := p.id(), p.Client.Log.Len(), 2000
 		e, err := p.Client.Request(ctx, id, "tools/call", ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), token))
@@ -143,7 +143,7 @@ func runProgress(ctx context.Context, p *Pair) ([]byte, error) {
 
 func runConcurrentProgress(ctx context.Context, p *Pair) ([]byte, error) {
 	tokens := []string{`1`, `"1"`, `2`, `"2"`, `"x"`, `"\u0079"`, `0`, `""`}
-	var s sight
+	var s observation
 	ids, from := make([]string, len(tokens)), p.Client.Log.Len()
 	answers := make([]<-chan Answer, len(tokens))
 	for i, token := range tokens {
@@ -171,7 +171,7 @@ func runConcurrentProgress(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runLarge(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, size := range []int{64 << 10, 1 << 20, 4 << 20} {
 		text := `"` + strings.Repeat(`x\u00e9`, size/7) + `"`
 		got, err := p.call(ctx, "instead", `{"text":`+text+`}`)

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// waiting starts a call of "wait" and returns when the server has it.
+// waiting starts a call of "wait" and returns once the server has received it.
 func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, error) {
 	from := p.Client.Log.Len()
 	answer := p.Client.Start(id, "tools/call", ToolParams("wait", "{}", token))
@@ -17,7 +17,7 @@ func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, er
 }
 
 func runCancel(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, id := range []string{`"c\u00e9"`, `77`, `"77"`} {
 		from := p.Client.Log.Len()
 		if _, err := p.waiting(ctx, id, `"token of `+fmt.Sprint(len(id))+`"`); err != nil {
@@ -46,7 +46,7 @@ func runCancel(ctx context.Context, p *Pair) ([]byte, error) {
 		}
 		s.add("id", e.Msg.ID)
 		s.add("result", e.Msg.Result)
-		if p.from, err = p.behind(ctx, cancelled); err != nil {
+		if p.from, err = p.after(ctx, cancelled); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 		id := fmt.Sprintf(`"storm-%d"`, i)
 		p.Client.Start(id, "tools/call", ToolParams("wait", "{}", id))
 	}
-	for n, from := 0, start; n < calls; n++ { // each tells that the server has it
+	for n, from := 0, start; n < calls; n++ { // one per call that the server has received
 		e, next, err := p.Client.Log.Find(ctx, "progress of all calls", from, Method("notifications/progress"))
 		if err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if _, err := p.call(ctx, "idle", "{}"); err != nil { // every one of them has ended
+	if _, err := p.call(ctx, "idle", "{}"); err != nil { // all of them have ended
 		return nil, err
 	}
 	open := map[string]bool{}
@@ -108,7 +108,7 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 			answered++
 		}
 	}
-	var s sight
+	var s observation
 	s.put("not cancelled", len(open))
 	s.put("answered", answered)
 	return s.json(), nil

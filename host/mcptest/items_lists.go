@@ -12,7 +12,7 @@ import (
 )
 
 func runInitialize(_ context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, path := range [][]string{
 		{"protocolVersion"}, {"_meta", "example.com/init"},
 		{"capabilities", "tools", "listChanged"}, {"capabilities", "resources"}, {"capabilities", "prompts"},
@@ -27,8 +27,8 @@ func runInitialize(_ context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// list gets all pages of a list, sorted by key. A proxy has tools of its own,
-// which are left out.
+// list fetches all pages of a list and returns the items by key. It omits the
+// tools of the proxy itself.
 func (p *Pair) list(ctx context.Context, surface wire.Surface) (items map[string][]byte, meta []byte, err error) {
 	items = map[string][]byte{}
 	for params := `{"_meta":{"n":1.0}}`; ; {
@@ -63,7 +63,7 @@ func (p *Pair) list(ctx context.Context, surface wire.Surface) (items map[string
 }
 
 func runDefinitions(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, surface := range wire.Surfaces {
 		items, meta, err := p.list(ctx, surface)
 		if err != nil {
@@ -86,7 +86,7 @@ func runDefinitions(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runListChanged(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, surface := range []wire.Surface{wire.Tools, wire.Resources, wire.Templates, wire.Prompts} {
 		before, _, err := p.list(ctx, surface)
 		if err != nil {
@@ -96,7 +96,7 @@ func runListChanged(ctx context.Context, p *Pair) ([]byte, error) {
 		if _, err := p.call(ctx, "change", fmt.Sprintf(`{"list":%q}`, surface)); err != nil {
 			return nil, err
 		}
-		// A late announcement of something earlier may come first.
+		// A late notification of an earlier change may come first.
 		for {
 			if _, from, err = p.Client.Log.Find(ctx, surface.ChangedMethod(), from, Method(surface.ChangedMethod())); err != nil {
 				return nil, err
@@ -121,7 +121,7 @@ func runListChanged(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runSubscriptions(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, uri := range []string{"raw://text", "file:///tmp/a%20b?x=%C3%A9#f"} {
 		params := fmt.Sprintf(`{"uri":%s,"_meta":{"n":9007199254740993},"x":1.0}`, wire.Quote(uri))
 		e, err := p.request(ctx, "resources/subscribe", params)

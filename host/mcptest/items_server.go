@@ -14,7 +14,7 @@ func runBurst(ctx context.Context, p *Pair) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s sight
+	var s observation
 	s.add("result", got)
 	ordered := true
 	for i := range count {
@@ -34,8 +34,8 @@ func runBurst(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// notified has the server send a notification and shows what the client gets.
-func (p *Pair) notified(ctx context.Context, s *sight, method, params string, general bool) error {
+// notified makes the server send a notification and records what the client gets.
+func (p *Pair) notified(ctx context.Context, s *observation, method, params string, general bool) error {
 	from := p.Client.Log.Len()
 	if _, err := p.call(ctx, "notify", fmt.Sprintf(`{"method":%q,"params":%s,"general":%v}`, method, params, general)); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (p *Pair) notified(ctx context.Context, s *sight, method, params string, ge
 }
 
 func runServerNotifications(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, general := range []bool{false, true} {
 		for _, method := range []string{"notifications/message", "notifications/x-custom", "x/anything"} {
 			params := `{"level":"error","data":[9007199254740993,1e400],"_meta":{"example.com/n":1.10},` + oddities + `}`
@@ -61,7 +61,7 @@ func runServerNotifications(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runClientNotifications(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, method := range []string{"notifications/roots/list_changed", "notifications/x-client", "x/anything"} {
 		if err := p.Client.Notify(method, `{"_meta":{"example.com/n":9007199254740993},`+oddities+`}`); err != nil {
 			return nil, err
@@ -76,7 +76,7 @@ func runClientNotifications(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runLogging(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	e, err := p.request(ctx, "logging/setLevel", `{"level":"debug","_meta":{"n":9007199254740993},"x":1.0}`)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func runLogging(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 func runPing(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	e, err := p.request(ctx, "ping", `{"_meta":{"n":1.0}}`)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func runPing(ctx context.Context, p *Pair) ([]byte, error) {
 	return s.json(), nil
 }
 
-// serverRequests are what servers ask clients for.
+// serverRequests are requests of servers to clients.
 var serverRequests = []struct{ method, params string }{
 	{"sampling/createMessage", `{"messages":[{"role":"user","content":{"type":"text","text":"\u00e9","_meta":{"n":1.0}}},{"role":"oracle","content":[{"type":"hologram","n":1e400}]}],"maxTokens":9007199254740993,"temperature":1.0,"tools":[],` + oddParams + `}`},
 	{"sampling/createMessage", `{"messages":[],"maxTokens":1,"x-fail":true}`},
@@ -122,9 +122,9 @@ var serverRequests = []struct{ method, params string }{
 	{"roots/list", ``},
 }
 
-// Script answers for clients that Items are run with: with what it was asked
-// and more; with progress before, where it is asked for; with an error where
-// params have "x-fail".
+// Script answers the server's requests for clients that run Items. Its results
+// contain the params of the request. It sends progress first if there is a token,
+// and answers with an error if params have "x-fail".
 func Script(c *Client, m wire.Message) wire.Reply {
 	if m.Method == "ping" {
 		return result(`{}`)
@@ -143,9 +143,9 @@ func Script(c *Client, m wire.Message) wire.Reply {
 	}
 	switch m.Method {
 	case "sampling/createMessage":
-		return result(`{"role":"assistant","content":{"type":"hologram","n":1e400},"model":"m","stopReason":"odd","_meta":{"n":9007199254740993},"asked":%s}`, untokened(asked))
+		return result(`{"role":"assistant","content":{"type":"hologram","n":1e400},"model":"m","stopReason":"odd","_meta":{"n":9007199254740993},"asked":%s}`, withoutToken(asked))
 	case "elicitation/create":
-		return result(`{"action":"accept","content":{"z":9007199254740993,"a":"\u00e9"},"_meta":{"n":1.0},"asked":%s}`, untokened(asked))
+		return result(`{"action":"accept","content":{"z":9007199254740993,"a":"\u00e9"},"_meta":{"n":1.0},"asked":%s}`, withoutToken(asked))
 	case "roots/list":
 		return result(`{"roots":[{"uri":"file:///a%%20b","name":"\u00e9","_meta":{"n":1.0},"x":9007199254740993}],"_meta":{"n":1e400}}`)
 	}
@@ -153,7 +153,7 @@ func Script(c *Client, m wire.Message) wire.Reply {
 }
 
 func runServerRequests(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	for _, r := range serverRequests {
 		arguments := fmt.Sprintf(`{"method":%q`, r.method)
 		if r.params != "" {
@@ -168,7 +168,7 @@ func runServerRequests(ctx context.Context, p *Pair) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(r.method+" at the client", untokened(e.Msg.Params))
+		s.add(r.method+" at the client", withoutToken(e.Msg.Params))
 		s.add("answer", got)
 	}
 	return s.json(), nil

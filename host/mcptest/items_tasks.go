@@ -9,9 +9,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// runTasks lets one task report and complete, and cancels another.
+// runTasks runs one task to completion, with progress, and cancels another.
 func runTasks(ctx context.Context, p *Pair) ([]byte, error) {
-	var s sight
+	var s observation
 	id, err := p.startTask(ctx, &s, `"task token"`)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func runTasks(ctx context.Context, p *Pair) ([]byte, error) {
 }
 
 // startTask makes a call that becomes a task and returns its raw id.
-func (p *Pair) startTask(ctx context.Context, s *sight, token string) (string, error) {
+func (p *Pair) startTask(ctx context.Context, s *observation, token string) (string, error) {
 	params := `{"name":"task","arguments":{},"task":{"ttl":9007199254740993,"x":1.0},"_meta":{"progressToken":` + token + `,"n":1.0}}`
 	from := p.Client.Log.Len()
 	e, err := p.request(ctx, "tools/call", params)
@@ -89,12 +89,12 @@ func (p *Pair) startTask(ctx context.Context, s *sight, token string) (string, e
 	if e, err = p.arrived(ctx, "the call", CallOf("task")); err != nil {
 		return "", err
 	}
-	s.add("at the server", untokened(e.Msg.Params))
+	s.add("at the server", withoutToken(e.Msg.Params))
 	return string(id), nil
 }
 
-// statusAfter takes a step and shows the status notification.
-func (p *Pair) statusAfter(ctx context.Context, s *sight, id, step string) error {
+// statusAfter makes the task take a step and records the status notification.
+func (p *Pair) statusAfter(ctx context.Context, s *observation, id, step string) error {
 	from := p.Client.Log.Len()
 	if _, err := p.call(ctx, "task-step", fmt.Sprintf(`{"taskId":%s,"step":%q}`, id, step)); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (p *Pair) statusAfter(ctx context.Context, s *sight, id, step string) error
 	return err
 }
 
-// show sends a request and shows params at the server and the answer.
-func (p *Pair) show(ctx context.Context, s *sight, method, params string) error {
+// show sends a request and records the answer and the params at the server.
+func (p *Pair) show(ctx context.Context, s *observation, method, params string) error {
 	e, err := p.request(ctx, method, params)
 	if err != nil {
 		return err
@@ -116,9 +116,9 @@ func (p *Pair) show(ctx context.Context, s *sight, method, params string) error 
 	if e, err = p.arrived(ctx, method, Method(method)); err != nil {
 		return err
 	}
-	s.add("at the server", untokened(e.Msg.Params))
+	s.add("at the server", withoutToken(e.Msg.Params))
 	if strings.HasPrefix(method, "tasks/") {
-		p.from, err = p.behind(ctx, e)
+		p.from, err = p.after(ctx, e)
 	}
 	return err
 }

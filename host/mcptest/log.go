@@ -10,29 +10,29 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Entry is one message as it came in.
+// Entry is one message as received.
 type Entry struct {
-	// Stream is where it came from: "stdio", a session of a server, or one of
-	// the streams of an HTTP client ("get", "post 7", with the raw id).
+	// Stream names its source: "stdio", a session of a server, or one of the
+	// streams of an HTTP client ("get", "post 7", with the raw id).
 	Stream string
 	// Raw is the message without framing.
 	Raw []byte
-	// Msg is Raw parsed; zero where Raw is no JSON-RPC message.
+	// Msg is Raw parsed; zero if Raw is not a JSON-RPC message.
 	Msg wire.Message
-	// Header of the HTTP request that brought it to a server; nil for others.
+	// Header is from the HTTP request that carried it to a server; otherwise nil.
 	Header http.Header
 }
 
-// Log is what a peer received, in order. It is safe for concurrent use.
+// Log records what a peer received, in order. It is safe for concurrent use.
 type Log struct {
-	// Each gets every entry, in order, before anybody who waits for it; it must
-	// not use the Log. Forget keeps none. Both are set before the first entry.
+	// Each is called with every entry, in order, before Find returns it; it must
+	// not use the Log. Forget keeps no entries. Both are set before the first one.
 	Each   func(Entry)
 	Forget bool
 
 	mu      sync.Mutex
 	entries []Entry
-	more    chan struct{} // closed at the next entry; nil if nobody waits
+	more    chan struct{} // closed at the next entry; nil if nothing waits
 }
 
 // add records a message; the Log keeps raw.
@@ -56,23 +56,22 @@ func (l *Log) add(stream string, raw []byte, header http.Header) Entry {
 	return e
 }
 
-// All are the entries so far.
+// All returns the entries so far.
 func (l *Log) All() []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries)
 }
 
-// Len is the number of entries so far: the place where the next one will be.
+// Len returns the number of entries so far: the index of the next one.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
 }
 
-// Find waits for the first entry at or after the place from that matches, and
-// returns it with the place behind it. The error is that of ctx, and says what
-// was waited for.
+// Find waits for the first matching entry at or after index from, and returns it
+// and the index after it. If ctx ends, the error wraps its cause and names what.
 func (l *Log) Find(ctx context.Context, what string, from int, match func(Entry) bool) (Entry, int, error) {
 	for {
 		l.mu.Lock()
@@ -124,7 +123,7 @@ func ProgressWith(token string) func(Entry) bool {
 	}
 }
 
-// CancelOf matches the cancellation of a request that the server got.
+// CancelOf matches the cancellation of a request that the server received.
 func CancelOf(request Entry) func(Entry) bool {
 	return func(e Entry) bool {
 		id, _ := wire.Get(e.Msg.Params, "requestId")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// lossy is a proxy that replaces one text by another in all messages from the
-// server.
+// lossy connects a client through a proxy that replaces one text by another in all
+// messages from the server.
 func lossy(t *testing.T, from, to string) (*Client, *Log) {
 	s := NewServer(Switches{})
 	inR, inW := io.Pipe()
@@ -31,8 +31,8 @@ func lossy(t *testing.T, from, to string) (*Client, *Log) {
 	return NewStdio(changedR, inW, ClientOptions{Script: Script}), s.Received
 }
 
-// seenThrough runs the items with these names; all for none.
-func seenThrough(t *testing.T, c *Client, log *Log, names []string) map[string][]byte {
+// observe runs the items with these names, or all items if there are none.
+func observe(t *testing.T, c *Client, log *Log, names []string) map[string][]byte {
 	ctx := patience(t)
 	defer c.Vanish()
 	welcome, err := c.Initialize(ctx, ClientParams)
@@ -52,10 +52,10 @@ func seenThrough(t *testing.T, c *Client, log *Log, names []string) map[string][
 	return all
 }
 
-// TestItemsSeeLoss checks that what a proxy does wrong is seen.
+// TestItemsSeeLoss checks that Items detect mistakes of a proxy.
 func TestItemsSeeLoss(t *testing.T) {
 	c, log := lossy(t, "no such text", "")
-	direct := seenThrough(t, c, log, nil)
+	direct := observe(t, c, log, nil)
 	for _, tt := range []struct {
 		from, to string
 		items    []string // that must differ
@@ -68,7 +68,7 @@ func TestItemsSeeLoss(t *testing.T) {
 		{"nor this", "", nil},
 	} {
 		c, log := lossy(t, tt.from, tt.to)
-		seen := seenThrough(t, c, log, tt.items)
+		seen := observe(t, c, log, tt.items)
 		for name := range seen {
 			diff := Diff(direct[name], seen[name])
 			if tt.items != nil && diff == "" {

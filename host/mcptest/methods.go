@@ -15,7 +15,7 @@ func rpcError(code int, message string) wire.Reply {
 	return wire.Reply{Error: wire.Errorf(code, "%s", message).Raw()}
 }
 
-// reply does what the request asks for. The zero Reply is no answer.
+// reply handles the request. The zero Reply sends no answer.
 func (c *call) reply() wire.Reply {
 	params := c.msg.Params
 	for _, surface := range wire.Surfaces {
@@ -50,7 +50,7 @@ func (c *call) reply() wire.Reply {
 	return rpcError(wire.CodeMethodNotFound, "method not found: "+c.msg.Method)
 }
 
-// Instructions are those of the server.
+// Instructions are the instructions of the server.
 const Instructions = "Handle with care."
 
 func (c *call) initialize() wire.Reply {
@@ -66,19 +66,19 @@ func (c *call) initialize() wire.Reply {
 		revision, capabilities, c.srv.sw.Name, Instructions)
 }
 
-// argument is a raw argument of the tool call; nil if absent.
+// argument returns a raw argument of the tool call; nil if absent.
 func (c *call) argument(name string) []byte {
 	raw, _ := wire.Get(c.msg.Params, "arguments", name)
 	return raw
 }
 
-// text is a string argument.
+// text returns a string argument.
 func (c *call) text(name string) string {
 	s, _ := wire.GetString(c.msg.Params, "arguments", name)
 	return s
 }
 
-// number is an integer argument; 0 if absent.
+// number returns an integer argument; 0 if absent.
 func (c *call) number(name string) int {
 	var n int
 	_ = json.Unmarshal(c.argument(name), &n)

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Observer sees what servers in other processes receive. Each process is a
-// stream of its Log, "process 1" and so on, whose first entry is "started" and
-// whose last one, when the process is gone, is "ended".
+// Observer records what servers in other processes receive. Each process is a
+// stream of its Log, "process 1" and so on. The first entry of a stream is
+// "started"; "ended" is added once the process has ended.
 type Observer struct {
 	Log Log
 
@@ -20,7 +20,7 @@ type Observer struct {
 	conns    []net.Conn
 }
 
-// NewObserver listens on a port of this machine. It must be closed.
+// NewObserver listens on a local port. It must be closed.
 func NewObserver() (*Observer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,11 +31,11 @@ func NewObserver() (*Observer, error) {
 	return o, nil
 }
 
-// Addr is for Switches.Observer.
+// Addr returns the address for Switches.Observer.
 func (o *Observer) Addr() string { return o.listener.Addr().String() }
 
-// Close stops listening and waits for everything that reads. It does not wait
-// for the processes.
+// Close stops listening and waits for its goroutines. It does not wait for the
+// processes.
 func (o *Observer) Close() {
 	_ = o.listener.Close()
 	o.mu.Lock()
@@ -65,7 +65,8 @@ func (o *Observer) accept() {
 	}
 }
 
-// lines calls f with each line that is not blank, without its end; f keeps it.
+// lines calls f with each line that is not blank, without surrounding space. f may
+// keep it.
 func lines(r *bufio.Reader, f func([]byte)) {
 	for {
 		line, err := r.ReadBytes('\n')

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds what waits for a peer.
+// patience returns a context that limits how long tests wait for a peer.
 func patience(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -81,12 +81,12 @@ func dialProcess(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) 
 	if err := cmd.Start(); err != nil || err1 != nil || err2 != nil {
 		t.Fatal(err, err1, err2)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // its status is what the test made it
+	t.Cleanup(func() { _ = cmd.Wait() }) // the exit status depends on the test
 	return NewStdio(out, in, opts), &o.Log
 }
 
-// wanted is what there is to see if all is well, where it is not only a matter
-// of being the same.
+// wanted has texts that observations must contain, by item, in addition to being
+// equal over all transports.
 var wanted = map[string][]struct {
 	text  string
 	times int
@@ -104,8 +104,8 @@ var wanted = map[string][]struct {
 	"large messages":                            {{"intact\":true", 3}},
 }
 
-// TestItemsDirectly is the left column of the fidelity list: each item happens
-// at all, and shows the same over all transports.
+// TestItemsDirectly checks that each item works without a proxy and has the same
+// observation over all transports.
 func TestItemsDirectly(t *testing.T) {
 	first := map[string][]byte{}
 	for _, tr := range transports {

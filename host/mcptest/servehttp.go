@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// HTTP serves clients at one endpoint of the streamable HTTP transport.
-// Sessions outlive their connections, so the server must be closed.
+// HTTP returns a handler that serves clients at one endpoint of the streamable HTTP
+// transport. Sessions outlive their connections, so the server must be closed.
 func (s *Server) HTTP() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
@@ -27,7 +27,7 @@ func (s *Server) HTTP() http.Handler {
 	})
 }
 
-// sharedSession is the id of the only session where there are no ids.
+// sharedSession is the id of the only session of a server without session ids.
 const sharedSession = "shared"
 
 func (s *Server) newHTTPSession(id string) *session {
@@ -44,7 +44,8 @@ func (s *Server) newHTTPSession(id string) *session {
 	})
 }
 
-// sessionOf is the session that a request names; nil when it has been refused.
+// sessionOf returns the session that a request names. If there is none, it refuses
+// the request and returns nil.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get("Mcp-Session-Id")
 	if s.sw.NoSessions {
@@ -95,7 +96,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	es.hold(r, leave)
 }
 
-// open makes a session for an initialize request.
+// open returns the session for an initialize request.
 func (s *Server) open(w http.ResponseWriter) *session {
 	if !s.sw.NoSessions {
 		session := s.newHTTPSession("")
@@ -111,7 +112,7 @@ func (s *Server) open(w http.ResponseWriter) *session {
 	return session
 }
 
-// newStream makes a stream that can be resumed.
+// newStream returns a stream that can be resumed.
 func (s *Server) newStream(id string) *eventStream {
 	es := &eventStream{id: id, cut: s.sw.CutAfter}
 	if es.cut > 0 {
@@ -120,24 +121,24 @@ func (s *Server) newStream(id string) *eventStream {
 	return es
 }
 
-// streamsKept is how many streams of answered requests can be resumed.
-const streamsKept = 1000
+// maxStreams limits how many streams of answered requests can be resumed.
+const maxStreams = 1000
 
-// newStream makes the stream of one POST.
+// newStream returns the stream of one POST.
 func (s *session) newStream() *eventStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastStream++
 	es := s.srv.newStream(fmt.Sprintf("post%d", s.lastStream))
-	es.maySolo = s.srv.sw.Answers != ""
+	es.plainJSON = s.srv.sw.Answers != ""
 	s.streams[es.id] = es
-	if old := fmt.Sprintf("post%d", s.lastStream-streamsKept); s.streams[old] != nil && s.streams[old].over() {
+	if old := fmt.Sprintf("post%d", s.lastStream-maxStreams); s.streams[old] != nil && s.streams[old].finished() {
 		delete(s.streams, old)
 	}
 	return es
 }
 
-// listen serves the GET stream, or resumes any.
+// listen serves the GET stream, or resumes the stream that Last-Event-ID names.
 func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 	session := s.sessionOf(w, r)
 	if session == nil {

@@ -8,26 +8,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Server is a raw MCP server for any number of clients. Its lists and tasks are
-// the same for all of them.
+// Server is a raw MCP server for any number of clients, which share its lists and
+// tasks.
 type Server struct {
-	// Received is everything it got. Entries of stdio have the stream "stdio",
-	// those of HTTP the id of the session ("" where there is none yet).
+	// Received has everything it received. The stream of an entry is "stdio", or
+	// for HTTP the id of the session ("" if there is none yet).
 	Received *Log
 
 	sw      Switches
-	process bool // it is all of its process
+	process bool // the server has a process of its own, see Main
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string]*session
-	started  int // sessions so far
+	started  int // number of sessions so far
 	items    map[wire.Surface][]string
 	changes  int
 	tasks    []*task
 	served   map[string]int // answers by method or tool, for Fault.Skip and Times
 }
 
-// NewServer makes a server; it starts nothing. Servers that are used over HTTP
+// NewServer returns a server; it starts nothing. Servers that are used over HTTP
 // must be closed.
 func NewServer(sw Switches) *Server {
 	if sw.Name == "" {
@@ -41,18 +41,18 @@ func NewServer(sw Switches) *Server {
 	}
 }
 
-// Forget ends all HTTP sessions as a restart would: their ids are unknown from
-// then on (404), and their streams break.
+// Forget ends all HTTP sessions as a restart would: their streams break, and from
+// then on their ids are unknown (404).
 func (s *Server) Forget() {
 	for _, session := range s.all() {
 		session.crash()
 	}
 }
 
-// Sessions is the number of clients there are.
+// Sessions returns the number of sessions.
 func (s *Server) Sessions() int { return len(s.all()) }
 
-// Close ends all sessions and waits for the work that is done for them.
+// Close ends all sessions and waits for their calls.
 func (s *Server) Close() {
 	for _, session := range s.all() {
 		session.close()
@@ -70,51 +70,50 @@ func (s *Server) all() []*session {
 	return all
 }
 
-// session is one client's.
+// session is the session of one client.
 type session struct {
 	srv    *Server
-	id     string // unique, also where the client does not see it
+	id     string // unique, even if the client does not see it
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	// general takes what belongs to no request.
+	// general is the stream for messages that belong to no request.
 	general stream
-	// broken ends the connection, see crash.
+	// broken ends the connection; see crash.
 	broken func()
 
 	mu         sync.Mutex // guards what follows
 	calls      map[string]*call
-	left       chan struct{} // closed when a call ends; nil if nobody waits
-	asks       map[string]*asked
+	left       chan struct{} // closed when a call ends; nil if nothing waits
+	pending    map[string]*pendingCall
 	lastID     int
-	deaf       bool // reads no more, and does not mind the end of input
-	closed     bool // takes no more requests
+	deaf       bool // reads nothing more, and ignores the end of input
+	closed     bool // accepts no more requests
 	lastStream int
 	streams    map[string]*eventStream
 }
 
-// call is a request that is being answered.
+// call is an inbound request.
 type call struct {
 	*session
 	msg  wire.Message
 	key  string
 	tool string // of tools/call
 	out  stream
-	// cancelled is closed by notifications/cancelled and by the end of the
-	// session.
+	// cancelled is closed by notifications/cancelled and when the session ends.
 	cancelled <-chan struct{}
 	cancel    context.CancelFunc
 }
 
-// asked is a request of ours to the client.
-type asked struct {
-	answer   chan wire.Message // holds one
+// pendingCall is a request of the server to the client.
+type pendingCall struct {
+	answer   chan wire.Message // buffered, holds one
 	token    string            // key of its progress token
 	progress [][]byte          // raw params, guarded by the session
 }
 
-// newSession makes a session with a new id, unless one is given. connect sets
-// its general stream, and how it breaks.
+// newSession returns a session. An empty id is replaced by a new one. connect sets
+// general and broken.
 func (s *Server) newSession(id string, connect func(*session)) *session {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
@@ -125,7 +124,7 @@ func (s *Server) newSession(id string, connect func(*session)) *session {
 	}
 	session := &session{
 		srv: s, id: id, ctx: ctx, cancel: cancel,
-		calls: map[string]*call{}, asks: map[string]*asked{}, streams: map[string]*eventStream{},
+		calls: map[string]*call{}, pending: map[string]*pendingCall{}, streams: map[string]*eventStream{},
 	}
 	connect(session)
 	s.sessions[session.id] = session
@@ -142,8 +141,8 @@ func (s *session) close() {
 	s.general.end()
 }
 
-// crash ends the session without manners. Once the client notices, it is not
-// there any more.
+// crash ends the session abruptly. By the time the client notices, the session no
+// longer exists.
 func (s *session) crash() {
 	s.forget()
 	s.broken()
@@ -156,8 +155,7 @@ func (s *session) forget() {
 	delete(s.srv.sessions, s.id)
 }
 
-// received takes a message of the client: m is e's. What answers it, if it is a
-// request, goes to out.
+// received handles a message of the client. The answer to a request goes to out.
 func (s *session) received(e Entry, out stream) {
 	m := e.Msg
 	switch {
@@ -183,8 +181,8 @@ func (s *session) received(e Entry, out stream) {
 		s.work.Go(func() { c.serve(fault) })
 	case m.IsResponse():
 		s.mu.Lock()
-		a := s.asks[wire.IDKey(m.ID)]
-		delete(s.asks, wire.IDKey(m.ID))
+		a := s.pending[wire.IDKey(m.ID)]
+		delete(s.pending, wire.IDKey(m.ID))
 		s.mu.Unlock()
 		if a != nil {
 			a.answer <- m
@@ -205,7 +203,7 @@ func (s *session) notified(m wire.Message) {
 		}
 	case "notifications/progress":
 		token, _ := wire.Get(m.Params, "progressToken")
-		for _, a := range s.asks {
+		for _, a := range s.pending {
 			if token != nil && a.token == wire.IDKey(token) {
 				a.progress = append(a.progress, m.Params)
 			}
@@ -233,8 +231,9 @@ func (c *call) serve(fault Fault) {
 	}
 }
 
-// alone waits until no other tool is running; false if the call is cancelled.
-func (c *call) alone() bool {
+// waitForOthers waits until no other tool is running. It returns false if the call is
+// cancelled.
+func (c *call) waitForOthers() bool {
 	for {
 		others := 0
 		c.mu.Lock()
@@ -264,10 +263,10 @@ func (c *call) notify(method string, params []byte) {
 	c.out.send(wire.Notification(method, params), false)
 }
 
-// ask sends a request to the client and waits for the answer; false if the call
-// is cancelled before.
+// ask sends a request to the client and waits for the answer. ok is false if the
+// call is cancelled first.
 func (c *call) ask(method string, params []byte) (answer wire.Message, progress [][]byte, ok bool) {
-	a := &asked{answer: make(chan wire.Message, 1)}
+	a := &pendingCall{answer: make(chan wire.Message, 1)}
 	if token, has := wire.Get(params, "_meta", "progressToken"); has {
 		a.token = wire.IDKey(token)
 	}
@@ -277,7 +276,7 @@ func (c *call) ask(method string, params []byte) (answer wire.Message, progress 
 	if c.srv.sw.StringIDs {
 		id = fmt.Sprintf(`"ask-%d"`, c.lastID)
 	}
-	c.asks[wire.IDKey([]byte(id))] = a
+	c.pending[wire.IDKey([]byte(id))] = a
 	c.mu.Unlock()
 	msg := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s`, id, wire.Quote(method))
 	if params != nil {

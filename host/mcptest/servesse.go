@@ -6,9 +6,10 @@ import (
 	"net/http"
 )
 
-// SSE serves clients of the HTTP+SSE transport (revision 2024-11-05): a GET is
-// a session and the stream of all that goes to its client, and begins with the
-// address for POSTs. The end of the connection is the end of the session.
+// SSE returns a handler for clients of the HTTP+SSE transport (revision
+// 2024-11-05). A GET opens a session and is the stream of all messages to its
+// client; it begins with the address for POSTs. The session ends with the
+// connection.
 func (s *Server) SSE() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
@@ -33,12 +34,12 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	es.serve(w, r, -1, true)
 }
 
-// shared is the stream of a session in the hands of one call, whose end is not
-// that of the stream.
-type shared struct{ stream }
+// sharedStream is the stream of a session as one call uses it. The stream does not
+// end when the call does.
+type sharedStream struct{ stream }
 
-func (s shared) send(msg []byte, _ bool) { s.stream.send(msg, false) }
-func (s shared) end()                    {}
+func (s sharedStream) send(msg []byte, _ bool) { s.stream.send(msg, false) }
+func (s sharedStream) end()                    {}
 
 func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
@@ -54,6 +55,6 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := s.Received.add(id, raw, r.Header)
-	session.received(e, shared{session.general}) // before the client may send the next one
+	session.received(e, sharedStream{session.general}) // before the client may send the next one
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // ServeStdio serves one client over newline-delimited messages until in ends or
-// the server crashes. Then it closes both, where they can be closed, and waits
-// for the calls, which are cancelled. A server that has gone deaf stays until
-// Close.
+// the server crashes. Then it cancels the calls, waits for them, and closes in and
+// out if they are io.Closers. After the faults Deaf and StubbornExit it returns
+// only after Close.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 	finish := func() {
 		closeIt(out)
@@ -40,7 +40,7 @@ func closeIt(v any) {
 	}
 }
 
-// read takes lines until they end.
+// read handles lines until in ends.
 func (s *session) read(r *bufio.Reader, out stream) {
 	lines(r, func(line []byte) {
 		s.received(s.srv.Received.add("stdio", line, nil), out)
@@ -48,7 +48,7 @@ func (s *session) read(r *bufio.Reader, out stream) {
 		deaf := s.deaf
 		s.mu.Unlock()
 		if deaf {
-			alive := time.AfterFunc(time.Hour, func() {}) // else the runtime may see that nothing will ever happen, and end us
+			alive := time.AfterFunc(time.Hour, func() {}) // otherwise the runtime may report a deadlock
 			<-s.ctx.Done()
 			alive.Stop()
 		}

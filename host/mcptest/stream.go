@@ -8,22 +8,23 @@ import (
 	"sync"
 )
 
-// stream is where messages to a client go. It is safe for concurrent use.
+// stream carries messages to a client. It is safe for concurrent use.
 type stream interface {
-	// send writes a message; after a final one there are no more.
+	// send writes a message. If final is set, it is the last one.
 	send(msg []byte, final bool)
-	// frame is a message as it is on the wire.
+	// frame returns a message as it is sent on the wire.
 	frame(msg []byte) []byte
-	// write sends bytes as they are. Between each size of them it asks more,
-	// nothing else being written meanwhile, and stops when that is false.
+	// write sends bytes unchanged, size bytes at a time. After each portion it
+	// calls more and stops if that returns false. Nothing else is written
+	// meanwhile.
 	write(b []byte, size int, more func() bool)
-	// end says that no more will come.
+	// end says that no more messages will follow.
 	end()
 	// abort breaks the connection.
 	abort()
 }
 
-// lineStream is newline-delimited messages.
+// lineStream is a stream of newline-delimited messages.
 type lineStream struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -37,12 +38,12 @@ func (s *lineStream) abort()                  { s.broken() }
 func (s *lineStream) write(b []byte, size int, more func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	portions(s.w, b, size, more)
+	writePortions(s.w, b, size, more)
 }
 
-// portions writes b as stream.write wants it. A client that is gone shows
-// elsewhere.
-func portions(w io.Writer, b []byte, size int, more func() bool) {
+// writePortions writes b as stream.write specifies. Write errors are ignored: readers
+// notice that the client is gone.
+func writePortions(w io.Writer, b []byte, size int, more func() bool) {
 	for ; size > 0 && len(b) > size; b = b[size:] {
 		if _, err := w.Write(b[:size]); err != nil || !more() {
 			return
@@ -54,7 +55,7 @@ func portions(w io.Writer, b []byte, size int, more func() bool) {
 	_, _ = w.Write(b)
 }
 
-// answerOnly is a JSON answer: what comes before it goes elsewhere.
+// answerOnly sends only the answer, as JSON. Earlier messages go to others.
 type answerOnly struct {
 	*eventStream
 	others stream
@@ -68,18 +69,18 @@ func (s answerOnly) send(msg []byte, final bool) {
 	s.others.send(msg, false)
 }
 
-// eventStream is server-sent events. They are kept, so that a connection may
-// come later than they, or again.
+// eventStream is a stream of server-sent events. It keeps events, so that clients
+// can connect later, or again.
 type eventStream struct {
-	id      string // of the stream, in event ids; "" for none (legacy SSE)
-	cut     int    // end the connection after each so many events; 0: never
-	maySolo bool   // an answer that is the only message may be JSON
-	first   string // comes at the beginning of each connection
+	id        string // of the stream, in event ids; "" for none (legacy SSE)
+	cut       int    // end the connection after this many events; 0: never
+	plainJSON bool   // an answer that is the only message may be JSON
+	first     string // sent at the start of each connection
 
 	mu      sync.Mutex
-	w       http.ResponseWriter // nil while nobody listens
-	leave   chan struct{}       // closed when w is to be given back
-	started bool                // w has its header
+	w       http.ResponseWriter // nil while no client is connected
+	leave   chan struct{}       // closed when the handler of w may return
+	started bool                // the header of w has been written
 	events  [][]byte
 	base    int // number of events[0]
 	next    int // number of the next event to write
@@ -87,8 +88,8 @@ type eventStream struct {
 	aborted bool
 }
 
-// kept is how many events can be had again; those not yet written are extra.
-const kept = 20_000
+// maxReplay limits how many events that were written can be sent again.
+const maxReplay = 20_000
 
 func (s *eventStream) frame(msg []byte) []byte {
 	s.mu.Lock()
@@ -127,7 +128,7 @@ func (s *eventStream) write(b []byte, size int, more func() bool) {
 		return
 	}
 	s.start()
-	portions(s.w, b, size, more)
+	writePortions(s.w, b, size, more)
 	if s.w != nil {
 		_ = http.NewResponseController(s.w).Flush()
 	}
@@ -150,16 +151,15 @@ func (s *eventStream) abort() {
 	s.release()
 }
 
-// serve writes the stream to w until it ends, the client goes, or another
-// connection takes over. See attach for the rest.
+// serve writes the stream to w until the stream ends, the client disconnects, or
+// another connection takes over. See attach for from and early.
 func (s *eventStream) serve(w http.ResponseWriter, r *http.Request, from int, early bool) {
 	s.hold(r, s.attach(w, from, early))
 }
 
-// attach makes w the place where the stream goes, until the channel is closed.
-// Events before the number from are not repeated; -1 goes on where the last
-// connection stopped. The headers are sent at once if early is set, and else
-// with the first event.
+// attach makes the stream write to w until the returned channel is closed. It starts
+// with event number from, or with -1 where the last connection stopped. The headers
+// are sent at once if early is set, otherwise with the first event.
 func (s *eventStream) attach(w http.ResponseWriter, from int, early bool) (leave chan struct{}) {
 	leave = make(chan struct{})
 	s.mu.Lock()
@@ -179,7 +179,8 @@ func (s *eventStream) attach(w http.ResponseWriter, from int, early bool) (leave
 	return leave
 }
 
-// hold keeps a connection open that has been attached, as long as it is wanted.
+// hold keeps an attached connection open until the stream releases it or the client
+// disconnects.
 func (s *eventStream) hold(r *http.Request, leave chan struct{}) {
 	select {
 	case <-leave:
@@ -195,7 +196,7 @@ func (s *eventStream) hold(r *http.Request, leave chan struct{}) {
 	}
 }
 
-// release gives back the connection, if there is one.
+// release lets the handler of the connection return, if there is a connection.
 func (s *eventStream) release() {
 	if s.leave != nil {
 		close(s.leave)
@@ -216,12 +217,12 @@ func (s *eventStream) start() {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// flush writes what can be written.
+// flush writes the events that have not been written, if a client is connected.
 func (s *eventStream) flush() {
 	if s.w == nil {
 		return
 	}
-	if s.maySolo && s.ended && len(s.events) == 1 && !s.started {
+	if s.plainJSON && s.ended && len(s.events) == 1 && !s.started {
 		s.w.Header().Set("Content-Type", "application/json")
 		_, _ = s.w.Write(s.events[0])
 		s.next++
@@ -244,7 +245,7 @@ func (s *eventStream) flush() {
 	if s.w != nil && s.started {
 		_ = http.NewResponseController(s.w).Flush()
 	}
-	if old := s.next - s.base - kept; old > kept {
+	if old := s.next - s.base - maxReplay; old > maxReplay {
 		s.events, s.base = append([][]byte(nil), s.events[old:]...), s.base+old
 	}
 	if s.ended && s.w != nil {
@@ -253,8 +254,8 @@ func (s *eventStream) flush() {
 	}
 }
 
-// over says that everything has been written.
-func (s *eventStream) over() bool {
+// finished reports whether the stream has ended and everything has been written.
+func (s *eventStream) finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended && s.next == s.base+len(s.events)

@@ -7,93 +7,92 @@ import (
 	"os"
 )
 
-// Switches say how a Server behaves. The zero value is a server that has
-// everything and does nothing wrong. It can be encoded as JSON, see Environ.
+// Switches configure how a Server behaves. The zero value is a server that declares
+// all capabilities and makes no mistakes. It can be encoded as JSON; see Environ.
 type Switches struct {
-	// Name in its serverInfo; "raw" if empty.
+	// Name is the name in its serverInfo; "raw" if empty.
 	Name string
-	// Revision it answers with; "" is the client's.
+	// Revision is the revision it answers with; "" is the client's.
 	Revision string
-	// Capabilities is the raw object it declares; "" for all there are.
+	// Capabilities is the raw object it declares; "" declares all.
 	Capabilities string
 	// PageSize is the number of items on a page of a list; 0 is 3.
 	PageSize int
-	// StringIDs gives its own requests ids that are strings. They are numbers
-	// from 1 on otherwise, like those of many clients.
+	// StringIDs makes the ids of its own requests strings. Otherwise they are
+	// numbers from 1, like those of many clients.
 	StringIDs bool
-	// Faults by method ("initialize") or name of a tool.
+	// Faults are the faults by method ("initialize") or tool name.
 	Faults map[string]Fault
-	// ExitOnStart makes that many processes exit before they read anything;
-	// StartsFile counts them.
+	// ExitOnStart is how many processes exit before they read anything. StartsFile
+	// is a file that counts the starts.
 	ExitOnStart int
 	StartsFile  string
-	// Observer is the address of an Observer, for servers in processes.
+	// Observer is the address of an Observer, for servers with their own process.
 	Observer string
 
-	// Answers is the form of HTTP answers: "" is an event stream, "json" JSON
-	// (what comes before the answer goes to the GET stream), "auto" JSON where
-	// nothing comes before the answer.
+	// Answers is the form of HTTP answers: "" is an event stream; "json" is JSON,
+	// and messages before the answer go to the GET stream; "auto" is JSON if there
+	// are no messages before the answer.
 	Answers string
-	// CutAfter ends the connection, not the stream, after each so many events;
-	// clients have to resume it. 0 never does.
+	// CutAfter is after how many events the connection ends, but not the stream,
+	// which clients have to resume; 0 is never.
 	CutAfter int
-	// NoSessions gives HTTP clients no session id: all of them are one session.
+	// NoSessions sends HTTP clients no session id: all of them share one session.
 	NoSessions bool
 	// NoListening refuses the GET stream with 405.
 	NoListening bool
 }
 
-// Kinds of faults. Where "the connection" is said: over stdio, the process
-// exits with status 3 (in process: both pipes are closed); over HTTP, all
-// connections of the session break, and it is unknown from then on (404).
+// Kinds of faults. The connection ends like this: over stdio, the process exits
+// with status 3 (in process, both pipes are closed); over HTTP, all connections of
+// the session break, and from then on the session is unknown (404).
 const (
 	CrashBefore  = "crash-before" // the connection ends instead of an answer
-	CrashDuring  = "crash-during" // it ends in the middle of one
-	CrashAfter   = "crash-after"  // it ends after one
+	CrashDuring  = "crash-during" // the connection ends in the middle of an answer
+	CrashAfter   = "crash-after"  // the connection ends after an answer
 	Hang         = "hang"         // no answer, ever, not even to a cancellation
-	Deaf         = "deaf"         // no answer, and nothing is read any more (stdio)
+	Deaf         = "deaf"         // no answer, and the server stops reading (stdio)
 	Slow         = "slow"         // Size bytes at a time, every Pause ms
-	HalfLine     = "half-line"    // half an answer, without its end
+	HalfLine     = "half-line"    // half an answer, without a newline
 	Garbage      = "garbage"      // Count messages that are not JSON, then the answer
 	Flood        = "flood"        // Count notifications of Size bytes, then the answer
 	HugeLine     = "huge-line"    // a notification of Size bytes, then the answer
-	WrongID      = "wrong-id"     // an answer to a request that nobody made, then the right one
+	WrongID      = "wrong-id"     // an answer to a request that was not made, then the right one
 	OnlyWrongID  = "only-wrong-id"
 	Duplicate    = "duplicate"     // the answer Count times (2 if 0)
 	AfterCancel  = "after-cancel"  // an answer once the request has been cancelled
-	CloseStdout  = "close-stdout"  // no more output, but alive; HTTP: streams break
-	StubbornExit = "stubborn-exit" // the answer; nothing is read any more, and neither end of input nor SIGTERM ends it (stdio)
+	CloseStdout  = "close-stdout"  // no more output, but the process runs on; HTTP: streams break
+	StubbornExit = "stubborn-exit" // the answer; then it stops reading and ignores the end of input and SIGTERM (stdio)
 )
 
-// Fault is something done wrong with the answer to a request. The tool "fault"
-// takes one as its arguments.
+// Fault is a mistake that the server makes when it answers a request. The tool
+// "fault" takes one as its arguments.
 type Fault struct {
 	Kind  string `json:"kind"`
 	Count int    `json:"count,omitempty"`
 	Size  int    `json:"size,omitempty"`  // bytes
 	Pause int    `json:"pause,omitempty"` // ms
-	// Times is how often a process does it, 0 for always; Skip is how often it
-	// behaves well before.
+	// Times is how often a process makes the mistake, 0 for always; Skip is how
+	// many requests it answers correctly first.
 	Times int `json:"times,omitempty"`
 	Skip  int `json:"skip,omitempty"`
 }
 
 // Env is the environment variable that makes a test binary a server.
-const Env = "MCP_PEERTEST_SERVER"
+const Env = "MCPTEST_SERVER"
 
-// Environ is the environment of a process whose Main is to be a server with
-// these switches.
+// Environ returns the environment variables for a process in which Main runs a
+// server with these switches.
 func (sw Switches) Environ() map[string]string {
 	raw, err := json.Marshal(sw)
 	if err != nil {
-		panic(err) // it has nothing that cannot be encoded
+		panic(err) // all its fields can be encoded
 	}
 	return map[string]string{Env: string(raw)}
 }
 
-// Main runs a server on standard input and output and exits, in a process with
-// Env; in others it does nothing. Call it first thing in TestMain, main or
-// init.
+// Main runs a server on standard input and output, and exits, if Env is set;
+// otherwise it does nothing. Call it first in TestMain, main or init.
 func Main() {
 	raw, ok := os.LookupEnv(Env)
 	if !ok {
@@ -123,7 +122,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// exitAtStart counts a start.
+// exitAtStart counts a start, and reports whether the process has to exit.
 func exitAtStart(sw Switches) bool {
 	if sw.ExitOnStart == 0 {
 		return false

@@ -6,28 +6,27 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// task is a tools/call of "task" that is run as one (revision 2025-11-25,
-// basic/utilities/tasks). Its id and what it answers never change; status is
-// guarded by the server.
+// task is a call of the tool "task" that runs as a task (revision 2025-11-25,
+// basic/utilities/tasks). Only status changes; the server's mutex guards it.
 type task struct {
 	id       string
-	token    []byte // progress token of the request; nil for none
+	token    []byte // progress token of the request; nil if absent
 	params   []byte
 	status   string
 	finished chan struct{}
 }
 
-// related is the _meta member that says which task a message belongs to.
+// related returns the _meta member that names the task a message belongs to.
 func (t *task) related() string {
 	return fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q,"x":1.0}`, t.id)
 }
 
-// object is the task as results and notifications have it.
+// object returns the task as it is in results and notifications.
 func (t *task) object() string {
 	return fmt.Sprintf(`"taskId":%q,"status":%q,"statusMessage":"\u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":9007199254740993,"pollInterval":5,"x":1.0`, t.id, t.status)
 }
 
-// callTask makes a task of the call if the client asked for one.
+// callTask makes the call a task if the client asked for one.
 func (c *call) callTask() wire.Reply {
 	if _, ok := wire.Get(c.msg.Params, "task"); !ok {
 		return result(`{"content":[],"received":%s}`, c.msg.Params)
@@ -42,8 +41,8 @@ func (c *call) callTask() wire.Reply {
 	return result(`{"task":{%s},"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon","n":9007199254740993},"x":1e400}`, t.object())
 }
 
-// stepTask is the tool "task-step": {taskId, step}, where a step is "progress",
-// "status" or a status to end with.
+// stepTask runs the tool "task-step": {taskId, step}. A step is "progress",
+// "status", or a status with which the task ends.
 func (c *call) stepTask() wire.Reply {
 	t := c.srv.task(c.text("taskId"))
 	if t == nil {
@@ -56,16 +55,16 @@ func (c *call) stepTask() wire.Reply {
 				fmt.Appendf(nil, `{"progressToken":%s,"progress":%s,"_meta":{%s}}`, t.token, c.argument("n"), t.related())), false)
 		}
 	case "status":
-		c.tell(t)
+		c.notifyStatus(t)
 	default:
 		c.srv.finish(t, step)
-		c.tell(t)
+		c.notifyStatus(t)
 	}
 	return result(`{"content":[]}`)
 }
 
-// tell sends the status of the task.
-func (c *call) tell(t *task) {
+// notifyStatus sends the status of the task.
+func (c *call) notifyStatus(t *task) {
 	c.srv.mu.Lock()
 	params := fmt.Appendf(nil, `{%s,"_meta":{%s}}`, t.object(), t.related())
 	c.srv.mu.Unlock()
@@ -83,7 +82,7 @@ func (s *Server) task(id string) *task {
 	return nil
 }
 
-// finish ends a task; false if it has ended before.
+// finish ends a task. It returns false if the task had already ended.
 func (s *Server) finish(t *task, status string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,23 +7,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// callTool runs a tool. Those that tell of their progress do so if the request
-// has a token.
+// callTool runs a tool. Tools report progress only if the request has a token.
 //
-//	echo {…}                 what it was called with, as "received"
-//	exotic {}                a result that no type knows
+//	echo {…}                 the params of the call, as "received"
+//	exotic {}                a result that no MCP type describes
 //	error {}                 a JSON-RPC error with data
-//	count {times}            progress so often, then an answer
+//	count {times}            progress that many times, then an answer
 //	wait {}                  progress once, then no answer until cancelled
-//	burst {count, method}    so many notifications, numbered (notifications/message)
+//	burst {count, method}    that many numbered notifications (notifications/message)
 //	notify {method, params, general}  one notification; on the general stream if set
 //	ask {method, params}     a request to the client; its raw answer
-//	change {list}            one item more, and list_changed
+//	change {list}            adds an item, and sends list_changed
 //	touch {uri}              resources/updated
 //	idle {}                  an answer once no other tool is running
 //	task, task-step          see tasks.go
 //	fault {kind, …}          see Fault
-//	instead {text}           a text block with just that
+//	instead {text}           a text block with that text
 func (c *call) callTool() wire.Reply {
 	switch c.tool {
 	case "echo", "fault":
@@ -58,7 +57,7 @@ func (c *call) callTool() wire.Reply {
 		c.notify("notifications/resources/updated", fmt.Appendf(nil, `{"uri":%s,"title":"t","_meta":{"n":9007199254740993},"x":1.0}`, c.argument("uri")))
 		return result(`{"content":[]}`)
 	case "idle":
-		if !c.alone() {
+		if !c.waitForOthers() {
 			return wire.Reply{}
 		}
 		return result(`{"content":[],"idle":true}`)
@@ -70,8 +69,8 @@ func (c *call) callTool() wire.Reply {
 	return rpcError(wire.CodeInvalidParams, "unknown tool: "+c.tool)
 }
 
-// progress sends a progress notification if the request has a token; more are
-// further members.
+// progress sends a progress notification if the request has a token. more is raw
+// JSON of additional members.
 func (c *call) progress(n int, more string) {
 	if token, ok := wire.Get(c.msg.Params, "_meta", "progressToken"); ok {
 		c.notify("notifications/progress", fmt.Appendf(nil, `{"progressToken":%s,"progress":%d%s}`, token, n, more))
