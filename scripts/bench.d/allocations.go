@@ -20,14 +20,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// size is what one call allocates in the process of a proxy.
+// size is how much one call allocates in the process of the proxy.
 type size struct {
 	name         string
 	bytes, count float64
 }
 
-// measureAllocations runs proxies in this process, with the servers outside of
-// it and with clients that allocate nothing.
+// measureAllocations measures proxies in this process, with servers in other
+// processes and with clients that do not allocate.
 func (b *bench) measureAllocations(ctx context.Context) (sizes []size, err error) {
 	server, err := listen(ctx, nil, b.self, httpServerVerb)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *bench) sizesOverHTTP(ctx context.Context, h *host.Host, path string) (s
 	return sizes, nil
 }
 
-// size makes all calls one after the other.
+// size measures calls made one after the other.
 func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 	k := echoing(nil, tool)
 	if c.session == "" {
@@ -123,13 +123,13 @@ func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 			return size{}, err
 		}
 	}
-	// What starts in the background has to be over: the guest has run.
+	// Work in the background must have ended before: here the guest has run.
 	run := `{"name":"eval_starlark","arguments":{"code":"return 'it runs'"}}`
 	if err := c.call(run, "it runs"); err != nil {
 		return size{}, err
 	}
 	var before, after runtime.MemStats
-	for round := range 2 { // the first to warm up
+	for round := range 2 { // the first one warms up
 		if round == 1 {
 			runtime.ReadMemStats(&before)
 		}
@@ -144,12 +144,12 @@ func (b *bench) size(c *quietClient, name, tool string) (size, error) {
 	return size{name, float64(after.TotalAlloc-before.TotalAlloc) / n, float64(after.Mallocs-before.Mallocs) / n}, nil
 }
 
-// quietClient makes one call at a time and allocates nothing for it, once its
-// buffer has grown. It is not safe for concurrent use.
+// quietClient makes one call at a time, and does not allocate once its buffer has
+// grown. It is not safe for concurrent use.
 type quietClient struct {
 	write   func([]byte) (int, error)
-	read    func() ([]byte, error) // one message, valid until the next
-	header  string                 // of HTTP, up to Content-Length
+	read    func() ([]byte, error) // one message, valid until the next call
+	header  string                 // HTTP header up to Content-Length
 	session string                 // "" over lines
 	nextID  int
 	message []byte
@@ -189,7 +189,7 @@ func (c *quietClient) exchange(method, params string) ([]byte, error) {
 	}
 }
 
-// build gives a request with the next id, valid until the next.
+// build returns a request with the next id, valid until the next call.
 func (c *quietClient) build(method, params string) []byte {
 	c.nextID++
 	m := strconv.AppendInt(append(c.message[:0], `{"jsonrpc":"2.0","id":`...), int64(c.nextID), 10)
@@ -203,7 +203,7 @@ func (c *quietClient) build(method, params string) []byte {
 	return c.request
 }
 
-// dialQuietly gives a client in a session that is there already.
+// dialQuietly returns a client for an existing session.
 func dialQuietly(address, path, session string) (*quietClient, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

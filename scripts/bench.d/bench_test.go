@@ -27,7 +27,8 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// The clients and the servers of the benchmark understand each other.
+// TestCallsOfEchoServer checks that the line client and the echo server work
+// together.
 func TestCallsOfEchoServer(t *testing.T) {
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
@@ -106,7 +107,8 @@ func TestIDOf(t *testing.T) {
 	}
 }
 
-// What the quiet client reads is what any client reads.
+// TestQuietClient checks that quietClient reads the same answers as other clients,
+// and does not allocate.
 func TestQuietClient(t *testing.T) {
 	large := strings.Repeat("x", 70_000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// bodyReader reads the bodies of HTTP/1.1 answers without allocating.
+// bodyReader reads the bodies of HTTP/1.1 responses without allocating.
 type bodyReader struct {
 	r    *bufio.Reader
 	body []byte
 }
 
-// next gives the body of the next answer, valid until the next call.
+// next returns the body of the next response, valid until the next call.
 func (b *bodyReader) next() ([]byte, error) {
 	status, length, err := b.header()
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bodyReader) next() ([]byte, error) {
 	return b.body, nil
 }
 
-// header gives the status and the length of the body, -1 if it is in chunks.
+// header returns the status and the length of the body; -1 if it is chunked.
 func (b *bodyReader) header() (status, length int, err error) {
 	length = -1
 	for {
@@ -86,7 +86,7 @@ func (b *bodyReader) take(n int) error {
 	return nil
 }
 
-// number reads the digits that a text starts with.
+// number returns the number at the start of a text.
 func number(text []byte) int {
 	n := 0
 	for _, c := range text {

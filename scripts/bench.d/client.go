@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// client is what calls are made with. Its methods are safe for concurrent use.
+// client makes requests in one session. Its methods are safe for concurrent use.
 type client interface {
-	// request gives the raw answer. params are raw JSON.
+	// request returns the raw answer. params are raw JSON.
 	request(method, params string) ([]byte, error)
 	// notify sends a notification without params.
 	notify(method string) error
-	// close ends the session, and what belongs to the client.
+	// close ends the session and releases the client's resources.
 	close() error
 }
 
@@ -33,20 +33,20 @@ func initialize(c client) error {
 	return err
 }
 
-// call calls a tool and fails unless the answer holds want.
+// call calls a tool. It returns an error unless the answer contains want.
 func call(c client, params, want string) error {
 	answer, err := c.request("tools/call", params)
 	if err != nil {
 		return err
 	}
-	// Decoding would cost more than what is measured.
+	// Decoding would cost more than the measured call.
 	if !bytes.Contains(answer, []byte(want)) || bytes.Contains(answer, []byte(`"isError":true`)) {
 		return fmt.Errorf("answer to %s: %s", params, answer)
 	}
 	return nil
 }
 
-// needTool fails unless a tool is listed.
+// needTool returns an error unless a tool is listed.
 func needTool(c client, name string) error {
 	answer, err := c.request("tools/list", "{}")
 	if err != nil {
@@ -62,16 +62,17 @@ func needTool(c client, name string) error {
 	return nil
 }
 
-// lineClient speaks lines with a process or, in tests, with whatever there is.
-// There is no goroutine that reads: of those that wait for an answer one does,
-// so that a call that is alone is not slowed down by handing its answer over.
+// lineClient exchanges lines with a process, or in tests with any reader and
+// writer. It has no goroutine that reads: one of the callers that wait for an
+// answer does. So a single call does not pay for passing its answer to another
+// goroutine.
 type lineClient struct {
 	in      io.WriteCloser
 	cmd     *exec.Cmd // nil in tests
 	stderr  bytes.Buffer
 	writing sync.Mutex
-	reading chan struct{}  // full while somebody reads
-	out     *bufio.Scanner // of who reads
+	reading chan struct{}  // full while a caller reads
+	out     *bufio.Scanner // used only by the caller that reads
 
 	mu      sync.Mutex
 	nextID  int
@@ -84,7 +85,7 @@ func newLineClient(in io.WriteCloser, out io.Reader) *lineClient {
 	return c
 }
 
-// start starts a server and gives the time until it has answered initialize.
+// start starts a server. It returns the time until the server answered initialize.
 func start(ctx context.Context, env []string, command string, args ...string) (*lineClient, time.Duration, error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, command, args...)
@@ -127,8 +128,8 @@ func (c *lineClient) request(method, params string) ([]byte, error) {
 	}
 }
 
-// read hands out answers until there is one on a channel. What is no answer to a
-// request of ours is left out.
+// read delivers answers to their callers until own has one. It ignores all other
+// messages.
 func (c *lineClient) read(own chan []byte) ([]byte, error) {
 	for {
 		select {
@@ -137,7 +138,7 @@ func (c *lineClient) read(own chan []byte) ([]byte, error) {
 		default:
 		}
 		if !c.out.Scan() {
-			return nil, errors.Join(errors.New("the server hung up"), c.out.Err())
+			return nil, errors.Join(errors.New("the server closed its output"), c.out.Err())
 		}
 		id, ok := idOf(c.out.Bytes())
 		if !ok {
@@ -164,11 +165,12 @@ func (c *lineClient) write(format string, args ...any) error {
 	return err
 }
 
-// close hangs up and waits for the server to end. No request may be under way.
+// close closes the input of the server and waits for it to end. No request may be
+// pending.
 func (c *lineClient) close() error {
 	err := c.in.Close()
 	for c.out.Scan() {
-		// The server may be writing still.
+		// The server may still be writing.
 	}
 	if c.cmd == nil {
 		return errors.Join(err, c.out.Err())
@@ -179,8 +181,8 @@ func (c *lineClient) close() error {
 	return err
 }
 
-// idOf finds the id of a message without decoding it: the first member of that
-// name that is a number. The answers measured here have no other.
+// idOf finds the id of a message without decoding it: the first member "id" that is
+// a number. The measured answers have no other such member.
 func idOf(line []byte) (int, bool) {
 	for found := true; found; {
 		if _, line, found = bytes.Cut(line, []byte(`"id":`)); !found {

@@ -20,8 +20,8 @@ import (
 // httpClient is one session over streamable HTTP, without a GET stream.
 type httpClient struct {
 	url     string
-	first   sync.Once // the first answer brings the session
-	session string    // "" if the server has none
+	first   sync.Once // the first response has the session id
+	session string    // "" if the server has no sessions
 	nextID  atomic.Int64
 	http    http.Client
 }
@@ -43,8 +43,8 @@ func (c *httpClient) notify(method string) error {
 	return err
 }
 
-// post gives the body of the answer, JSON or events: a stream of events ends
-// with the answer.
+// post returns the body of the response: JSON, or a stream of events that ends with
+// the answer.
 func (c *httpClient) post(message string) ([]byte, error) {
 	req, err := http.NewRequest(http.MethodPost, c.url, strings.NewReader(message))
 	if err != nil {
@@ -89,12 +89,12 @@ func (c *httpClient) close() error {
 type listener struct {
 	cmd  *exec.Cmd
 	url  string
-	read chan struct{} // closed when its stderr is
+	read chan struct{} // closed at the end of its stderr
 }
 
 var serving = regexp.MustCompile(`serving MCP on (http:\S+)`)
 
-// listen starts a process and waits until it says on stderr where it serves.
+// listen starts a process and waits until it writes its URL to stderr.
 func listen(ctx context.Context, env []string, command string, args ...string) (*listener, error) {
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -117,7 +117,7 @@ func listen(ctx context.Context, env []string, command string, args ...string) (
 	go func() {
 		defer close(l.read)
 		for lines.Scan() {
-			// It must not block on a full pipe.
+			// Read on, so that the process does not block on a full pipe.
 		}
 	}()
 	if l.url == "" {

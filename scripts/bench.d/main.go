@@ -1,16 +1,16 @@
-// Command bench.d measures MCP calls made directly to a server next to the same
-// calls made through mcp-metatool: how long one takes, how many it makes in a
-// second, what it allocates, and how soon each answers after its start.
-// scripts/bench builds and runs it.
+// Command bench.d compares MCP calls made directly to a server with the same calls
+// made through mcp-metatool: the time of a call, the calls per second, the
+// allocations of a call, and the time from start to the first answer. scripts/bench
+// builds and runs it.
 //
 //	main.go         the command and its tables
-//	measure.go      how long calls and starts take
-//	throughput.go   many calls at once
-//	allocations.go  what a proxied call allocates
-//	peers.go        the processes and sessions that calls are made with
-//	client.go, httpclient.go  clients that add as little as possible;
+//	measure.go      times of calls and starts
+//	throughput.go   calls per second
+//	allocations.go  allocations of a proxied call
+//	peers.go        the processes and sessions
+//	client.go, httpclient.go  clients with little overhead;
 //	                body.go reads HTTP responses for them
-//	server.go       a server that does as little as possible
+//	server.go       a server with little overhead
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// These verbs make this program the server.
+// Verbs that make this program the server.
 const (
 	serverVerb     = "echo-server"      // over standard input and output
 	httpServerVerb = "echo-http-server" // over streamable HTTP
@@ -97,8 +97,8 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// row is one line of a table: what was measured, beside what it is compared
-// with, if anything.
+// row is one line of a table: a measurement and, if there is one, the measurement
+// that it is compared with.
 type row struct {
 	name        string
 	times, base times

@@ -23,7 +23,8 @@ type bench struct {
 // times are measurements in any order.
 type times []time.Duration
 
-// percentile is the smallest value that p percent are not above (nearest rank).
+// percentile returns the smallest value that is at or above p percent of the values
+// (nearest rank).
 func (t times) percentile(p int) time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -33,29 +34,29 @@ func (t times) percentile(p int) time.Duration {
 	return sorted[max(rank, 1)-1]
 }
 
-// kind is one way of making a call.
+// kind is one kind of call.
 type kind struct {
 	client       client
 	params, want string
 	times        times
 }
 
-// pair is a call through the binary, and what it is compared with.
+// pair is a call through the binary and the direct call that it is compared with.
 type pair struct {
 	name            string
 	through, direct *kind
 }
 
-// measureCalls gives a row for each kind of call that goes through the binary,
-// and a rate for each that there is without the binary, too.
+// measureCalls returns a row for each kind of call through the binary, and a rate
+// for each one that can also be made directly.
 func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err error) {
 	p, err := b.open(ctx)
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err != nil {
 		return nil, nil, err
 	}
-	// What a call is compared with has the same server and the same client's
-	// transport, without the binary between them.
+	// A call is compared with one to the same server over the same transport of
+	// the client, without the binary between them.
 	overStdio, overHTTP := echoing(p.echo, "echo"), echoing(p.echoHTTP, "echo")
 	pairs := []pair{
 		{"echo, Go server, stdio->stdio", echoing(p.proxy, "echo__echo"), overStdio},
@@ -75,7 +76,7 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	if err != nil {
 		return nil, nil, err
 	}
-	// Composites load the machine, so they are kept out of the comparison.
+	// Composite calls load the machine, so they are measured separately.
 	for _, group := range [][]*kind{kinds, composites} {
 		if err := b.takeTurns(group); err != nil {
 			return nil, nil, err
@@ -91,14 +92,14 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	return rows, rates, err
 }
 
-// echoing calls an echo tool by its name.
+// echoing returns the kind of call of an echo tool.
 func echoing(c client, tool string) *kind {
 	const hello = `hello, 17 bytes..`
 	return &kind{client: c, params: `{"name":"` + tool + `","arguments":{"message":"` + hello + `"}}`, want: hello}
 }
 
-// scripts are the composite tools that are called. None has a base: there is no
-// such call without the binary.
+// scripts are the composite tools that are called. They are compared with nothing:
+// there are no such calls without the binary.
 var scripts = []struct{ name, tool, code string }{
 	{"composite without calls", "bench_none", `return params["message"]`},
 	{"composite, 1 call of the Go server", "bench_one", `return echo.echo(message = params["message"])`},
@@ -125,9 +126,9 @@ func (b *bench) composites(proxied client) ([]*kind, error) {
 	return kinds, nil
 }
 
-// takeTurns makes all calls of all kinds, one of each in every round, so that
-// whatever else the machine does hits all of them. Who comes after whom changes
-// with the round: what a call leaves in the caches matters to the next one.
+// takeTurns makes all calls of all kinds, one of each in every round, so that other
+// load on the machine affects all kinds alike. The order changes from round to
+// round, because a call affects the caches for the next one.
 func (b *bench) takeTurns(kinds []*kind) error {
 	warmup := max(b.calls/10, 20)
 	order := slices.Clone(kinds)
@@ -147,7 +148,7 @@ func (b *bench) takeTurns(kinds []*kind) error {
 	return nil
 }
 
-// measureStarts compares with the start of a server alone.
+// measureStarts compares the start of the binary with the start of a server alone.
 func (b *bench) measureStarts(ctx context.Context) ([]row, error) {
 	config, err := b.configure("")
 	if err != nil {
@@ -155,7 +156,7 @@ func (b *bench) measureStarts(ctx context.Context) ([]row, error) {
 	}
 	serve := []string{b.binary, "serve", "--config", config}
 	commands := []struct {
-		row   string // "" for what is only compared with
+		row   string // "" if it is only for comparison
 		cache string
 		argv  []string
 		times times

@@ -8,16 +8,17 @@ import (
 	"path/filepath"
 )
 
-// peers are sessions with the servers themselves and with the binary.
+// peers has sessions with the servers and with the binary.
 type peers struct {
 	echo, echoHTTP   client // with the Go server
-	node             client // with server-everything, nil without
+	node             client // with server-everything; nil if it is not measured
 	proxy, proxyHTTP client // with the binary, which has the servers behind it
 
 	closers []func() error
 }
 
-// open starts everything. The peers must be closed, also after an error.
+// open starts all processes and sessions. The peers must be closed even after an
+// error.
 func (b *bench) open(ctx context.Context) (*peers, error) {
 	p := &peers{}
 	server, err := listen(ctx, nil, b.self, httpServerVerb)
@@ -72,7 +73,7 @@ func (p *peers) connect(url string) (client, error) {
 	return c, nil
 }
 
-// close closes the last first: sessions end before the processes they are with.
+// close closes the newest first, so that sessions end before their processes.
 func (p *peers) close() (err error) {
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, p.closers[i]())
@@ -80,14 +81,14 @@ func (p *peers) close() (err error) {
 	return err
 }
 
-// env keeps what the binary caches in a directory of the run.
+// env returns an environment in which the binary caches in a directory of the run.
 func (b *bench) env(cache string) []string {
 	dir := filepath.Join(b.dir, cache)
 	return []string{"XDG_CACHE_HOME=" + dir, "LocalAppData=" + dir, "HOME=" + dir}
 }
 
-// configure writes a configuration and gives its path. It has the Go server as
-// "echo", as "remote" if there is a URL of it, and server-everything.
+// configure writes a configuration and returns its path. The configuration has the
+// Go server as "echo", and as "remote" if url is not empty, and server-everything.
 func (b *bench) configure(url string) (string, error) {
 	text := fmt.Sprintf("[store]\ndir = %q\n[upstream.echo]\ncommand = %q\nargs = [%q]\n",
 		filepath.Join(b.dir, "store"), b.self, serverVerb)

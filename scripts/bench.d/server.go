@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// maxLine bounds a message in bytes.
+// maxLine limits the length of a message in bytes.
 const maxLine = 1 << 20
 
-// serveEcho is an MCP server with the one tool "echo", over lines.
+// serveEcho runs an MCP server with the only tool "echo" over stdio.
 func serveEcho(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -35,7 +35,7 @@ func serveEcho(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// echo gives the answer to a message, nil to a notification.
+// echo returns the answer to a message; nil for a notification.
 func echo(message []byte) ([]byte, error) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
@@ -65,8 +65,8 @@ func echo(message []byte) ([]byte, error) {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result), nil
 }
 
-// serveEchoHTTP is the same server over streamable HTTP, which answers with
-// JSON and has no sessions. It says on log where it serves, until SIGTERM.
+// serveEchoHTTP runs the same server over streamable HTTP until SIGTERM. It answers
+// with JSON and has no sessions. It writes its URL to log.
 func serveEchoHTTP(log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -17,14 +17,15 @@ const (
 	rateTime    = 400 * time.Millisecond
 )
 
-// rate is how many calls per second there were in each round, and how many of
-// those made directly.
+// rate has the calls per second in each round, through the binary and made
+// directly.
 type rate struct {
 	name            string
 	through, direct []float64
 }
 
-// measureRates takes turns, each kind right after the one it is compared with.
+// measureRates measures in rounds, each kind right after the kind that it is
+// compared with.
 func measureRates(pairs []pair) ([]rate, error) {
 	rates := make([]rate, len(pairs))
 	for round := range rateRounds + 1 {
@@ -38,7 +39,7 @@ func measureRates(pairs []pair) ([]rate, error) {
 				return nil, err
 			}
 			if round == 0 {
-				continue // to warm up
+				continue // the first round warms up
 			}
 			rates[i].name = p.name
 			rates[i].through = append(rates[i].through, through)
@@ -48,8 +49,8 @@ func measureRates(pairs []pair) ([]rate, error) {
 	return rates, nil
 }
 
-// measureRate makes calls for some time, from as many goroutines as there are to
-// be calls at once, and gives how many there were in a second.
+// measureRate makes calls from as many goroutines as concurrency says, and returns
+// how many calls there were per second.
 func measureRate(k *kind, during time.Duration) (float64, error) {
 	var done atomic.Int64
 	var group errgroup.Group

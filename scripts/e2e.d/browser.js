@@ -1,4 +1,4 @@
-// A page in headless Chromium: what it asks the network for, and how it looks.
+// A page in headless Chromium: its network requests, and a screenshot.
 
 import { spawn } from "node:child_process";
 import { accessSync, constants, readFileSync } from "node:fs";
@@ -24,17 +24,17 @@ export function chromium() {
         accessSync(path, constants.X_OK);
         return path;
       } catch {
-        // not here
+        // it is not there
       }
     }
   }
   return undefined;
 }
 
-// look opens a page, an HTML text, and gives {requests, screenshot}. All that the
-// browser asks for goes through a proxy of ours, the page too, and it is an error
-// if not even that was asked for. requests are the others that a page can cause:
-// of its own host, or one that it names; browsers have errands of their own.
+// look opens an HTML page and returns {requests, screenshot}. All requests of the
+// browser go through our proxy, also the one for the page; it is an error if that
+// one is missing. requests are the others that a page can cause: to its own host,
+// or to one that it names. Browsers make other requests for themselves.
 export async function look(browser, page, { width, height, dir, env }) {
   const requests = [];
   let served = 0;
@@ -83,8 +83,8 @@ async function run(command, args, env) {
   }
 }
 
-// picture reads a PNG of 8 bits per channel (PNG Specification, Third Edition):
-// its size, and how many colours it has.
+// picture reads a PNG with 8 bits per channel (PNG Specification, Third Edition).
+// It returns its size and its number of colours.
 export function picture(png) {
   assert(png.subarray(0, 8).equals(Buffer.from("\x89PNG\r\n\x1a\n", "latin1")), "it is no PNG");
   const parts = [];
@@ -98,7 +98,7 @@ export function picture(png) {
   return { width, height, colours: colours(inflateSync(Buffer.concat(parts)), width, height, channels) };
 }
 
-// colours counts those of filtered scanlines.
+// colours counts the colours of filtered scanlines.
 function colours(lines, width, height, channels) {
   const size = width * channels;
   assert(lines.length === height * (size + 1), `${lines.length} bytes of pixels`);
@@ -114,7 +114,7 @@ function colours(lines, width, height, channels) {
   return found.size;
 }
 
-// unfilter takes the filter off a scanline, in place.
+// unfilter undoes the filter of a scanline, in place.
 function unfilter(type, line, above, channels) {
   for (let i = 0; i < line.length; i++) {
     const left = i < channels ? 0 : line[i - channels];

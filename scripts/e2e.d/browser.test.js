@@ -6,10 +6,10 @@ import { picture } from "./browser.js";
 function chunk(type, data) {
   const size = Buffer.alloc(4);
   size.writeUInt32BE(data.length);
-  return Buffer.concat([size, Buffer.from(type), data, Buffer.alloc(4)]); // the checksum is not looked at
+  return Buffer.concat([size, Buffer.from(type), data, Buffer.alloc(4)]); // the checksum is not checked
 }
 
-// image is a PNG of RGB scanlines, each with its filter first.
+// image returns a PNG of RGB scanlines, each of which begins with its filter.
 function image(width, lines, kind = 2) {
   const head = Buffer.alloc(13);
   head.writeUInt32BE(width, 0);
@@ -38,7 +38,7 @@ test("one colour", () => {
   assert.equal(picture(image(2, [[0, 7, 7, 7, 7, 7, 7]])).colours, 1);
 });
 
-test("what is not read", () => {
+test("invalid pictures are refused", () => {
   assert.throws(() => picture(Buffer.from("no picture at all, but long enough for a head")), /no PNG/);
   assert.throws(() => picture(image(1, [[0, 1, 2, 3]], 3)), /colour type 3/);
   assert.throws(() => picture(image(2, [[0, 1, 2, 3]])), /bytes of pixels/);

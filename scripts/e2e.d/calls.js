@@ -1,5 +1,5 @@
-// Proxied calls: what comes back is what the server itself answers, and what
-// reaches the server is what the client wrote.
+// Proxied calls: the result is the server's own, and the server receives exactly
+// what the client wrote.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,7 +43,7 @@ async function sameResults({ report, main, direct }) {
 }
 
 async function requestAsWritten({ report, main, tapped }) {
-  await report.check("arguments, _meta and unknown members reach the server as they were written", async () => {
+  await report.check("arguments, _meta and unknown members reach the server unchanged", async () => {
     const id = '"an id \\u00e9"';
     const params = callParams(
       prefix("everything") + "echo", '{"message":"tap 1","big":9007199254740993,"float":1.0,"nested":{"b":1e400,"a":[]}}',
@@ -60,7 +60,7 @@ async function requestAsWritten({ report, main, tapped }) {
 async function progress({ report, main, direct }) {
   const args = '{"duration":0.4,"steps":5}';
   for (const token of ['"token-1"', "7", '"7"', "9007199254740993"]) {
-    await report.check(`progress with token ${token}: all of it, rising, before the result`, async () => {
+    await report.check(`progress with token ${token}: complete, increasing, before the result`, async () => {
       const run = async (client, name) => {
         const from = client.messages.length;
         const id = client.start("tools/call", callParams(name, args, `,"_meta":{"progressToken":${token}}`));
@@ -70,7 +70,7 @@ async function progress({ report, main, direct }) {
       };
       const got = await run(main, prefix("everything") + "trigger-long-running-operation");
       equal(got.notes.map((n) => n.progress).join(), "1,2,3,4,5", "progress before the result");
-      // A JavaScript server does not take a number of that size.
+      // A JavaScript server does not accept a number of that size.
       if (!token.startsWith("9007")) {
         const want = await run(direct.everything, "trigger-long-running-operation");
         equal(got.notes.map((n) => tokens(n.raw)).join(), want.notes.map((n) => tokens(n.raw)).join(), "notifications");
@@ -83,7 +83,7 @@ async function progress({ report, main, direct }) {
   }
 }
 
-// notes are the params of progress notifications with a token (raw JSON) among
+// notes returns the params of progress notifications with a token (raw JSON) among
 // the messages from one index to another.
 export function notes(client, from, to, token) {
   return client.messages.slice(from, to)
@@ -123,7 +123,7 @@ async function errors({ report, main }) {
       assert(value.error.message.includes(name), `does not name the tool: ${value.error.message}`);
     }
   });
-  await report.check("malformed requests get the protocol's errors, and the session lives on", async () => {
+  await report.check("malformed requests get the protocol's errors, and the session continues", async () => {
     const from = main.messages.length;
     const codes = async (line, id, code) => {
       main.write(line);

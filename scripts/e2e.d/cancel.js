@@ -1,20 +1,20 @@
-// Cancelled calls: never answered, stopped at the server or in the sandbox, and
-// everything else goes on. That no answer comes is shown by waiting for longer
-// than the call would have taken.
+// Cancelled calls: they are never answered, they stop at the server or in the
+// sandbox, and all else continues. To show that no answer comes, the checks wait
+// for longer than the call would have taken.
 
 import { notes } from "./calls.js";
 import { cpuTime } from "./processes.js";
 import { assert, equal, pause, until } from "./report.js";
 
-const seconds = 2; // that a call would have taken
+const seconds = 2; // the time of a call that is not cancelled
 const longName = "everything__trigger-long-running-operation";
 
 export async function cancel(context) {
   const { report, main } = context;
-  const cancelled = []; // {id, token, from}: to be silent until the end
-  await report.check("a cancelled call: the server is told, by the id that it knows", () => proxied(context, cancelled));
-  await report.check("a cancelled composite: the call it waits in is cancelled too", () => waiting(context, cancelled));
-  await report.check("a cancelled composite that computes without end is stopped", () => computing(context, cancelled));
+  const cancelled = []; // {id, token, from}: must get no message until the end
+  await report.check("a cancelled call: the server is told, with the id that it knows", () => proxied(context, cancelled));
+  await report.check("a cancelled composite call: the tool call it waits for is cancelled too", () => waiting(context, cancelled));
+  await report.check("a cancelled composite call that computes without end is stopped", () => computing(context, cancelled));
   await report.check("none of them is ever answered, and no progress follows", async () => {
     await pause(seconds * 1000 + 500);
     const { value } = await main.call("everything__echo", { message: "still here" });
@@ -26,7 +26,7 @@ export async function cancel(context) {
     }
     equal(cancelled.length, 3, "cancelled calls");
   });
-  await report.check("cancelling what is unknown, done or nonsense harms nothing", async () => {
+  await report.check("cancellations of unknown or completed requests, or without sense, are ignored", async () => {
     for (const params of [{ requestId: "no-such" }, { requestId: 1 }, { requestId: null }, {}]) main.notify("notifications/cancelled", params);
     equal(JSON.stringify((await main.request("ping")).value.result), "{}", "ping");
   });
@@ -42,8 +42,8 @@ function start(main, id, name, args) {
 const firstProgress = (main, call) =>
   main.wait(`progress of ${call.id}`, (m) => m.params?.progressToken === JSON.parse(call.token), { from: call.from });
 
-// stop cancels, and waits for another call to be answered: by then the
-// cancellation has been read, and messages that come later are too late.
+// stop cancels a call and waits for another call to be answered. By then the
+// cancellation has been read, so that later messages for the call are wrong.
 async function stop(main, call, list) {
   main.notify("notifications/cancelled", { requestId: JSON.parse(call.id), reason: "changed my mind" });
   await main.call("everything__echo", { message: "after " + call.id });
@@ -51,7 +51,7 @@ async function stop(main, call, list) {
 }
 
 async function toldUpstream(tapped, already) {
-  await until(5000, "the server is told", () => toldSoFar(tapped) > already); // a script's calls are cancelled beside others
+  await until(5000, "the server is told", () => toldSoFar(tapped) > already); // a script's calls are cancelled in the background
   const lines = tapped();
   const calls = lines.filter((l) => l.value.params?.name === "trigger-long-running-operation");
   const told = lines.filter((l) => l.value.method === "notifications/cancelled").slice(already);
@@ -82,7 +82,7 @@ return "too late"`;
 
 async function computing({ main }, list) {
   const pid = main.child.pid;
-  // The share of one processor that the binary uses, in the time given.
+  // load returns the share of one processor that the binary uses in the given time.
   const load = async (ms) => {
     const before = cpuTime(pid);
     await pause(ms);

@@ -1,6 +1,6 @@
-// What the clients of both transports have in common: they keep the messages
-// themselves. SDK clients hide what matters here: the order of progress and
-// results, digits of numbers, unknown members.
+// The base class of the clients of both transports. It keeps the raw messages,
+// because SDK clients hide what matters here: the order of progress and results,
+// digits of numbers, unknown members.
 
 import { elements, member } from "./rawjson.js";
 import { within } from "./report.js";
@@ -9,15 +9,15 @@ const patience = 30_000; // ms to wait for one message
 
 export class Client {
   messages = []; // {raw, value} in the order of arrival
-  noise = []; // what came in place of a JSON-RPC message
+  noise = []; // what came instead of JSON-RPC messages
   handlers = {}; // method of a request from the server -> params -> result as raw JSON text
   #waiting = new Set();
   #nextId = 1;
 
-  // A subclass has write(text), which sends a message as it is; exited, a
-  // promise of how the process at the other end ended; and stderr.
+  // A subclass has write(text), which sends a message unchanged; exited, a promise
+  // of how the server's process ended; and stderr.
 
-  // arrived takes a message in.
+  // arrived handles a message.
   arrived(raw) {
     const value = parse(raw);
     if (value?.jsonrpc !== "2.0") {
@@ -34,7 +34,7 @@ export class Client {
     this.write(JSON.stringify({ jsonrpc: "2.0", method, params }));
   }
 
-  // wait gives the first message at or after index from that matches.
+  // wait waits for the first message at or after index from that matches.
   wait(what, matches, { from = 0, timeout = patience } = {}) {
     let look;
     const found = new Promise((resolve, reject) => {
@@ -53,7 +53,7 @@ export class Client {
     return within(timeout, what, found).finally(() => this.#waiting.delete(look));
   }
 
-  // start sends a request whose params are raw JSON text and gives its id.
+  // start sends a request with params as raw JSON text, and returns its id.
   start(method, params, id = JSON.stringify(this.#nextId++)) {
     this.write(`{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":${params}}`);
     return id;
@@ -65,7 +65,7 @@ export class Client {
     return this.wait(`answer to ${id}`, (m) => m.id === value && !("method" in m), options);
   }
 
-  // request gives the response's {raw, value}. params: raw text or a value.
+  // request returns the response's {raw, value}. params: raw text or a value.
   request(method, params = {}, options) {
     const from = this.messages.length;
     return this.answer(this.start(method, typeof params === "string" ? params : JSON.stringify(params)), { from, ...options });
@@ -75,7 +75,7 @@ export class Client {
     return this.request("tools/call", { name, arguments: args }, options);
   }
 
-  // initialize gives the answer; capabilities are the client's.
+  // initialize returns the answer; capabilities are the client's.
   async initialize(version = "2025-11-25", capabilities = {}) {
     const answer = await this.request("initialize", {
       protocolVersion: version, capabilities, clientInfo: { name: "e2e", version: "1" },
@@ -85,8 +85,8 @@ export class Client {
     return answer;
   }
 
-  // list gives the raw texts of all that is listed, over all pages. of is the
-  // first part of the method and the member of the result.
+  // list returns the raw texts of all listed items, over all pages. of is the first
+  // part of the method and the member of the result.
   async list(of, method = `${of}/list`) {
     const all = [];
     for (let cursor; ; ) {

@@ -7,7 +7,7 @@ import { Tap } from "./tap.js";
 export const combinations = ["stdio", "HTTP"].flatMap((client) =>
   ["stdio", "HTTP", "SSE"].map((upstream) => ({ client, upstream })));
 
-// capabilities of the clients: all there are, so that the server shows all it has.
+// capabilities of the clients: all of them, so that the server offers everything.
 export const capabilities = {
   sampling: { tools: {}, context: {} },
   elicitation: { form: {}, url: {} },
@@ -15,7 +15,7 @@ export const capabilities = {
   tasks: { list: {}, cancel: {}, requests: { sampling: { createMessage: {} }, elicitation: { create: {} } } },
 };
 
-// answers to the server's requests, with what no typed proxy would let pass.
+// answers to the server's requests, with members that typed proxies would drop.
 const handlers = {
   "roots/list": () => '{"roots":[{"uri":"file:///e2e/root","name":"the root","_meta":{"n":9007199254740993}}]}',
   "sampling/createMessage": () =>
@@ -24,16 +24,16 @@ const handlers = {
     params.mode === "url" ? '{"action":"accept"}' : '{"action":"accept","content":{"name":"Ann","check":true,"integer":7}}',
 };
 
-// Combination is a client of server-everything, with what it takes to look at
-// both ends: client, name (what the client calls a tool or prompt) and tapped
-// (what has reached the server).
+// Combination is a client of server-everything. It has what is needed to observe
+// both sides: client, name (returns the client's name for a tool or prompt) and
+// tapped (returns what has reached the server).
 export class Combination {
   #stops = [];
 
   static async direct(setup) {
     const place = new Combination();
     place.client = setup.tappedServer("fidelity-direct");
-    place.#stops.push(() => setup.end("fidelity-direct")); // with tasks that it keeps, it does not end by itself
+    place.#stops.push(() => setup.end("fidelity-direct")); // it does not end by itself while it keeps tasks
     place.name = (name) => name;
     place.tapped = () => setup.tapped("fidelity-direct");
     return place.#open();
@@ -52,7 +52,7 @@ export class Combination {
     return place.#open();
   }
 
-  // #upstream gives the server's part of the configuration.
+  // #upstream returns the server's part of the configuration.
   async #upstream(setup, name, transport) {
     if (transport === "stdio") {
       this.tapped = () => setup.tapped(name);

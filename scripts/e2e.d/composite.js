@@ -1,4 +1,4 @@
-// Saved tools: scripts that join servers, from saving to deleting.
+// Saved tools: scripts that combine servers, from saving to deleting.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -88,7 +88,7 @@ async function call({ setup, report, main, tapped }) {
     const files = structured(graph).entities.filter((e) => e.entityType === "file").map((e) => e.name);
     equal(files.join(), "a.txt,b.txt,written.txt", "entities");
   });
-  await report.check("arguments are coerced where that loses nothing", async () => {
+  await report.check("arguments are converted if that loses nothing", async () => {
     const { result } = structured(succeeded(await main.call(inventory.name, { dir: setup.files, limit: "1" })));
     equal(result.files.length, 3, "files");
   });
@@ -106,7 +106,7 @@ return said`;
     equal(readFileSync(path, "utf8"), structured(answer).result, "the file");
     const steps = notes(main, from, main.messages.indexOf(answer), "77").map((n) => n.progress);
     assert(steps.every((s, i) => i === 0 || s > steps[i - 1]), `progress: ${steps}`);
-    // Of 36 steps of one call, those of each half second; the end is never left out.
+    // Of the 36 steps of one call, one is sent each half second; the last one is always sent.
     assert(steps.length >= 4 && steps.length < 12 && steps.some((s) => !Number.isInteger(s)) && steps.at(-1) === 3, `progress: ${steps}`);
     const seen = tapped().find((l) => l.raw.includes('"from script"')).value.params;
     equal(seen._meta["example.com/trace"], "via script", "_meta upstream");
@@ -115,7 +115,7 @@ return said`;
 }
 
 async function mistakes({ report, main }) {
-  await report.check("a failing tool call fails the script, and says which", async () => {
+  await report.check("a failing tool call fails the script, and the error names it", async () => {
     const code = 'print("before")\nreturn filesystem.read_text_file(path = "/nowhere/at/all")';
     const { error, logs, toolCalls } = failed(await main.call("eval_starlark", { code }), "tool");
     assert(/filesystem/.test(error.message) && /read.text.file/.test(error.message), `message: ${error.message}`);
@@ -138,7 +138,7 @@ async function mistakes({ report, main }) {
     await bad({ name: "everything__echo" }, /everything/);
     await bad({ name: "bad_schema", inputSchema: { type: "no such type" } }, /schema/i);
   });
-  await report.check("a script reaches nothing but tools", async () => {
+  await report.check("a script can reach nothing but tools", async () => {
     for (const code of ['load("x.star", "y")', 'return open("/etc/passwd")', "import os", "return nowhere.echo()", "return everything.no_such_tool()"]) {
       const { value, raw } = await main.call("eval_starlark", { code });
       assert(value.result?.isError === true, `${code}: ${raw}`);

@@ -1,5 +1,5 @@
-// The official conformance suites against the Go SDK's conformance server, by
-// itself and behind the binary: every check has to come out the same.
+// The official conformance suites against the Go SDK's conformance server, directly
+// and through the binary: every check must have the same status.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync } from "node:fs";
@@ -7,15 +7,15 @@ import { join } from "node:path";
 import { freePort } from "./listening.js";
 import { assert, none } from "./report.js";
 
-// suites: 0.1.16 is the release; the pre-release adds checks, of every message's
-// schema and of the life of a session among them.
+// suites: 0.1.16 is the release; the pre-release adds checks, among them of the
+// schema of every message and of the lifecycle of a session.
 const suites = [
   { title: "conformance 0.1.16", module: "@modelcontextprotocol/conformance", args: ["--suite", "all"] },
   { title: "0.2.0-alpha.12, what 2025-11-25 requires", module: "conformance-next", args: ["--requirements", "2025-11-25"] },
   { title: "0.2.0-alpha.12, revision 2025-06-18", module: "conformance-next", args: ["--suite", "all", "--spec-version", "2025-06-18"] },
 ];
 
-// conformance runs all suites against the server itself, behind stdio and behind HTTP.
+// conformance runs all suites against the server directly, behind stdio and behind HTTP.
 export async function conformance({ setup, report }) {
   const places = { direct: await direct(setup) };
   await report.check("the binary serves the conformance server over HTTP, behind stdio and behind HTTP", async () => {
@@ -41,9 +41,9 @@ export async function conformance({ setup, report }) {
   for (const { processes } of Object.values(places)) for (const process of processes) await process.stop();
 }
 
-// unresumable is how the server behind us is run: without a store of events, so
-// that no stream of a request can be resumed. With our default, which can be,
-// priming and retry events succeed where the server by itself gets a warning.
+// unresumable runs the binary without storing events, so that streams of requests
+// cannot be resumed. With the default, checks of priming and retry events would
+// succeed for which the server alone gets a warning.
 const unresumable = { resume_window: "0s" };
 
 const serverOf = (setup) => join(setup.modules, "..", "bin", "everything-server");
@@ -67,7 +67,7 @@ async function behindHTTP(setup) {
   return { url: process.url, processes: [process, ...server.processes] };
 }
 
-// run gives the status of each check: a Map from "scenario: check" to "SUCCESS",
+// run returns the status of each check: a Map from "scenario: check" to "SUCCESS",
 // "FAILURE", "WARNING", "INFO" or "SKIPPED".
 async function run(setup, { module, args, title }, place, { url }) {
   const results = join(setup.dir, "conformance", place, title.replace(/\W+/g, "-"));
@@ -89,12 +89,12 @@ async function run(setup, { module, args, title }, place, { url }) {
   return found;
 }
 
-// isLog tells what the suite notes of its own traffic, as many notes as there
-// are messages, from what it checks.
+// isLog reports whether an entry is a note of the suite about its own traffic, one
+// for each message, and not a check.
 const isLog = (check) => check.status === "INFO" && !check.specReferences;
 
-// node22 runs a script with the pinned Node 22 and gives what it prints. The
-// suite's exit code says only whether there was a failure.
+// node22 runs a script with the pinned Node 22 and returns its output. The suite's
+// exit code says only whether there was a failure.
 function node22(setup, args) {
   const command = join(setup.modules, `node-linux-${process.arch}`, "bin", "node");
   return new Promise((resolve, reject) => {
@@ -109,7 +109,8 @@ function node22(setup, args) {
 const failures = (found) =>
   [...found].filter(([, c]) => c.status === "FAILURE").map(([name, c]) => `${name}: ${c.why}`);
 
-// differences names each check with another status, or that is only in one.
+// differences lists the checks with different status, and the ones that are only in
+// one of the two.
 export function differences(want, got) {
   const status = (found, name) => found.get(name)?.status ?? "not there";
   return [...new Set([...want.keys(), ...got.keys()])]
@@ -120,7 +121,7 @@ export function differences(want, got) {
     });
 }
 
-// table prints what each scenario came to at each place.
+// table prints the outcome of each scenario at each place.
 function table(report, { title }, found) {
   const places = ["direct", "stdio", "HTTP"];
   const scenarios = new Set(places.flatMap((p) => [...(found[p]?.keys() ?? [])]).map((name) => name.split(": ")[0]));

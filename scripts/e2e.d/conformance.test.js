@@ -4,7 +4,7 @@ import { differences } from "./conformance.js";
 
 const results = (statuses) => new Map(Object.entries(statuses).map(([name, status]) => [name, { status }]));
 
-test("each check with another status is named, and each that is only in one", () => {
+test("checks with different status, and checks in only one result, are listed", () => {
   const want = results({ "a: same": "SUCCESS", "a: worse": "SUCCESS", "b: better": "WARNING", "b: gone": "INFO" });
   const got = results({ "a: same": "SUCCESS", "a: worse": "FAILURE", "b: better": "SUCCESS", "c: new": "SUCCESS" });
   got.get("a: worse").why = "reason";

@@ -1,14 +1,14 @@
-// Upstreams that die or never worked, beside ones that do.
+// Upstreams that die or never work, together with ones that work.
 
 import { listed, marked } from "./processes.js";
 import { assert, equal, until, within } from "./report.js";
 
 export async function killedUpstream({ setup, report, main }) {
   const processes = () => marked(setup.mark).filter((p) => p.upstream === "filesystem");
-  await report.check("kill -9: the call in flight and the next ones say so at once", async () => {
+  await report.check("kill -9: the call in flight and the next ones fail at once", async () => {
     const victims = processes();
     equal(victims.length, 1, `processes of the filesystem server (${listed(victims)})`);
-    // Stopped, it takes the call but cannot answer it.
+    // A stopped process gets the call but cannot answer it.
     process.kill(victims[0].pid, "SIGSTOP");
     const pending = main.call("filesystem__list_allowed_directories");
     await main.request("ping");
@@ -22,7 +22,7 @@ export async function killedUpstream({ setup, report, main }) {
     await until(5000, "the process is gone", () => processes().length === 0);
     return next.value.result.content[0].text;
   });
-  await report.check("the other servers work on, a script sees the failure", async () => {
+  await report.check("the other servers still work, and a script sees the failure", async () => {
     assert(!(await main.call("everything__echo", { message: "x" })).value.result.isError, "everything");
     assert(!(await main.call("memory__read_graph")).value.result.isError, "memory");
     const code = 'return filesystem.list_allowed_directories()';
@@ -30,7 +30,7 @@ export async function killedUpstream({ setup, report, main }) {
     assert(value.result.isError === true, "the script did not fail");
     equal(value.result.structuredContent.error.type, "tool", "type");
   });
-  await report.check("a killed server that is to be restarted: the call in flight says so, later ones work again", async () => {
+  await report.check("a killed server that is restarted: the call in flight fails, later ones work", async () => {
     const [victim] = marked(setup.mark).filter((p) => p.upstream === "memory" && p.parent === main.child.pid);
     process.kill(victim.pid, "SIGSTOP");
     const pending = main.call("memory__read_graph");
@@ -46,7 +46,7 @@ export async function killedUpstream({ setup, report, main }) {
 
 const startupWait = 4000; // ms
 
-// brokenUpstreams gives the client that is connected to the binary.
+// brokenUpstreams returns the client that is connected to the binary.
 export async function brokenUpstreams({ setup, report }) {
   const config = setup.configure("broken", { ...setup.broken(), ...setup.upstreams("broken") }, `${startupWait}ms`);
   const client = setup.serve(config);
@@ -65,7 +65,7 @@ export async function brokenUpstreams({ setup, report }) {
     assert(took < startupWait + 2000, `took ${took} ms`);
     return `${took.toFixed(0)} ms, startup_wait is ${startupWait} ms`;
   });
-  await report.check("the servers that work do, the others say what is wrong", async () => {
+  await report.check("the servers that started can be called, the others say what is wrong", async () => {
     const { value } = await client.call("everything__echo", { message: "beside broken ones" });
     assert(value.result.content[0].text.includes("beside broken ones"), "echo");
     for (const server of ["missing", "garbage"]) {

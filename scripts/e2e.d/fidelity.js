@@ -1,5 +1,6 @@
-// What a client sees of one server through the binary, over each combination of
-// transports, beside what it sees without: server-everything over stdio.
+// Compares what a client observes of one server through the binary, over each
+// combination of transports, with what it observes directly: server-everything over
+// stdio.
 
 import { Combination, combinations } from "./combinations.js";
 import { items } from "./items.js";
@@ -29,7 +30,7 @@ export async function fidelity({ setup, report }) {
   await direct.stop();
 }
 
-// all gives what is wrong with each item over one combination, "" for nothing.
+// all returns what is wrong with each item over one combination, "" for nothing.
 async function all(setup, { client, upstream }, wanted) {
   let place;
   try {
@@ -43,7 +44,7 @@ async function all(setup, { client, upstream }, wanted) {
   return problems;
 }
 
-// compare gives what is wrong with one item.
+// compare returns what is wrong with one item.
 async function compare(name, item, place, want) {
   try {
     if (want === undefined) throw new Error("the server itself has failed");

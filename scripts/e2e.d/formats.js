@@ -1,14 +1,15 @@
-// What reports of smoke are made of, read as strictly as their readers do.
+// Strict readers of the report formats of smoke.
 
 import { assert } from "./report.js";
 
-// tap reads TAP 14: the test points {ok, description} and the plan's number.
+// tap reads TAP 14. It returns the test points {ok, description} and the number in
+// the plan.
 export function tap(text) {
   const [version, ...lines] = text.trimEnd().split("\n");
   assert(version === "TAP version 14", `begins with ${version}`);
   const points = [];
   let plan;
-  let inside = false; // a diagnostic
+  let inside = false; // in a diagnostic
   for (const line of lines) {
     const point = /^(not )?ok (\d+) - (.*)$/.exec(line);
     if (inside) {
@@ -29,9 +30,9 @@ export function tap(text) {
   return { points, plan };
 }
 
-// junit reads JUnit XML of one level of suites: the counts of the root, and the
-// cases {name, line, failure, error}, of which the last two are texts. XML that is
-// not well-formed is an error.
+// junit reads JUnit XML with one level of suites. It returns the counts of the root
+// and the cases {name, line, failure, error}, where failure and error are texts. XML
+// that is not well-formed is an error.
 export function junit(text) {
   const open = [];
   const cases = [];

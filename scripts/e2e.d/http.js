@@ -1,4 +1,4 @@
-// The HTTP front: sessions, what is refused, broken connections, shutdown.
+// The HTTP front end: sessions, refused requests, broken connections, shutdown.
 
 import { request } from "node:http";
 import { notes } from "./calls.js";
@@ -21,7 +21,7 @@ export async function http(context) {
   await shutdown(context, front);
 }
 
-// send posts a body without a session of its own.
+// send posts a body outside of any session.
 async function send(url, body, headers = {}, method = "POST") {
   const response = await new Promise((resolve, reject) => {
     const all = { "Content-Type": "application/json", Accept: "application/json, text/event-stream", ...headers };
@@ -40,7 +40,7 @@ async function opened(front) {
 }
 
 async function sessions({ report }, front) {
-  await report.check("sessions use the same ids and tokens at once, and get their own", async () => {
+  await report.check("sessions that use the same ids and tokens at once get their own messages", async () => {
     const clients = await Promise.all(Array.from({ length: 8 }, () => opened(front)));
     equal(new Set(clients.map((c) => c.session)).size, clients.length, "session ids");
     await Promise.all(clients.map(async (client, i) => {
@@ -55,7 +55,7 @@ async function sessions({ report }, front) {
       equal(await client.close(), 204, "status of DELETE");
     }
   });
-  await report.check("a session that is ended is not known any more (404); one that is not given is asked for (400)", async () => {
+  await report.check("an ended session is unknown (404); a request without a session id is refused (400)", async () => {
     const client = await opened(front);
     await client.close();
     equal((await send(front.url, ping, { "Mcp-Session-Id": client.session })).status, 404, "ended");
@@ -81,19 +81,19 @@ async function refusals({ report }, front) {
 }
 
 async function connections({ setup, report }, front) {
-  const steps = 40; // of 0.05 s
-  // begun starts a call whose connection can be cut, and gives {socket, events}.
+  const steps = 40; // of 0.05 s each
+  // begun starts a call on a connection that can be cut. It returns {socket, events}.
   const begun = async (client, token) => {
     const body = `{"jsonrpc":"2.0","id":"cut","method":"tools/call","params":{"name":"${slow}","arguments":{"duration":2,"steps":${steps}},"_meta":{"progressToken":"${token}"}}}`;
     const events = [];
     const response = await client.exchange("POST", { "Content-Type": "application/json" }, body);
     const read = (async () => {
       for await (const event of client.events(response)) events.push(event);
-    })().catch(() => {}); // it is cut
+    })().catch(() => {}); // the connection is cut
     await until(10_000, "the first progress", () => events.some(({ data }) => data.includes(token)));
     return { cut: () => response.destroy(), events, read };
   };
-  await report.check("a broken connection is resumed with Last-Event-ID: nothing is lost, nothing comes twice", async () => {
+  await report.check("a broken connection is resumed with Last-Event-ID: no event is lost or repeated", async () => {
     const client = await opened(front);
     const call = await begun(client, "resumed");
     call.cut();
@@ -143,8 +143,8 @@ async function limits({ setup, report }) {
       assert(/^Bearer/.test(got["www-authenticate"]), `WWW-Authenticate: ${got["www-authenticate"]}`);
     }
   });
-  await report.check("sessions over max_sessions are told to come back (503), and find room when others have run out", async () => {
-    // Sessions that are never used make room for others.
+  await report.check("sessions over max_sessions are refused (503), and accepted once others have expired", async () => {
+    // Unused sessions make room for others.
     const used = async () => {
       const begun = await start();
       const session = { ...token, "Mcp-Session-Id": begun.headers["mcp-session-id"] };
@@ -164,7 +164,7 @@ async function limits({ setup, report }) {
 }
 
 async function shutdown(context, front) {
-  await context.report.check("SIGTERM with open sessions and a call under way: exit code 0, every process gone within 5 s", async () => {
+  await context.report.check("SIGTERM with open sessions and a pending call: exit code 0, every process gone within 5 s", async () => {
     const clients = await Promise.all([opened(front), opened(front)]);
     const from = clients[0].messages.length;
     clients[0].start("tools/call", `{"name":"${slow}","arguments":{"duration":30,"steps":300},"_meta":{"progressToken":"late"}}`);

@@ -1,5 +1,5 @@
-// A client over streamable HTTP: every message a POST of its own, answers as
-// JSON or as a stream of events, and a GET stream for the rest.
+// A client over streamable HTTP: each message is a POST, answers are JSON or a
+// stream of events, and other messages come on a GET stream.
 
 import { Agent, request } from "node:http";
 import { Client } from "./client.js";
@@ -7,10 +7,10 @@ import { member } from "./rawjson.js";
 
 export class HttpClient extends Client {
   started = performance.now();
-  problems = []; // of streams that broke, and answers that are none
+  problems = []; // broken streams, and invalid answers
   #agent = new Agent({ keepAlive: true });
   #session = {}; // header fields of the session
-  #before = Promise.resolve(); // the last message that is no request has been taken
+  #before = Promise.resolve(); // resolves when the last message that is not a request was accepted
 
   // process is the Listening that serves url.
   constructor(url, process) {
@@ -25,21 +25,21 @@ export class HttpClient extends Client {
     return this.process.output;
   }
 
-  // session is its id.
+  // session returns the session id.
   get session() {
     return this.#session["Mcp-Session-Id"];
   }
 
-  // write posts one message. Messages that are no requests are taken one after
-  // the other, and before any message that is written later; requests are not
-  // waited for, as their answers may take as long as they like.
+  // write posts one message. It waits until the server has accepted earlier messages
+  // that are not requests. It does not wait for earlier requests, because their
+  // answers may take any time.
   write(text) {
     const sent = this.#before.then(() => this.post(text));
     if (!/"method":"/.test(text) || !/"id":/.test(text)) this.#before = sent;
     return sent;
   }
 
-  // post sends a body and gives {status, headers} when the answer is complete.
+  // post sends a body and returns {status, headers} when the response is complete.
   async post(text) {
     const response = await this.exchange("POST", { "Content-Type": "application/json" }, text);
     const session = response.headers["mcp-session-id"];
@@ -48,7 +48,7 @@ export class HttpClient extends Client {
     return { status: response.statusCode, headers: response.headers };
   }
 
-  // exchange gives the response as soon as its header is there.
+  // exchange returns the response as soon as its header has arrived.
   exchange(method, headers = {}, body) {
     return new Promise((resolve, reject) => {
       const all = { Accept: "application/json, text/event-stream", ...this.#session, ...headers };
@@ -76,7 +76,7 @@ export class HttpClient extends Client {
     else this.problems.push(`GET: status ${response.statusCode}`);
   }
 
-  // #take reads an answer to its end.
+  // #take reads a response to its end.
   async #take(response) {
     if (response.failed) return;
     try {
@@ -92,7 +92,7 @@ export class HttpClient extends Client {
     }
   }
 
-  // events gives the events of a stream as {id, data}.
+  // events returns the events of a stream as {id, data}.
   async *events(response) {
     let rest = "";
     for await (const chunk of response.setEncoding("utf8")) {
@@ -105,7 +105,7 @@ export class HttpClient extends Client {
     }
   }
 
-  // close ends the session and gives the status of the answer.
+  // close ends the session and returns the status of the response.
   async close() {
     await this.#before;
     const { statusCode } = await this.exchange("DELETE");

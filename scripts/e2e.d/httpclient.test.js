@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { test } from "node:test";
 import { HttpClient } from "./httpclient.js";
 
-test("events are read however they are cut", async () => {
+test("events are read regardless of how they are cut into chunks", async () => {
   const text = ': comment\n\nid: 1\ndata:\n\nevent: message\nid: 2\ndata: {"a":\ndata: 1}\n\ndata:x\r\n\r\nretry: 5\n\ndata: cut off';
   for (let size = 1; size <= text.length; size += 3) {
     const server = createServer(async (_, res) => {

@@ -1,5 +1,5 @@
-// Items of fidelity: each does one thing with a client of server-everything and
-// gives what came of it as text that is the same for the same tokens.
+// Items of fidelity: each performs one exchange with a client of server-everything
+// and returns its outcome as text, which is equal for equal tokens.
 
 import { notes } from "./calls.js";
 import { member, replace, tokens } from "./rawjson.js";
@@ -8,7 +8,7 @@ import { assert, until } from "./report.js";
 const document = "demo://resource/static/document/features.md";
 const trace = '"_meta":{"example.com/trace":{"n":12345678901234567890}}';
 
-// result gives the result of a request, or its error.
+// result returns the result of a request, or its error.
 async function result(place, method, params) {
   const { raw } = await place.client.request(method, params);
   return outcome(raw);
@@ -19,8 +19,8 @@ const outcome = (raw) => tokens(member(raw, "result") ?? member(raw, "error"));
 const call = (place, tool, args = "{}", rest = trace) =>
   result(place, "tools/call", `{"name":${JSON.stringify(place.name(tool))},"arguments":${args}${rest && `,${rest}`}}`);
 
-// definitions lists what has names, the names as the server's own; not what
-// the binary has of its own.
+// definitions lists items with names, with the server's own names. It leaves out
+// the binary's own items.
 async function definitions(place, of, method) {
   const prefix = place.name("");
   const named = (await place.client.list(of, method)).map((raw) => ({ raw, name: JSON.parse(raw).name }));
@@ -28,10 +28,10 @@ async function definitions(place, of, method) {
   return theirs.map(({ raw, name }) => tokens(replace(raw, "name", JSON.stringify(name.slice(prefix.length))))).sort().join("\n");
 }
 
-// resources lists what has URIs, which are the server's own in any case.
+// resources lists items with URIs, which are always the server's own.
 const resources = async (place, of, method) => (await place.client.list(of, method)).map(tokens).sort().join("\n");
 
-// sent gives the params of the one message that has reached the server with text in it.
+// sent returns the params of the only message with text in it that reached the server.
 async function sent(place, text) {
   const find = () => place.tapped().findLast(({ raw }) => raw.includes(text));
   return (await until(5000, `${text} at the server`, find)).params;
@@ -54,8 +54,8 @@ async function progress(place, token) {
   return [...seen.map((n) => tokens(n.raw)), outcome(answer.raw)].join("\n");
 }
 
-// cancelled gives what the server is told of a cancelled call: nothing but that
-// it is the call it knows; the client is told nothing.
+// cancelled returns what the server is told about a cancelled call: only that it is
+// the call that it knows. The client is told nothing.
 async function cancelled(place) {
   const { client } = place;
   const from = client.messages.length;
@@ -71,7 +71,8 @@ async function cancelled(place) {
   return `of the call: ${told.value.params.requestId === calls.at(-1).value.id}, answers: ${answers.length}`;
 }
 
-// asked calls a tool that asks the client, and gives question and result.
+// asked calls a tool that sends a request to the client. It returns the request and
+// the result.
 async function asked(place, method, tool, args) {
   const from = place.client.messages.length;
   const answer = await call(place, tool, args);
@@ -88,8 +89,8 @@ async function roots(place) {
   return before;
 }
 
-// updated subscribes and gives the notification, and shows that there is none
-// for what is not subscribed.
+// updated subscribes to a resource and returns the notification. It checks that
+// there is none for resources without a subscription.
 async function updated(place) {
   const { client } = place;
   const from = client.messages.length;
@@ -105,8 +106,8 @@ async function updated(place) {
   return [subscribed, tokens(member(note.raw, "params")), unsubscribed, `after that: ${more}`].join("\n");
 }
 
-// logging gives the log messages of a level that is wanted, and the number of
-// those of one that is not.
+// logging returns the log messages of an enabled level, and the number of messages
+// of a level that is not enabled.
 async function logging(place) {
   const { client } = place;
   const noted = (from) => client.messages.slice(from).filter(({ value }) => value.method === "notifications/message");

@@ -1,5 +1,5 @@
-// The journal: what it keeps of runs over real servers, runs done again from it
-// on another machine, what of it is no secret, and its page in a browser.
+// The journal: records of runs with real servers, replays on another machine,
+// secrets that are not recorded, and its page in a browser.
 
 import { spawnSync } from "node:child_process";
 import { appendFileSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
@@ -27,8 +27,8 @@ return {"files": names, "said": said, "created": len(made.entities)}
 const files = ["one.txt", "two.txt", "three.txt"];
 const calls = ["filesystem.list_directory", ...files.map(() => "everything.echo"), `everything.${operation}`, "memory.create_entities"];
 
-// leaky gets the secret from the client and from a server, and passes it on to
-// wherever it can.
+// leaky gets the secret from the client and from a server, and passes it on
+// wherever possible.
 const leaky = `
 said = everything.echo(message="the token is " + params.token)
 everything.echo(message=params.encoded)
@@ -53,7 +53,7 @@ export async function journal(context) {
   await page(context, there);
   await secrets(context, there, session);
   await session.close();
-  await report.check("a run whose process was killed is unfinished, with the calls it had made; a torn line is passed over", () => killed(context, there));
+  await report.check("a run whose process was killed is unfinished, with the calls it had made; a torn line is skipped", () => killed(context, there));
 }
 
 // begin makes the servers' directory and the configuration.
@@ -69,7 +69,7 @@ function begin(setup) {
   return { config, surveyed, logs: join(setup.dir, "journal", "logs") };
 }
 
-// listed is what `runs list` says, an object a run, the newest first.
+// listed returns the output of `runs list`, an object for each run, newest first.
 function listed(setup, config, ...args) {
   const { status, stdout, stderr } = setup.run("runs", "list", "--json", "--config", config, ...args);
   equal(status, 0, `exit code of runs list (${stderr})`);
@@ -112,15 +112,15 @@ async function shown(setup, there) {
   equal(JSON.stringify(answers.map((e) => e.result.content?.length > 0)), JSON.stringify(calls.map(() => true)), "whole results");
   equal(answers.find((a) => a.progress)?.progress, 3, "progress of the long operation");
   equal(JSON.stringify(of("begin")[0].meta), '{"example.com/trace":"of the run"}', "meta");
-  // The calls of parallel_map are under way at the same time.
+  // The calls of parallel_map are in flight at the same time.
   const echoes = answers.filter((a) => a.seq >= 2 && a.seq <= 4);
   const [last, first] = [Math.max(...echoes.map((a) => a.start)), Math.min(...echoes.map((a) => a.start + a.duration))];
   assert(last < first, "the calls of parallel_map do not overlap");
   return `${there.exported.length} bytes`;
 }
 
-// elsewhere runs the binary as on another machine: no configuration, no store,
-// no PATH and nothing in the environment, but the same cache of the sandbox.
+// elsewhere runs the binary as on another machine: with no configuration, no store
+// and an empty environment without PATH, but with the same cache of the sandbox.
 function elsewhere(setup, ...args) {
   const home = join(setup.dir, "elsewhere");
   mkdirSync(home, { recursive: true });
@@ -188,7 +188,7 @@ async function secrets({ setup, report }, there, session) {
     const proxied = listed(setup, there.config, "--proxied");
     equal(proxied.map((p) => `${p.tool} ${p.outcome}`).join(), "everything.echo ok", "proxied calls");
   });
-  await report.check("the secret is in no file of the journal: not as it is, nor in base64 or hexadecimal digits; nor what `redact` matches", async () => {
+  await report.check("the secret is in no file of the journal, neither plain nor in base64 or hexadecimal digits; nor is what `redact` matches", async () => {
     equal((statSync(there.logs).mode & 0o777).toString(8), "700", "mode of the directory");
     let all = "";
     for (const name of readdirSync(there.logs)) {
@@ -206,7 +206,7 @@ async function secrets({ setup, report }, there, session) {
     assert(redacted.some((line) => JSON.parse(line).t === "proxied"), "nothing of the proxied call is hidden");
     return `${all.length} bytes, hidden in ${redacted.length} lines`;
   });
-  await report.check("what `runs show` and `replay` print of such runs has none either", async () => {
+  await report.check("the output of `runs show` and `replay` for such runs does not have it either", async () => {
     const runs = listed(setup, there.config, "--tool", "eval_starlark");
     equal(runs.map((r) => r.outcome).join(), "runtime,ok", "outcomes");
     const verdicts = runs.map(({ id }) => {
@@ -224,8 +224,8 @@ async function secrets({ setup, report }, there, session) {
 
 const encoded = (text) => ["base64", "hex"].map((way) => Buffer.from(text).toString(way)).join(" ");
 
-// middle is what base64 makes of a text that begins n bytes after a multiple of
-// three: the digits that the text alone decides.
+// middle returns the base64 digits of a text that begins n bytes after a multiple of
+// three: only the digits that depend on nothing but the text.
 function middle(text, n) {
   const encoded = Buffer.from("x".repeat(n) + text).toString("base64");
   return encoded.slice(Math.ceil((n * 8) / 6), Math.floor(((n + text.length) * 8) / 6));
@@ -246,7 +246,7 @@ async function page({ setup, report }, there) {
     console.log("        not checked: how the page looks, and that it asks for nothing (there is no Chromium in PATH)");
     return;
   }
-  await report.check("in Chromium it asks for nothing, and a screenshot shows it", async () => {
+  await report.check("in Chromium the page makes no requests, and a screenshot shows it", async () => {
     const size = { width: 1000, height: 720 };
     const env = { ...setup.env, XDG_CONFIG_HOME: join(setup.dir, "config") };
     const { requests, screenshot } = await look(browser, readFileSync(file, "utf8"), { ...size, dir: setup.dir, env });
@@ -258,7 +258,8 @@ async function page({ setup, report }, there) {
   });
 }
 
-// killed kills the binary in the middle of a run, and leaves half a line behind.
+// killed kills the binary in the middle of a run, and leaves half a line in the
+// journal.
 async function killed({ setup }, there) {
   const session = setup.serve(there.config);
   await session.initialize();

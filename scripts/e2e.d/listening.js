@@ -1,4 +1,4 @@
-// Processes that listen on a port: the binary's HTTP front, servers over HTTP.
+// Processes that listen on a port: the binary's HTTP front end, servers over HTTP.
 
 import { spawn } from "node:child_process";
 import { connect, createServer } from "node:net";
@@ -22,13 +22,13 @@ export class Listening {
     this.closed = new Promise((resolve) => this.child.on("close", resolve));
   }
 
-  // ready waits until a connection is taken, and gives the process.
+  // ready waits until a connection is accepted, and returns the process.
   async ready() {
     await this.#until(`listens on port ${this.port}`, () => accepts(this.port));
     return this;
   }
 
-  // says waits until its output matches, and gives the first group.
+  // says waits until its output matches, and returns the first group.
   says(pattern) {
     return this.#until(`says ${pattern}`, () => pattern.exec(this.output)?.[1]);
   }
@@ -38,11 +38,11 @@ export class Listening {
     const over = this.exited.then(({ code, signal, err }) => {
       throw new Error(`${name} ended (${err?.message ?? signal ?? `code ${code}`}): ${this.output.slice(-800)}`);
     });
-    over.catch(() => {}); // that it ends later is somebody else's concern
+    over.catch(() => {}); // others deal with its later end
     return Promise.race([over, until(patience, `${name} ${what}`, condition)]);
   }
 
-  // stop ends it as a service manager would.
+  // stop ends it like a service manager.
   async stop() {
     this.child.kill("SIGTERM");
     await within(10_000, "exit after SIGTERM", this.exited).catch(() => this.child.kill("SIGKILL"));
@@ -58,7 +58,7 @@ function accepts(port) {
   });
 }
 
-// freePort gives a port that nothing listens on.
+// freePort returns a port that nothing listens on.
 export function freePort() {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -1,11 +1,11 @@
-// The answer to initialize, and tool lists beside those of the servers themselves.
+// The answer to initialize, and tool lists compared with those of the servers.
 
 import { replace, tokens } from "./rawjson.js";
 import { assert, equal, until } from "./report.js";
 
 export const prefix = (server) => `${server}__`;
 
-// builtins are the management tools of the product.
+// builtins are the built-in tools.
 export const builtins = ["save_tool", "list_saved_tools", "show_saved_tool", "delete_saved_tool", "eval_starlark", "search_tools", "describe_tool", "health_check", "test_tool", "list_runs", "show_run"];
 
 export async function lists({ setup, report, main, direct }) {
@@ -25,7 +25,7 @@ export async function lists({ setup, report, main, direct }) {
     return `${names.length} tools`;
   });
   await Promise.all(Object.values(direct).map((client) => client.initialize()));
-  // It announces one more tool once it is initialized.
+  // The server announces one more tool once it is initialized.
   await direct.everything.wait("list_changed of server-everything", (m) => m.method === "notifications/tools/list_changed");
 
   for (const [server, client] of Object.entries(direct)) {
@@ -45,7 +45,7 @@ export async function lists({ setup, report, main, direct }) {
       return `${want.length} tools, ${want.reduce((n, d) => n + d.raw.length, 0)} bytes`;
     });
   }
-  await report.check("nothing but the servers' tools and the built-in ones is listed, in the same order each time", async () => {
+  await report.check("only the servers' tools and the built-in ones are listed, always in the same order", async () => {
     const [first, second] = [await main.definitions(), await main.definitions()];
     equal(first.map((d) => d.name).join(), second.map((d) => d.name).join(), "order");
     const own = first.map((d) => d.name).filter((n) => !Object.keys(direct).some((s) => n.startsWith(prefix(s))));

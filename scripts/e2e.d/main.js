@@ -1,4 +1,4 @@
-// Drives BINARY as a client would, with the pinned npm servers behind it:
+// Tests BINARY as a client, with the pinned npm servers behind it:
 //
 //	node main.js BINARY NODE_MODULES
 //
@@ -6,17 +6,17 @@
 //	calls.js      proxied calls
 //	composite.js  saved tools
 //	cancel.js     cancelled calls
-//	sdkclient.js  the TypeScript client (sdksurfaces.js: beyond tools), and the commands for the shell
-//	http.js       the HTTP front: sessions, refusals, broken connections
-//	fidelity.js   each combination of transports beside the server itself (items.js, combinations.js)
+//	sdkclient.js  the TypeScript client (sdksurfaces.js: other than tools), and the commands
+//	http.js       the HTTP front end: sessions, refusals, broken connections
+//	fidelity.js   each combination of transports, compared with the server itself (items.js, combinations.js)
 //	conformance.js  the official suites, directly and through the binary
-//	journal.js    what is kept of runs, and runs done again (browser.js: their page)
-//	smoke.js      files of checks (formats.js: their reports), tools carried elsewhere
+//	journal.js    records of runs, and replays (browser.js: their page)
+//	smoke.js      files of checks (formats.js: their reports), export and import of tools
 //	faults.js     killed and broken upstreams
-//	ending.js     end of input, SIGTERM, orphans, purity of output
-//	setup.js      configurations and clients for all of them
+//	ending.js     end of input, SIGTERM, orphans, what is on stdout
+//	setup.js      configurations and clients for all suites
 //	client.js, rawclient.js, httpclient.js, rawjson.js, recorder.js, tap.js, listening.js, processes.js, report.js
-//	              what they are made of
+//	              their parts
 
 import { rmSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -54,7 +54,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
 
 async function suites() {
   const upstreams = setup.upstreams("main");
-  upstreams.filesystem.restart = "never"; // it is going to be killed
+  upstreams.filesystem.restart = "never"; // it will be killed
   const main = setup.serve(setup.configure("main", upstreams));
   const direct = Object.fromEntries(
     ["everything", "filesystem", "memory"].map((name) => [name, setup.direct(name, name === "filesystem" ? [setup.files] : [])]),
@@ -87,7 +87,7 @@ async function suites() {
   await outputs(context);
 }
 
-// alone runs a section that later ones do not build on.
+// alone runs a section that later sections do not depend on.
 async function alone(title, suite) {
   report.section(title);
   try {
@@ -98,10 +98,10 @@ async function alone(title, suite) {
   }
 }
 
-// repeated are the suites that a client goes through over each transport.
+// repeated are the suites that run over each transport.
 const repeated = [["Proxied calls", calls], ["Composite tools", composites], ["Cancellation", cancel]];
 
-// overHTTP repeats what a client over stdio has done as one over HTTP.
+// overHTTP repeats the suites of the stdio client over HTTP.
 async function overHTTP(context) {
   const front = await setup.front(setup.configure("overhttp", setup.upstreams("overhttp")));
   const client = new HttpClient(front.url, front);
@@ -112,7 +112,7 @@ async function overHTTP(context) {
     report.section(`${title} over HTTP`);
     await suite(there);
   }
-  await report.check("nothing but messages came, and no stream broke", async () => {
+  await report.check("only messages came, and no stream broke", async () => {
     equal(client.noise.concat(client.problems).join("; "), "", "problems");
     equal(await client.close(), 204, "status of DELETE");
     equal((await front.stop()).code, 0, "exit code");

@@ -1,11 +1,11 @@
-// The processes of one run, found by a mark in their environment: unlike parent
-// and group ids it survives the death of a parent and setsid. Linux only.
+// The processes of one run, found by a mark in their environment. Unlike parent and
+// group ids, it survives the death of a parent and setsid. Linux only.
 
 import { readFileSync, readdirSync } from "node:fs";
 
 export const markName = "MCP_METATOOL_E2E";
 
-// marked lists the living processes that have the mark, as {pid, parent, command, upstream}.
+// marked lists the running processes with the mark, as {pid, parent, command, upstream}.
 export function marked(mark) {
   const found = [];
   for (const pid of readdirSync("/proc")) {
@@ -24,8 +24,8 @@ export function marked(mark) {
   return found;
 }
 
-// parentOf is the parent of a process, but for the supervisor that a server has:
-// that one is told apart by its name and has none of the environment.
+// parentOf returns the parent of a process. It skips the supervisor process of a
+// server, which is recognised by its name and does not have the environment.
 function parentOf(pid) {
   const parent = Number(/^PPid:\s+(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1]);
   return read(`/proc/${parent}/cmdline`).startsWith("mcp-metatool-supervisor") ? parentOf(parent) : parent;
@@ -33,7 +33,7 @@ function parentOf(pid) {
 
 export const listed = (processes) => processes.map((p) => `${p.pid} ${p.command.slice(0, 60)}`).join("; ");
 
-// cpuTime is the processor time a process has used, in clock ticks (10 ms).
+// cpuTime returns the processor time of a process, in clock ticks (10 ms).
 export function cpuTime(pid) {
   const stat = read(`/proc/${pid}/stat`);
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

@@ -29,17 +29,17 @@ export class RawClient extends Client {
     for (const line of lines) this.arrived(line);
   }
 
-  // unfinished is what came after the last newline.
+  // unfinished returns what came after the last newline.
   get unfinished() {
     return this.#rest;
   }
 
-  // write sends one line as it is.
+  // write sends one line unchanged.
   write(line) {
     this.child.stdin.write(line + "\n");
   }
 
-  // close ends stdin, and the process when that does not end it.
+  // close closes stdin, and kills the process if it does not end.
   async close() {
     this.child.stdin.end();
     await within(10_000, "exit after end of input", this.exited).catch(() => this.child.kill("SIGKILL"));

@@ -1,6 +1,5 @@
-// JSON read without changing it: numbers keep their digits and members their
-// order, which JSON.parse does not do. Texts must be valid JSON (JSON.parse has
-// been run on them before).
+// Reads JSON without changing it: unlike with JSON.parse, numbers keep their digits
+// and members their order. Texts must be valid JSON; callers run JSON.parse first.
 
 const space = /[ \t\n\r]*/y;
 
@@ -10,7 +9,7 @@ function skip(text, i) {
   return space.lastIndex;
 }
 
-// end gives the index after the value that starts at i.
+// end returns the index after the value that starts at i.
 function end(text, i) {
   if (text[i] === '"') return stringEnd(text, i);
   if (text[i] !== "{" && text[i] !== "[") {
@@ -40,8 +39,8 @@ function stringEnd(text, i) {
   return i + 1;
 }
 
-// items gives the raw texts of what a container holds: elements of an array,
-// [key, value] pairs of an object.
+// items returns the raw texts in a container: elements of an array, or [key, value]
+// pairs of an object.
 function items(text, open, read) {
   let i = skip(text, 0);
   if (text[i] !== open) throw new Error(`JSON text does not start with ${open}: ${text.slice(0, 80)}`);
@@ -55,7 +54,7 @@ function items(text, open, read) {
   return list;
 }
 
-// elements of an array, as raw texts.
+// elements returns the elements of an array as raw texts.
 export function elements(text) {
   return items(text, "[", (list, i) => {
     const stop = end(text, i);
@@ -64,7 +63,7 @@ export function elements(text) {
   });
 }
 
-// members of an object, as [key, raw text] in the order of the text.
+// members returns the members of an object as [key, raw text], in order.
 export function members(text) {
   return items(text, "{", (list, i) => {
     const keyEnd = end(text, i);
@@ -75,7 +74,7 @@ export function members(text) {
   });
 }
 
-// member gives the raw text at a path of keys, undefined when it is not there.
+// member returns the raw text at a path of keys; undefined if there is none.
 export function member(text, ...path) {
   for (const key of path) {
     const found = members(text).find(([k]) => k === key);
@@ -85,13 +84,13 @@ export function member(text, ...path) {
   return text;
 }
 
-// replace gives the object with one member's raw text replaced.
+// replace returns the object with one member's raw text replaced.
 export function replace(text, key, raw) {
   return "{" + members(text).map(([k, v]) => JSON.stringify(k) + ":" + (k === key ? raw : v)).join(",") + "}";
 }
 
-// tokens gives the text without insignificant white space and with strings in
-// one spelling: equal for two texts exactly when they have the same tokens.
+// tokens returns the text without insignificant white space and with strings in one
+// spelling. It is equal for two texts exactly if they have the same tokens.
 export function tokens(text) {
   const out = [];
   for (let i = skip(text, 0); i < text.length; i = skip(text, i)) {

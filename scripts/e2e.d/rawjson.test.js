@@ -12,7 +12,7 @@ test("numbers and order survive", () => {
   assert.equal(member(object, "c", "x"), undefined);
 });
 
-test("tokens are equal for the same values in other spellings only", () => {
+test("tokens are equal only for the same values in other spellings", () => {
   assert.equal(tokens('{"é" :[1 ,2]}'), tokens('{"\\u00e9":[1,2]}'));
   for (const [a, b] of [["1", "1.0"], ["[1,2]", "[12]"], ['{"a":1,"b":2}', '{"b":2,"a":1}'], ['"1"', "1"], ["9007199254740993", "9007199254740992"]]) {
     assert.notEqual(tokens(a), tokens(b));
@@ -23,7 +23,7 @@ test("replace changes one member", () => {
   assert.equal(tokens(replace(object, "d", "[5]")), tokens(object.replace('""', "[5]")));
 });
 
-test("what ends early is an error", () => {
+test("a truncated text is an error", () => {
   assert.throws(() => elements("[1,{"));
   assert.throws(() => members('{"a'));
   assert.throws(() => members("[]"));

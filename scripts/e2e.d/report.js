@@ -1,6 +1,6 @@
-// Checks and what is printed of them.
+// Runs checks and prints their results.
 
-const limit = 60_000; // ms a check may take before it counts as hung
+const limit = 60_000; // ms after which a check counts as hung
 
 export class Report {
   passed = 0;
@@ -10,8 +10,8 @@ export class Report {
     console.log(`\n${title}`);
   }
 
-  // check runs one check. It fails when body throws; what body returns is
-  // printed beside the name. The result tells whether it passed.
+  // check runs one check and returns whether it passed. It fails if body throws. The
+  // value that body returns is printed after the name.
   async check(name, body) {
     const started = performance.now();
     try {
@@ -72,7 +72,7 @@ export function equal(got, want, what) {
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// until polls a condition that nothing announces (the state of other processes).
+// until polls a condition that cannot be waited for, such as the state of processes.
 export async function until(ms, what, condition) {
   const deadline = performance.now() + ms;
   for (;;) {

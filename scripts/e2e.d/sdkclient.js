@@ -1,4 +1,4 @@
-// The TypeScript client of the protocol's authors, and the commands for people.
+// The official TypeScript client, and the commands for users.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { sdkCapabilities, sdkSurfaces } from "./sdksurfaces.js";
 
 const sdk = (modules, path) => import(new URL(`@modelcontextprotocol/sdk/dist/esm/${path}`, modules.href + "/"));
 
-// sdkClient drives the binary over "stdio" or "HTTP".
+// sdkClient tests the binary over "stdio" or "HTTP".
 export async function sdkClient({ setup, report }, modules, over) {
   const [{ Client }, { StdioClientTransport }, { StreamableHTTPClientTransport }, types] = await Promise.all(
     ["client/index.js", "client/stdio.js", "client/streamableHttp.js", "types.js"].map((path) => sdk(modules, path)),
@@ -60,7 +60,7 @@ export async function sdkClient({ setup, report }, modules, over) {
   await report.check("gets progress", async () => {
     const seen = [];
     await call("everything__trigger-long-running-operation", { duration: 0.6, steps: 4 }, { onprogress: (p) => seen.push(p.progress) });
-    // Its onprogress misses what arrives together with the result.
+    // Its onprogress misses progress that arrives together with the result.
     assert(seen.length >= 3 && seen.every((p, i) => p === i + 1), `progress: ${seen}`);
     return seen.join();
   });
@@ -71,9 +71,9 @@ export async function sdkClient({ setup, report }, modules, over) {
     const { structuredContent } = await call(inventory.name, { dir: setup.files });
     equal(structuredContent.toolCalls.length, 2, "toolCalls");
     assert(!(await call("delete_saved_tool", { name: inventory.name })).isError, "delete_saved_tool");
-    await until(5000, "two list_changed", () => changes >= 2); // over HTTP they come on a stream of their own
+    await until(5000, "two list_changed", () => changes >= 2); // over HTTP they come on another stream
   });
-  await report.check("cancels a call and goes on", async () => {
+  await report.check("cancels a call and continues", async () => {
     const abort = new AbortController();
     const slow = call("everything__trigger-long-running-operation", { duration: 1, steps: 10 }, { signal: abort.signal, onprogress: () => abort.abort("enough") });
     const outcome = await slow.then(() => "was answered", (err) => `${err.message ?? err}`);
@@ -82,17 +82,17 @@ export async function sdkClient({ setup, report }, modules, over) {
     assert(!(await call("everything__echo", { message: "on" })).isError, "echo");
   });
   await sdkSurfaces(report, client, types);
-  await report.check("closes; nothing it got was a surprise to it", async () => {
+  await report.check("closes without unexpected errors", async () => {
     if (over === "HTTP") await client.transport.terminateSession();
     const before = problems.length;
     await within(10_000, "close", client.close());
     if (front) equal((await front.stop()).code, 0, "exit code");
     setup.outputs.push(log);
-    // Progress that comes with the result, or after the client has cancelled, is
-    // what it calls unknown. Its close aborts what it does at that moment, reading
-    // its listening stream or opening it again, and reports that as an error.
+    // It reports progress with the result, or after a cancellation, as unknown. Its
+    // close aborts the listening stream and reports that as an error, unless it has
+    // already read the end of that stream.
     const expected = (p, i) =>
-      /progress notification for an unknown token/.test(p) || (i >= before && /AbortError|This operation was aborted$/.test(p));
+      /progress notification for an unknown token/.test(p) || (i >= before && /^SSE stream disconnected: AbortError/.test(p));
     equal(problems.filter((p, i) => !expected(p, i)).join("; "), "", "problems");
   });
 }
@@ -142,7 +142,7 @@ export async function commands({ setup, report }) {
     assert(list.status === 0 && list.stdout.includes(inventory.name), list.stdout + list.stderr);
     const show = setup.run("tools", "show", inventory.name, "--config", config);
     assert(show.status === 0 && show.stdout.includes("create_entities"), show.stdout + show.stderr);
-    // Runs count, off the path of the call.
+    // Runs are counted after the call has returned.
     equal(JSON.parse(readFileSync(join(tools, `${inventory.name}.json`), "utf8")).metadata.executionCount, 3, "executionCount");
     const gone = setup.run("tools", "delete", inventory.name, "--config", config);
     equal(gone.status, 0, `exit code (${gone.stderr})`);

@@ -1,5 +1,5 @@
-// The TypeScript client beyond tools: resources, prompts, completions, logging,
-// subscriptions, and what servers ask of it.
+// The TypeScript client for all but tools: resources, prompts, completions, logging,
+// subscriptions, and requests of servers.
 
 import { assert, equal, until } from "./report.js";
 
@@ -16,7 +16,7 @@ export async function sdkSurfaces(report, client, types) {
 }
 
 async function resources(report, client, types) {
-  await report.check("lists and reads resources, also of a template", async () => {
+  await report.check("lists and reads resources, including one of a template", async () => {
     const { resources: all } = await client.listResources();
     assert(all.some((r) => r.uri === document), `${document} is missing in ${all.map((r) => r.uri)}`);
     const { contents } = await client.readResource({ uri: document });
@@ -89,7 +89,7 @@ async function asked(report, client, types) {
     await client.sendRootsListChanged();
     await until(10_000, "the roots", async () => text(await call("get-roots-list")).includes("root of e2e"));
   });
-  await report.check("answers them when a script's call asks", async () => {
+  await report.check("answers them if they come during a script's call", async () => {
     const code = 'return everything.trigger_sampling_request({"prompt": "from a script"})';
     const { structuredContent, isError } = await client.callTool({ name: "eval_starlark", arguments: { code } });
     assert(!isError && JSON.stringify(structuredContent.result).includes("from a script"), JSON.stringify(structuredContent));

@@ -1,4 +1,4 @@
-// What the checks run in: temporary directories, configurations, the pinned
+// The environment of the checks: temporary directories, configurations, the pinned
 // servers, and the clients that are connected to the binary or to a server.
 
 import { spawnSync } from "node:child_process";
@@ -16,8 +16,8 @@ const node = process.execPath;
 const recorder = fileURLToPath(new URL("recorder.js", import.meta.url));
 
 export class Setup {
-  clients = []; // every RawClient there was, for the checks at the end
-  listeners = []; // every Listening
+  clients = []; // all RawClients, for the checks at the end
+  listeners = []; // all Listenings
   outputs = []; // stdout and stderr of every command
 
   constructor(binary, modules) {
@@ -26,7 +26,7 @@ export class Setup {
     this.dir = realpathSync(mkdtempSync(join(tmpdir(), "mcp-metatool-e2e-")));
     this.mark = randomBytes(8).toString("hex");
     this.secret = "planted-" + randomBytes(12).toString("hex");
-    this.files = join(this.dir, "files"); // what server-filesystem may touch
+    this.files = join(this.dir, "files"); // the directory that server-filesystem may access
     mkdirSync(this.files);
     writeFileSync(join(this.files, "a.txt"), "alpha\n");
     writeFileSync(join(this.files, "b.txt"), "beta\n");
@@ -43,9 +43,9 @@ export class Setup {
     return join(this.modules, "@modelcontextprotocol", `server-${name}`, "dist", "index.js");
   }
 
-  // upstreams are the servers that work. everything is the child of a process
-  // that records what reaches it; memory is started by a shell with a secret
-  // that it shows on stderr.
+  // upstreams returns the servers that work. everything is the child of a process
+  // that records its input; memory is started by a shell with a secret that it
+  // writes to stderr.
   upstreams(name) {
     const secret = "${E2E_SECRET}";
     return {
@@ -62,8 +62,8 @@ export class Setup {
     };
   }
 
-  // broken are servers that do not: one cannot be started, one never answers,
-  // one writes what is no protocol.
+  // broken returns servers that do not work: one cannot be started, one never
+  // answers, one writes output that is not JSON-RPC.
   broken() {
     const secret = "${E2E_SECRET}";
     return {
@@ -77,7 +77,7 @@ export class Setup {
     };
   }
 
-  // stubborn does not want to end, nor does the process it has started.
+  // stubborn is a server that ignores signals, as does the process it starts.
   stubborn() {
     const script = 'trap "" HUP INT TERM; sleep 1000 & while :; do sleep 1; done';
     return { stubborn: { command: "sh", args: ["-c", script], timeout: "60s" } };
@@ -87,7 +87,7 @@ export class Setup {
     return join(this.dir, `${name}-tap.jsonl`);
   }
 
-  // tapped gives the lines that have reached server-everything, as raw texts;
+  // tapped returns the lines that server-everything has received, as raw texts;
   // none before it has started.
   tapped(name) {
     if (!existsSync(this.tapFile(name))) return [];
@@ -95,8 +95,8 @@ export class Setup {
     return lines.map((raw) => ({ raw, value: JSON.parse(raw), params: member(raw, "params") }));
   }
 
-  // configure writes a configuration and gives its path. name also keeps stores
-  // apart; each upstream has the keys of its table, http those of its own.
+  // configure writes a configuration and returns its path. Each name has its own
+  // store. Each upstream has the keys of its table; http has the keys of [http].
   configure(name, upstreams, startupWait = "15s", http = {}) {
     const text = JSON.stringify;
     const lines = [`startup_wait = ${text(startupWait)}`, "[store]", `dir = ${text(join(this.dir, name))}`];
@@ -117,15 +117,15 @@ export class Setup {
     return this.#client(this.binary, ["serve", "--config", config]);
   }
 
-  // front starts the binary as an HTTP server, and waits until it listens. Its
-  // endpoint is the result's url.
+  // front starts the binary as an HTTP server, and waits until it listens. The
+  // result's url is its endpoint.
   async front(config) {
     const process = this.listen(0, this.binary, ["serve", "--http", "127.0.0.1:0", "--config", config], "front");
     process.url = await process.says(/serving MCP on (http:\S+)/);
     return process;
   }
 
-  // listen starts a process that is to listen on a port, 0 if it finds one itself.
+  // listen starts a process that listens on a port; 0 if it chooses one itself.
   listen(port, command, args, upstream, env = {}) {
     const process = new Listening(port, command, args, { env: { ...this.env, E2E_UPSTREAM: upstream, ...env }, cwd: this.dir });
     this.listeners.push(process);
@@ -138,7 +138,7 @@ export class Setup {
     return this.listen(port, node, args, `everything-${transport}`, { PORT: String(port) });
   }
 
-  // tappedServer starts server-everything as upstreams does, by itself.
+  // tappedServer starts server-everything alone, as upstreams configures it.
   tappedServer(name) {
     const { command, args } = this.upstreams(name).everything;
     return this.#client(command, args, { ...this.env, E2E_UPSTREAM: name });
@@ -149,7 +149,7 @@ export class Setup {
     for (const p of marked(this.mark)) if (p.upstream === upstream) process.kill(p.pid, "SIGKILL");
   }
 
-  // direct starts one of the servers by itself.
+  // direct starts one of the servers alone.
   direct(name, args = []) {
     const env = { ...this.env, MEMORY_FILE_PATH: join(this.dir, "direct-memory.json"), E2E_UPSTREAM: `direct-${name}` };
     return this.#client(node, [this.server(name), ...args], env);
@@ -170,7 +170,7 @@ export class Setup {
     return result;
   }
 
-  // clean ends and removes whatever is left.
+  // clean ends all remaining processes and removes all files.
   clean() {
     for (const p of marked(this.mark)) {
       try {

@@ -1,5 +1,5 @@
-// Smoke tests: files of checks against real servers and recorded answers, what
-// they print for programs, and their way to another machine beside a tool.
+// Smoke tests: files of checks against real servers and recorded answers, their
+// reports for programs, and their export and import with a tool.
 
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,19 +20,19 @@ export async function smoke(context) {
   const { report } = context;
   const there = begin(context.setup);
   await servers(context, there);
-  await report.check("a server whose tools are others than in the lock: told which, exit code 1", () => otherLock(context, there));
+  await report.check("a server with other tools than in the lock: the report says which, exit code 1", () => otherLock(context, there));
   await recording(context, there);
-  await report.check("checks that are not met, of a server: each says where, with what it wanted and got", () => unmet(context, there));
+  await report.check("failed checks of a server: each shows its place, the expected and the actual value", () => unmet(context, there));
   await formats(context, there);
-  await report.check("a file that is wrong: everything with line and column, others are run, exit code 2", () => wrong(context, there));
+  await report.check("a file with errors: all with line and column, other files run, exit code 2", () => wrong(context, there));
   await report.check("`--update` writes what real servers answer, and that passes", () => updated(context, there));
-  await report.check("the examples of docs/smoke.md hold of the real server", () => documented(context, there));
+  await report.check("the examples of docs/smoke.md pass with the real server", () => documented(context, there));
   await carried(context, there);
   startUp(context, there);
 }
 
-// begin makes the directories, and the texts of the upstreams' tables: as they
-// are, and such that a process that is started leaves a file and fails.
+// begin makes the directories and two versions of the upstreams' tables: one that
+// works, and one in which a process that is started leaves a file and fails.
 function begin(setup) {
   const [dir, listed] = [join(setup.dir, "smoke-tests"), join(setup.dir, "listed")];
   for (const path of [dir, listed]) mkdirSync(path);
@@ -54,15 +54,15 @@ function tables(setup, name, upstreams) {
   return text.slice(text.indexOf("[store]"));
 }
 
-// write writes a file of checks, and gives its path.
+// write writes a file of checks and returns its path.
 function write(there, name, ...texts) {
   const path = join(there.dir, name);
   writeFileSync(path, texts.join("\n"));
   return path;
 }
 
-// smoked makes the checks of files; the report is that of --format json, and all
-// is an object of the results by their names.
+// smoked runs the checks of files. report is the report of --format json, and all is
+// an object with the results by name.
 function smoked(setup, status, ...args) {
   const run = setup.run("smoke", "--format", "json", ...args);
   const report = JSON.parse(run.stdout || "null");
@@ -188,7 +188,7 @@ async function servers({ setup, report }, there) {
     assert(/wrote .*survey\.cassette\.toml/.test(stderr), stderr);
     return `${summary.checks} checks in ${summary.duration.toFixed(1)} s`;
   });
-  await report.check("what the server was sent: _meta as in the file, a progress token, the cancellation", async () => {
+  await report.check("the server received _meta as in the file, a progress token, the cancellation", async () => {
     const sent = setup.tapped("smoke");
     const sum = sent.find((m) => m.raw.includes("smoke 00-4bf9"))?.value.params;
     equal(sum?._meta["example.com/trace"], "smoke 00-4bf9", "_meta");
@@ -198,7 +198,7 @@ async function servers({ setup, report }, there) {
     equal(cancelled.length, 2, "cancellations");
     none("cancelled that was not under way", cancelled.filter((id) => !slow.some((m) => m.value.id === id)));
   });
-  await report.check("again: the same as in the lock; nothing is left in the configured store", async () => {
+  await report.check("a second run: the same as in the lock; nothing is left in the configured store", async () => {
     const lock = readFileSync(join(there.dir, "servers.lock.json"), "utf8");
     const { all } = smoked(setup, 0, "--filter", "/^(everything|filesystem|memory)$/", file);
     equal(Object.keys(all).length, 3, "checks");
@@ -208,7 +208,7 @@ async function servers({ setup, report }, there) {
   });
 }
 
-// otherLock puts a filter behind the server, which changes what it offers.
+// otherLock puts a filter behind the server that changes the tools it offers.
 async function otherLock({ setup }, there) {
   const memory = setup.upstreams("smoke").memory;
   const filter = `s/Read the entire knowledge graph/Something else/; s/"open_nodes"/"see_nodes"/`;
@@ -231,19 +231,19 @@ async function recording({ setup, report }, there) {
     return `${text.length} bytes`;
   });
   const file = write(there, "recorded.toml", there.broken, composite(there), '[[check]]\nname = "live"\ncall = "everything__echo"\n');
-  await report.check("from the cassette, with servers that cannot start: it passes, and no process was tried", async () => {
+  await report.check("from the cassette, with servers that cannot start: it passes, and starts no process", async () => {
     const { all } = smoked(setup, 0, "--filter", "composite", file);
     assert(!existsSync(there.started), "a server was started");
     return `${(all.composite.duration * 1000).toFixed(1)} ms`;
   });
-  await report.check("a check that needs such a server is broken, and stops no other", async () => {
+  await report.check("a check that needs such a server is broken, and other checks still run", async () => {
     const { all } = smoked(setup, 1, file);
     assert(existsSync(there.started), "no server was started");
     equal(`${all.composite.status} ${all.live.status}`, "passed broken", "the two checks");
     assert(all.live.problems[0]?.line > 0, JSON.stringify(all.live));
     return all.live.problems[0].message;
   });
-  await report.check("a script that asks for something else than the cassette has fails", async () => {
+  await report.check("a script fails if its call is not in the cassette", async () => {
     writeFileSync(join(there.dir, "other.star"), code.replace("message=n", "message=n.upper()"));
     const other = write(there, "other.toml", composite(there).replace("survey.star", "other.star"));
     const { all } = smoked(setup, 1, other);
@@ -277,7 +277,7 @@ async function unmet({ setup }, there) {
   }
 }
 
-// offline needs no server; one of its three checks fails.
+// offline is a file that needs no server; one of its three checks fails.
 const offline = `
 [[check]]
 name = "adds & <compares>"
@@ -339,7 +339,7 @@ async function formats({ setup, report }, there) {
     const line = offline.slice(0, offline.indexOf("expect.result = { open")).split("\n").length;
     assert(new RegExp(`file=[^,]*offline\\.toml,line=${line},`).test(marks[0]) && marks[0].includes("counts ships"), marks[0]);
   });
-  await report.check("`--output`: the report in a file, lines for people beside it", async () => {
+  await report.check("`--output`: the report in a file, and lines for people on the terminal", async () => {
     const path = join(there.dir, "report.xml");
     assert(/FAILED +counts ships/.test(run("junit", "--output", path)), "no lines for people");
     equal(junit(readFileSync(path, "utf8")).tests, 3, "tests in the file");
@@ -388,7 +388,7 @@ expect.calls = []
 }
 
 // documented writes the examples that use server-everything, with the installed
-// one in place of what npx would fetch.
+// server instead of the one that npx would fetch.
 async function documented({ setup }, there) {
   const dir = join(there.dir, "documented");
   mkdirSync(dir);
@@ -407,7 +407,7 @@ async function documented({ setup }, there) {
 }
 
 async function carried({ setup, report }, there) {
-  // Scripts are compiled for the servers of a configuration, which do not start.
+  // Scripts are compiled for the servers of a configuration, without starting them.
   const from = setup.configure("carried", there.notStarting);
   const store = join(setup.dir, "carried");
   const to = join(setup.dir, "reviewed");
@@ -442,7 +442,7 @@ async function carried({ setup, report }, there) {
     const { all } = smoked(setup, 0, join(setup.dir, "arrived", "smoke"));
     equal(Object.keys(all).join(), "composite", "checks there");
   });
-  await report.check("an import of something changed shows what, `tools history` has both, `tools revert` brings the old one back", async () => {
+  await report.check("an import of a changed tool shows the changes, `tools history` has both versions, `tools revert` restores the old one", async () => {
     const script = join(to, "survey.star");
     writeFileSync(script, readFileSync(script, "utf8").replace('"said": said', '"said": len(said)'));
     const asked = setup.run("tools", "import", to, "--config", elsewhere);
@@ -459,7 +459,7 @@ async function carried({ setup, report }, there) {
   });
 }
 
-// startUp tells how long a file without servers takes.
+// startUp measures how long a file without servers takes.
 function startUp({ setup }, there) {
   const times = [1, 2, 3, 4, 5].map(() => {
     const started = performance.now();

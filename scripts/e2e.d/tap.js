@@ -6,7 +6,7 @@ import { member } from "./rawjson.js";
 export class Tap {
   posted = []; // {raw, value, params}, as Setup.tapped gives them
 
-  // of gives a Tap that listens, for the server at a port of this machine.
+  // of returns a Tap that listens, for the server at a port of this machine.
   static async of(port) {
     const tap = new Tap();
     tap.server = createServer((req, res) => tap.#forward(port, req, res));

@@ -1,5 +1,5 @@
-// Command guest builds the sandbox's wasm guest and checks the committed one.
-// scripts/build-guest and scripts/verify-guest call it.
+// Command guest builds the sandbox's wasm guest, or checks the committed one.
+// scripts/build-guest and scripts/verify-guest run it.
 package main
 
 import (
@@ -49,5 +49,5 @@ func run(ctx context.Context, args []string) int {
 
 var done = map[string]string{
 	"build":  "built",
-	"verify": "rebuilt, the same bit for bit",
+	"verify": "rebuilt, identical",
 }

@@ -1,11 +1,10 @@
-// Command later.d runs go test with a clock that is ahead: scripts/test-later.
-// All that the tests and the programs they build ask for the time is told one
-// that is later by the given number of days, and so are the times of files. The
-// machine's own clock is not touched.
+// Command later.d runs go test with a clock that is ahead; scripts/test-later runs
+// it. For the tests and the programs they build, the current time and the times of
+// files are later by the given number of days. The machine's clock does not change.
 //
-// The standard library is compiled from a copy of three of its files (go help
-// build, -overlay). Where Go's sources have changed so that the places to change
-// are not found, it ends with an error.
+// It compiles the standard library with edited copies of three of its files (go
+// help build, -overlay). If a release of Go has changed the places to edit, it
+// fails.
 package main
 
 import (
@@ -20,7 +19,8 @@ import (
 	"strings"
 )
 
-// secondsVar has how far the clock is ahead, for the tests and all they start.
+// secondsVar is the environment variable that says how far the clock is ahead, for
+// the tests and the processes they start.
 const secondsVar = "CLOCK_AHEAD_SECONDS"
 
 // edit replaces one place of a file of the standard library.
@@ -69,7 +69,7 @@ func run(args []string) error {
 	}
 	days, err := strconv.ParseUint(args[0], 10, 16)
 	if err != nil {
-		return fmt.Errorf("%q is no number of days", args[0])
+		return fmt.Errorf("%q is not a number of days", args[0])
 	}
 	dir, err := os.MkdirTemp("", "test-later-")
 	if err != nil {
@@ -80,16 +80,16 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	// Tests that build programs themselves get them with this clock too.
+	// Programs that tests build use this clock too.
 	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -overlay=" + overlay)
-	// The clock is none of what go test keeps results by.
+	// go test must not use cached results: its cache ignores this clock.
 	cmd := exec.Command("go", append([]string{"test", "-count", "1"}, args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "GOFLAGS="+flags, secondsVar+"="+strconv.FormatUint(days*24*60*60, 10))
 	return cmd.Run()
 }
 
-// writeOverlay writes the changed files and the overlay that names them.
+// writeOverlay writes the edited files and the overlay that names them.
 func writeOverlay(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestEditsFit: this release of Go has the places that are to be changed.
+// TestEditsFit checks that this release of Go has the places to edit.
 func TestEditsFit(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command")
@@ -21,8 +21,8 @@ func TestEditsFit(t *testing.T) {
 	}
 }
 
-// TestClock: under scripts/test-later the clock and the times of files are ahead
-// of what the system says; without it they are not.
+// TestClock checks that the clock and the times of files are ahead of the system's
+// under scripts/test-later, and not ahead without it.
 func TestClock(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("test-later is for Linux")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// licence is one file that a module wants to be passed on.
+// licence is one file of a module that has to be distributed with the binary.
 type licence struct {
 	name string // path in the module
 	text string
@@ -22,8 +22,8 @@ var (
 	extra       = regexp.MustCompile(`(?i)^(notice|patents|copyright)`)
 )
 
-// kinds are licences that allow what is done here (linking into a binary under
-// Apache-2.0), each told by a sentence of its text. The first match counts.
+// kinds are licences that allow linking into a binary under Apache-2.0, each
+// recognised by a sentence of its text. The first match counts.
 var kinds = []struct{ name, sentence string }{
 	{"Apache-2.0", "Apache License Version 2.0, January 2004"},
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy"},
@@ -33,7 +33,8 @@ var kinds = []struct{ name, sentence string }{
 	{"Unlicense", "This is free and unencumbered software released into the public domain"},
 }
 
-// kind names the licence that a text is; "" when it is none of the kinds.
+// kind returns the name of the licence that a text contains; "" if it is none of
+// kinds.
 func kind(text string) string {
 	words := strings.Join(strings.Fields(text), " ")
 	for _, k := range kinds {
@@ -44,9 +45,9 @@ func kind(text string) string {
 	return ""
 }
 
-// licences reads the licence files of a module: those beside its linked
-// packages and in the directories above, up to the module's own. Every module
-// has one, and every one is of a known kind, or there is an error.
+// licences reads the licence files of a module: the ones beside its linked packages
+// and in the directories above, up to the module's own. It is an error if there is
+// none, or if one is of an unknown kind.
 func licences(m *module) ([]licence, error) {
 	var names []string
 	for _, dir := range m.dirs {
@@ -72,7 +73,7 @@ func licences(m *module) ([]licence, error) {
 		}
 		l := licence{name: filepath.ToSlash(name), text: string(text), kind: kind(string(text))}
 		if l.kind == "" && !extra.MatchString(filepath.Base(name)) {
-			return nil, fmt.Errorf("%s: %s is of no known kind (read it; if it allows linking, add it to kinds)", m.path, name)
+			return nil, fmt.Errorf("%s: %s is of an unknown kind (read it; if it allows linking, add it to kinds)", m.path, name)
 		}
 		known = known || l.kind != ""
 		list = append(list, l)
@@ -83,7 +84,7 @@ func licences(m *module) ([]licence, error) {
 	return list, nil
 }
 
-// licenceFiles are the licence files in dir, as paths relative to root.
+// licenceFiles returns the licence files in dir, as paths relative to root.
 func licenceFiles(root, dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

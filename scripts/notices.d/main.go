@@ -1,10 +1,10 @@
-// Command notices writes THIRD_PARTY_NOTICES, the licences of everything that
-// is linked into the binary or into the guest it embeds, and checks the
-// committed one. scripts/notices calls it.
+// Command notices writes THIRD_PARTY_NOTICES, the licences of everything that is
+// linked into the binary or its embedded guest, or checks the committed file.
+// scripts/notices runs it.
 //
 //	main.go      the command
-//	modules.go   which modules are linked, on any platform
-//	licences.go  their licence files, and what kind of licence they are
+//	modules.go   the modules that are linked, on any platform
+//	licences.go  their licence files and kinds of licences
 //	notices.go   the text
 package main
 
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// notices is what THIRD_PARTY_NOTICES of the module at root should say.
+// notices returns the text of THIRD_PARTY_NOTICES for the module at root.
 func notices(ctx context.Context, root string) ([]byte, error) {
 	modules, err := linked(ctx, root)
 	if err != nil {
@@ -60,22 +60,22 @@ func notices(ctx context.Context, root string) ([]byte, error) {
 	return render(modules)
 }
 
-// compare returns an error that names the modules in which a committed file
-// differs from what it should say.
+// compare compares a committed file with the text that it should have. The error
+// names the modules that are missing or no longer linked.
 func compare(path string, want []byte) error {
 	got, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("%w (write it with scripts/notices)", err)
+		return fmt.Errorf("%w (run scripts/notices)", err)
 	}
 	if bytes.Equal(got, want) {
 		return nil
 	}
 	missing, extra := difference(headings(want), headings(got))
-	return fmt.Errorf("%s is out of date: missing %q, no longer linked %q (write it anew with scripts/notices)",
+	return fmt.Errorf("%s is out of date: missing %q, no longer linked %q (run scripts/notices)",
 		fileName, missing, extra)
 }
 
-// difference returns what only a has and what only b has.
+// difference returns the elements that only a has and the ones that only b has.
 func difference(a, b []string) (onlyA, onlyB []string) {
 	in := map[string]int{}
 	for _, s := range a {

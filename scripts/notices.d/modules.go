@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// targets are what is shipped: the binary for each system, and the guest, which
-// every binary embeds.
+// targets are the programs that are shipped: the binary for each system, and the
+// guest, which every binary embeds.
 var targets = []struct{ goos, goarch, pkg, part string }{
 	{"linux", "amd64", "./cmd/mcp-metatool", "binary"},
 	{"darwin", "arm64", "./cmd/mcp-metatool", "binary"},
@@ -24,19 +24,19 @@ var targets = []struct{ goos, goarch, pkg, part string }{
 	{"wasip1", "wasm", "./guest", "guest"},
 }
 
-// module is linked into something that is shipped.
+// module is a module that is linked into a target.
 type module struct {
 	path, version, dir string
 	// dirs are the directories of its linked packages.
 	dirs []string
-	// parts are "binary", "guest" or both.
+	// parts has "binary", "guest" or both.
 	parts []string
 }
 
-// standard is how the Go standard library and runtime are listed.
+// standard is the heading of the Go standard library and runtime.
 const standard = "Go standard library"
 
-// listedPackage is the part of go list's output that is used.
+// listedPackage has the members of go list's output that we use.
 type listedPackage struct {
 	Dir      string
 	Standard bool
@@ -47,7 +47,7 @@ type listedPackage struct {
 	}
 }
 
-// moduleRoot is the directory of go.mod.
+// moduleRoot returns the directory of go.mod.
 func moduleRoot(ctx context.Context) (string, error) {
 	gomod, err := goCommand(ctx, ".", nil, "env", "GOMOD")
 	if err != nil {
@@ -55,12 +55,12 @@ func moduleRoot(ctx context.Context) (string, error) {
 	}
 	path := strings.TrimSpace(string(gomod))
 	if filepath.Base(path) != "go.mod" {
-		return "", errors.New("no go.mod here (run it inside of the repository)")
+		return "", errors.New("no go.mod here (run this inside the repository)")
 	}
 	return filepath.Dir(path), nil
 }
 
-// linked lists what is linked, the main module left out, in order of path.
+// linked returns the linked modules except the main module, sorted by path.
 func linked(ctx context.Context, root string) ([]*module, error) {
 	goroot, err := goCommand(ctx, root, nil, "env", "GOROOT")
 	if err != nil {
@@ -94,7 +94,7 @@ func add(all map[string]*module, p listedPackage, part, goroot string) error {
 	m := module{path: standard, dir: goroot}
 	switch {
 	case p.Standard:
-		// Licences below GOROOT are of tools; that of the library is at the top.
+		// Licences below GOROOT belong to tools; the library's licence is at the top.
 		p.Dir = goroot
 	case p.Module == nil:
 		return fmt.Errorf("package in %s belongs to no module", p.Dir)

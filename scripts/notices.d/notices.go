@@ -37,7 +37,7 @@ func render(modules []*module) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tidy makes line ends alike and drops empty lines around a text.
+// tidy normalises line ends and drops empty lines at both ends of a text.
 func tidy(text string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {
@@ -46,7 +46,7 @@ func tidy(text string) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// headings are the modules that a text lists, as "path version".
+// headings returns the modules that a text lists, as "path version".
 func headings(text []byte) []string {
 	var list []string
 	lines := strings.Split(string(text), "\n")

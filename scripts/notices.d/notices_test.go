@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Whoever links a module or changes its version has to write the notices anew.
+// TestCommittedNoticesAreComplete checks that THIRD_PARTY_NOTICES is up to date. It
+// fails if a module is added or its version changes.
 func TestCommittedNoticesAreComplete(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -21,7 +22,7 @@ func TestCommittedNoticesAreComplete(t *testing.T) {
 	if err := compare(filepath.Join(root, fileName), want); err != nil {
 		t.Error(err)
 	}
-	// Known to be linked: if these are missing, the listing itself is wrong.
+	// These are certainly linked; if one is missing, the listing is wrong.
 	for _, path := range []string{standard, "github.com/tetratelabs/wazero", "go.starlark.net"} {
 		if !slices.ContainsFunc(headings(want), func(h string) bool { return strings.HasPrefix(h, path) }) {
 			t.Errorf("%s is not listed", path)

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// crowd is all the clients of one load.
+// crowd has all clients of one load.
 type crowd struct {
 	s    *soak
 	part uint64
@@ -27,7 +27,7 @@ type crowd struct {
 
 func newCrowd(s *soak, part uint64) *crowd { return &crowd{s: s, part: part} }
 
-// run has clients come and go until ctx ends, and waits for the last ones.
+// run starts and stops clients until ctx ends, and waits for the last ones.
 func (c *crowd) run(ctx context.Context) {
 	for range 5 {
 		c.client(ctx, "good", c.s.behave)
@@ -47,7 +47,7 @@ func (c *crowd) run(ctx context.Context) {
 	c.all.Wait()
 }
 
-// client runs lives of one kind of client, one after the other.
+// client runs clients of one kind, one after the other.
 func (c *crowd) client(ctx context.Context, kind string, live life) {
 	c.no++
 	rnd := rand.New(rand.NewPCG(c.s.seed, c.part<<32|c.no))
@@ -59,7 +59,7 @@ func (c *crowd) client(ctx context.Context, kind string, live life) {
 	})
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -69,9 +69,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// visit opens a session over HTTP for one life. It is nil if there was no room,
-// which is no failure.
-func (s *soak) visit(kind string, rnd *rand.Rand) *session {
+// open opens a session over HTTP. It returns nil if the proxy had no room for
+// another session, which is not a failure.
+func (s *soak) open(kind string, rnd *rand.Rand) *session {
 	c, err := s.dialHTTP(context.Background(), kind, rnd)
 	if err == nil {
 		return c
@@ -86,10 +86,10 @@ func (s *soak) visit(kind string, rnd *rand.Rand) *session {
 	return nil
 }
 
-// behave is the life of a client that does nothing wrong, beside asking servers
-// for faults.
+// behave is the life of a client that makes no mistakes, except that it asks
+// servers for faults.
 func (s *soak) behave(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (s *soak) behave(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// Servers that can be asked.
+// The names of servers, by what clients may ask of them.
 var (
 	all   = names(func(origin) bool { return true })
 	small = []string{"calm", "calmweb", "wild"}
@@ -121,8 +121,8 @@ func find(name string) origin {
 	panic("no server " + name)
 }
 
-// converse does so many things, a few at the same time, and waits for all the
-// answers.
+// converse makes requests to servers, the given number of times and a few at once,
+// and waits for all answers.
 func (c *session) converse(ctx context.Context, servers []string, times int) {
 	var turns sync.WaitGroup
 	slots := make(chan struct{}, 1+c.rnd.IntN(8))
@@ -143,8 +143,8 @@ func (c *session) converse(ctx context.Context, servers []string, times int) {
 	turns.Wait()
 }
 
-// choose chooses what to do. All random choices are made here, for them not to
-// depend on what goroutine comes first.
+// choose chooses a request. All random choices are made here, so that they do not
+// depend on the order of goroutines.
 func (c *session) choose(servers []string) func() {
 	server := servers[c.rnd.IntN(len(servers))]
 	o := find(server)
@@ -178,8 +178,8 @@ func (c *session) choose(servers []string) func() {
 	}
 }
 
-// judge checks an answer: calm servers never fail, and what succeeds has the
-// client's own mark.
+// judge checks an answer: calm servers never fail, and a marked result must carry
+// the client's mark.
 func (c *session) judge(o origin, r request, marked bool) outcome {
 	got := c.answered(r)
 	switch {
@@ -192,7 +192,7 @@ func (c *session) judge(o origin, r request, marked bool) outcome {
 	return got
 }
 
-// echo has a server say what it was sent.
+// echo makes a server return its arguments.
 func (c *session) echo(o origin, size int) outcome {
 	text := c.mark + strings.Repeat("x", size)
 	r := c.call(o.name+"__echo", fmt.Sprintf(`{"x":%q}`, text), size%2 == 0)
@@ -203,19 +203,19 @@ func (c *session) echo(o origin, size int) outcome {
 	return got
 }
 
-// counted has a server tell of its progress.
+// counted makes a server report progress.
 func (c *session) counted(o origin, times int) {
 	c.judge(o, c.call(o.name+"__count", fmt.Sprintf(`{"times":%d}`, times), true), false)
 }
 
-// cancelled takes a call back after a moment.
+// cancelled cancels a call after some milliseconds.
 func (c *session) cancelled(o origin, ms int) {
 	r := c.call(o.name+"__wait", fmt.Sprintf(`{"x":%q}`, c.mark), ms%2 == 0)
 	timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case a := <-r.done: // the server went down meanwhile
+	case a := <-r.done: // the server ended in the meantime
 		c.s.tally.check(a.Err == nil, "%s: %s: %v", c.name(), r.what, a.Err)
 		return
 	}
@@ -225,7 +225,7 @@ func (c *session) cancelled(o origin, ms int) {
 	}
 }
 
-// composite calls the tool that prepare has saved, or a script of its own.
+// composite calls the tool that prepare saved, or runs a script.
 func (c *session) composite(o origin) {
 	if o.calm {
 		c.judge(o, c.call(compositeTool, fmt.Sprintf(`{"mark":%q}`, c.mark), true), true)
@@ -235,8 +235,8 @@ func (c *session) composite(o origin) {
 	c.judge(o, c.call("eval_starlark", fmt.Sprintf(`{"code":%s}`, wire.Quote(code)), true), true)
 }
 
-// asks has a server ask the client for something. Where sessions share it, that
-// may be refused.
+// asks makes a server send a request to the client. If sessions share the server,
+// the proxy may refuse it.
 func (c *session) asks(o origin) {
 	got := c.judge(o, c.call(o.name+"__ask", fmt.Sprintf(`{"method":"roots/list","params":{"x":%q}}`, c.mark), false), false)
 	exact := o.own || o.name == "calmweb"
@@ -245,13 +245,13 @@ func (c *session) asks(o origin) {
 	}
 }
 
-// notified has a server send a log message with the client's mark.
+// notified makes a server send a log message with the client's mark.
 func (c *session) notified(o origin) {
 	c.judge(o, c.call(o.name+"__notify", fmt.Sprintf(
 		`{"method":"notifications/message","params":{"level":"error","data":%q}}`, c.mark), false), false)
 }
 
-// looks reads lists and what is in them.
+// looks reads lists and items.
 func (c *session) looks(o origin, n int) {
 	asks := []struct{ method, params string }{
 		{"tools/list", ""}, {"resources/list", "{}"}, {"prompts/list", "{}"}, {"resources/templates/list", "{}"}, {"ping", ""},
@@ -264,17 +264,17 @@ func (c *session) looks(o origin, n int) {
 	c.answered(c.start(a.method+" "+clip(a.params), a.method, a.params, ""))
 }
 
-// faults are what a server can be asked to do wrong without ending.
+// faults are faults that do not end a server.
 var faults = []mcptest.Fault{
 	{Kind: mcptest.Hang}, {Kind: mcptest.Slow, Size: 30, Pause: 2}, {Kind: mcptest.HalfLine},
 	{Kind: mcptest.Garbage, Count: 50}, {Kind: mcptest.Flood, Count: 1000, Size: 300}, {Kind: mcptest.HugeLine, Size: 2_000_000},
 	{Kind: mcptest.WrongID}, {Kind: mcptest.OnlyWrongID}, {Kind: mcptest.Duplicate, Count: 3}, {Kind: mcptest.AfterCancel},
 }
 
-// faulty has a server answer wrongly.
+// faulty makes a server answer with a fault.
 func (c *session) faulty(o origin, f mcptest.Fault) {
 	if f.Kind == mcptest.HalfLine && o.transport != "stdio" {
-		f.Kind = mcptest.Garbage // there are no lines
+		f.Kind = mcptest.Garbage // HTTP has no lines
 	}
 	c.s.tally.fault("server: " + f.Kind)
 	arguments := fmt.Sprintf(`{"kind":%q,"count":%d,"size":%d,"pause":%d,"x":%q}`, f.Kind, f.Count, f.Size, f.Pause, c.mark)
@@ -288,10 +288,10 @@ func (c *session) faulty(o origin, f mcptest.Fault) {
 	c.judge(o, r, true)
 }
 
-// compositeTool is what prepare saves.
+// compositeTool is the name of the tool that prepare saves.
 const compositeTool = "soak_mix"
 
-// prepare saves a composite tool and wakes what sleeps.
+// prepare saves a composite tool and starts the idle servers.
 func (s *soak) prepare(ctx context.Context) error {
 	c, err := s.dialHTTP(ctx, "first", rand.New(rand.NewPCG(s.seed, 0)))
 	if err != nil {
@@ -315,29 +315,30 @@ func (s *soak) prepare(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// settle waits until nobody is there and nothing moves any more, and measures.
+// settle waits until all clients are gone and the number of goroutines is stable,
+// and measures.
 func (s *soak) settle(ctx context.Context) (m measurement, err error) {
 	pids := s.farm.settled(40 * time.Second)
-	s.tally.check(len(pids) == s.farm.shared(), "%d processes of servers, and not %d", len(pids), s.farm.shared())
+	s.tally.check(len(pids) == s.farm.shared(), "%d processes of servers, want %d", len(pids), s.farm.shared())
 	last, still := 0, 0
 	for end := time.Now().Add(45 * time.Second); time.Now().Before(end); pause(ctx, 200*time.Millisecond) {
-		s.farm.rest()
+		s.farm.closeIdle()
 		if m, err = s.host.ask("measure"); err != nil || ctx.Err() != nil {
 			return m, err
 		}
-		if m.Goroutines != last || waits(m) != "" {
+		if m.Goroutines != last || notReady(m) != "" {
 			last, still = m.Goroutines, 0
 		}
 		if still++; still == 15 {
 			return m, nil
 		}
 	}
-	s.tally.check(waits(m) == "", "not back: %s", waits(m))
+	s.tally.check(notReady(m) == "", "not back: %s", notReady(m))
 	return m, nil
 }
 
-// waits names the servers that are not ready.
-func waits(m measurement) string {
+// notReady lists the servers that are not ready.
+func notReady(m measurement) string {
 	var names []string
 	for _, u := range m.Upstreams {
 		if u.State != "ready" {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// steady is how long a server has to be up for its next crash to be its first:
-// a little more than the proxy takes for that.
+// steady is how long a server has to run so that the proxy resets its backoff,
+// and a little more.
 const steady = 11 * time.Second
 
 // ends are the faults that end a server or its connection, by transport.
@@ -22,16 +22,17 @@ var ends = map[string][]string{
 	"sse":   {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 }
 
-// Ends that come from outside.
+// Ends that the server does not cause itself.
 const (
 	killed    = "SIGKILL"
-	forgotten = "restart" // of a server with an address: it knows no session any more
+	forgotten = "restart" // of an HTTP server: it forgets all sessions
 )
 
-// crash is the life of a client that ends one server a few times in a row, with
-// calls under way, and measures how long those wait and how soon it is back.
+// crash is the life of a client that ends one server a few times in a row while
+// calls are pending. It measures how long these wait and how soon the server is
+// back.
 func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
-	c := s.visit("crash of "+o.name, rnd)
+	c := s.open("crash of "+o.name, rnd)
 	if c == nil {
 		return
 	}
@@ -47,8 +48,8 @@ func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
 	pause(ctx, steady+time.Duration(rnd.IntN(2000))*time.Millisecond)
 }
 
-// ready waits until the server answers, and tells how many calls that took, and
-// how the last of those ended that failed.
+// ready waits until the server answers. It returns how many calls that took, and
+// the answer to the last one that failed.
 func (c *session) ready(ctx context.Context, o origin) (calls int, last string, ok bool) {
 	for end := time.Now().Add(patience); ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
 		calls++
@@ -65,18 +66,18 @@ func (c *session) ready(ctx context.Context, o origin) (calls int, last string, 
 	return calls, last, false
 }
 
-// crashOnce ends the server with three calls under way.
+// crashOnce ends the server while three calls are pending.
 func (c *session) crashOnce(o origin, kind string) {
 	var waiting []request
 	for range 3 {
 		r := c.call(o.name+"__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
 		waiting = append(waiting, r)
-		if !c.underWay(r) && o.switches.Answers != "json" { // then there is no stream for progress
+		if !c.started(r) && o.switches.Answers != "json" { // with "json" there is no stream for progress
 			for _, r := range waiting {
 				c.cancel(r)
 				c.wait(r)
 			}
-			return // somebody else has hurt it, and it would take what belongs to that
+			return // another client has ended it, so the measurement would be wrong
 		}
 	}
 	pid := 0
@@ -91,7 +92,7 @@ func (c *session) crashOnce(o origin, kind string) {
 				pid = u.Pid
 			}
 		}
-		if pid == 0 { // it has just gone down by itself
+		if pid == 0 { // it has just ended by itself
 			kind = mcptest.CrashBefore
 		}
 	}
@@ -120,7 +121,7 @@ func (c *session) crashOnce(o origin, kind string) {
 	}
 	name := o.transport
 	if kind == mcptest.Deaf || kind == mcptest.StubbornExit {
-		name = "deaf" // that shows only when calls have timed out
+		name = "deaf" // noticed only when calls time out
 	}
 	c.s.tally.crashed(name, crash{o.name + " " + kind, answered, time.Since(began), calls, last})
 }

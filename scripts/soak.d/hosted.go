@@ -25,12 +25,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
-// hostVerb makes this program the process with the proxy: "host CONFIG LOG". It
-// says where it serves in the first line of its output, and answers each line of
-// its input with a measurement. It ends with its input, and measures once more.
+// hostVerb makes this program the process with the proxy: "host CONFIG LOG". The
+// first line of its output is its URL. It answers each line of its input with a
+// measurement. When its input ends, it measures once more and exits.
 const hostVerb = "host"
 
-// measurement is what a process with the proxy says of itself.
+// measurement is what a process with the proxy reports about itself.
 type measurement struct {
 	Goroutines  int
 	Descriptors int
@@ -97,7 +97,7 @@ func beHost(args []string) error {
 	}
 	err = errors.Join(err, h.Close())
 	m := measure()
-	for wait := 0; m.Goroutines > 3 && wait < 20; wait++ { // they may be about to end
+	for wait := 0; m.Goroutines > 3 && wait < 20; wait++ { // some may be about to end
 		time.Sleep(50 * time.Millisecond)
 		m = measure()
 	}
@@ -115,7 +115,7 @@ func measure() measurement {
 	runtime.ReadMemStats(&mem)
 	m := measurement{Goroutines: runtime.NumGoroutine(), Heap: int64(mem.HeapAlloc)}
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
-		m.Descriptors = len(fds) - 1 // without the one that reads
+		m.Descriptors = len(fds) - 1 // without the descriptor that reads
 	}
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -130,7 +130,7 @@ func measure() measurement {
 	return m
 }
 
-// hosted is such a process, seen from outside.
+// hosted is a process with the proxy, as its parent sees it.
 type hosted struct {
 	url string
 	log string // file
@@ -170,7 +170,7 @@ func startHosted(ctx context.Context, dir, config string) (*hosted, error) {
 	return h, ctx.Err()
 }
 
-// ask asks for a measurement.
+// ask requests a measurement.
 func (h *hosted) ask(line string) (m measurement, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,7 +188,7 @@ func (h *hosted) read() (m measurement, err error) {
 	return m, json.Unmarshal(line, &m)
 }
 
-// dump puts the stacks of the goroutines into the log.
+// dump writes the stacks of all goroutines to the log.
 func (h *hosted) dump() error {
 	_, err := h.ask(stacksLine)
 	return err

@@ -1,25 +1,24 @@
 // Command soak.d runs the proxy between raw servers and raw clients
-// (host/mcptest) whose faults are switched on at random under a seed, and
-// checks what has to hold whatever happens: each request is answered exactly
-// once or cancelled, nothing of one session reaches another, memory, goroutines
-// and descriptors do not grow, every upstream comes back, no process is left.
-// scripts/soak builds and runs it.
+// (host/mcptest) with random faults, chosen by a seed. It checks that each request
+// is answered exactly once or cancelled, that no message reaches another session,
+// that memory, goroutines and descriptors do not grow, that every upstream
+// recovers, and that no process is left. scripts/soak builds and runs it.
 //
 //	main.go       the command: warm-up, load, checks
-//	summary.go    what is printed in the end
-//	tally.go      what is counted, and what is wrong
+//	summary.go    the summary at the end
+//	tally.go      counts and failed checks
 //	hosted.go     the process with the proxy, over HTTP, and what it measures
 //	upstreams.go  the servers, and the configuration
-//	session.go    one session of a client, which checks all that it receives
-//	clients.go    clients that behave, and what they ask for
-//	rude.go       clients that do not
+//	session.go    one session of a client, which checks every message it receives
+//	clients.go    well-behaved clients, and their requests
+//	rude.go       misbehaving clients
 //	stdio.go      clients of the binary, over stdio
-//	crash.go      faults that end a server, and how soon it is back
+//	crash.go      faults that end a server, and the time until it recovers
 //
-// The proxy for HTTP is a process of this program around a host.Host, not the
-// binary: so its goroutines can be counted and its garbage collected before its
-// memory is looked at, and nothing but the proxy is in what /proc says of it.
-// Clients over stdio run the binary itself, and end it in every way there is.
+// The proxy for HTTP is not the binary but a process of this program with a
+// host.Host. So its goroutines can be counted, its garbage can be collected before
+// its memory is measured, and /proc shows only the proxy. Clients over stdio run
+// the binary itself, and end it in all the ways that clients can.
 package main
 
 import (
@@ -38,7 +37,7 @@ import (
 )
 
 func main() {
-	mcptest.Main() // where this program is a server
+	mcptest.Main() // if this program is started as a server
 	if len(os.Args) > 1 && os.Args[1] == hostVerb {
 		if err := beHost(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "soak host:", err)
@@ -47,10 +46,10 @@ func main() {
 		return
 	}
 	var s soak
-	minutes := flag.Float64("minutes", 1, "how long, in `MINUTES`, without start and end")
-	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()%1_000_000_000), "what the random choices begin with")
+	minutes := flag.Float64("minutes", 1, "duration in `MINUTES`, without start and end")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()%1_000_000_000), "seed of the random choices")
 	flag.StringVar(&s.binary, "binary", "mcp-metatool", "the `FILE` that clients over stdio run")
-	flag.BoolVar(&s.keep, "keep", false, "keep the proxy's log, also when all is well")
+	flag.BoolVar(&s.keep, "keep", false, "keep the proxy's log even if all checks pass")
 	flag.Parse()
 	if flag.NArg() > 0 || *minutes <= 0 {
 		flag.Usage()
@@ -84,7 +83,7 @@ type soak struct {
 	host  *hosted
 	farm  *farm
 
-	lastSession atomic.Int64 // the number of the newest
+	lastSession atomic.Int64 // the number of the newest session
 
 	begin, end measurement
 }
@@ -136,8 +135,8 @@ func (s *soak) run(ctx context.Context) (ok bool, err error) {
 	return s.tally.wrong() == 0, err
 }
 
-// load runs all clients for a time; part tells the random choices of one load
-// from those of the other.
+// load runs all clients for the duration d. Loads with different part make
+// different random choices.
 func (s *soak) load(ctx context.Context, d time.Duration, part uint64) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -145,11 +144,11 @@ func (s *soak) load(ctx context.Context, d time.Duration, part uint64) {
 	c.run(ctx)
 }
 
-// Bounds of what may grow between the two measurements.
+// Limits on growth between the two measurements.
 const (
 	slackGoroutines  = 3
 	slackDescriptors = 3
-	slackRSS         = 24 << 20 // bytes; what the heap holds is compared, too
+	slackRSS         = 24 << 20 // bytes; the heap is compared, too
 	slackHeap        = 4 << 20
 )
 
@@ -163,10 +162,10 @@ func (s *soak) compare() {
 	t.check(b.RSS <= a.RSS+slackRSS, "RSS grew from %s to %s", megabytes(a.RSS), megabytes(b.RSS))
 }
 
-// finish ends the proxy and looks for what it has left.
+// finish ends the proxy and checks that it leaves no goroutines or processes.
 func (s *soak) finish() {
 	last, err := s.host.end()
-	s.tally.check(err == nil, "the proxy did not end well: %v", err)
+	s.tally.check(err == nil, "the proxy did not end cleanly: %v", err)
 	if err == nil {
 		s.tally.check(last.Goroutines <= 4, "%d goroutines were left when the proxy had been closed", last.Goroutines)
 	}

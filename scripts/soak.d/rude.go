@@ -20,7 +20,7 @@ import (
 // life is what a client does until it leaves.
 type life func(ctx context.Context, kind string, rnd *rand.Rand)
 
-// rude are lives of clients that do something wrong.
+// rude returns the lives of misbehaving clients by kind.
 func (s *soak) rude() map[string]life {
 	return map[string]life{
 		"stalling": s.stalls, "vanishing": s.vanishes, "dropping": s.drops, "flooding": s.floods, "reusing": s.reuses,
@@ -28,9 +28,9 @@ func (s *soak) rude() map[string]life {
 	}
 }
 
-// stalls stops reading for a while, so that messages pile up.
+// stalls is a client that stops reading for a while, so that messages pile up.
 func (s *soak) stalls(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -55,9 +55,9 @@ func (s *soak) stalls(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// vanishes goes without a word, with calls under way.
+// vanishes is a client that disconnects while calls are pending.
 func (s *soak) vanishes(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -73,9 +73,9 @@ func (s *soak) vanishes(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.vanish()
 }
 
-// drops closes the connections of its requests, and goes on.
+// drops is a client that closes the connections of its requests and continues.
 func (s *soak) drops(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -90,9 +90,9 @@ func (s *soak) drops(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// floods sends a lot at once, garbage among it.
+// floods is a client that sends many messages at once, some of them invalid.
 func (s *soak) floods(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -112,10 +112,10 @@ func (s *soak) floods(ctx context.Context, kind string, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// reuses gives several requests one id. Each is answered, with a result or an
-// error.
+// reuses is a client that sends several requests with one id. Each is answered,
+// with a result or an error.
 func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -131,8 +131,8 @@ func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// settled waits until so many requests under one id have their answers; an error
-// has no id where another of them is under way.
+// settled waits until the given number of requests with one id are answered. An
+// error has no id while another request with that id is in flight.
 func (c *session) settled(id string, times int) {
 	key := wire.IDKey([]byte(id))
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
@@ -153,9 +153,10 @@ func (c *session) settled(id string, times int) {
 	}
 }
 
-// cancels takes everything back, also what is not there.
+// cancels is a client that cancels all its requests, and requests that do not
+// exist.
 func (s *soak) cancels(ctx context.Context, kind string, rnd *rand.Rand) {
-	c := s.visit(kind, rnd)
+	c := s.open(kind, rnd)
 	if c == nil {
 		return
 	}
@@ -177,14 +178,15 @@ func (s *soak) cancels(ctx context.Context, kind string, rnd *rand.Rand) {
 	c.close()
 }
 
-// comesAndGoes opens and ends sessions, each in one of the ways there are.
+// comesAndGoes is a client that opens sessions and ends them at once, by DELETE or
+// by disconnecting.
 func (s *soak) comesAndGoes(ctx context.Context, kind string, rnd *rand.Rand) {
 	var all sync.WaitGroup
 	for range 10 {
 		clean := rnd.IntN(2) == 0
 		seed := rnd.Uint64()
 		all.Go(func() {
-			c := s.visit(kind, rand.New(rand.NewPCG(seed, 0)))
+			c := s.open(kind, rand.New(rand.NewPCG(seed, 0)))
 			switch {
 			case c == nil:
 			case clean:
@@ -200,8 +202,8 @@ func (s *soak) comesAndGoes(ctx context.Context, kind string, rnd *rand.Rand) {
 	pause(ctx, time.Second)
 }
 
-// halfOpens leaves connections behind in all stages of a request, and closes
-// them only later.
+// halfOpens is a client that leaves connections open in all stages of a request,
+// and closes them later.
 func (s *soak) halfOpens(ctx context.Context, kind string, rnd *rand.Rand) {
 	address, err := url.Parse(s.host.url)
 	if err != nil {
@@ -230,7 +232,7 @@ func (s *soak) halfOpens(ctx context.Context, kind string, rnd *rand.Rand) {
 	}
 }
 
-// deafListener has a session whose GET stream nobody reads.
+// deafListener opens a session and does not read its GET stream.
 func (s *soak) deafListener(address *url.URL, initialize string) (conns []net.Conn) {
 	conn, err := net.Dial("tcp", address.Host)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// patience is how long an answer may take: the longest timeout of a server and
-// then some.
+// patience is how long an answer may take: more than the longest timeout of a
+// server.
 const patience = 45 * time.Second
 
-// session is one session of a client. All that it sends of its own making
-// carries its mark, and all that it receives is checked: no mark of another, no
-// answer to what it did not ask, none twice, no progress after the answer.
+// session is one session of a client. Its messages carry its mark. It checks every
+// message it receives: no mark of another session, no answer without a request, no
+// second answer, no progress after the answer.
 type session struct {
 	s    *soak
 	no   int
@@ -32,18 +32,18 @@ type session struct {
 	last  int
 	nulls int               // errors without an id
 	asked map[string]*asked // by key of the id
-	gone  bool              // the client has left: what is missing is not
+	gone  bool              // the client has left, so missing answers are not failures
 }
 
-// asked is what was asked under one id.
+// asked are the requests with one id.
 type asked struct {
 	what      string
-	sent      int // times; only rude clients use an id again
+	sent      int // number of requests; only misbehaving clients reuse an id
 	answers   int
 	cancelled bool
 	token     string        // raw; "" for none
 	begun     chan struct{} // closed at the first progress
-	told      bool          // begun is closed
+	told      bool          // begun has been closed
 }
 
 func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
@@ -52,7 +52,7 @@ func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
 	return &session{s: s, no: no, kind: kind, rnd: rnd, mark: fmt.Sprintf("~%d~", no), asked: map[string]*asked{}}
 }
 
-// options are those of the raw client.
+// options returns the options of the raw client.
 func (c *session) options() mcptest.ClientOptions {
 	return mcptest.ClientOptions{Each: c.received, Forget: true, Script: c.answer}
 }
@@ -64,7 +64,7 @@ func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*sess
 	return c, c.begin(ctx)
 }
 
-// begin initializes the session; if that fails nothing is left of it.
+// begin initializes the session. If that fails, it closes the client.
 func (c *session) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,7 +79,7 @@ func (c *session) begin(ctx context.Context) error {
 
 func (c *session) name() string { return fmt.Sprintf("%s session %d", c.kind, c.no) }
 
-// expect notes that a request is about to be sent.
+// expect records that a request is about to be sent.
 func (c *session) expect(id, what, token string) {
 	c.s.tally.count(func(t *tally) { t.requests++ })
 	c.mu.Lock()
@@ -93,8 +93,8 @@ func (c *session) expect(id, what, token string) {
 	a.sent++
 }
 
-// id makes an id or token: every other one is a small number, as all sessions
-// use them; what is text carries the mark.
+// id returns an id or token. Every other one is a small number that all sessions
+// use; the others are strings with the mark.
 func (c *session) id() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *session) id() string {
 	return fmt.Sprintf(`"%s%d"`, c.mark, c.last)
 }
 
-// request is one request under way.
+// request is one pending request.
 type request struct {
 	id, token, what string
 	done            <-chan mcptest.Answer
@@ -119,7 +119,8 @@ func (c *session) start(what, method, params, token string) request {
 	return r
 }
 
-// call starts a call of a tool. The token is one of its own if wanted.
+// call starts a call of a tool, with a progress token of its own if progress is
+// set.
 func (c *session) call(tool, arguments string, progress bool) request {
 	token := ""
 	if progress {
@@ -128,13 +129,13 @@ func (c *session) call(tool, arguments string, progress bool) request {
 	return c.start(tool+" "+clip(arguments), "tools/call", mcptest.ToolParams(tool, arguments, token), token)
 }
 
-// cancel takes a request back.
+// cancel cancels a request.
 func (c *session) cancel(r request) {
 	c.forgets(r)
 	_ = c.Notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%s,"reason":"soak %s"}`, r.id, c.mark))
 }
 
-// forgets says that the client does not mind whether a request is answered.
+// forgets records that a request need not be answered.
 func (c *session) forgets(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +144,7 @@ func (c *session) forgets(r request) {
 
 // outcome is how a request ended.
 type outcome struct {
-	result []byte // nil: a JSON-RPC error, or nothing at all
+	result []byte // nil: a JSON-RPC error, or no answer
 	failed bool   // isError
 	err    error  // no answer
 	raw    []byte
@@ -151,8 +152,8 @@ type outcome struct {
 
 func (o outcome) ok() bool { return o.err == nil && o.result != nil && !o.failed }
 
-// wait waits for the answer of a request. That it does not come is a failure,
-// unless ctx ends or the client has left.
+// wait waits for the answer to a request, at most for patience. The outcome has an
+// error if there is none.
 func (c *session) wait(r request) outcome {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -168,7 +169,7 @@ func (c *session) wait(r request) outcome {
 	}
 }
 
-// answered is wait for a client that behaves: there must be an answer.
+// answered is like wait, but counts a missing answer as a failure.
 func (c *session) answered(r request) outcome {
 	o := c.wait(r)
 	if o.err != nil {
@@ -177,8 +178,8 @@ func (c *session) answered(r request) outcome {
 	return o
 }
 
-// received checks a message of the proxy. It runs before anybody who waits for
-// the message goes on.
+// received checks a message of the proxy. It runs before requests that wait for the
+// message complete.
 func (c *session) received(e mcptest.Entry) {
 	for rest := e.Raw; ; {
 		at := bytes.IndexByte(rest, '~')
@@ -199,7 +200,7 @@ func (c *session) received(e mcptest.Entry) {
 	}
 	switch m := e.Msg; {
 	case !json.Valid(e.Raw):
-		c.s.tally.fail("%s got what is no JSON: %s", c.name(), clip(string(e.Raw)))
+		c.s.tally.fail("%s got a message that is not JSON: %s", c.name(), clip(string(e.Raw)))
 	case m.IsResponse() && (m.ID == nil || string(m.ID) == "null"):
 		c.mu.Lock()
 		c.nulls++
@@ -224,7 +225,7 @@ func (c *session) response(m wire.Message, raw []byte) {
 	c.mu.Unlock()
 	switch {
 	case a == nil:
-		c.s.tally.cross("%s got an answer to no request of its: %s", c.name(), clip(string(raw)))
+		c.s.tally.cross("%s got an answer to a request that it did not make: %s", c.name(), clip(string(raw)))
 	case a.answers > a.sent:
 		c.s.tally.fail("%s: %s was answered %d times: %s", c.name(), a.what, a.answers, clip(string(raw)))
 	default:
@@ -256,11 +257,12 @@ func (c *session) progress(m wire.Message, raw []byte) {
 			return
 		}
 	}
-	c.s.tally.cross("%s got progress for no request of its: %s", c.name(), clip(string(raw)))
+	c.s.tally.cross("%s got progress for a request that it did not make: %s", c.name(), clip(string(raw)))
 }
 
-// underWay waits until a request has made progress, and tells whether it has.
-func (c *session) underWay(r request) bool {
+// started waits for the first progress of a request, at most half a second. It
+// reports whether progress came.
+func (c *session) started(r request) bool {
 	c.mu.Lock()
 	begun := c.asked[wire.IDKey([]byte(r.id))].begun
 	c.mu.Unlock()
@@ -274,7 +276,7 @@ func (c *session) underWay(r request) bool {
 	}
 }
 
-// answer answers requests of servers, with the mark.
+// answer answers requests of servers. The answer carries the mark.
 func (c *session) answer(_ *mcptest.Client, m wire.Message) wire.Reply {
 	if m.Method == "ping" {
 		return wire.Reply{Result: []byte("{}")}
@@ -282,14 +284,14 @@ func (c *session) answer(_ *mcptest.Client, m wire.Message) wire.Reply {
 	return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[],"x":%q}`, c.mark)}
 }
 
-// leave says that the client does not care any more.
+// leave records that the client is gone and needs no more answers.
 func (c *session) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
 }
 
-// close ends the session as it should be, and settles the accounts.
+// close counts the missing answers and ends the session properly.
 func (c *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -299,14 +301,14 @@ func (c *session) close() {
 	}
 }
 
-// vanish breaks all connections.
+// vanish closes all connections without ending the session.
 func (c *session) vanish() {
 	c.leave()
 	c.Vanish()
 	c.account()
 }
 
-// account counts what was not answered.
+// account counts the requests that were not answered.
 func (c *session) account() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +326,7 @@ func (c *session) account() {
 	}
 }
 
-// clip bounds what is printed of a message.
+// clip shortens a message for printing.
 func clip(s string) string {
 	if len(s) > 300 {
 		return s[:300] + "..."

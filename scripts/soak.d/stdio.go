@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// overStdio is a life with the binary itself, which ends in one of the ways in
-// which clients end servers. It has little time for it then.
+// overStdio is a client of the binary itself, which it ends in one of the ways in
+// which clients end servers. The binary then has little time to exit.
 func (s *soak) overStdio(ctx context.Context, kind string, rnd *rand.Rand) {
 	cmd := exec.Command(s.binary, "serve", "--config", s.farm.small)
 	in, inErr := cmd.StdinPipe()
@@ -50,7 +50,7 @@ func (s *soak) overStdio(ctx context.Context, kind string, rnd *rand.Rand) {
 	}
 }
 
-// endStdio ends a session with the binary, with calls under way.
+// endStdio ends a session with the binary while calls are pending.
 func (s *soak) endStdio(c *session, p *os.Process) {
 	way := []string{"end of input", "both pipes closed", "SIGTERM", "SIGINT", "SIGKILL", "stops reading"}[c.rnd.IntN(6)]
 	s.tally.fault("client: stdio, " + way)
@@ -67,7 +67,7 @@ func (s *soak) endStdio(c *session, p *os.Process) {
 	for range 3 {
 		c.call("calm__wait", fmt.Sprintf(`{"x":%q}`, c.mark), true)
 	}
-	c.leave() // what is under way may be answered or not
+	c.leave() // pending requests may be answered or not
 	switch way {
 	case "SIGTERM":
 		_ = p.Signal(syscall.SIGTERM)

@@ -11,7 +11,7 @@ import (
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// summary prints what happened and what is wrong.
+// summary prints the counts and the failed checks.
 func (s *soak) summary(w io.Writer) {
 	t := &s.tally
 	t.mu.Lock()
@@ -40,7 +40,7 @@ func (s *soak) summary(w io.Writer) {
 	for _, kind := range slices.Sorted(maps.Keys(t.faults)) {
 		fmt.Fprintf(w, "  %-36s %d\n", kind, t.faults[kind])
 	}
-	fmt.Fprintln(w, "from the crash of a server with 3 calls under way to the last of their answers, and to serving again:")
+	fmt.Fprintln(w, "from the crash of a server with 3 pending calls to the last of their answers, and to serving again:")
 	for _, kind := range slices.Sorted(maps.Keys(t.crashes)) {
 		answer := func(c crash) time.Duration { return c.answer }
 		back := func(c crash) time.Duration { return c.back }

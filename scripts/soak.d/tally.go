@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tally counts. It is safe for concurrent use.
+// tally counts what happened. It is safe for concurrent use.
 type tally struct {
 	began time.Time
 
@@ -17,30 +17,30 @@ type tally struct {
 	sessions int
 	requests int
 	answered int // with a result, or a JSON-RPC error
-	isError  int // of those: results with isError
-	refused  int // of those: JSON-RPC errors
+	isError  int // of the answered: results with isError
+	refused  int // of the answered: JSON-RPC errors
 	cancel   int // cancelled, and not answered
 	left     int // not answered: the client went away
 	faults   map[string]int
 	crossed  int
 	failures []string
-	more     int                // failures that are not kept
+	more     int                // number of failures beyond maxFailures
 	crashes  map[string][]crash // by kind of transport
 }
 
-// crash is the end of a server with calls under way.
+// crash is the end of a server while calls were pending.
 type crash struct {
 	what   string
-	answer time.Duration // until all of the calls had their answers
+	answer time.Duration // until all pending calls were answered
 	back   time.Duration // until another call succeeded
-	calls  int           // that took
-	last   string        // answer of those that did not
+	calls  int           // number of calls until one succeeded
+	last   string        // the answer to the last one that failed
 }
 
-// maxFailures are kept to be printed.
+// maxFailures is how many failures are printed in the summary.
 const maxFailures = 25
 
-// fail notes that a check has failed.
+// fail records that a check has failed.
 func (t *tally) fail(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +59,7 @@ func (t *tally) check(ok bool, format string, args ...any) {
 	}
 }
 
-// cross notes that something reached the wrong session.
+// cross records that a message reached the wrong session.
 func (t *tally) cross(format string, args ...any) {
 	t.mu.Lock()
 	t.crossed++
@@ -67,7 +67,7 @@ func (t *tally) cross(format string, args ...any) {
 	t.fail("crossed: "+format, args...)
 }
 
-// fault counts a fault that was made.
+// fault counts an injected fault.
 func (t *tally) fault(kind string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,26 +77,26 @@ func (t *tally) fault(kind string) {
 	t.faults[kind]++
 }
 
-// count changes numbers.
+// count changes counts under the lock.
 func (t *tally) count(f func(t *tally)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(t)
 }
 
-// wrong is the number of checks that have failed.
+// wrong returns the number of failed checks.
 func (t *tally) wrong() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.failures) + t.more
 }
 
-// baseline says that the warm-up is over. What it counted stays.
+// baseline prints that the warm-up is over. The counts continue.
 func (t *tally) baseline() {
 	fmt.Printf("%6.1f s  warm; the load begins\n", time.Since(t.began).Seconds())
 }
 
-// crashed notes how long callers waited after a crash, and the next call.
+// crashed records how long pending calls and the next call took after a crash.
 func (t *tally) crashed(transport string, c crash) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *tally) crashed(transport string, c crash) {
 	t.crashes[transport] = append(t.crashes[transport], c)
 }
 
-// spread is the median and the worst of some times.
+// spread returns the crashes with the median and the longest time.
 func spread(crashes []crash, of func(crash) time.Duration) (median, worst crash) {
 	sorted := slices.SortedFunc(slices.Values(crashes), func(a, b crash) int { return cmp.Compare(of(a), of(b)) })
 	return sorted[(len(sorted)-1)/2], sorted[len(sorted)-1]

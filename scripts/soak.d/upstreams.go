@@ -18,8 +18,8 @@ import (
 type origin struct {
 	name      string
 	transport string // "stdio", "http", "sse"
-	calm      bool   // nobody makes it do anything wrong
-	own       bool   // each session has one
+	calm      bool   // no client asks it for faults
+	own       bool   // each session has a process of its own
 	extra     string // lines of its configuration
 	switches  mcptest.Switches
 }
@@ -29,7 +29,7 @@ var origins = []origin{
 	{name: "calm", transport: "stdio", calm: true},
 	{name: "calmweb", transport: "http", calm: true},
 	{name: "wild", transport: "stdio"},
-	{name: "slowstart", transport: "stdio", switches: mcptest.Switches{ // what it does wrong, it does at each start
+	{name: "slowstart", transport: "stdio", switches: mcptest.Switches{ // its faults happen at each start
 		StringIDs: true,
 		Faults: map[string]mcptest.Fault{
 			"initialize":     {Kind: mcptest.Slow, Size: 40, Pause: 1},
@@ -46,8 +46,8 @@ var origins = []origin{
 	{name: "flaky", transport: "stdio", calm: true, switches: mcptest.Switches{ExitOnStart: 3}},
 }
 
-// farm has the servers: those with an address are in this process, the proxy
-// starts the others.
+// farm has the servers. HTTP servers run in this process; the proxy starts the
+// others.
 type farm struct {
 	config string // of the proxy for HTTP
 	small  string // of the binary for one client over stdio
@@ -128,8 +128,8 @@ func (f *farm) serve(o origin, sw mcptest.Switches) (address string, err error) 
 	return "http://" + ln.Addr().String() + "/mcp", nil
 }
 
-// rest closes the connections that are kept for later.
-func (f *farm) rest() {
+// closeIdle closes idle connections.
+func (f *farm) closeIdle() {
 	for _, web := range f.web {
 		web.SetKeepAlivesEnabled(false)
 		web.SetKeepAlivesEnabled(true)
@@ -145,7 +145,7 @@ func (f *farm) close() {
 	}
 }
 
-// processes are the ids of all processes of servers there are.
+// processes returns the ids of all processes of servers.
 func (f *farm) processes() []int {
 	var pids []int
 	names, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -159,8 +159,8 @@ func (f *farm) processes() []int {
 	return pids
 }
 
-// shared is the number of processes that there are while nobody is connected,
-// if those that are lazy have been used.
+// shared returns the number of server processes while no client is connected,
+// once all idle servers have been started.
 func (f *farm) shared() int {
 	n := 0
 	for _, o := range origins {
@@ -171,7 +171,7 @@ func (f *farm) shared() int {
 	return n
 }
 
-// settled waits until as many processes are there as there should be.
+// settled waits until the number of processes is as expected.
 func (f *farm) settled(d time.Duration) (pids []int) {
 	for end := time.Now().Add(d); ; time.Sleep(100 * time.Millisecond) {
 		if pids = f.processes(); len(pids) == f.shared() || time.Now().After(end) {
