@@ -2,7 +2,7 @@ package abi
 
 import "testing"
 
-// TestWorkedNumbers holds Pack and Unpack against the numbers of the package's
+// TestWorkedNumbers checks Pack and Unpack with the numbers in the package's
 // documentation.
 func TestWorkedNumbers(t *testing.T) {
 	for packed, want := range map[uint64]struct {

@@ -1,12 +1,12 @@
-// Package abitest is the conformance kit of package abi: guests made by hand,
-// with how a host that keeps the contract must let each of them end.
+// Package abitest is the conformance suite of package abi: handmade guests, and how a
+// run of each must end in a host that implements the contract.
 //
-//	cases.go         the kit: honest guests, wild pointers, wrong order, bad content
-//	cases_limits.go  limits, endless loops, guests to be refused
-//	cases_hostile.go guests that know the contract and attack the host by it
-//	guest.go         the contract as data, and how the guests are put together
-//	wasm.go          a tiny encoder of wasm modules
+//	cases.go         the suite: correct guests, wild pointers, wrong order, bad content
+//	cases_limits.go  limits, endless loops, guests that must be refused
+//	cases_hostile.go guests that use the contract to attack the host
+//	guest.go         the contract as data, and building guests
+//	wasm.go          a small encoder of wasm modules
 //
-// It needs no wasm runtime and no other package of the host, so that any host,
-// or a guest in another language, can be held against it.
+// It needs no wasm runtime and no package of the host, so that it can test any host,
+// or a guest in another language.
 package abitest

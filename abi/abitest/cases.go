@@ -14,14 +14,14 @@ type End string
 // The ends. EndLimit comes with the name of the limit.
 const (
 	EndResult   End = "result"
-	EndError    End = "error"    // the script's own
+	EndError    End = "error"    // an error of the script
 	EndTrap     End = "trap"     // the guest is at fault
 	EndLimit    End = "limit"    // see Case.Limit
 	EndDeadline End = "deadline" // only the context ends it
-	EndRefused  End = "refused"  // it is never run
+	EndRefused  End = "refused"  // it never runs
 )
 
-// Limits of the runs of all cases, small so that they can be met.
+// The limits of the runs of all cases. They are small so that guests reach them.
 const (
 	MaxMemory    = 4 << 20
 	MaxCalls     = 5
@@ -31,33 +31,33 @@ const (
 	MaxLogs      = 1 << 10
 )
 
-// Params are the params every case is run with; a guest may echo its request.
+// Params are the params of every run; a guest may echo its request.
 const Params = `{"n":12345678901234567890}`
 
-// Case is a guest made by hand and how a run of it ends in a host that keeps
-// the contract. A guest checks the codes and lengths it is answered with
-// itself, and traps at the first wrong one.
+// Case is a handmade guest, and how a run of it must end in a host that implements
+// the contract. A guest itself checks the codes and lengths that host functions
+// return, and traps at the first wrong one.
 type Case struct {
 	Name string
 	Wasm []byte
-	// Answers are given to tool calls one after the other, whatever is called.
+	// Answers are the answers to tool calls, one after the other, for any tool.
 	Answers []abi.Answer
 	End     End
 	// Limit is "memory", "recursion", "calls", "arguments", "answer" or
 	// "result" for EndLimit.
 	Limit string
-	// Result is what comes out at EndResult; "" is not compared.
+	// Result is the result at EndResult; "" is not compared.
 	Result string
-	// Calls is how many tool calls have been made at the end.
+	// Calls is how many tool calls have been made in the end.
 	Calls int
-	// Undo is how many calls to undo with are kept at the end. The host refuses
-	// those of a tool "refused", with the error type permission, and message "no".
+	// Undo is how many compensations are registered in the end. The host refuses
+	// calls of a tool "refused" with the error type permission and the message "no".
 	Undo int
-	// Logs are the entries the host has got.
+	// Logs are the log entries that the host received.
 	Logs []string
 }
 
-// Cases is the whole kit.
+// Cases returns the whole suite.
 func Cases() []Case {
 	return slices.Concat(honest(), wild(), order(), content(), limits(), endless(), refused(), hostile())
 }
@@ -72,7 +72,7 @@ const (
 
 func value(json string) abi.Answer { return abi.Answer{Value: []byte(json)} }
 
-// honest guests do nothing wrong.
+// honest returns guests that keep the contract.
 func honest() []Case {
 	echo := new(script).call(abi.FuncRequestRead, bufAt, bufSize)
 	echo.add(I32Wrap, LocalSet(0), I32Const(abi.ResponseResult), I32Const(bufAt), LocalGet(0), Call(index(abi.FuncResponseWrite)), Drop)
@@ -116,7 +116,7 @@ func honest() []Case {
 	}
 }
 
-// wild guests pass ranges that are not theirs, to every function.
+// wild returns guests that pass ranges outside of their memory to every function.
 func wild() (cases []Case) {
 	ranges := []struct {
 		what     string
@@ -156,7 +156,7 @@ func wild() (cases []Case) {
 	)
 }
 
-// order: calls at the wrong time.
+// order returns guests that make calls at the wrong time.
 func order() []Case {
 	one := []abi.Answer{value("1"), value("22")}
 	return []Case{
@@ -196,7 +196,7 @@ func order() []Case {
 	}
 }
 
-// content: messages that are not what they should be.
+// content returns guests that send invalid messages.
 func content() (cases []Case) {
 	for what, json := range map[string]string{
 		"empty": "", "not JSON": "{", "two values": "1 2", "bad UTF-8": "\"\xff\"", "lone surrogate": `"\ud800"`,

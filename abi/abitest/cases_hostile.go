@@ -7,17 +7,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// hostile guests know the contract and try what an honest one never would.
+// hostile returns guests that use the contract to attack the host.
 func hostile() []Case {
 	var cases []Case
-	for _, group := range [][]Case{early(), edges(), giants(), storms(), parking(), deep(), after()} {
+	for _, group := range [][]Case{early(), boundaries(), giants(), storms(), parking(), deep(), after()} {
 		cases = append(cases, group...)
 	}
 	return cases
 }
 
-// argumentsOf calls a host function with a text, wherever it takes one, or with
-// the buffer where it gives one.
+// argumentsOf pushes the arguments for a host function: a text if it takes one, or
+// a buffer if it writes to one.
 func (s *script) argumentsOf(f Import, text string) *script {
 	ptr, n := s.text(text)
 	switch f.Name {
@@ -34,7 +34,7 @@ func (s *script) argumentsOf(f Import, text string) *script {
 	}
 }
 
-// validText is a message that the function takes.
+// validText returns a message that the function accepts.
 func validText(function string) string {
 	switch function {
 	case abi.FuncCallTools:
@@ -48,9 +48,9 @@ func validText(function string) string {
 	}
 }
 
-// early guests do business before they are asked to: in the start function,
-// which the contract does not have, or while they are initialised, when there
-// is no request and nobody to call.
+// early returns guests that call host functions too early: in the start function,
+// which the contract does not allow, or while they are initialised, when there is no
+// request.
 func early() (cases []Case) {
 	for _, f := range HostFunctions {
 		s := new(script).argumentsOf(f, validText(f.Name)).add(Drop)
@@ -72,8 +72,8 @@ func early() (cases []Case) {
 	return append(cases, Case{Name: "refused: leaves while it is initialised", Wasm: leaves.Encode(), End: EndRefused})
 }
 
-// edges: ranges at the very end of memory, to every function.
-func edges() (cases []Case) {
+// boundaries returns guests that pass ranges at the end of memory to every function.
+func boundaries() (cases []Case) {
 	for _, f := range HostFunctions {
 		if !takesRange(f) {
 			continue
@@ -108,7 +108,8 @@ func edges() (cases []Case) {
 	return cases
 }
 
-// giants: all the memory there may be, in one message to every function.
+// giants returns guests that pass all possible memory in one message to every
+// function.
 func giants() []Case {
 	const pages = MaxMemory >> 16
 	giant := func(function string, first ...uint32) *script {
@@ -152,7 +153,7 @@ func giants() []Case {
 	}
 }
 
-// storms: the same again and again, until only time ends it.
+// storms returns guests that repeat a call until the deadline.
 func storms() (cases []Case) {
 	for _, f := range HostFunctions {
 		if f.Name == abi.FuncProgress || f.Name == abi.FuncAnswerRead {
@@ -207,7 +208,7 @@ func ones(n int) (answers []abi.Answer) {
 	return answers
 }
 
-// parking: answers that are never fetched, or in odd ways.
+// parking returns guests that never fetch answers, or fetch them in unusual ways.
 func parking() []Case {
 	three := "[" + strings.Repeat(strings.Trim(okCall, "[]")+",", 2) + strings.Trim(okCall, "[]") + "]"
 	large := value(`"` + strings.Repeat("x", MaxAnswer-2) + `"`)
@@ -240,7 +241,7 @@ func parking() []Case {
 	}
 }
 
-// deep: JSON that is nested without end, in every message that is JSON.
+// deep returns guests that send JSON nested too deep in every kind of message.
 func deep() []Case {
 	const levels = MaxResult / 2
 	open := strings.Repeat("[", levels)
@@ -267,9 +268,10 @@ func deep() []Case {
 	}
 }
 
-// after: what comes once all is said does not count, except as a fault.
+// after returns guests that go on after the response. Nothing counts then, except
+// faults.
 func after() []Case {
-	// A guest that calls its own exports is only a program that calls itself.
+	// A guest may call its own exports: that is only recursion.
 	itself := new(script).result("1", abi.OK).module()
 	version := len(itself.Imports) + 1
 	itself.Functions[2].Body = Code(Call(version), Drop, Call(version-1), itself.Functions[2].Body)

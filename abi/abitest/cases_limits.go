@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// limits: guests that want more than they may have.
+// limits returns guests that exceed limits.
 func limits() []Case {
 	sixCalls := "[" + strings.Repeat(strings.Trim(okCall, "[]")+",", MaxCalls) + strings.Trim(okCall, "[]") + "]"
 	long := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
@@ -77,7 +77,7 @@ func startsWith(pages uint32) []byte {
 	return m.Encode()
 }
 
-// recursive calls itself without end.
+// recursive returns a guest that calls itself without end.
 func recursive() []byte {
 	m := new(script).module()
 	self := len(m.Imports) + len(m.Functions)
@@ -86,7 +86,7 @@ func recursive() []byte {
 	return m.Encode()
 }
 
-// endless guests never return.
+// endless returns guests that never return.
 func endless() []Case {
 	starts := new(script).module()
 	starts.Functions[0].Body = Forever()
@@ -110,7 +110,7 @@ func endless() []Case {
 	}
 }
 
-// refused guests do not keep the contract: they never serve a request.
+// refused returns guests that break the contract, so that the host refuses them.
 func refused() []Case {
 	guest := func(change func(*Module)) []byte {
 		m := new(script).result("1", abi.OK).module()

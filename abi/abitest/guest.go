@@ -11,8 +11,8 @@ var (
 	toI64  = []ValueType{I64}
 )
 
-// HostFunctions is every function that a host of version 1 offers in
-// abi.HostModule to an unmetered guest, transcribed from package abi.
+// HostFunctions has every function that a host of version 1 offers in
+// abi.HostModule to an unmetered guest, as package abi specifies them.
 var HostFunctions = []Import{
 	{abi.HostModule, abi.FuncRequestRead, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncCallTools, Signature{[]ValueType{I32, I32}, toI64}},
@@ -24,20 +24,20 @@ var HostFunctions = []Import{
 	{abi.HostModule, abi.FuncResponseWrite, Signature{[]ValueType{I32, I32, I32}, toI64}},
 }
 
-// takesRange tells whether a function is given a range of the guest's memory.
+// takesRange reports whether a function takes a range of the guest's memory.
 func takesRange(f Import) bool { return len(f.Params) > 0 }
 
-// GuestFunctions is every function that a guest of version 1 exports.
+// GuestFunctions has every function that a guest of version 1 exports.
 var GuestFunctions = map[string]Signature{
 	abi.ExportInitialize: {},
 	abi.ExportVersion:    {Results: oneI32},
 	abi.ExportRun:        {},
 }
 
-// procExit is the one function of WASI that a hand-made guest calls.
+// procExit is the only function of WASI that handmade guests call.
 var procExit = Import{"wasi_snapshot_preview1", "proc_exit", Signature{Params: oneI32}}
 
-// index is the function index of an import in the modules of guest.
+// index returns the function index of an import in the modules of guest.
 func index(name string) int {
 	if name == procExit.Name {
 		return len(HostFunctions)
@@ -45,8 +45,8 @@ func index(name string) int {
 	return slices.IndexFunc(HostFunctions, func(i Import) bool { return i.Name == name })
 }
 
-// Memory of a hand-made guest: one page; messages of its data from dataAt on,
-// and a buffer of bufSize bytes at bufAt to be written to.
+// The memory of a handmade guest has one page, with texts from dataAt on, and a
+// buffer of bufSize bytes at bufAt.
 const (
 	dataAt  = 1024
 	bufAt   = 32 << 10
@@ -54,14 +54,13 @@ const (
 	memSize = 64 << 10
 )
 
-// script assembles the run function of a hand-made guest, and keeps the texts
-// it passes.
+// script assembles the run function of a handmade guest and its texts.
 type script struct {
 	code []byte
 	data []byte
 }
 
-// text puts s into memory and tells where.
+// text puts t into memory and returns its range.
 func (s *script) text(t string) (ptr, length uint32) {
 	ptr = dataAt + uint32(len(s.data))
 	s.data = append(s.data, t...)
@@ -73,7 +72,7 @@ func (s *script) add(instructions ...[]byte) *script {
 	return s
 }
 
-// call calls a host function with constants and leaves its result.
+// call calls a host function with constants and leaves the result on the stack.
 func (s *script) call(function string, args ...uint32) *script {
 	for _, a := range args {
 		s.add(I32Const(a))
@@ -81,24 +80,24 @@ func (s *script) call(function string, args ...uint32) *script {
 	return s.add(Call(index(function)))
 }
 
-// want traps unless the result on the stack is that code and length.
+// want traps unless the result on the stack has that code and length.
 func (s *script) want(code abi.Code, length uint32) *script {
 	return s.add(I64Const(abi.Pack(code, length)), I64Ne, If(Unreachable))
 }
 
-// send passes a text to a host function that takes (ptr, len) last, and wants
-// the code it answers with.
+// send passes a text to a host function that takes (ptr, len) last, and traps unless
+// the function returns that code and length.
 func (s *script) send(function string, first []uint32, text string, code abi.Code, length uint32) *script {
 	ptr, n := s.text(text)
 	return s.call(function, append(slices.Clone(first), ptr, n)...).want(code, length)
 }
 
-// tools calls a batch.
+// tools makes a batch of calls.
 func (s *script) tools(batch string, code abi.Code, n uint32) *script {
 	return s.send(abi.FuncCallTools, nil, batch, code, n)
 }
 
-// undo names a call to undo with.
+// undo registers a compensation.
 func (s *script) undo(call string, code abi.Code, n uint32) *script {
 	return s.send(abi.FuncUndo, nil, call, code, n)
 }
@@ -118,7 +117,7 @@ func (s *script) fail(json string, code abi.Code) *script {
 	return s.send(abi.FuncResponseWrite, []uint32{abi.ResponseError}, json, code, 0)
 }
 
-// module is a guest that keeps the contract and whose run function is s.
+// module returns a guest that implements the contract and has s as its run function.
 func (s *script) module() Module {
 	return Module{
 		Imports: append(slices.Clone(HostFunctions), procExit),

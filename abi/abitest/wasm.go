@@ -1,9 +1,9 @@
 package abitest
 
-// The encoder: just enough of the WebAssembly 1.0 binary format to write small
-// modules by hand (https://www.w3.org/TR/wasm-core-1/#binary-format).
+// The encoder: enough of the WebAssembly 1.0 binary format for small handmade
+// modules (https://www.w3.org/TR/wasm-core-1/#binary-format).
 
-// ValueType is a wasm value type, as its binary code.
+// ValueType is the binary code of a wasm value type.
 type ValueType byte
 
 // The value types of package abi.
@@ -21,8 +21,8 @@ type Import struct {
 	Signature
 }
 
-// Function is a function that a module defines. Export is its name outside, ""
-// for none. Locals are i32 and follow the parameters.
+// Function is a function that a module defines. Export is the name under which it is
+// exported; "" if it is not. Locals are i32 and follow the parameters.
 type Function struct {
 	Export string
 	Signature
@@ -30,7 +30,7 @@ type Function struct {
 	Body   []byte // instructions without the final end
 }
 
-// Data is a range of memory that a module starts with.
+// Data is an initial range of memory.
 type Data struct {
 	Offset uint32
 	Bytes  []byte
@@ -50,7 +50,7 @@ type Module struct {
 	Data  []Data
 }
 
-// Encode gives the module's bytes.
+// Encode returns the module's bytes.
 func (m Module) Encode() []byte {
 	var types, imports, functions, exports, code, data [][]byte
 	typeOf := func(s Signature) []byte {
@@ -117,7 +117,7 @@ func concat(parts ...[]byte) []byte {
 	return out
 }
 
-// unsigned and signed are LEB128.
+// unsigned and signed append LEB128 numbers.
 func unsigned(v uint64) []byte {
 	var out []byte
 	for v >= 0x80 {
@@ -136,8 +136,8 @@ func signed(v int64) []byte {
 	return append(out, byte(v)&0x7f)
 }
 
-// Instructions. Each function gives the bytes of one, or of a short sequence;
-// Code joins them.
+// Instructions. Each function returns the bytes of one instruction or of a short
+// sequence; Code joins them.
 
 // Code joins instructions.
 func Code(instructions ...[]byte) []byte { return concat(instructions...) }
@@ -148,21 +148,21 @@ func I32Const(v uint32) []byte { return append([]byte{0x41}, signed(int64(int32(
 // I64Const pushes v.
 func I64Const(v uint64) []byte { return append([]byte{0x42}, signed(int64(v))...) }
 
-// Call calls the function of that index.
+// Call calls the function with that index.
 func Call(index int) []byte { return append([]byte{0x10}, unsigned(uint64(index))...) }
 
-// LocalGet and LocalSet move between the stack and a local.
+// LocalGet pushes a local.
 func LocalGet(n uint32) []byte { return append([]byte{0x20}, unsigned(uint64(n))...) }
 
 // LocalSet pops into a local.
 func LocalSet(n uint32) []byte { return append([]byte{0x21}, unsigned(uint64(n))...) }
 
-// Forever runs body again and again.
+// Forever runs body in an endless loop.
 func Forever(body ...[]byte) []byte {
 	return Code([]byte{0x03, 0x40}, Code(body...), []byte{0x0c, 0, 0x0b}, Unreachable)
 }
 
-// If runs body when the i32 on the stack is not zero.
+// If runs body if the i32 on the stack is not zero.
 func If(body ...[]byte) []byte { return Code([]byte{0x04, 0x40}, Code(body...), []byte{0x0b}) }
 
 // Instructions without operands.

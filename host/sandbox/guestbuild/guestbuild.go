@@ -1,20 +1,19 @@
-// Package guestbuild builds the wasm guest of the sandbox and knows what a
-// built one was built from. It is a tool of scripts/build-guest,
-// scripts/verify-guest and the tests of host/sandbox; nothing of it is linked
-// into the product.
+// Package guestbuild builds the wasm guest of the sandbox and records its inputs.
+// scripts/build-guest, scripts/verify-guest and the tests of host/sandbox use it; it
+// is not linked into the product.
 //
 //	guestbuild.go  the build
-//	inputs.go      what goes into it, and the hash over that
-//	tree.go        the folder it is compiled in, with the changed interpreter
+//	inputs.go      the inputs of the build, and their hash
+//	tree.go        the directory of the build, with the changed interpreter
 //	sum.go         the sum file beside the committed guest
 //
 // The guest is compiled by the Go toolchain, with the interpreter as package
 // patch changes it, and then rewritten by package rewrite: metered, and ready
 // for snapshots.
 //
-// The build is reproducible bit for bit in any folder and on any system: the
-// toolchain is the one go.mod names, paths and version-control stamps are left
-// out, and the caller's Go settings are not looked at.
+// The build is reproducible bit for bit in any directory and on any system: it uses
+// the toolchain that go.mod names, leaves out paths and version-control stamps, and
+// ignores the caller's Go settings.
 package guestbuild
 
 import (
@@ -30,31 +29,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
-// Where things are, relative to the root of the module.
+// Packages and paths, relative to the root of the module.
 const (
 	guestPackage = "./guest"
 	sandboxDir   = "host/sandbox"
-	// rewritePackage is what the guest is rewritten by after it was compiled:
-	// its sources decide what the guest is as well.
+	// rewritePackage rewrites the compiled guest, so its sources are inputs of
+	// the build too.
 	rewritePackage = "./host/sandbox/rewrite"
-	// patchPackage changes the interpreter, and codepointsPackage is what the
-	// changed one imports.
+	// patchPackage changes the interpreter; the changed interpreter imports
+	// codepointsPackage.
 	patchPackage      = "./guest/patch"
 	codepointsPackage = "./guest/codepoints"
 	GuestFile         = "guest.wasm"
 	SumFile           = "guest.sum"
 )
 
-// flags of go build. They are part of the source hash.
+// flags are the flags of go build. They are part of the source hash.
 var flags = []string{
-	"-buildmode=c-shared", // a reactor: exports to call, no main
+	"-buildmode=c-shared", // a reactor: a module with exports instead of main
 	"-trimpath",
 	"-buildvcs=false",
 	"-mod=readonly",
 	"-ldflags=-s -w -buildid=",
 }
 
-// Root is the folder of the module that contains dir.
+// Root returns the directory of the module that contains dir.
 func Root(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -66,13 +65,13 @@ func Root(dir string) (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no go.mod in this folder or above it (run this inside the repository)")
+			return "", errors.New("no go.mod in this directory or above it (run this inside the repository)")
 		}
 		dir = parent
 	}
 }
 
-// Update builds the guest and puts it and its sum file into host/sandbox.
+// Update builds the guest and writes it and its sum file to host/sandbox.
 func Update(ctx context.Context, root string) (Sum, error) {
 	tmp, err := os.MkdirTemp("", "guest-")
 	if err != nil {
@@ -90,12 +89,12 @@ func Update(ctx context.Context, root string) (Sum, error) {
 	return sum, os.WriteFile(filepath.Join(dir, SumFile), []byte(sum.String()), 0o644)
 }
 
-// ErrDiffers is wrapped by the errors of Verify and Sum.Compare that say that
-// the committed guest is not what its sources give.
+// ErrDiffers is wrapped by the errors of Verify and Compare that say that the
+// committed guest does not match its sources.
 var ErrDiffers = errors.New("the committed guest differs from its sources (run scripts/build-guest)")
 
-// Verify builds the guest in a temporary folder and compares it bit for bit
-// with the committed one, and the sum file with what was built.
+// Verify builds the guest in a temporary directory. It compares it bit for bit with
+// the committed one, and the committed sum file with the sum of the build.
 func Verify(ctx context.Context, root string) (Sum, error) {
 	dir := filepath.Join(root, filepath.FromSlash(sandboxDir))
 	committed, err := os.ReadFile(filepath.Join(dir, GuestFile))
@@ -149,8 +148,8 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 	return wasm, sum, err
 }
 
-// Compile gives the guest as the Go toolchain makes it, before it is rewritten.
-// It writes to the folder tmp.
+// Compile returns the guest as the Go toolchain builds it, before it is rewritten.
+// It writes to the directory tmp.
 func Compile(ctx context.Context, root, tmp string) ([]byte, error) {
 	in, err := ReadInputs(ctx, root)
 	if err != nil {
@@ -176,16 +175,16 @@ func compile(ctx context.Context, root, tmp string, in Inputs) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// fetchSettings say where modules and toolchains come from and are kept. They
-// cannot change what is built, and a user may have set them in Go's env file,
-// which the build does not read.
+// fetchSettings are Go's settings for where modules and toolchains come from and are
+// stored. They cannot change the result of the build. They are passed on because a
+// user may have set them in Go's env file, which the build does not read.
 var fetchSettings = []string{
 	"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH",
 	"GOPATH", "GOMODCACHE", "GOCACHE",
 }
 
-// buildEnv is the environment of the build: the caller's without any setting
-// of Go that could change the outcome.
+// buildEnv returns the environment of the build: the caller's, without Go settings
+// that could change the result.
 func buildEnv(ctx context.Context, root, toolchain string) ([]string, error) {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -209,7 +208,7 @@ func buildEnv(ctx context.Context, root, toolchain string) ([]string, error) {
 	return append(env, "GOENV=off", "GOWORK=off", "GOTOOLCHAIN="+toolchain, "CGO_ENABLED=0", "GOOS=wasip1", "GOARCH=wasm"), nil
 }
 
-// goCommand runs the go command in root; env nil is the caller's.
+// goCommand runs the go command in root. If env is nil, it has the caller's.
 func goCommand(ctx context.Context, root string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, env

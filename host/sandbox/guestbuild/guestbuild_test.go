@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// tinyModule writes a module whose guest needs nothing but the Go runtime, with
-// this toolchain as the pinned one.
+// tinyModule writes a module with a guest that needs only the Go runtime. It pins
+// this toolchain.
 func tinyModule(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -78,8 +78,8 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestBuild builds a guest, checks it, builds it elsewhere and under other
-// settings of Go, and finds out each way in which it can differ.
+// TestBuild checks that builds in other directories and with other Go settings give
+// the same guest, and that Verify detects every kind of difference.
 func TestBuild(t *testing.T) {
 	ctx := t.Context()
 	root, elsewhere := tinyModule(t), tinyModule(t)

@@ -15,30 +15,30 @@ import (
 	"strings"
 )
 
-// Inputs are all that decides what the guest is.
+// Inputs are all inputs of the build: they determine the guest.
 type Inputs struct {
-	// Go is the toolchain go.mod names, such as "go1.26.8"; Language the
-	// version its go line names, which also selects runtime defaults.
+	// Go is the toolchain that go.mod names, such as "go1.26.8". Language is the
+	// version in its go line, which also selects runtime defaults.
 	Go, Language string
 	Flags        []string
 	Modules      []Module // sorted by path
 	Files        []File   // sorted by path
 }
 
-// Module is a module the guest links packages of.
+// Module is a module with packages that the guest links.
 type Module struct{ Path, Version, Sum string }
 
-// File is a source file of this module, its path relative to the root with
+// File is a source file of this module. Its path is relative to the root, with
 // forward slashes.
 type File struct {
 	Path   string
 	SHA256 [sha256.Size]byte
 }
 
-// Hash is one hash over all the inputs.
+// Hash returns one hash over all inputs.
 func (in Inputs) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(in.lines())) }
 
-// lines is the canonical text of the inputs; the sum file shows it.
+// lines returns the canonical text of the inputs, which is in the sum file.
 func (in Inputs) lines() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "go %s (language %s)\n", in.Go, in.Language)
@@ -52,7 +52,7 @@ func (in Inputs) lines() string {
 	return b.String()
 }
 
-// listed is what `go list -deps -json` says of a package, as far as it matters.
+// listed has the members of the output of `go list -deps -json` that we use.
 type listed struct {
 	ImportPath, Dir string
 	Standard        bool
@@ -64,8 +64,8 @@ type listed struct {
 	GoFiles, SFiles, EmbedFiles []string
 }
 
-// ReadInputs finds out what a build in root would use. It compiles nothing and
-// needs no network when the modules are in the cache.
+// ReadInputs returns the inputs of a build in root. It compiles nothing, and needs no
+// network if the modules are in the cache.
 func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	in := Inputs{Flags: flags}
 	var err error
@@ -96,8 +96,8 @@ func isDir(root, pkg string) bool {
 // list adds the files of this module that packages are built from, and returns the
 // other modules that they need.
 func (in *Inputs) list(ctx context.Context, root string, packages []string) (map[string]Module, error) {
-	// Any toolchain finds the same files; asking for the pinned one here could
-	// mean a download.
+	// Any toolchain finds the same files. The pinned one might have to be
+	// downloaded.
 	env := append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly")
 	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles"}
 	out, err := goCommand(ctx, root, env, append(args, packages...)...)
@@ -120,7 +120,7 @@ func (in *Inputs) list(ctx context.Context, root string, packages []string) (map
 				return nil, err
 			}
 		case p.Module.Replace != nil:
-			return nil, fmt.Errorf("go.mod: %s is replaced: the guest must be built from published modules", p.Module.Path)
+			return nil, fmt.Errorf("go.mod: %s is replaced (the guest must be built from published modules)", p.Module.Path)
 		default:
 			modules[p.Module.Path] = Module{p.Module.Path, p.Module.Version, p.Module.Sum}
 		}
@@ -145,7 +145,7 @@ func (in *Inputs) addFiles(root string, p listed) error {
 	return nil
 }
 
-// toolchain is what go.mod pins.
+// toolchain returns the toolchain that go.mod pins.
 func toolchain(ctx context.Context, root string) (string, error) {
 	out, err := goCommand(ctx, root, nil, "mod", "edit", "-json")
 	if err != nil {

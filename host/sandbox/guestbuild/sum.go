@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
-// Sum says what a guest is and what it was built from.
+// Sum describes a guest and the inputs of its build.
 type Sum struct {
 	Inputs Inputs
 	Wasm   [sha256.Size]byte
 	Size   int64 // bytes
-	// Interface is what it imports and exports, see rewrite.Interface.
+	// Interface has its imports and exports; see rewrite.Interface.
 	Interface []string
 }
 
@@ -23,12 +23,12 @@ func sumOf(in Inputs, wasm []byte) (Sum, error) {
 	return Sum{Inputs: in, Wasm: sha256.Sum256(wasm), Size: int64(len(wasm)), Interface: lines}, err
 }
 
-const sumHead = `# What guest.wasm is and what it was built from: written by scripts/build-guest,
-# checked by scripts/verify-guest and by the tests of host/sandbox.
+const sumHead = `# guest.wasm and the inputs of its build. Written by scripts/build-guest, checked by
+# scripts/verify-guest and by the tests of host/sandbox.
 `
 
-// String is the text of the sum file, one "key value" a line. The line
-// "source" is the hash over the lines below it.
+// String returns the text of the sum file, with a key and a value in each line. The
+// line "source" has the hash of the lines below it.
 func (s Sum) String() string {
 	source := s.Inputs.Hash()
 	var faces strings.Builder
@@ -39,9 +39,8 @@ func (s Sum) String() string {
 		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, faces.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
 }
 
-// Compare tells whether the text of a committed sum file and the guest beside
-// it are what in would build, as far as that can be told without building. The
-// error wraps ErrDiffers and names what differs.
+// Compare checks that the text of a committed sum file matches the guest and the
+// inputs in, without building. The error wraps ErrDiffers and lists the differences.
 func Compare(text string, wasm []byte, in Inputs) error {
 	sum, err := sumOf(in, wasm)
 	if err != nil {
@@ -55,7 +54,7 @@ func Compare(text string, wasm []byte, in Inputs) error {
 	return fmt.Errorf("%w\nrecorded but not found:\n%sfound but not recorded:\n%s", ErrDiffers, gone, come)
 }
 
-// difference lists the lines that only one of two texts has.
+// difference returns the lines that only one of two texts has.
 func difference(a, b string) (onlyA, onlyB string) {
 	return without(a, b), without(b, a)
 }

@@ -11,13 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/patch"
 )
 
-// interpreterDir is where the changed interpreter is in the tree. Its name is part
-// of what is built, so that it is the same for every tree.
+// interpreterDir is the directory of the changed interpreter in the tree. Its name
+// becomes part of the guest, so it is the same in every tree.
 const interpreterDir = "starlark"
 
-// writeTree writes the sources of the guest into a new folder, and beside them the
-// changed interpreter where they need it: go build must find that at a path that
-// does not depend on the machine.
+// writeTree writes the sources of the guest to a new directory, and the changed
+// interpreter if they need it: its path must not depend on the machine.
 func writeTree(ctx context.Context, root, tree string, in Inputs) error {
 	names := []string{"go.mod"}
 	if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
@@ -53,8 +52,8 @@ func writeTree(ctx context.Context, root, tree string, in Inputs) error {
 	return err
 }
 
-// moduleDir is the folder of a module that go.mod requires, which is downloaded
-// where need be.
+// moduleDir returns the directory of a module that go.mod requires. The module is
+// downloaded if necessary.
 func moduleDir(ctx context.Context, root, path string) (string, error) {
 	out, err := goCommand(ctx, root, nil, "mod", "download", "-json", path)
 	if err != nil {

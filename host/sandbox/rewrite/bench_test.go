@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// BenchmarkGuest rewrites the guest.
+// BenchmarkGuest measures rewriting the guest.
 func BenchmarkGuest(b *testing.B) {
 	wasm := guest(b)
 	b.SetBytes(int64(len(wasm)))
@@ -24,7 +24,7 @@ func BenchmarkGuest(b *testing.B) {
 	}
 }
 
-// BenchmarkSegments finds the contents of memory in the rewritten guest.
+// BenchmarkSegments measures finding the segments in the rewritten guest.
 func BenchmarkSegments(b *testing.B) {
 	wasm, err := Guest(guest(b))
 	if err != nil {
@@ -50,9 +50,9 @@ var cpuScripts = map[string]string{
 	"floats":  "x = 0.5\nfor i in range(20000):\n    x = x * 1.0001 + 0.25 - x / 3\nreturn int(x)",
 }
 
-// BenchmarkOverhead compares CPU-bound scripts, with and without a meter, side
-// by side: the ratios are of the fastest of a few runs, "direct" is of direct
-// calls alone.
+// BenchmarkOverhead compares CPU-bound scripts with and without metering,
+// alternating. The ratios are of the fastest of a few runs; "direct" is with only
+// DirectCalls.
 func BenchmarkOverhead(b *testing.B) {
 	plain := guest(b)
 	variants := []struct {
@@ -95,7 +95,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// timeGuest is the time of a script without that of the guest's start.
+// timeGuest returns the time of a script, without the start of the guest.
 func timeGuest(b *testing.B, mod api.Module, script string) time.Duration {
 	b.Helper()
 	defer mod.Close(b.Context())

@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// DirectCalls turns call_indirect into calls of functions that it adds: one
-// for each table and type, which takes the index after the arguments and calls
-// the element of that index if it has that type. All else ends in a trap, as it
-// did before. The tables and their segments go, so an instance has nothing to
-// set up.
+// DirectCalls replaces call_indirect by calls of functions that it adds: one for
+// each table and type. It takes the index after the arguments, and calls the
+// element with that index if it has that type; otherwise it traps, as before.
+// Tables and their segments are removed, so that an instance need not set them up.
 //
-// It needs to know what is in the tables: they must be neither imported,
-// exported nor touched by any table instruction, and be filled by segments at
-// constant offsets. Otherwise the error wraps [ErrUnsupported].
+// The contents of the tables must be known: they must not be imported, exported or
+// used by any table instruction, and must be filled by segments at constant
+// offsets. Otherwise the error wraps [ErrUnsupported].
 func DirectCalls() Pass { return Pass{"direct calls", directCalls} }
 
 func directCalls(m *Module) error {
@@ -54,14 +53,14 @@ func directCalls(m *Module) error {
 	return nil
 }
 
-// maxTable bounds the part of a table that is in use, in elements.
+// maxTable limits the used part of a table, in elements.
 const maxTable = 1 << 20
 
-// contents is what is in a table: a function index by element. Empty ones are
+// contents has the function index of each element of a table. Empty elements are
 // absent.
 type contents map[uint32]uint32
 
-// span is the range of elements in use; empty when to is 0.
+// span returns the range of used elements; it is empty if to is 0.
 func (c contents) span() (from, to uint64) {
 	from = 1 << 32
 	for i := range c {
@@ -114,12 +113,12 @@ func (m *Module) tableContents() ([]contents, error) {
 	return all, nil
 }
 
-// dispatchKey is a table, and the first type that is equal to the one called:
-// types are compared by what they are, not by index.
+// dispatchKey has a table, and the first type that is equal to the called one:
+// types are compared by structure, not by index.
 type dispatchKey struct{ table, typ uint32 }
 
-// dispatchers are the functions that DirectCalls adds, in the order in which
-// calls of them are met.
+// dispatchers has the functions that DirectCalls adds, in the order of their first
+// calls.
 type dispatchers struct {
 	m        *Module
 	contents []contents
@@ -129,7 +128,7 @@ type dispatchers struct {
 	types    []uint32
 }
 
-// function is the index of the one for a table and a type.
+// function returns the index of the dispatcher for a table and a type.
 func (d *dispatchers) function(table, typ uint32) uint32 {
 	t := d.m.Types[typ]
 	key := dispatchKey{table, d.m.typeIndex(t)}
@@ -143,10 +142,10 @@ func (d *dispatchers) function(table, typ uint32) uint32 {
 	return f
 }
 
-// dispatcher switches over the index, its last parameter, counted from the
-// first element in use:
+// dispatcher returns a function that switches over the index, its last parameter,
+// counted from the first used element:
 //
-//	block block ... block        one for each function, and one to trap in
+//	block block ... block        one for each function, and one that traps
 //	  local.get index  i32.const first  i32.sub  br_table
 //	end  local.get 0 ... call f0 return
 //	end  local.get 0 ... call f1 return
@@ -174,9 +173,9 @@ func (d *dispatchers) dispatcher(c contents, t FuncType) Func {
 	return Func{Type: d.m.typeIndex(FuncType{params, t.Results}), Body: b}
 }
 
-// labels is the br_table over the elements from first on: targets are the
-// functions of type t, each once, and the label behind them is the trap, which
-// is also the default.
+// labels returns the br_table over the elements from first on. targets are the
+// functions of type t, each once; the label after them is the trap, which is also
+// the default.
 func (d *dispatchers) labels(c contents, t FuncType) (first uint32, targets, labels []uint32) {
 	from, to := c.span()
 	label := map[uint32]uint32{}

@@ -6,7 +6,7 @@ import (
 )
 
 // checker checks function bodies of a module: that blocks are nested, and that
-// every index has something behind it.
+// every index exists.
 type checker struct {
 	m                                    *Module
 	funcs, tables, memories, elems, data uint64
@@ -14,7 +14,7 @@ type checker struct {
 	refs                                 map[uint32]bool
 
 	instrs []Instr
-	blocks []Op // open ones; the function itself is an OpBlock
+	blocks []Op // open blocks; the function itself is an OpBlock
 }
 
 func newChecker(m *Module, refs map[uint32]bool) *checker {
@@ -27,7 +27,7 @@ func newChecker(m *Module, refs map[uint32]bool) *checker {
 	}
 }
 
-// body checks one function; at is the offset in its body.
+// body checks one function. at is the offset of the error in its body.
 func (c *checker) body(f *Func) (at int, err error) {
 	c.instrs, err = f.Decode(c.instrs[:0])
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *checker) nest(in *Instr) error {
 	return nil
 }
 
-// indices checks the immediates that stand for something.
+// indices checks the immediates that are indices.
 func (c *checker) indices(in *Instr, locals uint64) error {
 	switch in.Op.info().imm {
 	case immBlock:

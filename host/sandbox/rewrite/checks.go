@@ -2,18 +2,18 @@ package rewrite
 
 // Where fuel is checked.
 //
-// Instructions run from the first to the last but for branches to the head of
-// a loop, and calls. So a run without end takes infinitely many of these, and it
-// is enough to check there: at the head of each loop, or at every branch to it,
-// and where a function that calls others is entered.
+// Apart from calls and branches to the head of a loop, execution only moves forward.
+// So an endless run makes infinitely many of these, and it is enough to check there:
+// at the head of each loop or at every branch to it, and at the entry of functions
+// that call others.
 //
-// Go's compiler makes one loop of each function: its head looks up in a table
-// where to go on, and every jump, forward ones too, sets the index and branches
-// to it. Of those only the jumps that come out at an earlier place need a check.
+// Go's compiler turns each function into one loop. Its head switches over an index,
+// and every jump, also a forward one, sets the index and branches to the head. Only
+// the jumps to an earlier place need a check.
 
-// placeChecks marks the segments to check in. It comes after the last step.
+// placeChecks marks the segments that need a check. It runs after the last step.
 func (w *flow) placeChecks() {
-	jumps := make(map[int]bool, len(w.backs)) // headers that all know where they come from
+	jumps := make(map[int]bool, len(w.backs)) // headers that only plain branches lead back to
 	for _, b := range w.backs {
 		if w.instrs[b.at].Op != OpBr || !w.switches(b.header) {
 			w.segments[b.header].check = true
@@ -29,8 +29,8 @@ func (w *flow) placeChecks() {
 	w.segments[0].check = w.calls && !w.checkedNext()
 }
 
-// checkedNext says whether the first segment leads to a check and nowhere else,
-// and does nothing before that should wait for it.
+// checkedNext reports whether the first segment leads only to a check, and does
+// nothing before it that needs one.
 func (w *flow) checkedNext() bool {
 	if w.early || len(w.segments) < 2 {
 		return false
@@ -39,8 +39,7 @@ func (w *flow) checkedNext() bool {
 	return next.header && next.check && w.root(w.segments[0].out) == w.root(next.in)
 }
 
-// switches says whether a header does nothing but branch by a table, on a
-// local.
+// switches reports whether a header does nothing but a br_table on a local.
 func (w *flow) switches(header int) bool {
 	s := &w.segments[header]
 	if s.table == 0 || w.instrs[s.table-1].Op != OpLocalGet {
@@ -54,9 +53,9 @@ func (w *flow) switches(header int) bool {
 	return true
 }
 
-// forward says whether a jump to a header that switches comes out further down
-// than it is: it sets the index to a constant right before, and the target is
-// the end of a block behind it.
+// forward reports whether a jump by way of a switching header ends at a later place:
+// the jump sets the index to a constant just before, and the target is the end of a
+// later block.
 func (w *flow) forward(b back) bool {
 	table := w.segments[b.header].table
 	if b.at < 2 {

@@ -1,10 +1,10 @@
 package rewrite
 
-// What execution costs, in units of fuel. It depends on the module and on what
-// it does, never on the host.
+// The cost of execution, in units of fuel. It depends only on the module and on what
+// it executes, never on the host.
 //
-//	1  each executed instruction, but
-//	0  block, loop, else, end and nop, which are no work;
+//	1  for each executed instruction, except
+//	0  for block, loop, else, end and nop, which do no work;
 //
 // and in addition, charged before the work is done,
 //
@@ -12,18 +12,18 @@ package rewrite
 //	min(pages, 65536) * PageCost memory.grow, granted or not
 //	elements                     table.copy, table.fill, table.init, table.grow
 //
-// The lengths are those asked for, in range or not, and unsigned.
+// The lengths are the requested ones, even if out of range, and unsigned.
 const (
-	// BytesPerUnit is how many bytes are moved or filled for one unit.
+	// BytesPerUnit is how many bytes one unit moves or fills.
 	BytesPerUnit = 1 << bytesShift
-	// PageCost is what a page of new memory costs: as much as filling it.
+	// PageCost is the cost of a page of new memory: as much as filling it.
 	PageCost = 1 << pageShift
 
 	bytesShift = 3
 	pageShift  = 16 - bytesShift
 )
 
-// Cost is what it costs to execute an instruction once, without the part that
+// Cost returns the cost of executing an instruction once, without the part that
 // depends on a length.
 func (op Op) Cost() int64 {
 	switch op {
@@ -33,8 +33,8 @@ func (op Op) Cost() int64 {
 	return 1
 }
 
-// byLength says how an instruction is charged for the length on top of the
-// operand stack.
+// byLength is how an instruction is charged for the length on top of the operand
+// stack.
 type byLength byte
 
 const (
@@ -56,12 +56,12 @@ func (op Op) byLength() byLength {
 	return noLength
 }
 
-// smallLength is the largest constant length that is charged together with
-// the code around it, without a check of its own.
+// smallLength is the largest constant length that is charged together with the code
+// around it, without a check of its own.
 const smallLength = 4096
 
-// constantCost is what instrs[i] costs for its length, if that is a small
-// constant.
+// constantCost returns the cost of instrs[i] for its length, if the length is a
+// small constant.
 func constantCost(instrs []Instr, i int) (cost int64, ok bool) {
 	if i == 0 || instrs[i].Op.byLength() != bytesLength || instrs[i-1].Op != OpI32Const {
 		return 0, false

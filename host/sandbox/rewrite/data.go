@@ -2,25 +2,25 @@ package rewrite
 
 import "fmt"
 
-// ImageSection is the name of the custom section that ExtractData leaves the
-// contents of memory in.
+// ImageSection is the name of the custom section to which ExtractData moves the
+// contents of memory.
 const ImageSection = "memory-image"
 
-// Segment is bytes that belong at Offset of a new instance's memory.
+// Segment has bytes for the memory of a new instance, starting at Offset.
 type Segment struct {
 	Offset uint32
 	Bytes  []byte
 }
 
 // ExtractData moves the active data segments into a custom section, where
-// [Segments] finds them: instances then start with a memory that the host fills,
-// from the segments once, from a snapshot ever after. Overlapping segments are
-// to be written in order.
+// [Segments] finds them. The host then fills the memory of instances: from the
+// segments the first time, from a snapshot later. Overlapping segments must be
+// written in order.
 //
-// The memory must be the module's own, the offsets constants within its initial
-// size; there must be no start function, which would run before the host can
-// write; else the error wraps [ErrUnsupported]. To memory.init and data.drop a
-// segment that is gone is the empty one that it was before, once it was copied.
+// The memory must be defined by the module, and the offsets must be constants within
+// its initial size. There must be no start function, which would run before the host
+// can write. Otherwise the error wraps [ErrUnsupported]. For memory.init and
+// data.drop, a moved segment is empty, as an active one is after it was copied.
 func ExtractData() Pass { return Pass{"extract data", extractData} }
 
 func extractData(m *Module) error {
@@ -57,12 +57,12 @@ func extractData(m *Module) error {
 	return nil
 }
 
-// namesData says whether an instruction refers to a data segment. Only with a
-// data count can one.
+// namesData reports whether an instruction refers to a data segment. That is only
+// valid in modules with a data count section.
 func (m *Module) namesData() bool {
 	found := false
 	if m.DataCount {
-		// Bodies were decoded before: there is no error.
+		// Bodies were decoded before, so there is no error.
 		_ = m.replace(func(in *Instr) bool {
 			found = found || in.Op == OpMemoryInit || in.Op == OpDataDrop
 			return false
@@ -71,7 +71,7 @@ func (m *Module) namesData() bool {
 	return found
 }
 
-// encodeSegments is a vector of offset and bytes, numbers as in wasm.
+// encodeSegments encodes a vector of offsets and bytes, with numbers as in wasm.
 func encodeSegments(segments []Segment) []byte {
 	b := appendUint(nil, uint32(len(segments)))
 	for _, s := range segments {
@@ -81,14 +81,14 @@ func encodeSegments(segments []Segment) []byte {
 	return b
 }
 
-// Segments finds what ExtractData took out of a module, in the order in which
-// to write it. It walks over the sections and looks at nothing else; the bytes are
-// shared with wasm. A guest built by Go has tens of thousands: its linker leaves
-// out every run of eight zeros.
+// Segments returns the segments that ExtractData moved, in the order in which they
+// must be written. It reads no other sections; the bytes are shared with wasm. A
+// guest built by Go has tens of thousands of segments, because its linker leaves out
+// every run of eight zeros.
 func Segments(wasm []byte) ([]Segment, error) {
 	r := reader{b: wasm}
 	if string(r.bytes(uint32(len(header)))) != header {
-		return nil, &ParseError{Func: -1, Err: fmt.Errorf("no wasm module of version 1")}
+		return nil, &ParseError{Func: -1, Err: fmt.Errorf("not a wasm module of version 1")}
 	}
 	for r.more() {
 		id := r.byte()

@@ -1,8 +1,8 @@
 package rewrite
 
-// Encode writes the module in the binary format. Empty sections are left out,
-// custom ones come last, numbers outside of untouched function bodies are as
-// short as they can be. The same module gives the same bytes.
+// Encode returns the module in the binary format. It leaves out empty sections and
+// puts custom sections last. Numbers outside of unchanged function bodies are as
+// short as possible. The same module always encodes to the same bytes.
 func (m *Module) Encode() []byte {
 	out := make([]byte, 0, m.sizeHint())
 	out = append(out, header...)
@@ -110,8 +110,8 @@ func (i *Import) append(b []byte) []byte {
 	}
 }
 
-// append uses the forms with a table and a type, and the short one of indices
-// where every element is a function.
+// append uses the forms with a table and a type, and the short form with indices if
+// every element is a function.
 func (e *Elem) append(b []byte) []byte {
 	expressions := e.Type != FuncRef
 	for i := range e.Init {

@@ -1,6 +1,6 @@
 package rewrite
 
-// What sections consist of.
+// The entries of sections.
 
 func (r *reader) valType() ValType {
 	at := r.pos
@@ -68,8 +68,8 @@ func (r *reader) globalType() GlobalType {
 	return t
 }
 
-// constant reads a constant expression: one instruction and end. Globals it
-// reads must be below that index.
+// constant reads a constant expression: one instruction and end. The globals that
+// it uses must have an index below globals.
 func (p *parser) constant(globals uint32) Instr {
 	at := p.pos
 	var in Instr
@@ -114,8 +114,8 @@ func (p *parser) funcIndex() uint32 {
 	return i
 }
 
-// spaces is the size of each index space so far, by Kind. Imports are complete
-// before it is first asked for.
+// spaces returns the size of each index space so far, by Kind. The imports must be
+// complete.
 func (p *parser) spaces() [4]uint32 {
 	if !p.counted {
 		p.counted = true

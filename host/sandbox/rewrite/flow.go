@@ -2,25 +2,24 @@ package rewrite
 
 // Where fuel is charged.
 //
-// A body is cut into segments: straight lines of instructions that are entered
-// at the start only and left at the end only. Charging each of them at its
-// start is right, and more than is needed: where a line goes on behind a branch
-// that is seldom taken, the line can be charged as a whole, and the branch given
-// back what it does not run.
+// A body is divided into segments: sequences of instructions that are entered only
+// at the start and left only at the end (basic blocks). Charging each segment at its
+// start is correct but does more work than needed. If code continues after a branch
+// that is rarely taken, both parts can be charged together, and the taken branch
+// refunds the part that it skips.
 //
-// In general: let p(e) be what has been charged ahead on an edge e between
-// segments, and k(s) what is charged at the start of segment s with cost c(s).
-// Then k(s) = c(s) + p(out of s) - p(into s) makes every complete run pay the
-// sum of its costs, whatever p is, as long as p is 0 where the function is
-// entered and left, and all edges out of a segment, and all into one, agree.
-// So edges fall into classes that share a p. Choosing the p of a class makes k
-// 0 for those of its segments whose c + p(out) equals it: nothing to charge.
+// In general, let p(e) be the amount that is charged in advance on an edge e between
+// segments, and k(s) the charge at the start of segment s with cost c(s). Then
+// k(s) = c(s) + p(out of s) - p(into s) makes every complete run pay the sum of its
+// costs, for any p that is 0 where the function is entered and left and that is equal
+// for all edges out of a segment and for all edges into one. So edges form classes
+// that share a p. If p of a class is c + p(out) of one of its segments, k of that
+// segment is 0: nothing is charged there.
 //
-// p is never negative: nothing runs before it is charged. It is bounded by the
-// length of the function: each class takes its p from a segment whose own way
-// on leads further down, or is 0.
+// p is never negative: nothing runs before it is charged. The length of the function
+// bounds p: each class has the p of a segment that continues at a later place, or 0.
 
-// charge is what is to be done in front of the instruction with index at.
+// charge is what to insert before the instruction with index at.
 type charge struct {
 	at    int
 	cost  int64 // may be negative
@@ -32,15 +31,15 @@ type segment struct {
 	cost  int64
 	in    int // class of the edges that lead here
 	out   int // class of the edges that leave
-	// header says that it starts the body of a loop.
+	// header says that the segment starts the body of a loop.
 	header bool
-	// table is the index of the br_table that it ends in, or 0.
+	// table is the index of the br_table at its end, or 0.
 	table int
-	// check says that fuel is to be checked at its start.
+	// check says that fuel is checked at its start.
 	check bool
 }
 
-// level says why the p of a class is what it is.
+// level says how the p of a class is chosen.
 type level byte
 
 const (
@@ -53,20 +52,20 @@ const (
 type flow struct {
 	instrs   []Instr
 	segments []segment
-	// Classes of edges, joined as they turn out to be the same.
+	// Classes of edges as a disjoint-set forest.
 	parent []int
 	level  []level // of roots
 	exit   int     // the class of edges that leave the function
-	cur    int     // the present segment, or dead
+	cur    int     // the current segment, or dead
 	blocks []open
-	// ends is where the blocks end, by open.id; a loop has none.
+	// ends has the index of the end of each block, by open.id; 0 for a loop.
 	ends []int
 	// tables are the targets of each br_table, as open.id, by its index.
 	tables map[int][]int
 	backs  []back
 	calls  bool // the body has calls
-	// early says that something in the first segment needs fuel to be
-	// checked before: a call, or a charge by length.
+	// early says that the first segment has an instruction that needs a check
+	// before it: a call, or a charge by length.
 	early bool
 }
 
@@ -78,7 +77,7 @@ const (
 // back is a branch to the start of a loop.
 type back struct {
 	at      int // the instruction
-	segment int // that it is in
+	segment int // the segment it is in
 	header  int // the segment it leads to
 }
 
@@ -96,7 +95,7 @@ type open struct {
 	other int
 }
 
-// charges finds what to charge where in a body, in order.
+// charges returns the charges for a body, in order.
 func (w *flow) charges(instrs []Instr) []charge {
 	w.instrs = instrs
 	w.segments, w.parent, w.level = w.segments[:0], w.parent[:0], w.level[:0]
@@ -125,7 +124,7 @@ func (w *flow) root(c int) int {
 	return c
 }
 
-// join makes two classes one and returns it; none is neutral.
+// join merges two classes and returns the result; none is neutral.
 func (w *flow) join(a, b int) int {
 	if a == none {
 		return b
@@ -139,7 +138,7 @@ func (w *flow) join(a, b int) int {
 	}
 	w.parent[b] = a
 	if w.level[a] == looped && w.level[b] == looped {
-		w.level[a] = fixed // two headers: no p can suit both
+		w.level[a] = fixed // two headers: no p suits both
 	}
 	w.level[a] = max(w.level[a], w.level[b])
 	return a
@@ -150,7 +149,7 @@ func (w *flow) begin(at, in int) {
 	w.cur = len(w.segments) - 1
 }
 
-// end closes the present segment, whose edges out are of class out.
+// end closes the current segment. Its outgoing edges are of class out.
 func (w *flow) end(out int) {
 	w.segments[w.cur].out = out
 	w.cur = dead
@@ -162,8 +161,8 @@ func (w *flow) open(op Op, label, other int) *open {
 	return &w.blocks[len(w.blocks)-1]
 }
 
-// branch is the class of out with the label among its targets. The branch is
-// instruction i.
+// branch adds a label to the targets of instruction i and returns the class of its
+// outgoing edges, joined with that of the label.
 func (w *flow) branch(i, out int, label uint32) int {
 	b := &w.blocks[len(w.blocks)-1-int(label)]
 	if b.op == OpLoop {
@@ -173,7 +172,7 @@ func (w *flow) branch(i, out int, label uint32) int {
 	return b.label
 }
 
-// step takes in instruction i.
+// step processes instruction i.
 func (w *flow) step(i int) {
 	in := &w.instrs[i]
 	switch in.Op {
@@ -201,7 +200,7 @@ func (w *flow) step(i int) {
 	w.control(i)
 }
 
-// control takes in a live instruction that may end its segment.
+// control processes a reachable instruction that may end its segment.
 func (w *flow) control(i int) {
 	in := &w.instrs[i]
 	switch in.Op {
@@ -228,7 +227,7 @@ func (w *flow) control(i int) {
 		w.end(c)
 		w.begin(i+1, c)
 	case OpBrTable:
-		// Where everything can come from, nothing is charged ahead.
+		// Nothing is charged in advance on edges that lead to many places.
 		c := w.class(fixed)
 		var targets []int
 		for _, l := range in.Labels {
@@ -245,7 +244,7 @@ func (w *flow) control(i int) {
 	}
 }
 
-// otherwise takes in an else.
+// otherwise processes an else.
 func (w *flow) otherwise(i int) {
 	b := &w.blocks[len(w.blocks)-1]
 	if w.cur != dead {
@@ -260,8 +259,8 @@ func (w *flow) otherwise(i int) {
 	}
 }
 
-// close takes in an end. It starts a segment only where a branch leads to, or
-// both ways of an if.
+// close processes an end. It starts a segment only if a branch, or both arms of an
+// if, lead there.
 func (w *flow) close(i int) {
 	b := w.blocks[len(w.blocks)-1]
 	w.blocks = w.blocks[:len(w.blocks)-1]
@@ -289,7 +288,7 @@ func (w *flow) close(i int) {
 	w.begin(i+1, b.label)
 }
 
-// solve chooses p for every class and tells what is left to charge.
+// solve chooses p for every class and returns the charges that remain.
 func (w *flow) solve() []charge {
 	p := make([]int64, len(w.parent))
 	known := make([]bool, len(w.parent))
@@ -300,8 +299,8 @@ func (w *flow) solve() []charge {
 	for i, s := range w.segments {
 		c := w.root(s.in)
 		members[c] = append(members[c], i)
-		// A header that only finds out where to go on is paid for by those
-		// who come: it is a check and nothing else.
+		// A header that only switches is charged at the branches to it, so that
+		// only the check remains there.
 		if out := w.root(s.out); s.header && s.table > 0 && w.level[c] == looped && out != c {
 			p[c] = s.cost
 		}
@@ -310,8 +309,8 @@ func (w *flow) solve() []charge {
 		out := w.root(w.segments[i].out)
 		return w.segments[i].cost + p[out], known[out]
 	}
-	// All ways out of a segment lead further down or to a known class, so
-	// from the last segment up everything needed is known.
+	// All edges out of a segment lead to a later one or to a known class, so from
+	// the last segment to the first everything needed is known.
 	for i := len(w.segments) - 1; i >= 0; i-- {
 		if c := w.root(w.segments[i].in); !known[c] {
 			p[c] = commonNeed(members[c], need)
@@ -330,8 +329,8 @@ func (w *flow) solve() []charge {
 	return list
 }
 
-// commonNeed is the need that most segments have, as far as known; of several
-// the one of the segment that comes last, which is what code falls through to.
+// commonNeed returns the most common known need of segments. If there are several,
+// it prefers the last segment, to which code falls through.
 func commonNeed(members []int, need func(int) (int64, bool)) int64 {
 	count := map[int64]int{}
 	best := int64(0)

@@ -11,8 +11,9 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// FuzzParse: whatever the bytes, Parse and the passes do not panic; what wazero
-// takes stays valid, and what it refuses is not made valid.
+// FuzzParse checks that Parse and the passes do not panic for any input, that
+// modules that wazero accepts stay valid, and that ones that it refuses do not become
+// valid.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte(header))
@@ -42,8 +43,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		// Not for wazero: large tables take memory, and it refuses an empty
-		// custom section at the end.
+		// Not compared with wazero: large tables take memory, and wazero refuses
+		// an empty custom section at the end.
 		large := func(t Table) bool { return t.Min > 1<<16 }
 		if slices.ContainsFunc(m.Tables, large) || slices.ContainsFunc(m.Custom, func(c Custom) bool { return len(c.Bytes) == 0 }) {
 			return
@@ -65,7 +66,7 @@ func FuzzParse(f *testing.F) {
 			if err := m.Apply(p); err != nil {
 				continue
 			}
-			// A pass may remove what was wrong; the meter removes nothing.
+			// A pass may remove what was invalid; Meter removes nothing.
 			if is := valid(m.Encode()); is != was && (was || p.Name == "meter") {
 				t.Fatalf("valid: %v, after %s: %v", was, p.Name, is)
 			}
@@ -73,7 +74,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzGenerated is TestGenerated for any seed.
+// FuzzGenerated is like TestGenerated, for any seed.
 func FuzzGenerated(f *testing.F) {
 	f.Add(uint64(1))
 	f.Add(uint64(1000))

@@ -4,7 +4,7 @@ import "slices"
 
 // Control flow, calls and bulk operations of the generator.
 
-// blockType is the immediate for parameters and results.
+// blockType returns the immediate for parameters and results.
 func (g *generator) blockType(params, results []ValType) int64 {
 	if len(params) == 0 && len(results) == 0 {
 		return noResult
@@ -15,7 +15,7 @@ func (g *generator) blockType(params, results []ValType) int64 {
 	return int64(g.m.typeIndex(FuncType{params, results}))
 }
 
-// block writes a block or an if that leaves values behind.
+// block writes a block or an if with results.
 func (g *generator) block(results []ValType) {
 	var params []ValType
 	if g.r.IntN(4) == 0 {
@@ -74,7 +74,7 @@ func (g *generator) loop() {
 	g.op(OpEnd)
 }
 
-// when writes an if around body.
+// when writes an if with body in it.
 func (g *generator) when(body func()) {
 	g.emit(Instr{Op: OpIf, Value: noResult})
 	g.labels = append(g.labels, nil)
@@ -90,7 +90,7 @@ func (g *generator) table() {
 		g.emit(Instr{Op: OpBlock, Value: noResult})
 		g.labels = append(g.labels, nil)
 	}
-	var targets []uint32 // everything that takes no values, loops included
+	var targets []uint32 // labels that take no values, including loops
 	for depth := range g.labels {
 		if len(g.labels[len(g.labels)-1-depth]) == 0 {
 			targets = append(targets, uint32(depth))
@@ -111,8 +111,8 @@ func (g *generator) table() {
 	}
 }
 
-// jumps writes a loop over a switch, as Go's compiler does: segments that set
-// the index of where to go on, ahead or back, and branch to the head.
+// jumps writes a loop over a switch, as Go's compiler does, with segments that set
+// the index of the next segment, forward or back, and branch to the head.
 func (g *generator) jumps() {
 	n := 1 + g.r.IntN(4)
 	index := g.local(I32)
@@ -156,7 +156,7 @@ func (g *generator) jumps() {
 	g.op(OpEnd)
 }
 
-// exit leaves some block, mostly on a condition.
+// exit branches out of a random block, usually on a condition.
 func (g *generator) exit() {
 	depth := g.r.IntN(len(g.labels))
 	types := g.labels[len(g.labels)-1-depth]
@@ -183,7 +183,7 @@ func (g *generator) exit() {
 			g.values(g.labels[0])
 			g.op(OpReturn)
 		})
-	case 7: // what follows is dead
+	case 7: // the following code is unreachable
 		if g.r.IntN(2) == 0 {
 			g.values(types)
 			g.op(OpBr, uint32(depth))
@@ -196,7 +196,7 @@ func (g *generator) exit() {
 
 func (g *generator) call() {
 	callee := uint32(g.r.IntN(genFuncs))
-	if !g.counts { // no circles
+	if !g.counts { // no recursion
 		if callee = g.self + 1 + callee; callee >= genFuncs {
 			return
 		}
@@ -205,7 +205,7 @@ func (g *generator) call() {
 	t := g.m.Types[typ]
 	g.values(t.Params)
 	if g.counts && g.r.IntN(2) == 0 {
-		// Mostly the element that has the type, or one that is near.
+		// Usually an element with the type, or one near it.
 		if g.r.IntN(4) > 0 {
 			g.i32(int32(callee) + 1)
 		} else {
@@ -253,8 +253,8 @@ func (g *generator) bulk() {
 		length()
 		g.op(OpMemoryCopy)
 	case 4:
-		// Of the active segments nothing: wazero, against the specification,
-		// does not drop them.
+		// Not from active segments: wazero does not drop them, which is against
+		// the specification.
 		segment, length := uint32(g.r.IntN(3)), 0
 		if segment == 1 {
 			length = g.r.IntN(40)
@@ -270,7 +270,7 @@ func (g *generator) bulk() {
 	}
 }
 
-// seeds are what the tests generate from.
+// seeds are the seeds of the generated modules.
 func seeds(n int) []uint64 {
 	list := make([]uint64, n)
 	for i := range list {

@@ -2,9 +2,9 @@ package rewrite
 
 import "math/rand/v2"
 
-// generator writes random valid modules: nested structured control flow, calls
-// of all kinds, memory and bulk operations. A global counts down at every loop
-// head and function entry, so that every run ends.
+// generator writes random valid modules with nested control flow, calls of all
+// kinds, memory and bulk operations. A global counts down at every loop head and
+// function entry, so that every run ends.
 type generator struct {
 	r     *rand.Rand
 	m     *Module
@@ -12,14 +12,13 @@ type generator struct {
 	f     *Func
 	self  uint32
 	types []ValType // of parameters and locals
-	// labels are the types that a branch to each open block carries, the
-	// innermost last.
+	// labels are the types that a branch to each open block needs, the innermost
+	// block last.
 	labels [][]ValType
 	depth  int
-	// counts says that the function counts down, so that it may be called in
-	// a circle.
+	// counts says that the function counts down, so that recursion is allowed.
 	counts bool
-	budget int // instructions left to write
+	budget int // number of instructions left to write
 }
 
 const (
@@ -77,7 +76,7 @@ func generate(seed uint64) []byte {
 	return m.Encode()
 }
 
-// some are up to n types.
+// some returns up to n types.
 func (g *generator) some(n int) []ValType {
 	var types []ValType
 	for range g.r.IntN(n + 1) {
@@ -118,7 +117,7 @@ func (g *generator) function(i int) {
 			g.types = append(g.types, l.Type)
 		}
 	}
-	for _, l := range genTypes { // one of each for sure
+	for _, l := range genTypes { // at least one of each
 		f.Locals = append(f.Locals, Locals{1, l})
 		g.types = append(g.types, l)
 	}
@@ -132,7 +131,7 @@ func (g *generator) function(i int) {
 	f.Body = g.code
 }
 
-// countdown returns from the function when the steps are used up.
+// countdown writes code that returns from the function when no steps are left.
 func (g *generator) countdown() {
 	g.op(OpGlobalGet, genSteps)
 	g.i32(1)
@@ -173,7 +172,7 @@ func (g *generator) values(types []ValType) {
 	}
 }
 
-// local is one of a type.
+// local returns a local of a type.
 func (g *generator) local(t ValType) uint32 {
 	start := g.r.IntN(len(g.types))
 	for i := range g.types {
@@ -219,7 +218,7 @@ func (g *generator) value(t ValType) {
 	}
 }
 
-// address is an i32 that is usually within memory.
+// address writes an i32 that is usually within memory.
 func (g *generator) address() {
 	g.value(I32)
 	if g.r.IntN(30) > 0 {
@@ -259,7 +258,7 @@ func (g *generator) compute(t ValType) {
 		}
 	case F32:
 		g.value(I32)
-		g.op(0xb2) // nothing that makes a NaN: its bits are anyone's
+		g.op(0xb2) // no instruction that can return a NaN, because its bits are not specified
 	case F64:
 		g.value(I32)
 		g.op(0xb7)

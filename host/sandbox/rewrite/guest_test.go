@@ -19,12 +19,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// The guest of the product, built by scripts/build-guest: real code of Go's
-// back end, with a Starlark interpreter in it. Here it has just enough of a host
-// to run one script, once under wazero and once under the machine.
+// Tests with the guest of the product, built by scripts/build-guest: real code from
+// Go's compiler, with a Starlark interpreter. The host here can only run one script,
+// under wazero or under the machine.
 
-// guestWasm is the guest as the compiler writes it; the committed one is what
-// this package makes of it.
+// guestWasm returns the guest as the compiler writes it. This package rewrites it
+// into the committed guest.
 var guestWasm = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "guest-")
 	if err != nil {
@@ -50,7 +50,7 @@ func guest(t testing.TB) []byte {
 	return wasm
 }
 
-// guestHost is the host's side of one run: memory is reached through view.
+// guestHost is the host of one run. It accesses memory through view.
 type guestHost struct {
 	request, response []byte
 	failed            bool
@@ -58,8 +58,7 @@ type guestHost struct {
 	view              func(ptr, n uint32) []byte
 }
 
-// functions are the imports; those of WASI that are not here answer "bad
-// descriptor".
+// functions returns the imports. Other functions of WASI return "bad descriptor".
 func (h *guestHost) functions() map[string]func(a []uint64) uint64 {
 	put := func(ptr uint64, v uint64, n uint32) { // little endian, n bytes
 		var b [8]byte
@@ -116,7 +115,7 @@ func requestFor(code string) []byte {
 
 type hostKey struct{}
 
-// guestRuntime provides the imports of wasm.
+// guestRuntime returns a runtime with the imports of wasm.
 func guestRuntime(t testing.TB, r wazero.Runtime, wasm []byte) {
 	t.Helper()
 	ctx := context.Background()
@@ -157,7 +156,7 @@ func guestRuntime(t testing.TB, r wazero.Runtime, wasm []byte) {
 	}
 }
 
-// guestRun is the exports in the order of a run.
+// guestRun has the exports in the order of a run.
 var guestRun = []string{abi.ExportInitialize, abi.ExportRun}
 
 // guestCall is one script in one instance.
@@ -188,10 +187,10 @@ func (g *guestCall) call(t testing.TB, name string) {
 	}
 }
 
-// used is the fuel so far, of a metered guest.
+// used returns the fuel that a metered guest has used so far.
 func (g *guestCall) used() int64 { return plenty - g.tank.left - int64(g.tank.fuel.Get()) }
 
-// machineGuest runs a script in the machine; fuel is what it counts.
+// machineGuest runs a script in the machine. fuel is the cost that it counts.
 func machineGuest(t testing.TB, wasm []byte, code string) (response string, fuel int64) {
 	t.Helper()
 	h := &guestHost{request: requestFor(code)}
@@ -234,9 +233,9 @@ return {"fib": fib(10), "sorted": sorted(words)[:3], "counts": counts, "big": bi
 
 const guestAnswer = `{"fib":55,"sorted":["a-0","a-1","a-10"],"counts":{"a":20,"b":20,"c":20},"big":`
 
-// TestGuest: the rewritten guest gives the same answer as the original, and
-// uses as much fuel as the machine counts in the original, however it is
-// refilled.
+// TestGuest checks that the rewritten guest returns the same answer as the original,
+// and that it uses as much fuel as the machine counts in the original, for any size
+// of slices.
 func TestGuest(t *testing.T) {
 	wasm := guest(t)
 	want, cost := machineGuest(t, wasm, guestScript)
@@ -261,7 +260,7 @@ func TestGuest(t *testing.T) {
 	t.Logf("%d units", cost)
 }
 
-// testPasses is Passes with the meter of the tests.
+// testPasses returns Passes with the meter of the tests.
 func testPasses() []Pass {
 	passes := Passes()
 	for i := range passes {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// module makes a module of one exported function "run" from instructions,
-// without the final end.
+// module returns a module with one exported function "run" of the instructions,
+// which have no final end.
 func module(m Module, t FuncType, code ...Instr) []byte {
 	m.Types = append([]FuncType{t}, m.Types...)
 	m.Funcs = append([]Func{{Body: append(appendAll(nil, code...), byte(OpEnd))}}, m.Funcs...)
@@ -29,7 +29,7 @@ var (
 	end1 = op(OpEnd)
 )
 
-// runaways run forever, or do more in one instruction than they should.
+// runaways are functions that never end or do too much in one instruction.
 var runaways = map[string][]byte{
 	"empty loop":      module(Module{}, FuncType{}, block(OpLoop), op(OpBr, 0), end1),
 	"br_if":           module(Module{}, FuncType{}, block(OpLoop), i32(1), op(OpBrIf, 0), end1),
@@ -39,13 +39,13 @@ var runaways = map[string][]byte{
 	"two loops":       module(Module{}, FuncType{}, block(OpLoop), block(OpLoop), i32(0), op(OpBrIf, 0), end1, op(OpBr, 0), end1),
 	"out of an if":    module(Module{}, FuncType{}, block(OpLoop), i32(1), block(OpIf), op(OpBr, 1), op(OpElse), op(OpReturn), end1, end1),
 	"with parameters": module(Module{Types: []FuncType{{[]ValType{I32}, nil}}}, FuncType{}, i32(5), Instr{Op: OpLoop, Value: 1}, op(OpBr, 0), end1),
-	// The last segment jumps back to the first.
+	// The last segment jumps back to the first one.
 	"go's shape":            goShape(i32(0), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, to itself": goShape(i32(1), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, default":   goShape(i32(-1), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, unknown":   goShape(op(OpLocalGet, 0), i32(1), op(OpI32Sub), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, tee":       goShape(i32(0), op(OpLocalTee, 0), op(OpDrop), op(OpBr, 0)),
-	// Only the other local looks like a way out.
+	// Another local is set, which only looks like an exit.
 	"go's shape, another local": goShape(i32(0), op(OpLocalSet, 0), i32(2), op(OpLocalSet, 1), op(OpBr, 0)),
 	"go's shape, br_if":         goShape(i32(0), op(OpLocalSet, 0), i32(1), op(OpBrIf, 0)),
 	"table to its own loop":     module(Module{}, FuncType{Params: []ValType{I32}}, block(OpLoop), op(OpLocalGet, 0), Instr{Op: OpBrTable, Labels: []uint32{1, 0}}, end1),
@@ -62,16 +62,16 @@ var runaways = map[string][]byte{
 	"fill of unknown length":    module(memory, FuncType{Params: []ValType{I32}}, i32(0), i32(0), op(OpLocalGet, 0), op(OpMemoryFill)),
 }
 
-// goShape is a function as Go's compiler makes them: a loop over a switch, whose
-// first segment jumps ahead to the second, and whose second is tail. Index 2
-// leaves; so does what it does not know.
+// goShape returns a function like those of Go's compiler: a loop over a switch. Its
+// first segment jumps forward to the second, which is tail. Index 2 leaves the
+// function; larger ones select the second segment.
 func goShape(tail ...Instr) []byte {
 	code := []Instr{block(OpBlock), block(OpLoop), block(OpBlock), block(OpBlock), op(OpLocalGet, 0), {Op: OpBrTable, Labels: []uint32{0, 1, 3, 1}}, end1,
 		i32(1), op(OpLocalSet, 0), op(OpBr, 1), end1}
 	return module(Module{}, FuncType{Params: []ValType{I32, I32}}, append(append(code, tail...), end1, end1)...)
 }
 
-// TestChecks: the ways on are free.
+// TestChecks checks how many places check fuel: forward jumps need no check.
 func TestChecks(t *testing.T) {
 	checks := func(wasm []byte) (n int) {
 		m, err := Parse(wasm)
@@ -109,10 +109,11 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// runawayArgument is the first argument, where it is not 0.
+// runawayArgument has the first arguments that are not 0.
 var runawayArgument = map[string]uint64{"recursion, forked": 1<<31 - 1, "fill of unknown length": 1<<31 - 1, "table to its own loop": 1}
 
-// TestRunaways: whatever the shape, fuel_out is called, and ends it.
+// TestRunaways checks that fuel_out is called in all shapes of runaways, and ends
+// them.
 func TestRunaways(t *testing.T) {
 	for name, wasm := range runaways {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestRunaways(t *testing.T) {
 			}
 			for _, p := range passes {
 				mod := instance(t, interpreter(t), rewritten(t, wasm, p...))
-				// Little, so that deep recursion does not end by the stack.
+				// Little fuel, so that deep recursion does not overflow the stack first.
 				e := invoke(mod, "run", 900, 100, []uint64{runawayArgument[name], 0}[:len(mod.ExportedFunction("run").Definition().ParamTypes())]...)
 				if !errors.Is(e.err, errFuel) {
 					t.Errorf("ended with %v, %d units used", e.err, e.fuel)
@@ -135,7 +136,7 @@ func TestRunaways(t *testing.T) {
 	}
 }
 
-// TestCounterDoesNotWrap goes into the deepest debt that one charge can make.
+// TestCounterDoesNotWrap checks the largest charge that is possible at once.
 func TestCounterDoesNotWrap(t *testing.T) {
 	for _, name := range []string{"fill", "grow by all", "table.grow"} {
 		mod := instance(t, interpreter(t), rewritten(t, runaways[name], Meter(testMeter)))
@@ -149,7 +150,7 @@ func TestCounterDoesNotWrap(t *testing.T) {
 	}
 }
 
-// TestCosts: what is documented, in figures.
+// TestCosts checks the documented costs.
 func TestCosts(t *testing.T) {
 	one := FuncType{Params: []ValType{I32}}
 	for name, c := range map[string]struct {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Interface lists what a module imports and exports, with types, one line each,
-// in the order of the module:
+// Interface lists the imports and exports of a module with their types, one line
+// each, in the order of the module:
 //
 //	import "metatool" "fuel_out" func () -> ()
 //	export "memory" memory 134 65536
 //	export "fuel" global mut i64
 //
-// It looks at neither code nor data. Two modules with equal lists can take each
-// other's place; what they do is for a digest to compare.
+// It does not read code or data. A host can use two modules with equal lists in the
+// same way; only a digest shows whether they do the same.
 func Interface(wasm []byte) ([]string, error) {
 	m, err := parse(wasm, false)
 	if err != nil {
@@ -22,7 +22,7 @@ func Interface(wasm []byte) ([]string, error) {
 	return m.Interface(), nil
 }
 
-// Interface is as the function of that name.
+// Interface is like the function of that name.
 func (m *Module) Interface() []string {
 	funcs, tables, globals := m.funcTypes(), m.tables(), m.globals()
 	memories := []Limits{}

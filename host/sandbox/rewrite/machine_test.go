@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// machine is a plain WebAssembly interpreter that counts what it executes: an
-// opinion on results and costs that shares nothing with the passes or with
-// wazero but the decoder. It wants valid modules.
+// machine is a simple WebAssembly interpreter that counts costs. It is a second
+// opinion on results and costs: it shares only the decoder with the passes, and
+// nothing with wazero. Modules must be valid.
 type machine struct {
 	m       *Module
 	code    []machineCode
@@ -22,8 +22,8 @@ type machine struct {
 	data    [][]byte   // nil once dropped
 	elems   [][]uint64
 
-	cost  int64 // of what was executed
-	steps int64 // instructions left before it gives up
+	cost  int64 // of the executed instructions
+	steps int64 // number of instructions before it gives up
 	depth int
 }
 
@@ -194,7 +194,7 @@ type frame struct {
 }
 
 type machineLabel struct {
-	to     int // index to go on at
+	to     int // index at which to continue
 	height int // of the stack below the block's parameters
 	arity  int
 	loop   bool
@@ -220,7 +220,7 @@ func (f *frame) popF64() float64   { return math.Float64frombits(f.pop()) }
 func (f *frame) pushF32(x float32) { f.push32(math.Float32bits(x)) }
 func (f *frame) pushF64(x float64) { f.push(math.Float64bits(x)) }
 
-// arity is the number of parameters and results of a block.
+// arity returns the number of parameters and results of a block.
 func (f *frame) arity(t int64) (params, results int) {
 	if t >= 0 {
 		typ := f.v.m.Types[t]
@@ -232,7 +232,7 @@ func (f *frame) arity(t int64) (params, results int) {
 	return 0, 1
 }
 
-// branch goes to a label; it returns where to go on.
+// branch takes a branch to a label. It returns the index at which to continue.
 func (f *frame) branch(depth uint32) int {
 	l := f.labels[len(f.labels)-1-int(depth)]
 	copy(f.stack[l.height:], f.stack[len(f.stack)-l.arity:])
@@ -321,7 +321,7 @@ func (f *frame) call(i uint32) {
 	f.stack = append(f.stack[:len(f.stack)-n], f.v.call(i, args)...)
 }
 
-// plain executes what neither branches nor computes.
+// plain executes instructions that neither branch nor compute.
 func (f *frame) plain(in *Instr) {
 	v := f.v
 	switch in.Op {
@@ -438,7 +438,7 @@ func (v *machine) refs(table uint32, at, n uint64) []uint64 {
 	return v.tables[table][at : at+n]
 }
 
-// access is loads and stores.
+// access executes loads and stores.
 func (f *frame) access(in *Instr) {
 	widths := [...]uint64{4, 8, 4, 8, 1, 1, 2, 2, 1, 1, 2, 2, 4, 4, 4, 8, 4, 8, 1, 2, 1, 2, 4}
 	width := widths[in.Op-0x28]

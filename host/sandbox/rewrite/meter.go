@@ -2,33 +2,33 @@ package rewrite
 
 import "fmt"
 
-// MeterOptions name what a metered module has in addition.
+// MeterOptions name the import and the export that Meter adds.
 type MeterOptions struct {
-	// Module and Name are those of the imported function, without parameters
-	// and results, that is called when the fuel has run out.
+	// Module and Name are the names of the imported function that is called when
+	// the fuel has run out. It has no parameters and no results.
 	Module, Name string
 	// Global is the export name of the fuel counter, a mutable i64.
 	Global string
 }
 
-// Meter makes a module charge a counter for all it does (see [Op.Cost] and the
-// constants beside it). The counter is a global of the module that is exported;
-// it begins at 0.
+// Meter makes a module subtract the cost of what it executes from a counter (see
+// [Op.Cost] and the constants near it). The counter is an exported global of the
+// module; it begins at 0.
 //
-// Each straight line of code is charged before it runs, in one go with what is
-// likely to run after it (flow.go); a run that leaves that way is given back
-// the rest. So whenever a function called from outside has returned, the
-// counter has gone down by exactly the cost of what was executed. While it
-// runs, and when it ends by a trap, the counter can be lower than that: by at
-// most the cost of the rest of each function that is active.
+// Each sequence of instructions is charged before it runs, together with code that
+// is likely to run after it (flow.go); a run that branches elsewhere gets the rest
+// back. So when a function called from outside has returned, the counter has
+// decreased by exactly the cost of the executed code. While the function runs, and
+// after a trap, the counter can be lower: by at most the cost of the rest of each
+// active function.
 //
-// Where the counter is below 0 the imported function is called: on every way
-// back to an earlier place, on entry to a function that calls others, and
-// before each charge by length takes effect (checks.go). The function raises
-// the counter or ends the run; when it returns with the counter still below 0,
-// execution goes on, and it is called at the next such place. Every endless run
-// comes to one. In between, each active function can go on to its end at most,
-// so the counter cannot wrap around.
+// If the counter is below 0, the imported function is called at the next check:
+// before every jump back to an earlier place, at the entry of a function that calls
+// others, and before each operation that is charged by length (checks.go). The
+// function raises the counter or ends the run. If it returns with the counter still
+// below 0, execution continues and it is called at the next check. Every endless run
+// reaches one. Between checks, each active function can at most run to its end, so
+// the counter cannot wrap around.
 func Meter(o MeterOptions) Pass {
 	return Pass{"meter", func(m *Module) error { return meter(m, o) }}
 }
@@ -71,7 +71,7 @@ type bodyMeter struct {
 	instrs    []Instr
 }
 
-// body meters f. It says whether it had to add a local, which is index local.
+// body meters f. It reports whether it added a local, which has the index local.
 func (w *bodyMeter) body(f *Func, local uint32) (used bool, err error) {
 	if w.instrs, err = f.Decode(w.instrs[:0]); err != nil {
 		return false, err

@@ -37,7 +37,7 @@ func (t ValType) String() string {
 	return fmt.Sprintf("type %#x", byte(t))
 }
 
-// Kind is what an import or an export is.
+// Kind is the kind of an import or an export.
 type Kind byte
 
 // The kinds, as in the binary format.
@@ -55,9 +55,9 @@ func (k Kind) String() string {
 	return [...]string{"func", "table", "memory", "global"}[k]
 }
 
-// Module is a parsed module. Passes change it in place; whoever changes it
-// keeps the indices right. It shares the bytes it was parsed from, which must
-// not change, and is not safe for concurrent use.
+// Module is a parsed module. Passes change it in place and must keep its indices
+// correct. It shares the bytes it was parsed from, which must not change. It is not
+// safe for concurrent use.
 type Module struct {
 	Types    []FuncType
 	Imports  []Import
@@ -68,11 +68,11 @@ type Module struct {
 	Exports  []Export
 	Start    *uint32
 	Elems    []Elem
-	// DataCount says that there is a data count section: needed for memory.init
-	// and data.drop.
+	// DataCount says that there is a data count section, which memory.init and
+	// data.drop need.
 	DataCount bool
 	Data      []Data
-	// Custom sections come last when encoded, wherever they were.
+	// Custom has the custom sections. Encode puts them last.
 	Custom []Custom
 }
 
@@ -115,7 +115,7 @@ type Locals struct {
 	Type  ValType
 }
 
-// Limits bound a table (in elements) or a memory (in pages of 64 KiB).
+// Limits are the limits of a table (in elements) or a memory (in pages of 64 KiB).
 type Limits struct {
 	Min, Max uint32
 	HasMax   bool
@@ -139,20 +139,20 @@ type Global struct {
 	Init Instr // one constant instruction
 }
 
-// Export makes something visible under a name.
+// Export makes a function, table, memory or global visible under a name.
 type Export struct {
 	Name  string
 	Kind  Kind
 	Index uint32
 }
 
-// Mode is what happens with a segment when the module is instantiated.
+// Mode is what happens to a segment when the module is instantiated.
 type Mode byte
 
 // The modes. Data segments are never declarative.
 const (
 	Active      Mode = iota // copied to Offset, then dropped
-	Passive                 // waits for table.init or memory.init
+	Passive                 // used by table.init or memory.init
 	Declarative             // declares references only
 )
 
@@ -192,7 +192,7 @@ func (m *Module) imported(k Kind) uint32 {
 	return n
 }
 
-// funcTypes is the type index of every function, imported ones first.
+// funcTypes returns the type index of every function, imported ones first.
 func (m *Module) funcTypes() []uint32 {
 	types := make([]uint32, 0, len(m.Imports)+len(m.Funcs))
 	for _, i := range m.Imports {
@@ -206,7 +206,7 @@ func (m *Module) funcTypes() []uint32 {
 	return types
 }
 
-// tables is every table, imported ones first.
+// tables returns all tables, imported ones first.
 func (m *Module) tables() []Table {
 	var tables []Table
 	for _, i := range m.Imports {
@@ -217,7 +217,7 @@ func (m *Module) tables() []Table {
 	return append(tables, m.Tables...)
 }
 
-// globals is the type of every global, imported ones first.
+// globals returns the type of every global, imported ones first.
 func (m *Module) globals() []GlobalType {
 	var types []GlobalType
 	for _, i := range m.Imports {
@@ -231,7 +231,7 @@ func (m *Module) globals() []GlobalType {
 	return types
 }
 
-// typeIndex finds t, adding it when it is new.
+// typeIndex returns the index of t, and adds t if it is new.
 func (m *Module) typeIndex(t FuncType) uint32 {
 	for i, have := range m.Types {
 		if have.equal(t) {

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// numeric executes the instructions that compute, for the machine.
+// numeric executes the numeric instructions for the machine.
 func (f *frame) numeric(op Op) {
 	switch {
 	case op == 0x45:
@@ -227,7 +227,7 @@ func (f *frame) convert(op Op) {
 		f.pushF64(float64(f.pop()))
 	case 0xbb:
 		f.pushF64(float64(f.popF32()))
-	case 0xbc, 0xbd, 0xbe, 0xbf: // the bits stay
+	case 0xbc, 0xbd, 0xbe, 0xbf: // the bits do not change
 	case 0xc0:
 		f.push32(uint32(int8(f.pop())))
 	case 0xc1:
@@ -243,7 +243,7 @@ func (f *frame) convert(op Op) {
 	}
 }
 
-// truncate makes an integer of x: op tells its size and sign, and whether it
+// truncate converts x to an integer. op determines size and sign, and whether it
 // saturates.
 func (f *frame) truncate(op Op, x float64) {
 	saturate := op >= 0xfc00

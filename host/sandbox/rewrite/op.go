@@ -2,11 +2,11 @@ package rewrite
 
 import "fmt"
 
-// Op is an instruction. Those with a prefix have it in the upper byte:
-// memory.copy, 0xfc 0x0a in the binary, is 0xfc0a.
+// Op is an opcode. The upper byte is the prefix, if there is one: memory.copy, 0xfc
+// 0x0a in the binary, is 0xfc0a.
 type Op uint16
 
-// The instructions that passes treat one by one.
+// The opcodes that passes handle individually.
 const (
 	OpUnreachable  Op = 0x00
 	OpNop          Op = 0x01
@@ -58,12 +58,11 @@ const (
 	OpTableFill    Op = 0xfc11
 )
 
-// imm is which immediates follow an opcode. What each becomes in an Instr is
-// said there.
+// imm says which immediates follow an opcode. Instr describes how it holds each.
 type imm byte
 
 const (
-	immUnknown      imm = iota // not an instruction we know
+	immUnknown      imm = iota // unknown instruction
 	immNone                    //
 	immBlock                   // block type
 	immLabel                   // label
@@ -97,7 +96,7 @@ type opInfo struct {
 	align uint32
 }
 
-// ops and prefixed (by 0xfc) are the instruction set.
+// ops and prefixed (by 0xfc) have the instruction set.
 var ops, prefixed = instructionSet()
 
 func (op Op) info() opInfo {
@@ -117,7 +116,7 @@ func (op Op) String() string {
 	return fmt.Sprintf("opcode %#x", uint16(op))
 }
 
-// proposal names what an unknown opcode belongs to.
+// proposal names the proposal that an unknown opcode belongs to.
 func proposal(op byte) string {
 	switch {
 	case op == 0xfd:

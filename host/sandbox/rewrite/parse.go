@@ -14,7 +14,7 @@ type section struct {
 	read func(*parser)
 }
 
-// sections are in the order in which they have to come.
+// sections has the kinds of sections in the required order.
 var sections = []section{
 	{1, "type", (*parser).types},
 	{2, "import", (*parser).imports},
@@ -30,37 +30,37 @@ var sections = []section{
 	{11, "data", (*parser).data},
 }
 
-// parser fills m from one section after the other.
+// parser fills m section by section.
 type parser struct {
-	reader // over the present section
+	reader // of the current section
 	m      *Module
-	base   int // of the section, in the module
-	// withCode false leaves function bodies and data out.
+	base   int // offset of the section in the module
+	// withCode is false to skip function bodies and data.
 	withCode bool
 	bodies   []int // offsets of the bodies in the module
 	declared uint32
-	// importCount is the number of imports by kind, once counted.
+	// importCount has the number of imports by kind once they are counted.
 	importCount [4]uint32
 	counted     bool
-	// refs says which functions may be in ref.func.
+	// refs has the functions that ref.func may name.
 	refs map[uint32]bool
 }
 
-// Parse reads a module of the binary format. It checks structure and indices,
-// not operand types. Errors are of type *ParseError. The Module shares wasm,
-// which must not change any more.
+// Parse reads a module in the binary format. It checks structure and indices, but
+// not operand types. Errors are of type *ParseError. The Module shares wasm, which
+// must not change afterwards.
 func Parse(wasm []byte) (*Module, error) { return parse(wasm, true) }
 
 func parse(wasm []byte, withCode bool) (*Module, error) {
 	if len(wasm) < len(header) || string(wasm[:4]) != header[:4] {
-		return nil, &ParseError{Func: -1, Err: fmt.Errorf("no wasm module (it begins with %q)", wasm[:min(4, len(wasm))])}
+		return nil, &ParseError{Func: -1, Err: fmt.Errorf("not a wasm module (it begins with %q)", wasm[:min(4, len(wasm))])}
 	}
 	if !bytes.HasPrefix(wasm, []byte(header)) {
 		return nil, &ParseError{Func: -1, Offset: 4, Err: fmt.Errorf("version or layer %#x: %w", wasm[4:8], ErrUnsupported)}
 	}
 	p := &parser{m: new(Module), withCode: withCode, refs: map[uint32]bool{}}
 	whole := reader{b: wasm, pos: len(header)}
-	next := 0 // in sections
+	next := 0 // index in sections
 	for whole.more() {
 		at := whole.pos
 		id := whole.byte()
@@ -101,7 +101,7 @@ func parse(wasm []byte, withCode bool) (*Module, error) {
 	return p.m, p.finish(len(wasm))
 }
 
-// failure is the error of the present section, nil if there is none.
+// failure returns the error of the current section; nil if there is none.
 func (p *parser) failure(section string) error {
 	if p.err == nil {
 		return nil
@@ -121,8 +121,7 @@ func misplaced(id byte) error {
 	return fmt.Errorf("unknown section %d", id)
 }
 
-// finish checks what needs the whole module: that sections agree, and the
-// bodies.
+// finish checks what needs the whole module: that sections agree, and the bodies.
 func (p *parser) finish(size int) error {
 	m := p.m
 	fail := func(format string, args ...any) error {

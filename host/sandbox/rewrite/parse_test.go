@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// build is the bytes of a module from sections: id, then contents.
+// build returns the bytes of a module with sections: an id, then contents.
 func build(sections ...string) []byte {
 	b := []byte(header)
 	for _, s := range sections {
@@ -21,7 +21,7 @@ const (
 	funcSection = "\x03\x01\x00"         // one function of it
 )
 
-// body is a code section of one function without locals.
+// body returns a code section with one function without locals.
 func body(code string) string {
 	return "\x0a\x01" + string(rune(len(code)+1)) + "\x00" + code
 }
@@ -32,7 +32,7 @@ func TestParseErrors(t *testing.T) {
 		want        string
 		unsupported bool
 	}{
-		"empty":                 {nil, "no wasm module", false},
+		"empty":                 {nil, "not a wasm module", false},
 		"a component":           {[]byte("\x00asm\x0d\x00\x01\x00"), "version or layer", true},
 		"short section":         {[]byte(header + "\x01\x05\x00"), "offset 0xa: 5 bytes announced, 1 left", false},
 		"long section":          {build("\x01\x00\x00"), "type section: offset 0xb: 1 bytes too many", false},
@@ -93,8 +93,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestOpcodes: what is an instruction to us is one to wazero, and the other
-// way around, by its name.
+// TestOpcodes checks that we and wazero know the same instructions, with the same
+// names.
 func TestOpcodes(t *testing.T) {
 	named := 0
 	for i := range 0x200 {
@@ -113,7 +113,7 @@ func TestOpcodes(t *testing.T) {
 	}
 }
 
-// TestNumbers: what appendSigned writes is what signed reads.
+// TestNumbers checks that signed reads what appendSigned writes.
 func TestNumbers(t *testing.T) {
 	for _, v := range []int64{0, 1, -1, 63, 64, -64, -65, 1<<31 - 1, -1 << 31, 1 << 40, 1<<63 - 1, -1 << 63} {
 		r := reader{b: appendSigned(nil, v)}
@@ -138,8 +138,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestInstructionsSurvive: every instruction of the guest and of generated
-// modules is encoded as it was decoded.
+// TestInstructionsSurvive checks that every instruction of the guest and of generated
+// modules is the same after decoding and encoding.
 func TestInstructionsSurvive(t *testing.T) {
 	wasms := [][]byte{guest(t)}
 	for _, seed := range seeds(20) {

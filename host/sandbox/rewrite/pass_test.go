@@ -21,7 +21,7 @@ func TestRefusals(t *testing.T) {
 		code []Instr
 		pass Pass
 		want string
-		// plain says that the error is one of the module, not of ours.
+		// plain says that the module is wrong, not unsupported.
 		plain bool
 	}{
 		"data of an imported memory": {Module{Imports: []Import{{Kind: KindMemory}}, Data: data}, nil, ExtractData(), "memory is imported", false},
@@ -64,7 +64,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMeterWithoutLocals: a body that needs a local and has the most already.
+// TestMeterWithoutLocals checks a body that needs another local but already has the
+// maximum.
 func TestMeterWithoutLocals(t *testing.T) {
 	m, err := Parse(runaways["fill of unknown length"])
 	if err != nil {
@@ -76,7 +77,8 @@ func TestMeterWithoutLocals(t *testing.T) {
 	}
 }
 
-// TestRenumbering: an import more, and everything still means the same function.
+// TestRenumbering checks that after adding an import, all indices refer to the same
+// functions.
 func TestRenumbering(t *testing.T) {
 	num := func(v int32) Func { return Func{Type: 1, Body: appendAll(nil, i32(v), end1)} }
 	start := uint32(6)
@@ -126,8 +128,8 @@ func TestRenumbering(t *testing.T) {
 	}
 }
 
-// TestDispatch: every index of a table, with the right type, with another one,
-// empty, out of range.
+// TestDispatch checks every index of a table: with the right type, with another type,
+// empty, and out of range.
 func TestDispatch(t *testing.T) {
 	sub := FuncType{[]ValType{I32, I32}, []ValType{I32, I64}}
 	m := Module{
@@ -201,8 +203,8 @@ func TestExtractData(t *testing.T) {
 	}
 }
 
-// TestState: what ExportState exports is all that has to be moved, besides
-// memory.
+// TestState checks that the exports of ExportState and the memory are the whole
+// state.
 func TestState(t *testing.T) {
 	tested := 0
 	for _, seed := range seeds(60) {
@@ -224,7 +226,7 @@ func TestState(t *testing.T) {
 		}
 		a := invoke(first, "again", plenty, plenty, arguments(first, "again")...)
 		b := invoke(second, "again", plenty, plenty, arguments(second, "again")...)
-		// Dropped segments are state too, which Go has none of.
+		// Dropped segments are state too, but Go does not drop any.
 		if usesSegments(t, generate(seed)) {
 			continue
 		}

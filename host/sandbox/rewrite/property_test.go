@@ -13,9 +13,9 @@ import (
 
 const plenty = 1 << 40
 
-// TestGenerated runs random modules as they are, after each pass and after all
-// of them, and compares results, memory and traps; and the fuel used with what
-// the machine counts on the module before the meter.
+// TestGenerated runs random modules unchanged, after each pass and after all passes,
+// and compares results, memory and traps. It compares the fuel used with the cost
+// that the machine counts for the module before Meter.
 func TestGenerated(t *testing.T) {
 	n := 300
 	if testing.Short() {
@@ -32,7 +32,7 @@ func TestGenerated(t *testing.T) {
 		variants := []struct {
 			name   string
 			wasm   []byte
-			fuelOf []byte // what the machine runs; nil: not metered
+			fuelOf []byte // the module that the machine runs; nil: not metered
 			slice  int64
 		}{
 			{"parse and encode", rewritten(t, wasm), nil, 0},
@@ -80,8 +80,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// sequence makes two calls in one instance, the second one in the state the
-// first has left.
+// sequence makes two calls in one instance, so that the second starts in the state
+// after the first.
 func sequence(t *testing.T, r wazero.Runtime, wasm []byte, slice int64) []end {
 	t.Helper()
 	mod := instance(t, r, wasm)
@@ -105,7 +105,7 @@ func arguments(mod api.Module, name string) []uint64 {
 
 func argumentsFor(n int) []uint64 { return []uint64{3, 1 << 20, 5}[:n] }
 
-// count runs the sequence in the machine; fuel is the cost.
+// count runs the sequence in the machine. fuel is the cost.
 func count(t *testing.T, wasm []byte) []end {
 	t.Helper()
 	v, err := newMachine(wasm, nil)
@@ -127,9 +127,9 @@ func count(t *testing.T, wasm []byte) []end {
 	return ends
 }
 
-// TestFuelBounds gives a run every amount of fuel around what it needs: with
-// enough it is as without a meter, with less it ends in fuel_out, and the amount
-// decides, not the slices.
+// TestFuelBounds runs with every amount of fuel around the needed one. With enough,
+// the run is the same as without metering; with less, it ends in fuel_out. Only the
+// amount matters, not the slices.
 func TestFuelBounds(t *testing.T) {
 	r := interpreter(t)
 	tested := 0
@@ -145,8 +145,8 @@ func TestFuelBounds(t *testing.T) {
 			continue
 		}
 		tested++
-		// Active functions have paid ahead: a run needs a little more fuel
-		// than it uses in the end.
+		// Active functions have paid in advance, so a run needs a little more
+		// fuel than it uses.
 		const ahead = 1 << 20
 		for _, slice := range []int64{1, 17, plenty} {
 			if e := try(full.fuel+ahead, slice); e.err != nil || e.fuel != full.fuel {
@@ -165,7 +165,7 @@ func TestFuelBounds(t *testing.T) {
 	}
 }
 
-// TestGeneratorIsDeterministic keeps the seeds meaningful.
+// TestGeneratorIsDeterministic checks that a seed always gives the same module.
 func TestGeneratorIsDeterministic(t *testing.T) {
 	for _, seed := range seeds(20) {
 		if !slices.Equal(generate(seed), generate(seed)) {

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// ParseError says what is wrong with a module, and where.
+// ParseError describes an error in a module and its place.
 type ParseError struct {
-	// Section is the name of the section, "" for what is outside of any.
+	// Section is the name of the section; "" outside of sections.
 	Section string
-	// Func is the index of the function whose body it is, or -1.
+	// Func is the index of the function with the error in its body, or -1.
 	Func int
-	// Offset in the module, in bytes.
+	// Offset is the offset in the module, in bytes.
 	Offset int
 	Err    error
 }
@@ -29,13 +29,13 @@ func (e *ParseError) Error() string {
 
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// reader reads within b. After the first error it stands still, reads zeros
-// and keeps that error: loops over counts have to look at err.
+// reader reads within b. After the first error it keeps that error, stays at its
+// position and returns zeros: loops over counts must check err.
 type reader struct {
 	b   []byte
 	pos int
 	err error
-	// errAt is where in b the error is.
+	// errAt is the offset of the error in b.
 	errAt int
 }
 
@@ -58,7 +58,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-// bytes shares the reader's memory; it cannot be appended to in place.
+// bytes returns n bytes that share the reader's memory, with no spare capacity.
 func (r *reader) bytes(n uint32) []byte {
 	if uint64(n) > uint64(len(r.b)-r.pos) {
 		r.fail(r.pos, "%d bytes announced, %d left", n, len(r.b)-r.pos)
@@ -69,7 +69,7 @@ func (r *reader) bytes(n uint32) []byte {
 	return r.b[p:r.pos:r.pos]
 }
 
-// u32 is an unsigned LEB128 number of at most 32 bits.
+// u32 reads an unsigned LEB128 number of at most 32 bits.
 func (r *reader) u32() uint32 {
 	if r.pos < len(r.b) && r.b[r.pos] < 0x80 { // nearly always
 		r.pos++
@@ -91,14 +91,14 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// signed is a signed LEB128 number of at most bits bits.
+// signed reads a signed LEB128 number of at most bits bits.
 func (r *reader) signed(bits int) int64 {
 	start := r.pos
 	var v int64
 	for shift := 0; shift < bits; shift += 7 {
 		c := r.byte()
 		v |= int64(c&0x7f) << shift
-		if left := bits - shift; left < 7 { // the unused bits repeat the sign
+		if left := bits - shift; left < 7 { // the unused bits must repeat the sign
 			if top := int8(c<<1) >> left; c >= 0x80 || top != 0 && top != -1 {
 				break
 			}
@@ -114,7 +114,7 @@ func (r *reader) signed(bits int) int64 {
 	return 0
 }
 
-// count is the length of a vector, whose elements take a byte at least.
+// count reads the length of a vector. Each element takes at least a byte.
 func (r *reader) count() int {
 	start := r.pos
 	n := r.u32()

@@ -15,8 +15,8 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
 
-// realModules are small modules compiled from real code (Rust, C, C++, Zig, TinyGo,
-// AssemblyScript) among wazero's sources.
+// realModules are small modules from wazero's sources, compiled from real code (Rust,
+// C, C++, Zig, TinyGo, AssemblyScript).
 func realModules(t testing.TB) map[string][]byte {
 	files := map[string][]byte{}
 	for _, path := range []string{
@@ -33,8 +33,8 @@ func realModules(t testing.TB) map[string][]byte {
 	return files
 }
 
-// TestRealModules: what other compilers make can be rewritten too, stays valid,
-// and what cannot be done is said to be unsupported.
+// TestRealModules checks that modules of other compilers can be rewritten and stay
+// valid, or are refused as unsupported.
 func TestRealModules(t *testing.T) {
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
@@ -69,8 +69,8 @@ func TestRealModules(t *testing.T) {
 	}
 }
 
-// TestRealPrograms runs the WASI programs among them, as they are and
-// rewritten, and compares what they print.
+// TestRealPrograms runs the WASI programs among them, unchanged and rewritten, and
+// compares their output.
 func TestRealPrograms(t *testing.T) {
 	arguments := map[string][]string{
 		"cat.wasm": {"cat", "sub/test.txt"}, "cli.wasm": {"cli", "3", "4"}, "wasi.wasm": {"wasi", "ls", "."},
@@ -99,7 +99,7 @@ func TestRealPrograms(t *testing.T) {
 	}
 }
 
-// runProgram is what a program prints, and how it ends.
+// runProgram returns the output of a program, and how it ended.
 func runProgram(t *testing.T, wasm []byte, args []string) string {
 	t.Helper()
 	ctx := context.Background()
@@ -120,7 +120,7 @@ func runProgram(t *testing.T, wasm []byte, args []string) string {
 	return fmt.Sprint(out.String(), leaf(err))
 }
 
-// leaf is the error without wazero's stack trace.
+// leaf returns the error without wazero's stack trace.
 func leaf(err error) error {
 	for {
 		next := errors.Unwrap(err)

@@ -2,9 +2,9 @@ package rewrite
 
 import "strings"
 
-// importFunc adds an imported function, moves every function index behind it
-// on by one, and returns the index of the new one. It changes f.Body of every
-// function. Debug information, which names functions by index, is dropped.
+// importFunc adds an imported function, increments all later function indices, and
+// returns the index of the new one. It changes f.Body of every function. It drops
+// debug information, which names functions by index.
 func (m *Module) importFunc(module, name string, t FuncType) (uint32, error) {
 	at := m.imported(KindFunc)
 	m.Imports = append(m.Imports, Import{Module: module, Name: name, Kind: KindFunc, Type: m.typeIndex(t)})
@@ -46,8 +46,8 @@ func (m *Module) importFunc(module, name string, t FuncType) (uint32, error) {
 	})
 }
 
-// replace offers every instruction of every body to change, which says
-// whether it changed it.
+// replace calls change with every instruction of every body. change reports whether
+// it changed the instruction.
 func (m *Module) replace(change func(in *Instr) bool) error {
 	var instrs []Instr
 	for i := range m.Funcs {
@@ -71,7 +71,7 @@ func (m *Module) replace(change func(in *Instr) bool) error {
 	return nil
 }
 
-// after is where the instruction behind instrs[i] starts.
+// after returns the offset of the instruction after instrs[i].
 func after(instrs []Instr, i int, body []byte) uint32 {
 	if i+1 < len(instrs) {
 		return instrs[i+1].At
@@ -79,13 +79,13 @@ func after(instrs []Instr, i int, body []byte) uint32 {
 	return uint32(len(body))
 }
 
-// editor writes a changed copy of a body, front to back.
+// editor writes a changed copy of a body, from front to back.
 type editor struct {
 	old, out []byte
-	done     uint32 // in old
+	done     uint32 // offset in old
 }
 
-// keep copies what is before at.
+// keep copies the bytes up to at.
 func (e *editor) keep(at uint32) {
 	if e.out == nil {
 		e.out = make([]byte, 0, len(e.old)+len(e.old)/4+64)
@@ -94,10 +94,10 @@ func (e *editor) keep(at uint32) {
 	e.done = at
 }
 
-// skip leaves out what is before at.
+// skip leaves out the bytes up to at.
 func (e *editor) skip(at uint32) { e.done = at }
 
-// finish is the new body: the old one when nothing was done to it.
+// finish returns the new body; the old one if it did not change.
 func (e *editor) finish() []byte {
 	if e.out == nil {
 		return e.old
@@ -106,7 +106,7 @@ func (e *editor) finish() []byte {
 	return e.out
 }
 
-// dropDebug drops what is about the code as it was.
+// dropDebug drops custom sections that describe the original code.
 func (m *Module) dropDebug() {
 	var kept []Custom
 	for _, c := range m.Custom {

@@ -12,17 +12,17 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// testPages is the most memory a test module gets.
+// testPages is the memory limit of a test module.
 const testPages = 1024
 
 var testMeter = MeterOptions{Module: "meter", Name: "fuel_out", Global: "fuel"}
 
-// allPasses is the pipeline of the product with the test's names.
+// allPasses returns the pipeline of the product with the names of the tests.
 func allPasses() []Pass {
 	return []Pass{ExtractData(), ExportState(), LimitMemory(genMaxMemory), Meter(testMeter), DirectCalls()}
 }
 
-// rewritten applies passes to a module.
+// rewritten returns a module after passes.
 func rewritten(t testing.TB, wasm []byte, passes ...Pass) []byte {
 	t.Helper()
 	m, err := Parse(wasm)
@@ -43,9 +43,9 @@ func compiler(t testing.TB) wazero.Runtime {
 	return runtimeWith(t, wazero.NewRuntimeConfigCompiler())
 }
 
-// tank is the fuel of one run: what the host's side of fuel_out does.
+// tank has the fuel of one run and implements fuel_out.
 type tank struct {
-	left  int64 // beyond what is in the counter
+	left  int64 // in addition to the counter
 	slice int64
 	fuel  api.MutableGlobal
 	calls int
@@ -58,7 +58,7 @@ var errFuel = errors.New("out of fuel")
 // refill is fuel_out.
 func refill(ctx context.Context, mod api.Module, _ []uint64) {
 	k, _ := ctx.Value(tankKey{}).(*tank)
-	if k == nil { // a start function, or nobody counts
+	if k == nil { // a start function, or fuel is not counted
 		mod.ExportedGlobal("fuel").(api.MutableGlobal).Set(1 << 60)
 		return
 	}
@@ -85,7 +85,8 @@ func runtimeWith(t testing.TB, config wazero.RuntimeConfig) wazero.Runtime {
 	return r
 }
 
-// instance is a module in wazero, with the segments of ExtractData in place.
+// instance returns an instance of a module in wazero, with the segments of
+// ExtractData written.
 func instance(t testing.TB, r wazero.Runtime, wasm []byte) api.Module {
 	t.Helper()
 	ctx := context.Background()
@@ -98,7 +99,7 @@ func instance(t testing.TB, r wazero.Runtime, wasm []byte) api.Module {
 	return mod
 }
 
-// compiled is another instance of a compiled module.
+// compiled returns another instance of a compiled module.
 func compiled(t testing.TB, r wazero.Runtime, c wazero.CompiledModule, wasm []byte) api.Module {
 	t.Helper()
 	mod, err := r.InstantiateModule(context.Background(), c, wazero.NewModuleConfig().WithName("").WithStartFunctions())
@@ -122,16 +123,16 @@ func writeSegments(t testing.TB, mod api.Module, wasm []byte) {
 	}
 }
 
-// end is how a call ended, and the state it left behind.
+// end is how a call ended, and the state after it.
 type end struct {
 	results []uint64
 	err     error // errMachineTrap for any trap
 	memory  []byte
-	fuel    int64 // used; 0 where nothing counts
+	fuel    int64 // used; 0 if not counted
 	refills int
 }
 
-// invoke calls an export with so much fuel, if the module is metered.
+// invoke calls an export, with the given fuel if the module is metered.
 func invoke(mod api.Module, name string, fuel, slice int64, args ...uint64) end {
 	ctx := context.Background()
 	var k *tank
@@ -155,7 +156,7 @@ func invoke(mod api.Module, name string, fuel, slice int64, args ...uint64) end 
 	return e
 }
 
-// same compares two ends but for fuel.
+// same compares two ends except for fuel.
 func (e end) same(o end) error {
 	switch {
 	case (e.err == nil) != (o.err == nil):

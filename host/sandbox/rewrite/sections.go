@@ -1,6 +1,6 @@
 package rewrite
 
-// maxLocals bounds the parameters and locals of a function, as engines do.
+// maxLocals limits the parameters and locals of a function, as engines do.
 const maxLocals = 50_000
 
 func (p *parser) types() {
@@ -94,8 +94,8 @@ func (p *parser) elements() {
 	}
 }
 
-// element reads one of eight forms: bit 0 is not active, bit 1 an explicit
-// table (or, when not active, declarative), bit 2 expressions for indices.
+// element reads one of eight forms. Bit 0 says not active; bit 1 an explicit table,
+// or declarative if not active; bit 2 expressions instead of indices.
 func (p *parser) element() Elem {
 	e := Elem{Type: FuncRef}
 	at := p.pos
@@ -120,7 +120,7 @@ func (p *parser) element() Elem {
 		e.Mode = Passive
 	}
 	expressions := flags&4 != 0
-	if flags&3 != 0 { // those that do not say are functions
+	if flags&3 != 0 { // the other forms have only functions
 		at = p.pos
 		if expressions {
 			e.Type = p.refType()
@@ -160,7 +160,7 @@ func (p *parser) code() {
 	}
 }
 
-// function reads the locals and keeps the instructions as bytes.
+// function reads the locals, and keeps the instructions as bytes.
 func (p *parser) function(f *Func) {
 	size := p.u32()
 	at := p.pos

@@ -17,8 +17,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// The test suite of the WebAssembly specification, which wazero carries with
-// its sources: thousands of modules, valid and not, and calls of their exports.
+// The test suite of the WebAssembly specification, which is in wazero's sources:
+// thousands of valid and invalid modules, and calls of their exports.
 
 var wazeroDir = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
@@ -56,8 +56,8 @@ type specCommand struct {
 	}
 }
 
-// specRun plays one file of the suite on the original modules and on the
-// rewritten ones, side by side.
+// specRun runs one file of the suite on the original modules and on the rewritten
+// ones.
 type specRun struct {
 	t         *testing.T
 	dir       string
@@ -71,7 +71,7 @@ type specRun struct {
 
 type specModule struct {
 	original, rewritten api.Module
-	machine             *machine // nil when others can change its state
+	machine             *machine // nil if other modules can change its state
 }
 
 func TestSpecification(t *testing.T) {
@@ -143,8 +143,7 @@ func (s *specRun) module(name string) *specModule {
 	return s.named[name]
 }
 
-// load instantiates a module on both sides; it has to work on both or fail on
-// both.
+// load instantiates a module on both sides. It must succeed on both or fail on both.
 func (s *specRun) load(i int) *specModule {
 	c := &s.commands[i]
 	wasm := readFile(s.t, filepath.Join(s.dir, c.Filename))
@@ -154,7 +153,7 @@ func (s *specRun) load(i int) *specModule {
 	}
 	applied := 0
 	for _, p := range []Pass{ExtractData(), ExportState(), Meter(testMeter), DirectCalls()} {
-		again, err := Parse(m.Encode()) // a pass may leave a mess behind
+		again, err := Parse(m.Encode()) // a pass may leave invalid indices behind
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -173,7 +172,7 @@ func (s *specRun) load(i int) *specModule {
 	if (errA == nil) != (errB == nil) || c.Type == "module" && errA != nil {
 		s.t.Fatalf("line %d: %v, %v", c.Line, errA, errB)
 	}
-	if errA != nil || c.Type != "module" { // wazero takes empty segments out of range
+	if errA != nil || c.Type != "module" { // wazero accepts empty segments out of range
 		return nil
 	}
 	writeSegments(s.t, b, m.Encode())
@@ -189,7 +188,7 @@ func (s *specRun) load(i int) *specModule {
 	return out
 }
 
-// registered is the name under which others are going to import module i.
+// registered returns the name under which others will import module i.
 func (s *specRun) registered(i int) string {
 	last := true
 	for _, c := range s.commands[i+1:] {
@@ -205,12 +204,12 @@ func (s *specRun) registered(i int) string {
 	return ""
 }
 
-// refuse wants that what wazero refuses does not become valid.
+// refuse checks that a module that wazero refuses does not become valid.
 func (s *specRun) refuse(c *specCommand) {
 	ctx := context.Background()
 	wasm := readFile(s.t, filepath.Join(s.dir, c.Filename))
 	if _, err := s.original.CompileModule(ctx, wasm); err == nil {
-		return // a proposal that wazero has and the suite does not
+		return // a proposal that wazero supports and the suite does not
 	}
 	s.counts["refused"]++
 	m, err := Parse(wasm)
@@ -254,7 +253,7 @@ func (s *specRun) act(c *specCommand) {
 	var b end
 	if m.machine != nil {
 		b = invoke(m.rewritten, c.Action.Field, plenty, 1000, args...)
-	} else { // others may run, with counters of their own
+	} else { // other modules may run, with their own counters
 		b.results, b.err = m.rewritten.ExportedFunction(c.Action.Field).Call(context.Background(), args...)
 		b.memory = a.memory
 	}
@@ -267,13 +266,13 @@ func (s *specRun) act(c *specCommand) {
 	s.count(c, m, b, args)
 }
 
-// count compares the fuel used with what the machine counts.
+// count compares the fuel used with the cost that the machine counts.
 func (s *specRun) count(c *specCommand, m *specModule, b end, args []uint64) {
 	if m.machine == nil {
 		return
 	}
 	if c.Type == "assert_exhaustion" {
-		m.machine = nil // everyone has a stack of another size
+		m.machine = nil // stack sizes differ
 		return
 	}
 	m.machine.cost = 0
