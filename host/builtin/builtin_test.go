@@ -92,8 +92,8 @@ func (h *fixture) call(tool, arguments string) wire.Reply {
 	return reply
 }
 
-// matches holds the answer of a built-in tool, errors too, against its
-// outputSchema. What scripts return matches none.
+// matches checks the answer of a built-in tool, including errors, against its
+// outputSchema. Results of scripts have none.
 func matches(t *testing.T, definition []byte, reply wire.Reply) {
 	t.Helper()
 	name, _ := wire.GetString(definition, "name")
@@ -111,7 +111,7 @@ func matches(t *testing.T, definition []byte, reply wire.Reply) {
 	}
 }
 
-// ok is the structuredContent of a call that must succeed.
+// ok returns the structuredContent of a call that must succeed.
 func (h *fixture) ok(tool, arguments string) string {
 	h.t.Helper()
 	reply := h.call(tool, arguments)
@@ -122,7 +122,7 @@ func (h *fixture) ok(tool, arguments string) string {
 	return string(structured)
 }
 
-// fails is the text and the structured error of a call that must fail.
+// fails returns the text and the structured error of a call that must fail.
 func (h *fixture) fails(tool, arguments string) (text string, e []byte) {
 	h.t.Helper()
 	reply := h.call(tool, arguments)
@@ -201,8 +201,8 @@ func TestSaveShowDelete(t *testing.T) {
 	}
 }
 
-// TestShowIsTheFile compares what is shown with what is on disk, members of a
-// later version included.
+// TestShowIsTheFile checks that show_saved_tool returns what is on disk, including
+// members of a later version.
 func TestShowIsTheFile(t *testing.T) {
 	h := newFixture(t)
 	path := filepath.Join(h.store.Dir(), "later.json")
@@ -274,8 +274,8 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-// TestLimitsOfTool: they are saved as they are written, shown, and never above
-// the configuration's.
+// TestLimitsOfTool checks that limits are saved as written, shown, and never above those
+// of the configuration.
 func TestLimitsOfTool(t *testing.T) {
 	h := newFixture(t)
 	withLimits := func(limits string) string { return strings.Replace(sum, "{", `{"limits":`+limits+`,`, 1) }
@@ -337,7 +337,7 @@ func TestSaveListsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatModelsGetWrong has a schema as text.
+// TestWhatModelsGetWrong checks a schema that is passed as text.
 func TestWhatModelsGetWrong(t *testing.T) {
 	h := newFixture(t)
 	h.ok("save_tool", `{"name":"t","description":"d","inputSchema":"{\"type\":\"object\",\"z\":12345678901234567890}","code":"return 1"}`)
@@ -418,7 +418,7 @@ func TestDefinitions(t *testing.T) {
 	var names []string
 	for _, e := range h.handler.Entries() {
 		names = append(names, e.Name)
-		folded := strings.NewReplacer("s", "\u017f", "k", "\u212a").Replace(e.Name) // as Unicode folds
+		folded := strings.NewReplacer("s", "\u017f", "k", "\u212a").Replace(e.Name) // Unicode case folding
 		for _, name := range []string{e.Name, strings.ToUpper(e.Name), folded} {
 			if Reserved(name) != e.Name {
 				t.Errorf("%s is free to be taken", name)
@@ -442,7 +442,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	var want []string
 	for _, row := range table() {
-		if row.works == nil { // the others need what this handler does not have
+		if row.works == nil { // the others need options that this handler does not have
 			want = append(want, row.name)
 		}
 	}
@@ -458,7 +458,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestDialectIsTrue runs what agents are told of the language.
+// TestDialectIsTrue runs the examples of the language that agents are told.
 func TestDialectIsTrue(t *testing.T) {
 	h := newFixture(t)
 	for code, want := range map[string]string{

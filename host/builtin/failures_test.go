@@ -9,9 +9,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// TestFailuresMatchTheOutputSchemas checks that each outputSchema accepts errors,
-// and nothing that is neither an answer nor an error. The official TypeScript client
-// validates all results, errors too.
+// TestFailuresMatchTheOutputSchemas checks that each outputSchema accepts errors, and
+// nothing that is neither an answer nor an error. The official TypeScript client
+// validates all results, including errors.
 func TestFailuresMatchTheOutputSchemas(t *testing.T) {
 	failure := (&compose.Failure{Type: abi.ErrValidation, Message: "no", Violations: []tools.Violation{{Pointer: "/a", Message: "b"}}}).Result()
 	structured, _ := wire.Get(failure, "structuredContent")

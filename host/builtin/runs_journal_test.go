@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 )
 
-// TestShowGaps: agents are told when the record does not have all of a run.
+// TestShowGaps checks that agents are told if the record of a run is incomplete.
 func TestShowGaps(t *testing.T) {
 	rec := journal.Record{Incomplete: true, Calls: []journal.CallRecord{{Answer: journal.Answer{Run: &journal.Record{Redacted: true}}}}}
 	text := show(&rec, timeline.Of(&rec), many).text()
@@ -28,7 +28,7 @@ func TestShowGaps(t *testing.T) {
 	}
 }
 
-// TestJournalRuns: runs that are journaled on disk are found by their session.
+// TestJournalRuns checks that runs in a journal on disk are found by their session.
 func TestJournalRuns(t *testing.T) {
 	h := newFixture(t)
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func TestJournalRuns(t *testing.T) {
 	}
 }
 
-// TestShowRunShowsTheLog: what results and the overview leave out of a long log can
-// be had, part by part, and images are described.
+// TestShowRunShowsTheLog checks that the parts of a long log that results and the
+// overview leave out can be read, and that images are described.
 func TestShowRunShowsTheLog(t *testing.T) {
 	s := newRunFixture(t)
 	s.call("eval_starlark", `{"code":"for n in range(250): print('entry', n + 1)\ngit_hub.search(q=1)\nreturn content.image('aGVsbG8=')"}`)

@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// client is a session that only has a name.
+// client is a session with only a name.
 type client struct {
 	session
 	id string
@@ -34,7 +34,7 @@ func (c client) ID() string                { return c.id }
 func (client) Client() []byte              { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
 func (client) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
-// memory is Runs that are kept as a composer makes them.
+// memory implements Runs with the records that a composer makes.
 type memory struct {
 	mu   sync.Mutex
 	runs []*journal.Run
@@ -113,7 +113,7 @@ func (s *runFixture) call(tool, arguments string) wire.Reply {
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|at [\d.]+ ms|[\d.]+ ms|fuel \d+|memory \w+|"(?:start|duration|fuel|memory)":[\d.]+`)
 
-// text is what readers get, without what is another each time.
+// text returns the text for readers, without values that vary.
 func (s *runFixture) text(tool, arguments string) string {
 	s.t.Helper()
 	return changing.ReplaceAllStringFunc(textOf(s.t, s.call(tool, arguments)), func(found string) string {
@@ -172,7 +172,7 @@ RUN  TIME  eval_starlark  ok  MS  2 calls
 	s.showsRuns()
 }
 
-// showsRuns looks at the runs of TestRuns.
+// showsRuns checks how the runs of TestRuns are shown.
 func (s *runFixture) showsRuns() {
 	runs, _ := s.runs.List(s.t.Context(), journal.Filter{Session: "one"})
 	params := `{"name":"search","arguments":{"y":"z"}}`
@@ -235,7 +235,7 @@ result: ` + params + "\n"},
 	}
 }
 
-// others answers with the runs of everybody, as a faulty source would.
+// others returns the runs of all sessions, as a faulty source would.
 type others struct{ *memory }
 
 func (o others) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
@@ -247,7 +247,7 @@ func (o others) Get(ctx context.Context, _, id string) (journal.Record, error) {
 	return o.memory.Get(ctx, "two", id)
 }
 
-// TestOwnRuns: whatever the source of runs says, a session sees only its own.
+// TestOwnRuns checks that a session sees only its own runs, whatever the source returns.
 func TestOwnRuns(t *testing.T) {
 	s := newRunFixture(t)
 	s.session = "two"
@@ -262,7 +262,7 @@ func TestOwnRuns(t *testing.T) {
 	}
 }
 
-// TestLargeRun: what an agent is shown of a run that did much is bounded.
+// TestLargeRun checks that the text about a large run is limited.
 func TestLargeRun(t *testing.T) {
 	s := newRunFixture(t)
 	s.call("eval_starlark", `{"code":"for i in range(300):\n    git_hub.search(n=i, text='é' * 5000)\n    print('x' * 1000)\nreturn 'y' * 50000"}`)
@@ -281,7 +281,7 @@ func TestLargeRun(t *testing.T) {
 	}
 }
 
-// TestUnfinishedRun: a run can be looked at while it goes on.
+// TestUnfinishedRun checks that an active run can be shown.
 func TestUnfinishedRun(t *testing.T) {
 	s := newRunFixture(t)
 	r, _ := s.runs.open(journal.Begin{Definition: tools.Definition{Name: "slow"}, Params: []byte(`{}`), Client: journal.Client{Session: "one"}})
@@ -296,7 +296,7 @@ func TestUnfinishedRun(t *testing.T) {
 	}
 }
 
-// TestHints: what to do about an error is told where that is known.
+// TestHints checks that errors say what to do if that is known.
 func TestHints(t *testing.T) {
 	s := newRunFixture(t)
 	composer := compose.New(compose.Options{

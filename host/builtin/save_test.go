@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestSaveWarns saves scripts that are acceptable and still not quite right.
+// TestSaveWarns checks the warnings about scripts that are valid but probably wrong.
 func TestSaveWarns(t *testing.T) {
 	h := newFixture(t)
 	h.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestScriptsThatNameBuiltinTools checks that a script that calls any built-in
-// tool is told that only agents can do that.
+// TestScriptsThatNameBuiltinTools checks that a script that calls a built-in tool is
+// told that only agents can do that.
 func TestScriptsThatNameBuiltinTools(t *testing.T) {
 	h := newFixture(t)
 	for _, name := range names {

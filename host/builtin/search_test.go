@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// shelf is a Directory over a real catalog.
+// shelf is a Directory with a real catalog.
 type shelf struct {
 	*catalog.Catalog
 	sources []catalog.Source
@@ -45,8 +45,8 @@ func (s *shelf) All() []catalog.Entry {
 	return all
 }
 
-// newShelf has two servers with tools, one of which shows none of them to
-// agents, one that is down, and a saved tool.
+// newShelf returns a shelf with two servers with tools, one of which hides its tools
+// from agents, one server that is down, and a saved tool.
 func newShelf(t *testing.T, savedInScripts bool) *Handler {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 	s := &shelf{
@@ -183,7 +183,7 @@ func TestDescribeUnknown(t *testing.T) {
 	h := newShelf(t, true)
 	for name, want := range map[string]string{
 		"search_issues":            "2 servers have a tool \"search_issues\" (say which: git_hub.search_issues, files.search_issues)",
-		"git_hub.get_x":            "validation error: tools of server \"git-hub\" share the script name", // exact finds it, see below
+		"git_hub.get_x":            "validation error: tools of server \"git-hub\" share the script name", // the exact name finds it, see below
 		"git_hub.serch_issues":     "there is no tool \"git_hub.serch_issues\" (did you mean git_hub.search_issues",
 		"gh__serch_issues":         "(did you mean gh__search_issues",
 		"githib.search_issues":     "(did you mean git_hub.search_issues",
@@ -218,7 +218,8 @@ func TestDescribeUnknown(t *testing.T) {
 	}
 }
 
-// TestSavedToolsOutsideScripts: a saved tool has no script form then.
+// TestSavedToolsOutsideScripts checks that a saved tool has no name in scripts if
+// scripts cannot call it.
 func TestSavedToolsOutsideScripts(t *testing.T) {
 	h := newShelf(t, false)
 	if text, _, _ := ask(t, h, "search_tools", `{"query":"report"}`); text != "issue-report - Report on issues [direct only]" {
@@ -229,8 +230,8 @@ func TestSavedToolsOutsideScripts(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsKept: tools are read again only when they have changed, and
-// waiting for servers comes first.
+// TestSnapshotIsKept checks that tools are read again only if they have changed, and
+// after waiting for servers.
 func TestSnapshotIsKept(t *testing.T) {
 	h := newShelf(t, true)
 	settled := 0
@@ -272,7 +273,7 @@ func TestExamplesAreScripts(t *testing.T) {
 	}
 }
 
-// TestManyTools has more than can be searched.
+// TestManyTools checks a catalog with more tools than can be searched.
 func TestManyTools(t *testing.T) {
 	entries := make([]catalog.Entry, maxIndexed+5)
 	for i := range entries {
@@ -291,7 +292,7 @@ func TestManyTools(t *testing.T) {
 	}
 }
 
-// TestWithoutDirectory has no such tools.
+// TestWithoutDirectory checks that there are no such tools without a Directory.
 func TestWithoutDirectory(t *testing.T) {
 	h := newFixture(t)
 	for _, e := range h.handler.Entries() {
@@ -301,7 +302,8 @@ func TestWithoutDirectory(t *testing.T) {
 	}
 }
 
-// TestDirectoryDefinitions keeps them short: they are in every list of tools.
+// TestDirectoryDefinitions checks that the definitions are short, because they are in
+// every list of tools.
 func TestDirectoryDefinitions(t *testing.T) {
 	for _, e := range newShelf(t, true).Entries()[5:] {
 		input, _ := wire.Get(e.Definition, "inputSchema")
@@ -312,7 +314,7 @@ func TestDirectoryDefinitions(t *testing.T) {
 	}
 }
 
-// BenchmarkSearchTools is a whole call over 2,000 tools, most of them exposed.
+// BenchmarkSearchTools measures a whole call with 2,000 tools, most of them exposed.
 func BenchmarkSearchTools(b *testing.B) {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 	s := &shelf{sources: []catalog.Source{{Server: "s", Prefix: "s__", Exposes: yes, Hides: no}}, listed: map[string][]string{}}
@@ -329,7 +331,7 @@ func BenchmarkSearchTools(b *testing.B) {
 	s.SetUpstream("s", wire.Tools, items, nil)
 	h := New(Options{Catalog: s, Directory: s, Log: quiet()})
 	s.own = s.All()
-	s.sources = nil // All is a slice made before, as that of a catalog is
+	s.sources = nil // All returns a slice that exists, like a catalog's
 	call := route.Call{Params: []byte(`{"arguments":{"query":"close customer 7"}}`)}
 	for b.Loop() {
 		h.CallTool(b.Context(), "search_tools", call)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// TestTable checks that the rows of the table are complete and that everything
-// that repeats a part of it says the same.
+// TestTable checks that the rows of the table are complete, and that all copies of
+// parts of it agree.
 func TestTable(t *testing.T) {
 	inREADME := firstColumn(t, "../../README.md", "| tool | |")
 	var switches []config.BuiltinSwitch
@@ -120,8 +120,8 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// firstColumn returns the names in the first column of a table in a document,
-// which follows the line head.
+// firstColumn returns the names in the first column of the table that follows the line
+// head in a document.
 func firstColumn(t *testing.T, file, head string) []string {
 	t.Helper()
 	_, rows, found := strings.Cut(read(t, file), head+"\n")

@@ -115,8 +115,8 @@ calls that no mock was for:
 	}
 }
 
-// TestTestToolIsDry: nothing of a dry run reaches an upstream, and it is told
-// when a call that does not fit its tool's schema was made.
+// TestTestToolIsDry checks that a dry run reaches no upstream, and that calls that do
+// not match the tool's schema are reported.
 func TestTestToolIsDry(t *testing.T) {
 	s := newRunFixture(t)
 	s.catalog.SetUpstream("git-hub", wire.Tools, [][]byte{[]byte(`{"name":"search","inputSchema":{"type":"object","required":["q"]}}`)}, nil)
@@ -124,13 +124,13 @@ func TestTestToolIsDry(t *testing.T) {
 	if text := textOf(t, reply); !strings.Contains(text, "the arguments do not match the tool's inputSchema") {
 		t.Errorf("%s", text)
 	}
-	// The echo that is the real upstream would answer the call that has no mock.
+	// The echo upstream would answer the call that has no mock.
 	if text := s.text("test_tool", `{"code":"return git_hub.search(q=1)"}`); !strings.Contains(text, "there are no mocks") {
 		t.Errorf("%s", text)
 	}
 }
 
-// TestTestToolProgress: progress and _meta are as in a call of the tool.
+// TestTestToolProgress checks that progress and _meta are as in a call of the tool.
 func TestTestToolProgress(t *testing.T) {
 	s := newRunFixture(t)
 	var seen []string

@@ -124,7 +124,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, rpcError bool) {
 		if !wire.IsObject(raw) {
-			return // the wire lets nothing else through
+			return // package wire accepts nothing else
 		}
 		reply := wire.Reply{Result: raw}
 		if rpcError {

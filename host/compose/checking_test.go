@@ -16,10 +16,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// hostileSchema takes minutes for a megabyte of x in the property of that name.
+// hostileSchema takes minutes to check a property of a megabyte of x.
 var hostileSchema = fmt.Sprintf(`{"type":"object","properties":{"x":{"type":"string","pattern":%q}}}`, strings.Repeat("(x+x+)+y|", 880)+"z")
 
-// asking is a catalog that tells when somebody wants the schema of a tool.
+// asking is a catalog that reports each request for the schema of a tool.
 type asking struct {
 	Catalog
 	asked chan struct{}
@@ -36,8 +36,8 @@ func (a asking) InputSchema(server, tool string) []byte {
 	return []byte(hostileSchema)
 }
 
-// hostileRuns are runs whose schemas take minutes, in each place where there are
-// schemas.
+// hostileRuns are runs with schemas that take minutes to check, in each place where
+// there are schemas.
 func hostileRuns(t *testing.T) map[string]tools.Definition {
 	t.Helper()
 	const text = "'x' * 1000000"
@@ -55,8 +55,8 @@ func hostileRuns(t *testing.T) map[string]tools.Definition {
 	}
 }
 
-// TestCheckingIsPartOfTheRun: schemas that take minutes use up the fuel of the
-// run, or its time, or end with its request.
+// TestCheckingIsPartOfTheRun checks that schemas that take minutes use up the fuel or
+// the time of the run, or end with its request.
 func TestCheckingIsPartOfTheRun(t *testing.T) {
 	var u upstreams
 	u.result("s.hostile", `{"content":[]}`)
@@ -112,7 +112,7 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	}
 }
 
-// TestLintIsBounded: what a hostile schema says of literal arguments is told
+// TestLintIsBounded checks that literal arguments are checked against a hostile schema
 // within the limits of a run, or not at all.
 func TestLintIsBounded(t *testing.T) {
 	var u upstreams

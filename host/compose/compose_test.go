@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// fakeSandbox runs a Go function in place of a script.
+// fakeSandbox runs a Go function instead of a script.
 type fakeSandbox func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error)
 
 func (f fakeSandbox) Run(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
@@ -41,7 +41,7 @@ func (f fakeSandbox) Ready() <-chan struct{} {
 	return ready
 }
 
-// upstreams answers calls by "server.tool" and keeps the params it was given.
+// upstreams answers calls by "server.tool" and records their params.
 type upstreams struct {
 	tools map[string]func(ctx context.Context, params []byte, progress func([]byte)) wire.Reply
 
@@ -79,8 +79,7 @@ func (u *upstreams) failure(name, rpcError string) {
 	u.add(name, func(context.Context, []byte, func([]byte)) wire.Reply { return wire.Reply{Error: []byte(rpcError)} })
 }
 
-// block adds a tool that says when it is called and then waits for its
-// context.
+// block adds a tool that reports each call and then waits for its context.
 func (u *upstreams) block(name string) (called chan struct{}) {
 	called = make(chan struct{}, 100)
 	u.add(name, func(ctx context.Context, _ []byte, _ func([]byte)) wire.Reply {
@@ -116,7 +115,7 @@ func composer(s Sandbox, u *upstreams, change ...func(*Options)) *Composer {
 		f(&cfg)
 	}
 	c := New(cfg)
-	c.progressInterval = 0 // every notification is seen
+	c.progressInterval = 0 // every notification is sent
 	return c
 }
 
@@ -128,7 +127,7 @@ func params(arguments string) []byte {
 	return fmt.Appendf(nil, `{"name":"job","arguments":%s}`, arguments)
 }
 
-// get is the raw value at path in a reply's result.
+// get returns the raw value at path in a reply's result.
 func get(t testing.TB, r wire.Reply, path ...string) string {
 	t.Helper()
 	if r.Error != nil || !json.Valid(r.Result) {

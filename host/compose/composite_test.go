@@ -84,7 +84,7 @@ func TestCompositesCallComposites(t *testing.T) {
 			t.Errorf("%s gave %s", name, got)
 		}
 	}
-	// The calls of the inner runs stand below theirs.
+	// The calls of inner runs are below the calls that made them.
 	reply := saved.call(t.Context(), c, "outer", `{"n":5}`)
 	if got, want := get(t, reply, "structuredContent", "toolCalls"), `[{"server":"tools","tool":"inner","params":{"n":5},"result":6,"toolCalls":[{"server":"s","tool":"t","params":{"n":5},"result":{"n":5}}]},`; !strings.HasPrefix(got, want) {
 		t.Errorf("calls = %s", got)
@@ -119,7 +119,7 @@ func TestChainOfComposites(t *testing.T) {
 	}
 }
 
-// TestTreesShareTheirLimits: what inner runs use is not free.
+// TestTreesShareTheirLimits checks that inner runs use the limits of the tree.
 func TestTreesShareTheirLimits(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
@@ -147,7 +147,7 @@ func TestTreesShareTheirLimits(t *testing.T) {
 	}
 }
 
-// TestProgressOfATree is one sequence.
+// TestProgressOfATree checks that the progress of a tree is one sequence.
 func TestProgressOfATree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)

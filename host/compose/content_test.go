@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// listener is a client of a revision that wants to be told what scripts log.
+// listener is a client of a revision that gets the logs of scripts.
 type listener struct {
 	anySession
 	revision string
@@ -20,7 +20,7 @@ type listener struct {
 	told     []string
 }
 
-// anySession is nil: nothing else is asked of a listener.
+// anySession is nil: tests use nothing else of a listener.
 type anySession = route.Session
 
 func (l *listener) Session() route.Session { return l }
@@ -74,9 +74,9 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestBlocksStandInContentAlone: hosts that show structuredContent would show the
-// data as text, and not the picture. Where a schema asks for structuredContent, it
-// says what the blocks are.
+// TestBlocksStandInContentAlone checks that blocks are only in content: hosts that show
+// structuredContent would show the data as text, and not the picture. If a schema
+// requires structuredContent, that describes the blocks.
 func TestBlocksStandInContentAlone(t *testing.T) {
 	const code = `print('hi')
 return ['look', content.image('YWJj' * 20000), content.resource('x:1', text='t'), content.link('x:2')]`
@@ -112,7 +112,7 @@ return ['look', content.image('YWJj' * 20000), content.resource('x:1', text='t')
 	}
 }
 
-// TestTextBlocks: text is text to every host. A schema that describes it is met.
+// TestTextBlocks checks blocks of text, with and without a schema.
 func TestTextBlocks(t *testing.T) {
 	def := saved("return content.text('hi')")
 	c := composer(sandboxtest.Guest(t), &upstreams{})
@@ -128,7 +128,8 @@ func TestTextBlocks(t *testing.T) {
 	conforms(t, def, reply)
 }
 
-// TestContentOfOldRevisions: clients get only what their revision knows.
+// TestContentOfOldRevisions checks that clients get only content that their revision
+// has.
 func TestContentOfOldRevisions(t *testing.T) {
 	const code = "return [content.image('YQ=='), content.audio('YWJj'), content.link('x:1', 'one'), content.resource('x:2', text='t')]"
 	for revision, want := range map[string]string{
@@ -151,7 +152,7 @@ func TestContentOfOldRevisions(t *testing.T) {
 	}
 }
 
-// TestLogsAreForwarded to clients that want them.
+// TestLogsAreForwarded checks that clients that ask for logs get them.
 func TestLogsAreForwarded(t *testing.T) {
 	run := func(l *listener, code string) {
 		c := composer(sandboxtest.Guest(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = shelf{"inner": "log.error('inside')"} })

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestDefaultsOfUpstreams: a required property with a default may be left out,
-// and the call leaves as the script wrote it.
+// TestDefaultsOfUpstreams checks that a required property with a default may be left
+// out, and that the call is sent as the script wrote it.
 func TestDefaultsOfUpstreams(t *testing.T) {
 	var u upstreams
 	u.result("s.shot", `{"structuredContent":{"n":1}}`)
@@ -42,8 +42,8 @@ func TestDefaultsOfUpstreams(t *testing.T) {
 	}
 }
 
-// TestDefaultsOfSavedTools: a saved tool finds its defaults in params, whoever
-// calls it.
+// TestDefaultsOfSavedTools checks that a saved tool has its defaults in params, for
+// every caller.
 func TestDefaultsOfSavedTools(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"content":[]}`)

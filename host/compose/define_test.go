@@ -45,7 +45,7 @@ func TestToolDefinition(t *testing.T) {
 	}
 }
 
-// TestBrokenSavedSchema is a definition that was not checked on save.
+// TestBrokenSavedSchema checks a definition that was not checked when it was saved.
 func TestBrokenSavedSchema(t *testing.T) {
 	def := saved("x")
 	def.InputSchema = json.RawMessage(`{"type":"object","properties":5}`)

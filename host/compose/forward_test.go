@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 )
 
-// slowReader is a client that listens to logs and does not read them yet.
+// slowReader is a client that asks for logs and does not read them yet.
 type slowReader struct {
 	listener
 	written chan struct{} // gets a token for each message that waits to be read

@@ -21,15 +21,15 @@ import (
 
 var update = flag.Bool("update", false, "write the expectations of testdata/*.txtar anew")
 
-// TestGolden runs scripts in the real guest. The files of an archive are
+// TestGolden runs scripts in the real guest. The files of an archive are:
 //
-//	code, arguments    what is run, with what; arguments may be absent
+//	code, arguments    the script and its arguments, which may be absent
 //	input, output      schemas
 //	upstreams          a line per tool: NAME RESULT, or NAME !RPCERROR
 //	debug              present: in debug mode
-//	want.json          the result, made readable
+//	want.json          the result in readable form
 //	want.text          its text
-//	want.calls         the params of each call, as the upstream got them
+//	want.calls         the params of each call, as the upstream received them
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 10 {
@@ -97,8 +97,8 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 	conforms(t, def, reply)
 }
 
-// conforms checks a result against the advertised schema, as clients do: the
-// official TypeScript client does so for errors, too.
+// conforms checks a result against the advertised schema, as clients do. The official
+// TypeScript client also checks errors.
 func conforms(t *testing.T, def tools.Definition, reply wire.Reply) {
 	t.Helper()
 	schema, ok := wire.Get(ToolDefinition(def), "outputSchema")
@@ -133,15 +133,15 @@ func goldenUpstreams(t *testing.T, lines string) *upstreams {
 var varying = []struct {
 	re     *regexp.Regexp
 	with   string
-	absent bool // where a run never started
+	absent bool // if the run never started
 }{
 	{regexp.MustCompile(`"executionTime": [0-9.]+`), `"executionTime": 1.5`, false},
 	{regexp.MustCompile(`"run": "[0-9a-f-]{36}"`), `"run": "RUN"`, false},
 	{regexp.MustCompile(`"memory": [0-9]+`), `"memory": 1`, true},
-	{regexp.MustCompile(`"fuel": [0-9]+`), `"fuel": 1`, true}, // the same each time, but not with each guest
+	{regexp.MustCompile(`"fuel": [0-9]+`), `"fuel": 1`, true}, // always the same, except with another guest
 }
 
-// readable is a result with what varies from run to run replaced.
+// readable returns a result in which values that vary from run to run are replaced.
 func readable(t *testing.T, result []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Indent(&b, result, "", "  "); err != nil {

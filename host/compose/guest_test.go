@@ -74,7 +74,7 @@ func TestLimitsOfRealRuns(t *testing.T) {
 	}
 }
 
-// TestCancelRealRun stops scripts that compute and scripts that wait.
+// TestCancelRealRun checks that scripts stop that compute or wait.
 func TestCancelRealRun(t *testing.T) {
 	for name, code := range map[string]string{
 		"waiting":   "return s.wait()",
@@ -132,7 +132,7 @@ func TestCheck(t *testing.T) {
 	c := composer(sandboxtest.Guest(t), &u)
 	for _, tt := range []struct{ code, want string }{
 		{"return github.search({})", ""},
-		{"while True:\n    github.search()", ""}, // is not run
+		{"while True:\n    github.search()", ""}, // it does not run
 		{"x = 1\nif x\n    y", "my_tool:2:5: syntax error: got newline, want ':'"},
 		{"return githib.x()", "my_tool:1:8: "},
 	} {
@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRunsAreIndependent makes many runs at once; each sees only its own.
+// TestRunsAreIndependent checks that many runs at once see only their own data.
 func TestRunsAreIndependent(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", func(_ context.Context, p []byte, progress func([]byte)) wire.Reply {

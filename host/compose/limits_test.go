@@ -25,8 +25,8 @@ func limitsOf(t *testing.T, raw string) tools.Limits {
 	return l
 }
 
-// TestDetailsOfLimits: every limit says what it is, its value, what was used,
-// and what raises it.
+// TestDetailsOfLimits checks that errors about limits have the name, the value, what
+// was used, and the setting that raises the limit.
 func TestDetailsOfLimits(t *testing.T) {
 	met := func(limit sandbox.Limit, value uint64) error {
 		return &sandbox.LimitError{Limit: limit, Value: value, Message: "too much"}
@@ -101,7 +101,7 @@ func TestDetailsOfLimits(t *testing.T) {
 	}
 }
 
-// TestOwnLimits: a tool's limits hold where they are tighter.
+// TestOwnLimits checks that a tool's own limits apply if they are lower.
 func TestOwnLimits(t *testing.T) {
 	for _, tt := range []struct {
 		limits  string
@@ -155,7 +155,8 @@ func TestCheckLimits(t *testing.T) {
 	}
 }
 
-// TestLate: a run that was not done in time says whether it was waiting.
+// TestLate checks that the error of a run that timed out says whether it waited for a
+// slot.
 func TestLate(t *testing.T) {
 	for _, tt := range []struct {
 		limits, text, details string
@@ -186,7 +187,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestDeepArguments: JSON of clients that is nested too deep for a guest.
+// TestDeepArguments checks JSON of clients that is nested too deep for a guest.
 func TestDeepArguments(t *testing.T) {
 	c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) {
 		t.Error("it was run")
@@ -206,7 +207,7 @@ func TestDeepArguments(t *testing.T) {
 	}
 }
 
-// TestCheckMeetsLimits: checking a script is under limits too.
+// TestCheckMeetsLimits checks that limits also apply to checking a script.
 func TestCheckMeetsLimits(t *testing.T) {
 	limit := &sandbox.LimitError{Limit: sandbox.LimitFuel, Value: 4, Message: "too much"}
 	c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return sandbox.Outcome{Fuel: 4}, limit }), &upstreams{})

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// library is saved tools by name.
+// library has saved tools by name.
 type library map[string]tools.Definition
 
 func (l library) Get(name string) (tools.Definition, error) {
@@ -41,7 +41,7 @@ func (l library) add(name, code string) {
 	l[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(schema), Code: code}
 }
 
-// sleepy says that the server "down" is down, and counts who asks.
+// sleepy reports that the server "down" is down, and counts the requests.
 type sleepy struct {
 	upstreams
 	asked int
@@ -102,7 +102,7 @@ func TestLint(t *testing.T) {
 		{"github.search()", []string{"1:1 no server is called github (did you mean git_hub?)"}},
 		{"parallel_map(git_hub.none, [])\nundo(git_hub.search, q=2)", []string{
 			`1:14 server "git-hub" has no tool "none" (it has a_b, any, search)`, "2:6 git-hub.search" + not + "/q: got number 2, want string"}},
-		{"tools.other(n='5')", nil}, // it is given the type that the schema wants
+		{"tools.other(n='5')", nil}, // it is converted to the type in the schema
 		{"tools.other(n='x')\ntools.othr()", []string{
 			"1:1 tools.other" + not + `/n: got string "x", want integer`, `2:1 there is no saved tool "othr" (did you mean other?)`}},
 		{"git_hub.search(q='x', timeout=5)", []string{
@@ -132,7 +132,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s\ngot\n%s\nwant\n%s", tt.code, got, want)
 		}
 	}
-	if up.asked != 3 { // serch, none, and what is down once
+	if up.asked != 3 { // serch, none, and once for the server that is down
 		t.Errorf("asked %d times whether a server is ready", up.asked)
 	}
 	if n := len(up.calls()); n > 0 {
@@ -144,7 +144,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintFails has a sandbox that is at fault, and a context that ends.
+// TestLintFails checks a sandbox that fails, and a context that ends.
 func TestLintFails(t *testing.T) {
 	for name, outcome := range map[string]sandbox.Outcome{
 		"not what was asked for": {Result: []byte(`[]`)},

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestParallelOverlaps has ten calls wait for one another: one after the other
-// they would wait for ever.
+// TestParallelOverlaps makes ten calls wait for each other: one after the other they
+// would wait for ever.
 func TestParallelOverlaps(t *testing.T) {
 	for name, code := range map[string]string{
 		"parallel":     "return [r.n for r in parallel([lambda n=n: s.t({'n': n}) for n in range(10)])]",
@@ -38,8 +38,8 @@ func TestParallelOverlaps(t *testing.T) {
 	}
 }
 
-// TestParallelScriptsAreBounded: never more than Options.Parallel calls at once, never
-// more than parallel_map's limit.
+// TestParallelScriptsAreBounded checks that there are never more calls at once than
+// Options.Parallel and parallel_map's limit allow.
 func TestParallelScriptsAreBounded(t *testing.T) {
 	for code, most := range map[string]int{
 		"parallel([s.t] * 20)": 4,
@@ -65,8 +65,8 @@ func TestParallelScriptsAreBounded(t *testing.T) {
 	}
 }
 
-// TestParallelIsDeterministic: the order in which answers come changes nothing
-// of what the script does, of the journal's order, and of the fuel.
+// TestParallelIsDeterministic checks that the order of answers does not change what the
+// script does, the order in the journal, or the fuel.
 func TestParallelIsDeterministic(t *testing.T) {
 	const code = `
 seen = []
@@ -78,7 +78,7 @@ def work(n):
 return [parallel_map(work, range(6), limit=4), seen]`
 	run := func(turn int) string {
 		var u upstreams
-		// The call whose turn it is comes last of its batch.
+		// The chosen call is answered last in its batch.
 		var mu sync.Mutex
 		calls := 0
 		last := make(chan struct{})
@@ -87,7 +87,7 @@ return [parallel_map(work, range(6), limit=4), seen]`
 			n, _ := wire.Get(args, "n")
 			mu.Lock()
 			calls++
-			if calls == 4 { // all of the first round are there
+			if calls == 4 { // all calls of the first round have come
 				close(last)
 			}
 			mu.Unlock()
@@ -110,7 +110,7 @@ return [parallel_map(work, range(6), limit=4), seen]`
 	}
 }
 
-// TestParallelLimits: the calls of all functions together count.
+// TestParallelLimits checks that the calls of all functions count together.
 func TestParallelLimits(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
@@ -124,7 +124,7 @@ func TestParallelLimits(t *testing.T) {
 	}
 }
 
-// TestParallelCancelled ends a script all of whose functions wait.
+// TestParallelCancelled checks cancelling a script while all its functions wait.
 func TestParallelCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

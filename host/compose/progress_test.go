@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// sink keeps what a client would see.
+// sink records what a client would see.
 type sink struct {
 	mu     sync.Mutex
 	params []string
@@ -28,7 +28,7 @@ func (s *sink) send(params []byte) {
 	s.params = append(s.params, string(params))
 }
 
-// rising checks the sequence and returns its values.
+// rising checks that the sequence increases, and returns its values.
 func (s *sink) rising(t *testing.T) []float64 {
 	t.Helper()
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func TestProgressSequence(t *testing.T) {
 		`{"progress":2,"total":4,"message":"same"}`,
 		`{"progress":1,"total":4,"message":"back"}`,
 		`{"progress":9,"total":4,"message":"beyond"}`,
-		`{"progress":1e400,"total":4}`, // no usable number: counted
+		`{"progress":1e400,"total":4}`, // not a usable number: the notification is counted
 		`{}`,
 	} {
 		report([]byte(params))
@@ -107,7 +107,7 @@ func TestProgressOfScriptRules(t *testing.T) {
 	p.script(abi.Progress{Progress: 3})
 	p.script(abi.Progress{Progress: -1, Message: "back"})
 	p.script(abi.Progress{Progress: math.MaxFloat64})
-	p.script(abi.Progress{Progress: math.MaxFloat64}) // nothing is greater
+	p.script(abi.Progress{Progress: math.MaxFloat64}) // no value is greater
 	s.rising(t)
 	want := `{"progress":0.5,"message":"s.t"}
 {"progress":3,"total":10,"message":"mine <&>"}
@@ -130,8 +130,8 @@ func TestNobodyAskedForProgress(t *testing.T) {
 	p.close()
 }
 
-// TestProgressFlood has tools that send thousands of notifications each, alone
-// and at once: all arrive, in order, before the result.
+// TestProgressFlood checks tools that send thousands of notifications, alone and at
+// once: all arrive, in order, before the result.
 func TestProgressFlood(t *testing.T) {
 	const each, batch = 5000, 4
 	var u upstreams

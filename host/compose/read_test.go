@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// The tests of this file are about what models read: structuredContent where there
-// is one, of errors perhaps the content alone.
+// The tests of this file are about what models read: structuredContent if there is
+// one; for errors perhaps only the content.
 
-// TestModelsReadLittle: calls whose answers a script has condensed cost the model
-// nearly nothing.
+// TestModelsReadLittle checks that answers that a script has condensed add almost
+// nothing to the result.
 func TestModelsReadLittle(t *testing.T) {
 	var u upstreams
 	u.result("files.read", `{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<10)+`"}]}`)
@@ -44,8 +44,8 @@ func TestModelsReadLittle(t *testing.T) {
 	}
 }
 
-// TestResultsAreBounded: whatever a script and the tools do, what a result has
-// beside the script's own value is little.
+// TestResultsAreBounded checks that a result is small apart from the script's own
+// value, whatever scripts and tools do.
 func TestResultsAreBounded(t *testing.T) {
 	const most = 20 << 10
 	var u upstreams
@@ -87,8 +87,8 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestListedCalls: calls of the run come before those of saved tools that it
-// called, and the others are counted.
+// TestListedCalls checks that the calls of a run are listed before those of the saved
+// tools that it called, and that the others are counted.
 func TestListedCalls(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
@@ -115,7 +115,8 @@ for n in range(100):
 	}
 }
 
-// TestDetail: what results tell of calls can be chosen, and people get all.
+// TestDetail checks that the detail of calls in results can be configured, and that
+// people get all.
 func TestDetail(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
@@ -123,7 +124,7 @@ func TestDetail(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		option       func(*Options)
-		calls, whole int // listed, and those with whole values
+		calls, whole int // numbers of listed calls, and of calls with whole values
 		log          int
 	}{
 		{"short", func(o *Options) {}, 10, 0, 0},
@@ -144,7 +145,8 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// TestShownLog: of a long log, its beginning, its end and what was left out.
+// TestShownLog checks that a long log is shown with its beginning, its end, and a note
+// of what was left out.
 func TestShownLog(t *testing.T) {
 	c := composer(sandboxtest.Guest(t), &upstreams{})
 	run := func(code string) []string {
@@ -176,7 +178,7 @@ func TestShownLog(t *testing.T) {
 	}
 }
 
-// TestErrorsReadWellAlone: the content and structuredContent each say what
+// TestErrorsReadWellAlone checks that content and structuredContent each say what
 // happened, where, and what led to it.
 func TestErrorsReadWellAlone(t *testing.T) {
 	var u upstreams

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestHowRunsEnd has the sandbox end in every way it can.
+// TestHowRunsEnd checks all ways in which the sandbox can end a run.
 func TestHowRunsEnd(t *testing.T) {
 	position := &abi.Position{File: "job", Line: 2, Column: 3, Source: "  x.y"}
 	end := func(out sandbox.Outcome, err error) fakeSandbox {
@@ -136,7 +136,7 @@ func testTimeout(t *testing.T) {
 	}
 }
 
-// normal hides what differs from run to run.
+// normal replaces values that differ from run to run.
 func normal(structured string) string {
 	if took, ok := wire.Get([]byte(structured), "executionTime"); ok {
 		return strings.Replace(structured, `"executionTime":`+string(took), `"executionTime":TIME`, 1)
@@ -189,7 +189,7 @@ func TestCancelWhileCallsBlock(t *testing.T) {
 	}
 }
 
-// TestCancelWhileCompiling ends a request that waits for the guest.
+// TestCancelWhileCompiling checks cancelling a request that waits for the guest.
 func TestCancelWhileCompiling(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&wire.CancelledError{})
@@ -208,7 +208,7 @@ func TestCancelWhileCompiling(t *testing.T) {
 	}
 }
 
-// never is a sandbox that is not ready.
+// never is a sandbox that never gets ready.
 type never struct{ fakeSandbox }
 
 func (never) Ready() <-chan struct{} { return nil }
@@ -254,8 +254,8 @@ func TestParallelIsBounded(t *testing.T) {
 	}
 }
 
-// TestRequestForUpstream is what an upstream gets of a script's call and of the
-// request that triggered it.
+// TestRequestForUpstream checks what an upstream receives from a script's call and from
+// the client's request.
 func TestRequestForUpstream(t *testing.T) {
 	call := func(meta string) string {
 		var u upstreams

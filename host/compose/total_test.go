@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestReceiptsShowTheTree: what saved tools use that a script calls is in its
-// receipt, theirs included.
+// TestReceiptsShowTheTree checks that the receipt of a run includes the saved tools
+// that it calls, and the ones that these call.
 func TestReceiptsShowTheTree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
@@ -49,8 +49,9 @@ func TestReceiptsShowTheTree(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryOfATree: what saved tools hold is their root's, and when it has
-// to give way, all of it ends, is told why, and undoes what it did.
+// TestTotalMemoryOfATree checks that the memory of saved tools belongs to their root.
+// If the root fails for lack of memory, the whole tree ends with that error and undoes
+// what it did.
 func TestTotalMemoryOfATree(t *testing.T) {
 	b := memory.New(120 << 20)
 	var u upstreams

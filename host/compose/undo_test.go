@@ -25,7 +25,7 @@ func saga() *upstreams {
 	return &u
 }
 
-// made are the upstream's calls in short: their tools with the argument n.
+// made returns the upstream's calls in short form: their tools with the argument n.
 func made(u *upstreams) string {
 	var all []string
 	for _, call := range u.calls() {
@@ -92,7 +92,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoAfterCancel: what is cancelled is undone all the same.
+// TestUndoAfterCancel checks that a cancelled run is undone.
 func TestUndoAfterCancel(t *testing.T) {
 	u := saga()
 	called := u.block("s.wait")
@@ -112,20 +112,20 @@ func TestUndoAfterCancel(t *testing.T) {
 	}
 }
 
-// step does what a script does that makes n and says how to undo it.
+// step makes n and registers its compensation, as a script would.
 func step(ctx context.Context, r sandbox.Run, n int) {
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
 	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "make", arguments)})
 	r.Caller.Undo(ctx, toolCall("s", "remove", arguments))
 }
 
-// hang does what a script does that calls a tool which does not answer.
+// hang calls a tool that does not answer, as a script would.
 func hang(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
 	r.Caller.CallTools(ctx, []abi.ToolCall{toolCall("s", "wait", `{}`)})
 	return sandbox.Outcome{}, context.Cause(ctx)
 }
 
-// TestUndoAfterTimeout: what is late is undone all the same.
+// TestUndoAfterTimeout checks that a run that timed out is undone.
 func TestUndoAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
@@ -145,7 +145,8 @@ func TestUndoAfterTimeout(t *testing.T) {
 	})
 }
 
-// TestUndoAfterTimeoutOfASavedTool: its caller goes on when it is undone.
+// TestUndoAfterTimeoutOfASavedTool checks that the caller continues once the saved tool
+// is undone.
 func TestUndoAfterTimeoutOfASavedTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
@@ -171,7 +172,7 @@ func TestUndoAfterTimeoutOfASavedTool(t *testing.T) {
 	})
 }
 
-// TestUndoIsBounded: calls that do not come back have their own time.
+// TestUndoIsBounded checks the time limit for compensations that do not return.
 func TestUndoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
@@ -192,8 +193,8 @@ func TestUndoIsBounded(t *testing.T) {
 	})
 }
 
-// TestUndoInTrees: what a saved tool has done is undone when it fails, or when
-// its caller does later.
+// TestUndoInTrees checks that a saved tool is undone if it fails, or if its caller fails
+// later.
 func TestUndoInTrees(t *testing.T) {
 	step := "s.make(n=params.n)\nundo(s.remove, n=params.n)\n"
 	for code, want := range map[string]string{
@@ -214,9 +215,9 @@ func TestUndoInTrees(t *testing.T) {
 	}
 }
 
-// TestUndoSharesTime: calls that do not come back leave their share of time to
-// each of the others, however many they are, and what is slow may use what is
-// left.
+// TestUndoSharesTime checks that compensations that do not return leave each of the
+// others its share of the time, however many there are, and that slow ones may use the
+// time that is left.
 func TestUndoSharesTime(t *testing.T) {
 	for parallel, undone := range map[int]int{1: 3, 16: 4} {
 		synctest.Test(t, func(t *testing.T) {

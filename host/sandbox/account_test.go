@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAccount: what runs use together is what the account has lost, to the unit,
-// and when it is empty, the run that finds out ends.
+// TestAccount checks that an account loses exactly what its runs use, and that a run
+// ends when it finds the account empty.
 func TestAccount(t *testing.T) {
 	const code = "x = 0\nfor i in range(20000): x += i\nreturn s.echo({'x': x}).x"
 	s := realSandbox(t)
@@ -38,7 +38,7 @@ func TestAccount(t *testing.T) {
 	if !errors.As(err, &limit) || limit.Limit != LimitFuel || limit.Value != uint64(all) || a.fuel.Load() != 0 {
 		t.Errorf("%+v, %v, %d left", out, err, a.fuel.Load())
 	}
-	// The run's own limit is the nearer one.
+	// The run's own limit is lower.
 	a = NewAccount(Limits{}, nil)
 	if _, err := run(a, Limits{Fuel: 1000}); !errors.As(err, &limit) || limit.Value != 1000 {
 		t.Error(err)

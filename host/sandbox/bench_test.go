@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRun is a whole call: through Sandbox.Run, and by the interpreter
+// BenchmarkRun measures a whole call: through Sandbox.Run, and by the interpreter
 // without a sandbox.
 func BenchmarkRun(b *testing.B) {
 	s := realSandbox(b)
@@ -32,8 +32,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkStart makes an instance and drops it: from the snapshot, from one
-// that is copied, and from nothing, initialising the guest.
+// BenchmarkStart measures making and dropping an instance: from the snapshot, from
+// one that is copied, and without one, by initialising the guest.
 func BenchmarkStart(b *testing.B) {
 	s := realSandbox(b)
 	for name, snap := range map[string]*snapshot{"snapshot": s.base, "copied": copied(b, s.base)} {
@@ -50,7 +50,7 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// initialized is an instance that was made without a snapshot.
+// initialized returns an instance that was made without a snapshot.
 func initialized(t testing.TB, p *program) *instance {
 	t.Helper()
 	i, err := newInstance(Run{}, real().log)
@@ -63,8 +63,7 @@ func initialized(t testing.TB, p *program) *instance {
 	return i
 }
 
-// BenchmarkCompile makes the embedded guest ready: from nothing, and from the
-// cache.
+// BenchmarkCompile measures loading the embedded guest, without and with the cache.
 func BenchmarkCompile(b *testing.B) {
 	ready := func(dir string) {
 		s := New(Options{CacheDir: dir})

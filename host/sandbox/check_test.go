@@ -17,8 +17,7 @@ import (
 //go:embed guest.sum
 var sumText string
 
-// TestGuestIsBuilt fails when the sources of the guest have changed since
-// guest.wasm was built from them.
+// TestGuestIsBuilt checks that guest.wasm was built from the current sources.
 func TestGuestIsBuilt(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the test runs without the go command")
@@ -36,8 +35,8 @@ func TestGuestIsBuilt(t *testing.T) {
 	}
 }
 
-// FuzzMessages: whatever bytes a guest sends as a message, they are refused or
-// are what they should be.
+// FuzzMessages checks that any bytes that a guest sends as a message are refused or
+// are a valid message.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`[{"server":"s","tool":"t","exact":true,"raw":false,"arguments":{"a":[1,"]\"{"]}}]`, `[]`, `{}`, `null`, "\"\\\"[\"", "",

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestComputeTakesASlot: work of the host's own waits for its turn, unless it is
-// a moment's.
+// TestComputeTakesASlot checks that work of the host waits for a slot, unless it is
+// very short.
 func TestComputeTakesASlot(t *testing.T) {
 	s := &Sandbox{slots: newSlots(1, 1)}
 	first := s.Compute(t.Context(), "first", nil)
@@ -36,7 +36,8 @@ func TestComputeTakesASlot(t *testing.T) {
 	}
 }
 
-// TestComputeIsCharged: the work uses the account of the run, and nothing after.
+// TestComputeIsCharged checks that the work uses the account of the run, and stops
+// when that is empty.
 func TestComputeIsCharged(t *testing.T) {
 	account := NewAccount(Limits{Fuel: 20_000_000}, nil)
 	work := new(Sandbox).Compute(t.Context(), "job", account)

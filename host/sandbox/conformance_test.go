@@ -17,15 +17,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi/abitest"
 )
 
-// conformanceLimits leave it to the context to end what is endless: the kit is
-// about guests that are not metered.
+// conformanceLimits have so much fuel that only the context ends endless runs: the
+// suite does not test metering.
 var conformanceLimits = Limits{
 	Fuel:   1 << 60,
 	Memory: abitest.MaxMemory, Calls: abitest.MaxCalls, Arguments: abitest.MaxArguments,
 	Answer: abitest.MaxAnswer, Result: abitest.MaxResult, Logs: abitest.MaxLogs,
 }
 
-// TestConformance holds this host against the kit of package abitest.
+// TestConformance runs the suite of package abitest on this host.
 func TestConformance(t *testing.T) {
 	for _, c := range abitest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 			}}
 			ctx := context.Background()
 			deadline := 50 * time.Millisecond
-			if raceEnabled || c.Calls > 0 || c.Undo > 0 { // a storm has to get going first, and make its calls
+			if raceEnabled || c.Calls > 0 || c.Undo > 0 { // a storm needs time to start and to make its calls
 				deadline *= 10
 			}
 			if c.End == abitest.EndDeadline {
@@ -105,8 +105,8 @@ func checkEnd(t *testing.T, c abitest.Case, out Outcome, err error) {
 	}
 }
 
-// TestContract compares what the kit, the host and the embedded guest take the
-// contract to be.
+// TestContract checks that the suite, the host and the embedded guest agree on the
+// contract.
 func TestContract(t *testing.T) {
 	describe := func(s abitest.Signature) string {
 		list := func(types []abitest.ValueType) (out []api.ValueType) {
@@ -122,7 +122,7 @@ func TestContract(t *testing.T) {
 		contract[f.Module+"."+f.Name] = describe(f.Signature)
 	}
 
-	// The guests of the kit are as a compiler makes them; the meter adds this.
+	// The guests of the suite are not metered; the meter adds this export.
 	contract[abi.HostModule+"."+abi.FuncFuelOut] = "() -> ()"
 
 	t.Run("host", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestContract(t *testing.T) {
 			imported[from+"."+name] = signature(def)
 		}
 		for name, want := range contract {
-			// The linker leaves out what the interpreter does not use.
+			// The linker leaves out imports that the interpreter does not use.
 			if got, ok := imported[name]; ok && got != want {
 				t.Errorf("%s: imported as %s, the contract says %s", name, got, want)
 			}

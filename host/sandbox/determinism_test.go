@@ -19,13 +19,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// determinedFile is the variable that makes TestDeterminism of another process
-// write what it has found to the file it names.
+// determinedFile is the environment variable that makes TestDeterminism of another
+// process write its results to the file that it names.
 const determinedFile = "SANDBOX_TEST_DETERMINED_FILE"
 
-// TestDeterminism runs the corpus three times: one after the other, many at a
-// time in another order, and in another process that compiles the guest anew.
-// Result, error, memory, fuel and the snapshot are the same.
+// TestDeterminism checks that result, error, memory, fuel and snapshot are always the
+// same. It runs the corpus three times: one after the other, many at once in another
+// order, and in another process that compiles the guest again.
 func TestDeterminism(t *testing.T) {
 	s := realSandbox(t)
 	runs := corpus(t)
@@ -83,7 +83,7 @@ func TestDeterminism(t *testing.T) {
 		if got[n] != other[n] {
 			t.Errorf("differs in another process:\n%s\n%s", got[n], other[n])
 		}
-		// They allocate many times the memory they have.
+		// They allocate many times the memory that they may have.
 		if strings.HasPrefix(got[n], "collector") && !strings.HasSuffix(got[n], "error null, <nil>") {
 			t.Errorf("without a collection? %s", got[n])
 		}
@@ -91,13 +91,13 @@ func TestDeterminism(t *testing.T) {
 	t.Logf("%d scripts, each the same in 3 runs in 2 processes", len(runs))
 }
 
-// corpusRun is one script with its circumstances.
+// corpusRun is one script with its params, limits and tools.
 type corpusRun struct {
 	name string
 	run  func(s *Sandbox) (Outcome, error)
 }
 
-// describe is all that has to be the same each time.
+// describe returns everything that must be the same each time.
 func (r corpusRun) describe(s *Sandbox) string {
 	out, err := r.run(s)
 	failure, _ := json.Marshal(out.Err)
@@ -105,9 +105,9 @@ func (r corpusRun) describe(s *Sandbox) string {
 		r.name, out.Fuel, out.Memory, out.Calls, sha256.Sum256(out.Result), failure, err)
 }
 
-// corpus is every script of the interpreter's tests, hostile ones that do not
-// end by the clock, and some that make the collector work. Of the hostile ones
-// it has one for each category and way to end, or with -long all.
+// corpus returns all scripts of the interpreter's tests, hostile scripts that do not
+// end by timeout, and some that keep the garbage collector busy. It has one hostile
+// script for each category and way to end, or all of them with -long.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
@@ -159,8 +159,8 @@ func glob(t *testing.T, pattern string) []string {
 	return paths
 }
 
-// scriptRun runs a script with two servers whose tools answer with what they
-// were asked, except for one that fails.
+// scriptRun returns a run of a script with two servers. Their tools answer with the
+// arguments, except for one that fails.
 func scriptRun(name, code, params string, limits Limits) corpusRun {
 	r := abi.Request{Op: abi.OpRun, Name: name, Code: code, Servers: []string{"demo", "other"}}
 	if params != "" {

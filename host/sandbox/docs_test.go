@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// TestNumberOfHostFunctions checks that the documents give the number of host
-// functions that there are.
+// TestNumberOfHostFunctions checks that documents state the right number of host
+// functions.
 func TestNumberOfHostFunctions(t *testing.T) {
 	numbers := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"}
 	want := numbers[len(abiFunctions)]
@@ -42,7 +42,7 @@ type plainGlobal struct {
 func (g *plainGlobal) Get() uint64      { return g.value }
 func (g *plainGlobal) Set(value uint64) { g.value = value }
 
-// TestFuelNumbers compares the worked numbers of docs/abi.md with what happens.
+// TestFuelNumbers checks the worked numbers of docs/abi.md.
 func TestFuelNumbers(t *testing.T) {
 	text, err := os.ReadFile("../../docs/abi.md")
 	if err != nil {

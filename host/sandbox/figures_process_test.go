@@ -18,10 +18,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// figuresStart makes this process one that is measured by another.
+// figuresStart is the environment variable of processes whose start is measured.
 var figuresStart = flag.String("figures.start", "", "run one script with the compilation cache in this `folder`, and nothing else")
 
-// printFirstResult is what a started process does.
+// printFirstResult runs in the started process.
 func printFirstResult(t *testing.T) {
 	s := newSandbox(t, Options{CacheDir: *figuresStart})
 	out, err := s.Run(context.Background(), Run{Request: trivial.request(), Caller: &workloadTools{}})
@@ -31,7 +31,7 @@ func printFirstResult(t *testing.T) {
 	fmt.Printf("result %s\n", out.Result)
 }
 
-// starts measures from the start of a process to its first result.
+// starts measures the time from the start of a process to its first result.
 func starts(t *testing.T, line lineFunc) {
 	start := func(cache string) time.Duration {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFigures$", "-figures.start="+cache)
@@ -67,8 +67,8 @@ func starts(t *testing.T, line lineFunc) {
 	line("process start to first result, warm cache", short(median(warm)), "cold "+short(median(cold)), times(median(warm), median(cold)), "-")
 }
 
-// memoryPerCall holds many calls in a tool call at once and looks at what the
-// process has in addition.
+// memoryPerCall makes many runs wait for a tool at once, and measures how much memory
+// that adds to the process.
 func memoryPerCall(t *testing.T, line lineFunc) {
 	const live = 1000
 	if pss() == 0 {
@@ -109,8 +109,7 @@ func memoryPerCall(t *testing.T, line lineFunc) {
 	line(fmt.Sprintf("memory (PSS) per live call, %d of them", live), mib(grown), "after a collection of the host "+mib(settled), "", "0.5 MiB")
 }
 
-// pss is the proportional set size of this process in bytes; 0 where it cannot
-// be told.
+// pss returns the proportional set size of this process in bytes; 0 if unknown.
 func pss() int {
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {

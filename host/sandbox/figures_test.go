@@ -22,9 +22,8 @@ import (
 
 var figures = flag.Bool("figures", false, "measure the sandbox and print a table (scripts/bench-sandbox)")
 
-// TestFigures prints how fast the sandbox is, when it is asked to. What is
-// compared takes turns, so that a busy machine is so to both. Nothing is
-// asserted.
+// TestFigures prints how fast the sandbox is, with -figures. Measurements that are
+// compared alternate, so that other load affects both. Nothing is asserted.
 func TestFigures(t *testing.T) {
 	if *figuresStart != "" {
 		printFirstResult(t)
@@ -86,8 +85,8 @@ func calls(t *testing.T, line lineFunc) {
 	line("five tool calls", short(m["five"]), "trivial "+short(m["trivial"]), times(m["five"], m["trivial"]), "at most 3x")
 }
 
-// computing compares scripts that compute with the same guest without the
-// meter, and with the interpreter without a sandbox.
+// computing compares computing scripts in the sandbox, in the same guest without
+// metering, and in the interpreter without a sandbox.
 func computing(t *testing.T, out io.Writer, line lineFunc) {
 	s := realSandbox(t)
 	plain := newSandbox(t, Options{Guest: unmetered(t)})
@@ -118,8 +117,8 @@ func computing(t *testing.T, out io.Writer, line lineFunc) {
 	}
 }
 
-// unmetered is the guest as the host wants it, but without the meter: its
-// counter stays at 0.
+// unmetered returns a guest that the host accepts, but without metering: its counter
+// stays at 0.
 func unmetered(t *testing.T) []byte {
 	t.Helper()
 	m, err := rewrite.Parse(compiled(t))
@@ -141,9 +140,8 @@ func unmetered(t *testing.T) []byte {
 	return m.Encode()
 }
 
-// asCompiled makes and initialises an instance of the guest as the toolchain
-// makes it, with its table and its data: what every call did before there were
-// snapshots.
+// asCompiled makes and initialises an instance of the guest as compiled, with its
+// table and its data. Before there were snapshots, every call did this.
 func asCompiled(t *testing.T) func() {
 	t.Helper()
 	ctx := t.Context()
@@ -172,7 +170,7 @@ func asCompiled(t *testing.T) func() {
 	}
 }
 
-// compiled is the guest before it is rewritten.
+// compiled returns the guest before it is rewritten.
 func compiled(t *testing.T) []byte {
 	t.Helper()
 	root, err := guestbuild.Root(".")
@@ -186,8 +184,8 @@ func compiled(t *testing.T) []byte {
 	return wasm
 }
 
-// takeTurns runs each of kinds some times in a row, and all that n times over.
-// It gives the median of each.
+// takeTurns runs each of kinds a few times in a row, and repeats this n times. It
+// returns the median of each.
 func takeTurns(n, inARow int, kinds map[string]func()) map[string]time.Duration {
 	took := map[string][]time.Duration{}
 	for range n {
@@ -213,7 +211,7 @@ func median(list []time.Duration) time.Duration {
 
 func times(a, b time.Duration) string { return fmt.Sprintf("%.2fx", float64(a)/float64(b)) }
 
-// short rounds to three digits or so.
+// short rounds to about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d > 100*time.Millisecond:

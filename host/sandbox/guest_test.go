@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// echoTools answers with the arguments of the call, and fails "fail".
+// echoTools answers with the arguments of the call; the tool "fail" fails.
 func echoTools(_ context.Context, c abi.ToolCall) abi.Answer {
 	if c.Tool == "fail" {
 		return abi.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: c.Server, Tool: c.Tool, Message: "it is broken", Details: json.RawMessage(`{"code":7}`)}}
@@ -36,8 +36,8 @@ func runScript(t testing.TB, ctx context.Context, code, params string, l Limits,
 	return realSandbox(t).Run(ctx, Run{Request: request(code, params), Limits: l, Caller: c})
 }
 
-// fineClock tells whether the clock shows that a run takes time. That of Windows
-// stands still for up to 15 ms.
+// fineClock says whether the clock is fine enough to show that a run takes time. The
+// clock of Windows can stand still for 15 ms.
 const fineClock = runtime.GOOS != "windows"
 
 func TestScripts(t *testing.T) {
@@ -79,7 +79,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// sameJSON compares the text of numbers too.
+// sameJSON compares JSON, including the text of numbers.
 func sameJSON(t *testing.T, got []byte, want string) bool {
 	t.Helper()
 	normal := func(b []byte) string {
@@ -194,8 +194,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestRecursion: it is the interpreter's own limit that a recursive script
-// meets, before the guest's stack or the host's is at an end.
+// TestRecursion checks that a recursive script reaches the interpreter's limit before
+// the guest's or the host's stack overflows.
 func TestRecursion(t *testing.T) {
 	out, err := runScript(t, context.Background(), "def f(n): return f(n + 1) + 1\nreturn f(0)", "{}", Limits{}, &fakeCaller{})
 	if err != nil || out.Err == nil || out.Err.Type != abi.ErrResource {
@@ -257,7 +257,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestConcurrent: many runs at once, each with its own answers and failures.
+// TestConcurrent checks many runs at once, each with its own answers and failures.
 func TestConcurrent(t *testing.T) {
 	const runs = 100
 	s := realSandbox(t)
@@ -284,8 +284,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestIndependent: whatever a run has done, the next one starts from nothing
-// and costs the same memory.
+// TestIndependent checks that a run sees nothing of an earlier one and needs the same
+// memory.
 func TestIndependent(t *testing.T) {
 	peak := func() uint64 {
 		out, err := runScript(t, context.Background(), "return 1", "{}", Limits{}, &fakeCaller{})

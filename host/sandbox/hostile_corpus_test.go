@@ -17,22 +17,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// attack is one script of testdata/hostile. Its file begins with comments that
-// say how it is run:
+// attack is one script of testdata/hostile. Its file begins with comments that say
+// how to run it:
 //
-//	# want: resource memory        the class it must end in, see classOf
-//	# limits: memory=64MiB calls=5  other limits than hostileLimits
-//	# params: {"a": 1}             other params than {}
-//	# expand                       @{text*1000} in it stands for 1000 texts
+//	# want: resource memory        the class of its end; see classOf
+//	# limits: memory=64MiB calls=5  limits that differ from hostileLimits
+//	# params: {"a": 1}             params; {} if absent
+//	# expand                       @{text*1000} stands for 1000 copies of text
 type attack struct {
 	name, want, code, params string
 	limits                   Limits
 	deadline                 time.Duration
 }
 
-// hostileLimits let each attack come to its end within a fraction of a second.
-// They are smaller than the defaults in scale, not in kind. Those that are to
-// end by another limit have moreFuel times as much fuel.
+// hostileLimits make each attack end within a fraction of a second. They are smaller
+// than the defaults, but the same limits. Attacks that must end by a limit other than
+// fuel have moreFuel times as much fuel.
 var hostileLimits = Limits{
 	Memory: 16 << 20, Fuel: 150_000_000, Calls: 100,
 	Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 64 << 10,
@@ -40,10 +40,10 @@ var hostileLimits = Limits{
 
 const moreFuel = 50
 
-// hostileDeadline is met by those only that wait for a tool.
+// hostileDeadline is only reached by attacks that wait for a tool.
 const hostileDeadline = time.Minute
 
-// attacks reads the corpus, in the order of names.
+// attacks reads the corpus, sorted by name.
 func attacks(t testing.TB) []attack {
 	t.Helper()
 	files, err := filepath.Glob("testdata/hostile/*.star")
@@ -133,7 +133,7 @@ func (a *attack) setLimits(list string) error {
 	return nil
 }
 
-// parseAmount reads 5, 64KiB, 3MiB, and 2M for two million.
+// parseAmount parses 5, 64KiB, 3MiB, and 2M for two million.
 func parseAmount(s string) (uint64, error) {
 	for suffix, unit := range map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20, "M": 1_000_000} {
 		if digits, ok := strings.CutSuffix(s, suffix); ok {
@@ -146,8 +146,7 @@ func parseAmount(s string) (uint64, error) {
 
 var repeated = regexp.MustCompile(`@\{(.+?)\*(\d+)\}`)
 
-// expand writes out what a script has in short: source of a megabyte is not
-// for a file.
+// expand expands @{text*N}, which avoids files of a megabyte.
 func expand(code string) (string, error) {
 	var failed error
 	code = repeated.ReplaceAllStringFunc(code, func(m string) string {
@@ -167,8 +166,8 @@ func (a attack) run(ctx context.Context, s *Sandbox) (Outcome, error) {
 	return s.Run(ctx, Run{Request: request(a.code, a.params), Limits: a.limits, Caller: &victim{limits: a.limits}})
 }
 
-// validClasses is what an attack may end in: nothing that is a fault of the
-// guest or of the host is among it.
+// validClasses are the classes in which an attack may end: none is a fault of the
+// guest or of the host.
 var validClasses = func() map[string]bool {
 	set := map[string]bool{"ok": true}
 	for _, t := range []abi.ErrorType{abi.ErrValidation, abi.ErrRuntime, abi.ErrTool, abi.ErrTimeout, abi.ErrPermission} {
@@ -182,8 +181,8 @@ var validClasses = func() map[string]bool {
 
 func class(t abi.ErrorType, l Limit) string { return string(t) + " " + string(l) }
 
-// classOf is the class of how a run ended, as clients see it: "ok", or the type
-// of the error, and of a resource error its limit too.
+// classOf returns the class of a run's end, as clients see it: "ok", or the type of
+// the error, with the limit for a resource error.
 func classOf(out Outcome, err error) string {
 	var limit *LimitError
 	switch {
@@ -206,8 +205,8 @@ func classOf(out Outcome, err error) string {
 	}
 }
 
-// victim is the world of an attack: tools that do as they are told. It counts
-// what it is given instead of keeping it.
+// victim is the Caller of an attack. Its tools do what the arguments say. It counts
+// what it receives instead of keeping it.
 type victim struct {
 	limits Limits
 	logged int
@@ -225,7 +224,7 @@ func (v *victim) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answ
 
 func (v *victim) call(ctx context.Context, c abi.ToolCall) abi.Answer {
 	var arguments struct{ Size, Levels int }
-	_ = json.Unmarshal(c.Arguments, &arguments) // of the other tools they are anything
+	_ = json.Unmarshal(c.Arguments, &arguments) // other tools take any arguments
 	refuse := func(t abi.ErrorType, message string) abi.Answer {
 		return abi.Answer{Err: &abi.CallError{Type: t, Server: c.Server, Tool: "t", Message: message}}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// health is what the process holds once everything that can be is given back.
+// health is what the process holds after everything that can be freed was freed.
 type health struct {
 	resident    uint64
 	mappings    int
@@ -23,7 +23,7 @@ type health struct {
 
 func healthNow(t *testing.T) health {
 	t.Helper()
-	runtime.GC() // finalizers of the first collection let go of more
+	runtime.GC() // finalizers of the first collection free more
 	debug.FreeOSMemory()
 	var h health
 	var ok [3]bool
@@ -41,12 +41,12 @@ func (h health) String() string {
 	return fmt.Sprintf("%.1f MiB, %d mappings, %d descriptors, %d goroutines", mib(h.resident), h.mappings, h.descriptors, h.goroutines)
 }
 
-// leakSlack is how many mappings there may be more: the host's heap has some
-// of its own. One that leaks in each run is more than that.
+// leakSlack is how many more mappings are allowed, because the host's heap has some
+// too. A leak in each run exceeds it.
 const leakSlack = 12
 
-// memoryAttacks are the scripts that go for memory, with as little of it as
-// they can be given, so that many fit into a test.
+// memoryAttacks returns the scripts that attack memory. They have as little memory as
+// possible, so that many can run in a test.
 func memoryAttacks(t *testing.T) (some []attack) {
 	t.Helper()
 	for _, a := range attacks(t) {
@@ -56,7 +56,7 @@ func memoryAttacks(t *testing.T) (some []attack) {
 		}
 	}
 	if *hostileRuns <= 30 {
-		// One of each kind; the flag is for all of them.
+		// One of each kind; the flag selects all.
 		kinds := []string{
 			"memory_list_append", "memory_list_repeat", "memory_set_union", "memory_string_doubling", "memory_string_join",
 			"memory_replace", "memory_split", "memory_closures", "memory_captured_by_recursion", "memory_json_decode_wide",
@@ -70,8 +70,8 @@ func memoryAttacks(t *testing.T) (some []attack) {
 	return some
 }
 
-// TestHostileLeaks: after many runs of each memory attack the process is as
-// small as before.
+// TestHostileLeaks checks that the process does not grow over many runs of each
+// memory attack.
 func TestHostileLeaks(t *testing.T) {
 	s := realSandbox(t)
 	some := memoryAttacks(t)
@@ -82,11 +82,11 @@ func TestHostileLeaks(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range some { // what is made once is made now
+	for _, a := range some { // allocates what is allocated only once
 		several(t, a, 1)
 	}
 	first := healthNow(t)
-	kinds := 0 // less than some when -run names them
+	kinds := 0 // fewer than some if -run selects
 	for _, a := range some {
 		t.Run(a.name, func(t *testing.T) {
 			kinds++
@@ -117,8 +117,8 @@ func checkHealth(t *testing.T, before, after health) {
 	}
 }
 
-// TestHostileNeighbours: while attacks of all kinds go on, other runs give what
-// they always give.
+// TestHostileNeighbours checks that other runs return the usual results during
+// attacks of all kinds.
 func TestHostileNeighbours(t *testing.T) {
 	const attackers, neighbours, runs = 2, 3, 100
 	s := realSandbox(t)
@@ -150,7 +150,7 @@ func TestHostileNeighbours(t *testing.T) {
 		spread(alone), neighbours, attackers, spread(slices.Concat(beside...)))
 }
 
-// neighbour runs an honest script several times and gives how long each took.
+// neighbour runs a harmless script several times and returns the time of each run.
 func neighbour(t *testing.T, s *Sandbox, runs int) (took []time.Duration) {
 	const code = `
 total = 0
@@ -172,7 +172,7 @@ return {"total": total, "n": params.n}
 	return took
 }
 
-// spread describes times by their median, 99th percentile and worst.
+// spread describes times by their median, 99th percentile and maximum.
 func spread(times []time.Duration) string {
 	if len(times) == 0 {
 		return "none"

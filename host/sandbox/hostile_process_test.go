@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// What the process looks like from outside. Linux tells in /proc; elsewhere
-// everything here is not known, and the tests that need it are skipped.
+// Figures about the process, from Linux's /proc. On other systems they are unknown,
+// and tests that need them are skipped.
 
-// statusOf is a size in /proc/self/status, in bytes.
+// statusOf returns a size in /proc/self/status, in bytes.
 func statusOf(field string) (uint64, bool) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -25,13 +25,13 @@ func statusOf(field string) (uint64, bool) {
 	return 0, false
 }
 
-// residentMemory is the memory of the process that is in RAM.
+// residentMemory returns the memory of the process that is in RAM, in bytes.
 func residentMemory() (uint64, bool) { return statusOf("VmRSS") }
 
-// peakMemory is the most of it since resetPeak.
+// peakMemory returns its peak since resetPeak.
 func peakMemory() (uint64, bool) { return statusOf("VmHWM") }
 
-// resetPeak forgets the peak so far and gives the memory there is.
+// resetPeak resets the peak and returns the current memory.
 func resetPeak() (uint64, bool) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return 0, false
@@ -39,13 +39,13 @@ func resetPeak() (uint64, bool) {
 	return residentMemory()
 }
 
-// mappings is how many mappings the process has.
+// mappings returns how many mappings the process has.
 func mappings() (int, bool) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	return bytes.Count(maps, []byte("\n")), err == nil
 }
 
-// descriptors is how many files the process has open.
+// descriptors returns how many open files the process has.
 func descriptors() (int, bool) {
 	open, err := os.ReadDir("/proc/self/fd")
 	return len(open), err == nil

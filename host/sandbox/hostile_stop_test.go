@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// maxStop is when a run that should have ended counts as one that hangs. It is
-// far from what is measured, because machines that run tests are busy.
+// maxStop is the time after which a run that should have ended counts as hanging. It
+// is far longer than measured times, because machines that run tests are busy.
 const maxStop = 5 * time.Second
 
-// TestHostileStop: wherever a run is, it ends once its context does.
+// TestHostileStop checks that a run ends soon after its context, wherever it is.
 func TestHostileStop(t *testing.T) {
 	s := realSandbox(t)
 	all := attacks(t)
@@ -26,7 +26,7 @@ func TestHostileStop(t *testing.T) {
 			t.Fatalf("hardly any script is still running when it is stopped")
 		}
 		a := all[random.IntN(len(all))]
-		// None is to end by itself, as far as that can be had.
+		// None should end by itself, as far as possible.
 		a.limits = Limits{Fuel: 1 << 60, Memory: 64 << 20, Calls: 1 << 30}
 		after := time.Duration(random.Int64N(int64(12 * time.Millisecond)))
 		switch tries % 3 {
@@ -57,8 +57,8 @@ func TestHostileStop(t *testing.T) {
 	}
 }
 
-// stopByCancel runs an attack and cancels it after a while. It tells how long
-// the run went on after that; not ok when it had ended before.
+// stopByCancel runs an attack and cancels it after a while. It returns how long the
+// run continued after that; ok is false if it had ended before.
 func stopByCancel(t *testing.T, s *Sandbox, a attack, after time.Duration) (time.Duration, bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -81,8 +81,8 @@ func stopByCancel(t *testing.T, s *Sandbox, a attack, after time.Duration) (time
 	return end - time.Duration(at.Load()), true
 }
 
-// stopByDeadline is the same with a deadline: the time from the moment that
-// was set, however late the system's timer is.
+// stopByDeadline is the same with a deadline. It returns the time since the deadline,
+// even if the system's timer was late.
 func stopByDeadline(t *testing.T, s *Sandbox, a attack, after time.Duration) (time.Duration, bool) {
 	t.Helper()
 	deadline := time.Now().Add(after)

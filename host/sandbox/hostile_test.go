@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// How thorough the tests of hostile scripts are. Plainly they show that things
-// work; for figures worth quoting:
+// Flags for how thorough the tests of hostile scripts are. By default they check that
+// everything works; for figures worth quoting:
 //
 //	go test ./host/sandbox -run Hostile -v -hostile.table -hostile.runs 1000 -hostile.stops 1000
 //
-// With -long, which .ci/run gives, TestDeterminism takes every script and
+// With -long, which .ci/run sets, TestDeterminism runs every script and
 // TestStartState more rounds.
 var (
 	long         = flag.Bool("long", false, "run the tests that take minutes in full")
@@ -28,12 +28,12 @@ var (
 	hostileStops = flag.Int("hostile.stops", 100, "hostile runs to be stopped, and timed")
 )
 
-// maxNative is how much memory of the host, beyond the guest's own, a deep
-// stack may take.
+// maxNative is how much memory of the host, in addition to the guest's, a deep stack
+// may use.
 const maxNative = 32 << 20
 
-// TestHostile runs every script of the corpus: each ends as it says, within its
-// limits, and leaves the sandbox working.
+// TestHostile checks that every script of the corpus ends as its header says, within
+// its limits, and that the sandbox still works afterwards.
 func TestHostile(t *testing.T) {
 	s := realSandbox(t)
 	all := attacks(t)
@@ -75,7 +75,7 @@ func TestHostile(t *testing.T) {
 	t.Logf("%d scripts: %s", len(all), strings.Join(names, ", "))
 }
 
-// category is the first word of the script's name.
+// category returns the first word of the script's name.
 func (a attack) category() string {
 	word, _, _ := strings.Cut(a.name, "_")
 	return word
@@ -83,8 +83,8 @@ func (a attack) category() string {
 
 func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// checkWithin wants the figures of a run to be within its limits, and its
-// outcome to be fit for a client.
+// checkWithin checks that the figures of a run are within its limits, and that a
+// client can read its outcome.
 func checkWithin(t *testing.T, a attack, out Outcome, err error) {
 	t.Helper()
 	if out.Memory > a.limits.Memory {
@@ -116,8 +116,8 @@ func checkWithin(t *testing.T, a attack, out Outcome, err error) {
 	}
 }
 
-// nativePeak is memory of the process beyond what the guest had; not known on
-// systems that do not tell, and not measured under the race detector.
+// nativePeak returns the peak memory of the process, without the guest's memory. It is
+// unknown on some systems, and not measured under the race detector.
 type nativePeak struct {
 	bytes uint64
 	known bool
@@ -130,7 +130,7 @@ func (p nativePeak) String() string {
 	return fmt.Sprintf("%.1f", mib(p.bytes))
 }
 
-// peakOf begins to measure; what it returns ends that.
+// peakOf starts a measurement; the function that it returns ends it.
 func peakOf(wanted bool) func(guest uint64) nativePeak {
 	if !wanted || raceEnabled {
 		return func(uint64) nativePeak { return nativePeak{} }
@@ -147,7 +147,7 @@ func peakOf(wanted bool) func(guest uint64) nativePeak {
 	}
 }
 
-// TestHostileExpand: the corpus means what it says.
+// TestHostileExpand checks that the corpus is expanded correctly.
 func TestHostileExpand(t *testing.T) {
 	got, err := expand("a@{(*3}b@{x\\n*2}@{\\xff*1}*2}")
 	if want := "a(((bx\nx\n\xff*2}"; got != want || err != nil {
@@ -164,7 +164,7 @@ func TestHostileExpand(t *testing.T) {
 	}
 }
 
-// stackOf is what all goroutines do, for when one is left over.
+// stackOf returns the stacks of all goroutines, for messages about leaked ones.
 func stackOf() string {
 	buf := make([]byte, 1<<20)
 	return string(bytes.TrimSpace(buf[:runtime.Stack(buf, true)]))

@@ -19,8 +19,8 @@ func imageMappings(t *testing.T) int {
 	return strings.Count(string(text), "memfd:sandbox-image")
 }
 
-// TestImage: mappings are kept for later runs, though not without end; each is
-// as new, whatever was written and however far it grew; all go with the image.
+// TestImage checks that a limited number of mappings is kept for later runs, that
+// each is restored after any writes and growth, and that all are freed with the image.
 func TestImage(t *testing.T) {
 	content := make([]byte, 6*pageSize)
 	copy(content[pageSize:], "content")
@@ -49,7 +49,7 @@ func TestImage(t *testing.T) {
 				t.Fatal("it has grown over its limit")
 			}
 			if len(opened) == 0 {
-				image.Learn(m) // from here on all pages of the content are copied
+				image.Learn(m) // from now on all pages of the content are copied
 			}
 			opened = append(opened, m)
 		}
@@ -67,7 +67,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestEmptyImage: an image may be all zeros.
+// TestEmptyImage checks an image of only zeros.
 func TestEmptyImage(t *testing.T) {
 	image, err := newImage(make([]byte, pageSize))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi/abitest"
 )
 
-// guestNamed is the guest of the conformance kit with that name, metered.
+// guestNamed returns the guest with that name from the conformance suite, metered.
 func guestNamed(t testing.TB, name string) []byte {
 	t.Helper()
 	cases := abitest.Cases()
@@ -118,7 +118,7 @@ func TestCallerAtFault(t *testing.T) {
 	}
 }
 
-// miscount gives one answer whatever it is asked.
+// miscount returns one answer, for any number of calls.
 type miscount struct{ fakeCaller }
 
 func (*miscount) CallTools(context.Context, []abi.ToolCall) []abi.Answer {
@@ -133,7 +133,7 @@ func TestCallerMiscounts(t *testing.T) {
 	}
 }
 
-// cacheFiles lists what the cache holds: paths with their times of change.
+// cacheFiles lists the files in the cache: paths with their times of change.
 func cacheFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -151,7 +151,7 @@ func cacheFiles(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// runCached runs a guest in a sandbox with a cache and gives what was logged.
+// runCached runs a guest in a sandbox with a cache and returns the log.
 func runCached(t *testing.T, dir string) string {
 	t.Helper()
 	var log bytes.Buffer

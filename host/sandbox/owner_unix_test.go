@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 )
 
-// TestCacheBelowOthersIsRefused: who may write above the cache can put another in
-// its place.
+// TestCacheBelowOthersIsRefused checks that a cache is refused if others can write to
+// a parent directory, because they could replace the cache.
 func TestCacheBelowOthersIsRefused(t *testing.T) {
 	top := t.TempDir()
 	above, cache := filepath.Join(top, "above"), filepath.Join(top, "above", "cache")
@@ -22,7 +22,7 @@ func TestCacheBelowOthersIsRefused(t *testing.T) {
 	if _, _, err := openCache(cache, [32]byte{}); !errors.Is(err, owner.ErrUnsafe) {
 		t.Errorf("a folder above that everybody may write to: %v", err)
 	}
-	if os.Geteuid() == 0 { // only root can give a folder to another group
+	if os.Geteuid() == 0 { // only root can give a directory to another group
 		if err := errors.Join(os.Chown(above, 0, 4242), os.Chmod(above, 0o770)); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,6 @@
 
 package sandbox
 
-// raceEnabled: the race detector keeps shadows of the memory that is used, so
-// the size of the process says nothing about the product then.
+// raceEnabled says that the race detector is on. It keeps shadow memory, so the size
+// of the process says nothing about the product.
 const raceEnabled = true

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fakeCaller answers tool calls from a function and keeps what it is told.
+// fakeCaller answers tool calls with a function and records what it receives.
 type fakeCaller struct {
 	tools func(ctx context.Context, c abi.ToolCall) abi.Answer
 
@@ -25,8 +25,8 @@ type fakeCaller struct {
 	logs     []string
 	levels   []abi.LogLevel
 	progress []abi.Progress
-	// onLog and onProgress are called with each entry and report, when set;
-	// sendLog is what Log returns.
+	// onLog and onProgress, if set, are called with each entry and report. Log
+	// returns sendLog.
 	onLog      func(string)
 	sendLog    func()
 	onProgress func(abi.Progress)
@@ -79,8 +79,8 @@ func (f *fakeCaller) Progress(p abi.Progress) {
 	}
 }
 
-// metered is a hand-made guest as the build would make it. One that cannot be
-// rewritten stays as it is: the host has to refuse it by itself.
+// metered returns a handmade guest after the rewriting of the build. A guest that
+// cannot be rewritten is returned unchanged: the host must refuse it.
 func metered(wasm []byte) []byte {
 	if out, err := rewrite.Guest(wasm); err == nil {
 		return out
@@ -88,8 +88,8 @@ func metered(wasm []byte) []byte {
 	return wasm
 }
 
-// newSandbox is a sandbox that is closed with the test. Its guest need not be
-// metered yet.
+// newSandbox returns a sandbox that is closed at the end of the test. Its guest need
+// not be metered.
 func newSandbox(t testing.TB, opts Options) *Sandbox {
 	t.Helper()
 	if opts.Guest != nil {
@@ -104,7 +104,7 @@ func newSandbox(t testing.TB, opts Options) *Sandbox {
 	return s
 }
 
-// real is the one sandbox with the embedded guest that the tests share:
+// real returns the sandbox with the embedded guest that all tests share, because
 // compiling it takes seconds.
 var real = sync.OnceValue(func() *Sandbox { return New(Options{}) })
 

@@ -11,9 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// BenchmarkBlocked has runs wait for a slow tool, all at once, and reports what
-// each of them holds: its share of this process's memory, pages that several
-// have in common divided among them (PSS).
+// BenchmarkBlocked makes many runs wait for a slow tool at once. It reports the memory
+// that each of them holds; pages that several share are divided among them (PSS).
 func BenchmarkBlocked(b *testing.B) {
 	for _, runs := range []int{100, 1000} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {
@@ -69,7 +68,7 @@ func (w *blockedScripts) release() {
 	}
 }
 
-// proportional is the PSS of this process in bytes (proc_pid_smaps(5)).
+// proportional returns the PSS of this process in bytes (proc_pid_smaps(5)).
 func proportional(b *testing.B) float64 {
 	f, err := os.Open("/proc/self/smaps_rollup")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 func newSlot(ctx context.Context, s *slots) *computeSlot { return &computeSlot{slots: s, ctx: ctx} }
 
-// checkIdle wants every slot free and nobody in flight.
+// checkIdle checks that every slot is free and no run is in flight.
 func checkIdle(t *testing.T, s *slots) {
 	t.Helper()
 	n := s.most - int64(s.maxQueued)
@@ -38,7 +38,7 @@ func TestSlotOrder(t *testing.T) {
 		s := newSlots(1, 100)
 		first := newSlot(t.Context(), s)
 		first.acquire()
-		var order []int // written by who has the slot
+		var order []int // written by the holder of the slot
 		for n := range 5 {
 			go func() {
 				other := newSlot(t.Context(), s)
@@ -53,7 +53,7 @@ func TestSlotOrder(t *testing.T) {
 			t.Errorf("yielded before its time slice was over: %v", order)
 		}
 		first.since = first.since.Add(-timeSlice)
-		first.yield() // goes to the end
+		first.yield() // goes to the end of the queue
 		order = append(order, 5)
 		first.release()
 		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
@@ -79,7 +79,7 @@ func TestComputingRunsYield(t *testing.T) {
 		}()
 	}
 	for range cap(done) {
-		<-started // the last one could only start because another made way
+		<-started // the last one could only start because another one yielded
 	}
 	out, err := s.Run(t.Context(), Run{Request: request("return s.echo({'n': 1}).n", "{}"), Caller: &fakeCaller{tools: echoTools}})
 	if err != nil || string(out.Result) != "1" || out.Queued == 0 {
@@ -94,8 +94,8 @@ func TestComputingRunsYield(t *testing.T) {
 	checkIdle(t, s.slots)
 }
 
-// TestNoSlotWhileWaiting checks that others can have the slot of a run that waits
-// for tools or for its client, and that it has one again when it goes on.
+// TestNoSlotWhileWaiting checks that others can have the slot of a run that waits for
+// tools or for its client, and that the run has a slot again when it continues.
 func TestNoSlotWhileWaiting(t *testing.T) {
 	s, err := realSandbox(t).Share(Options{MaxConcurrent: 1})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestNoSlotWhileWaiting(t *testing.T) {
 	}
 }
 
-// waitingCaller calls onUndo when it is given a call to undo with.
+// waitingCaller calls onUndo when a compensation is registered.
 type waitingCaller struct {
 	*fakeCaller
 	onUndo func()
@@ -153,7 +153,8 @@ func (c *waitingCaller) Undo(ctx context.Context, call abi.ToolCall) *abi.CallEr
 	return c.fakeCaller.Undo(ctx, call)
 }
 
-// TestSlotIsNotLost: neither by a Caller that panics nor by a context that ends.
+// TestSlotIsNotLost checks that slots are released after a panic of the Caller and
+// after the end of the context.
 func TestSlotIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 2, Log: slog.New(slog.DiscardHandler)})
@@ -163,7 +164,7 @@ func TestSlotIsNotLost(t *testing.T) {
 		}
 		checkIdle(t, s.slots)
 
-		// The answer is there, but the run cannot go on before its context ends.
+		// The answer has come, but the run cannot continue before its context ends.
 		holder := newSlot(t.Context(), s.slots)
 		s.slots.free.TryAcquire(1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -256,8 +257,8 @@ func TestStopWhileQueued(t *testing.T) {
 	})
 }
 
-// TestThousandBlocked has a thousand runs wait for a slow tool while others go
-// on. What they hold is measured by BenchmarkBlocked.
+// TestThousandBlocked checks that other runs continue while a thousand runs wait for a
+// slow tool. BenchmarkBlocked measures what these hold.
 func TestThousandBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 2})
@@ -275,8 +276,7 @@ func TestThousandBlocked(t *testing.T) {
 	})
 }
 
-// TestNestedRuns: a run whose tools are runs themselves does not stand in its
-// own way.
+// TestNestedRuns checks that a run with tools that are runs too does not block itself.
 func TestNestedRuns(t *testing.T) {
 	s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 1})
 	runs := 0
@@ -300,7 +300,7 @@ func TestNestedRuns(t *testing.T) {
 	checkIdle(t, s.slots)
 }
 
-// expected answers what callingGuest wants to hear.
+// expected answers as callingGuest expects.
 func expected(_ context.Context, c abi.ToolCall) abi.Answer {
 	if c.Tool == "t" {
 		return abi.Answer{Value: []byte(`"first"`)}
@@ -308,14 +308,14 @@ func expected(_ context.Context, c abi.ToolCall) abi.Answer {
 	return abi.Answer{Err: &abi.CallError{Type: abi.ErrPermission, Server: "s", Tool: "t", Message: "no"}}
 }
 
-// blocked are runs that wait for their tools.
+// blocked has runs that wait for their tools.
 type blocked struct {
 	answer chan struct{}
 	done   chan error
 	n      int
 }
 
-// block starts n runs and returns once each waits. It is for bubbles.
+// block starts n runs and returns once all of them wait. It needs a synctest bubble.
 func block(t *testing.T, s *Sandbox, n int) *blocked {
 	t.Helper()
 	<-s.Ready()

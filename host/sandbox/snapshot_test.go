@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// copied is the snapshot s with an image that is copied, as on systems without
+// copied returns the snapshot s with an image that is copied, as on systems without
 // copy on write.
 func copied(t testing.TB, s *snapshot) *snapshot {
 	t.Helper()
@@ -21,7 +21,7 @@ func copied(t testing.TB, s *snapshot) *snapshot {
 	return &c
 }
 
-// contentOf is a copy of the memory that instances of s start with.
+// contentOf returns a copy of the memory with which instances of s start.
 func contentOf(t testing.TB, s *snapshot) []byte {
 	t.Helper()
 	i := startInstance(t, s)
@@ -42,11 +42,11 @@ func startInstance(t testing.TB, s *snapshot) *instance {
 	return i
 }
 
-// ending is a script and how its run ends.
+// ending is a script and the way its run ends.
 type ending struct {
 	name, code string
 	limits     Limits
-	cancel     bool // at the first entry of the log
+	cancel     bool // cancel at the first log entry
 	want       string
 }
 
@@ -61,7 +61,7 @@ var endings = []ending{
 	{name: "grown", code: "x = ['y' * 1000 + str(i) for i in range(6000)]\nreturn len(x)", want: "6000"},
 }
 
-// run runs it in an instance of s and tells how it ended.
+// run runs the script in an instance of s and returns how it ended.
 func (e ending) run(t testing.TB, s *snapshot) (string, Outcome) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,8 +89,8 @@ func (e ending) run(t testing.TB, s *snapshot) (string, Outcome) {
 	return string(out.Result), out
 }
 
-// TestStartState: whatever runs have done before, and however they ended, an
-// instance starts with exactly the bytes and globals of the snapshot.
+// TestStartState checks that an instance starts with exactly the memory and globals of
+// the snapshot, whatever earlier runs did and however they ended.
 func TestStartState(t *testing.T) {
 	base := realSandbox(t).base
 	want := contentOf(t, base)
@@ -148,8 +148,8 @@ func difference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// TestSnapshots: a program can have several snapshots at a time, and instances
-// of each start from their own.
+// TestSnapshots checks that a program can have several snapshots, and that instances
+// start from their own.
 func TestSnapshots(t *testing.T) {
 	s := realSandbox(t)
 	var taken []*snapshot
@@ -173,8 +173,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestWarmup: what a snapshot is warmed up with has to end as it should, else
-// there is none.
+// TestWarmup checks that there is no snapshot if a warm-up script does not end as
+// expected.
 func TestWarmup(t *testing.T) {
 	s := realSandbox(t)
 	for name, w := range map[string]warmup{
@@ -195,10 +195,10 @@ func TestWarmup(t *testing.T) {
 	}
 }
 
-// TestNativeStack: the deepest recursion a script can have keeps the host's
-// native stacks under 32 MiB. They are on its heap, so what a run allocates
-// bounds them, the smaller ones that a growing stack leaves behind included; a
-// MiB is for everything else.
+// TestNativeStack checks that the deepest recursion of a script keeps the host's
+// native stacks below 32 MiB. They are on the host's heap, so the allocations of a run
+// bound them, including the smaller stacks that a growing stack replaces. One MiB is
+// for everything else.
 func TestNativeStack(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the guest's memory is on the heap, too: memory_other.go")
@@ -231,7 +231,8 @@ func TestNativeStack(t *testing.T) {
 	}
 }
 
-// TestFuelLimit: what is out of fuel says so; what is not, has used less.
+// TestFuelLimit checks that runs without fuel end with its limit, and that others have
+// used less.
 func TestFuelLimit(t *testing.T) {
 	run := func(fuel uint64) (Outcome, error) {
 		return runScript(t, context.Background(), "x = 0\nfor i in range(1000): x += i\nreturn x", "{}", Limits{Fuel: fuel}, &fakeCaller{})
@@ -255,8 +256,8 @@ func TestFuelLimit(t *testing.T) {
 	}
 }
 
-// TestHostWorkIsCharged: what a guest has the host do ends by fuel too, and long
-// before its own instructions would have used it.
+// TestHostWorkIsCharged checks that work of the host for a guest uses fuel, and ends
+// the run long before the guest's own instructions would.
 func TestHostWorkIsCharged(t *testing.T) {
 	for _, name := range []string{"endless progress", "endless fetching"} {
 		s := newSandbox(t, Options{Guest: guestNamed(t, name)})
@@ -269,8 +270,8 @@ func TestHostWorkIsCharged(t *testing.T) {
 	}
 }
 
-// TestEmbeddedDigest: the guest that is linked in is the one guest.sum is about,
-// and another one is refused before anything of it runs.
+// TestEmbeddedDigest checks that the embedded guest matches guest.sum, and that another
+// one is refused before it runs.
 func TestEmbeddedDigest(t *testing.T) {
 	was := embeddedSum
 	defer func() { embeddedSum = was }()

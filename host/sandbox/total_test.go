@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-// withBudget is the shared sandbox with a budget and slots of its own.
+// withBudget returns the shared sandbox with a budget and slots of its own.
 func withBudget(t testing.TB, b *budget.Budget) *Sandbox {
 	t.Helper()
 	s, err := realSandbox(t).Share(Options{Budget: b, MaxConcurrent: 2})
@@ -27,7 +27,7 @@ func withBudget(t testing.TB, b *budget.Budget) *Sandbox {
 	return s
 }
 
-// gate is a tool whose calls wait until it is opened.
+// gate is a tool. Its calls wait until the gate opens.
 type gate struct {
 	came chan string // the run of each call
 	open chan struct{}
@@ -46,8 +46,8 @@ func (g *gate) tool(name string) *fakeCaller {
 	}}
 }
 
-// TestTotalMemoryWaits: runs that there is no memory for wait until others have
-// ended, and none fails.
+// TestTotalMemoryWaits checks that runs for which there is no memory wait until others
+// have ended, and that none fails.
 func TestTotalMemoryWaits(t *testing.T) {
 	const runs = 6
 	b := budget.New(120 << 20)
@@ -74,8 +74,8 @@ func TestTotalMemoryWaits(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryFails: when all that have memory wait for more, the youngest
-// fails, and the others go on.
+// TestTotalMemoryFails checks that if all runs with memory wait for more, the youngest
+// fails and the others continue.
 func TestTotalMemoryFails(t *testing.T) {
 	b := budget.New(120 << 20)
 	s, g := withBudget(t, b), newGate()
@@ -91,7 +91,7 @@ func TestTotalMemoryFails(t *testing.T) {
 			out, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: g.tool(fmt.Sprint(n))})
 			runs[n] <- ended{out, err}
 		}()
-		<-g.came // one after the other: which is the youngest is known
+		<-g.came // one after the other, so that the youngest is known
 	}
 	close(g.open)
 	if first := <-runs[0]; first.err != nil || string(first.out.Result) != fmt.Sprint(76<<20) {
@@ -110,7 +110,8 @@ func TestTotalMemoryFails(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryAlone: a run that can never have what it needs does not wait.
+// TestTotalMemoryAlone checks that a run that can never have enough memory does not
+// wait.
 func TestTotalMemoryAlone(t *testing.T) {
 	s := withBudget(t, budget.New(40<<20))
 	_, err := s.Run(t.Context(), Run{Request: request("return len('x' * (60 * 1024 * 1024))", "{}"), Caller: newGate().tool("")})
@@ -120,7 +121,8 @@ func TestTotalMemoryAlone(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryIsWaitedForWithoutASlot: others compute meanwhile.
+// TestTotalMemoryIsWaitedForWithoutASlot checks that others compute while a run waits
+// for memory.
 func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
 	b := budget.New(64 << 20)
 	s, g := withBudget(t, b), newGate()
@@ -152,8 +154,8 @@ func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryEndsWithTheRun: a run that waits for memory ends when it is
-// cancelled, like any other.
+// TestTotalMemoryEndsWithTheRun checks that a run that waits for memory ends when it is
+// cancelled.
 func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 	b := budget.New(64 << 20)
 	s := withBudget(t, b)
@@ -187,8 +189,8 @@ func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// TestHeldMemory: what is charged for a small script is what it has really
-// changed, and one that writes much within the image pays for that.
+// TestHeldMemory checks that a script is charged for the memory that it has changed: a
+// small script for little, and one that writes much within the image for that.
 func TestHeldMemory(t *testing.T) {
 	b := budget.New(1 << 30)
 	s, g := withBudget(t, b), newGate()

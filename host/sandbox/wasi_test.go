@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi/abitest"
 )
 
-// wasiGuest is a guest that makes WASI calls in its run function and then
-// hands back, as its stderr and with a trap, nothing but what they wrote: its
-// data starts at 1024.
+// wasiGuest returns a guest that makes WASI calls in its run function, then writes the
+// memory from 1024 on to stderr and traps.
 func wasiGuest(body []byte, data []byte, functions ...string) []byte {
 	m := abitest.Module{
 		Functions: []abitest.Function{
@@ -38,7 +37,7 @@ func wasiGuest(body []byte, data []byte, functions ...string) []byte {
 	return m.Encode()
 }
 
-// vectors is one iovec at 1024 for the text that follows it.
+// vectors returns an iovec for address 1024, followed by its text.
 func vectors(text string) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 1032)
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(text))), text...)
@@ -47,9 +46,9 @@ func vectors(text string) []byte {
 var writeVectors = abitest.Code(
 	abitest.I32Const(2), abitest.I32Const(1024), abitest.I32Const(1), abitest.I32Const(0), abitest.Call(0), abitest.Drop)
 
-// TestLastWords: what the guest's runtime says before it traps decides what
-// kind of failure it was, and is kept short.
-func TestLastWords(t *testing.T) {
+// TestStderr checks that the last messages of the guest's runtime before a trap
+// determine the kind of failure, and are shortened.
+func TestStderr(t *testing.T) {
 	const overflow = "runtime: goroutine stack exceeds 4194304-byte limit\nfatal error: stack overflow\n"
 	for name, c := range map[string]struct {
 		text, stderr string
@@ -83,7 +82,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestWASIHostile: no pointer or count passed to WASI does the host any harm.
+// TestWASIHostile checks that no pointer or count passed to WASI harms the host.
 func TestWASIHostile(t *testing.T) {
 	for _, f := range wasiFunctions {
 		for _, v := range []uint32{0, 1, 1 << 16, 1<<32 - 1, 1<<32 - 8, 1 << 29, 1024, 1025} {
@@ -110,9 +109,9 @@ func TestWASIHostile(t *testing.T) {
 	}
 }
 
-// TestNoWorld: clock and random numbers are the same in every run, and a wait
-// is over at once, the clock having moved on by as much.
-func TestNoWorld(t *testing.T) {
+// TestClockAndRandomNumbers checks that clock and random numbers are the same in every run, and
+// that a wait ends at once and advances the clock.
+func TestClockAndRandomNumbers(t *testing.T) {
 	subscription := make([]byte, 48)
 	binary.LittleEndian.PutUint64(subscription, 77)                 // userdata
 	binary.LittleEndian.PutUint64(subscription[24:], 3_600_000_000) // timeout, relative

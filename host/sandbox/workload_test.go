@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/interp"
 )
 
-// workload is a script that is run to see how long it takes: in the sandbox and
-// by the same interpreter without one.
+// workload is a script whose time is measured, in the sandbox and by the same
+// interpreter without one.
 type workload struct{ name, code, params string }
 
 var (
@@ -22,12 +22,12 @@ var (
 	fiveCalls = workload{"five calls", "return [s.echo({'n': i, 'items': ['a', 'b', {'c': 1.5}]}).n for i in range(5)]", "{}"}
 )
 
-// realistic filters five pages of 20 objects each.
+// realistic is a script that filters five pages of 20 objects each.
 func realistic(t testing.TB) workload {
 	return workload{"realistic", read(t, "testdata/realistic.star"), `{"query":"bug"}`}
 }
 
-// cpuBound are ten scripts that compute and call nothing.
+// cpuBound are ten scripts that compute and call no tools.
 func cpuBound(t testing.TB) []workload {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/cpu/*.star")
@@ -54,7 +54,7 @@ func (w workload) request() abi.Request {
 	return abi.Request{Op: abi.OpRun, Name: "tool", Code: w.code, Params: json.RawMessage(w.params), Servers: []string{"s"}}
 }
 
-// sandboxed runs it in an instance of the snapshot.
+// sandboxed runs the script in an instance of the snapshot.
 func (w workload) sandboxed(t testing.TB, s *snapshot) []byte {
 	t.Helper()
 	i, err := newInstance(Run{Request: w.request(), Caller: &workloadTools{}}, real().log)
@@ -68,7 +68,7 @@ func (w workload) sandboxed(t testing.TB, s *snapshot) []byte {
 	return out.Result
 }
 
-// native runs it in this process.
+// native runs the script in this process.
 func (w workload) native(t testing.TB) []byte {
 	t.Helper()
 	result, err := interp.Run(w.request(), nativeHost{&workloadTools{}})
@@ -78,8 +78,8 @@ func (w workload) native(t testing.TB) []byte {
 	return result
 }
 
-// workloadTools are the tools of these scripts: search gives a page of issues,
-// all others what they were asked.
+// workloadTools has the tools of these scripts: search returns a page of issues, all
+// others return their arguments.
 type workloadTools struct{ page int }
 
 func (w *workloadTools) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
@@ -99,14 +99,14 @@ func (*workloadTools) Undo(context.Context, abi.ToolCall) *abi.CallError { retur
 func (*workloadTools) Commit()                                           {}
 func (*workloadTools) Progress(abi.Progress)                             {}
 
-// nativeHost is the same for the interpreter without a sandbox.
+// nativeHost does the same for the interpreter without a sandbox.
 type nativeHost struct{ *workloadTools }
 
 func (h nativeHost) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	return h.workloadTools.CallTools(context.Background(), calls), nil
 }
 
-// issuePages are answers like those of a code host: 20 issues of some 700 bytes
+// issuePages returns answers like those of a code host: 20 issues of about 700 bytes
 // each.
 var issuePages = func() (pages [5][]byte) {
 	for page := range pages {
@@ -130,7 +130,7 @@ var issuePages = func() (pages [5][]byte) {
 	return pages
 }()
 
-// TestWorkloads: the sandbox gives what the interpreter gives without one.
+// TestWorkloads checks that results are the same with and without the sandbox.
 func TestWorkloads(t *testing.T) {
 	s := realSandbox(t)
 	for _, w := range append(cpuBound(t), trivial, fiveCalls, realistic(t)) {

@@ -1,5 +1,5 @@
-// Package sandboxtest has the real guest for the tests of other packages. It is
-// imported by tests only.
+// Package sandboxtest provides the real guest to tests of other packages. Only tests
+// import it.
 package sandboxtest
 
 import (
@@ -20,8 +20,8 @@ var (
 	guestOnce sync.Once
 )
 
-// Guest is the real guest, compiled once for all tests of a package, whose
-// TestMain must be Main.
+// Guest returns the real guest, compiled once for all tests of a package. The package
+// must use Main as its TestMain.
 func Guest(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: slog.New(slog.DiscardHandler)}) })
@@ -31,7 +31,7 @@ func Guest(t testing.TB) *sandbox.Sandbox {
 	return guest
 }
 
-// GuestWithin is the same guest under a budget, for a test.
+// GuestWithin returns the same guest with a budget, for one test.
 func GuestWithin(t testing.TB, b *budget.Budget) *sandbox.Sandbox {
 	t.Helper()
 	s, err := Guest(t).Share(sandbox.Options{Budget: b})
