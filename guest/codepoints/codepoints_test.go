@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// pieces is s by code points, what is not UTF-8 byte by byte.
+// pieces returns the code points of s. Bytes that are not UTF-8 are pieces of their own.
 func pieces(s string) []string {
 	var all []string
 	for len(s) > 0 {
@@ -47,7 +47,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestManyTexts: what is known of one text is not taken for that of another.
+// TestManyTexts checks that the data about one text is not used for another.
 func TestManyTexts(t *testing.T) {
 	var x Index
 	var texts []string
@@ -74,7 +74,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// BenchmarkAll takes every code point of a text by its index.
+// BenchmarkAll measures reading every code point of a text by its index.
 func BenchmarkAll(b *testing.B) {
 	for name, s := range map[string]string{
 		"ascii-10": strings.Repeat("a", 10), "ascii-10000": strings.Repeat("a", 10_000),

@@ -10,7 +10,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// issuesPage is an answer like those of a code host: 20 issues of some 700
+// issuesPage returns an answer like those of a code host: 20 issues of about 700
 // bytes each.
 func issuesPage(page int) []byte {
 	var b strings.Builder
@@ -111,7 +111,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeReflect is what encoding/json takes for the same bytes.
+// BenchmarkDecodeReflect measures encoding/json with the same bytes.
 func BenchmarkDecodeReflect(b *testing.B) {
 	page := issuesPage(0)
 	b.SetBytes(int64(len(page)))
@@ -156,7 +156,7 @@ func BenchmarkAttribute(b *testing.B) {
 	b.Run("display", func(b *testing.B) { run(b, `{"a": 1}`) })
 }
 
-// BenchmarkTry is a thousand rounds of a loop, without and with try.
+// BenchmarkTry measures a thousand rounds of a loop, without and with try.
 func BenchmarkTry(b *testing.B) {
 	run := func(b *testing.B, body string) {
 		code := "def f(x):\n    return x\nn = 0\nfor i in range(1000):\n" + body + "return n\n"
@@ -175,7 +175,7 @@ func BenchmarkTry(b *testing.B) {
 	})
 }
 
-// BenchmarkText is a thousand pieces of text, in each of the ways to make them.
+// BenchmarkText measures the ways to build a thousand pieces of text.
 func BenchmarkText(b *testing.B) {
 	run := func(b *testing.B, expr string) {
 		req := abi.Request{Op: abi.OpRun, Name: "bench", Code: "x = 'abc'\nfor i in range(1000):\n    " + expr + "\nreturn 1\n"}
@@ -192,7 +192,7 @@ func BenchmarkText(b *testing.B) {
 	b.Run("format", func(b *testing.B) { run(b, `"{} is {}".format(x, i)`) })
 }
 
-// TestRealistic keeps the benchmark's script honest.
+// TestRealistic checks that the benchmark's script works.
 func TestRealistic(t *testing.T) {
 	host := &issuesHost{}
 	for i := range host.pages {

@@ -50,7 +50,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// addScripts makes seeds of all scripts of the test data.
+// addScripts adds all scripts of the test data as seeds.
 func addScripts(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -69,7 +69,7 @@ func addScripts(f *testing.F) {
 	}
 }
 
-// checkPosition reports whether a position is in the script, its end included.
+// checkPosition reports whether a position is in the script, including its end.
 func checkPosition(t *testing.T, code string, p abi.Position) {
 	t.Helper()
 	src := newSource("", code)
@@ -79,13 +79,13 @@ func checkPosition(t *testing.T, code string, p abi.Position) {
 	}
 }
 
-// FuzzMark: what the library can parse stays as it is, and the rest keeps its
-// lines and the columns of what the library is to see.
+// FuzzMark checks that code that the library can parse does not change, and that all
+// other code keeps its lines, and the columns of the parts that the library parses.
 func FuzzMark(f *testing.F) {
 	addScripts(f)
 	f.Fuzz(func(t *testing.T, code string) {
 		if strings.Contains(code, "\x00") {
-			return // which compile refuses, and the library takes for the end
+			return // compile refuses it; the library takes it for the end
 		}
 		src := newSource("t", code)
 		text, found, failure := src.mark(src.whole(), true, 0)
@@ -101,8 +101,8 @@ func FuzzMark(f *testing.F) {
 			t.Fatalf("%q: %d lines become %d: %q", code, len(before), len(after), text)
 		}
 		for i := range before {
-			// try: takes a byte more at the end of a line, and a literal that
-			// goes on takes a backslash.
+			// try: adds a byte at the end of a line, and a literal that continues
+			// adds a backslash.
 			if n := utf8.RuneCountInString(after[i]) - utf8.RuneCountInString(before[i]); n < 0 || n > 2 {
 				t.Fatalf("%q: line %d has another length: %q", code, i+1, text)
 			}
@@ -115,7 +115,8 @@ func lines(code string) []string {
 	return strings.Split(strings.ReplaceAll(code, "\r", "\n"), "\n")
 }
 
-// FuzzFString: any literal is passed over, and its parts are where they say.
+// FuzzFString checks that any literal is skipped correctly, and that the positions of
+// its parts are right.
 func FuzzFString(f *testing.F) {
 	for _, s := range []string{`f"a{b!r:>{c}}{{"`, `rf"""{x["a"]}`, `f'{'`, `f"{f"{x=}"}"`, "f'{a}\n{b}'", `f"\{"`} {
 		f.Add(s)
@@ -139,7 +140,7 @@ func FuzzFString(f *testing.F) {
 	})
 }
 
-// FuzzFormat: no format makes much of a value, or panics.
+// FuzzFormat checks that no format makes a huge text or panics.
 func FuzzFormat(f *testing.F) {
 	for _, s := range []string{"", ">10", "*^+#010,.3f", "%5.2f|%-3s|%%|%(a)d", "{:>{}}|{0[a].b}|{{", "_x", "c"} {
 		f.Add(s)

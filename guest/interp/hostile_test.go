@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// TestErrorTextIsBounded: however long what a script puts into its error is,
-// its client gets a part of it.
+// TestErrorTextIsBounded checks that a client gets only a part of a very long error
+// text.
 func TestErrorTextIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for name, code := range map[string]string{
@@ -34,7 +34,8 @@ func TestErrorTextIsBounded(t *testing.T) {
 	}
 }
 
-// TestLexAround: the tokens around a position are those of the whole.
+// TestLexAround checks that lexing around a position finds the same tokens as lexing
+// everything.
 func TestLexAround(t *testing.T) {
 	const keep = 5
 	code := strings.Repeat("x = [1, 'a' + f(\"é\")] # note\nif x:\n\ty.z = (\n 2, {'k': 3})\n", 100)

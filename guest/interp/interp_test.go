@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the outputs of testdata/*.txtar anew")
 
-// fakeHost has one server, demo, whose tools do what their names say, and
-// another, other, that answers every call with what it was asked.
+// fakeHost has a server, demo, with tools that do what their names say, and another
+// one, other, that answers every call with its arguments.
 type fakeHost struct {
 	log   strings.Builder
 	calls []abi.ToolCall
@@ -92,8 +92,8 @@ func (h *fakeHost) Progress(p abi.Progress) {
 
 var testServers = []string{"demo", "other"}
 
-// testAgentTools are the tools that only agents can call. The interpreter knows
-// none by itself.
+// testAgentTools are the tools that only agents can call. The interpreter gets their
+// names from the host.
 var testAgentTools = []string{"search_tools", "some_new_tool"}
 
 // outcome is what a test case expects, as text.

@@ -105,7 +105,8 @@ func TestDecodeJSONErrors(t *testing.T) {
 	}
 }
 
-// TestDecodedKeysAreShared: keys that fall on one slot of the cache stay apart.
+// TestDecodedKeysAreShared checks that keys with the same slot in the cache are not
+// confused.
 func TestDecodedKeysAreShared(t *testing.T) {
 	v, err := decodeJSON([]byte(`[{"name":1,"mane":2},{"name":3,"mane":4},{"mane":5,"name":6}]`))
 	if err != nil {
@@ -185,7 +186,7 @@ func FuzzDecodeJSON(f *testing.F) {
 			wantErr = fmt.Errorf("not one value")
 		}
 		if wantErr == nil && err != nil && (strings.Contains(err.Error(), "nested deeper") || strings.Contains(err.Error(), "too large")) {
-			return // limits that are ours alone
+			return // limits that only we have
 		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("%q: got error %v, encoding/json %v", data, err, wantErr)
@@ -216,7 +217,7 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-// sameJSON compares a decoded value with what encoding/json made.
+// sameJSON compares a decoded value with the one from encoding/json.
 func sameJSON(v starlark.Value, want any) error {
 	mismatch := fmt.Errorf("got %s, want %v", repr(v), want)
 	switch v := v.(type) {

@@ -13,10 +13,10 @@ import (
 
 const languageReference = "../../docs/language.md"
 
-// An example of the reference, and what is shown under it.
+// An example of the reference, and the output under it.
 var example = regexp.MustCompile("(?s)```star\n(.*?)```\n```out\n(.*?)```")
 
-// TestLanguageReference: each example of docs/language.md does what it says.
+// TestLanguageReference checks the output of each example of docs/language.md.
 func TestLanguageReference(t *testing.T) {
 	page, err := os.ReadFile(languageReference)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestLanguageReference(t *testing.T) {
 	}
 }
 
-// shown is what a reader is shown of a run.
+// shown returns the output of a run, as the reference shows it.
 func shown(code string) string {
 	host := &fakeHost{}
 	result, failure := Run(abi.Request{
@@ -71,7 +71,7 @@ func shown(code string) string {
 	return b.String()
 }
 
-// TestLanguageReferenceIsComplete: every name and method is on the page.
+// TestLanguageReferenceIsComplete checks that every name and method is on the page.
 func TestLanguageReferenceIsComplete(t *testing.T) {
 	page, err := os.ReadFile(languageReference)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// TestMain runs the tests with the interpreter as the guest has it, which package
-// patch changes: go test has compiled them with the one of go.mod, so it has them
-// compiled again. Only the fuzzer keeps that one, since it needs a binary of its
-// own making.
+// TestMain runs the tests with the patched interpreter of the guest (package patch). go
+// test has compiled them with the one of go.mod, so TestMain compiles them again. Only
+// fuzzing uses the one of go.mod, because it needs a binary that go test has built.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if starlark.String("é").Len() == 1 || flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true" {
@@ -45,8 +44,7 @@ func runPatched(args []string) error {
 		return err
 	}
 	binary := filepath.Join(tmp, "interp.test.exe")
-	// Paths are left out, so that what has been compiled once is found in the
-	// cache.
+	// Paths are left out, so that compiled packages are found in the cache.
 	build := []string{"test", "-c", "-trimpath", "-vet=off", "-modfile=" + modfile, "-o", binary}
 	if raceDetector {
 		build = append(build, "-race")
@@ -59,7 +57,7 @@ func runPatched(args []string) error {
 	return cmd.Run()
 }
 
-// writeModfile writes the changed interpreter and a go.mod that has it.
+// writeModfile writes the changed interpreter and a go.mod that uses it.
 func writeModfile(tmp string) (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", patch.Module).Output()
 	if err != nil {

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// A pyGen writes programs that Python and the dialect agree on, out of try
-// statements, loops, functions and variables that may be unbound. The same seed
+// A pyGen writes programs with the same meaning in Python and in the dialect, with try
+// statements, loops, functions and variables that may be unbound. The same seed always
 // gives the same program.
 type pyGen struct {
 	rng     *rand.Rand
 	out     strings.Builder
 	indent  int
 	loops   int
-	funcs   []string // that can be called, none of which calls itself
+	funcs   []string // functions that can be called; none calls itself
 	inDef   int
 	inTry   int
 	fresher string   // the last of the variables of fresh
-	caught  []string // names of errors in hand
+	caught  []string // names of the errors that are being handled
 	made    int
 	left    int // statements that may still be written
 }
 
-// generate writes the program of a seed.
+// generate returns the program of a seed.
 func generate(seed uint64) string {
 	g := &pyGen{rng: rand.New(rand.NewPCG(seed, 1)), left: 25}
-	if seed%2 == 1 { // as locals, where Python has cells, and not as globals
+	if seed%2 == 1 { // with local variables, which are cells in Python, instead of globals
 		g.line("def main():")
 		g.indent++
 	}
 	g.line("def kind(e):")
 	g.line("    return str(e) if str(e)[:1] == \"#\" else \"runtime\"")
 	g.line("seen = []")
-	unbound := max(0, g.rng.IntN(7)-3) // so many are not bound, though the script could bind them
+	unbound := max(0, g.rng.IntN(7)-3) // how many variables that the script could bind are not bound
 	g.line("if seen:")
 	g.line("    (a, b, c, d, i) = (0, 0, 0, 0, 0)")
 	for i, name := range strings.Fields("d i c b a") {
@@ -44,7 +44,7 @@ func generate(seed uint64) string {
 	for range 2 + g.rng.IntN(3) {
 		g.def(3)
 	}
-	for range 4 + g.rng.IntN(4) { // what goes wrong in one does not end the program
+	for range 4 + g.rng.IntN(4) { // an error in one does not end the program
 		g.left = 12
 		g.line("try:")
 		g.inTry++
@@ -197,7 +197,7 @@ func (g *pyGen) simple() {
 	}
 }
 
-// fresh uses a variable that may be of one part of a try statement only.
+// fresh uses a variable that may be bound in only one part of a try statement.
 func (g *pyGen) fresh() {
 	g.made++
 	name := fmt.Sprintf("v%d", g.made)
@@ -263,8 +263,7 @@ func (g *pyGen) try(depth int) {
 	}
 }
 
-// def writes a function and makes it known, with all that is only inside it
-// forgotten.
+// def writes a function and makes its name available, but not the names inside it.
 func (g *pyGen) def(depth int) {
 	g.made++
 	name := fmt.Sprintf("f%d", g.made)

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// generatedPrograms are as many as have a recorded outcome; where there is
-	// a Python, more are compared with it.
+	// generatedPrograms is how many generated programs have a recorded outcome. If
+	// Python is installed, more are compared with it.
 	generatedPrograms     = 300
 	generatedMorePrograms = 600
 )
 
-// A pyProgram is a program and what Python says it does.
+// A pyProgram is a program and its outcome in Python.
 type pyProgram struct{ name, code, want string }
 
-// TestAgreesWithPython runs programs of the subset that both languages share:
-// those of testdata/python/programs.txtar, and generated ones. What they do is
-// recorded; -update records it anew, for which it takes a Python.
+// TestAgreesWithPython checks that programs in the common subset of both languages have
+// the same outcome: the ones in testdata/python/programs.txtar and generated ones. The
+// outcomes are recorded; -update records them again, which needs Python.
 func TestAgreesWithPython(t *testing.T) {
 	programs, archive := writtenPrograms(t)
 	recorded := recordedPrograms(t)
@@ -69,7 +69,7 @@ func TestAgreesWithPython(t *testing.T) {
 	}
 }
 
-// writtenPrograms are NAME.py with NAME.out of the archive.
+// writtenPrograms returns NAME.py with NAME.out of the archive.
 func writtenPrograms(t *testing.T) ([]pyProgram, *txtar.Archive) {
 	archive, err := txtar.ParseFile("testdata/python/programs.txtar")
 	if err != nil {
@@ -101,8 +101,7 @@ func recordedPrograms(t *testing.T) map[string]string {
 	return recorded
 }
 
-// askPython compares what is recorded with what Python does, and fills in what
-// is not.
+// askPython compares the recorded outcomes with those of Python, and adds missing ones.
 func askPython(t *testing.T, python string, programs []pyProgram) {
 	var codes []string
 	for _, p := range programs {
@@ -153,7 +152,7 @@ func record(t *testing.T, written *txtar.Archive, programs []pyProgram) {
 
 var unboundMessage = regexp.MustCompile(`^local variable (\S+) referenced before assignment( \(.*\))?$`)
 
-// dialectOutcome is the outcome as harness.py words it.
+// dialectOutcome returns the outcome in the format of harness.py.
 func dialectOutcome(code string) string {
 	host := &fakeHost{}
 	_, err := Run(abi.Request{Op: abi.OpRun, Name: "program", Code: code, Servers: testServers}, host)
@@ -178,7 +177,7 @@ func dialectOutcome(code string) string {
 	return out.String()
 }
 
-// numbered is code with line numbers.
+// numbered returns code with line numbers.
 func numbered(code string) string {
 	var b strings.Builder
 	n := 0

@@ -39,7 +39,7 @@ func TestReadRequest(t *testing.T) {
 	}
 }
 
-// FuzzReadRequest: what is read is what encoding/json reads, and nothing panics.
+// FuzzReadRequest checks that requests are read as by encoding/json, without panics.
 func FuzzReadRequest(f *testing.F) {
 	for _, seed := range []string{`{"op":"run","params":{"a":[1,"\\\""]},"servers":["s"],"agentTools":["save_tool"],"memory":5}`, `{"code":"\ud83d\ude00\n"}`, `{"params":tru}`, `{"a":`} {
 		f.Add(seed)

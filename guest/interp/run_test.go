@@ -51,7 +51,7 @@ func TestBadRequest(t *testing.T) {
 	}
 }
 
-// panicking stands for a fault of ours.
+// panicking simulates a bug in the host.
 type panicking struct{ fakeHost }
 
 func (panicking) Log(abi.LogLevel, string) { panic("oops") }
@@ -63,8 +63,8 @@ func TestPanicIsInternalError(t *testing.T) {
 	}
 }
 
-// TestHostileShapes: source that makes the library recurse deeply ends in an
-// error (or runs), never in an overflow of the stack.
+// TestHostileShapes checks that source that makes the library recurse deeply ends in an
+// error or runs, and never overflows the stack.
 func TestHostileShapes(t *testing.T) {
 	const n, m = 100_000, 8_000
 	indented := func(line string, n int) string {
@@ -148,14 +148,14 @@ func TestHostileShapes(t *testing.T) {
 			if err != nil && err.Type == abi.ErrInternal {
 				t.Error(err.Message)
 			}
-			if len(code) < 200_000 { // which is three times the parsing
+			if len(code) < 200_000 { // this parses three times
 				Lint(code, testServers)
 			}
 		})
 	}
 }
 
-// sharedNamesCode is a function with n variables, each bound in several parts.
+// sharedNamesCode returns a function with n variables, each bound in several parts.
 func sharedNamesCode(n int) string {
 	var b strings.Builder
 	for range 40 {
@@ -168,8 +168,8 @@ func sharedNamesCode(n int) string {
 	return b.String()
 }
 
-// TestDeterministic: two runs of a script give the same bytes, whatever seeds
-// Go picks for its maps.
+// TestDeterministic checks that two runs of a script give the same bytes, with any seeds
+// of Go's maps.
 func TestDeterministic(t *testing.T) {
 	const code = `
 d = {str(i): i for i in range(200)}
@@ -195,9 +195,8 @@ def undefined_key(d): return d.get("x")
 	}
 }
 
-// TestValuesTogether uses values of all kinds with each other in all ways the
-// language has, which must never panic, and never yield a dict that is no
-// Object.
+// TestValuesTogether checks that all operations on values of all kinds never panic and
+// never return a dict that is not an Object.
 func TestValuesTogether(t *testing.T) {
 	const values = `
 def function(a=1, **kw): return kw
@@ -244,7 +243,7 @@ values = [None, True, 0, 1, -5, 1 << 70, 1.5, float("nan"), float("inf"), "", "a
 	}
 }
 
-// hasBareDict reports whether a dict that is no Object can be reached from v.
+// hasBareDict reports whether v contains a dict that is not an Object.
 func hasBareDict(v starlark.Value, depth int) bool {
 	if depth > 10 {
 		return false
@@ -274,8 +273,8 @@ func TestObjectEqualsBareDict(t *testing.T) {
 	}
 }
 
-// TestNames: package abi's table of reserved names has every name that means
-// something in a script.
+// TestNames checks that package abi's table of reserved names has every name with a
+// meaning in scripts.
 func TestNames(t *testing.T) {
 	names := Names()
 	for _, name := range names {

@@ -7,15 +7,15 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// TestCountsCodePoints: the interpreter under test is the one of the guest.
+// TestCountsCodePoints checks that the tests run with the interpreter of the guest.
 func TestCountsCodePoints(t *testing.T) {
 	if n := starlark.String("Zoë").Len(); n != 3 {
 		t.Errorf(`len("Zoë") is %d`, n)
 	}
 }
 
-// TestKeysThatBecomeOne: keys that are not UTF-8, which no script can make, are
-// repaired in JSON, and refused where two of them become the same.
+// TestKeysThatBecomeOne checks that keys that are not UTF-8, which no script can make,
+// are repaired in JSON, and refused if two of them become equal.
 func TestKeysThatBecomeOne(t *testing.T) {
 	for want, keys := range map[string][]string{
 		"{\"\uFFFD\":1,\"x\":1}":     {"\xc3", "x"},

@@ -24,7 +24,7 @@ func TestParseEdits(t *testing.T) {
 	}
 }
 
-// TestCopyRefuses: a module that is not the one the edits are for is refused.
+// TestCopyRefuses checks that a module is refused that the edits were not made for.
 func TestCopyRefuses(t *testing.T) {
 	edits, err := readEdits()
 	if err != nil || len(edits) == 0 {

@@ -23,7 +23,7 @@ func (h *Handler) absences(call route.Call) absences {
 	return h.cfg.Absences.Absences(call.Origin)
 }
 
-// of returns those of one server, by its script name; "" for all.
+// of returns the absences of one server, by its script name; "" for all.
 func (a absences) of(server string) []health.Absence {
 	if server == "" {
 		return a

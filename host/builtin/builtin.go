@@ -57,15 +57,15 @@ type Store interface {
 // Composer checks and runs scripts; see compose.Composer.
 type Composer interface {
 	Check(ctx context.Context, name, code string) error
-	// Lint says what an acceptable script probably does not mean.
+	// Lint returns warnings about probable mistakes in a valid script.
 	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
-	// CheckLimits says which of a tool's own limits are above the
-	// configuration's.
+	// CheckLimits returns which of a tool's own limits are above those of the
+	// configuration.
 	CheckLimits(l tools.Limits) []tools.Violation
 	Eval(ctx context.Context, code string, params []byte, call route.Call) wire.Reply
 }
 
-// Catalog knows who has which tool name; see catalog.Catalog.
+// Catalog knows all tool names and their owners; see catalog.Catalog.
 type Catalog interface {
 	Owner(name string) (catalog.Entry, bool)
 	Servers() []string
@@ -112,7 +112,7 @@ type Handler struct {
 	directory *directory         // nil for none
 }
 
-// builtin is a tool that is on.
+// builtin is a tool that is switched on.
 type builtin struct {
 	*builtinTool
 	schema *tools.Schema // of the arguments
@@ -135,7 +135,7 @@ func New(cfg Options) *Handler {
 		}
 		def := t.define(t.name, code)
 		schema, err := tools.CompileInputSchema(def.RawInputSchema, "inputSchema")
-		if err != nil { // a bug in the text of the schema
+		if err != nil { // a bug in our schema
 			panic(fmt.Sprintf("built-in tool %q: %v", t.name, err))
 		}
 		h.tools[t.name] = builtin{&t, schema}
@@ -146,7 +146,7 @@ func New(cfg Options) *Handler {
 	return h
 }
 
-// Entries returns the tools that are on, for the catalog.
+// Entries returns the tools that are switched on, for the catalog.
 func (h *Handler) Entries() []catalog.Entry { return h.entries }
 
 // maxArgumentsWork limits the work of checking arguments. Checking against the

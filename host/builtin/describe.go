@@ -212,8 +212,7 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 	return s.entries[places[0]], nil
 }
 
-// unknown returns the failure for a name that no tool has, with those that were
-// perhaps meant.
+// unknown returns the failure for an unknown name, with similar names.
 func (d *directory) unknown(s *snapshot, name string, absent absences) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", discover.Clip(name, maxSummary))}
 	server, tool, isScript := splitScript(name)

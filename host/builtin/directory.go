@@ -95,7 +95,7 @@ func newSnapshot(entries []catalog.Entry) *snapshot {
 	return s
 }
 
-// serverOf is the script name of the server of a tool; "" for a built-in tool.
+// serverOf returns the script name of the server of a tool; "" for a built-in tool.
 func serverOf(e catalog.Entry) string {
 	switch e.Kind {
 	case catalog.Proxied:
@@ -135,7 +135,8 @@ func (d *directory) script(e catalog.Entry) string {
 	return fmt.Sprintf("%s[%q]", server, tool)
 }
 
-// label returns the name of e for messages: that in scripts, or else its public name.
+// label returns the name of e for messages: the name in scripts, or its public name if
+// scripts cannot call it.
 func (d *directory) label(e catalog.Entry) string {
 	if s := d.script(e); s != "" {
 		return s
@@ -146,7 +147,7 @@ func (d *directory) label(e catalog.Entry) string {
 // serverNames returns the names that a server filter can have, including savedServer.
 func (d *directory) serverNames() []string { return append(slices.Clone(d.Servers()), savedServer) }
 
-// serverCount is the number of tools of a server.
+// serverCount has the number of tools of a server.
 type serverCount struct {
 	Server string `json:"server"`
 	Tools  int    `json:"tools"`

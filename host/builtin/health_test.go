@@ -15,10 +15,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// ward has reports of upstreams.
-type ward []health.Report
+// fakeHealth has reports of upstreams.
+type fakeHealth []health.Report
 
-func (w ward) CheckHealth(_ context.Context, _ route.Origin, server string) ([]health.Report, error) {
+func (w fakeHealth) CheckHealth(_ context.Context, _ route.Origin, server string) ([]health.Report, error) {
 	var known []string
 	for _, r := range w {
 		if r.Server == server {
@@ -34,14 +34,14 @@ func (w ward) CheckHealth(_ context.Context, _ route.Origin, server string) ([]h
 
 func TestHealthCheck(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	all := ward{
+	all := fakeHealth{
 		{Server: "github", State: upstream.Ready, Since: &at, Check: health.OK, Method: "tools/list", Latency: 1.5, Probe: &health.ProbeReport{Tool: "x", Check: health.OK, Latency: 2}},
 		{Server: "files", State: upstream.Failed, Check: health.Failed, Error: "it exited", LastError: "it exited", Restarts: 2, RestartAt: &at},
 		{Server: "lazy", State: health.Asleep, Check: health.Skipped},
 	}
 	for _, tt := range []struct {
 		name             string
-		ward             ward
+		fakeHealth       fakeHealth
 		arguments        string
 		text, structured string
 		isError          bool
@@ -55,7 +55,7 @@ func TestHealthCheck(t *testing.T) {
 		{"wrong argument", all, `{"sever":"x"}`, "sever", `"violations"`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := New(Options{Catalog: catalog.New(nil, quiet(), func(wire.Surface, []byte) {}), Health: tt.ward, Log: quiet()})
+			h := New(Options{Catalog: catalog.New(nil, quiet(), func(wire.Surface, []byte) {}), Health: tt.fakeHealth, Log: quiet()})
 			reply := h.CallTool(t.Context(), "health_check", route.Call{Params: fmt.Appendf(nil, `{"arguments":%s}`, tt.arguments)})
 			structured, _ := wire.Get(reply.Result, "structuredContent")
 			if text := textOf(t, reply); !strings.Contains(text, tt.text) || !strings.Contains(string(structured), tt.structured) {

@@ -64,7 +64,7 @@ func testTool(name string, _ []byte) mcp.Tool {
 				"error": {"type": "object"},
 				"logs": {"type": "array", "items": {"type": "string"}},
 				"executionTime": {"type": "number", "description": "milliseconds"},
-				"content": {"type": "array", "items": {"type": "string"}, "description": "Instead of result: what the content blocks are that it returned."},
+				"content": {"type": "array", "items": {"type": "string"}, "description": "Instead of result: descriptions of the content blocks that it returned."},
 				"toolCalls": {"type": "array", "items": {"type": "object"}},
 				"moreCalls": {"type": "object", "description": "How many calls toolCalls does not list, by tool."},
 				"unusedMocks": {"type": "array", "items": {"type": "string"}},

@@ -21,8 +21,8 @@ type target struct {
 	server, tool string // real names
 	err          error  // why there is no such tool
 	record       *journal.Call
-	undo         []target      // calls that the saved tool has left for undoing
-	replayed     *ReplayedCall // in a replay; else nil
+	undo         []target      // compensations that the saved tool registered
+	replayed     *ReplayedCall // in a replay; otherwise nil
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
@@ -61,15 +61,15 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 	share()
 	workers.Wait()
 	for i := range targets {
-		r.undo.adopt(targets[i].undo)
+		r.undo.add(targets[i].undo)
 	}
 	r.stopAfter(targets)
 	return answers
 }
 
-// resolve finds the tool for a call. If the server does not have it, the server may not
-// have started yet or be down; then that is the error. What is remembered of a server
-// that is starting does not count, because the tool may have changed.
+// resolve finds the tool for a call. If the tool is missing because the server has not
+// started or is down, the error says so. It does not use remembered lists of a server
+// that is starting, because the tool may have changed.
 func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	t := target{ToolCall: call}
 	if call.Server == abi.Composites {
@@ -79,7 +79,7 @@ func (r *run) resolve(ctx context.Context, call abi.ToolCall) target {
 	}
 	find := func() { t.server, t.tool, t.err = r.cfg.Catalog.Resolve(call.Server, call.Tool, call.Exact) }
 	find()
-	if unsettled(r.cfg.Catalog, t.server, t.err) {
+	if needsStart(r.cfg.Catalog, t.server, t.err) {
 		if err := r.cfg.Upstreams.Ready(ctx, r.origin, t.server); err != nil {
 			t.err = &downError{err}
 		} else {
@@ -100,9 +100,9 @@ func (c *Composer) names() []string {
 	return append(slices.Clone(c.cfg.Catalog.Servers()), c.cfg.Catalog.Disabled()...)
 }
 
-// unsettled reports, from the result of Resolve, whether a server must have started
+// needsStart reports, from the result of Resolve, whether a server must have started
 // before a call of it can be resolved.
-func unsettled(c Catalog, server string, err error) bool {
+func needsStart(c Catalog, server string, err error) bool {
 	var missing *catalog.NotFoundError
 	var hidden *catalog.HiddenError
 	switch {

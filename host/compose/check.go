@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// SourceError says what is wrong with a script, and where.
+// SourceError describes an error in the source of a script, and its place.
 type SourceError struct {
 	Message  string
 	Position *abi.Position // nil when unknown
@@ -45,7 +45,7 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	out, err := c.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{Op: op, Name: name, Code: code, Servers: c.names(), AgentTools: c.agentTools(code)},
 		Limits:  b.Limits,
-		Caller:  inert{},
+		Caller:  noCalls{},
 	})
 	var limit *sandbox.LimitError
 	switch {
@@ -64,10 +64,10 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
 }
 
-// inert is the sandbox.Caller of a script that is only checked. It reaches nothing.
-type inert struct{}
+// noCalls is the sandbox.Caller of a script that is only checked. It reaches nothing.
+type noCalls struct{}
 
-func (inert) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
+func (noCalls) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
 	answers := make([]abi.Answer, len(calls))
 	for i, c := range calls {
 		answers[i].Err = &abi.CallError{
@@ -76,9 +76,9 @@ func (inert) CallTools(_ context.Context, calls []abi.ToolCall) []abi.Answer {
 	}
 	return answers
 }
-func (inert) Undo(_ context.Context, c abi.ToolCall) *abi.CallError {
+func (noCalls) Undo(_ context.Context, c abi.ToolCall) *abi.CallError {
 	return &abi.CallError{Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: "a script that is checked makes no calls"}
 }
-func (inert) Commit()                         {}
-func (inert) Log(abi.LogLevel, string) func() { return nil }
-func (inert) Progress(abi.Progress)           {}
+func (noCalls) Commit()                         {}
+func (noCalls) Log(abi.LogLevel, string) func() { return nil }
+func (noCalls) Progress(abi.Progress)           {}

@@ -23,8 +23,8 @@ import (
 
 // Saved knows the saved tools; see tools.Store.
 type Saved interface {
-	// Get returns the one with that name; the error is tools.ErrNotFound if there is
-	// none.
+	// Get returns the saved tool with that name; the error is tools.ErrNotFound if
+	// there is none.
 	Get(name string) (tools.Definition, error)
 	List() []tools.Definition
 }
@@ -36,7 +36,7 @@ type tree struct {
 	// more limits concurrent calls beyond the first of each run. A run can always make
 	// one call, so that runs cannot wait for each other.
 	more *semaphore.Weighted
-	fuel atomic.Uint64 // that runs below the root have used
+	fuel atomic.Uint64 // used by runs below the root
 	// checked is the fuel used for checking arguments for upstreams.
 	checked atomic.Uint64
 }
@@ -54,7 +54,7 @@ func (c *Composer) newTree(l sandbox.Limits, call route.Call) *tree {
 // resolveSaved finds the saved tool for a call, by its name or its script name.
 func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	if r.cfg.Saved == nil {
-		return call.Tool, &savedError{name: call.Tool, upstream: r.upstreamMeant(call.Tool)}
+		return call.Tool, &savedError{name: call.Tool, upstream: r.scriptName(call.Tool)}
 	}
 	if _, err := r.cfg.Saved.Get(call.Tool); !errors.Is(err, tools.ErrNotFound) {
 		return call.Tool, nil // any other error is returned when it is run
@@ -68,16 +68,16 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 	}
 	switch len(found) {
 	case 0:
-		return call.Tool, &savedError{call.Tool, nearest.Names(call.Tool, all), r.upstreamMeant(call.Tool)}
+		return call.Tool, &savedError{call.Tool, nearest.Names(call.Tool, all), r.scriptName(call.Tool)}
 	case 1:
 		return found[0], nil
 	}
 	return call.Tool, &catalog.AmbiguousError{Server: abi.Composites, Name: call.Tool, Tools: found}
 }
 
-// upstreamMeant returns the name in scripts of the upstream's tool that agents see as
+// scriptName returns the name in scripts of the upstream's tool that agents see as
 // name, such as server__tool; "" if there is none.
-func (r *run) upstreamMeant(name string) string {
+func (r *run) scriptName(name string) string {
 	server, tool, ok := strings.Cut(name, "__")
 	if !ok {
 		return ""
@@ -89,7 +89,7 @@ func (r *run) upstreamMeant(name string) string {
 	return server + "." + tool
 }
 
-// savedError says that there is no saved tool of that name.
+// savedError says that there is no saved tool with that name.
 type savedError struct {
 	name     string
 	nearest  []string
@@ -108,7 +108,7 @@ func (e *savedError) Error() string {
 }
 
 // toScript is the audience of raw results in scripts. It does not depend on the
-// configuration, so that scripts do the same with any configuration.
+// configuration, so that scripts behave the same with any configuration.
 var toScript = audience{structured: true, script: true}
 
 // composite runs a saved tool for a script.
@@ -138,7 +138,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	}
 	out, f := child.saved(limited, def, t.Arguments)
 	rec := child.end(ctx, out, f)
-	t.undo = child.undo.pass()
+	t.undo = child.undo.take()
 	switch {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}

@@ -41,8 +41,8 @@ func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich
 			texts = append(texts, textBlock(item))
 		case kinds[i] == "":
 			texts = append(texts, textBlock(wire.Quote(string(item))))
-		case !knows(kinds[i], revision):
-			texts = append(texts, textBlock(wire.Quote(instead(kinds[i], item))))
+		case !supports(kinds[i], revision):
+			texts = append(texts, textBlock(wire.Quote(replacement(kinds[i], item))))
 		default:
 			others = append(others, item)
 		}
@@ -141,8 +141,8 @@ func describe(kind string, raw []byte) string {
 	return fmt.Sprintf("%s, %s, %d bytes", kind, text("mimeType"), size("data")/4*3)
 }
 
-// knows reports whether a client of the revision knows a type of content block.
-func knows(kind string, revision protocol.Revision) bool {
+// supports reports whether a client of the revision knows a type of content block.
+func supports(kind string, revision protocol.Revision) bool {
 	feature, ok := protocol.ContentFeature(kind)
 	return revision.IsZero() || !ok || revision.Has(feature)
 }
@@ -175,8 +175,8 @@ func blockType(raw []byte) string {
 	return kind
 }
 
-// instead returns the text that replaces a block that a client does not know.
-func instead(kind string, raw []byte) string {
+// replacement returns the text that replaces a block that a client does not know.
+func replacement(kind string, raw []byte) string {
 	if kind == "resource_link" {
 		uri, _ := wire.GetString(raw, "uri")
 		name, _ := wire.GetString(raw, "name")

@@ -10,16 +10,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// ToolDefinition is the MCP tool definition of a saved tool, as agents see it.
+// ToolDefinition returns the MCP tool definition of a saved tool, as agents see it.
 //
 // The structuredContent of a result must match an advertised outputSchema (MCP
-// 2025-11-25, server/tools), and ours is {result, logs, executionTime,
-// toolCalls}: so it is a schema of that with the tool's own for result. Instead of
-// result there is content when the script has returned content blocks, and error
-// when it failed: the official TypeScript client holds errors against the schema,
-// too. A schema that points into itself from its root ("#/$defs/x") would point
-// elsewhere there, and is not advertised; results are checked against it all the
-// same.
+// 2025-11-25, server/tools). Ours is {result, logs, executionTime, toolCalls}, so the
+// advertised schema describes that, with the tool's own schema for result. There is
+// content instead of result if the script returned content blocks, and error if it
+// failed: the official TypeScript client also checks errors against the schema. A
+// schema with references from its root ("#/$defs/x") would not work inside another
+// one, and is not advertised; results are still checked against it.
 func ToolDefinition(def tools.Definition) []byte {
 	var o wire.Object
 	o.Text("name", def.Name)
@@ -37,14 +36,14 @@ func advertisedOutput(schema []byte) []byte {
 	}
 	var properties, root wire.Object
 	if dialect, ok := wire.Get(schema, "$schema"); ok {
-		// Only a document's root may say it.
+		// Only the root of a document may have it.
 		if inner, err := wire.Delete(schema, "$schema"); err == nil {
 			root.Raw("$schema", dialect)
 			schema = inner
 		}
 	}
 	properties.Raw("result", schema)
-	properties.Raw("content", []byte(`{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."}`))
+	properties.Raw("content", []byte(`{"type":"array","items":{"type":"string"},"description":"Instead of result: descriptions of the content blocks that the script returned."}`))
 	properties.Raw("error", []byte(`{"type":"object","description":"Instead of result: why the script failed."}`))
 	properties.Raw("logs", []byte(`{"type":"array","items":{"type":"string"}}`))
 	properties.Raw("executionTime", []byte(`{"type":"number","description":"milliseconds"}`))
@@ -56,13 +55,13 @@ func advertisedOutput(schema []byte) []byte {
 	return root.Bytes()
 }
 
-// movable tells whether schema means the same inside another one: it has no
-// reference by JSON pointer to itself.
+// movable reports whether schema has the same meaning inside another one: it has no
+// reference to itself by JSON pointer.
 func movable(schema []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(schema), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
 		tok, err := d.ReadToken()
-		if err != nil { // io.EOF, or what the compiler of the schema refused
+		if err != nil { // io.EOF, or an error that the compiler of the schema reports
 			return true
 		}
 		if tok.Kind() != '"' {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestToolDefinition(t *testing.T) {
-	const wrapper = `"content":{"type":"array","items":{"type":"string"},"description":"Instead of result: what the content blocks are that the script returned."},` +
+	const wrapper = `"content":{"type":"array","items":{"type":"string"},"description":"Instead of result: descriptions of the content blocks that the script returned."},` +
 		`"error":{"type":"object","description":"Instead of result: why the script failed."},` +
 		`"logs":{"type":"array","items":{"type":"string"}},"executionTime":{"type":"number","description":"milliseconds"},` +
 		`"toolCalls":{"type":"array","items":{"type":"object"}},"moreCalls":{"type":"object","description":"How many calls toolCalls does not list, by tool."}},` +

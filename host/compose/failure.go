@@ -15,29 +15,29 @@ type Failure struct {
 	Type    abi.ErrorType
 	Message string
 
-	// The details; what is zero is left out.
+	// The details; those that are zero are left out.
 
 	Position     *abi.Position     // in the script
 	Server, Tool string            // the call that failed
-	Upstream     []byte            // raw JSON: what the server said of it
+	Upstream     []byte            // raw JSON: the server's details
 	Limit        string            // the limit that was reached ...
 	Value        float64           // ... its value (bytes, seconds, units of fuel or a number) ...
-	Used         float64           // ... what was used or asked for, likewise ...
-	Setting      string            // ... and the setting that raises it; "" for a fixed one
-	Queued       float64           // seconds of waiting for a turn, when they matter
+	Used         float64           // ... what was used or requested, in the same unit ...
+	Setting      string            // ... and the setting that raises it; "" if it is fixed
+	Queued       float64           // seconds of waiting for a slot, if that matters
 	Fuel         uint64            // what the run had used
 	Violations   []tools.Violation // of a schema
 	Nearest      []string          // names that may have been meant
-	Compensation []undone          // what became of the calls that undo what the run did
+	Compensation []undoOutcome     // the outcomes of the calls that undo what the run did
 	Run          string            // id of the run, where the log says more
-	Data         []byte            // raw JSON: what the script said of its own error
+	Data         []byte            // raw JSON: the details that the script gave its error
 	Stack        string            // script backtrace; debug mode only
 }
 
-// Error is the message with its class.
+// Error returns the message with its class.
 func (f *Failure) Error() string { return string(f.Type) + " error: " + f.Message }
 
-// locate adds what the guest said about the place of an error.
+// locate adds the guest's details of an error, such as its position.
 func (f *Failure) locate(e *abi.Error, debug bool) {
 	if e == nil {
 		return
@@ -53,8 +53,8 @@ func (f *Failure) locate(e *abi.Error, debug bool) {
 	}
 }
 
-// Text is the failure for a reader: the message, the place with its source
-// line, each violation.
+// Text returns the failure for readers: the message, the place with its source line,
+// and each violation.
 func (f *Failure) Text() string {
 	var b strings.Builder
 	b.WriteString(f.Error())
@@ -85,14 +85,13 @@ func (f *Failure) Text() string {
 	return b.String()
 }
 
-// maxShownViolations bounds a failure's text; its details have all.
+// maxShownViolations limits the violations in a failure's text; its details have all.
 const maxShownViolations = 100
 
-// maxListedMessage bounds the message of a call that did not undo what it should
-// have, in bytes.
+// maxListedMessage limits the message of a compensation that failed, in bytes.
 const maxListedMessage = 1 << 10
 
-// maxSourceLine bounds how much of a source line is shown, in code points.
+// maxSourceLine limits how much of a source line is shown, in code points.
 const maxSourceLine = 160
 
 func writePosition(b *strings.Builder, p *abi.Position) {
@@ -102,8 +101,8 @@ func writePosition(b *strings.Builder, p *abi.Position) {
 	}
 }
 
-// Excerpt shows a line of source with a caret under a column (from 1, in code
-// points); of a long line, what is around it.
+// Excerpt returns a line of source with a caret under a column (from 1, in code points).
+// Of a long line it shows only the part around the caret.
 func Excerpt(source string, column int) string {
 	var b strings.Builder
 	line, column := []rune(source), max(1, column)
@@ -114,7 +113,7 @@ func Excerpt(source string, column int) string {
 	line = line[:min(len(line), maxSourceLine)]
 	fmt.Fprintf(&b, "    %s\n    ", string(line))
 	for _, c := range line[:min(len(line), column-1)] {
-		if c != '\t' { // keeps the caret in place whatever a tab's width is
+		if c != '\t' { // keeps the caret in place with any width of tabs
 			c = ' '
 		}
 		b.WriteRune(c)
@@ -123,7 +122,7 @@ func Excerpt(source string, column int) string {
 	return b.String()
 }
 
-// body is {type, message, details, stack}.
+// body returns {type, message, details, stack}.
 func (f *Failure) body() []byte {
 	var details wire.Object
 	if p := f.Position; p != nil {
@@ -169,7 +168,7 @@ func (f *Failure) body() []byte {
 	return body.Bytes()
 }
 
-// Result is the isError CallToolResult of a failure that belongs to no run.
+// Result returns the isError CallToolResult of a failure that belongs to no run.
 func (f *Failure) Result() []byte {
 	var structured wire.Object
 	structured.Raw("error", f.body())

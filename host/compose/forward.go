@@ -9,7 +9,7 @@ import (
 
 // Listeners knows which clients want log messages; see route.Router.
 type Listeners interface {
-	// Listens tells whether a session has asked for messages of that level.
+	// Listens reports whether a session has asked for messages of that level.
 	Listens(s route.Session, level string) bool
 }
 
@@ -17,8 +17,8 @@ type Listeners interface {
 // server/utilities/logging).
 var logNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
 
-// maxForwarded is how many entries of one run a client is sent: one that reads
-// slowly would lose its session over more. All are in the result.
+// maxForwarded is how many log entries of one run are sent to a client: with more, a
+// slow client could lose its session. The result has all of them.
 const maxForwarded = 256
 
 // Log implements sandbox.Caller. It writes an entry of the script's log to the

@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 	if len(u.calls()) > 0 {
 		t.Error("a check made calls")
 	}
-	if a := (inert{}).CallTools(t.Context(), []abi.ToolCall{toolCall("s", "t", `{}`)}); a[0].Err == nil || a[0].Err.Type != abi.ErrPermission {
+	if a := (noCalls{}).CallTools(t.Context(), []abi.ToolCall{toolCall("s", "t", `{}`)}); a[0].Err == nil || a[0].Err.Type != abi.ErrPermission {
 		t.Errorf("a checked script called a tool: %+v", a)
 	}
 }

@@ -25,16 +25,16 @@ type budget struct {
 	own     map[sandbox.Limit]bool // the tool's own
 }
 
-// tunable are the limits that a saved tool can have of its own, with the member
+// ownLimits are the limits that a saved tool can have of its own, with the member
 // of its definition. The configuration's limit is the ceiling.
-var tunable = map[sandbox.Limit]string{
+var ownLimits = map[sandbox.Limit]string{
 	sandbox.LimitFuel:   "limits.fuel",
 	sandbox.LimitMemory: "limits.memory",
 	limitTime:           "limits.timeout",
 	sandbox.LimitCalls:  "limits.calls",
 }
 
-// settingOf is the key of the configuration that sets a limit; "" for a fixed one.
+// settingOf returns the key of the configuration that sets a limit; "" if it is fixed.
 func settingOf(limit sandbox.Limit) string {
 	if l := limits.Find(string(limit)); l != nil {
 		return l.Setting()
@@ -62,7 +62,7 @@ func (c *Composer) CheckLimits(l tools.Limits) []tools.Violation {
 	return above
 }
 
-// budget is what a run of a tool with these limits may use.
+// budget returns what a run of a tool with these limits may use.
 func (c *Composer) budget(l tools.Limits) budget {
 	b := budget{Limits: c.cfg.Limits, timeout: c.cfg.Timeout, own: map[sandbox.Limit]bool{}}
 	b.own[sandbox.LimitFuel] = tighten(&b.Fuel, l.Fuel)
@@ -72,7 +72,7 @@ func (c *Composer) budget(l tools.Limits) budget {
 	return b
 }
 
-// record are the limits for the journal.
+// record returns the limits for the journal.
 func (b *budget) record() journal.Limits {
 	return journal.Limits{
 		Timeout: b.timeout, Memory: b.Memory, Fuel: b.Fuel,
@@ -90,7 +90,7 @@ func tighten[T int | uint64 | time.Duration](limit *T, own T) bool {
 	return true
 }
 
-// failure is the failure for a limit that a run with outcome out has met.
+// failure returns the failure for a limit that a run with outcome out has reached.
 func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure {
 	var used uint64
 	switch met.Limit {
@@ -108,16 +108,16 @@ func (b *budget) failure(met *sandbox.LimitError, out sandbox.Outcome) *Failure 
 		Limit: string(met.Limit), Value: float64(met.Value), Used: float64(used), Setting: settingOf(met.Limit),
 	}
 	if b.own[met.Limit] {
-		f.Setting = tunable[met.Limit]
+		f.Setting = ownLimits[met.Limit]
 		f.Message = fmt.Sprintf("%s (%s)", met.Message, b.remedy(met.Limit))
 	}
 	return f
 }
 
-// remedy says what raises a limit that a tool can have of its own.
+// remedy returns how to raise a limit that a tool can have of its own.
 func (b *budget) remedy(limit sandbox.Limit) string {
 	if b.own[limit] {
-		return fmt.Sprintf("raise %s of the saved tool, at most to %s", tunable[limit], settingOf(limit))
+		return fmt.Sprintf("raise %s of the saved tool, at most to %s", ownLimits[limit], settingOf(limit))
 	}
 	return limits.Find(string(limit)).Remedy()
 }
@@ -129,11 +129,11 @@ func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 		Message: fmt.Sprintf("%s longer than %v (%s)", what, b.timeout, b.remedy(limitTime)),
 	}
 	if b.own[limitTime] {
-		f.Setting = tunable[limitTime]
+		f.Setting = ownLimits[limitTime]
 	}
 	if out.Queued >= b.timeout/10 {
 		f.Queued = out.Queued.Seconds()
-		f.Message = fmt.Sprintf("%s longer than %v, and waited %v of it for its turn among other scripts (%s, or %s)",
+		f.Message = fmt.Sprintf("%s longer than %v, and waited %v of it for other scripts (%s, or %s)",
 			what, b.timeout, out.Queued.Round(time.Millisecond), b.remedy(limitTime), limits.Concurrent.Setting())
 	}
 	return f

@@ -166,7 +166,7 @@ func TestLate(t *testing.T) {
 			`{"limit":"time","value":0.02,"setting":"execution.timeout"}`, 0},
 		{`{"timeout":"10ms"}`, "timeout error: the script ran longer than 10ms (raise limits.timeout of the saved tool, at most to execution.timeout)",
 			`{"limit":"time","value":0.01,"setting":"limits.timeout"}`, 0},
-		{`{}`, "timeout error: the script ran longer than 20ms, and waited 15ms of it for its turn among other scripts " +
+		{`{}`, "timeout error: the script ran longer than 20ms, and waited 15ms of it for other scripts " +
 			"(raise execution.timeout, or execution.max_concurrent)",
 			`{"limit":"time","value":0.02,"setting":"execution.timeout","queued":0.015}`, 15 * time.Millisecond},
 	} {

@@ -54,12 +54,12 @@ func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, er
 	return l, nil
 }
 
-// Lint returns probable mistakes in a script that is to be saved as name: those that the
-// language shows (unused variables, unreachable code), unknown tools, literal arguments
-// that do not match a tool's inputSchema, and saved tools that lead back to this one.
-// For a server that is down it says once that calls are not checked. It says nothing
-// about arguments that are not literals, or about code that does not parse: see Check.
-// The warnings are in the order of the source. The error is a *Failure.
+// Lint returns warnings about probable mistakes in a script that will be saved as name:
+// mistakes in the code (unused variables, unreachable code), unknown tools, literal
+// arguments that do not match a tool's inputSchema, and saved tools that call this one
+// back. For a server that is down it warns once that calls are not checked. It does not
+// check arguments that are not literals, or code that does not parse; see Check. The
+// warnings are in the order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
 	found, err := c.Inspect(ctx, name, code)
 	if err != nil {
@@ -91,12 +91,12 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 	return l.found[:min(len(l.found), maxWarnings)], nil
 }
 
-// linter is one Lint.
+// linter is the state of one call of Lint.
 type linter struct {
 	*Composer
 	name  string
 	found []Warning
-	// account is what checking literal arguments may use.
+	// account limits the fuel for checking literal arguments.
 	account *sandbox.Account
 
 	down  map[string]bool            // servers that are not available
@@ -125,12 +125,12 @@ func (l *linter) upstream(ctx, patient context.Context, n abi.NamedTool) {
 		return
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
-	if unsettled(l.cfg.Catalog, server, err) {
+	if needsStart(l.cfg.Catalog, server, err) {
 		if err := l.cfg.Upstreams.Ready(patient, nil, server); err != nil {
 			if l.down == nil {
 				l.down = map[string]bool{}
 			}
-			l.down[n.Server] = true // nobody knows what tools it has
+			l.down[n.Server] = true // its tools are not known
 			l.unchecked(n, err)
 			return
 		}
@@ -153,7 +153,7 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 		return nil
 	}
 	if l.cfg.Saved == nil {
-		return nil // nobody knows which there are
+		return nil // saved tools are not known
 	}
 	name, err := l.resolve(n)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 			return err
 		})
 	}
-	back, err := l.wayBack(ctx, def)
+	back, err := l.callsBack(ctx, def)
 	if err != nil {
 		return err
 	}
@@ -187,9 +187,9 @@ func (l *linter) resolve(n abi.NamedTool) (string, error) {
 	return (&run{Composer: l.Composer}).resolveSaved(abi.ToolCall{Server: n.Server, Tool: n.Tool, Exact: n.Exact})
 }
 
-// wayBack returns the shortest chain of calls from def to the script, including both;
+// callsBack returns the shortest chain of calls from def to the script, including both;
 // nil if there is none.
-func (l *linter) wayBack(ctx context.Context, def tools.Definition) ([]string, error) {
+func (l *linter) callsBack(ctx context.Context, def tools.Definition) ([]string, error) {
 	seen := map[string]bool{def.Name: true}
 	for queue := [][]string{{def.Name}}; len(queue) > 0 && len(seen) <= maxFollowed; queue = queue[1:] {
 		chain := queue[0]
@@ -258,8 +258,8 @@ func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, sc
 	}
 }
 
-// options warns of arguments that are probably to say how the call is made: the
-// names are those that do so beside a dict, and the tool has no such argument.
+// options warns about arguments that are probably meant as options of the call: next to
+// a dict of arguments they would be, and the tool has no argument of that name.
 func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -275,7 +275,8 @@ func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
 	}
 }
 
-// known says whether all that counts for a violation at a pointer is shown.
+// known reports whether the literals show everything that matters for a violation at a
+// pointer.
 func known(pointer string, n abi.NamedTool) bool {
 	if pointer == "" {
 		return false
@@ -285,7 +286,7 @@ func known(pointer string, n abi.NamedTool) bool {
 	})
 }
 
-// property is what counts here of the schema of one.
+// property has the part of a property's schema that we need.
 type property struct {
 	Default json.RawMessage
 }
@@ -296,8 +297,8 @@ func (p *property) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// names says what is wrong with the names of arguments alone, going by the
-// simple parts of a schema.
+// names returns what is wrong with the names of arguments, according to the simple
+// parts of a schema.
 func names(n abi.NamedTool, schema []byte) []string {
 	var s struct {
 		Properties           map[string]property `json:"properties"`

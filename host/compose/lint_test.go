@@ -41,13 +41,13 @@ func (l library) add(name, code string) {
 	l[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(schema), Code: code}
 }
 
-// sleepy reports that the server "down" is down, and counts the requests.
-type sleepy struct {
+// serverDown reports that the server "down" is down, and counts the requests.
+type serverDown struct {
 	upstreams
 	asked int
 }
 
-func (s *sleepy) Ready(_ context.Context, _ route.Origin, server string) error {
+func (s *serverDown) Ready(_ context.Context, _ route.Origin, server string) error {
 	s.asked++
 	if server == "down" {
 		return errors.New("it is down")
@@ -55,7 +55,7 @@ func (s *sleepy) Ready(_ context.Context, _ route.Origin, server string) error {
 	return nil
 }
 
-func lintComposer(t testing.TB) (*Composer, *sleepy) {
+func lintComposer(t testing.TB) (*Composer, *serverDown) {
 	all := func(string) bool { return true }
 	c := catalog.New([]catalog.Source{
 		{Server: "git-hub", Exposes: all, Hides: func(tool string) bool { return tool == "secret" }},
@@ -72,7 +72,7 @@ func lintComposer(t testing.TB) (*Composer, *sleepy) {
 	saved.add("b-1", "return tools.c({})")
 	saved.add("c", "return tools.me({})")
 	saved["open"] = tools.Definition{Name: "open", Description: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"area":{},"meta":{}}}`), Code: "return 1"}
-	up := &sleepy{}
+	up := &serverDown{}
 	return New(Options{Sandbox: sandboxtest.Guest(t), Catalog: c, Upstreams: up, Saved: saved, Log: quiet()}), up
 }
 

@@ -32,8 +32,8 @@ type progress struct {
 	owned  bool    // the script has reported progress
 	closed bool
 
-	waiting *notice     // what is to be sent when the interval is over
-	timer   *time.Timer // runs while an interval does
+	waiting *notice     // sent when the interval is over; nil if there is none
+	timer   *time.Timer // runs during an interval
 }
 
 // notice is a progress notification that is not sent yet.
@@ -43,7 +43,7 @@ type notice struct {
 	message string
 }
 
-// progressInterval is the interval that agents get.
+// progressInterval is the interval for clients.
 const progressInterval = 500 * time.Millisecond
 
 // part is the share of one call.
@@ -55,7 +55,7 @@ type part struct {
 	finished bool
 }
 
-// maxFraction is the most that an active call counts.
+// maxFraction is the most that an active call can count.
 const maxFraction = 1 - 1.0/(1<<20)
 
 // begin adds a call.
@@ -70,7 +70,8 @@ func (p *progress) begin(name string) *part {
 	return c
 }
 
-// reporter returns the function for the call's own progress, nil if nobody asked for it.
+// reporter returns the function for the call's progress; nil if the client did not ask
+// for progress.
 func (c *part) reporter(record *journal.Call) func(params []byte) {
 	if c == nil {
 		return nil
@@ -196,7 +197,7 @@ func (p *progress) sendNow(n *notice) {
 	if n.value <= p.last {
 		n.value = math.Nextafter(p.last, math.Inf(1))
 	}
-	if math.IsInf(n.value, 0) { // nothing is greater
+	if math.IsInf(n.value, 0) { // no value is greater
 		return
 	}
 	p.last = n.value

@@ -18,23 +18,23 @@ import (
 type Tape interface {
 	// Calls returns the recorded answer to each call of a batch, in order.
 	Calls(asked []abi.ToolCall) []ReplayedCall
-	// Undo resolves a call that the script registers as an undo to real names; failed
-	// is what is wrong with the call, nil if it is fine.
+	// Undo resolves a compensation that the script registers to real names. failed
+	// says what is wrong with the call; nil if nothing is.
 	Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError)
-	// Compensation is the recorded answer to the next undo that is made, by real
+	// Compensation returns the recorded answer to the next compensation, by real
 	// names.
 	Compensation(asked abi.ToolCall, server, tool string) journal.Answer
 	Log(level abi.LogLevel, text string)
-	// End gets the record of the replay when it is over.
+	// End gets the record of the replay after its end.
 	End(replayed journal.Record)
 }
 
 // ReplayedCall is a recorded call and its answer.
 type ReplayedCall struct {
 	Server, Tool string // real names
-	// Answer is what the script is given.
+	// Answer is the answer that the script gets.
 	Answer journal.Answer
-	// Recompute derives what the script is given from the answer's Result and
+	// Recompute derives the script's answer from the answer's Result and
 	// RPCError, or from Run, instead of using the recorded Value and Err: changed code
 	// may ask for the answer in another form.
 	Recompute bool
@@ -113,8 +113,8 @@ func (c *Composer) replayed(replay *ReplayRun) *run {
 	}
 }
 
-// budget is the budget that the recorded run had. The failure says which limit was
-// the tool's own; without one, those that equal the tool's own limits were.
+// budget returns the budget that the recorded run had. The failure says which limit was
+// the tool's own; without a failure, the limits that equal the tool's own were.
 func (t *ReplayRun) budget() budget {
 	l, own := t.Limits, t.Definition.Limits
 	b := budget{
@@ -128,7 +128,7 @@ func (t *ReplayRun) budget() budget {
 		},
 	}
 	setting, _ := wire.GetString(t.Failure, "details", "setting")
-	for limit, member := range tunable {
+	for limit, member := range ownLimits {
 		switch setting {
 		case member:
 			b.own[limit] = true
@@ -139,8 +139,8 @@ func (t *ReplayRun) budget() budget {
 	return b
 }
 
-// clock is the context of a run's script: it ends when its time is over, or where
-// the replayed run was stopped.
+// clock returns the context of a run's script. It ends when the run's time is over, or
+// where the recorded run was stopped.
 func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
 		return context.WithTimeout(ctx, r.budget.timeout)
@@ -150,9 +150,9 @@ func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 	return limited, cancel
 }
 
-// limits are those of the run's instance. A run that was stopped while it computed
-// meets a limit on fuel in the same place: the meter, which is what saw that its
-// context had ended, finds one unit less than it had used then.
+// limits returns the limits of the run's instance. A replay of a run that was stopped
+// while it computed reaches a limit on fuel in the same place: the limit is one unit
+// less than the run had used when the meter noticed the end of its context.
 func (r *run) limits() sandbox.Limits {
 	l := r.budget.Limits
 	if r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting {
@@ -161,17 +161,16 @@ func (r *run) limits() sandbox.Limits {
 	return l
 }
 
-// unstarted tells whether a run is replayed that was stopped before its script
-// began.
+// unstarted reports whether the replayed run was stopped before its script began.
 func (r *run) unstarted() bool {
 	return r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting && r.replay.Stopped.Fuel == 0
 }
 
-// orphaned tells whether others undo what a replayed run did.
+// orphaned reports whether the caller undoes what a replayed run did.
 func (r *run) orphaned() bool { return r.replay != nil && r.replay.Orphan }
 
-// stopped gives a replayed run the end that the recorded one had, if it is where
-// that was stopped.
+// stopped ends a replayed run like the recorded one, if it has reached the point at
+// which that was stopped.
 func (r *run) stopped(ctx, limited context.Context, out *sandbox.Outcome) *Failure {
 	if r.replay == nil || r.replay.Stopped == nil || ctx.Err() != nil {
 		return nil
@@ -186,8 +185,8 @@ func (r *run) stopped(ctx, limited context.Context, out *sandbox.Outcome) *Failu
 	return readFailure(r.replay.Failure)
 }
 
-// readFailure reads the failure of a run that was stopped. It has no details of
-// the script.
+// readFailure reads the failure of a run that was stopped. Such a failure has no
+// details of the script.
 func readFailure(raw []byte) *Failure {
 	text := func(path ...string) string { s, _ := wire.GetString(raw, path...); return s }
 	details, _ := wire.Get(raw, "details")

@@ -12,33 +12,33 @@ import (
 )
 
 // ReceiptKey is the member of a result's _meta that holds the run's receipt:
-// {run, memory, calls, fuel}. The figures are those of the run and of the saved
-// tools that it called, theirs included: memory is the most bytes that their
-// sandboxes had at the same time, calls counts those of saved tools and those
-// that these made. Its prefix follows the naming rule of MCP 2025-11-25, basic, section _meta.
+// {run, memory, calls, fuel}. The figures include the saved tools that the run called,
+// directly or not: memory is the most bytes that their sandboxes had at the same time,
+// and calls includes the calls of saved tools and the calls that these made. Its prefix
+// follows the naming rule of MCP 2025-11-25, basic, section _meta.
 const ReceiptKey = "io.github.mcp-metatool/receipt"
 
 // An audience says for whom a result is made.
 type audience struct {
-	revision protocol.Revision // of the client; none: it knows everything
+	revision protocol.Revision // of the client; zero: it supports everything
 	detail   Detail            // of calls
 	// structured asks for structuredContent even if the result is content blocks.
 	structured bool
 	// whole asks for everything in structuredContent, for readers that are not models:
 	// all calls, the log, and any result.
 	whole bool
-	// memory is what the whole tree of runs had; 0: it is not known.
+	// memory is the memory of the whole tree of runs; 0: unknown.
 	memory uint64
 	// script tells that a script gets the result, which must be the same in each run.
 	script bool
 }
 
-// runResult builds the CallToolResult of a run that has ended: with f if it failed, else
-// with its result. Everything about the run comes from its record.
+// runResult builds the CallToolResult of a run that has ended: with f if it failed,
+// otherwise with its result. Everything about the run comes from its record.
 //
-// Hosts show the model structuredContent if there is one, and of errors perhaps only
+// Hosts show the model structuredContent if there is one, and for errors perhaps only
 // the content. So each of the two has everything that matters. Content blocks come
-// without structuredContent if possible: hosts would not show them beside it.
+// without structuredContent if possible, because hosts would not show both.
 func runResult(rec journal.Record, f *Failure, to audience) []byte {
 	var structured wire.Object
 	content, rich := [][]byte(nil), false
@@ -81,7 +81,7 @@ func runResult(rec journal.Record, f *Failure, to audience) []byte {
 // receipt returns the _meta of a run's result.
 func receipt(rec *journal.Record, to audience) []byte {
 	used := usageOf(rec)
-	if !to.script { // of the root of a tree, whose record has the fuel of all
+	if !to.script { // the root of a tree; its record has the fuel of all runs
 		used.fuel, used.memory = rec.Outcome.Fuel, max(rec.Outcome.Memory, to.memory)
 	}
 	var r wire.Object
@@ -94,11 +94,11 @@ func receipt(rec *journal.Record, to audience) []byte {
 	return meta.Bytes()
 }
 
-// usage is what a run used, with those that it called.
+// usage is what a run and the runs that it called used.
 type usage struct{ memory, calls, fuel uint64 }
 
 // usageOf returns the usage from a record. The record does not show which runs
-// overlapped: the memory is that of a tree that makes its calls one after the other.
+// overlapped, so the memory is for a tree that makes its calls one after the other.
 func usageOf(rec *journal.Record) usage {
 	all, most := usage{rec.Outcome.Memory, uint64(len(rec.Calls)), rec.Outcome.Fuel}, uint64(0)
 	for i := range rec.Calls {

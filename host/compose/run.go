@@ -22,7 +22,7 @@ type run struct {
 	tool     string
 	origin   route.Origin // of the request that the run answers
 	meta     []byte       // for the calls it makes; nil: none
-	progress *progress    // nil: nobody asked for it
+	progress *progress    // nil: the client did not ask for it
 	budget   budget
 	servers  []string // script names
 	// agentTools are the tools that the code mentions and that only agents can
@@ -34,11 +34,11 @@ type run struct {
 	inner    bool     // it is not the root of the tree
 	chain    []string // the saved tools that led to this run, itself the last
 	failures failures // of saved tools that it has called
-	undo     undoing
+	undo     compensations
 
-	forwarded int // entries of the log that the client was sent
+	forwarded int // number of log entries sent to the client
 
-	replay *ReplayRun         // what is replayed; nil for a live run
+	replay *ReplayRun         // the replayed run; nil for a live run
 	stop   context.CancelFunc // ends the script of a replayed run
 }
 

@@ -19,8 +19,8 @@ import (
 // more, all are dropped and compiled again when needed.
 const maxSchemas = 512
 
-// schemas are the compiled inputSchemas of upstream tools, by their text. It is
-// safe for concurrent use.
+// schemas has the compiled inputSchemas of upstream tools, by their text. It is safe
+// for concurrent use.
 type schemas struct {
 	mu     sync.Mutex
 	byText map[[sha256.Size]byte]*inputSchema
@@ -32,8 +32,8 @@ type inputSchema struct {
 	schema *tools.Schema // nil if it does not compile
 }
 
-// of returns the compiled schema of a tool's arguments; nil if there is none or it does
-// not compile: then only the server checks the arguments.
+// of returns the compiled schema of a tool's arguments. It returns nil if there is none
+// or if it does not compile; then only the server checks the arguments.
 func (s *schemas) of(server, tool string, raw []byte, log *slog.Logger) *tools.Schema {
 	if len(raw) == 0 {
 		return nil

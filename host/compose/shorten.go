@@ -51,12 +51,12 @@ func (in *inliner) value(raw []byte) []byte {
 		in.all -= len(raw)
 		return raw
 	}
-	return standIn(raw, nil)
+	return placeholder(raw, nil)
 }
 
-// standIn returns the replacement of a value: its size and hash, and descriptions of
+// placeholder returns the replacement of a value: its size and hash, and descriptions of
 // content blocks.
-func standIn(raw []byte, blocks [][]byte) []byte {
+func placeholder(raw []byte, blocks [][]byte) []byte {
 	sum := sha256.Sum256(raw)
 	var o wire.Object
 	o.Bool("truncated", true)
@@ -159,7 +159,7 @@ func (l *callList) count(calls []journal.CallRecord) {
 func (l *callList) value(raw []byte) []byte {
 	if l.detail == Short {
 		if blocks, rich := blocksWithin(raw); rich {
-			return standIn(raw, blocks)
+			return placeholder(raw, blocks)
 		}
 	}
 	return l.values.value(raw)
@@ -200,7 +200,7 @@ const (
 // beginning, then a note of what was left out, then its end. No entry takes more than
 // an eighth.
 func shownLog(logs []journal.Entry, most int) []string {
-	cut := func(e journal.Entry) string { return middleOut(e.Text, most/8) }
+	cut := func(e journal.Entry) string { return cutMiddle(e.Text, most/8) }
 	size := func(e journal.Entry) int { return len(wire.Quote(cut(e))) + 1 }
 	total := 0
 	for _, e := range logs {
@@ -235,8 +235,8 @@ func shownLog(logs []journal.Entry, most int) []string {
 	return shown
 }
 
-// middleOut returns about n bytes of text: its beginning and its end.
-func middleOut(text string, n int) string {
+// cutMiddle returns about n bytes of text: its beginning and its end.
+func cutMiddle(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

@@ -13,21 +13,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// undoing holds the calls that undo what a run did if it fails, in the order in which the
+// compensations holds the calls that undo what a run did if it fails, in the order in which the
 // script registered them. When a saved tool succeeds, its caller takes them over.
-type undoing struct {
+type compensations struct {
 	mu    sync.Mutex
 	calls []target
 }
 
-func (u *undoing) adopt(calls []target) {
+func (u *compensations) add(calls []target) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.calls = append(u.calls, calls...)
 }
 
-// pass returns the calls for the caller, or drops them.
-func (u *undoing) pass() []target {
+// take removes all calls and returns them.
+func (u *compensations) take() []target {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	calls := u.calls
@@ -49,7 +49,7 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	}
 	r.journal.Undo(journal.UndoRecord{Asked: call, Server: t.server, Tool: t.tool, Err: failed})
 	if failed == nil {
-		r.undo.adopt([]target{t})
+		r.undo.add([]target{t})
 	}
 	return failed
 }
@@ -65,21 +65,21 @@ func (r *run) checkUndo(ctx context.Context, t *target) *abi.CallError {
 }
 
 // Commit drops the calls registered with Undo.
-func (r *run) Commit() { r.undo.pass() }
+func (r *run) Commit() { r.undo.take() }
 
 // closingTime is the time limit for undoing after the end of the session: package front
 // waits half a second, and then the process may end.
 const closingTime = 400 * time.Millisecond
 
-// undone is the outcome of a call that undoes something.
-type undone struct {
+// undoOutcome is the outcome of a call that undoes something.
+type undoOutcome struct {
 	server, tool string
 	arguments    []byte
 	err          *abi.CallError // nil if it succeeded
 }
 
 // call returns the call as a script writes it, for readers.
-func (u *undone) call() string {
+func (u *undoOutcome) call() string {
 	const most = 80
 	if len(u.arguments) > most {
 		return u.server + "." + u.tool + "({...})"
@@ -89,11 +89,11 @@ func (u *undone) call() string {
 
 // compensate makes the calls that undo what the run did, the last one first, even if
 // others fail. They have a time limit of their own, because that of the run may be over.
-// Each has a share of it; when that is over, the next call starts. A late call goes on
-// for as long as there is time, but at most Options.Parallel calls are active; beyond
-// that the oldest is given up.
-func (r *run) compensate(ctx context.Context) []undone {
-	calls := r.undo.pass()
+// Each has a share of it; when that is over, the next call starts. A late call continues
+// while there is time, but at most Options.Parallel calls are active; beyond that the
+// oldest is cancelled.
+func (r *run) compensate(ctx context.Context) []undoOutcome {
+	calls := r.undo.take()
 	if len(calls) == 0 {
 		return nil
 	}
@@ -104,11 +104,11 @@ func (r *run) compensate(ctx context.Context) []undone {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	end, _ := ctx.Deadline()
-	outcomes := make([]undone, len(calls))
-	var late []compensating // oldest first
+	outcomes := make([]undoOutcome, len(calls))
+	var late []activeCompensation // oldest first
 	for done := range calls {
 		if len(late) >= r.cfg.Parallel {
-			late[0].giveUp()
+			late[0].abort()
 			late = late[1:]
 		}
 		t, outcome := &calls[len(calls)-1-done], &outcomes[done]
@@ -119,21 +119,21 @@ func (r *run) compensate(ctx context.Context) []undone {
 		}
 	}
 	for _, c := range late {
-		<-c.done // ctx ends it
+		<-c.done // the end of ctx ends it
 	}
 	return outcomes
 }
 
-// compensating is an active call that undoes something.
-type compensating struct {
+// activeCompensation is an active call that undoes something.
+type activeCompensation struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when there is an outcome
 }
 
 // beginUndo makes one of the calls; outcome is set when it is done.
-func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, outcome *undone) compensating {
+func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, outcome *undoOutcome) activeCompensation {
 	ctx, cancel := context.WithCancel(ctx)
-	c := compensating{cancel, make(chan struct{})}
+	c := activeCompensation{cancel, make(chan struct{})}
 	work := func() {
 		defer close(c.done)
 		defer cancel()
@@ -142,7 +142,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 		if answer.Err != nil {
 			r.cfg.Log.Warn("not undone", "run", r.journal.ID(), "tool", r.tool, "call", t.server+"."+t.tool, "err", answer.Err.Message)
 		}
-		*outcome = undone{t.server, t.tool, t.Arguments, answer.Err}
+		*outcome = undoOutcome{t.server, t.tool, t.Arguments, answer.Err}
 	}
 	if r.replay != nil { // the tape has the answers, in this order
 		work()
@@ -153,7 +153,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 }
 
 // wait waits for the outcome for that time, and reports whether it came.
-func (c compensating) wait(most time.Duration) bool {
+func (c activeCompensation) wait(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -164,8 +164,8 @@ func (c compensating) wait(most time.Duration) bool {
 	}
 }
 
-// giveUp ends the call.
-func (c compensating) giveUp() {
+// abort cancels the call and waits for its end.
+func (c activeCompensation) abort() {
 	c.cancel()
 	<-c.done
 }
@@ -195,7 +195,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 }
 
 // compensationList returns the outcomes of the calls as JSON.
-func compensationList(all []undone) []byte {
+func compensationList(all []undoOutcome) []byte {
 	items, in := make([][]byte, len(all)), newInliner()
 	for i, u := range all {
 		var o wire.Object

@@ -15,7 +15,7 @@ import (
 //
 // It also holds what these runs have of Options.Budget together.
 type Account struct {
-	fuel, calls       atomic.Int64 // left
+	fuel, calls       atomic.Int64 // what is left
 	allFuel, allCalls int64
 	owner             any
 
@@ -105,9 +105,9 @@ func (a *Account) end() {
 }
 
 // Work adds n, which may be negative, to the number of goroutines that work for the
-// runs, such as those that make calls of one run at the same time. A goroutine that
-// waits for another of them does not work; see budget.Run.Work. The goroutine that
-// runs the script is counted already.
+// runs, such as goroutines that make concurrent calls of one run. A goroutine that waits
+// for another of them does not work; see budget.Run.Work. The goroutine that runs the
+// script is already counted.
 func (a *Account) Work(n int) {
 	if run := a.holding(); run != nil {
 		run.Work(n)

@@ -7,24 +7,24 @@ import (
 )
 
 // answers are the answers to the last batch of calls that were not fetched yet.
-type answers struct{ parked []parked }
+type answers struct{ pending []pendingAnswer }
 
-// parked is an answer that waits to be fetched once.
-type parked struct {
+// pendingAnswer is an answer that waits to be fetched once.
+type pendingAnswer struct {
 	code    abi.Code
 	bytes   []byte // JSON
 	fetched bool
 }
 
-// park keeps the answers to a batch and returns how many there are. An answer that
+// set stores the answers to a batch and returns how many there are. An answer that
 // is too large, alone or together with those before it, becomes an error.
-func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
-	a.parked = make([]parked, len(made))
+func (a *answers) set(i *instance, calls []abi.ToolCall, made []abi.Answer) uint32 {
+	a.pending = make([]pendingAnswer, len(made))
 	var total uint64
 	for n, answer := range made {
-		p := parked{code: abi.OK, bytes: answer.Value}
+		p := pendingAnswer{code: abi.OK, bytes: answer.Value}
 		if answer.Err != nil {
-			p = i.parkError(answer.Err)
+			p = i.errorAnswer(answer.Err)
 		} else if len(answer.Value) == 0 {
 			i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("neither value nor error from %s.%s", calls[n].Server, calls[n].Tool)})
 		}
@@ -37,32 +37,32 @@ func (a *answers) park(i *instance, calls []abi.ToolCall, made []abi.Answer) uin
 			}
 			i.recordLimit(LimitAnswer, i.limits.Answer, message)
 			total -= uint64(len(p.bytes))
-			p = i.parkError(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
+			p = i.errorAnswer(&abi.CallError{Type: abi.ErrResource, Server: calls[n].Server, Tool: calls[n].Tool, Message: message})
 		}
-		a.parked[n] = p
+		a.pending[n] = p
 	}
 	return uint32(len(made))
 }
 
 // fetch writes one answer into the guest's buffer, if it fits, and drops it.
 func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
-	if uint64(index) >= uint64(len(a.parked)) || a.parked[index].fetched {
+	if uint64(index) >= uint64(len(a.pending)) || a.pending[index].fetched {
 		i.view(abi.FuncAnswerRead, ptr, capacity)
 		return abi.Pack(abi.Invalid, 0)
 	}
-	p := &a.parked[index]
+	p := &a.pending[index]
 	n := uint32(len(p.bytes))
-	if i.give(abi.FuncAnswerRead, p.bytes, ptr, capacity) {
+	if i.copyOut(abi.FuncAnswerRead, p.bytes, ptr, capacity) {
 		i.fuel.charge(len(p.bytes) * copyCost)
 		p.bytes, p.fetched = nil, true
 	}
 	return abi.Pack(p.code, n)
 }
 
-func (i *instance) parkError(e *abi.CallError) parked {
+func (i *instance) errorAnswer(e *abi.CallError) pendingAnswer {
 	b, err := encode(e)
 	if err != nil {
 		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("error of %s.%s: %v", e.Server, e.Tool, err)})
 	}
-	return parked{code: abi.ToolError, bytes: b}
+	return pendingAnswer{code: abi.ToolError, bytes: b}
 }

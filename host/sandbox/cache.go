@@ -19,10 +19,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// compileCache is the folder with one guest's native code, below the cache folder of
-// the options. wazero keeps one file in it for each version of wazero, system and
-// set of CPU features, with a CRC of the code. The CRC does not cover the offsets of
-// functions, so the sandbox keeps a digest of the whole file beside each.
+// compileCache is the directory with one guest's native code, below the cache directory
+// of the options. wazero keeps one file in it for each version of wazero, system and set
+// of CPU features, with a CRC of the code. The CRC does not cover the offsets of
+// functions, so the sandbox also stores a digest of each whole file.
 type compileCache struct {
 	dir string
 	wazero.CompilationCache
@@ -71,8 +71,8 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 // older or newer binary, is removed. Each takes tens of megabytes.
 const unusedAfter = 30 * 24 * time.Hour
 
-// prune marks the cache in dir as used, and removes others that were not used for
-// long. What cannot be removed stays; it does no harm.
+// prune marks the cache in dir as used, and removes other caches that were not used for
+// a long time. It ignores errors: a cache that stays does no harm.
 func prune(parent, dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
@@ -91,8 +91,7 @@ const sumSuffix = ".sha256"
 const staleAfter = time.Hour
 
 // verifyFiles removes each file below dir that does not match its digest or has none.
-// If another process is just writing the digest, it does so in vain, and the code is
-// compiled once more.
+// If another process is just about to write the digest, the code is compiled once more.
 func verifyFiles(dir string) (damaged int, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -172,8 +171,8 @@ func fileSum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)) + "\n", nil
 }
 
-// checkPrivate checks that a folder belongs to the user and that others cannot read
-// or write it, as far as the system can tell.
+// checkPrivate checks that a directory belongs to the user and that others cannot read
+// or write it, as far as the system shows that.
 func checkPrivate(dir string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s: not a directory", dir)
@@ -181,5 +180,5 @@ func checkPrivate(dir string, info fs.FileInfo) error {
 	return checkOwner(dir, info)
 }
 
-// discard removes everything in the cache, which did not load.
+// discard removes everything in a cache that did not load.
 func (c *compileCache) discard() error { return os.RemoveAll(c.dir) }

@@ -56,7 +56,7 @@ func (c *Compute) Spend(units uint64) error {
 	return nil
 }
 
-// Spent returns how many units were charged so far.
+// Spent returns how many units have been charged so far.
 func (c *Compute) Spent() uint64 { return c.spent }
 
 // Close releases the slot if it is held.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrClosed is what Run returns after Close.
+// ErrClosed is returned by Run after Close.
 var ErrClosed = errors.New("sandbox: closed")
 
 // ErrGuest is wrapped by errors about a guest that was refused, because it does not
@@ -16,7 +16,7 @@ var ErrGuest = errors.New("sandbox: guest refused")
 // Limit names a limit of a run.
 type Limit string
 
-// The limits, without the limit on time, which is that of the context.
+// The limits. The limit on time is not among them: it is the deadline of the context.
 const (
 	LimitMemory    Limit = "memory"
 	LimitFuel      Limit = "fuel"
@@ -25,7 +25,7 @@ const (
 	LimitArguments Limit = "arguments"
 	LimitAnswer    Limit = "answer"
 	LimitResult    Limit = "result"
-	LimitQueue     Limit = "queue" // of all runs together; nothing was run
+	LimitQueue     Limit = "queue" // of all runs together; the run did not start
 )
 
 // LimitError says that a run was ended, or could not go on, because of a limit.
@@ -34,8 +34,8 @@ type LimitError struct {
 	// Value is the limit: bytes, units of fuel, or a number of calls; 0 for
 	// LimitRecursion, which has no figure.
 	Value uint64
-	// Used is set for LimitTotalMemory: the bytes of it that were used by the run
-	// and those that it called.
+	// Used is set for LimitTotalMemory: the bytes that the run and the runs that it
+	// called used.
 	Used uint64
 	// Message says what happened.
 	Message string

@@ -69,8 +69,8 @@ var abiFunctions = []hostFunction{
 	{abi.FuncFuelOut, nil, nil, fuelOut},
 }
 
-// serving wraps a function that may only be called while a request is served. What it
-// did before would be in every copy of the snapshot.
+// serving wraps a function that may only be called while a request is served. The
+// effects of an earlier call would be in every copy of the snapshot.
 func serving(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
 	return func(ctx context.Context, i *instance, stack []uint64) {
 		if !i.serving {
@@ -82,7 +82,7 @@ func serving(call func(context.Context, *instance, []uint64)) func(context.Conte
 
 func requestRead(_ context.Context, i *instance, stack []uint64) {
 	i.chargeCall(len(i.request), copyCost)
-	i.give(abi.FuncRequestRead, i.request, uint32(stack[0]), uint32(stack[1]))
+	i.copyOut(abi.FuncRequestRead, i.request, uint32(stack[0]), uint32(stack[1]))
 	stack[0] = abi.Pack(abi.OK, uint32(len(i.request)))
 }
 
@@ -113,7 +113,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 		return abi.Pack(abi.Limit, 0)
 	}
 	i.calls += len(calls)
-	i.look(ctx)
+	i.chargeMemory(ctx)
 	var made []abi.Answer
 	i.withoutSlot(func() { made = i.caller.CallTools(ctx, calls) })
 	if ctx.Err() != nil {
@@ -122,7 +122,7 @@ func (i *instance) callTools(ctx context.Context, ptr, length uint32) uint64 {
 	if len(made) != len(calls) {
 		i.end(&hostError{abi.FuncCallTools, fmt.Sprintf("%d answers to %d calls", len(made), len(calls))})
 	}
-	return abi.Pack(abi.OK, i.answers.park(i, calls, made))
+	return abi.Pack(abi.OK, i.answers.set(i, calls, made))
 }
 
 func undo(ctx context.Context, i *instance, stack []uint64) {
@@ -152,7 +152,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	}
 	i.undos++
 	i.undoing += len(message)
-	i.look(ctx)
+	i.chargeMemory(ctx)
 	var failed *abi.CallError
 	i.withoutSlot(func() { failed = i.caller.Undo(ctx, call) })
 	if ctx.Err() != nil {
@@ -161,7 +161,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	if failed == nil {
 		return abi.Pack(abi.OK, 0)
 	}
-	i.answers.park(i, []abi.ToolCall{call}, []abi.Answer{{Err: failed}})
+	i.answers.set(i, []abi.ToolCall{call}, []abi.Answer{{Err: failed}})
 	return abi.Pack(abi.ToolError, 1)
 }
 
@@ -208,8 +208,8 @@ func progress(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = abi.Pack(abi.OK, 0)
 }
 
-// logEntryOverhead is what an entry counts beyond its text, in bytes, so that empty
-// entries are limited, too.
+// logEntryOverhead is what each log entry counts in addition to its text, in bytes, so
+// that empty entries are limited too.
 const logEntryOverhead = 32
 
 func logWrite(_ context.Context, i *instance, stack []uint64) {
@@ -278,9 +278,9 @@ func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	return abi.OK
 }
 
-// give writes a message into the guest's buffer if it fits, and reports whether it
+// copyOut writes a message into the guest's buffer if it fits, and reports whether it
 // did.
-func (i *instance) give(function string, message []byte, ptr, capacity uint32) bool {
+func (i *instance) copyOut(function string, message []byte, ptr, capacity uint32) bool {
 	buf := i.view(function, ptr, capacity)
 	return len(message) <= len(buf) && copy(buf, message) == len(message)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// embedded is the guest of the product. guest.sum beside it says what it was
-// built from; scripts/build-guest makes both.
+// embedded is the guest of the product. guest.sum lists the inputs of its build;
+// scripts/build-guest writes both.
 //
 //go:embed guest.wasm
 var embedded []byte

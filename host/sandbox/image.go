@@ -5,14 +5,14 @@ package sandbox
 type image interface {
 	// Size is its length in bytes, whole wasm pages.
 	Size() uint64
-	// Base is how much of the machine's memory, in bytes, a typical run takes that
-	// does not grow: at most Size.
+	// Base is how much of the machine's memory, in bytes, a typical run uses without
+	// growing: at most Size.
 	Base() uint64
-	// Open makes memory that has the content of the image once wazero allocates
+	// Open returns memory that gets the content of the image when wazero allocates
 	// it. It may grow to limit bytes; limit is at least Size.
 	Open(limit uint64) memory
-	// Learn is given the memory of a typical run after its end and before it is
-	// released. What differs from the image is what most runs will change.
+	// Learn gets the memory of a typical run after its end and before it is released.
+	// Most runs will change the parts that differ from the image.
 	Learn(m memory)
 	// Close frees the image. All memory that was opened must have been released.
 	Close()
@@ -21,8 +21,8 @@ type image interface {
 // span is a range of bytes.
 type span struct{ from, to uint64 }
 
-// copyImage is an image that is copied into each memory, for systems without a
-// better way.
+// copyImage is an image that is copied into each memory, for systems without copy on
+// write.
 type copyImage struct {
 	size    uint64
 	content []byte // up to the last byte that is not zero

@@ -125,8 +125,8 @@ func (i *cowImage) reuse(limit uint64) *mapping {
 	return nil
 }
 
-// keep keeps a restored mapping for a later run. If there are enough, the one that
-// was not used for longest is freed: it may be too small for the present limits.
+// keep keeps a restored mapping for a later run. If there are enough, it frees the least
+// recently used one, which may be too small for the current limits.
 func (i *cowImage) keep(m *mapping) {
 	var gone *mapping
 	i.mu.Lock()
@@ -177,7 +177,7 @@ func (i *cowImage) Close() {
 }
 
 // mapping is a range of addresses: first the image, then zeros up to usable, then
-// nothing accessible.
+// inaccessible addresses.
 type mapping struct {
 	reserved []byte
 	usable   uint64 // accessible bytes: the most that any run had
@@ -198,7 +198,7 @@ func (i *cowImage) newMapping(length uint64) (*mapping, error) {
 	return &mapping{reserved: reserved, usable: i.mapped}, nil
 }
 
-// restore makes the content of the mapping that of the image again.
+// restore restores the content of the image in the mapping.
 func (i *cowImage) restore(m *mapping) error {
 	i.mu.Lock()
 	copied := i.copied // replaced as a whole, never changed
@@ -261,8 +261,7 @@ func (m *cowMemory) Reallocate(size uint64) []byte {
 	return m.reserved[:size:size]
 }
 
-// Held counts all memory behind the image, and the pages of the image that were
-// written.
+// Held counts all memory after the image, and the pages of the image that were written.
 func (m *cowMemory) Held() uint64 {
 	if m.mapping == nil || m.image.pages == nil {
 		return m.size

@@ -2,5 +2,5 @@
 
 package sandbox
 
-// newImage makes an image of content, which stays the caller's.
+// newImage returns an image with a copy of content.
 func newImage(content []byte) (image, error) { return newCopyImage(content), nil }

@@ -19,7 +19,7 @@ type instance struct {
 	limits  Limits
 	account *Account // shared with other runs; nil: none, and memory costs nothing
 	caller  Caller
-	slot    *computeSlot // nil: it needs none, because the guest is being warmed up
+	slot    *computeSlot // nil while the guest is warmed up, which needs no slot
 	log     *slog.Logger
 	request []byte // JSON
 
@@ -27,15 +27,15 @@ type instance struct {
 	module  api.Module // as well
 	serving bool       // the guest is initialised and serves the request
 
-	charged uint64 // bytes taken from the budget of all runs
-	sized   uint64 // bytes of linear memory that the account knows of
-	looked  uint64 // fuel used when charged was checked last
+	charged    uint64 // bytes taken from the budget of all runs
+	sized      uint64 // bytes of linear memory that the account knows of
+	measuredAt uint64 // fuel used when charged was checked last
 
 	fuel    fuel
 	answers answers
 	calls   int
 	undos   int // calls registered for undo, including committed ones
-	undoing int // bytes of those that are not committed
+	undoing int // bytes of the ones that are not committed
 	logged  int // bytes charged against Limits.Logs
 	logFull bool
 
@@ -171,8 +171,8 @@ func isLimit(err error) bool {
 	return errors.As(err, &limit)
 }
 
-// isOutOfMemory reports whether the guest ended for lack of memory: it was refused
-// more, or its runtime found that it cannot have what it needs.
+// isOutOfMemory reports whether the guest ended for lack of memory: either its memory
+// could not grow, or its runtime found that there cannot be enough.
 func (i *instance) isOutOfMemory() bool {
 	return i.memory != nil && i.memory.Refused() || i.wasi.fatal() == "out of memory"
 }
@@ -217,8 +217,8 @@ func (i *instance) recursionLimit() *LimitError {
 		Message: fmt.Sprintf("script %q: functions call each other too deep (use a loop)", i.name)}
 }
 
-// leaf returns the innermost error of a chain. wazero wraps it with a stack trace of
-// the guest, which helps nobody.
+// leaf returns the innermost error of a chain. wazero wraps it with a stack trace of the
+// guest, which is of no use.
 func leaf(err error) error {
 	for {
 		next := errors.Unwrap(err)

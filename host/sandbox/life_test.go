@@ -284,7 +284,7 @@ func TestCache(t *testing.T) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if log := runCached(t, dir); !strings.Contains(log, "lets others in") {
+		if log := runCached(t, dir); !strings.Contains(log, "gives others access") {
 			t.Errorf("logged %q", log)
 		}
 		if files := cacheFiles(t, dir); len(files) > 0 {

@@ -7,8 +7,8 @@ const pageSize = 64 << 10
 // maxMemory is the most memory, in bytes, that wazero can address with 32-bit sizes.
 const maxMemory = 4<<30 - pageSize
 
-// memory is the linear memory of one instance. wazero grows it. Afterwards the
-// sandbox asks how that went, and releases the memory.
+// memory is the linear memory of one instance. wazero grows it. After the run, the
+// sandbox reads its figures and releases it.
 //
 // Free does nothing. wazero calls it when it closes the instance, which may be in
 // the middle of a call whose context ends, when the host may still read the memory.
@@ -29,7 +29,7 @@ type memory interface {
 	Release()
 }
 
-// gauge counts the size of a memory, for all kinds of memory.
+// gauge tracks the size of a memory, for all kinds of memory.
 type gauge struct {
 	limit   uint64 // bytes, whole pages
 	size    uint64

@@ -14,7 +14,7 @@ type mappedMemory struct {
 	usable   uint64
 }
 
-// newMemory makes memory of no size yet that may grow to limit bytes.
+// newMemory returns empty memory that may grow to limit bytes.
 func newMemory(limit uint64) memory {
 	if limit == 0 {
 		return newHeapMemory(0)

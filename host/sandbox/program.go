@@ -24,7 +24,7 @@ const compileWorkers = 2
 // number of times, concurrently.
 type program struct {
 	runtime wazero.Runtime
-	cache   *compileCache // nil without
+	cache   *compileCache // nil if there is none
 	module  wazero.CompiledModule
 	// initial is the size of the memory of a new instance, in bytes; segments are
 	// its content. They share the bytes of the guest.
@@ -166,7 +166,7 @@ func checkImports(m wazero.CompiledModule, provided map[string]api.FunctionDefin
 	return nil
 }
 
-// exports are the functions that a guest must export, and no others.
+// exports has exactly the functions that a guest must export.
 var exports = map[string]string{
 	abi.ExportInitialize: "() -> ()",
 	abi.ExportVersion:    "() -> (i32)",
@@ -194,7 +194,7 @@ func checkExports(m wazero.CompiledModule) (initial uint64, err error) {
 	memories := m.ExportedMemories()
 	mem, ok := memories[abi.ExportMemory]
 	if !ok || len(memories) != 1 {
-		return 0, fmt.Errorf("it does not export its memory as %q, and only so", abi.ExportMemory)
+		return 0, fmt.Errorf("it does not export its memory as %q only", abi.ExportMemory)
 	}
 	return uint64(mem.Min()) * pageSize, nil
 }

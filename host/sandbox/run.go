@@ -47,9 +47,9 @@ type Caller interface {
 	// Commit drops the calls registered with Undo.
 	Commit()
 	// Log takes one entry of the script's log: valid UTF-8, within
-	// Limits.Logs in sum. It must not wait for anybody. If sending the entry to
-	// a client may have to wait, Log returns a function that sends it. That is
-	// called next, while the run holds no slot.
+	// Limits.Logs in total. It must not block. If sending the entry to a client may
+	// block, Log returns a function that sends it. That is called next, while the
+	// run holds no slot.
 	Log(level abi.LogLevel, text string) (send func())
 	// Progress takes the progress that the script reports. It may wait for the
 	// client.
@@ -61,8 +61,8 @@ type Run struct {
 	// Request is given to the guest; its Memory is set from Limits.
 	Request abi.Request
 	Limits  Limits
-	// Account is what the run and others may use together. Nil is an account for
-	// this run only, without an owner.
+	// Account limits what the run and others may use together. Nil is an account
+	// for this run only, without an owner.
 	Account *Account
 	Caller  Caller
 	// LogFullAdvice is appended to the note that the log is full, such as how to

@@ -3,26 +3,26 @@
 // imports wazero.
 //
 //	sandbox.go    Sandbox: compile in the background, run, close
-//	run.go        what goes into a run and what comes out
+//	run.go        options, requests, limits and outcomes of runs
 //	compute.go    work that the host does for a run
 //	slots.go      which runs compute, and which wait for a slot
-//	account.go    what a run and those that it calls may use together
+//	account.go    shared limits of a run and the runs that it calls
 //	total.go      the memory of all runs
 //	errors.go     how a run can fail
 //	program.go    a compiled guest that is linked with the host
 //	snapshot.go   the state of an initialised and warmed-up instance
 //	warmup.go     the scripts to warm it up
 //	instance.go   one run: its state, start, end and classification
-//	fuel.go       how much a run may compute, handed out in slices
+//	fuel.go       the fuel of a run, provided in slices
 //	functions.go  the host's side of package abi
-//	answers.go    how the answers of tools are handed to the guest
+//	answers.go    passing the answers of tools to the guest
 //	wasi.go       the few WASI functions that the Go runtime needs, which reach nothing
 //	memory.go     linear memory with a limit (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
-//	image.go      memory that starts with a content (image_linux.go: copy on
+//	image.go      memory with an initial content (image_linux.go: copy on
 //	              write, image_other.go: a copy)
 //	check.go      JSON from the guest
-//	cache.go      the folder of compiled guests (cache_*.go: who may own it)
+//	cache.go      the directory of compiled guests (cache_*.go: checks of its owner)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
 //
 // Everything from a guest is treated as hostile: pointers and lengths are checked,
@@ -49,7 +49,7 @@ type Sandbox struct {
 	// base and err are set before ready is closed. Each run starts from base.
 	base *snapshot
 	err  error
-	// borrowed tells that the guest belongs to another Sandbox, which closes it.
+	// borrowed says that the guest belongs to another Sandbox, which closes it.
 	borrowed bool
 
 	mu     sync.Mutex

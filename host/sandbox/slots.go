@@ -25,18 +25,18 @@ func DefaultMaxConcurrent() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
 // slots limit how many runs compute at the same time. A run needs a slot while
 // its guest computes, and none while it waits for a tool or for a slow client.
-// Runs get slots in the order in which they asked for one, whether to start or
-// to go on.
+// Runs get slots in the order in which they requested one, whether to start or to
+// continue.
 //
-// A run that has been admitted is never turned away later: it holds memory and
-// may have changed the world already. So admission is what limits their number.
-// A composite that calls a composite cannot block itself: the outer one holds no
-// slot while it waits for the inner one.
+// An admitted run is never refused later: it holds memory, and its calls may already
+// have had effects. So the number of runs is limited at admission. A composite tool
+// that calls another one cannot block itself: the outer run holds no slot while it
+// waits for the inner one.
 type slots struct {
-	free      *semaphore.Weighted // first in, first out
-	inFlight  atomic.Int64        // admitted runs
-	most      int64               // limit of inFlight
-	maxQueued int
+	free        *semaphore.Weighted // first in, first out
+	inFlight    atomic.Int64        // admitted runs
+	maxInFlight int64               // limit of inFlight
+	maxQueued   int
 }
 
 func newSlots(maxConcurrent, maxQueued int) *slots {
@@ -47,15 +47,15 @@ func newSlots(maxConcurrent, maxQueued int) *slots {
 		maxQueued = DefaultMaxQueued
 	}
 	return &slots{
-		free: semaphore.NewWeighted(int64(maxConcurrent)),
-		most: int64(maxConcurrent) + int64(maxQueued), maxQueued: maxQueued,
+		free:        semaphore.NewWeighted(int64(maxConcurrent)),
+		maxInFlight: int64(maxConcurrent) + int64(maxQueued), maxQueued: maxQueued,
 	}
 }
 
-// admit lets a run in, or returns an error that says that there are too many.
-// Each admitted run calls leave once.
+// admit admits a run, or returns an error if there are too many. Each admitted run must
+// call leave once.
 func (s *slots) admit(name string) error {
-	if n := s.inFlight.Add(1); n > s.most {
+	if n := s.inFlight.Add(1); n > s.maxInFlight {
 		s.inFlight.Add(-1)
 		return &LimitError{
 			Limit: LimitQueue, Value: uint64(s.maxQueued),
@@ -87,8 +87,8 @@ func (s *computeSlot) queue(wait func() error) error {
 	return err
 }
 
-// acquire waits for a slot. It returns false when the run's context has ended;
-// then the run must not go on.
+// acquire waits for a slot. It returns false if the run's context has ended; then the
+// run must not continue.
 func (s *computeSlot) acquire() bool {
 	s.held = s.queue(func() error { return s.slots.free.Acquire(s.ctx, 1) }) == nil
 	return s.held
@@ -102,8 +102,8 @@ func (s *computeSlot) release() {
 	}
 }
 
-// yield lets the run that has waited longest go first, once this one has
-// computed for a time slice.
+// yield passes the slot to the run that has waited longest, once this run has computed
+// for a time slice.
 func (s *computeSlot) yield() {
 	if time.Since(s.since) >= timeSlice {
 		s.release()

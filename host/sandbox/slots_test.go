@@ -20,7 +20,7 @@ func newSlot(ctx context.Context, s *slots) *computeSlot { return &computeSlot{s
 // checkIdle checks that every slot is free and no run is in flight.
 func checkIdle(t *testing.T, s *slots) {
 	t.Helper()
-	n := s.most - int64(s.maxQueued)
+	n := s.maxInFlight - int64(s.maxQueued)
 	if !s.free.TryAcquire(n) {
 		t.Errorf("not all of %d slots are free", n)
 		return
@@ -69,7 +69,7 @@ func TestComputingRunsYield(t *testing.T) {
 	s := realSandbox(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	started, done := make(chan struct{}), make(chan error, 1+int(s.slots.most)-s.slots.maxQueued)
+	started, done := make(chan struct{}), make(chan error, 1+int(s.slots.maxInFlight)-s.slots.maxQueued)
 	for range cap(done) {
 		go func() {
 			_, err := s.Run(ctx, Run{Request: request("print('go')\nwhile True: pass", "{}"), Caller: &fakeCaller{

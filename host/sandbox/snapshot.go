@@ -19,8 +19,8 @@ const (
 	bootFuel = 1 << 33
 )
 
-// snapshot is the whole state of an instance at one moment. Instances made from it go
-// on from there. A program can have any number of snapshots. They are immutable.
+// snapshot is the whole state of an instance at one moment. Instances made from it
+// continue from there. A program can have any number of snapshots. They are immutable.
 type snapshot struct {
 	program *program
 	image   image    // the memory
@@ -54,8 +54,8 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 	return nil, fmt.Errorf("%w: %v", ErrGuest, err)
 }
 
-// boot initialises an instance, lets it serve the scripts, and takes the snapshot. The
-// guest does the same here in every process, so the snapshot is the same, too.
+// boot initialises an instance, serves the scripts in it, and takes the snapshot. The
+// guest does the same in every process, so the snapshot is always the same.
 func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
@@ -110,7 +110,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 	return err
 }
 
-// warm serves a script in i, which stays an initialised instance.
+// warm serves a script in i, which can serve further requests afterwards.
 func (i *instance) warm(ctx context.Context, w warmup) error {
 	serving, err := newInstance(w.run(), i.log)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *snapshot) setState(m api.Module) {
 	}
 }
 
-// learn serves a script in an instance of the snapshot, to learn which parts of the
+// learn serves a script in an instance of the snapshot to find out which parts of the
 // memory change.
 func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error {
 	i, err := newInstance(w.run(), log)

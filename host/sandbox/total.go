@@ -11,14 +11,14 @@ import (
 // LimitTotalMemory is the limit on the memory of all runs together.
 const LimitTotalMemory Limit = "total_memory"
 
-// An instance takes from the budget of all runs what it uses of the machine's memory:
-// what a typical run changes of the image, and what its memory grows by. Whenever it
-// may wait for others for long, the first figure is replaced by what it has really
-// changed.
+// An instance takes from the budget of all runs the memory of the machine that it uses:
+// the part of the image that a typical run changes, and the growth of its memory.
+// Before it may have to wait for long, the first figure is replaced by what it has
+// really changed.
 
-// lookAgain is how much fuel an instance uses before what it has changed of the image
-// is measured again. A measurement takes as long as some ten thousand units.
-const lookAgain = 100_000
+// measureInterval is how much fuel an instance uses before we measure again how much of
+// the image it has changed. A measurement takes as long as some ten thousand units.
+const measureInterval = 100_000
 
 // reserve takes what a typical run changes of an image from the budget.
 func (i *instance) reserve(base uint64) error {
@@ -40,13 +40,13 @@ func (i *instance) grow(bytes uint64) bool {
 	return true
 }
 
-// look charges the memory that the instance uses now, before it waits for others.
-func (i *instance) look(ctx context.Context) {
+// chargeMemory charges the memory that the instance uses now, before it waits for others.
+func (i *instance) chargeMemory(ctx context.Context) {
 	used := i.fuel.used()
-	if i.account.holding() == nil || i.looked > 0 && used-i.looked < lookAgain {
+	if i.account.holding() == nil || i.measuredAt > 0 && used-i.measuredAt < measureInterval {
 		return
 	}
-	i.looked = used
+	i.measuredAt = used
 	held := i.memory.Held()
 	if held > i.charged {
 		if i.acquire(held-i.charged) != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// warmup is a script that the embedded guest runs before its snapshot is taken, so
-// that no run pays for work of the first run only: tables that are made at first use,
-// empty free lists, a stack that has to grow.
+// warmup is a script that the embedded guest runs before its snapshot is taken. So no
+// run pays for work that only the first run has to do: making tables at first use,
+// filling free lists, growing the stack.
 type warmup struct {
 	code, params string
 	// want is the result as JSON or, for a script that fails, the type of its error.
 	want string
-	// typical tells that it writes to memory as most scripts do.
+	// typical says that it writes to memory like most scripts.
 	typical bool
 }
 
-// warmups cover what most scripts do. They are run in this order.
+// warmups cover what most scripts do. They run in this order.
 var warmups = []warmup{
 	{code: warmupData, params: warmupParams, want: `[3,"ABC",{"k":[1,2.5,null,true,"é"]},["b","a"],720]`},
 	{code: "def f(n):\n    return f(n - 1) + 1 if n else 0\nreturn f(60)", params: "{}", want: "60"},

@@ -60,7 +60,7 @@ func (w *wasiState) fatal() string {
 	return ""
 }
 
-// printable is the beginning of what the guest wrote, for an error message.
+// printable returns the start of what the guest wrote, for an error message.
 func printable(b []byte) string { return display.Excerpt(string(b), 200) }
 
 var wasiFunctions = []hostFunction{
@@ -186,7 +186,7 @@ func pollOneoff(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = errnoOf(mem.WriteUint32Le(events, count))
 }
 
-// procExit (code): a guest that exits has not returned from its export.
+// procExit (code) ends the instance: a guest must return from its export instead.
 func procExit(_ context.Context, i *instance, stack []uint64) {
 	i.end(i.trap(fmt.Sprintf("it left with exit code %d", uint32(stack[0]))))
 }

@@ -37,7 +37,7 @@ func wasiGuest(body []byte, data []byte, functions ...string) []byte {
 	return m.Encode()
 }
 
-// vectors returns an iovec for address 1024, followed by its text.
+// vectors returns the data for address 1024: an iovec, and its text after it.
 func vectors(text string) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 1032)
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(text))), text...)
