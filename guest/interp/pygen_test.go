@@ -20,7 +20,7 @@ type pyGen struct {
 	fresher string   // the last of the variables of fresh
 	caught  []string // names of the errors that are being handled
 	made    int
-	left    int // statements that may still be written
+	left    int // number of statements left to write
 }
 
 // generate returns the program of a seed.

@@ -30,7 +30,7 @@ export async function fidelity({ setup, report }) {
   await direct.stop();
 }
 
-// all returns what is wrong with each item over one combination, "" for nothing.
+// all returns what is wrong with each item over one combination; "" for nothing.
 async function all(setup, { client, upstream }, wanted) {
   let place;
   try {
