@@ -22,13 +22,13 @@ func saveTool(name string, code []byte) mcp.Tool {
 			"type": "object",
 			"properties": {
 				"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Name to call the tool by; no other tool may have it."},
-				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for whoever chooses tools."},
+				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for choosing a tool."},
 				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
 				"code": {"type": "string", "minLength": 1, "description": %s},
 				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error. Not for tools that return images: some hosts would not show them."},
 				"limits": {
 					"type": "object",
-					"description": "What one run may use, to keep a tool on a short leash; what is not given is as configured, and nothing can be above that.",
+					"description": "What one run may use at most. Limits that are not given are as configured; none can be above that.",
 					"properties": {
 						"fuel": {"type": "integer", "minimum": %d, "description": "Instructions that the script may execute. A result's receipt says how many a run took."},
 						"memory": {"type": ["string", "integer"], "description": "\"64MB\", or bytes."},
@@ -48,7 +48,7 @@ func saveTool(name string, code []byte) mcp.Tool {
 				"name": {"type": "string"},
 				"created": {"type": "string"},
 				"modified": {"type": "string"},
-				"warnings": {"type": "array", "description": "What the script probably does not mean; it is saved all the same.", "items": {
+				"warnings": {"type": "array", "description": "Probable mistakes in the script; it is saved anyway.", "items": {
 					"type": "object",
 					"properties": {"line": {"type": "integer"}, "column": {"type": "integer"}, "message": {"type": "string"}},
 					"required": ["line", "column", "message"]
@@ -116,7 +116,7 @@ func showTool(name string, _ []byte) mcp.Tool {
 
 func deleteTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Delete saved tool",
-		"Delete a saved composite tool. A person can bring it back.",
+		"Delete a saved composite tool. A person can restore it.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
 			"type": "object",
@@ -133,7 +133,7 @@ func evalTool(name string, code []byte) mcp.Tool {
 			"type": "object",
 			"properties": {
 				"code": {"type": "string", "minLength": 1, "description": %s},
-				"params": {"type": "object", "description": "What the script finds in params.", "default": {}}
+				"params": {"type": "object", "description": "The value of params in the script.", "default": {}}
 			},
 			"required": ["code"],
 			"additionalProperties": false
@@ -171,7 +171,7 @@ func searchTools(name string, _ []byte) mcp.Tool {
 					"properties": {"server": {"type": "string"}, "tools": {"type": "integer"}},
 					"required": ["server", "tools"]
 				}},
-				"absent": {"type": "array", "description": "Servers that are not there now.", "items": {
+				"absent": {"type": "array", "description": "Servers that are not available now.", "items": {
 					"type": "object",
 					"properties": {"server": {"type": "string"}, "state": {"type": "string"}, "why": {"type": "string"}},
 					"required": ["server", "state", "why"]

@@ -80,7 +80,7 @@ const (
 
 func listRunsTool(name string, _ []byte) mcp.Tool {
 	return define(name, "List runs",
-		"List the runs of scripts (saved tools and eval_starlark) of this session, newest first. show_run tells what one of them did.",
+		"List the runs of scripts (saved tools and eval_starlark) of this session, newest first. show_run shows what one of them did.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
@@ -233,7 +233,7 @@ func ownSession(call route.Call) (string, error) {
 			return id, nil
 		}
 	}
-	return "", &compose.Failure{Type: abi.ErrValidation, Message: "runs are told to the session that made them, and this request belongs to none"}
+	return "", &compose.Failure{Type: abi.ErrValidation, Message: "runs are only shown to the session that made them, and this request has no session"}
 }
 
 func showRunTool(name string, _ []byte) mcp.Tool {

@@ -230,7 +230,7 @@ result: ` + params + "\n"},
 		s.t.Errorf("another session's list: %s", got)
 	}
 	s.session = ""
-	if got := s.text("list_runs", `{}`); !strings.HasPrefix(got, "validation error: runs are told to the session that made them") {
+	if got := s.text("list_runs", `{}`); !strings.HasPrefix(got, "validation error: runs are only shown to the session that made them") {
 		s.t.Errorf("nobody's list: %s", got)
 	}
 }
@@ -290,7 +290,7 @@ func TestUnfinishedRun(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	want := "run RUN of slow, started TIME: unfinished\nparams {}\ncalls:\n  1 git-hub.search {} -> no answer before the run ended (MS, took MS)\n" +
-		"hint: It still runs, or the server was ended before it was over.\n"
+		"hint: It is still running, or the server ended before the run did.\n"
 	if got := s.text("show_run", `{}`); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

@@ -87,7 +87,7 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 		s.Logs = append(s.Logs, logLine(e, d.value))
 	}
 	if !rec.Done {
-		s.Hint = "It still runs, or the server was ended before it was over."
+		s.Hint = "It is still running, or the server ended before the run did."
 		return s
 	}
 	o := rec.Outcome
@@ -154,7 +154,7 @@ func hint(rec *journal.Record, lines *timeline.Timeline) string {
 		if server == "" {
 			return ""
 		}
-		return fmt.Sprintf("%s failed, not the script: mend its arguments (describe_tool), or catch it with try/except ToolError as e.", called)
+		return fmt.Sprintf("%s failed, not the script: fix its arguments (describe_tool), or catch it with try/except ToolError as e.", called)
 	case abi.ErrValidation:
 		if server != "" {
 			return fmt.Sprintf("describe_tool says which arguments %s takes.", called)
@@ -169,7 +169,7 @@ func hint(rec *journal.Record, lines *timeline.Timeline) string {
 		if slow.Call == nil {
 			return "It made no calls: the script itself takes long."
 		}
-		return fmt.Sprintf("The longest call was %s (%s), with %v ms. Calls that do not need one another can overlap: parallel, parallel_map.",
+		return fmt.Sprintf("The longest call was %s (%s), with %v ms. Calls that do not depend on each other can overlap: parallel, parallel_map.",
 			slow.Number, slow.Label, milliseconds(slow.Took))
 	case abi.ErrResource:
 		if setting, _ := wire.GetString(o.Failure, "details", "setting"); setting != "" {

@@ -55,7 +55,7 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
 	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
 	if err != nil && ctx.Err() == nil {
-		h.cfg.Log.Warn("a script is saved without a look at it", "tool", def.Name, "err", err)
+		h.cfg.Log.Warn("a script is saved without a check for mistakes", "tool", def.Name, "err", err)
 		err = nil
 	}
 	return found, err

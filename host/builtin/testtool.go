@@ -29,18 +29,18 @@ type Runner interface {
 
 func testTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Test composite tool",
-		"Dry run of a script: it runs as it always does, but its tool calls are answered by the mocks that you give, and no real tool is called. Shows the calls it made, what it returned, and which mocks were not used. A call that no mock is for fails and says which mock is nearest. Saved tools that it calls run for real, on the same mocks.",
+		"Dry run of a script: it runs as usual, but its tool calls are answered by the mocks that you give, and no real tool is called. Shows the calls it made, what it returned, and which mocks were not used. A call without a mock fails and names the most similar mock. Saved tools that it calls run for real, on the same mocks.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
 				"name": {"type": "string", "description": "A saved tool."},
-				"code": {"type": "string", "minLength": 1, "maxLength": %d, "description": "A script as for eval_starlark; together with name, it stands in for that tool's code."},
+				"code": {"type": "string", "minLength": 1, "maxLength": %d, "description": "A script as for eval_starlark; together with name, it replaces that tool's code."},
 				"params": {"type": "object", "description": "Its arguments.", "default": {}},
-				"mocks": {"type": "array", "maxItems": %d, "description": "The first that fits a call and is not used up answers it.", "items": {
+				"mocks": {"type": "array", "maxItems": %d, "description": "The first one that matches a call and is not used up answers it.", "items": {
 					"type": "object",
 					"properties": {
 						"tool": {"type": "string", "pattern": "^[^.]+\\..+$", "description": "server.tool"},
-						"params": {"type": "object", "description": "Only for calls with these arguments, among others perhaps; without: for any."},
+						"params": {"type": "object", "description": "Only for calls with these arguments, and perhaps others; without: for any."},
 						"match": {"enum": ["subset", "exact"], "default": "subset"},
 						"returns": {"description": "The value that the script gets."},
 						"text": {"type": "string", "description": "Instead: the text of the tool's answer, which the script gets parsed if it is JSON."},
@@ -68,7 +68,7 @@ func testTool(name string, _ []byte) mcp.Tool {
 				"toolCalls": {"type": "array", "items": {"type": "object"}},
 				"moreCalls": {"type": "object", "description": "How many calls toolCalls does not list, by tool."},
 				"unusedMocks": {"type": "array", "items": {"type": "string"}},
-				"unmatchedCalls": {"type": "array", "items": {"type": "string"}, "description": "Calls that no mock was for."}
+				"unmatchedCalls": {"type": "array", "items": {"type": "string"}, "description": "Calls without a mock."}
 			},
 			"required": ["unusedMocks", "unmatchedCalls"]
 		}`,
@@ -259,7 +259,7 @@ func dryRunText(rec *journal.Record, unused, unmatched []string) string {
 	for _, list := range []struct {
 		title string
 		items []string
-	}{{"calls that no mock was for:", unmatched}, {"mocks that were not used:", unused}} {
+	}{{"calls without a mock:", unmatched}, {"mocks that were not used:", unused}} {
 		if len(list.items) > 0 {
 			b.WriteString(list.title + "\n  " + strings.Join(list.items, "\n  ") + "\n")
 		}

@@ -52,7 +52,7 @@ tool error: git-hub.search: no mock answers this call of git-hub.search; the nea
   at triage:1:24
     issues = git_hub.search(repo=params.repo)
                            ^
-calls that no mock was for:
+calls without a mock:
   no mock answers this call of git-hub.search; the nearest is mocks[0]: params.repo: want "x", got "a/b"
 mocks that were not used:
   mocks[0] (git-hub.search)
@@ -78,7 +78,7 @@ tool error: git-hub.search: no mock answers git-hub.search: there are no mocks
   at eval_starlark:1:22
     return git_hub.search()
                          ^
-calls that no mock was for:
+calls without a mock:
   no mock answers git-hub.search: there are no mocks
 `},
 		{"a tool that is none", `{"name":"triag"}`, ``, `validation error: no saved tool is called "triag" (did you mean triage?)`},

@@ -36,7 +36,7 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 		return a
 	}
 	if !wire.IsObject(result) {
-		a.Err = t.fail(abi.ErrTool, "the server's answer is no JSON object")
+		a.Err = t.fail(abi.ErrTool, "the server's answer is not a JSON object")
 		return a
 	}
 	a.Meta, _ = wire.Get(result, "_meta")

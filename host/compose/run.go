@@ -157,7 +157,7 @@ func contextFailure(ctx context.Context) *Failure {
 	case errors.Is(cause, wire.ErrClosed):
 		return &Failure{Type: abi.ErrCancelled, Message: shuttingDown}
 	case errors.Is(cause, context.DeadlineExceeded):
-		return &Failure{Type: abi.ErrTimeout, Message: "the request's time is over"}
+		return &Failure{Type: abi.ErrTimeout, Message: "the request timed out"}
 	}
 	return &Failure{Type: abi.ErrCancelled, Message: "the request was cancelled"}
 }
