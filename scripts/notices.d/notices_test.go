@@ -67,7 +67,7 @@ func TestLicences(t *testing.T) {
 		{"code is no licence", map[string]string{"LICENSE": mit, "license_test.go": "package x"}, "LICENSE MIT"},
 		{"none", map[string]string{"README": mit}, "no licence file"},
 		{"a notice is no licence", map[string]string{"NOTICE": "by us"}, "no licence file"},
-		{"of unknown kind", map[string]string{"LICENSE": "all rights reserved"}, "no known kind"},
+		{"of unknown kind", map[string]string{"LICENSE": "all rights reserved"}, "an unknown kind"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
