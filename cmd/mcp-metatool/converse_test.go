@@ -225,7 +225,7 @@ func parse(text string) (v any, err error) {
 	return v, err
 }
 
-// matches tells whether got has all of want in it.
+// matches reports whether got has all of want in it.
 func matches(want, got any) bool {
 	switch want := want.(type) {
 	case string:

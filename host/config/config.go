@@ -1,11 +1,11 @@
-// Package config reads the configuration of mcp-metatool, in TOML or in the
-// JSON of the product's specification, into one [Config] value, and keeps the
-// secrets in it out of every text a person or a log gets to see.
+// Package config reads the configuration of mcp-metatool, in TOML or in the JSON of the
+// product's specification, into one [Config] value. It also keeps the secrets of the
+// configuration out of texts for people and out of logs.
 //
-// The way of a file:
+// From a file to a Config:
 //
 //	load.go      which file, which environment variables, in which order
-//	toml.go      TOML text  \   (places.go: where what is in it)
+//	toml.go      TOML text  \   (places.go: positions in the text)
 //	json.go      JSON text  /-> node.go: one tree of values for both
 //	table.go     typed reading of that tree; every key that is asked for is
 //	             known, every other one is a problem with the nearest known key
@@ -19,18 +19,18 @@
 //	limits.go    the limits of package limits and the fields that hold their values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
-//	mask.go      Masker: replaces secrets in texts, find.go finds them,
-//	             escapes.go those that are written with escapes
+//	mask.go      Masker: replaces secrets in texts; find.go finds them,
+//	             escapes.go finds those that are written with escapes
 //	redact.go    Redactor: the same, more thoroughly, also in JSON (redactjson.go)
-//	maskslog.go  a log/slog handler in front of which nothing secret gets past
-//	describe.go  what `mcp-metatool check` prints, and warnings.go of what it warns
+//	maskslog.go  a log/slog handler that masks secrets
+//	describe.go  what `mcp-metatool check` prints; warnings.go its warnings
 //
-// A new setting is a field in Config and a line in decode.go, a new limit a field
-// and a line in limits.go; a new section is a function of its own.
-// docs/configuration.md is the reference for users; a test loads each of its
-// examples, and others look for every key and limit in it.
+// A new setting needs a field in Config and a line in decode.go, a new limit a field and a
+// line in limits.go, and a new section a function of its own. docs/configuration.md is
+// the reference for users. A test loads each of its examples, and others check that it
+// has every key and limit.
 //
-// Nothing here starts, watches or connects to anything.
+// Package config only reads files. It starts, watches and connects to nothing.
 package config
 
 import (
@@ -40,27 +40,26 @@ import (
 	"time"
 )
 
-// The values of settings that are not set. Those of limits are in package limits.
+// The defaults of settings. Those of limits are in package limits.
 const (
 	DefaultListen = "127.0.0.1:8080"
 	DefaultPath   = "/mcp"
 )
 
-// Config is everything that is configurable, checked, expanded and with its
-// defaults filled in. Nothing here changes it once [Load] has returned it, so
-// that any number of goroutines may read it.
+// Config is a checked configuration, with variables expanded and defaults set. It does not
+// change after [Load] has returned it, so any number of goroutines may read it.
 type Config struct {
-	// Path is the file the configuration came from, as it was named (flag,
-	// environment) or found; "" when there is none.
+	// Path is the configuration file, as it was named (flag, environment) or found; "" if
+	// there is none.
 	Path string
-	// Searched are the files that were looked for when Path is "".
+	// Searched are the files that were looked for if Path is "".
 	Searched []string
-	// Debug puts stacks into errors and debug entries into the log.
+	// Debug adds stacks to errors and debug records to the log.
 	Debug bool
-	// StartupWait is how long tools/list waits for upstreams that are still
-	// starting. Zero means not at all.
+	// StartupWait is how long tools/list waits for upstreams that are still starting.
+	// 0: it does not wait.
 	StartupWait time.Duration
-	// MaxMessage is the largest JSON-RPC message in bytes, either way.
+	// MaxMessage is the largest JSON-RPC message in bytes, in either direction.
 	MaxMessage int64
 
 	Execution Execution
@@ -68,61 +67,57 @@ type Config struct {
 	HTTP      HTTP
 	Journal   Journal
 	Builtins  Builtins
-	// Upstreams are the upstream servers in the order of the file, disabled
-	// ones included.
+	// Upstreams are the upstream servers in the order of the file, including disabled
+	// ones.
 	Upstreams []Upstream
-	// Secrets are the texts that must not be shown: values of ${VAR} in
-	// arguments, environments and headers, bearer tokens, and what looks like
-	// a secret without being one of those. No duplicates, none shorter than
-	// [MinSecret] bytes, longest first.
+	// Secrets are the texts that must not be shown: values of ${VAR} in arguments,
+	// environments and headers, bearer tokens, and other values that look like secrets.
+	// They have no duplicates and at least [MinSecret] bytes, and the longest are first.
 	Secrets []string
 
-	json bool // the file is JSON, whose settings are called differently
+	json bool // the file is JSON, in which settings have other names
 
-	// shown has the masked form of each value that holds a secret of any
-	// length, by key path; see Describe.
+	// shown holds the masked form of each value with a secret of any length, by key
+	// path; see Describe.
 	shown map[string]string
 	// warnings found while loading; see Warnings.
 	warnings []string
 }
 
-// Execution limits one call of a composite tool, and all of them together.
+// Execution has the limits of one call of a composite tool, and of all calls together.
 type Execution struct {
 	// Timeout is wall-clock time.
 	Timeout time.Duration
 	// MaxMemory is the guest's linear memory in bytes.
 	MaxMemory uint64
-	// MaxFuel is how much the script may compute, in units of the sandbox's
-	// meter.
+	// MaxFuel is how much the script may compute, in WebAssembly instructions.
 	MaxFuel uint64
 	// MaxCalls is how many tool calls the script may make.
 	MaxCalls int
-	// MaxArguments, MaxAnswer, MaxResult and MaxLogs are sizes in bytes: of
-	// the arguments of calls made at once, of one answer, of the script's
-	// result, and of everything it logs.
+	// MaxArguments, MaxAnswer, MaxResult and MaxLogs are sizes in bytes: of the
+	// arguments of calls that are made together, of one answer, of the script's result,
+	// and of everything that it logs.
 	MaxArguments, MaxAnswer, MaxResult, MaxLogs uint64
 
 	// MaxParallel is how many calls of one script may be in flight at once.
 	MaxParallel int
-	// UndoTimeout is how long all calls together may take that undo what a failed
-	// script did.
+	// UndoTimeout is how long all compensations of a failed script may take together.
 	UndoTimeout time.Duration
 
-	// ToolCalls is how much results report about the calls of their scripts.
+	// ToolCalls says how much results report about the calls of their scripts.
 	ToolCalls ToolCalls
 
-	// MaxConcurrent is how many scripts may compute at the same time; 0 is the
-	// sandbox's default, which depends on the machine.
+	// MaxConcurrent is how many scripts may compute at the same time; 0: the sandbox's
+	// default, which depends on the machine.
 	MaxConcurrent int
-	// MaxQueued is how many calls there may be beside those: waiting for their
-	// turn, or for tools.
+	// MaxQueued is how many further calls may wait for a compute slot or for tools.
 	MaxQueued int
-	// MaxTotalMemory is what all runs and messages in flight may have together,
-	// in bytes; 0 is budget.DefaultTotal, which depends on the machine.
+	// MaxTotalMemory is the memory of all runs and messages in flight together, in
+	// bytes; 0: budget.DefaultTotal, which depends on the machine.
 	MaxTotalMemory uint64
 }
 
-// ToolCalls is how much the result of a composite call reports about its tool calls.
+// ToolCalls says how much the result of a composite call reports about its tool calls.
 type ToolCalls string
 
 // The values of ToolCalls.
@@ -132,53 +127,52 @@ const (
 	ToolCallsNone  ToolCalls = "none"
 )
 
-// Store says where saved tools live.
+// Store says where saved tools are kept.
 type Store struct {
 	// Dir is absolute. It need not exist yet.
 	Dir string
 }
 
-// HTTP says how clients reach us over HTTP. Whether they can at all is decided
-// by a flag of the command.
+// HTTP has the settings of the HTTP front end. A flag of the command determines whether it
+// is used.
 type HTTP struct {
-	// Listen is HOST:PORT, see [ParseListen]; an empty HOST stands for every
-	// address of the machine.
+	// Listen is HOST:PORT, see [ParseListen]. An empty HOST means every address of the
+	// machine.
 	Listen string
-	// Path of the endpoint; it begins with a slash.
+	// Path is the path of the endpoint. It begins with a slash.
 	Path string
-	// Tokens are the bearer tokens that clients may come with; nil or empty:
-	// they need none.
+	// Tokens are the bearer tokens that are accepted; nil or empty: clients need none.
 	Tokens []string
 	// NoSave are those of Tokens whose clients may not save and delete tools.
 	NoSave []string
-	// AllowedOrigins are values of the header Origin, and AllowedHosts of the
-	// header Host (without a port: whichever), both in lower case, that are
-	// accepted besides those of the address itself.
+	// AllowedOrigins are values of the header Origin, and AllowedHosts of the header Host
+	// (without a port: with any port), that are accepted in addition to those of the
+	// address itself. Both are in lower case.
 	AllowedOrigins, AllowedHosts []string
 	// CertFile and KeyFile are absolute paths of PEM files; both are "" for no
 	// TLS.
 	CertFile, KeyFile string
-	// SessionTTL is how long an idle session lives.
+	// SessionTTL is the lifetime of an idle session.
 	SessionTTL time.Duration
 	// MaxSessions is how many sessions there may be at the same time.
 	MaxSessions int
 	// MaxSessionsPerToken and MaxSessionsPerAddress are how many sessions one
-	// token and one address may have; 0: half of MaxSessions, but all of them
-	// where there are not several tokens, and for loopback addresses.
+	// token and one address may have; 0: half of MaxSessions, but MaxSessions if there
+	// is at most one token, and for loopback addresses.
 	MaxSessionsPerToken, MaxSessionsPerAddress int
-	// UnusedTTL is how long a session lives that was never used.
+	// UnusedTTL is the lifetime of a session that was never used.
 	UnusedTTL time.Duration
-	// InitializeRate is how many sessions one token, or one address, may begin
-	// in a second, beyond those that it may have at the same time.
+	// InitializeRate is how many sessions per second one token, or one address, may begin
+	// in addition to those that it may have at the same time.
 	InitializeRate int
 	// MaxConnections is how many there may be at the same time, and
 	// MaxConnectionsPerAddress from one address; 0: as for sessions.
 	MaxConnections, MaxConnectionsPerAddress int
-	// ResumeWindow is how long a request whose stream broke waits for its client
-	// to resume it; 0 cancels it at once.
+	// ResumeWindow is how long a request waits for its client to resume a broken stream;
+	// 0: the request is cancelled at once.
 	ResumeWindow time.Duration
 
-	configured bool // there is such a table
+	configured bool // the file has this table
 }
 
 // Transport is a way to reach an upstream.
@@ -191,13 +185,12 @@ const (
 	LegacySSE      Transport = "sse" // HTTP+SSE of revision 2024-11-05
 )
 
-// Restart says what happens after an upstream has ended or its connection has
-// broken.
+// Restart says what happens after an upstream or its connection has ended.
 type Restart string
 
 // The values of Restart.
 const (
-	RestartAlways Restart = "always" // with increasing pauses
+	RestartAlways Restart = "always" // with increasing delays
 	RestartNever  Restart = "never"
 )
 
@@ -207,7 +200,7 @@ type Isolation string
 // The values of Isolation.
 const (
 	Shared     Isolation = "shared"
-	PerSession Isolation = "session" // each has a process or connection of its own
+	PerSession Isolation = "session" // each session has a process or connection of its own
 )
 
 // Start says when an upstream is started.
@@ -215,8 +208,8 @@ type Start string
 
 // The values of Start.
 const (
-	Eager Start = "eager" // with us
-	Lazy  Start = "lazy"  // when it is used
+	Eager Start = "eager" // when the proxy starts
+	Lazy  Start = "lazy"  // when it is first used
 )
 
 // Upstream is one MCP server to connect to.
@@ -226,37 +219,35 @@ type Upstream struct {
 	Name      string
 	Transport Transport
 
-	// Command is what to start: an absolute path, or a name without a path
-	// separator that is still to be looked up in PATH. Of this and the next
-	// three all but Stdio have none.
+	// Command is what to start: an absolute path, or a name without a path separator,
+	// which is looked up in PATH later. Only Stdio has this field and the next three.
 	Command string
 	Args    []string
-	// Env is what the process gets besides the safe base environment.
+	// Env is what the process gets in addition to the safe base environment.
 	Env map[string]string
 	// Dir is the working directory, absolute; "" for that of this process.
 	Dir string
 
-	// URL is http or https, with a host and without a fragment; "" for Stdio,
-	// which has none of the next two either.
+	// URL is http or https, with a host and without a fragment. Stdio has neither this
+	// field nor the next two.
 	URL string
-	// Headers go with every request, none of them one of the transport's own.
-	// No two names differ in case alone. Values can be secret.
+	// Headers are sent with every request. They contain none of the transport's own
+	// headers, and no two names differ only in case. Values can be secret.
 	Headers map[string]string
 	// OAuth says how to get access tokens; nil: there are none.
 	OAuth *OAuth
 
-	// Prefix goes in front of the names of its tools and prompts: it matches
+	// Prefix is added before the names of its tools and prompts. It matches
 	// ^[A-Za-z0-9_-]*$, and several upstreams may have the same.
 	Prefix string
-	// Timeout is how long one request may go without a sign of life, and
-	// MaxTimeout how long it may take in any case; Timeout is not longer.
+	// Timeout is how long one request may go without a sign of life, and MaxTimeout how
+	// long it may take in total. Timeout is not longer than MaxTimeout.
 	Timeout, MaxTimeout time.Duration
 	Restart             Restart
 	Isolation           Isolation
 	Start               Start
-	// Expose and Hide are patterns as [path.Match] has them, for the
-	// upstream's own tool names; see Exposes and Hides. Nil Expose means
-	// every tool, an empty one means none.
+	// Expose and Hide are patterns of [path.Match] for the upstream's own tool names; see
+	// Exposes and Hides. A nil Expose means every tool, an empty one none.
 	Expose, Hide []string
 	// Probe is what a health check does beyond listing the tools; nil: nothing.
 	Probe *Probe
@@ -264,57 +255,56 @@ type Upstream struct {
 	Disabled bool
 }
 
-// OAuth is how to get access tokens for an upstream. What is not set is found
-// out from the server.
+// OAuth says how to get access tokens for an upstream. Fields that are not set are
+// discovered from the server.
 type OAuth struct {
-	// Issuer of the tokens: an https URL, or one of this machine where URL is
-	// one too; "": the one that the server names. Set if ClientSecret is.
+	// Issuer of the tokens: an https URL, or a URL of this machine if Upstream.URL is one
+	// too; "": the one that the server names. It is set if ClientSecret is.
 	Issuer string
-	// ClientID and ClientSecret of a client that is registered already; both
-	// "" to register one. A public client has no secret.
+	// ClientID and ClientSecret of a client that is already registered; both "" to
+	// register one. A public client has no secret.
 	ClientID, ClientSecret string
 	// Scopes to ask for; nil: those that the server names, empty: none.
 	Scopes []string
-	// RedirectPort is the port on 127.0.0.1 that the browser comes back to, at
-	// the path /callback; 0: any.
+	// RedirectPort is the port on 127.0.0.1 to which the browser is redirected, at the
+	// path /callback; 0: any.
 	RedirectPort int
 }
 
-// Probe is a call that shows whether an upstream does its work.
+// Probe is a call that shows whether an upstream works.
 type Probe struct {
 	// Call is the upstream's own name of the tool.
 	Call string
-	// Params is a raw JSON object, the arguments. It can have secrets in it.
+	// Params is the arguments, a raw JSON object. It can contain secrets.
 	Params []byte
-	// Expect is what the answer has to be; nil: anything but an error.
+	// Expect is what the answer must be; nil: anything but an error.
 	Expect *Expectation
 	// Timeout is how long the call may take.
 	Timeout time.Duration
 }
 
-// Expectation is what a probe has to be answered with. Exactly one of its
-// fields is set.
+// Expectation is what the answer to a probe must be. Exactly one of its fields is set.
 type Expectation struct {
-	Text    string // part of the answer's text
+	Text    string // a part of the answer's text
 	Pattern string // a regular expression that the answer's text matches
-	Value   []byte // raw JSON that the answer has, perhaps among other things
+	Value   []byte // raw JSON that the answer contains
 }
 
-// TokenFile is where the access tokens of all upstreams are kept, in a
-// directory of its own that only the user may read.
+// TokenFile returns the file with the access tokens of all upstreams. It is in a directory
+// of its own that only the user may read.
 func (c *Config) TokenFile() string { return filepath.Join(c.Store.Dir, "oauth", "tokens.json") }
 
-// Exposes reports whether agents see the tool with that name of the upstream's
-// own, provided that it is not hidden: Expose is nil or one of it matches.
-// Scripts may call it either way.
+// Exposes reports whether agents see the tool with that name of the upstream's own, unless
+// it is hidden: Expose is nil or has a pattern that matches. Scripts may call it in any
+// case.
 func (u *Upstream) Exposes(tool string) bool { return u.Expose == nil || matchAny(u.Expose, tool) }
 
-// Hides reports whether nobody may call the tool with that name, scripts
-// included: one of Hide matches.
+// Hides reports whether nobody, not even a script, may call the tool with that name: Hide
+// has a pattern that matches.
 func (u *Upstream) Hides(tool string) bool { return matchAny(u.Hide, tool) }
 
-// matchAny matches a name that may hold slashes, which are nothing special in
-// the name of a tool.
+// matchAny reports whether a pattern matches name. Unlike in path.Match, slashes are not
+// special.
 func matchAny(patterns []string, name string) bool {
 	const slash = "\x01" // cannot be in a tool's name
 	name = strings.ReplaceAll(name, "/", slash)

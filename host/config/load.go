@@ -16,22 +16,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// The environment variables [Load] reads. One that is empty counts as not set.
+// The environment variables that [Load] reads. An empty one counts as not set.
 const (
 	EnvConfig  = "MCP_METATOOL_CONFIG"  // the configuration file
-	EnvDir     = "MCP_METATOOL_DIR"     // saved tools, and where the configuration is looked for
+	EnvDir     = "MCP_METATOOL_DIR"     // directory of saved tools, and where the configuration is looked for
 	EnvTimeout = "MCP_METATOOL_TIMEOUT" // execution timeout in milliseconds
 	EnvDebug   = "MCP_METATOOL_DEBUG"   // true, false, 1 or 0
 )
 
-// maxFile is the largest configuration file that is read, in bytes. Files
-// people write have a thousandth of it.
+// maxFile is the largest configuration file that is read, in bytes. It is about a thousand
+// times as large as real files.
 const maxFile = 1 << 20
 
-// LoadOptions says where to take a configuration from. The zero value looks it
-// up in the environment of the process.
+// LoadOptions says where to find a configuration. The zero value uses the environment of
+// the process.
 type LoadOptions struct {
-	// Context ends the reading of files; nil is one that never ends.
+	// Context bounds the reading of files; nil: context.Background().
 	Context context.Context
 	// Flag is the file named on the command line, "" for none.
 	Flag string
@@ -39,9 +39,9 @@ type LoadOptions struct {
 	Getenv func(string) (string, bool)
 	// Home finds the user's home directory; nil means [os.UserHomeDir].
 	Home func() (string, error)
-	// Unset, when set, is told of each variable without a value in an upstream that
-	// is not disabled, by the upstream's name: whoever loads does without that
-	// upstream then. For [LoadWithin] only.
+	// Unset, if set, is called with the name of an upstream that is not disabled and with a
+	// variable in it that has no value. The caller then leaves that upstream out. It is for
+	// [LoadWithin] only.
 	Unset func(upstream string, p *Problem)
 }
 
@@ -56,13 +56,13 @@ func (o LoadOptions) context() context.Context {
 //
 // The file is the first of: Flag; $MCP_METATOOL_CONFIG; config.toml in DIR;
 // config.json in DIR, where DIR is $MCP_METATOOL_DIR or else ~/.mcp-metatool.
-// The first two have to exist. Having none of the others is no error: the
-// configuration is then empty but for its defaults and the environment. The
-// environment wins over the file (MCP_METATOOL_DIR over [store] dir too), and
-// [store] dir has no influence on where the file is looked for.
+// The first two must exist. It is not an error if none of the others exists: the
+// configuration then consists of defaults and the environment. The environment takes
+// precedence over the file (MCP_METATOOL_DIR over [store] dir too), and [store] dir does
+// not affect where the file is looked for.
 //
-// A name that ends in .json is read as JSON, every other one as TOML. All
-// problems are reported at once, joined, each a *[Problem].
+// A file with a name that ends in .json is read as JSON, every other file as TOML. The
+// error joins all problems, each a *[Problem].
 func Load(opts LoadOptions) (*Config, error) {
 	c, problems := load(opts)
 	if len(problems) > 0 {
@@ -71,23 +71,22 @@ func Load(opts LoadOptions) (*Config, error) {
 	return c, nil
 }
 
-// StoreDir is what Load says in Store.Dir, also where it finds problems
-// elsewhere. Of a file that cannot be read, or has no syntax, nothing is known:
-// then it is the directory of those that say nothing of it. It is "" when that
-// is not known either, which is one of Load's problems.
+// StoreDir returns the Store.Dir of Load, even if Load finds problems elsewhere. If the
+// file cannot be read or has a syntax error, it returns the default. It returns "" if that
+// is unknown too, which is one of Load's problems.
 func StoreDir(opts LoadOptions) string {
 	c, _ := load(opts)
 	return c.Store.Dir
 }
 
-// Files are the files that Load looks for, in that order: one that is named,
-// or those in DIR.
+// Files returns the files that Load looks for, in that order: the one that is named, or
+// those in DIR.
 func Files(opts LoadOptions) []string {
 	files, _ := newLoader(opts).files(opts.Flag)
 	return files
 }
 
-// load is what could be made of the configuration, and what is wrong with it.
+// load returns the configuration as far as it could be read, and what is wrong with it.
 func load(opts LoadOptions) (*Config, []*Problem) {
 	l, c := newLoader(opts), newConfig()
 	if err := l.readFile(c, opts.Flag); err != nil {
@@ -108,7 +107,7 @@ func newLoader(opts LoadOptions) *loader {
 	return l
 }
 
-// newConfig is a configuration in which nothing is set.
+// newConfig returns a configuration with defaults only.
 func newConfig() *Config {
 	c := &Config{
 		Execution: Execution{ToolCalls: ToolCallsShort},
@@ -128,8 +127,8 @@ type loader struct {
 	problems []*Problem
 }
 
-// files are those to look for; source says what names the only one, "" when it
-// need not be there.
+// files returns the files to look for. source says what names the only one; "" if none
+// has to exist.
 func (l *loader) files(flag string) (names []string, source string) {
 	if flag != "" {
 		return []string{flag}, "--config"
@@ -139,15 +138,15 @@ func (l *loader) files(flag string) (names []string, source string) {
 	}
 	dir, err := l.dir()
 	if err != nil {
-		// Without a home there is no file to be found; that the store needs
-		// one too is reported when its turn comes.
+		// Without a home directory there is no file. That the store needs one too is
+		// reported later.
 		return nil, ""
 	}
 	return []string{filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json")}, ""
 }
 
-// readFile finds the file and fills c from it. What it returns is about the
-// file as a whole; problems with what is in it are added to l.
+// readFile finds the file and fills c from it. The error is about the file as a whole;
+// problems with its content are added to l.
 func (l *loader) readFile(c *Config, flag string) *Problem {
 	names, source := l.files(flag)
 	for i, name := range names {
@@ -178,7 +177,7 @@ func readCapped(ctx context.Context, name string) ([]byte, error) {
 	return data, err
 }
 
-// unreadable says why a file cannot be read.
+// unreadable returns an error that says why a file cannot be read.
 func unreadable(name string, err error) *Problem {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -187,8 +186,7 @@ func unreadable(name string, err error) *Problem {
 	return &Problem{File: name, Text: err.Error(), Err: err}
 }
 
-// parse fills c from the bytes of a file, or reports why they could not be
-// read.
+// parse fills c from the bytes of a file, or reports why it could not.
 func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem {
 	if err != nil {
 		return unreadable(name, err)
@@ -218,7 +216,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 	return nil
 }
 
-// environment lets the variables override what the file said, and fills in the
+// environment overrides settings of the file with those of the environment, and sets the
 // store.
 func (l *loader) environment(c *Config) {
 	bad := func(key, format string, args ...any) {
@@ -260,13 +258,13 @@ func (l *loader) environment(c *Config) {
 	}
 }
 
-// env is a variable's value, "" when it is not set.
+// env returns the value of a variable, "" if it is not set.
 func (l *loader) env(key string) string {
 	s, _ := l.getenv(key)
 	return s
 }
 
-// dir is DIR of the look-up order, absolute.
+// dir returns DIR of the look-up order, as an absolute path.
 func (l *loader) dir() (string, error) {
 	dir := l.env(EnvDir)
 	if dir == "" {

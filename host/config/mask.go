@@ -18,11 +18,10 @@ const mask = "****"
 // Masker replaces secrets in texts by ****. The zero value, and a nil *Masker,
 // know no secrets. All methods may be called from several goroutines at once.
 //
-// A secret is found as it is, and as it is written within a JSON string, a Go
-// string literal or an address, whatever characters of it are escaped there, also
-// where one of these is within another, maxViews times over; and in base64 or
-// hexadecimal digits (those two from minCoded bytes on). It is not found cut into
-// pieces.
+// A secret is found as it is, and as it is written in a JSON string, a Go string literal
+// or a URL, whatever characters of it are escaped there, also if these are nested up to
+// maxViews times. A secret of at least minCoded bytes is also found in base64 or
+// hexadecimal digits. A secret that is split into pieces is not found.
 type Masker struct {
 	secrets atomic.Pointer[finder]
 }
@@ -34,9 +33,8 @@ func (c *Config) NewMasker() *Masker {
 	return m
 }
 
-// Add makes more secrets known, for instance those of a configuration that was
-// read again: old ones can still turn up. Those shorter than [MinSecret] are
-// ignored.
+// Add adds secrets, for instance those of a reloaded configuration. The old ones are kept,
+// because they may still occur. Secrets shorter than [MinSecret] are ignored.
 func (m *Masker) Add(secrets ...string) {
 	var forms []string
 	for _, s := range secrets {
@@ -54,11 +52,11 @@ func (m *Masker) Add(secrets ...string) {
 	}
 }
 
-// writtenForms is a secret as it is and as it looks within other texts.
+// writtenForms returns the forms in which a secret can be written in texts.
 func writtenForms(s string) []string {
 	query := url.QueryEscape(s)
 	forms := []string{s, query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(s), strings.ReplaceAll(s, " ", "+")}
-	if plain, err := url.PathUnescape(s); err == nil { // a password out of an address
+	if plain, err := url.PathUnescape(s); err == nil { // the password of a URL
 		forms = append(forms, plain)
 	}
 	q := strconv.Quote(s)
@@ -78,8 +76,8 @@ func writtenForms(s string) []string {
 	return append(forms, secretMembers(s)...)
 }
 
-// secretMembers are secrets out of one that is a JSON object, such as the key
-// file of a service account: it can be written in another way, or in part.
+// secretMembers returns the secrets in one that is a JSON object, such as the key file of a
+// service account, because its members can be written without the rest.
 func secretMembers(s string) []string {
 	members := map[string]any{}
 	if !strings.HasPrefix(strings.TrimSpace(s), "{") || json.Unmarshal([]byte(s), &members) != nil {
@@ -101,13 +99,13 @@ func secretMembers(s string) []string {
 	return forms
 }
 
-// minCoded is the length in bytes from which on a secret is found in base64 and
-// hexadecimal digits. What shorter ones look like there is found everywhere.
+// minCoded is the smallest length in bytes of a secret that is looked for in base64 and
+// hexadecimal digits. Shorter ones would match ordinary text.
 const minCoded = 6
 
-// codedForms is a secret within something that is encoded as a whole. In base64
-// it looks different at each of three offsets; the characters at the ends, which
-// have bits of what is beside it, do not count.
+// codedForms returns the forms of a secret within encoded data. In base64 there is one for
+// each of three offsets, without the characters at the ends, which contain bits of the
+// neighbouring bytes.
 func codedForms(s string) []string {
 	if len(s) < minCoded {
 		return nil
@@ -122,8 +120,7 @@ func codedForms(s string) []string {
 	return forms
 }
 
-// Mask returns s with every secret replaced. Secrets that overlap are replaced
-// as one.
+// Mask returns s with every secret replaced. Overlapping secrets are replaced together.
 func (m *Masker) Mask(s string) string {
 	if m.knowsNone() {
 		return s
@@ -131,7 +128,7 @@ func (m *Masker) Mask(s string) string {
 	return maskSpans(s, seeThrough(s, maxViews, m.find))
 }
 
-// find is where the secrets are, with the escapes of s as they are.
+// find returns where the secrets are in s, without resolving escapes.
 func (m *Masker) find(s string) []span {
 	if m == nil {
 		return nil
@@ -147,7 +144,7 @@ func (m *Masker) knowsNone() bool {
 	return f == nil || len(f.forms) == 0
 }
 
-// maskSpans replaces parts of s; those that touch or overlap become one.
+// maskSpans replaces parts of s. Parts that touch or overlap are replaced together.
 func maskSpans(s string, spans []span) string {
 	if len(spans) == 0 {
 		return s

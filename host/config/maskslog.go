@@ -14,22 +14,22 @@ type maskingHandler struct {
 	m    *Masker
 }
 
-// NewMaskingHandler puts m in front of a handler: no secret m knows gets into
-// its records, be it in the message, in a key or group, or in a value, however
-// deep in groups, errors, structs or what a [slog.LogValuer] returns. Values
-// without a secret pass as they are; one with a secret becomes the text of it,
-// masked. Secrets added to m later are masked in records logged later; values
-// given to Logger.With are masked when they are given.
+// NewMaskingHandler returns a handler that masks the secrets of m and passes records to
+// another handler. It masks the message, keys, groups and values, at any depth of groups,
+// errors, structs and what a [slog.LogValuer] returns. A value without a secret is passed
+// unchanged; one with a secret is replaced by its masked text. Secrets that are added to m
+// later are masked in later records. Values for Logger.With are masked when With is
+// called.
 func NewMaskingHandler(next slog.Handler, m *Masker) slog.Handler {
 	return &maskingHandler{next: next, m: m}
 }
 
-// Enabled asks the handler behind.
+// Enabled implements slog.Handler.
 func (h *maskingHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle masks the record and hands it on.
+// Handle implements slog.Handler. It masks the record and passes it on.
 func (h *maskingHandler) Handle(ctx context.Context, record slog.Record) error {
 	masked := slog.NewRecord(record.Time, record.Level, h.m.Mask(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
@@ -39,12 +39,12 @@ func (h *maskingHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.next.Handle(ctx, masked)
 }
 
-// WithAttrs masks the attributes and hands them on.
+// WithAttrs implements slog.Handler. It masks the attributes and passes them on.
 func (h *maskingHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &maskingHandler{next: h.next.WithAttrs(h.attrs(attrs)), m: h.m}
 }
 
-// WithGroup masks the name and hands it on.
+// WithGroup implements slog.Handler. It masks the name and passes it on.
 func (h *maskingHandler) WithGroup(name string) slog.Handler {
 	return &maskingHandler{next: h.next.WithGroup(h.m.Mask(name)), m: h.m}
 }
@@ -79,8 +79,8 @@ func (h *maskingHandler) value(v slog.Value) slog.Value {
 	}
 }
 
-// any masks a value of any type. It looks at each form in which a handler may
-// write the value.
+// any masks a value of any type. It checks each form in which a handler may write the
+// value.
 func (h *maskingHandler) any(v slog.Value) slog.Value {
 	for _, form := range forms {
 		text := written(form, v.Any())
@@ -91,8 +91,8 @@ func (h *maskingHandler) any(v slog.Value) slog.Value {
 	return v
 }
 
-// forms are the ways in which handlers write values; "" is for a value that has
-// no such form. JSON follows pointers, which fmt does not.
+// forms are the ways in which handlers write values. They return "" for a value without
+// that form. JSON follows pointers, unlike fmt.
 var forms = []func(v any) string{
 	func(v any) string {
 		if err, ok := v.(error); ok {
@@ -122,8 +122,8 @@ var forms = []func(v any) string{
 	},
 }
 
-// written is form(v), or "" when a method of v panics: the handler behind will
-// meet that panic too and write something in its place.
+// written returns form(v), or "" if a method of v panics. The next handler will recover
+// that panic too and write another text.
 func written(form func(v any) string, v any) (text string) {
 	defer func() {
 		if recover() != nil {

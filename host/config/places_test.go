@@ -34,7 +34,7 @@ func FuzzPlaces(f *testing.F) {
 	})
 }
 
-// clean tells whether text has none of what paths are made with.
+// clean reports whether text has none of what paths are made with.
 func clean(text string) bool {
 	return strings.IndexByte(text, 0xfe) < 0 && strings.IndexByte(text, 0xff) < 0
 }

@@ -28,7 +28,7 @@ func NewRedactor(m *Masker, patterns []*regexp.Regexp) *Redactor {
 // SetPatterns replaces the patterns.
 func (r *Redactor) SetPatterns(patterns []*regexp.Regexp) { r.patterns.Store(&patterns) }
 
-// Text is s without what must not be in it; changed tells whether there was any.
+// Text is s without what must not be in it; changed reports whether there was any.
 func (r *Redactor) Text(s string) (_ string, changed bool) {
 	spans := r.find(s, maxViews)
 	return maskSpans(s, spans), len(spans) > 0

@@ -73,7 +73,7 @@ func (j *redacting) text(from, to int) {
 	j.replace(from, to, wire.Quote(masked))
 }
 
-// touching tells whether something was found in that part of the text, and
+// touching reports whether something was found in that part of the text, and
 // whether something that is there only in part.
 func (j *redacting) touching(from, to int) (within, across bool) {
 	for _, s := range j.spans {
@@ -96,7 +96,7 @@ func (j *redacting) distinct(name string) string {
 	return name
 }
 
-// isName tells whether the string that ends there is the name of a member.
+// isName reports whether the string that ends there is the name of a member.
 func isName(raw string, end int) bool {
 	rest := strings.TrimLeft(raw[end:min(len(raw), end+64)], " \t\r\n")
 	return strings.HasPrefix(rest, ":")

@@ -80,7 +80,7 @@ type Section struct{ t *table }
 // Span is a part of a file, from one byte offset up to another.
 type Span struct{ From, To int }
 
-// Has tells whether the table has a key, of any type.
+// Has reports whether the table has a key, of any type.
 func (s *Section) Has(key string) bool { return s.t.node.fields[key] != nil }
 
 // Keys are those of the table, in the order of the file.
@@ -113,13 +113,13 @@ func (s *Section) Written(key string) Span {
 	return Span{}
 }
 
-// IsString tells whether a key is there and is a string.
+// IsString reports whether a key is there and is a string.
 func (s *Section) IsString(key string) bool { return s.is(key, kindString) }
 
-// IsTable tells whether a key is there and is a table.
+// IsTable reports whether a key is there and is a table.
 func (s *Section) IsTable(key string) bool { return s.is(key, kindTable) }
 
-// IsArray tells whether a key is there and is an array.
+// IsArray reports whether a key is there and is an array.
 func (s *Section) IsArray(key string) bool { return s.is(key, kindArray) }
 
 func (s *Section) is(key string, k kind) bool {
@@ -174,7 +174,7 @@ func (s *Section) Path(key string) (string, bool) { return s.t.file(key) }
 // Bool sets *v to the boolean under a key.
 func (s *Section) Bool(key string, v *bool) { s.t.boolean(key, v) }
 
-// Duration sets *v to the duration under a key, and tells whether there is one.
+// Duration sets *v to the duration under a key, and reports whether there is one.
 func (s *Section) Duration(key string, v *time.Duration, least, most time.Duration) bool {
 	before := len(s.t.r.problems)
 	s.t.duration(key, v, least, most)
@@ -306,7 +306,7 @@ func (t *table) decoded(key, name string, n *node) any {
 	return struct{}{}
 }
 
-// IsTrue tells whether a key is there and is true.
+// IsTrue reports whether a key is there and is true.
 func (s *Section) IsTrue(key string) bool {
 	return s.is(key, kindBool) && s.t.node.fields[key].text == "true"
 }

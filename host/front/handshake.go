@@ -61,7 +61,7 @@ func (s *Session) initialized() {
 	}
 }
 
-// isInitialized tells whether initialize has come.
+// isInitialized reports whether initialize has come.
 func (s *Session) isInitialized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

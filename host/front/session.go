@@ -123,7 +123,7 @@ func (s *Session) ReceiveMessage(msg wire.Message, err error, raw []byte, on rpc
 	return s.conn.ReceiveMessage(msg, err, raw, on)
 }
 
-// IsBatch tells whether raw is a JSON-RPC batch and the session's revision has
+// IsBatch reports whether raw is a JSON-RPC batch and the session's revision has
 // batches.
 func (s *Session) IsBatch(raw []byte) bool { return s.conn.IsBatch(raw) }
 

@@ -11,7 +11,7 @@ import (
 // Responder answers a request that was submitted. One of Reply and Start is called,
 // once, by any goroutine.
 type Responder interface {
-	// Cancelled tells whether the client has cancelled the request, so that its
+	// Cancelled reports whether the client has cancelled the request, so that its
 	// reply will not be sent. It must not be called after Reply or Start.
 	Cancelled() bool
 	// Reply sends the reply. It does not block.

@@ -68,7 +68,7 @@ func (g *game) checkCalls() {
 	}
 }
 
-// isCancelled tells whether a call ended since it was cancelled or took too long.
+// isCancelled reports whether a call ended since it was cancelled or took too long.
 func isCancelled(err error) bool {
 	return err != nil && (err.Error() == "cancelled" || errors.Is(err, context.DeadlineExceeded))
 }
@@ -83,7 +83,7 @@ func (g *game) idOf(p *played) int64 {
 	return 0
 }
 
-// lost tells whether no cancellation of a request can have been written: it was
+// lost reports whether no cancellation of a request can have been written: it was
 // initialize, or its stream is broken or was never written to its end.
 func (g *game) lost(id int64) bool {
 	for _, s := range g.streams() {

@@ -211,7 +211,7 @@ func (h *Handler) removeUsages() {
 	}
 }
 
-// isNew tells whether there are no sessions and the allowance is full.
+// isNew reports whether there are no sessions and the allowance is full.
 func (u *usage) isNew(q quota, now time.Time) bool {
 	u.refill(q, now)
 	return u.sessions == 0 && u.allowance >= float64(q.burst)

@@ -87,7 +87,7 @@ func allowCORS(header http.Header, origin string) {
 	header.Set("Access-Control-Max-Age", "600")
 }
 
-// accepts tells whether the client accepts a media type. A client without Accept
+// accepts reports whether the client accepts a media type. A client without Accept
 // header accepts all.
 func accepts(r *http.Request, kind, subtype string) bool {
 	values := r.Header["Accept"]
@@ -103,7 +103,7 @@ func accepts(r *http.Request, kind, subtype string) bool {
 	return len(values) == 0
 }
 
-// prefersEvents tells whether the client names event streams before JSON. Clients
+// prefersEvents reports whether the client names event streams before JSON. Clients
 // that do want an event stream in any case.
 func prefersEvents(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header["Accept"], ","))
@@ -112,13 +112,13 @@ func prefersEvents(r *http.Request) bool {
 	return events >= 0 && (plain < 0 || events < plain)
 }
 
-// isJSON tells whether the body of r is declared as JSON.
+// isJSON reports whether the body of r is declared as JSON.
 func isJSON(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// isCompressed tells whether the body of r is declared as compressed. Such a body
+// isCompressed reports whether the body of r is declared as compressed. Such a body
 // is refused: a few bytes could expand to any number.
 func isCompressed(r *http.Request) bool {
 	encoding := r.Header.Get("Content-Encoding")

@@ -42,7 +42,7 @@ func digests(tokens []string) []digest {
 	return all
 }
 
-// allowsHost tells whether r was sent to one of our names. Otherwise a web page may
+// allowsHost reports whether r was sent to one of our names. Otherwise a web page may
 // have made its own name resolve to our address (DNS rebinding).
 func (p *policy) allowsHost(r *http.Request) bool {
 	name := hostname(r.Host)
@@ -61,7 +61,7 @@ func (p *policy) allowsHost(r *http.Request) bool {
 	return ok && local.Addr() == addr.Unmap()
 }
 
-// allowsOrigin tells whether the web page that r comes from, if any, may use the
+// allowsOrigin reports whether the web page that r comes from, if any, may use the
 // endpoint: a page of a configured origin, or of the address that r was sent to.
 // configured is true for the former. Only such pages may read the answers (CORS).
 func (p *policy) allowsOrigin(r *http.Request) (ok, configured bool) {
@@ -121,7 +121,7 @@ func localAddr(r *http.Request) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), true
 }
 
-// accepts tells whether a session that was begun with the token may go on.
+// accepts reports whether a session that was begun with the token may go on.
 func (p *policy) accepts(token digest) bool {
 	if len(p.tokens) == 0 {
 		return token == digest{}
@@ -129,7 +129,7 @@ func (p *policy) accepts(token digest) bool {
 	return slices.Contains(p.tokens, token)
 }
 
-// maySave tells whether clients with the token may save tools.
+// maySave reports whether clients with the token may save tools.
 func (p *policy) maySave(token digest) bool { return !slices.Contains(p.noSave, token) }
 
 // authenticate returns the token that r was sent with; ok is false if it is not

@@ -160,7 +160,7 @@ func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) 
 	return s, nil
 }
 
-// isHandshake tells whether a message does not count as use of the session.
+// isHandshake reports whether a message does not count as use of the session.
 func isHandshake(method string) bool {
 	return method == protocol.MethodInitialize || method == protocol.NotificationInitialized || method == protocol.MethodPing
 }

@@ -296,17 +296,17 @@ func (s *stream) onlyResponse() (msg []byte, ok bool) {
 	return s.messages[0], true
 }
 
-// resumable tells whether a client can resume the stream.
+// resumable reports whether a client can resume the stream.
 func (s *stream) resumable() bool { return s.id == 0 || s.session.handler.opts.ResumeWindow > 0 }
 
-// finished tells whether no message follows.
+// finished reports whether no message follows.
 func (s *stream) finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
 }
 
-// reachesClient tells whether a message that is written now would reach the client.
+// reachesClient reports whether a message that is written now would reach the client.
 func (s *stream) reachesClient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

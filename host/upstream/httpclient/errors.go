@@ -72,7 +72,7 @@ func (c *Client) unauthorized(resp *http.Response) error {
 	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Err: err}
 }
 
-// lacksScope tells whether the server refuses a token for its scopes (RFC 6750,
+// lacksScope reports whether the server refuses a token for its scopes (RFC 6750,
 // 3.1).
 func lacksScope(h http.Header) bool { return ChallengeParam(h, "error") == "insufficient_scope" }
 

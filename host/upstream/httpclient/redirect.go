@@ -11,7 +11,7 @@ import (
 // MaxRedirects is how many redirects of one request are followed.
 const MaxRedirects = 5
 
-// IsRedirect tells whether a status redirects to another address.
+// IsRedirect reports whether a status redirects to another address.
 func IsRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
@@ -40,7 +40,7 @@ func (c *Client) redirected(resp *http.Response, method string, hops int) error 
 	return nil
 }
 
-// SameOrigin tells whether two URLs have the same scheme, host and port.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }

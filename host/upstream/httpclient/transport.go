@@ -30,7 +30,7 @@ func NewTransport(scheme string) *http.Transport {
 	return t
 }
 
-// NotDialed tells whether err is of a request that got no connection, so that
+// NotDialed reports whether err is of a request that got no connection, so that
 // the server cannot have seen it.
 func NotDialed(err error) bool {
 	var op *net.OpError
