@@ -68,7 +68,7 @@ func (s *Session) isInitialized() bool {
 	return s.handshake != handshakeNone
 }
 
-// welcome answers initialize when the backend knows what it has to offer.
+// welcome answers initialize when the backend knows its capabilities.
 func welcome(ctx context.Context, r *rpc.Request) wire.Reply {
 	s := sessionOf(r)
 	w, err := s.opts.Backend.Welcome(ctx, s)

@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// ErrClientGone is why requests are cancelled whose client has disconnected.
+// ErrClientGone is the cause of the cancellation of requests after their client has
+// disconnected.
 var ErrClientGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
 // handler is a Session as the rpc.Handler of its connection.

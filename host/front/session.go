@@ -28,7 +28,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Backend is what sessions show to clients.
+// Backend answers the requests of sessions.
 type Backend interface {
 	// Welcome begins the session s. It returns what the answer to initialize
 	// says. The error is an *wire.RPCError, or the cause of ctx.

@@ -78,7 +78,7 @@ func (s *Session) endOfInput() {
 	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool { return r.Method == protocol.MethodToolsCall })
 }
 
-// room is what large messages of the client are counted in; nil if they are not.
+// room returns where large messages of the client are counted; nil if they are not.
 func (s *Session) room() *wire.Room {
 	all := s.opts.Budget
 	if all == nil {

@@ -39,7 +39,7 @@ func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall 
 	return c
 }
 
-// request is what is sent, with the tool's real name.
+// request returns the request that is sent, with the tool's real name.
 func (c *toolCall) request(params []byte, progress func([]byte)) (wire.Call, error) {
 	params, err := wire.Set(params, wire.Quote(c.tool), "name")
 	out := wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress, Permit: c}
@@ -95,14 +95,14 @@ func (c *toolCall) note(reply wire.Reply) (early []byte) {
 	return early
 }
 
-// announce tells the client the status of a task that came early; nil for none.
+// announce sends the client the status of a task that arrived early; nil for none.
 func (c *toolCall) announce(early []byte) {
 	if early != nil {
 		c.origin.Session().Notify(protocol.NotificationTaskStatus, early)
 	}
 }
 
-// observed tells the observer of the call and its reply, which it returns.
+// observed reports the call and its reply to the observer, and returns the reply.
 func (c *toolCall) observed(ctx context.Context, reply wire.Reply) wire.Reply {
 	if c.observer != nil {
 		c.observe(c.seen(reply, ctx.Err() != nil))
@@ -116,7 +116,7 @@ func (c *toolCall) observe(seen ObservedCall) {
 	}
 }
 
-// seen is what the observer is told of the call, which ends now.
+// seen returns what the observer gets about the call, which ends now.
 func (c *toolCall) seen(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
 		Session: c.origin.Session(), Server: c.server, Tool: c.tool, Params: c.sent,

@@ -73,7 +73,7 @@ func clip(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 
 // updated delivers the update of a resource to the sessions that are subscribed to
 // it or to a resource above it (revision 2025-11-25, schema,
-// ResourceUpdatedNotification). An update that nobody subscribed to goes to the only
+// ResourceUpdatedNotification). An update without a subscription is sent to the only
 // session of the connection, if there is just one.
 func (p Peer) updated(m wire.Inbound) {
 	uri, _ := wire.GetString(m.Params, "uri")

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// Why a session is not begun. The client is told.
+// The errors of sessions that are not begun. The client sees them.
 var (
 	errFull    = fmt.Errorf("too many sessions are open (%s)", limits.Sessions.Remedy())
 	errClosing = errors.New("the server is shutting down")
@@ -27,7 +27,7 @@ func (e *quotaError) Error() string { return e.text }
 // errUnused is why a session ends that was begun and never used.
 var errUnused = errors.New("the session was not used")
 
-// usage is what one token, or one address, uses. It is a token bucket for the rate
+// usage is what one token or one address uses. It is a token bucket for the rate
 // of new sessions.
 type usage struct {
 	sessions  int       // including those that are ending

@@ -55,7 +55,7 @@ func newSession(h *Handler, id string, token digest, address netip.Prefix) *sess
 	return s
 }
 
-// log names the session by the beginning of its id only: whoever knows all of it
+// log names the session only by the beginning of its id: anyone who knows all of it
 // can use the session.
 func (s *session) log() *slog.Logger { return s.handler.log().With("session", s.id[:6]) }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// errOverflow is why a session ends whose client does not read.
+// errOverflow is the error with which a session ends because its client does not read.
 var errOverflow = errors.New("the client does not read its messages (too many bytes are waiting)")
 
 // stream is a rpc.Stream to an HTTP client: the answer to one POST, or the session's
