@@ -7,14 +7,14 @@
 //	load.go      which file, which environment variables, in which order
 //	toml.go      TOML text  \   (places.go: positions in the text)
 //	json.go      JSON text  /-> node.go: one tree of values for both
-//	table.go     typed reading of that tree; every key that is asked for is
-//	             known, every other one is a problem with the nearest known key
-//	decode.go    the keys there are -> Config
-//	upstream.go  those of an upstream, remote.go those of one with an address,
+//	table.go     typed reading of that tree; keys that are read are known, and every
+//	             other key is reported with the nearest known one
+//	decode.go    the known keys -> Config
+//	upstream.go  the keys of an upstream, remote.go those of one with an address,
 //	             probe.go those of its probe
-//	http.go      those of [http], journal.go those of [journal],
-//	builtins.go those of [builtins]
-//	section.go   Section, LoadWithin: files that hold more than a configuration
+//	http.go      the keys of [http], journal.go those of [journal],
+//	             builtins.go those of [builtins]
+//	section.go   Section, LoadWithin: files that contain more than a configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
 //	limits.go    the limits of package limits and the fields that hold their values
 //	problem.go   what is wrong, and where
