@@ -215,7 +215,7 @@ calls:
   1.1 git-hub.search {"q":1} -> ` + inner + ` (MS, took MS)
 result: ` + params + "\n"},
 		{`{"run":"` + runs[2].ID + `","call":"7"}`, `validation error: the run has no call 7; the last one is 2`},
-		{`{"run":"` + runs[2].ID[:4] + `"}`, `validation error: run ` + runs[2].ID[:4] + `: the beginning of several ids: RUN, RUN (give more of it)`},
+		{`{"run":"` + runs[2].ID[:4] + `"}`, `validation error: run ` + runs[2].ID[:4] + `: several ids begin with this: RUN, RUN (give more of the id)`},
 		{`{"run":"ffffffff"}`, `validation error: this session has no run ffffffff (list_runs lists them)`},
 	} {
 		if got := s.text("show_run", tt.arguments); got != tt.want {

@@ -13,24 +13,25 @@ const maxQueued = 256
 const maxGather = 256 << 10
 
 // asyncQueue holds proxied calls that wait to be written. One goroutine writes all
-// that are there with one write.
+// waiting calls with one write.
 type asyncQueue struct {
 	wake chan struct{} // holds a token while there may be work for the goroutine
 
-	mu      sync.Mutex // guards what follows; a leaf
+	mu      sync.Mutex // guards the fields below; a leaf
 	waiting []queuedCall
 	ended   chan struct{} // closed when the goroutine has ended; nil before it is started
 	closed  bool
 }
 
-// queuedCall is a call, and what to call once it is written.
+// queuedCall is a proxied call and the function to call once it is written.
 type queuedCall struct {
 	call Proxied
 	then func()
 }
 
 // ProxiedAsync is [Log.Proxied] for callers that must not wait. Another goroutine
-// calls then when the call has been written, or could not be; then must not block.
+// calls then when the call has been written or writing it has failed; then must not
+// block.
 // ProxiedAsync does nothing and returns false if too many calls are waiting, or if
 // the Log is closed or nil.
 func (l *Log) ProxiedAsync(p Proxied, then func()) bool {
@@ -66,7 +67,7 @@ func (s *asyncQueue) signal() {
 // stallTime is how long Close waits for calls to be written.
 const stallTime = 2 * time.Second
 
-// close refuses further calls and waits until the waiting ones are written. It
+// close refuses further calls and waits until the queued ones are written. It
 // returns false if that takes longer than stallTime, because a callback blocks.
 func (s *asyncQueue) close() bool {
 	s.mu.Lock()
@@ -87,15 +88,15 @@ func (s *asyncQueue) close() bool {
 	}
 }
 
-// take waits for calls and returns all there are, none after close. It reuses the
-// memory of the batch before.
-func (s *asyncQueue) take(before []queuedCall) []queuedCall {
-	clear(before)
+// take waits for calls and returns all that are queued; after close it returns none
+// once the queue is empty. It reuses the memory of the previous batch.
+func (s *asyncQueue) take(previous []queuedCall) []queuedCall {
+	clear(previous)
 	for {
 		s.mu.Lock()
 		batch, closed := s.waiting, s.closed
 		if len(batch) > 0 {
-			s.waiting = before[:0]
+			s.waiting = previous[:0]
 		}
 		s.mu.Unlock()
 		if len(batch) > 0 || closed {

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// TestProxiedAsync: a call is in the journal when its caller is told so, whatever
-// is synced, and those that wait are bounded.
+// TestProxiedAsync checks that a call is in the journal when its callback runs,
+// whatever the setting of Sync.
 func TestProxiedAsync(t *testing.T) {
 	for _, sync := range []Sync{SyncNever, SyncAlways} {
 		dir := t.TempDir()
 		l := openLog(t, dir, LogOptions{Sync: sync})
-		told := make(chan int, 1)
+		written := make(chan int, 1)
 		if !l.ProxiedAsync(Proxied{Start: time.Now(), Tool: "x", Outcome: OK}, func() {
 			n := 0
 			for range ScanProxied(dir, Filter{}) {
 				n++
 			}
-			told <- n
+			written <- n
 		}) {
-			t.Fatal("not taken")
+			t.Fatal("not accepted")
 		}
-		if n := <-told; n != 1 {
+		if n := <-written; n != 1 {
 			t.Errorf("%d are in the journal", n)
 		}
 	}
 	if (*Log)(nil).ProxiedAsync(Proxied{}, nil) {
-		t.Error("taken by no log")
+		t.Error("accepted by a nil Log")
 	}
 }
 
@@ -56,7 +56,7 @@ func TestProxiedAsyncIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(order) != fmt.Sprint(tools) {
-		t.Errorf("told of %v", order)
+		t.Errorf("called back in the order %v", order)
 	}
 	found := 0
 	for p, err := range ScanProxied(dir, Filter{}) {
@@ -69,12 +69,12 @@ func TestProxiedAsyncIsBounded(t *testing.T) {
 		t.Errorf("%d of %d are in the journal", found, len(tools))
 	}
 	if l.ProxiedAsync(Proxied{}, nil) {
-		t.Error("taken after Close")
+		t.Error("accepted after Close")
 	}
 }
 
-// TestProxiedAsyncStalls: whoever does not want to hear of trouble does not hold up
-// the end for ever.
+// TestProxiedAsyncStalls checks that a callback that blocks does not block Close
+// forever.
 func TestProxiedAsyncStalls(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
@@ -83,14 +83,14 @@ func TestProxiedAsyncStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hear := make(chan struct{})
 		l := OpenLog(dir, LogOptions{Log: quiet(), Trouble: func(error) { <-hear }})
-		told := make(chan struct{})
-		if !l.ProxiedAsync(Proxied{Start: time.Now(), Outcome: OK}, func() { close(told) }) {
-			t.Fatal("not taken")
+		written := make(chan struct{})
+		if !l.ProxiedAsync(Proxied{Start: time.Now(), Outcome: OK}, func() { close(written) }) {
+			t.Fatal("not accepted")
 		}
 		if err := l.Close(); !errors.Is(err, errStalled) {
 			t.Errorf("Close: %v", err)
 		}
 		close(hear)
-		<-told // all the same
+		<-written // it is called nevertheless
 	})
 }

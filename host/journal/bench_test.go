@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// answers are upstreams that answer at once, with about a kilobyte.
+// answers stands in for upstreams that answer at once, with about a kilobyte.
 type answers struct{ result []byte }
 
 func (answers) Ready(context.Context, route.Origin, string) error { return nil }
@@ -28,8 +28,8 @@ func (a answers) CallUpstream(context.Context, route.Origin, string, string, []b
 	return wire.Reply{Result: a.result}
 }
 
-// BenchmarkFiveCalls is a saved tool that makes five calls one after the other,
-// with and without a journal.
+// BenchmarkFiveCalls runs a saved tool that makes five calls one after the other, with
+// and without a journal.
 func BenchmarkFiveCalls(b *testing.B) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	guest := sandbox.New(sandbox.Options{Log: quiet})
@@ -77,7 +77,7 @@ func BenchmarkFiveCalls(b *testing.B) {
 	measure("sync always", journal.OpenLog(b.TempDir(), journal.LogOptions{Log: quiet, Redactor: redactor, Sync: journal.SyncAlways}))
 }
 
-// BenchmarkRun is what of that is the journal.
+// BenchmarkRun measures only the journal's part of such a run.
 func BenchmarkRun(b *testing.B) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	begin := journal.Begin{
@@ -107,7 +107,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkScan lists the last runs of a day with very many.
+// BenchmarkScan lists the last runs of a day with very many runs.
 func BenchmarkScan(b *testing.B) {
 	dir := b.TempDir()
 	log := journal.OpenLog(dir, journal.LogOptions{Log: slog.New(slog.DiscardHandler)})

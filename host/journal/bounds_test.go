@@ -12,7 +12,7 @@ import (
 
 const beginLine = `{"t":"begin","run":"%s"%s,"v":1,"time":"2001-02-03T04:05:06Z","tool":"x","definition":{"code":"return 1"}}` + "\n"
 
-// chained is the record of that many runs that have called each other.
+// chained returns the record of n runs, each of which calls the next.
 func chained(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -26,15 +26,15 @@ func chained(n int) string {
 	return b.String()
 }
 
-// TestRecordsAreNotLargerThanRuns: what no run can be is not read.
+// TestRecordsAreNotLargerThanRuns checks that a record larger than any run is refused.
 func TestRecordsAreNotLargerThanRuns(t *testing.T) {
 	one := fmt.Sprintf(beginLine, "1", "")
 	for name, tt := range map[string]struct {
 		text, what string
 	}{
 		"as deep as runs":   {chained(abi.MaxChain + 1), ""},
-		"deeper":            {chained(abi.MaxChain + 2), "runs that have called each other"},
-		"very much deeper":  {chained(100_000), "runs that have called each other"},
+		"deeper":            {chained(abi.MaxChain + 2), "nested runs"},
+		"very much deeper":  {chained(100_000), "nested runs"},
 		"too many tools":    {strings.Replace(one, `"tool"`, `"agentTools":["a"`+strings.Repeat(`,""`, maxServers)+`],"tool"`, 1), "agentTools"},
 		"too many servers":  {strings.Replace(one, `"tool"`, `"servers":["a"`+strings.Repeat(`,""`, maxServers)+`],"tool"`, 1), "servers"},
 		"too many entries":  {one + `{"t":"log","run":"1","entries":[{"level":"info"}` + strings.Repeat(`,{"level":"info"}`, 1000) + "]}\n", ""},
@@ -48,18 +48,17 @@ func TestRecordsAreNotLargerThanRuns(t *testing.T) {
 	}
 }
 
-// TestCountsAreBounded counts what the lines of a record come to, as if there
-// had been many before.
+// TestCountsAreBounded checks each bound by starting with a count just below it.
 func TestCountsAreBounded(t *testing.T) {
 	for what, tt := range map[string]struct {
-		before decoding
+		before decoder
 		line   string
 	}{
-		"calls":           {decoding{calls: maxCalls}, `{"t":"call","run":"1","seq":1}`},
-		"calls that undo": {decoding{undos: maxCalls}, `{"t":"undo","run":"1"}`},
-		"entries of logs": {decoding{entries: maxEntries}, `{"t":"log","run":"1","entries":[{"level":"info"}]}`},
+		"calls":         {decoder{calls: maxCalls}, `{"t":"call","run":"1","seq":1}`},
+		"compensations": {decoder{undos: maxCalls}, `{"t":"undo","run":"1"}`},
+		"log entries":   {decoder{entries: maxEntries}, `{"t":"log","run":"1","entries":[{"level":"info"}]}`},
 	} {
-		d := newDecoding()
+		d := newDecoder()
 		if err := d.add([]byte(strings.TrimSpace(fmt.Sprintf(beginLine, "1", "")))); err != nil {
 			t.Fatal(err)
 		}
@@ -74,10 +73,10 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 }
 
-// shape says how a record is made up.
+// shape describes a record to generate.
 type shape struct{ calls, answers, first, step, children, parentCall int }
 
-// record is a record of that shape: answers have the numbers first, first + step
+// record returns a record of that shape. Answers have the numbers first, first + step
 // and so on.
 func (s shape) record() string {
 	var b strings.Builder
@@ -94,10 +93,10 @@ func (s shape) record() string {
 	return b.String()
 }
 
-// work is how many calls were looked at to read a record of so many lines.
-func work(t *testing.T, text string) (steps, lines int) {
+// countSteps reads a record and returns how many calls were examined for how many lines.
+func countSteps(t *testing.T, text string) (steps, lines int) {
 	t.Helper()
-	d := newDecoding()
+	d := newDecoder()
 	for l, err := range readLines(strings.NewReader(text)) {
 		if err == nil {
 			err = d.add([]byte(string(l.text)))
@@ -113,9 +112,9 @@ func work(t *testing.T, text string) (steps, lines int) {
 	return d.steps, lines
 }
 
-// FuzzReadingIsLinear makes records with numbers that do not fit together: to
-// read each, calls are looked at in proportion to the lines, as sorting takes. It
-// counts, and takes no time.
+// FuzzReadingIsLinear generates records with inconsistent numbers and checks that the
+// number of calls examined is about proportional to the lines, as for sorting. It
+// counts steps instead of measuring time.
 func FuzzReadingIsLinear(f *testing.F) {
 	f.Add(300, 300, 301, 1, 0, 0)  // unknown answers
 	f.Add(300, 300, 300, -1, 0, 0) // backwards
@@ -126,7 +125,7 @@ func FuzzReadingIsLinear(f *testing.F) {
 	f.Fuzz(func(t *testing.T, calls, answers, first, step, children, parentCall int) {
 		bound := func(n int) int { return min(max(n, 0), 2000) }
 		s := shape{bound(calls), bound(answers), first, step, bound(children), parentCall}
-		if steps, lines := work(t, s.record()); steps > lines*(20+2*bits.Len(uint(lines))) {
+		if steps, lines := countSteps(t, s.record()); steps > lines*(20+2*bits.Len(uint(lines))) {
 			t.Errorf("%d calls were looked at for %d lines: %+v", steps, lines, s)
 		}
 	})

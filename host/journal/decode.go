@@ -17,20 +17,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// fields are the members of a JSON object. Reading one that has another type
-// than is asked for notes an error.
+// fields holds the members of a JSON object. Reading a member as a type that it does
+// not have sets err.
 type fields struct {
 	raw map[string][]byte
-	err *error // shared with the objects within
+	err *error // the first error; shared with nested objects
 }
 
-// readFields reads an object; raw is kept.
+// readFields reads an object. The result refers to raw.
 func readFields(raw []byte) (fields, error) {
 	f := fields{raw: map[string][]byte{}, err: new(error)}
 	return f, f.fill(raw)
 }
 
-var errNoObject = errors.New("no JSON object")
+var errNoObject = errors.New("not a JSON object")
 
 func (f fields) fill(raw []byte) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -57,19 +57,19 @@ func (f fields) fill(raw []byte) error {
 		return err
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON object")
+		return errors.New("there is text after the JSON object")
 	}
 	return nil
 }
 
-// wrong notes what is wrong with a member.
-func (f fields) wrong(name, want string) {
+// typeError records that a member is not what it should be.
+func (f fields) typeError(name, want string) {
 	if *f.err == nil {
 		*f.err = fmt.Errorf("%s is not %s", name, want)
 	}
 }
 
-// text is a string, "" when there is none.
+// text returns a string, "" if the member is absent.
 func (f fields) text(name string) string {
 	if v, ok := f.raw[name+asBase64]; ok {
 		return string(f.decoded(name, v))
@@ -80,7 +80,7 @@ func (f fields) text(name string) string {
 	}
 	s, ok := wire.Text(v)
 	if !ok {
-		f.wrong(name, "a string")
+		f.typeError(name, "a string")
 	}
 	return s
 }
@@ -89,12 +89,12 @@ func (f fields) decoded(name string, v []byte) []byte {
 	s, _ := wire.Text(v)
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil {
-		f.wrong(name+asBase64, "base64")
+		f.typeError(name+asBase64, "base64")
 	}
 	return b
 }
 
-// json is raw JSON, nil when there is none.
+// json returns raw JSON, nil if the member is absent.
 func (f fields) json(name string) []byte {
 	if v, ok := f.raw[name]; ok {
 		return v
@@ -105,14 +105,14 @@ func (f fields) json(name string) []byte {
 	if v, ok := f.raw[name+asText]; ok {
 		s, ok := wire.Text(v)
 		if !ok {
-			f.wrong(name+asText, "a string")
+			f.typeError(name+asText, "a string")
 		}
 		return []byte(s)
 	}
 	return nil
 }
 
-// count is a whole number that is not negative, 0 when there is none.
+// count returns a whole number that is not negative, 0 if the member is absent.
 func (f fields) count(name string) uint64 {
 	v, ok := f.raw[name]
 	if !ok {
@@ -120,7 +120,7 @@ func (f fields) count(name string) uint64 {
 	}
 	n, err := strconv.ParseUint(string(v), 10, 64)
 	if err != nil {
-		f.wrong(name, "a whole number")
+		f.typeError(name, "a whole number")
 	}
 	return n
 }
@@ -129,8 +129,8 @@ func (f fields) number(name string) int { return int(f.int64(name)) }
 
 func (f fields) duration(name string) time.Duration { return time.Duration(f.int64(name)) }
 
-// int64 is a whole number, 0 when there is none. Clocks that are set while
-// something runs make negative ones.
+// int64 returns a whole number, 0 if the member is absent. It can be negative, for
+// instance when the clock was set back during a run.
 func (f fields) int64(name string) int64 {
 	v, ok := f.raw[name]
 	if !ok {
@@ -138,7 +138,7 @@ func (f fields) int64(name string) int64 {
 	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
-		f.wrong(name, "a whole number")
+		f.typeError(name, "a whole number")
 	}
 	return n
 }
@@ -150,7 +150,7 @@ func (f fields) seconds(name string) float64 {
 	}
 	n, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || math.IsInf(n, 0) {
-		f.wrong(name, "a number")
+		f.typeError(name, "a number")
 	}
 	return n
 }
@@ -160,22 +160,22 @@ func (f fields) flag(name string) bool { return string(f.raw[name]) == "true" }
 func (f fields) time(name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, f.text(name))
 	if err != nil {
-		f.wrong(name, "a time as in RFC 3339")
+		f.typeError(name, "a time as in RFC 3339")
 	}
 	return t.UTC()
 }
 
-// object is an object; ok tells whether there is one.
+// object returns an object; ok reports whether the member exists.
 func (f fields) object(name string) (_ fields, ok bool) {
 	o := fields{raw: map[string][]byte{}, err: f.err}
 	v, ok := f.raw[name]
 	if ok && o.fill(v) != nil {
-		f.wrong(name, "an object")
+		f.typeError(name, "an object")
 	}
 	return o, ok
 }
 
-// elements are those of an array, nil when there is none.
+// elements returns the elements of an array, nil if the member is absent.
 func (f fields) elements(name string) [][]byte {
 	v, ok := f.raw[name]
 	if !ok {
@@ -183,7 +183,7 @@ func (f fields) elements(name string) [][]byte {
 	}
 	items, err := wire.Elements(v)
 	if err != nil {
-		f.wrong(name, "an array")
+		f.typeError(name, "an array")
 	}
 	if items == nil {
 		items = [][]byte{}
@@ -191,13 +191,13 @@ func (f fields) elements(name string) [][]byte {
 	return items
 }
 
-// objects are the elements of an array of objects.
+// objects returns the elements of an array of objects.
 func (f fields) objects(name string) []fields {
 	var all []fields
 	for _, item := range f.elements(name) {
 		o := fields{raw: map[string][]byte{}, err: f.err}
 		if o.fill(item) != nil {
-			f.wrong(name, "an array of objects")
+			f.typeError(name, "an array of objects")
 		}
 		all = append(all, o)
 	}
@@ -218,7 +218,7 @@ func (f fields) texts(name string) ([]string, error) {
 	for _, raw := range elements {
 		s, ok := wire.Text(raw)
 		if !ok {
-			f.wrong(name, "an array of strings")
+			f.typeError(name, "an array of strings")
 		}
 		list = append(list, s)
 	}
@@ -258,7 +258,7 @@ func readBegin(id string, f fields) (Record, error) {
 	if raw := d.json("limits"); raw != nil {
 		var err error
 		if r.Definition.Limits, err = tools.ParseLimits(raw); err != nil {
-			f.wrong("definition.limits", "the limits of a tool")
+			f.typeError("definition.limits", "the limits of a tool")
 		}
 	}
 	for _, m := range d.objects("extra") {
@@ -267,8 +267,8 @@ func readBegin(id string, f fields) (Record, error) {
 	return r, *f.err
 }
 
-// apply adds an event other than begin and answer to the record of its run.
-// Events of a kind that is not known are passed over.
+// apply adds an event other than begin and answer to the record of its run. It
+// ignores events of unknown kinds.
 func (r *Record) apply(kind string, f fields) error {
 	r.Redacted = r.Redacted || f.flag("redacted")
 	r.Incomplete = r.Incomplete || f.flag("incomplete")
@@ -306,12 +306,12 @@ func (f fields) level() abi.LogLevel {
 	}
 	n, err := strconv.ParseUint(name, 10, 32)
 	if err != nil {
-		f.wrong("level", "a level")
+		f.typeError("level", "a level")
 	}
 	return abi.LogLevel(n)
 }
 
-// answer ends a call.
+// answer applies the event that ends a call.
 func (c *CallRecord) answer(f fields) {
 	c.Done, c.Start, c.Duration, c.Progress = true, f.duration("start"), f.duration("duration"), f.number("progress")
 	a := &c.Answer

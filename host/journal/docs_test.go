@@ -12,8 +12,8 @@ import (
 
 const reference = "../../docs/journal.md"
 
-// TestExampleOfReference: the run that docs/journal.md shows can be read, is what
-// the text says, and is written in just that way.
+// TestExampleOfReference checks that the example run in docs/journal.md can be read,
+// has the content that the text describes, and is encoded in exactly that form.
 func TestExampleOfReference(t *testing.T) {
 	data, err := os.ReadFile(reference)
 	if err != nil {
@@ -38,7 +38,8 @@ func TestExampleOfReference(t *testing.T) {
 	}
 }
 
-// TestReferenceHasEveryMember: all that events have in them is explained.
+// TestReferenceHasEveryMember checks that docs/journal.md explains every member of
+// events.
 func TestReferenceHasEveryMember(t *testing.T) {
 	data, err := os.ReadFile(reference)
 	if err != nil {

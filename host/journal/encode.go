@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Encode writes a record, with the runs in it, in the format of the journal: one
-// event a line, each run's beginning first. So a run can be taken to another
-// machine. Nothing is redacted.
+// Encode writes a record with its nested runs in the format of the journal: one event
+// per line, the beginning of each run first. So a run can be copied to another
+// machine. Encode redacts nothing.
 func Encode(w io.Writer, r Record) error {
 	l := &line{}
 	if err := encode(w, l, &r); err != nil {
@@ -51,7 +51,7 @@ func encode(w io.Writer, l *line, r *Record) error {
 		for i := range r.Logs {
 			l.entry(&r.Logs[i])
 		}
-		l.shut(']')
+		l.close(']')
 		l.finish()
 	}
 	if r.Done {
@@ -60,12 +60,12 @@ func encode(w io.Writer, l *line, r *Record) error {
 	return flush()
 }
 
-// Decode reads what Encode has written, or the lines of one run taken out of a
-// journal: those of the runs below it may be among them. Another program may have
-// written the lines again, with spaces or its own order of members. The error
-// names the line that cannot be read.
+// Decode reads what Encode has written, or the lines of one run copied from a journal,
+// with or without those of the runs that it called. Another program may have rewritten
+// the lines, with spaces or another order of members. The error names the line that
+// cannot be read.
 func Decode(r io.Reader) (Record, error) {
-	d := newDecoding()
+	d := newDecoder()
 	n := 0
 	for l, err := range readLines(io.LimitReader(r, maxRecord+1)) {
 		n++
@@ -87,28 +87,28 @@ func Decode(r io.Reader) (Record, error) {
 	}
 	switch len(roots) {
 	case 0:
-		return Record{}, errors.New("no run is in it (want lines of a journal, of one run)")
+		return Record{}, errors.New("it contains no run (want the lines of one run from a journal)")
 	case 1:
 		return d.tree(roots[0], 1)
 	}
 	slices.Sort(roots)
-	return Record{}, fmt.Errorf("%d runs are in it, want one: %s and %s, for instance", len(roots), roots[0], roots[1])
+	return Record{}, fmt.Errorf("it contains %d runs, want one (%s and %s, for instance)", len(roots), roots[0], roots[1])
 }
 
-// readable tells whether a line without an end is whole all the same: whoever
-// copies lines may leave out the last end.
+// readable reports whether a line without a newline is complete. A person who copies
+// lines may leave out the last newline.
 func readable(text []byte) bool {
 	_, err := readFields(text)
 	return err == nil
 }
 
-// head is what the beginning of a line says, parts of the line; see line.start.
+// head is the beginning of a line, as slices of the line; see line.start.
 type head struct {
 	kind, run []byte
-	parent    []byte // only of eventBegin
+	parent    []byte // only for eventBegin
 }
 
-var errNoEvent = errors.New("no line of a journal")
+var errNoEvent = errors.New("not a line of a journal")
 
 func readHead(text []byte) (head, error) {
 	var h head
@@ -131,8 +131,8 @@ func readHead(text []byte) (head, error) {
 	return h, nil
 }
 
-// isID tells whether text may be an id: it has nothing in it that would have to
-// be escaped.
+// isID reports whether text can be an id: it contains nothing that would have to be
+// escaped.
 func isID(text []byte) bool {
 	for _, c := range text {
 		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
@@ -142,19 +142,19 @@ func isID(text []byte) bool {
 	return len(text) > 0 && len(text) <= 64
 }
 
-// maxLine bounds one line in bytes: an answer may be written twice, and escaped.
+// maxLine bounds one line, in bytes. A line can contain an answer twice, and escaped.
 const maxLine = maxRecord
 
-// lineAt is a line without its end, and where it is.
+// lineAt is a line without its newline, and its position.
 type lineAt struct {
-	text     []byte // valid until the next
-	from, to int64  // to is behind its end
+	text     []byte // valid until the next line is read
+	from, to int64  // to is after its newline
 }
 
-var errTorn = errors.New("it is torn: its end is missing")
+var errTorn = errors.New("it is incomplete: its end is missing")
 
-// readLines yields the lines of r; for the last one, if it has no end, an error
-// as well. Empty lines are passed over. An error of r ends it.
+// readLines yields the lines of r, and errTorn with the last one if it has no newline.
+// It skips empty lines and stops at an error of r.
 func readLines(r io.Reader) func(func(lineAt, error) bool) {
 	return func(yield func(lineAt, error) bool) {
 		b := bufio.NewReaderSize(r, 64<<10)

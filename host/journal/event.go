@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// version is that of the format, in the event that begins a run. A reader
-// refuses later ones.
+// version is the version of the format. It is in the event that begins a run; readers
+// refuse later versions.
 const version = 1
 
 // The kinds of events; see docs/journal.md.
@@ -26,16 +26,15 @@ const (
 	eventProxied = "proxied"
 )
 
-// begin is the event of a run's beginning. lacks says what the reader of a
-// record has to know of it.
-func (l *line) begin(id string, start time.Time, b *Begin, lacks gaps) {
+// begin writes the event that begins a run. missing says what the record lacks.
+func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.start(eventBegin, id)
-	l.redacted = lacks.redacted
-	if b.Parent != nil { // first, so that reading need not look further
+	l.redacted = missing.redacted
+	if b.Parent != nil { // first, because readHead looks for it there
 		l.open("parent", '{')
 		l.plain("run", b.Parent.Run)
 		l.number("call", int64(b.Parent.Call))
-		l.shut('}')
+		l.close('}')
 	}
 	l.number("v", version)
 	l.time(start)
@@ -50,14 +49,14 @@ func (l *line) begin(id string, start time.Time, b *Begin, lacks gaps) {
 	l.limits(&b.Limits)
 	l.texts("servers", b.Servers)
 	l.texts("agentTools", b.AgentTools)
-	l.flag("incomplete", lacks.incomplete)
+	l.flag("incomplete", missing.incomplete)
 	l.finish()
 }
 
-// gaps are what a record lacks; see Record.
+// gaps says what a record lacks; see Record.
 type gaps struct{ redacted, incomplete bool }
 
-// texts adds an array of texts; nil is none.
+// texts adds an array of strings, unless list is nil.
 func (l *line) texts(name string, list []string) {
 	if list == nil {
 		return
@@ -66,10 +65,10 @@ func (l *line) texts(name string, list []string) {
 	for _, s := range list {
 		l.element(s)
 	}
-	l.shut(']')
+	l.close(']')
 }
 
-// element adds a text to an array, also an empty one.
+// element adds a string to an array, even if it is empty.
 func (l *line) element(s string) {
 	if s == "" {
 		l.plain("", "")
@@ -93,10 +92,11 @@ func (l *line) client(c *Client) {
 	l.text("session", c.Session)
 	l.text("name", c.Name)
 	l.text("version", c.Version)
-	l.shut('}')
+	l.close('}')
 }
 
-// definition leaves out times and counts: they say nothing of the run.
+// definition adds the definition of a tool without its times and counts, which do not
+// matter for the run.
 func (l *line) definition(d *tools.Definition) {
 	l.open("definition", '{')
 	l.text("description", d.Description)
@@ -110,11 +110,11 @@ func (l *line) definition(d *tools.Definition) {
 			l.open("", '{')
 			l.text("name", m.Name)
 			l.raw("value", m.Value)
-			l.shut('}')
+			l.close('}')
 		}
-		l.shut(']')
+		l.close(']')
 	}
-	l.shut('}')
+	l.close('}')
 }
 
 func (l *line) limits(m *Limits) {
@@ -130,10 +130,10 @@ func (l *line) limits(m *Limits) {
 	l.number("answer", int64(m.Answer))
 	l.number("result", int64(m.Result))
 	l.number("logs", int64(m.Logs))
-	l.shut('}')
+	l.close('}')
 }
 
-// call is the event of a call that is about to be made.
+// call writes the event of a call that is about to be made.
 func (l *line) call(id string, c *CallRecord) {
 	l.start(eventCall, id)
 	l.number("seq", int64(c.Seq))
@@ -157,10 +157,10 @@ func (l *line) asked(c *abi.ToolCall) {
 	l.seconds("timeout", c.Timeout)
 	l.raw("meta", c.Meta)
 	l.raw("arguments", c.Arguments)
-	l.shut('}')
+	l.close('}')
 }
 
-// answer is the event of the answer to a call.
+// answer writes the event of the answer to a call.
 func (l *line) answer(id string, c *CallRecord) {
 	a := &c.Answer
 	l.start(eventAnswer, id)
@@ -173,7 +173,7 @@ func (l *line) answer(id string, c *CallRecord) {
 	if meta, _ := wire.Get(a.Result, "_meta"); !bytes.Equal(meta, a.Meta) {
 		l.raw("meta", a.Meta)
 	}
-	if from := a.from(); from != "" && !l.redacted { // taking it from what was redacted might give no JSON
+	if from := a.from(); from != "" && !l.redacted { // a part of redacted text may not be valid JSON
 		l.plain("from", from)
 	} else {
 		l.raw("value", a.Value)
@@ -193,11 +193,11 @@ func (l *line) callError(name string, e *abi.CallError) {
 	l.text("message", e.Message)
 	l.raw("details", e.Details)
 	l.text("limit", e.Limit)
-	l.shut('}')
+	l.close('}')
 }
 
-// smallValue is the size in bytes up to which the value that a script was given
-// is written beside the result that it comes from.
+// smallValue is the size in bytes up to which the value that a script received is
+// written even if it is a part of the result.
 const smallValue = 256
 
 // The parts of a result that are not written a second time as the value.
@@ -205,11 +205,11 @@ const (
 	fromResult     = "result"            // the whole result
 	fromStructured = "structuredContent" // that member
 	fromContent    = "content"           // that member
-	fromText       = "text"              // the only block's text, as it is written
+	fromText       = "text"              // the text of the only block, as a raw JSON string
 	fromJSON       = "json"              // the JSON in that text
 )
 
-// from is the part of the result that the value is, "" for none.
+// from returns the part of the result that equals the value, "" if none does.
 func (a *Answer) from() string {
 	if len(a.Value) <= smallValue {
 		return ""
@@ -222,7 +222,7 @@ func (a *Answer) from() string {
 	return ""
 }
 
-// part takes a part out of a result, nil if it is not there.
+// part returns a part of a result, nil if it does not exist.
 func part(result []byte, from string) []byte {
 	switch from {
 	case fromResult:
@@ -245,7 +245,7 @@ func part(result []byte, from string) []byte {
 	return nil
 }
 
-// undo is the event of a call that was named to undo something.
+// undo writes the event of a compensation that the script has registered.
 func (l *line) undo(id string, u *UndoRecord) {
 	l.start(eventUndo, id)
 	l.text("server", u.Server)
@@ -255,10 +255,10 @@ func (l *line) undo(id string, u *UndoRecord) {
 	l.finish()
 }
 
-// levelNames are the levels of entries as the journal has them.
+// levelNames maps log levels to their names in the journal.
 var levelNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warn", abi.LogError: "error"}
 
-// entry adds an entry to an event of kind log that has been started.
+// entry adds an entry to a log event that has been started.
 func (l *line) entry(e *Entry) {
 	l.open("", '{')
 	l.number("at", int64(e.At))
@@ -268,10 +268,10 @@ func (l *line) entry(e *Entry) {
 	}
 	l.plain("level", name)
 	l.text("text", e.Text)
-	l.shut('}')
+	l.close('}')
 }
 
-// end is the event of a run's end.
+// end writes the event that ends a run.
 func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
 	l.start(eventEnd, id)
 	l.number("duration", int64(d))

@@ -18,26 +18,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// files are the files that a Log writes. It is guarded by Log.mu.
+// files manages the files that a Log writes. It is guarded by Log.mu.
 type files struct {
 	dir               string
 	maxSize, maxTotal int64
 	maxAge            time.Duration
-	durable           bool // files are synced before they are closed
+	durable           bool // sync files before closing them
 	log               *slog.Logger
 
 	writer string       // part of the file names; "" for the first writer
-	lock   *flock.Flock // held while we are that writer; nil: not claimed, or a random name
+	lock   *flock.Flock // held while we are that writer; nil: no name claimed, or a random one
 	file   *os.File     // nil: none is open
 	name   fileName
 	size   int64
 	number int // of files opened so far
 }
 
-// position is a place in what a Log has written.
+// position is a position in the output of a Log.
 type position struct {
-	number int   // of the file
-	size   int64 // of what is in it
+	number int   // of the file, counting those that the Log has opened
+	size   int64 // offset in that file, in bytes
 }
 
 func (p position) before(o position) bool {
@@ -48,7 +48,7 @@ func (f *files) position() position { return position{f.number, f.size} }
 
 // append writes lines at the end of the day's file, which is created if needed.
 func (f *files) append(lines []byte, now time.Time) (position, error) {
-	if err := f.ready(dayOf(now), int64(len(lines)), now); err != nil {
+	if err := f.ensureOpen(dayOf(now), int64(len(lines)), now); err != nil {
 		return position{}, err
 	}
 	n, err := f.file.Write(lines)
@@ -56,16 +56,16 @@ func (f *files) append(lines []byte, now time.Time) (position, error) {
 		f.size += int64(n)
 		return f.position(), nil
 	}
-	// A partial line cannot be read. If it cannot be removed, whoever opens the file
-	// next ends the line.
+	// A partial line cannot be read. If it cannot be removed, the next process that
+	// opens the file ends the line.
 	if n > 0 {
 		err = errors.Join(err, f.file.Truncate(f.size))
 	}
-	return position{}, errors.Join(err, f.leave(false))
+	return position{}, errors.Join(err, f.closeFile(false))
 }
 
-// ready makes sure that a file for lines of that day is open.
-func (f *files) ready(day string, more int64, now time.Time) error {
+// ensureOpen makes sure that a file for that day is open and has room for more bytes.
+func (f *files) ensureOpen(day string, more int64, now time.Time) error {
 	if f.file != nil && f.name.day == day && (f.size == 0 || f.size+more <= f.maxSize) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (f *files) ready(day string, more int64, now time.Time) error {
 		if f.name.day == day {
 			next.part = f.name.part + 1
 		}
-		if err := f.leave(f.durable); err != nil {
+		if err := f.closeFile(f.durable); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (f *files) ready(day string, more int64, now time.Time) error {
 	}
 	next.writer = f.writer
 	if next.part == 0 {
-		next.part = f.last(day)
+		next.part = f.lastPart(day)
 	}
 	for {
 		if err := f.open(next); err != nil {
@@ -92,17 +92,17 @@ func (f *files) ready(day string, more int64, now time.Time) error {
 		if f.size == 0 || f.size+more <= f.maxSize {
 			break
 		}
-		if err := f.leave(false); err != nil {
+		if err := f.closeFile(false); err != nil {
 			return err
 		}
 		next.part++
 	}
-	f.remove(now)
+	f.removeOld(now)
 	return nil
 }
 
-// last is the last part of a day that the writer has written.
-func (f *files) last(day string) int {
+// lastPart returns the number of the last part that the writer has written for a day.
+func (f *files) lastPart(day string) int {
 	part := 0
 	all, _ := listFiles(f.dir) // opening the file will fail too
 	for _, n := range all {
@@ -113,12 +113,12 @@ func (f *files) last(day string) int {
 	return part
 }
 
-// maxWriters is how many processes at a time get a numbered writer name, which is
-// used again later.
+// maxWriters is how many processes can have a numbered writer name at a time. Numbered
+// names are reused.
 const maxWriters = 64
 
-// claim takes a writer name that no other process uses, the first one if possible.
-// So there is one file a day, unless several processes run at the same time.
+// claim takes the first writer name that no other process uses. So there is one file
+// per day unless several processes run at the same time.
 func (f *files) claim() error {
 	if f.lock != nil || f.writer != "" {
 		return nil
@@ -167,8 +167,8 @@ func (f *files) probe() error {
 	return temp.Remove()
 }
 
-// useRandomWriterName makes up a writer name that no other process uses, for file
-// systems without locks and for very many processes.
+// useRandomWriterName takes a random writer name, for file systems without locks and
+// for very many processes.
 func (f *files) useRandomWriterName() error {
 	var b [6]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
@@ -192,7 +192,7 @@ func (f *files) open(name fileName) error {
 	return nil
 }
 
-// endLine ends an unfinished last line, which a process that died left.
+// endLine adds a newline if the last line is unfinished because a process died.
 func endLine(file *os.File) (size int64, err error) {
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -210,8 +210,8 @@ func endLine(file *os.File) (size int64, err error) {
 	return size + int64(n), err
 }
 
-// leave closes the file, and syncs it first if durable is set.
-func (f *files) leave(durable bool) error {
+// closeFile closes the current file, and syncs it first if durable is set.
+func (f *files) closeFile(durable bool) error {
 	file := f.file
 	f.file = nil
 	if durable {
@@ -231,7 +231,7 @@ func (f *files) sync() error {
 func (f *files) close() error {
 	var err error
 	if f.file != nil {
-		err = f.leave(false)
+		err = f.closeFile(false)
 	}
 	if f.lock != nil {
 		err = errors.Join(err, f.lock.Close())
@@ -240,12 +240,13 @@ func (f *files) close() error {
 	return err
 }
 
-// remove removes what is too old, and the oldest of what is too much. A file that
-// another process may be writing to is not removed: the last one of its writer.
-func (f *files) remove(now time.Time) {
+// removeOld removes files that are too old, then the oldest ones while the total size
+// is too large. It keeps the last file of each writer, because another process may be
+// writing to it.
+func (f *files) removeOld(now time.Time) {
 	all, err := listFiles(f.dir)
 	if err != nil {
-		f.log.Warn("old files of the journal are not removed", "dir", f.dir, "err", err)
+		f.log.Warn("old journal files cannot be removed", "dir", f.dir, "err", err)
 		return
 	}
 	last := map[string]fileName{}
@@ -262,15 +263,15 @@ func (f *files) remove(now time.Time) {
 	today := dayOf(now)
 	for i, n := range all {
 		tooOld := n.day < oldest
-		inUse := n == f.name || n == last[n.writer] && n.day >= dayOf(now.Add(-longest)) && n.day <= today
+		inUse := n == f.name || n == last[n.writer] && n.day >= dayOf(now.Add(-maxRunTime)) && n.day <= today
 		if inUse || !tooOld && total <= f.maxTotal {
 			continue
 		}
 		if err := os.Remove(filepath.Join(f.dir, n.String())); err != nil {
-			f.log.Warn("an old file of the journal is not removed", "dir", f.dir, "file", n.String(), "err", err)
+			f.log.Warn("an old journal file cannot be removed", "dir", f.dir, "file", n.String(), "err", err)
 			continue
 		}
 		total -= sizes[i]
-		f.log.Debug("an old file of the journal is removed", "file", n.String())
+		f.log.Debug("removed an old journal file", "file", n.String())
 	}
 }

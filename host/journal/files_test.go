@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// clock is a time that tests set. It goes on by a microsecond whenever it is
-// read, so that runs have ids in the order in which they began.
+// clock is a clock that tests set. It advances by a microsecond whenever it is read,
+// so that the ids of runs are in the order in which they began.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -41,7 +41,7 @@ func (c *clock) add(d time.Duration) { c.set(c.now().Add(d)) }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// names are the files in dir, without those that are not of the journal.
+// names returns the names of the journal files in dir.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := listFiles(dir)
@@ -78,8 +78,8 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// TestRotation: a file is left when it is full or its day is over, and runs that
-// are under way then are read whole.
+// TestRotation checks that a new file is begun when one is full or its day is over, and
+// that runs that span files are read whole.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
@@ -112,8 +112,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestGoesOn: another Log goes on in the last file of the day.
-func TestGoesOn(t *testing.T) {
+// TestAppendsToLastFile checks that another Log appends to the last file of the day.
+func TestAppendsToLastFile(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
 	for range 4 {
@@ -132,7 +132,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestTornLine: a line without an end does no harm to those before and behind it.
+// TestTornLine checks that an incomplete line does not affect the lines before and
+// after it.
 func TestTornLine(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
@@ -162,7 +163,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// TestBadLines: what is no event is told and passed over.
+// TestBadLines checks that lines that are not events are reported and skipped.
 func TestBadLines(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, LogOptions{Now: newClock().now})
@@ -190,7 +191,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// TestRemoval: what is too old goes, and the oldest of what is too much.
+// TestRemoval checks that files that are too old are removed, and the oldest ones when
+// all together are too large.
 func TestRemoval(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
@@ -218,7 +220,7 @@ func TestRemoval(t *testing.T) {
 		}
 		total += info.Size()
 	}
-	// The file that was begun last is not full.
+	// The newest file is not full.
 	if got := names(t, dir); total > 4000+2000 || len(got) < 2 || got[0] == want[0] || strings.HasPrefix(got[0], "journal-2026-11-24") {
 		t.Errorf("by size: %d bytes in %q", total, got)
 	}
@@ -276,8 +278,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a run is found though the clock was set back over midnight
-// while it was under way, so that its events are in the file of the day before.
+// TestClockSetBack checks that a run is found if the clock was set back past midnight
+// during it, so that its events are in the file of the day before.
 func TestClockSetBack(t *testing.T) {
 	dir := t.TempDir()
 	now := newClock()
@@ -285,7 +287,7 @@ func TestClockSetBack(t *testing.T) {
 	now.set(midnight)
 	l := openLog(t, dir, LogOptions{Now: func() time.Time {
 		at := now.now()
-		now.set(midnight.Add(-time.Second)) // right after the run has taken its start
+		now.set(midnight.Add(-time.Second)) // right after the start of the run was set
 		return at
 	}})
 	id := record(t, l, "a")

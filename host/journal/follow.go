@@ -10,21 +10,21 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// FollowOptions of Follow.
+// FollowOptions are the options of Follow.
 type FollowOptions struct {
-	// Tick makes Follow look for what is new, beside the notices of the file
-	// system: some have none. Nil is once in two seconds.
+	// Tick makes Follow look for new events, in addition to the notifications of
+	// the file system, which some file systems lack. Nil means every two seconds.
 	Tick <-chan time.Time
-	// Started, when set, is called once all that is in the journal already has
-	// been passed over: runs that end from then on are yielded.
+	// Started, if set, is called once Follow has skipped what is in the journal
+	// already. Runs that end after that are yielded.
 	Started func()
 	Now     func() time.Time // nil is time.Now
 }
 
-// Follow yields runs that clients have asked for as they end, whichever process
-// they run in, with the runs below them, until ctx ends. Runs that have ended
-// before are not yielded. The directory need not exist yet. An error says what
-// cannot be read; it goes on after that.
+// Follow yields the runs that clients request, with their nested runs, as they end,
+// whichever process they run in, until ctx ends. It does not yield runs that have
+// ended before. The directory need not exist yet. An error says what cannot be read;
+// Follow continues after it.
 func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		f := follower{index: newIndex(dir), yield: yield, now: opts.Now}
@@ -38,13 +38,13 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 			tick = ticker.C
 		}
 		watcher, err := fsnotify.NewWatcher()
-		if err != nil { // none can be had: ticks will do
+		if err != nil { // not available here: rely on ticks
 			watcher = &fsnotify.Watcher{}
 		} else {
 			defer watcher.Close()
 		}
 		f.watch(watcher)
-		if !f.look(true) {
+		if !f.poll(true) {
 			return
 		}
 		if opts.Started != nil {
@@ -59,14 +59,14 @@ func Follow(ctx context.Context, dir string, opts FollowOptions) iter.Seq2[Recor
 			case <-tick:
 				f.watch(watcher)
 			}
-			if !f.look(false) {
+			if !f.poll(false) {
 				return
 			}
 		}
 	}
 }
 
-// follower looks again and again for what is new in a journal.
+// follower polls a journal for new events.
 type follower struct {
 	*index
 	yield    func(Record, error) bool
@@ -74,38 +74,38 @@ type follower struct {
 	now      func() time.Time
 }
 
-// watch asks for notices of the directory, once it is there.
+// watch subscribes to changes of the directory once it exists.
 func (f *follower) watch(w *fsnotify.Watcher) {
 	if !f.watching && w.Events != nil {
 		f.watching = w.Add(f.dir) == nil
 	}
 }
 
-// look reads what is new, and yields the runs that have ended, unless that is to
-// be passed over. It returns false when nobody wants more.
-func (f *follower) look(pass bool) bool {
+// poll reads new events and yields the runs that have ended, unless skip is set. It
+// returns false when the consumer has stopped.
+func (f *follower) poll(skip bool) bool {
 	files, err := listFiles(f.dir)
 	if err != nil {
 		return f.yield(Record{}, err)
 	}
 	fault := func(err error) bool {
 		var line *LineError
-		if pass && errors.As(err, &line) || errors.Is(err, fs.ErrNotExist) {
+		if skip && errors.As(err, &line) || errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
 		return f.yield(Record{}, err)
 	}
-	first := dayOf(f.now().Add(-longest))
+	first := dayOf(f.now().Add(-maxRunTime))
 	for _, name := range files {
-		if name.day < first { // runs of then are over
+		if name.day < first { // the runs of that day are over
 			continue
 		}
-		var ended []*located
-		if !f.add(name, fault, func(r *located) { ended = append(ended, r) }) {
+		var ended []*indexedRun
+		if !f.add(name, fault, func(r *indexedRun) { ended = append(ended, r) }) {
 			return false
 		}
 		for _, r := range ended {
-			if !f.end(r, pass) {
+			if !f.end(r, skip) {
 				return false
 			}
 		}
@@ -118,13 +118,13 @@ func (f *follower) look(pass bool) bool {
 	return true
 }
 
-// end takes a run that has ended. Those below another stay until that one ends.
-func (f *follower) end(r *located, pass bool) bool {
+// end handles a run that has ended. Nested runs are kept until their root ends.
+func (f *follower) end(r *indexedRun, skip bool) bool {
 	if !r.begun || r.parent != "" {
 		return true
 	}
 	defer f.forget(r.id)
-	if pass {
+	if skip {
 		return true
 	}
 	rec, ok, faults := f.load(r)

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// follow runs Follow until the test is over, and gives what it yields.
+// follow runs Follow until the end of the test and returns a channel of what it yields.
 func follow(t *testing.T, dir string, tick <-chan time.Time) <-chan Record {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,8 +30,8 @@ func follow(t *testing.T, dir string, tick <-chan time.Time) <-chan Record {
 	return got
 }
 
-// TestFollow: runs are yielded as they end, those of other processes too, whole,
-// also if they began before.
+// TestFollow checks that runs are yielded whole as they end, even if they run in other
+// processes or began before Follow.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, LogOptions{MaxSize: 1000})
@@ -59,9 +59,9 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowWithoutNotices: a directory that is not there yet is looked for now
-// and then.
-func TestFollowWithoutNotices(t *testing.T) {
+// TestFollowMissingDirectory checks that Follow polls for a directory that does not
+// exist yet.
+func TestFollowMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	tick := make(chan time.Time)
 	got := follow(t, dir, tick)
@@ -72,7 +72,7 @@ func TestFollowWithoutNotices(t *testing.T) {
 	if r := <-got; r.Definition.Name != "a" {
 		t.Errorf("got %+v", r)
 	}
-	record(t, l, "b") // from now on there are notices
+	record(t, l, "b") // from now on the file system sends notifications
 	if r := <-got; r.Definition.Name != "b" {
 		t.Errorf("got %+v", r)
 	}

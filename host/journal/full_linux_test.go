@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,26 +18,9 @@ import (
 
 func init() { limitedChild = recordLimited }
 
-// aloneEnv is set in the process in which TestDiskFull is the only test.
-const aloneEnv = "JOURNAL_TEST_ALONE"
-
-// TestDiskFull: a disk without room, which the system itself reports. It runs in a
-// process of its own that cannot write to files: in this one, go test itself writes
-// to a file while tests run, which it keeps with the cached result.
+// TestDiskFull checks writing when the operating system reports that there is no room.
+// The process may not write files of any size.
 func TestDiskFull(t *testing.T) {
-	if os.Getenv(aloneEnv) != "" {
-		diskFull(t)
-		return
-	}
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^TestDiskFull$")
-	cmd.Env = append(os.Environ(), aloneEnv+"=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestDiskFull") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-func diskFull(t *testing.T) {
 	dir := t.TempDir()
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
@@ -54,28 +36,28 @@ func diskFull(t *testing.T) {
 	room(0)
 	defer room(was.Cur)
 	now := newClock()
-	var all told
-	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.tell})
+	var all troubleLog
+	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.add})
 	if _, err := l.Open(Begin{}); !errors.Is(err, unix.EFBIG) {
 		t.Errorf("a run is opened: %v", err)
 	}
-	l.Configure(LogOptions{Now: now.now, Trouble: all.tell, Log: quiet()})
+	l.Configure(LogOptions{Now: now.now, Trouble: all.add, Log: quiet()})
 	record(t, l, "unrecorded")
 	if len(all) != 1 || !errors.Is(all[0], unix.EFBIG) {
-		t.Errorf("told %v", all)
+		t.Errorf("reported %v", all)
 	}
 	room(was.Cur)
 	now.add(retryAfter)
 	record(t, l, "recorded")
 	runs, faults := scan(dir, Filter{})
 	if len(runs) != 1 || runs[0].Definition.Name != "recorded" || len(faults) > 0 || len(all) != 2 {
-		t.Errorf("%+v, %v; told %v", runs, faults, all)
+		t.Errorf("%+v, %v; reported %v", runs, faults, all)
 	}
 }
 
-// TestPartOfALine: what is written in part, because there is no more room, is
-// taken back. The process has a limit for the size of its files.
-func TestPartOfALine(t *testing.T) {
+// TestPartialLine checks that a line is removed again if only part of it could be
+// written for lack of room. The child process has a limit on the size of its files.
+func TestPartialLine(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir, limitEnv+"=1")
@@ -92,10 +74,10 @@ func TestPartOfALine(t *testing.T) {
 	}
 }
 
-// fileLimit is how large a file that process may have, in bytes.
+// fileLimit is the largest file, in bytes, that the child process can write.
 const fileLimit = 3000
 
-// recordLimited records runs until that fails, and one more when there is room.
+// recordLimited records runs until that fails, then one more in a file with room.
 func recordLimited(dir string) error {
 	signal.Ignore(unix.SIGXFSZ)
 	was := unix.Rlimit{}
@@ -105,9 +87,9 @@ func recordLimited(dir string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: fileLimit, Max: was.Max}); err != nil {
 		return err
 	}
-	var all told
+	var all troubleLog
 	now := newClock()
-	l := OpenLog(dir, LogOptions{Now: now.now, Trouble: all.tell, Log: quiet()})
+	l := OpenLog(dir, LogOptions{Now: now.now, Trouble: all.add, Log: quiet()})
 	run := func(name string) {
 		r, _ := l.Open(Begin{Definition: tools.Definition{Name: name}}) // not required
 		r.OpenCall(abi.ToolCall{}, "s", "t").Close(Answer{Value: []byte("1")})
@@ -122,7 +104,7 @@ func recordLimited(dir string) error {
 	if !errors.Is(all[0], unix.EFBIG) && !errors.Is(all[0], unix.ENOSPC) {
 		return fmt.Errorf("failed with %w", all[0])
 	}
-	// Another day has another file, in which there is room.
+	// The next day has another file, which has room.
 	now.add(24 * time.Hour)
 	run("after")
 	return l.Close()

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// NewID makes the id of a run that starts at t: a UUID of version 7 (RFC 9562,
-// section 5.7) in lower case with its twelve bits after the milliseconds used
-// for the fraction of the millisecond (section 6.2, method 3). So ids sort by
-// time to about a quarter of a microsecond.
+// NewID returns an id for a run that starts at t: a version 7 UUID (RFC 9562, section
+// 5.7) in lower case. The twelve bits after the milliseconds hold the fraction of the
+// millisecond (section 6.2, method 3), so that ids sort by time to about a quarter of
+// a microsecond.
 func NewID(t time.Time) string {
 	var u [16]byte
 	rand.Read(u[8:]) // never fails, see crypto/rand

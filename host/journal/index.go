@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// LineError says that a line of a journal cannot be read. What else is in the
-// journal can.
+// LineError says that a line of a journal cannot be read. The rest of the journal
+// can.
 type LineError struct {
 	File   string // its path
 	Offset int64  // of the line, in bytes
@@ -25,58 +25,60 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("%s: the line at byte %d is skipped: %v", e.File, e.Offset, e.Err)
 }
 
-// Unwrap is why.
+// Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// index knows where the events of runs are. It keeps no content.
+// index holds the positions of the events of runs, without their content.
 type index struct {
 	dir  string
-	read map[fileName]int64 // how far, in bytes
-	runs map[string]*located
-	// proxied are the lines of proxied calls, in the order of the files.
-	proxied []proxiedPlace
-	wanted  bool // collect them
+	read map[fileName]int64 // how many bytes of each file have been read
+	runs map[string]*indexedRun
+	// proxied holds the lines of proxied calls, in the order of the files, if
+	// collectProxied is set.
+	proxied        []proxiedPos
+	collectProxied bool
 }
 
-// proxiedPlace is where the line of a proxied call is.
-type proxiedPlace struct {
-	place
+// proxiedPos is the position of the line of a proxied call.
+type proxiedPos struct {
+	linePos
 	id string
 }
 
-// located are the events of one run, those of a later day first perhaps.
-type located struct {
-	id     string
-	parent string // id of the run that called it, "" for none
-	begun  bool
-	events []place
-	below  []string
+// indexedRun holds the positions of the events of one run. Those of a later day may
+// come first.
+type indexedRun struct {
+	id       string
+	parent   string // id of the run that called it, "" for none
+	begun    bool
+	events   []linePos
+	children []string
 }
 
-// place is where a line is. There are very many.
-type place struct {
+// linePos is the position of a line. It is small because there are very many.
+type linePos struct {
 	file *fileName
 	at   int64
 	size int
 }
 
 func newIndex(dir string) *index {
-	return &index{dir: dir, read: map[fileName]int64{}, runs: map[string]*located{}}
+	return &index{dir: dir, read: map[fileName]int64{}, runs: map[string]*indexedRun{}}
 }
 
-func (x *index) run(id string) *located {
+func (x *index) run(id string) *indexedRun {
 	r := x.runs[id]
 	if r == nil {
-		r = &located{id: id}
+		r = &indexedRun{id: id}
 		x.runs[id] = r
 	}
 	return r
 }
 
-// add reads what is new in a file. fault is called with what cannot be read, a
-// *LineError or why the file cannot be read; it says whether to go on. ended,
-// which may be nil, gets the runs whose end was found.
-func (x *index) add(name fileName, fault func(error) bool, ended func(*located)) (goOn bool) {
+// add reads the new lines of a file. fault is called with a *LineError, or with the
+// reason why the file cannot be read; it returns whether to go on. ended, which may be
+// nil, is called with the runs that have ended.
+func (x *index) add(name fileName, fault func(error) bool, ended func(*indexedRun)) (goOn bool) {
 	path := filepath.Join(x.dir, name.String())
 	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) { // removed since it was listed
@@ -94,9 +96,9 @@ func (x *index) add(name fileName, fault func(error) bool, ended func(*located))
 		if errors.Is(err, errTorn) && ended != nil {
 			break // it is being written
 		}
-		at := place{file: &name, at: from + l.from, size: len(l.text)}
+		at := linePos{file: &name, at: from + l.from, size: len(l.text)}
 		if err == nil {
-			err = x.note(l.text, at, ended)
+			err = x.addLine(l.text, at, ended)
 		}
 		if err != nil && !fault(&LineError{path, at.at, err}) {
 			return false
@@ -106,16 +108,16 @@ func (x *index) add(name fileName, fault func(error) bool, ended func(*located))
 	return true
 }
 
-// note takes one line.
-func (x *index) note(text []byte, at place, ended func(*located)) error {
+// addLine adds one line to the index.
+func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error {
 	h, err := readHead(text)
 	if err != nil {
 		return err
 	}
 	kind := string(h.kind)
 	if kind == eventProxied {
-		if x.wanted {
-			x.proxied = append(x.proxied, proxiedPlace{at, string(h.run)})
+		if x.collectProxied {
+			x.proxied = append(x.proxied, proxiedPos{at, string(h.run)})
 		}
 		return nil
 	}
@@ -127,7 +129,7 @@ func (x *index) note(text []byte, at place, ended func(*located)) error {
 		r.begun, r.parent = true, string(h.parent)
 		if r.parent != "" {
 			p := x.run(r.parent)
-			p.below = append(p.below, r.id)
+			p.children = append(p.children, r.id)
 		}
 	}
 	r.events = append(r.events, at)
@@ -137,36 +139,36 @@ func (x *index) note(text []byte, at place, ended func(*located)) error {
 	return nil
 }
 
-// forget drops a run and those below it.
+// forget drops a run and its nested runs.
 func (x *index) forget(id string) {
 	r := x.runs[id]
 	if r == nil {
 		return
 	}
 	delete(x.runs, id)
-	for _, child := range r.below {
+	for _, child := range r.children {
 		x.forget(child)
 	}
 }
 
-// roots are the runs that have begun and that no other has called, the newest
+// roots returns the runs that have begun and that no other run called, the newest
 // first.
-func (x *index) roots() []*located {
-	var roots []*located
+func (x *index) roots() []*indexedRun {
+	var roots []*indexedRun
 	for _, r := range x.runs {
 		if r.begun && r.parent == "" {
 			roots = append(roots, r)
 		}
 	}
-	slices.SortFunc(roots, func(a, b *located) int { return cmp.Compare(b.id, a.id) })
+	slices.SortFunc(roots, func(a, b *indexedRun) int { return cmp.Compare(b.id, a.id) })
 	return roots
 }
 
-// load reads a run with those below it. faults are lines that cannot be read.
-func (x *index) load(r *located) (rec Record, ok bool, faults []error) {
+// load reads a run with its nested runs. faults are the lines that cannot be read.
+func (x *index) load(r *indexedRun) (rec Record, ok bool, faults []error) {
 	files := newOpenFiles(x.dir)
 	defer files.close()
-	d := newDecoding()
+	d := newDecoder()
 	x.collect(r, files, d, &faults, 1)
 	if d.runs[r.id] == nil {
 		return Record{}, false, faults
@@ -178,8 +180,8 @@ func (x *index) load(r *located) (rec Record, ok bool, faults []error) {
 	return rec, true, faults
 }
 
-func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]error, depth int) {
-	slices.SortStableFunc(r.events, func(a, b place) int {
+func (x *index) collect(r *indexedRun, files *openFiles, d *decoder, faults *[]error, depth int) {
+	slices.SortStableFunc(r.events, func(a, b linePos) int {
 		return cmp.Or(compareNames(*a.file, *b.file), cmp.Compare(a.at, b.at))
 	})
 	for _, at := range r.events {
@@ -191,14 +193,14 @@ func (x *index) collect(r *located, files *openFiles, d *decoding, faults *[]err
 			*faults = append(*faults, &LineError{files.path(*at.file), at.at, err})
 		}
 	}
-	for _, child := range r.below {
+	for _, child := range r.children {
 		if c := x.runs[child]; c != nil && c.begun && depth <= maxDepth {
 			x.collect(c, files, d, faults, depth+1)
 		}
 	}
 }
 
-// openFiles are files of a journal that are being read here and there.
+// openFiles holds open files of a journal for random access.
 type openFiles struct {
 	dir  string
 	open map[fileName]*os.File
@@ -208,7 +210,7 @@ func newOpenFiles(dir string) *openFiles { return &openFiles{dir, map[fileName]*
 
 func (o *openFiles) path(name fileName) string { return filepath.Join(o.dir, name.String()) }
 
-func (o *openFiles) read(at place) ([]byte, error) {
+func (o *openFiles) read(at linePos) ([]byte, error) {
 	f := o.open[*at.file]
 	if f == nil {
 		var err error

@@ -13,13 +13,13 @@
 //	log.go      Log: writing, and what happens when it fails
 //	runlog.go   writing the events of one run
 //	files.go    the files: writer names, rotation, removal of old ones
-//	name.go     file names
+//	name.go     names of the files
 //	line.go     building one line; redaction
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
 //	async.go    writing proxied calls in batches, for callers that do not wait
 //	encode.go   a record as lines and back; reading lines
-//	decoding.go putting lines together to a record, within bounds
+//	decoder.go  building records from lines, within bounds
 //	decode.go   reading events
 //	index.go    where the events of a run are
 //	read.go     Scan, Find
@@ -41,7 +41,7 @@ type Run struct {
 	id    string
 	begin Begin
 	start time.Time
-	now   func() time.Time // the one clock of the record and of the files it is in
+	now   func() time.Time // the clock of the record and of its files
 	disk  *runLog          // nil: the record is in memory only
 
 	mu      sync.Mutex
@@ -61,13 +61,13 @@ func open(b Begin, now func() time.Time) *Run {
 	return &Run{id: NewID(start), begin: b, start: start, now: now}
 }
 
-// since is the time since the run began.
+// since returns the time since the run began.
 func (r *Run) since() time.Duration { return r.now().Sub(r.start) }
 
-// ID is the run's id.
+// ID returns the id of the run.
 func (r *Run) ID() string { return r.id }
 
-// Log adds an entry to the run's log. What comes after Close is not kept.
+// Log adds an entry to the run's log. After Close it does nothing.
 func (r *Run) Log(level abi.LogLevel, text string) {
 	e := Entry{At: r.since(), Level: level, Text: text}
 	r.mu.Lock()
@@ -81,26 +81,25 @@ func (r *Run) Log(level abi.LogLevel, text string) {
 	}
 }
 
-// Call is a call that is under way.
+// Call is the record of one call while it is being written.
 type Call struct {
 	run *Run
 	rec CallRecord // guarded by run.mu
 }
 
-// OpenCall begins the record of a call that the script has asked for, of
-// server's tool by their real names. Calls are numbered in the order in which
-// they are opened; so whoever makes calls concurrently opens them in the script's
-// order first.
+// OpenCall begins the record of a call that the script makes. server and tool are the
+// real names. Calls are numbered in the order in which they are opened, so a caller
+// that makes calls concurrently opens them in the script's order first.
 func (r *Run) OpenCall(asked abi.ToolCall, server, tool string) *Call {
 	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool})
 }
 
-// OpenUndo is OpenCall for a call that undoes what the script has done.
+// OpenUndo is OpenCall for a compensation.
 func (r *Run) OpenUndo(asked abi.ToolCall, server, tool string) *Call {
 	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool, Undo: true})
 }
 
-// Undo records a call that the script has named to undo something.
+// Undo records that the script has registered a compensation.
 func (r *Run) Undo(u UndoRecord) {
 	r.mu.Lock()
 	ended := !r.end.IsZero()
@@ -125,11 +124,11 @@ func (r *Run) open(rec CallRecord) *Call {
 	return c
 }
 
-// Seq is the number of the call.
+// Seq returns the number of the call, from 1.
 func (c *Call) Seq() int { return c.rec.Seq }
 
-// Begin marks the moment at which the call really left, when that is later
-// than its opening.
+// Begin sets the start of the call to the current time, for calls that are sent later
+// than they are opened.
 func (c *Call) Begin() {
 	at := c.run.since()
 	c.run.mu.Lock()
@@ -137,8 +136,8 @@ func (c *Call) Begin() {
 	c.rec.Start = at
 }
 
-// Progress counts one progress notification of the call; what comes after its
-// end is not counted.
+// Progress counts a progress notification of the call. After the end of the call it
+// does nothing.
 func (c *Call) Progress() {
 	c.run.mu.Lock()
 	defer c.run.mu.Unlock()
@@ -147,8 +146,8 @@ func (c *Call) Progress() {
 	}
 }
 
-// Close ends the call with its answer. A second Close, or one after that of
-// the run, changes nothing: the script cannot have seen it.
+// Close ends the call with its answer. A second Close, or one after the end of the
+// run, does nothing: the script cannot have seen that answer.
 func (c *Call) Close(a Answer) {
 	at := c.run.since()
 	c.run.mu.Lock()
@@ -177,8 +176,8 @@ func (r *Run) Close(o Outcome) {
 	}
 }
 
-// Record is what has been recorded up to now. The caller owns the record but
-// not the bytes in it.
+// Record returns what has been recorded so far. The caller owns the record but not the
+// byte slices in it.
 func (r *Run) Record() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,8 +42,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// shortest is how long a run takes at least. The clock of Windows stands still for
-// up to 15 ms.
+// shortest is the minimum duration of a run here. The clock of Windows has a resolution
+// of 15 ms.
 var shortest = map[bool]time.Duration{true: 0, false: 1}[runtime.GOOS == "windows"]
 
 func TestRecord(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRecord(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("calls:\n%q\nwant\n%q", got, want)
 	}
-	// The snapshot is the reader's own.
+	// The snapshot belongs to the caller.
 	rec.Calls[0].Tool, rec.Logs[0].Text = "x", "x"
 	if again := r.Record(); again.Calls[0].Tool != "add" || again.Logs[0].Text != "one" {
 		t.Errorf("the record changed with its snapshot")
@@ -137,8 +137,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestTree: the record of a composite tool's run is in that of the call, and
-// calls that undo are told from others.
+// TestTree checks that the record of a nested run is in the record of its call, and
+// that compensations are marked.
 func TestTree(t *testing.T) {
 	r := Open(Begin{Definition: tools.Definition{Name: "outer"}})
 	inner := Open(Begin{Definition: tools.Definition{Name: "inner"}})

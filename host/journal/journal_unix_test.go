@@ -22,7 +22,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestIncomplete: a run of which something could not be written says so.
+// TestIncomplete checks that a run is marked if part of it could not be written.
 func TestIncomplete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	now := newClock()
@@ -33,7 +33,7 @@ func TestIncomplete(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	now.set(noon.Add(24 * time.Hour)) // so that there has to be another file
+	now.set(noon.Add(24 * time.Hour)) // so that another file is needed
 	r.OpenCall(abi.ToolCall{}, "s", "lost").Close(Answer{Value: []byte("2")})
 	if err := errors.Join(os.Remove(dir), os.Rename(away, dir)); err != nil {
 		t.Fatal(err)

@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Redactor removes secrets from what is written. Its methods are safe for concurrent
-// use; changed says that something was removed.
+// Redactor removes secrets from text and JSON. Its methods are safe for concurrent
+// use; changed reports whether something was removed.
 type Redactor interface {
 	Text(s string) (_ string, changed bool)
 	// JSON takes and returns valid JSON. It returns raw itself if nothing changes.
 	JSON(raw []byte) (_ []byte, changed bool)
 }
 
-// Masked stands in a record for each part that a Redactor has taken out.
+// Masked replaces each part that a Redactor removes from a record.
 const Masked = "****"
 
 // line builds one line, a JSON object, by appending.
@@ -72,7 +72,7 @@ func (l *line) open(name string, bracket byte) {
 	l.b = append(l.b, bracket)
 }
 
-func (l *line) shut(bracket byte) { l.b = append(l.b, bracket) }
+func (l *line) close(bracket byte) { l.b = append(l.b, bracket) }
 
 // plain adds our own text, which needs no redaction and no escapes.
 func (l *line) plain(name, value string) {

@@ -10,41 +10,41 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// Sync says when what was written is made to survive the end of the machine; the
-// end of the process it survives in any case.
+// Sync says when the journal is synced to disk, so that it survives a crash of the
+// machine. It survives a crash of the process in any case.
 type Sync string
 
-// The ways.
+// The values of Sync.
 const (
-	SyncNever  Sync = "never"  // when the system does so
-	SyncRun    Sync = "run"    // before the result of a run is given out
+	SyncNever  Sync = "never"  // when the operating system does so
+	SyncRun    Sync = "run"    // before the result of a run is returned
 	SyncAlways Sync = "always" // after each event
 )
 
-// The values of LogOptions that are not set.
+// The defaults of LogOptions.
 const (
 	DefaultMaxSize  = 64 << 20 // bytes
 	DefaultMaxTotal = 1 << 30  // bytes
 	DefaultMaxAge   = 30 * 24 * time.Hour
 )
 
-// retryAfter is how long a Log that could not be written to is left alone.
+// retryAfter is how long a Log waits after a failed write before it tries again.
 const retryAfter = 10 * time.Second
 
-// LogOptions of a Log. They can be changed with Configure.
+// LogOptions are the options of a Log. They can be changed with Configure.
 type LogOptions struct {
 	// Required refuses runs that cannot be recorded.
 	Required bool
 	Sync     Sync // "": SyncNever
-	// MaxSize is how large a file grows before the next is begun, and MaxTotal
-	// how large all together, in bytes; 0 is the default. Of what is beyond that,
-	// or older than MaxAge, the oldest files are removed.
+	// MaxSize is the size in bytes at which a new file is begun, MaxTotal the size
+	// of all files together; 0 means the default. The oldest files are removed when
+	// they exceed MaxTotal, and all that are older than MaxAge.
 	MaxSize, MaxTotal int64
 	MaxAge            time.Duration
 	Redactor          Redactor // nil: nothing is redacted
-	// Trouble, when set, is told once that the journal cannot be written to, with
-	// a *WriteError, and once that it can again, with nil. It may be called by
-	// any goroutine that records something, and must not record anything.
+	// Trouble, if set, is called with a *WriteError when the journal can no longer
+	// be written to, and with nil when it can again. Any goroutine that records
+	// something may call it. It must not record anything itself.
 	Trouble func(err error)
 	Log     *slog.Logger     // nil is slog.Default()
 	Now     func() time.Time // nil is time.Now
@@ -57,47 +57,47 @@ type WriteError struct {
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("the journal in %s cannot be written to: %v (make room there, or give it another directory: journal.dir)", e.Dir, e.Err)
+	return fmt.Sprintf("the journal in %s cannot be written to: %v (make room there, or set journal.dir to another directory)", e.Dir, e.Err)
 }
 
-// Unwrap is why.
+// Unwrap returns the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// ErrClosed is what cannot be recorded because the Log is closed.
+// ErrClosed says that nothing can be recorded because the Log is closed.
 var ErrClosed = errors.New("the journal is closed")
 
-// errStalled says that Close did not wait any longer.
-var errStalled = errors.New("some of it has not been written, since a client that was to be told of trouble does not read")
+// errStalled says that Close gave up waiting for queued calls.
+var errStalled = errors.New("some calls have not been written, because a client that must be told of a failure does not read")
 
-// Log is the journal on disk: it writes down runs while they take place. It is
-// safe for concurrent use, and so is the directory: each process writes to files
-// of its own. A nil *Log keeps records in memory only.
+// Log is the journal on disk. It writes runs while they take place. It is safe for
+// concurrent use, and so is the directory: each process writes to its own files. A nil
+// *Log keeps records in memory only.
 //
-// Nothing is done on disk before there is something to record. Each event is one
-// write of a whole line, made by the goroutine that brings it about: it is in
-// the file when OpenCall, Close and so on return, save the entries of a script's
-// log, which are written along with the next event, and what ProxiedAsync is given.
+// Log does nothing on disk before there is something to record. Each event is one
+// write of a whole line, made by the goroutine that causes the event. It is in the file
+// when OpenCall, Close and so on return. There are two exceptions: entries of a
+// script's log are written with the next event, and ProxiedAsync writes later.
 //
-// What cannot be written is lost, and told once (LogOptions.Trouble); after some
-// seconds it is tried again. A run that has lost some of its events is
+// What cannot be written is lost. This is reported once (LogOptions.Trouble), and
+// writing is tried again after some seconds. A run that has lost some of its events is
 // Incomplete; one that has lost its beginning is not in the journal at all.
 type Log struct {
 	dir string
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields up to retry
 	opts   LogOptions
 	closed bool
 	files  files
-	broken *WriteError // the last write failed
-	retry  time.Time   // before that nothing is written
+	broken *WriteError // why the last write failed; nil if it did not
+	retry  time.Time   // no write is tried before that time
 
 	async asyncQueue
 
-	syncing sync.Mutex // one syncs at a time; taken before mu
+	syncing sync.Mutex // held by the goroutine that syncs; taken before mu
 	synced  position
 }
 
-// OpenLog makes a Log of a directory, which need not exist yet. The caller must
+// OpenLog returns a Log for a directory, which need not exist yet. The caller must
 // Close it.
 func OpenLog(dir string, opts LogOptions) *Log {
 	l := &Log{dir: dir, async: asyncQueue{wake: make(chan struct{}, 1)}}
@@ -133,18 +133,18 @@ func (l *Log) Configure(opts LogOptions) {
 	l.files.durable, l.files.log = opts.Sync != SyncNever, opts.Log
 }
 
-// options are those in force.
+// options returns the current options.
 func (l *Log) options() LogOptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.opts
 }
 
-// Dir is where the journal is.
+// Dir returns the directory of the journal.
 func (l *Log) Dir() string { return l.dir }
 
-// Open begins the record of a run, in memory and on disk. The error is a
-// *WriteError or ErrClosed, and only given where the journal is required.
+// Open begins the record of a run, in memory and on disk. It fails only if the journal
+// is required, with a *WriteError or ErrClosed.
 func (l *Log) Open(b Begin) (*Run, error) {
 	if l == nil {
 		return Open(b), nil
@@ -159,7 +159,7 @@ func (l *Log) Open(b Begin) (*Run, error) {
 	return r, nil
 }
 
-// Close ends the writing. What is recorded later is kept in memory only.
+// Close ends writing to disk. What is recorded later is kept in memory only.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -196,19 +196,19 @@ func (l *Log) write(lines []byte) (position, error) {
 		return position{}, l.broken
 	}
 	end, err := l.files.append(lines, now)
-	told := l.judge(err, now)
+	report := l.setWriteResult(err, now)
 	broken := l.broken
 	l.mu.Unlock()
-	told()
+	report()
 	if broken != nil {
 		return end, broken
 	}
 	return end, nil
 }
 
-// judge takes how a write went, and returns what is to be told of it once l.mu is
-// free. The caller holds l.mu.
-func (l *Log) judge(err error, now time.Time) (tell func()) {
+// setWriteResult notes whether a write succeeded. It returns a function that reports a
+// change. The caller holds l.mu, and calls that function after releasing it.
+func (l *Log) setWriteResult(err error, now time.Time) (report func()) {
 	was, opts := l.broken, l.opts
 	switch {
 	case err == nil && was == nil:
@@ -239,8 +239,8 @@ func (l *Log) judge(err error, now time.Time) (tell func()) {
 	}
 }
 
-// flush waits until all up to end is on the disk. Those who come while another
-// is at it are served together.
+// flush waits until everything up to end is on disk. Goroutines that call it during a
+// sync share the next one.
 func (l *Log) flush(end position) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -257,19 +257,19 @@ func (l *Log) flush(end position) error {
 	}
 	now, upTo, file := l.opts.Now(), l.files.position(), l.files.file
 	l.mu.Unlock()
-	if upTo.number != end.number { // its file was synced when it was left
+	if upTo.number != end.number { // its file was synced when it was closed
 		return nil
 	}
 	if err := file.Sync(); err != nil {
 		l.mu.Lock()
-		if l.files.position().number != upTo.number { // it was left meanwhile, and closed
+		if l.files.position().number != upTo.number { // it was closed in the meantime
 			l.mu.Unlock()
 			return nil
 		}
-		told := l.judge(err, now)
+		report := l.setWriteResult(err, now)
 		failed := l.broken
 		l.mu.Unlock()
-		told()
+		report()
 		return failed
 	}
 	l.synced = upTo

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// openLog opens a Log that the test's end closes.
+// openLog opens a Log that is closed at the end of the test.
 func openLog(t testing.TB, dir string, opts LogOptions) *Log {
 	t.Helper()
 	if opts.Log == nil {
@@ -47,7 +47,7 @@ func openLog(t testing.TB, dir string, opts LogOptions) *Log {
 	return l
 }
 
-// begin opens a run that has to be recorded.
+// begin opens a run and fails the test if that fails.
 func begin(t testing.TB, l *Log, b Begin) *Run {
 	t.Helper()
 	r, err := l.Open(b)
@@ -57,7 +57,7 @@ func begin(t testing.TB, l *Log, b Begin) *Run {
 	return r
 }
 
-// scan is all that Scan yields.
+// scan collects everything that Scan yields.
 func scan(dir string, f Filter) (all []Record, faults []error) {
 	for r, err := range Scan(dir, f) {
 		if err != nil {
@@ -69,7 +69,7 @@ func scan(dir string, f Filter) (all []Record, faults []error) {
 	return all, faults
 }
 
-// dice makes random records.
+// dice generates random records.
 type dice struct{ *rand.Rand }
 
 func newDice(seed uint64) dice { return dice{rand.New(rand.NewPCG(seed, 7))} }
@@ -85,7 +85,7 @@ func (d dice) text() string {
 
 func (d dice) name() string { return fmt.Sprintf("n%d", d.IntN(1000)) }
 
-// json is a value with all that JSON may have in it.
+// json returns a random value, of any kind of JSON.
 func (d dice) json(depth int) []byte {
 	switch n := d.IntN(8); {
 	case n == 0:
@@ -118,7 +118,7 @@ func (d dice) object(depth int) []byte {
 	return append(b, '}')
 }
 
-// maybe is the object, or nil.
+// maybe returns an object or nil.
 func (d dice) maybe() []byte {
 	if d.IntN(2) == 0 {
 		return nil
@@ -162,7 +162,7 @@ func (d dice) callError() *abi.CallError {
 	return &abi.CallError{Type: abi.ErrTool, Server: d.name(), Tool: d.text(), Message: d.text(), Details: d.maybe(), Limit: d.text()}
 }
 
-// answer has every relation between a result and the value.
+// answer returns an answer with any relation between its result and its value.
 func (d dice) answer() Answer {
 	long := string(bytes.Repeat([]byte("x"), smallValue))
 	inner := fmt.Sprintf(`{"a":%q}`, long)
@@ -191,7 +191,7 @@ func (d dice) answer() Answer {
 	return Answer{Result: d.object(3), Value: d.json(3)}
 }
 
-// play makes a run do anything.
+// play makes a run do random things.
 func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 	var calls []*Call
 	for range d.IntN(8) {
@@ -236,7 +236,7 @@ func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 	r.Close(o)
 }
 
-// onDisk is a record as it can be read again.
+// onDisk returns a record in the form in which it is read back from disk.
 func onDisk(r Record) Record {
 	r.Start = r.Start.UTC().Round(0)
 	for i := range r.Calls {
@@ -248,7 +248,7 @@ func onDisk(r Record) Record {
 	return r
 }
 
-// same compares records, and shows the first difference.
+// same compares records and reports the first difference.
 func same(t *testing.T, what string, got, want Record) {
 	t.Helper()
 	if reflect.DeepEqual(got, want) {
@@ -259,8 +259,7 @@ func same(t *testing.T, what string, got, want Record) {
 	t.Errorf("%s:\n%s\nwant\n%s", what, a, b)
 }
 
-// TestRoundTrip: what runs did is what can be read of them, by Scan, by Find and
-// after Encode and Decode.
+// TestRoundTrip checks that Scan, Find, and Encode with Decode return what runs did.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
 		d := newDice(seed)
@@ -302,9 +301,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// unstarted takes for calls that were not answered, of which the disk does not
-// know what became, what the disk knows; and for runs without an end, whose last
-// log entries wait.
+// unstarted copies from got what the disk cannot know: the fate of unanswered calls,
+// and the last log entries of runs without an end, which were not written.
 func unstarted(want, got *Record) {
 	if !want.Done && len(got.Logs) < len(want.Logs) {
 		want.Logs = want.Logs[:len(got.Logs):len(got.Logs)]
@@ -344,7 +342,7 @@ func TestFind(t *testing.T) {
 	if _, err := Find(dir, a.ID()[:8]); !errors.As(err, &ambiguous) || len(ambiguous.IDs) != 2 {
 		t.Errorf("prefix of two: %v", err)
 	}
-	if s := (&AmbiguousError{"a", strings.Split("a1,a2,a3,a4,a5,a6,a7", ",")}).Error(); s != "run a: the beginning of several ids: a1, a2, a3, a4, a5 and 2 others (give more of it)" {
+	if s := (&AmbiguousError{"a", strings.Split("a1,a2,a3,a4,a5,a6,a7", ",")}).Error(); s != "run a: several ids begin with this: a1, a2, a3, a4, a5 and 2 others (give more of the id)" {
 		t.Error(s)
 	}
 	for _, id := range []string{"", "ffff", "a/b", "\"", a.ID() + "0"} {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// fileName is what the name of a file of a journal says. The first writer's
-// files of a day are journal-2026-11-21.jsonl, journal-2026-11-21.1.jsonl, ...;
-// those of others, which write at the same time, have the writer behind the day:
+// fileName is the parsed name of a journal file. The files of the first writer are
+// named journal-2026-11-21.jsonl, journal-2026-11-21.1.jsonl and so on. Other writers,
+// which write at the same time, add their name after the day:
 // journal-2026-11-21-w2.jsonl.
 type fileName struct {
 	day    string // in UTC
@@ -41,16 +41,16 @@ func parseName(name string) (fileName, bool) {
 	return fileName{m[1], m[2], part}, true
 }
 
-// compareNames has the oldest first.
+// compareNames orders names by age, the oldest first.
 func compareNames(a, b fileName) int {
 	return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.writer, b.writer), cmp.Compare(a.part, b.part))
 }
 
-// dayOf is the day whose files an event of that time goes into.
+// dayOf returns the day for the name of the file that holds events of that time.
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// listFiles are the files of the journal in a directory, the oldest first. A
-// directory that is not there has none.
+// listFiles returns the journal files in a directory, the oldest first. If the
+// directory does not exist, there are none.
 func listFiles(dir string) ([]fileName, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {

@@ -13,21 +13,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// childEnv is set in processes that the tests start: the directory of the
-// journal that they write.
+// childEnv is set in child processes of the tests, to the directory of the journal
+// that they write.
 const childEnv = "JOURNAL_TEST_DIR"
 
-// limitEnv is set in those that shall run out of room.
+// limitEnv is set in child processes that are to run out of room.
 const limitEnv = "JOURNAL_TEST_LIMITED"
 
-// limitedChild is what those do, where that is possible.
+// limitedChild is what such a child process does, on systems where that is possible.
 var limitedChild func(dir string) error
 
-// childRuns is how many runs such a process records.
+// childRuns is the number of runs that a child process records.
 const childRuns = 40
 
-// runChild begins a run, says so, and waits for its input to end before it ends
-// that run and records the others.
+// runChild begins a run, prints its process id, and waits for the end of its input
+// before it ends that run and records the others.
 func runChild() int {
 	if os.Getenv(limitEnv) != "" {
 		if err := limitedChild(os.Getenv(childEnv)); err != nil {
@@ -59,7 +59,7 @@ func runChild() int {
 	return 0
 }
 
-// child is such a process, which waits.
+// child is a child process that waits.
 type child struct {
 	*exec.Cmd
 	in io.Closer
@@ -87,7 +87,8 @@ func startChild(t *testing.T, dir string) child {
 	return child{cmd, in}
 }
 
-// TestProcesses: several processes write into one directory at the same time.
+// TestProcesses checks that several processes can write to one directory at the same
+// time.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	var all []child
@@ -135,8 +136,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestKilled: of a process that is killed in the middle of a run, what the run has
-// done is there, and the next process goes on in the same file.
+// TestKilled checks that the events of a run survive when its process is killed, and
+// that the next process appends to the same file.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	c := startChild(t, dir)

@@ -13,7 +13,7 @@ import (
 // Proxied is the record of a call of an upstream's tool that a client made itself,
 // without a script.
 type Proxied struct {
-	ID       string // as those of runs
+	ID       string // in the form of run ids
 	Start    time.Time
 	Duration time.Duration
 	Client   Client
@@ -39,7 +39,7 @@ const (
 	proxiedCancelled = string(abi.ErrCancelled)
 )
 
-// ProxiedOutcome returns the Outcome of a call with that answer.
+// ProxiedOutcome returns the Outcome of a call with the given answer.
 func ProxiedOutcome(result, rpcError []byte, cancelled bool) string {
 	switch {
 	case cancelled:
@@ -66,7 +66,7 @@ func (l *Log) Proxied(p Proxied) {
 	if err == nil && opts.Sync == SyncAlways {
 		l.flush(end) // which reports failures
 	}
-	if cap(line.b) <= maxKept {
+	if cap(line.b) <= maxReused {
 		*buffer = line.b
 		lines.Put(buffer)
 	}
@@ -115,14 +115,14 @@ func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 				}
 				continue
 			}
-			slices.SortStableFunc(x.proxied, func(a, b proxiedPlace) int { return cmp.Compare(b.id, a.id) })
+			slices.SortStableFunc(x.proxied, func(a, b proxiedPos) int { return cmp.Compare(b.id, a.id) })
 			files := newOpenFiles(dir)
 			for _, at := range x.proxied {
-				if !f.mayChoose(at.id) {
+				if !f.mayMatch(at.id) {
 					continue
 				}
 				p, err := files.proxied(at)
-				if err == nil && !f.choosesProxied(&p) {
+				if err == nil && !f.matchesProxied(&p) {
 					continue
 				}
 				if !yield(p, err) {
@@ -135,13 +135,13 @@ func ScanProxied(dir string, f Filter) iter.Seq2[Proxied, error] {
 				}
 			}
 			files.close()
-			x.proxied, x.runs = nil, map[string]*located{}
+			x.proxied, x.runs = nil, map[string]*indexedRun{}
 		}
 	}
 }
 
-func (o *openFiles) proxied(at proxiedPlace) (Proxied, error) {
-	text, err := o.read(at.place)
+func (o *openFiles) proxied(at proxiedPos) (Proxied, error) {
+	text, err := o.read(at.linePos)
 	if err == nil {
 		var f fields
 		if f, err = readFields(text); err == nil {
@@ -154,7 +154,7 @@ func (o *openFiles) proxied(at proxiedPlace) (Proxied, error) {
 	return Proxied{}, &LineError{o.path(*at.file), at.at, err}
 }
 
-func (f *Filter) choosesProxied(p *Proxied) bool {
+func (f *Filter) matchesProxied(p *Proxied) bool {
 	return (f.Tool == "" || p.Tool == f.Tool || p.Server+"."+p.Tool == f.Tool) &&
 		(f.Outcome == "" || p.Outcome == f.Outcome) &&
 		(f.Session == "" || p.Client.Session == f.Session) &&

@@ -77,18 +77,18 @@ func TestProxiedOutcome(t *testing.T) {
 func TestDecodeErrors(t *testing.T) {
 	const begin = `{"t":"begin","run":"a0","v":1,"time":"2026-11-21T12:00:00Z"}` + "\n"
 	for name, test := range map[string]struct{ in, want string }{
-		"nothing":       {"", "no run is in it"},
-		"text":          {"hello\n", "line 1: no line of a journal"},
-		"other JSON":    {`{"type":"begin"}`, "line 1: no line of a journal"},
-		"odd id":        {`{"t":"begin","run":"a b"}`, "line 1: no line of a journal"},
-		"id of a type":  {`{"t":"begin","run":1}`, "line 1: no line of a journal"},
-		"two runs":      {begin + strings.ReplaceAll(begin, "a0", "a1"), "2 runs are in it"},
+		"nothing":       {"", "it contains no run"},
+		"text":          {"hello\n", "line 1: not a line of a journal"},
+		"other JSON":    {`{"type":"begin"}`, "line 1: not a line of a journal"},
+		"odd id":        {`{"t":"begin","run":"a b"}`, "line 1: not a line of a journal"},
+		"id of a type":  {`{"t":"begin","run":1}`, "line 1: not a line of a journal"},
+		"two runs":      {begin + strings.ReplaceAll(begin, "a0", "a1"), "it contains 2 runs"},
 		"twice":         {begin + begin, "line 2: run a0 begins a second time"},
-		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: there is no line that begins it"},
+		"no beginning":  {`{"t":"end","run":"a0"}`, "line 1: run a0: the line that begins it is missing"},
 		"later version": {strings.Replace(begin, `"v":1`, `"v":2`, 1), "written by a later version"},
 		"a type":        {begin + `{"t":"end","run":"a0","fuel":"x"}` + "\n", "line 2: fuel is not a whole number"},
-		"torn":          {begin + `{"t":"end","run":"a0"`, "line 2: it is torn"},
-		"circle":        {`{"t":"begin","run":"a0","parent":{"run":"a0","call":1},"v":1,"time":"2026-11-21T12:00:00Z"}`, "no run is in it"},
+		"torn":          {begin + `{"t":"end","run":"a0"`, "line 2: it is incomplete"},
+		"circle":        {`{"t":"begin","run":"a0","parent":{"run":"a0","call":1},"v":1,"time":"2026-11-21T12:00:00Z"}`, "it contains no run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r, err := Decode(strings.NewReader(test.in)); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -102,7 +102,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestDecodeRewritten: lines that another program has parsed and written again.
+// TestDecodeRewritten checks lines that another program has parsed and written again.
 func TestDecodeRewritten(t *testing.T) {
 	for seed := range uint64(5) {
 		d := newDice(seed)
@@ -134,7 +134,7 @@ func TestDecodeRewritten(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever Decode takes, Encode writes so that it is the same again.
+// FuzzDecode checks that what Decode accepts survives Encode and Decode unchanged.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(5) {
 		d := newDice(seed)

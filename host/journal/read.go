@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// Filter chooses records; what is zero chooses all.
+// Filter selects records. A field that is zero selects all.
 type Filter struct {
-	ID      string // the beginning of it
+	ID      string // prefix of the id
 	Tool    string // name
 	Outcome string // see OutcomeName
 	Session string // of the client
-	// Since and Until bound the start, Until excluded.
+	// Since and Until bound the start; Until is exclusive.
 	Since, Until time.Time
-	Limit        int // how many at most
+	Limit        int // maximum number of records
 }
 
-// The names of outcomes beside the classes of errors.
+// The names of outcomes, in addition to the classes of errors.
 const (
 	OK         = "ok"
 	Unfinished = "unfinished" // still running, or the process ended before the run did
 )
 
-// OutcomeName is how the run ended: OK, the class of its error, or Unfinished.
+// OutcomeName returns how the run ended: OK, the class of its error, or Unfinished.
 func (r *Record) OutcomeName() string {
 	switch {
 	case !r.Done:
@@ -38,33 +38,32 @@ func (r *Record) OutcomeName() string {
 	return string(r.Outcome.Error)
 }
 
-// ErrNotFound is what errors.Is finds when there is no such run.
+// ErrNotFound says that the journal has no run with that id.
 var ErrNotFound = errors.New("no such run")
 
-// AmbiguousError says that the beginning of an id is that of several runs.
+// AmbiguousError says that several ids begin with a prefix.
 type AmbiguousError struct {
 	Prefix string
 	IDs    []string
 }
 
 func (e *AmbiguousError) Error() string {
-	const shown = 5
+	const listed = 5
 	ids, more := e.IDs, ""
-	if len(ids) > shown {
-		ids, more = ids[:shown], fmt.Sprintf(" and %d others", len(ids)-shown)
+	if len(ids) > listed {
+		ids, more = ids[:listed], fmt.Sprintf(" and %d others", len(ids)-listed)
 	}
-	return fmt.Sprintf("run %s: the beginning of several ids: %s%s (give more of it)", e.Prefix, strings.Join(ids, ", "), more)
+	return fmt.Sprintf("run %s: several ids begin with this: %s%s (give more of the id)", e.Prefix, strings.Join(ids, ", "), more)
 }
 
-// Scan yields the runs that clients have asked for and that are in the journal
-// in dir, the newest first, each with the runs below it; an error for what
-// cannot be read, after which it goes on where it can. Of a line that is skipped
-// that is a *LineError: the last one of a file is torn when its process was
-// ended, or the machine was, while it wrote. A directory that is not there is a
-// journal without runs.
+// Scan yields the runs that clients have requested from the journal in dir, the newest
+// first, each with its nested runs. It yields an error for what cannot be read and
+// continues if it can. For a line that is skipped the error is a *LineError: the last
+// line of a file is incomplete if the process or the machine stopped while writing it.
+// If the directory does not exist, there are no runs.
 //
-// The content of runs is read when it is their turn, so that those who stop
-// early are served fast.
+// The content of a run is read only when it is yielded, so that stopping early is
+// cheap.
 func Scan(dir string, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		left := f.Limit
@@ -76,14 +75,14 @@ func Scan(dir string, f Filter) iter.Seq2[Record, error] {
 				continue
 			}
 			for _, r := range x.roots() {
-				if f.mayChoose(r.id) {
+				if f.mayMatch(r.id) {
 					rec, ok, faults := x.load(r)
 					for _, err := range faults {
 						if !yield(Record{}, err) {
 							return
 						}
 					}
-					if ok && f.chooses(&rec) {
+					if ok && f.matches(&rec) {
 						if !yield(rec, nil) {
 							return
 						}
@@ -98,9 +97,9 @@ func Scan(dir string, f Filter) iter.Seq2[Record, error] {
 	}
 }
 
-// Find is the run with that id, or the only one whose id begins so; the error is
-// ErrNotFound or an *AmbiguousError, or that reading failed. A run that another
-// one has called is found by its whole id.
+// Find returns the run with that id, or the only one with that prefix. The error is
+// ErrNotFound, an *AmbiguousError, or a failure to read. A run that another run has
+// called is found only by its whole id.
 func Find(dir, id string) (Record, error) {
 	id = strings.ToLower(id)
 	if id == "" || !isID([]byte(id)) {
@@ -140,8 +139,8 @@ func Find(dir, id string) (Record, error) {
 	return Record{}, errors.Join(append([]error{fmt.Errorf("run %q: %w", id, ErrNotFound)}, faults...)...)
 }
 
-// mayChoose judges by the id alone, which has the time in it.
-func (f *Filter) mayChoose(id string) bool {
+// mayMatch reports whether a run with that id, which contains the time, can match.
+func (f *Filter) mayMatch(id string) bool {
 	if !strings.HasPrefix(id, strings.ToLower(f.ID)) {
 		return false
 	}
@@ -149,18 +148,18 @@ func (f *Filter) mayChoose(id string) bool {
 	return !ok || (f.Since.IsZero() || start.Add(time.Millisecond).After(f.Since)) && (f.Until.IsZero() || start.Before(f.Until))
 }
 
-func (f *Filter) chooses(r *Record) bool {
+func (f *Filter) matches(r *Record) bool {
 	return (f.Tool == "" || r.Definition.Name == f.Tool) &&
 		(f.Outcome == "" || r.OutcomeName() == f.Outcome) &&
 		(f.Session == "" || r.Client.Session == f.Session) &&
 		(f.Since.IsZero() || !r.Start.Before(f.Since)) && (f.Until.IsZero() || r.Start.Before(f.Until))
 }
 
-// timeDigits is how much of an id says when the run started, to the millisecond:
-// "019b7ca9-906f".
+// timeDigits is the length of the part of an id that holds the start of the run in
+// milliseconds: "019b7ca9-906f".
 const timeDigits = 13
 
-// timeOf is the millisecond in which the run began, if the id begins with it.
+// timeOf returns the millisecond in which the run began, if the id contains it.
 func timeOf(id string) (time.Time, bool) {
 	if len(id) < timeDigits {
 		return time.Time{}, false
@@ -169,17 +168,17 @@ func timeOf(id string) (time.Time, bool) {
 	return time.UnixMilli(ms).UTC(), err == nil
 }
 
-// longest is more than a run can take: events of it are in files of that time
-// after its beginning.
-const longest = 49 * time.Hour
+// maxRunTime is longer than any run can take. All events of a run are in files of that
+// time after its start.
+const maxRunTime = 49 * time.Hour
 
-// clockStep is how far a clock may be set back while a run is under way, for its
-// events to be found: they are then in the files of the day before.
-const clockStep = time.Hour
+// maxClockStep is how far the clock may be set back during a run. Its events can then
+// be in files of the day before.
+const maxClockStep = time.Hour
 
-// days yields an index for each day that has files, the newest first: each has
-// the runs that began on that day, with all their events, beside such as were not
-// forgotten. It leaves out days in which nothing can be that f chooses.
+// days yields an index for each day that has files, the newest first. Each index has
+// the runs that began on that day, with all their events, and earlier runs that were
+// not forgotten. Days that cannot contain a match for f are left out.
 func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 	return func(yield func(*index, error) bool) {
 		files, err := listFiles(dir)
@@ -189,7 +188,7 @@ func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 		}
 		first, last := f.days()
 		x := newIndex(dir)
-		x.wanted = proxied
+		x.collectProxied = proxied
 		for i := len(files); i > 0; {
 			day := files[i-1].day
 			from := i
@@ -214,8 +213,7 @@ func days(dir string, f Filter, proxied bool) iter.Seq2[*index, error] {
 	}
 }
 
-// days are the first and the last day whose files can have something in them
-// that f chooses.
+// days returns the first and the last day whose files can contain a match.
 func (f *Filter) days() (first, last string) {
 	since, until := f.Since, f.Until
 	if start, ok := timeOf(f.ID); ok {
@@ -223,10 +221,10 @@ func (f *Filter) days() (first, last string) {
 	}
 	first, last = "", "9999-99-99"
 	if !since.IsZero() {
-		first = dayOf(since.Add(-clockStep))
+		first = dayOf(since.Add(-maxClockStep))
 	}
 	if !until.IsZero() {
-		last = dayOf(until.Add(longest))
+		last = dayOf(until.Add(maxRunTime))
 	}
 	return first, last
 }

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// runLog writes down one run. All of its methods do nothing on a nil one.
+// runLog writes the events of one run. The methods of a nil *runLog do nothing.
 type runLog struct {
 	log  *Log
 	id   string
-	opts LogOptions // those when the run began
+	opts LogOptions // the options when the run began
 	root bool       // no other run has called it
 
-	mu      sync.Mutex // guards what follows; held while it is written
-	line    line
-	pending bool // line has entries of the script's log that are not written yet
-	absent  bool // the beginning could not be written
-	lost    bool // something could not be written
-	over    bool
+	mu        sync.Mutex // guards the fields below; held during writes
+	line      line
+	pending   bool // line holds log entries that are not written yet
+	beginLost bool // the begin event could not be written
+	lost      bool // some event could not be written
+	ended     bool
 }
 
 // maxPending is how many bytes of a script's log wait for the next event.
 const maxPending = 8 << 10
 
-// lines are buffers for lines, to be used again.
+// lines is a pool of buffers for lines.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKept is the largest buffer that is kept for the next run, in bytes.
-const maxKept = 256 << 10
+// maxReused is the size in bytes of the largest buffer that is used again.
+const maxReused = 256 << 10
 
 func newRunLog(l *Log, r *Run, opts LogOptions) *runLog {
 	return &runLog{
@@ -42,17 +42,17 @@ func (d *runLog) begin(r *Run) error {
 	defer d.mu.Unlock()
 	d.line.begin(d.id, r.start, &r.begin, gaps{})
 	err := d.write(false)
-	d.absent = err != nil && !d.written(err)
+	d.beginLost = err != nil && !d.written(err)
 	return err
 }
 
-// written tells whether what a write has failed with came after the writing.
+// written reports whether the lines were written in spite of err.
 func (d *runLog) written(err error) bool {
 	var failed *syncError
 	return errors.As(err, &failed)
 }
 
-// syncError says that lines are written, but perhaps not on the disk.
+// syncError says that lines were written but could not be synced to disk.
 type syncError struct{ error }
 
 func (e *syncError) Unwrap() error { return e.error }
@@ -75,7 +75,7 @@ func (d *runLog) event(encode func()) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.absent || d.over {
+	if d.beginLost || d.ended {
 		return
 	}
 	d.closeEntries()
@@ -90,7 +90,7 @@ func (d *runLog) entry(e *Entry) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.absent || d.over {
+	if d.beginLost || d.ended {
 		return
 	}
 	if !d.pending {
@@ -108,38 +108,38 @@ func (d *runLog) entry(e *Entry) {
 func (d *runLog) closeEntries() {
 	if d.pending {
 		d.pending = false
-		d.line.shut(']')
+		d.line.close(']')
 		d.line.finish()
 	}
 }
 
-// end writes the run's end, and gives the buffer back.
+// end writes the event that ends the run, and releases the buffer.
 func (d *runLog) end(duration time.Duration, o *Outcome) {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over {
+	if d.ended {
 		return
 	}
-	d.over = true
-	if !d.absent {
+	d.ended = true
+	if !d.beginLost {
 		d.closeEntries()
 		d.line.end(d.id, duration, o, d.lost)
 		d.write(d.root)
 	}
 	b := d.line.b[:0]
 	d.line.b = nil
-	if cap(b) <= maxKept {
+	if cap(b) <= maxReused {
 		lines.Put(&b)
 	}
 }
 
-// write writes what is in the buffer. Last tells that the run is over.
+// write writes the buffer. last means that the run has ended.
 func (d *runLog) write(last bool) error {
 	end, err := d.log.write(d.line.b)
-	if d.line.b = d.line.b[:0]; cap(d.line.b) > maxKept {
+	if d.line.b = d.line.b[:0]; cap(d.line.b) > maxReused {
 		d.line.b = nil
 	}
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// planted is a secret that looks different wherever it is written. Its parts are
-// nowhere else.
+// planted is a secret that looks different in every encoding. Its parts occur nowhere
+// else.
 const planted = `Pl4nted"C0reX\Y<s3cret>`
 
-// disguises are what a secret may look like within a text.
+// disguises returns the forms that a secret can have within a text.
 func disguises() []string {
 	escaped := ""
 	for _, c := range []byte(planted) {
@@ -40,10 +40,10 @@ func disguises() []string {
 	}
 }
 
-// text has it in every disguise.
+// text returns a text with every form of the secret.
 func text() string { return "begin " + strings.Join(disguises(), " | ") + " end" }
 
-// object is JSON with it in every disguise, as a value and as a name.
+// object returns JSON with every form of the secret, as values and as names.
 func object() []byte {
 	b := []byte(`{"first":0`)
 	for i, d := range disguises() {
@@ -53,7 +53,7 @@ func object() []byte {
 	return append(b, `,"e":`+escaped+`,"last":[24681357, -24681357.5]}`...)
 }
 
-// leaks are the traces of the secrets in the files of a journal.
+// leaks returns the traces of the secrets in the files of a journal.
 func leaks(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -68,7 +68,7 @@ func leaks(t *testing.T, dir string) []string {
 		}
 		content += string(data)
 	}
-	// What escapes say, however deep.
+	// Resolve escapes, however deeply nested.
 	for range 5 {
 		plain := regexp.MustCompile(`\\+u00([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})`).ReplaceAllStringFunc(content, func(s string) string {
 			b, err := hex.DecodeString(s[len(s)-2:])
@@ -96,7 +96,7 @@ func leaks(t *testing.T, dir string) []string {
 	return found
 }
 
-// everywhere has the secret in each place that a run has.
+// everywhere records runs with the secret in every place.
 func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 	t.Helper()
 	callError := &abi.CallError{Type: abi.ErrTool, Server: text(), Tool: text(), Message: text(), Details: object(), Limit: text()}
@@ -134,8 +134,8 @@ func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 	}
 }
 
-// TestSecrets: no secret reaches the disk, wherever it is and however it is
-// written, and the records can be read.
+// TestSecrets checks that no secret reaches the disk, wherever it is and in whatever
+// form, and that the records can be read.
 func TestSecrets(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir := t.TempDir()
@@ -174,7 +174,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestLeaks: the test above would find them.
+// TestLeaks checks that leaks finds secrets when nothing is redacted.
 func TestLeaks(t *testing.T) {
 	dir := t.TempDir()
 	l := journal.OpenLog(dir, journal.LogOptions{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})

@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// told collects what a Log tells of its trouble.
-type told []error
+// troubleLog collects the calls of LogOptions.Trouble.
+type troubleLog []error
 
-func (t *told) tell(err error) { *t = append(*t, err) }
+func (t *troubleLog) add(err error) { *t = append(*t, err) }
 
-// TestUnwritable: a journal whose directory cannot be made is told of once, tried
-// again after a while, and told of again when it works.
+// TestUnwritable checks that a journal without a directory is reported once, tried
+// again after a while, and reported again when it works.
 func TestUnwritable(t *testing.T) {
 	place := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(place, nil, 0o600); err != nil {
@@ -26,13 +26,13 @@ func TestUnwritable(t *testing.T) {
 	}
 	dir := filepath.Join(place, "logs")
 	now := newClock()
-	var all told
-	l := openLog(t, dir, LogOptions{Now: now.now, Trouble: all.tell})
+	var all troubleLog
+	l := openLog(t, dir, LogOptions{Now: now.now, Trouble: all.add})
 	lost := begin(t, l, Begin{Definition: tools.Definition{Name: "lost"}})
 	record(t, l, "lost")
 	var failed *WriteError
 	if len(all) != 1 || !errors.As(all[0], &failed) || failed.Dir != dir {
-		t.Fatalf("told %v", all)
+		t.Fatalf("reported %v", all)
 	}
 	if msg := all[0].Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "journal.dir") {
 		t.Errorf("message: %s", msg)
@@ -48,7 +48,7 @@ func TestUnwritable(t *testing.T) {
 	now.add(retryAfter)
 	record(t, l, "again")
 	if len(all) != 2 || all[1] != nil {
-		t.Errorf("told %v", all)
+		t.Errorf("reported %v", all)
 	}
 	lost.Close(Outcome{})
 	runs, faults := scan(dir, Filter{})
@@ -57,8 +57,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestRequired: where the journal is required, runs that cannot be recorded are
-// refused.
+// TestRequired checks that runs that cannot be recorded are refused if the journal is
+// required.
 func TestRequired(t *testing.T) {
 	place := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(place, nil, 0o600); err != nil {
@@ -66,8 +66,8 @@ func TestRequired(t *testing.T) {
 	}
 	dir := filepath.Join(place, "logs")
 	now := newClock()
-	var all told
-	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.tell})
+	var all troubleLog
+	l := openLog(t, dir, LogOptions{Now: now.now, Required: true, Trouble: all.add})
 	for range 2 {
 		var failed *WriteError
 		if r, err := l.Open(Begin{}); r != nil || !errors.As(err, &failed) || errors.Is(err, fs.ErrExist) {
@@ -75,7 +75,7 @@ func TestRequired(t *testing.T) {
 		}
 	}
 	if len(all) != 1 {
-		t.Errorf("told %v", all)
+		t.Errorf("reported %v", all)
 	}
 	if err := os.Remove(place); err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestSync: what has to be on the disk is brought there, one call for those that
-// wait together; here it shows only that nothing fails.
+// TestSync checks that syncing reaches the last event. That concurrent syncs share one
+// call does not show here.
 func TestSync(t *testing.T) {
 	for _, sync := range []Sync{SyncRun, SyncAlways} {
 		dir := t.TempDir()

@@ -9,48 +9,48 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// The bounds of a record, with the runs below it. They are those of runs, which
-// have at most as many calls as can be configured and call each other at most so
-// deep. A record of more was not written by this program.
+// The bounds of a record with its nested runs. They follow from the limits on runs:
+// how many calls can be configured, and how deeply runs can call each other. A larger
+// record was not written by this program.
 const (
 	maxRecord  = 1 << 30          // bytes of its lines
-	maxCalls   = 1_000_000        // and as many of what is to be undone
-	maxEntries = 4_000_000        // of logs
-	maxDepth   = abi.MaxChain + 1 // runs that have called each other: code that is not saved, and saved tools
+	maxCalls   = 1_000_000        // calls, and as many compensations
+	maxEntries = 4_000_000        // log entries
+	maxDepth   = abi.MaxChain + 1 // nested runs: code that is not saved, then saved tools
 	maxServers = 10_000
 )
 
 // BoundError says that a record is larger than a run can be.
 type BoundError struct {
-	What  string // that there is too much of: "bytes", "calls", ...
-	Limit int    // how many there may be
+	What  string // what it has too many of: "bytes", "calls", ...
+	Limit int    // how many are allowed
 }
 
 func (e *BoundError) Error() string {
-	return fmt.Sprintf("it has more than %d %s: no run has, and it is not read", e.Limit, e.What)
+	return fmt.Sprintf("it has more than %d %s, which no run has, so it is not read", e.Limit, e.What)
 }
 
-// decoding are runs that are being put together.
-type decoding struct {
-	runs  map[string]*decoded
-	below map[string][]string // ids of the runs that a run has called
+// decoder builds records from the lines of a journal.
+type decoder struct {
+	runs     map[string]*partialRun
+	children map[string][]string // ids of the runs that a run has called
 
-	calls, undos, entries int // of all runs together
-	steps                 int // how often a call was looked at to find or to order one; for tests
+	calls, undos, entries int // in all runs together
+	steps                 int // how often a call was examined to find or sort one; for tests
 }
 
-// decoded is one run that is being put together.
-type decoded struct {
+// partialRun is one run that is being decoded.
+type partialRun struct {
 	Record
-	last map[int]int // index of the last call with that Seq
+	lastCall map[int]int // index of the last call with that Seq
 }
 
-func newDecoding() *decoding {
-	return &decoding{runs: map[string]*decoded{}, below: map[string][]string{}}
+func newDecoder() *decoder {
+	return &decoder{runs: map[string]*partialRun{}, children: map[string][]string{}}
 }
 
-// add takes a line.
-func (d *decoding) add(text []byte) error {
+// add decodes one line.
+func (d *decoder) add(text []byte) error {
 	f, err := readFields(text)
 	if errors.Is(err, errNoObject) {
 		return errNoEvent
@@ -71,29 +71,29 @@ func (d *decoding) add(text []byte) error {
 	case kind == eventProxied:
 		return nil
 	case rec == nil:
-		return fmt.Errorf("run %s: there is no line that begins it", id)
+		return fmt.Errorf("run %s: the line that begins it is missing", id)
 	}
 	return d.apply(rec, kind, f)
 }
 
-func (d *decoding) begin(id string, f fields) error {
+func (d *decoder) begin(id string, f fields) error {
 	r, err := readBegin(id, f)
 	if err != nil {
 		return err
 	}
-	d.runs[r.ID] = &decoded{Record: r, last: map[int]int{}}
+	d.runs[r.ID] = &partialRun{Record: r, lastCall: map[int]int{}}
 	if r.Parent != nil {
-		d.below[r.Parent.Run] = append(d.below[r.Parent.Run], r.ID)
+		d.children[r.Parent.Run] = append(d.children[r.Parent.Run], r.ID)
 	}
 	return nil
 }
 
 // apply adds an event other than begin.
-func (d *decoding) apply(r *decoded, kind string, f fields) error {
+func (d *decoder) apply(r *partialRun, kind string, f fields) error {
 	calls, undos, entries := len(r.Calls), len(r.Undos), len(r.Logs)
 	if kind == eventAnswer {
 		d.steps++
-		i, ok := r.last[f.number("seq")]
+		i, ok := r.lastCall[f.number("seq")]
 		if !ok { // the line of the call is missing
 			r.Incomplete = true
 			return *f.err
@@ -104,7 +104,7 @@ func (d *decoding) apply(r *decoded, kind string, f fields) error {
 		return err
 	}
 	if len(r.Calls) > calls {
-		r.last[r.Calls[calls].Seq] = calls
+		r.lastCall[r.Calls[calls].Seq] = calls
 	}
 	d.calls += len(r.Calls) - calls
 	d.undos += len(r.Undos) - undos
@@ -113,24 +113,25 @@ func (d *decoding) apply(r *decoded, kind string, f fields) error {
 	case d.calls > maxCalls:
 		return &BoundError{"calls", maxCalls}
 	case d.undos > maxCalls:
-		return &BoundError{"calls that undo", maxCalls}
+		return &BoundError{"compensations", maxCalls}
 	case d.entries > maxEntries:
-		return &BoundError{"entries of logs", maxEntries}
+		return &BoundError{"log entries", maxEntries}
 	}
 	return nil
 }
 
-// tree is a run with the runs below it; it is the depth-th in a row.
-func (d *decoding) tree(id string, depth int) (Record, error) {
+// tree returns a run with the runs that it called. depth is its level in the tree,
+// from 1.
+func (d *decoder) tree(id string, depth int) (Record, error) {
 	if depth > maxDepth {
-		return Record{}, &BoundError{"runs that have called each other", maxDepth}
+		return Record{}, &BoundError{"nested runs", maxDepth}
 	}
 	rec := d.runs[id].Record
 	slices.SortStableFunc(rec.Calls, func(a, b CallRecord) int {
 		d.steps++
 		return cmp.Compare(a.Seq, b.Seq)
 	})
-	for _, child := range d.below[id] {
+	for _, child := range d.children[id] {
 		run, err := d.tree(child, depth+1)
 		if err != nil {
 			return Record{}, err
