@@ -3,18 +3,18 @@ package wire
 import "strconv"
 
 // Object builds a JSON object by appending its members in order. Raw values are
-// copied as they are: the caller knows that they are valid JSON, and adds no name
-// twice. The zero Object is ready to use. It is for one goroutine, and must not be
-// copied after its first member.
+// copied unchanged. The caller must pass valid JSON and add each name only once. The
+// zero Object is ready to use. It must not be used concurrently, nor copied after its
+// first member.
 //
-// encoding/json would read each raw value again, change its spelling and refuse
-// the deepest.
+// encoding/json would parse each raw value again, change how it is written, and refuse
+// very deep ones.
 type Object struct {
-	b []byte // the object without its last brace; nil or empty before the first member
+	b []byte // the object without its closing brace; empty before the first member
 }
 
-// NewObject returns an Object with room for size bytes. With enough room,
-// building it allocates nothing more.
+// NewObject returns an Object with capacity for size bytes. If that suffices, building
+// it allocates nothing more.
 func NewObject(size int) Object { return Object{make([]byte, 0, size)} }
 
 // name begins a member.
@@ -54,7 +54,7 @@ func (o *Object) Int(name string, value int64) {
 	o.b = strconv.AppendInt(o.b, value, 10)
 }
 
-// Uint adds a number without a sign.
+// Uint adds an unsigned number.
 func (o *Object) Uint(name string, value uint64) {
 	o.name(name)
 	o.b = strconv.AppendUint(o.b, value, 10)
@@ -73,11 +73,11 @@ func (o *Object) Bool(name string, value bool) {
 	o.b = strconv.AppendBool(o.b, value)
 }
 
-// IsEmpty reports whether no member was added yet.
+// IsEmpty reports whether no member has been added yet.
 func (o *Object) IsEmpty() bool { return len(o.b) == 0 }
 
-// Bytes ends the object and returns its JSON. It is called once, and no member is
-// added after it.
+// Bytes ends the object and returns its JSON. It must be called only once, after the
+// last member.
 func (o *Object) Bytes() []byte {
 	if len(o.b) == 0 {
 		return append(o.b, "{}"...)
@@ -85,7 +85,7 @@ func (o *Object) Bytes() []byte {
 	return append(o.b, '}')
 }
 
-// Array is the JSON array of raw values. It allocates once.
+// Array returns a JSON array of raw values. It allocates once.
 func Array(items [][]byte) []byte {
 	size := len("[]") + len(items)
 	for _, item := range items {

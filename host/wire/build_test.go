@@ -47,8 +47,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestMessagesAllocateOnce: a message that is built costs the memory of its bytes
-// and nothing else.
+// TestMessagesAllocateOnce checks that building a message allocates only its bytes.
 func TestMessagesAllocateOnce(t *testing.T) {
 	params, id := []byte(`{"name":"a","arguments":{}}`), []byte(`"id"`)
 	for what, build := range map[string]func() []byte{

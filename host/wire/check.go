@@ -10,50 +10,50 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrAmbiguous says that readers of an object differ in what it says.
+// ErrAmbiguous says that JSON parsers differ in how they read an object.
 var ErrAmbiguous = errors.New("ambiguous JSON")
 
-// Check tells whether the members of obj that are acted on are what they seem,
-// to every reader. The error wraps ErrAmbiguous, or says that obj is no object.
+// Check checks that every JSON parser reads the known members of obj in the same way.
+// The error wraps ErrAmbiguous, or says that obj is not an object.
 func (s *Shape) Check(obj []byte) error {
-	i := space(obj, 0)
+	i := skipSpace(obj, 0)
 	if i == len(obj) || obj[i] != '{' {
 		return errNotObject
 	}
 	var c checker
 	end, f := c.object(obj, i, 0, s)
 	switch {
-	case f != sound:
+	case f != noFault:
 		return syntax(obj, end, f)
 	case c.found.kind != unambiguous:
 		return fmt.Errorf("%w: %s", ErrAmbiguous, c.found.text())
 	}
-	return nothing(obj, end)
+	return checkEnd(obj, end)
 }
 
-// checker looks for what is ambiguous while it finds the end of an object.
+// checker looks for ambiguities while it scans an object.
 type checker struct {
-	found ambiguity // the first
+	found ambiguity // the first one
 	parts [6][]byte // the values of the members of a message, in the order of its Shape
 }
 
-// ambiguity is what is wrong with a member.
+// ambiguity describes a member that parsers read differently.
 type ambiguity struct {
-	kind  ambiguityKind
-	shape *Shape
-	name  []byte // quoted, aliases the message
-	means string // the name that it resembles
+	kind       ambiguityKind
+	shape      *Shape
+	name       []byte // quoted; aliases the message
+	resembling string // the name that it resembles, for lookalike
 }
 
 type ambiguityKind uint8
 
 const (
-	unambiguous ambiguityKind = iota
-	resembling                // another name
-	repeated
-	unpaired  // half a surrogate pair in a name
-	unpairedV // or in a value that is looked up
-	inherited // __proto__
+	unambiguous   ambiguityKind = iota
+	lookalike                   // resembles another name
+	repeated                    // appears twice
+	loneSurrogate               // half a surrogate pair in a name
+	loneInValue                 // half a surrogate pair in a value that is looked up
+	protoMember                 // __proto__
 )
 
 func (a *ambiguity) text() string {
@@ -63,40 +63,40 @@ func (a *ambiguity) text() string {
 	}
 	name := clip(a.name)
 	switch a.kind {
-	case resembling:
-		return fmt.Sprintf("member %s of %s is taken for %q by some readers (write %q, or leave it out)", name, where, a.means, a.means)
+	case lookalike:
+		return fmt.Sprintf("member %s of %s is taken for %q by some readers (write %q, or leave it out)", name, where, a.resembling, a.resembling)
 	case repeated:
 		return fmt.Sprintf("member %s appears twice in %s", name, where)
-	case unpaired:
+	case loneSurrogate:
 		return fmt.Sprintf("the name %s of a member of %s has half a surrogate pair", name, where)
-	case unpairedV:
+	case loneInValue:
 		return fmt.Sprintf("the value of member %s of %s has half a surrogate pair", name, where)
 	}
-	return fmt.Sprintf("member %s of %s is not allowed: some readers take its members for those of %s", name, where, where)
+	return fmt.Sprintf("member %s of %s is not allowed: some parsers treat its members as members of %s", name, where, where)
 }
 
-// note keeps the first ambiguity.
-func (c *checker) note(kind ambiguityKind, s *Shape, name []byte, means string) {
+// report records an ambiguity, if it is the first one.
+func (c *checker) report(kind ambiguityKind, s *Shape, name []byte, resembling string) {
 	if c.found.kind == unambiguous {
-		c.found = ambiguity{kind, s, name, means}
+		c.found = ambiguity{kind, s, name, resembling}
 	}
 }
 
-// message reads a message into c.parts. The error is an *RPCError.
+// message scans a message into c.parts. The error is an *RPCError.
 func (c *checker) message(raw []byte) error {
-	i := space(raw, 0)
+	i := skipSpace(raw, 0)
 	object := i < len(raw) && raw[i] == '{'
 	var f fault
 	if object {
-		i, f = c.object(raw, i, 0, message)
+		i, f = c.object(raw, i, 0, messageShape)
 	} else {
 		i, f = scanValue(raw, i, 0)
 	}
 	var err error
-	if f != sound {
+	if f != noFault {
 		err = syntax(raw, i, f)
 	} else {
-		err = nothing(raw, i)
+		err = checkEnd(raw, i)
 	}
 	switch {
 	case err != nil:
@@ -107,42 +107,41 @@ func (c *checker) message(raw []byte) error {
 	return nil
 }
 
-// object is scanObject of an object with a Shape.
+// object scans an object like scanObject, and checks it against a Shape.
 func (c *checker) object(raw []byte, i, depth int, s *Shape) (end int, f fault) {
 	if depth >= maxDepth {
 		return i, tooDeep
 	}
-	if i = space(raw, i+1); i < len(raw) && raw[i] == '}' {
-		return i + 1, sound
+	if i = skipSpace(raw, i+1); i < len(raw) && raw[i] == '}' {
+		return i + 1, noFault
 	}
 	var seen names
 	for {
 		at := i
-		if i, f = scanString(raw, i); f != sound {
+		if i, f = scanString(raw, i); f != noFault {
 			return i, f
 		}
 		name := raw[at:i]
-		if i, f = scanColon(raw, i); f != sound {
+		if i, f = scanColon(raw, i); f != noFault {
 			return i, f
 		}
-		if i, f = c.member(raw, name, i, depth+1, s, &seen); f != sound {
+		if i, f = c.member(raw, name, i, depth+1, s, &seen); f != noFault {
 			return i, f
 		}
-		i = space(raw, i)
+		i = skipSpace(raw, i)
 		switch {
 		case i >= len(raw):
 			return i, unexpected
 		case raw[i] == '}':
-			return i + 1, sound
+			return i + 1, noFault
 		case raw[i] != ',':
 			return i, unexpected
 		}
-		i = space(raw, i+1)
+		i = skipSpace(raw, i+1)
 	}
 }
 
-// member is scanValue of the value of a member, whose name is checked. depth is
-// that of the value.
+// member checks the name of a member and scans its value, which is at the given depth.
 func (c *checker) member(raw, name []byte, i, depth int, s *Shape, seen *names) (end int, f fault) {
 	m := c.name(name, s, seen)
 	switch {
@@ -154,53 +153,53 @@ func (c *checker) member(raw, name []byte, i, depth int, s *Shape, seen *names) 
 		end, f = scanValue(raw, i, depth)
 	}
 	switch {
-	case f != sound:
-	case s == message:
+	case f != noFault:
+	case s == messageShape:
 		c.parts[m.index] = raw[i:end]
-	case m.text && halved(raw[i:end]):
-		c.note(unpairedV, s, name, "")
+	case m.text && hasLoneSurrogate(raw[i:end]):
+		c.report(loneInValue, s, name, "")
 	}
 	return end, f
 }
 
-// name checks the name of a member, which is quoted. It returns the member that
-// is acted on, if it is one.
-func (c *checker) name(quoted []byte, s *Shape, seen *names) *acted {
+// name checks the quoted name of a member. It returns the known member of that name,
+// if there is one.
+func (c *checker) name(quoted []byte, s *Shape, seen *names) *knownMember {
 	name := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(name, '\\') >= 0 {
-		if halved(quoted) {
-			c.note(unpaired, s, quoted, "")
+		if hasLoneSurrogate(quoted) {
+			c.report(loneSurrogate, s, quoted, "")
 		}
 		name, _ = jsontext.AppendUnquote(nil, quoted)
 	}
 	if len(name) < len(s.byName) {
 		for _, m := range s.byName[len(name)] {
 			if string(name) == m.name {
-				if seen.acted&(1<<m.index) != 0 {
-					c.note(repeated, s, quoted, "")
+				if seen.known&(1<<m.index) != 0 {
+					c.report(repeated, s, quoted, "")
 				}
-				seen.acted |= 1 << m.index
+				seen.known |= 1 << m.index
 				return m
 			}
 		}
 	}
-	if m := s.resembled(name); m != nil {
-		c.note(resembling, s, quoted, m.name)
+	if m := s.lookalikeOf(name); m != nil {
+		c.report(lookalike, s, quoted, m.name)
 	}
-	if string(name) == "__proto__" { // where JavaScript copies members by assignment
-		c.note(inherited, s, quoted, "")
+	if string(name) == "__proto__" { // matters when JavaScript copies members by assignment
+		c.report(protoMember, s, quoted, "")
 	}
 	if !seen.add(name) {
-		c.note(repeated, s, quoted, "")
+		c.report(repeated, s, quoted, "")
 	}
 	return nil
 }
 
-// maxFolded is the length of the longest name that a Shape can have, folded.
+// maxFolded is the maximum length of a folded name in a Shape.
 const maxFolded = 63
 
-// resembled is the member acted on that some readers take name for.
-func (s *Shape) resembled(name []byte) *acted {
+// lookalikeOf returns the known member that some parsers read name as, or nil.
+func (s *Shape) lookalikeOf(name []byte) *knownMember {
 	var buf [maxFolded + 1 + utf8.UTFMax]byte
 	folded := fold(buf[:0], name, s.joined)
 	if len(folded) < len(s.byFold) {
@@ -213,17 +212,17 @@ func (s *Shape) resembled(name []byte) *acted {
 	return nil
 }
 
-// ligatures are the characters whose full folding, as Python's casefold has it,
-// is several letters of ASCII.
+// ligatures has the characters that full case folding, as in Python's casefold, turns
+// into several ASCII letters.
 var ligatures = map[rune]string{
 	'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st",
 }
 
-// fold appends name as readers compare it that do not mind the case: in Unicode's
-// folding, the simple one of encoding/json and the full one where it gives ASCII,
-// with the Turkish letters i of Java; without separators if those shall not count;
-// and no further than to a NUL, where a string of C ends, or to where it is longer
-// than maxFolded.
+// fold appends name in the form in which case-insensitive parsers compare it. It
+// applies Unicode simple case folding, as encoding/json does; full folding where that
+// gives ASCII; and the Turkish letters i, as Java does. If joined is set, it leaves out
+// separators. It stops at a NUL, where C strings end, or when the result is longer than
+// maxFolded.
 func fold(b, name []byte, joined bool) []byte {
 	for i := 0; i < len(name) && len(b) <= maxFolded; i++ {
 		switch c := name[i]; {
@@ -247,8 +246,8 @@ func fold(b, name []byte, joined bool) []byte {
 	return b
 }
 
-// foldRune is the least of the characters that r is folded with, in lower case
-// where that is ASCII.
+// foldRune returns the smallest rune that is equal to r under simple case folding, in
+// lower case if it is ASCII.
 func foldRune(r rune) rune {
 	if r == 'ı' || r == 'İ' {
 		return 'i'
@@ -260,8 +259,8 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(least)
 }
 
-// halved tells whether a JSON string has half a surrogate pair.
-func halved(quoted []byte) bool {
+// hasLoneSurrogate reports whether a JSON string contains half a surrogate pair.
+func hasLoneSurrogate(quoted []byte) bool {
 	for i := bytes.IndexByte(quoted, '\\'); i >= 0 && i+1 < len(quoted); {
 		if quoted[i+1] != 'u' {
 			i += 2
@@ -288,7 +287,7 @@ func halved(quoted []byte) bool {
 	return false
 }
 
-// hex4 is the number of four hexadecimal digits; -1 where there are none.
+// hex4 parses four hexadecimal digits. It returns -1 if there are not four.
 func hex4(b []byte) (r rune) {
 	if len(b) < 4 {
 		return -1
@@ -306,18 +305,19 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// fewNames is how many names of an object are compared one by one.
+// fewNames is the number of names up to which they are compared one by one.
 const fewNames = 8
 
-// names are those of the members of an object.
+// names is the set of the names in an object.
 type names struct {
-	acted uint64 // a bit for each that is acted on
-	n     int    // of the others
+	known uint64 // a bit for each known member
+	n     int    // how many of few are used
 	few   [fewNames][]byte
-	many  map[string]bool // all others, where there are more
+	many  map[string]bool // all unknown names, if there are more than few can hold
 }
 
-// add adds a name; false if it is there.
+// add adds the name of an unknown member. It returns false if the name is already
+// there.
 func (s *names) add(name []byte) bool {
 	if s.many != nil {
 		if s.many[string(name)] {

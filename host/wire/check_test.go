@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAmbiguousMessages has messages that readers understand differently, with
-// what is said of them. All but the last few are about params.
+// TestAmbiguousMessages checks the errors for messages that parsers read differently.
+// All but the last few are about params.
 func TestAmbiguousMessages(t *testing.T) {
 	many := `"a0":1`
 	for i := 1; i < 100; i++ {
@@ -99,8 +99,8 @@ func TestAmbiguousMessages(t *testing.T) {
 	}
 }
 
-// TestUnambiguousMessages has what looks odd and is nobody's business but the
-// receiver's.
+// TestUnambiguousMessages checks that messages that look odd but are unambiguous are
+// accepted.
 func TestUnambiguousMessages(t *testing.T) {
 	for _, raw := range []string{
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"a","arguments":{"name":"a","Name":"b","x":1,"x":2,"__proto__":{},"\ud800":1},"_meta":{"é":1,"É":2,"e\u0301":3}}}`,
@@ -123,7 +123,7 @@ func TestParseRepaired(t *testing.T) {
 	if err != nil || string(m.Result) != "{\"x\":\"a\uFFFDb\uFFFD\"}" {
 		t.Errorf("got %q, %v", m.Result, err)
 	}
-	// Names that are one name after that stand twice.
+	// Names that become the same by the repair count as repeated.
 	if _, err := ParseRepaired([]byte("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"\xff\":1,\"\xfe\":2}}")); err == nil {
 		t.Error("two names that became one")
 	}

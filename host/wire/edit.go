@@ -10,47 +10,47 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// members walks over the members of an object, in order:
+// members iterates over the members of an object, in order:
 //
 //	for o := walk(raw); o.next(); {
 //		use(o.name(), o.value())
 //	}
 //
-// When next has returned false and err is nil, the whole of raw is checked.
+// When next has returned false and err is nil, raw is one valid object.
 type members struct {
 	member
 	raw   []byte
 	begun bool
-	over  bool
+	ended bool
 	err   error
 }
 
-// member is one member of an object raw: raw[at:colon] is its name in quotes,
+// member is one member of the object raw: raw[at:colon] is its quoted name,
 // raw[start:end] its value.
 type member struct{ at, colon, start, end int }
 
 func walk(raw []byte) members { return members{raw: raw} }
 
 func (o *members) next() bool {
-	if o.over {
+	if o.ended {
 		return false
 	}
-	i := space(o.raw, o.end)
+	i := skipSpace(o.raw, o.end)
 	switch {
 	case i == len(o.raw):
 		return o.fail(i, unexpected)
 	case !o.begun && o.raw[i] != '{':
-		o.over, o.err = true, errNotObject
+		o.ended, o.err = true, errNotObject
 		return false
 	case !o.begun:
 		o.begun = true
-		if i = space(o.raw, i+1); i < len(o.raw) && o.raw[i] == '}' {
+		if i = skipSpace(o.raw, i+1); i < len(o.raw) && o.raw[i] == '}' {
 			return o.finish(i + 1)
 		}
 	case o.raw[i] == '}':
 		return o.finish(i + 1)
 	case o.raw[i] == ',':
-		i = space(o.raw, i+1)
+		i = skipSpace(o.raw, i+1)
 	default:
 		return o.fail(i, unexpected)
 	}
@@ -61,15 +61,15 @@ func (o *members) next() bool {
 func (o *members) read(i int) bool {
 	at := i
 	i, f := scanString(o.raw, i)
-	if f != sound {
+	if f != noFault {
 		return o.fail(i, f)
 	}
 	colon := i
-	if i, f = scanColon(o.raw, i); f != sound {
+	if i, f = scanColon(o.raw, i); f != noFault {
 		return o.fail(i, f)
 	}
 	end, f := scanValue(o.raw, i, 1)
-	if f != sound {
+	if f != noFault {
 		return o.fail(end, f)
 	}
 	o.member = member{at, colon, i, end}
@@ -77,25 +77,25 @@ func (o *members) read(i int) bool {
 }
 
 func (o *members) fail(i int, f fault) bool {
-	o.over, o.err = true, syntax(o.raw, i, f)
+	o.ended, o.err = true, syntax(o.raw, i, f)
 	return false
 }
 
 // finish makes sure that nothing follows the object.
 func (o *members) finish(i int) bool {
-	o.over, o.err = true, nothing(o.raw, i)
+	o.ended, o.err = true, checkEnd(o.raw, i)
 	return false
 }
 
-// nothing is the error of a text that goes on behind its value.
-func nothing(raw []byte, i int) error {
-	if i = space(raw, i); i < len(raw) {
-		return fmt.Errorf("more than one value: something follows at byte %d", i)
+// checkEnd returns an error if anything but white space follows at i.
+func checkEnd(raw []byte, i int) error {
+	if i = skipSpace(raw, i); i < len(raw) {
+		return fmt.Errorf("more than one value: there is text after it at byte %d", i)
 	}
 	return nil
 }
 
-// name is that of the member, without quotes and escapes.
+// name returns the member's name, without quotes and escapes.
 func (o *members) name() []byte {
 	quoted := o.raw[o.at:o.colon]
 	if bytes.IndexByte(quoted, '\\') < 0 {
@@ -105,10 +105,10 @@ func (o *members) name() []byte {
 	return name
 }
 
-// is tells whether the member has that name.
+// is reports whether the member has that name.
 func (o *members) is(name string) bool { return string(o.name()) == name }
 
-// value is the raw value of the member.
+// value returns the raw value of the member.
 func (o *members) value() []byte { return o.raw[o.start:o.end] }
 
 func unquote(raw []byte) string {
@@ -119,7 +119,8 @@ func unquote(raw []byte) string {
 	return string(b)
 }
 
-// find locates the last member called name, the one that JSON readers keep.
+// find locates the last member called name, which is the one that most JSON parsers
+// use.
 func find(obj []byte, name string) (m member, ok bool, err error) {
 	o := walk(obj)
 	for o.next() {
@@ -130,8 +131,8 @@ func find(obj []byte, name string) (m member, ok bool, err error) {
 	return m, ok, o.err
 }
 
-// findOnly is find in a copy of obj without the earlier members of that name;
-// in obj itself where there are none.
+// findOnly removes all but the last member called name and locates that one. only is
+// obj itself if there is nothing to remove, otherwise a copy.
 func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err error) {
 	for {
 		var first member
@@ -153,8 +154,8 @@ func findOnly(obj []byte, name string) (only []byte, m member, ok bool, err erro
 	}
 }
 
-// Get is the raw value at path below the object obj. It is not found when obj
-// or anything on the way is no object.
+// Get returns the raw value at path in the object obj. ok is false if there is none, or
+// if obj or a value on the path is not an object.
 func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	value = obj
 	for _, name := range path {
@@ -170,15 +171,15 @@ func Get(obj []byte, path ...string) (value []byte, ok bool) {
 	return value, true
 }
 
-// lacks tells whether raw surely has no member called name. That is seen much
-// sooner than where one is.
+// lacks reports whether raw certainly has no member called name. It is much faster
+// than find.
 func lacks(raw []byte, name string) bool {
 	return !bytes.Contains(raw, []byte(name)) && bytes.IndexByte(raw, '\\') < 0
 }
 
-// Pick is Get of several members in one pass: values[i] becomes the raw value of
-// the member called names[i], nil if there is none. They are all nil, and ok is
-// false, when obj is no object.
+// Pick gets several members in one pass: it sets values[i] to the raw value of the
+// member called names[i], nil if there is none. If obj is not an object, all are nil
+// and ok is false.
 func Pick(obj []byte, names []string, values [][]byte) (ok bool) {
 	clear(values)
 	o := walk(obj)
@@ -197,13 +198,14 @@ func Pick(obj []byte, names []string, values [][]byte) (ok bool) {
 	return o.err == nil
 }
 
-// GetString is the string at path below the object obj.
+// GetString returns the string at path in the object obj.
 func GetString(obj []byte, path ...string) (s string, ok bool) {
 	raw, _ := Get(obj, path...)
 	return Text(raw)
 }
 
-// Text is the string that raw, which is valid JSON or nil, stands for.
+// Text decodes a JSON string. raw is valid JSON or nil; ok is false if it is not a
+// string.
 func Text(raw []byte) (s string, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
@@ -211,11 +213,11 @@ func Text(raw []byte) (s string, ok bool) {
 	return unquote(raw), true
 }
 
-// Set returns a copy of the object obj with the raw value at path, every other
-// byte as it was. A nil obj counts as an empty object; objects missing on the
-// way are made; new members go last. Of several members with the name only the
-// last stays: a reader that takes the first must not see another value. It
-// fails when obj or anything on the way is no object.
+// Set returns a copy of the object obj with the raw value at path. It leaves all other
+// bytes unchanged. A nil obj means an empty object. Set creates missing objects on the
+// path and adds new members at the end. Of several members with the same name it keeps
+// only the last, so that a parser that uses the first does not see another value. It
+// fails if obj or a value on the path is not an object.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -223,7 +225,7 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if obj == nil {
 		obj = []byte("{}")
 	}
-	start, end := 0, len(obj) // of the innermost object on the way
+	start, end := 0, len(obj) // of the innermost object on the path
 	for i, name := range path {
 		only, m, ok, err := findOnly(obj[start:end], name)
 		if err != nil {
@@ -241,7 +243,7 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	return splice(obj, start, end, value), nil
 }
 
-// add is Set in the object raw[start:end] that has no member path[0].
+// add is Set for an object raw[start:end] without a member path[0].
 func add(raw []byte, start, end int, value []byte, path []string) []byte {
 	size := len(value)
 	for _, name := range path {
@@ -265,8 +267,8 @@ func add(raw []byte, start, end int, value []byte, path []string) []byte {
 	return splice(raw, end, end, entry)
 }
 
-// Delete returns obj without the member at path; obj itself when there is no
-// such member. It fails when obj or anything on the way is no object.
+// Delete returns obj without the member at path, or obj itself if there is no such
+// member. It fails if obj or a value on the path is not an object.
 func Delete(obj []byte, path ...string) ([]byte, error) {
 	for {
 		m, ok, err := find(obj, path[0])
@@ -287,7 +289,7 @@ func Delete(obj []byte, path ...string) ([]byte, error) {
 	}
 }
 
-// cut removes a member with one of the commas beside it.
+// cut removes a member and one adjacent comma.
 func cut(obj []byte, m member) []byte {
 	before := bytes.TrimRight(obj[:m.at], " \t\r\n")
 	if before[len(before)-1] == ',' {
@@ -307,10 +309,10 @@ func splice(b []byte, start, end int, with []byte) []byte {
 	return append(out, b[end:]...)
 }
 
-// Quote is s as a JSON string; invalid UTF-8 becomes U+FFFD.
+// Quote returns s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func Quote(s string) []byte { return AppendQuote(nil, s) }
 
-// AppendQuote appends what Quote makes of s.
+// AppendQuote appends s as a JSON string, like Quote.
 func AppendQuote(b []byte, s string) []byte {
 	if simple(s) {
 		b = append(slices.Grow(b, len(s)+2), '"')
@@ -324,7 +326,7 @@ func AppendQuote(b []byte, s string) []byte {
 	return out
 }
 
-// simple tells whether s stands in a JSON string as it is.
+// simple reports whether s needs no escapes in a JSON string.
 func simple(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7F {
@@ -345,8 +347,8 @@ func IsObject(raw []byte) bool {
 // maxElements bounds what Elements allocates for a hostile array.
 const maxElements = 1 << 20
 
-// Elements are the raw elements of the JSON array raw, of which there may be
-// about a million.
+// Elements returns the raw elements of the JSON array raw. It fails if there are more
+// than about a million.
 func Elements(raw []byte) ([][]byte, error) {
 	items, ok, err := split(raw, maxElements)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// JSON-RPC 2.0 section 5.1.
+// The error codes of JSON-RPC 2.0, section 5.1.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -16,8 +16,8 @@ const (
 	CodeInternal       = -32603
 )
 
-// RPCError is a JSON-RPC error object that we make ourselves. An error that an
-// upstream made is kept as raw bytes instead (see Reply).
+// RPCError is a JSON-RPC error object of our own. Errors of upstreams are kept as raw
+// bytes instead (see Reply).
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -26,21 +26,21 @@ type RPCError struct {
 	cause error // nil for none
 }
 
-// Unwrap is ErrAmbiguous where a message was refused for that; nil otherwise.
+// Unwrap returns ErrAmbiguous if a message was refused for that, otherwise nil.
 func (e *RPCError) Unwrap() error { return e.cause }
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
-// Errorf makes an RPCError.
+// Errorf returns an RPCError with a formatted message.
 func Errorf(code int, format string, args ...any) *RPCError {
 	return &RPCError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Raw is the error object's JSON.
+// Raw returns the JSON of the error object.
 func (e *RPCError) Raw() []byte { return Marshal(e) }
 
-// ParseError is the error object in raw, as far as it can be read: an object
-// that lacks a code or message gives those fields zero.
+// ParseError reads the error object in raw. Members that are missing or malformed leave
+// their fields zero.
 func ParseError(raw []byte) *RPCError {
 	var e RPCError
 	if code, ok := Get(raw, "code"); ok {
@@ -55,10 +55,10 @@ func ParseError(raw []byte) *RPCError {
 	return &e
 }
 
-// CancelledError is the cause of a request's context when its sender took it
-// back with notifications/cancelled.
+// CancelledError is the cause of a request's context when its sender cancelled it with
+// notifications/cancelled.
 type CancelledError struct {
-	// Params of the notification, raw; its requestId is the sender's.
+	// Params is the raw params of the notification; its requestId is the sender's.
 	Params []byte
 }
 
@@ -69,16 +69,15 @@ func (e *CancelledError) Error() string {
 	return "cancelled by the client"
 }
 
-// ErrUnusable says that a peer's answer to a request could not be used: a
-// failure of the protocol, not of what was asked for.
+// ErrUnusable says that a peer's response violates the protocol and cannot be used.
 var ErrUnusable = errors.New("unusable answer")
 
 // ErrClosed says that a connection was closed on our side.
 var ErrClosed = errors.New("connection closed")
 
-// CancelParams are the params of notifications/cancelled for our request id,
-// made of the notification that was the cause, if one was, so that its reason
-// and _meta travel.
+// CancelParams returns the params of notifications/cancelled for our request id. If the
+// cause is a notification, they are based on its params, so that its reason and _meta
+// are passed on.
 func CancelParams(cause error, id int64) []byte {
 	raw := strconv.AppendInt(nil, id, 10)
 	var cancelled *CancelledError

@@ -15,12 +15,12 @@ import (
 // DefaultMaxMessage is the default cap on one incoming message, in bytes.
 const DefaultMaxMessage = 64 << 20
 
-// TooLargeError says that an incoming message was longer than the cap. The
-// message was skipped; reading can go on.
+// TooLargeError says that an incoming message was longer than the limit. The message
+// was skipped; reading can continue.
 type TooLargeError struct {
 	Limit int // bytes
-	// Budget says that the cap follows from the budget of all messages, and not
-	// from that of one message.
+	// Budget reports that the limit follows from the budget of all messages rather
+	// than from the limit for one message.
 	Budget bool
 }
 
@@ -28,8 +28,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("message is larger than %d bytes", e.Limit)
 }
 
-// LimitName is the name of the limit that was met; see package limits, which says
-// what to do about it.
+// LimitName returns the name of the limit that was reached, as in package limits, which
+// says what to do about it.
 func (e *TooLargeError) LimitName() string {
 	if e.Budget {
 		return "total_memory"
@@ -38,18 +38,18 @@ func (e *TooLargeError) LimitName() string {
 }
 
 // Reader reads newline-delimited messages (MCP stdio transport, revision
-// 2025-11-25, basic/transports). It is for one goroutine.
+// 2025-11-25, basic/transports). It must not be used concurrently.
 type Reader struct {
 	r    *bufio.Reader
 	max  int
 	room *Room
 }
 
-// smallMessage is the size up to which a message does not wait for room: what is
-// read at a time.
+// smallMessage is the size in bytes up to which a message does not wait for memory. It
+// is also the size of the read buffer.
 const smallMessage = budget.Small
 
-// NewReader makes a Reader whose messages are at most max bytes long (0:
+// NewReader returns a Reader for messages of at most max bytes (0:
 // DefaultMaxMessage).
 func NewReader(r io.Reader, max int) *Reader {
 	if max <= 0 {
@@ -58,16 +58,15 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, smallMessage), max: max}
 }
 
-// Within makes large messages wait for room before they are read.
+// Within makes the Reader reserve memory in room before it reads a large message.
 func (r *Reader) Within(room *Room) *Reader {
 	r.room = room
 	return r
 }
 
-// Read returns the next message without its line ending; the caller owns it.
-// Blank lines are skipped. After a *TooLargeError the next Read goes on behind
-// that message. A last line without a newline is a message too; then comes
-// io.EOF.
+// Read returns the next message without its line ending. The caller owns it. Read skips
+// blank lines. After a *TooLargeError the next Read continues after that message. A
+// last line without a newline is a message too; after it Read returns io.EOF.
 func (r *Reader) Read() ([]byte, error) {
 	for {
 		line, err := r.line()
@@ -91,7 +90,7 @@ func (r *Reader) line() ([]byte, error) {
 	line := r.room.message(r.max)
 	for {
 		if bad := line.add(part); bad != nil {
-			return nil, r.giveUp(bad, err)
+			return nil, r.reject(bad, err)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line.done(), err
@@ -100,12 +99,12 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// giveUp drops a message that bad is wrong with, whose last part was read with
-// err.
-func (r *Reader) giveUp(bad, err error) error {
+// reject skips the rest of a message that failed with bad. err is the error with which
+// its last part was read.
+func (r *Reader) reject(bad, err error) error {
 	var large *TooLargeError
 	if !errors.As(bad, &large) {
-		return bad // there was no room until the reader had to end
+		return bad // the context ended while waiting for memory
 	}
 	if err := r.skip(err); !errors.As(err, new(*TooLargeError)) {
 		return err
@@ -113,7 +112,7 @@ func (r *Reader) giveUp(bad, err error) error {
 	return bad
 }
 
-// skip drops the rest of the line whose last part was read with err.
+// skip skips the rest of a line. err is the error with which its last part was read.
 func (r *Reader) skip(err error) error {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		_, err = r.r.ReadSlice('\n')
@@ -124,39 +123,39 @@ func (r *Reader) skip(err error) error {
 	return &TooLargeError{Limit: r.max}
 }
 
-// Writer writes newline-delimited messages. It is safe for concurrent use;
-// messages are written whole and in the order of the calls. What is to be
-// written while a Write of the underlying writer is under way goes out together
-// in the next one, by the caller that is woken for it.
+// Writer writes newline-delimited messages. It is safe for concurrent use; messages are
+// written whole and in the order of the calls. Messages that arrive during a Write of
+// the underlying writer are gathered and written together by the next Write. One of the
+// waiting callers is woken to make it.
 type Writer struct {
 	w   io.Writer
-	buf []byte // of whoever writes
+	buf []byte // used by the goroutine that writes
 
-	mu      sync.Mutex // guards what follows
-	waiting [][]byte   // the batch that gathers
-	spare   [][]byte
-	posted  bool          // something of it came from Post
-	runs    bool          // Run does
-	number  uint64        // of the batch that gathers
+	mu      sync.Mutex    // guards the fields up to err
+	waiting [][]byte      // the next batch, which is being gathered
+	spare   [][]byte      // memory for the batch after that
+	posted  bool          // the next batch has messages from Post
+	running bool          // Run is running
+	next    uint64        // number of the next batch
 	done    uint64        // number of the first batch that is not written
-	writing bool          // the one before the batch that gathers is being written
-	turns   [2]*sync.Cond // what callers of batches with even and odd numbers wait on
+	writing bool          // the batch before the next one is being written
+	written [2]*sync.Cond // what callers of batches with even and odd numbers wait on
 	err     error
 
 	wake chan struct{} // holds a token while Run may have something to do
 }
 
-// NewWriter makes a Writer.
+// NewWriter returns a Writer that writes to w.
 func NewWriter(w io.Writer) *Writer {
 	out := &Writer{w: w, wake: make(chan struct{}, 1)}
-	out.turns = [2]*sync.Cond{sync.NewCond(&out.mu), sync.NewCond(&out.mu)}
+	out.written = [2]*sync.Cond{sync.NewCond(&out.mu), sync.NewCond(&out.mu)}
 	return out
 }
 
-// Write writes one message and its line ending, and returns when they are
-// written. Line breaks between tokens are replaced by spaces, which changes no
-// JSON value. After an error every later call returns the same error; calls
-// that were waiting return it too, some of whose messages may have been written.
+// Write writes one message and a newline, and returns when they are written. It
+// replaces line breaks between tokens by spaces, which changes no JSON value. After an
+// error all later calls return the same error. Calls that were waiting return it too,
+// although some of their messages may have been written.
 func (w *Writer) Write(msg []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,30 +163,31 @@ func (w *Writer) Write(msg []byte) error {
 		return w.err
 	}
 	w.waiting = append(w.waiting, msg)
-	return w.turn()
+	return w.waitWritten()
 }
 
-// turn returns when the batch that gathers is written. Its caller holds w.mu.
-func (w *Writer) turn() error {
-	own := w.number
+// waitWritten returns when the next batch is written. It writes it if no other caller
+// does. The caller holds w.mu.
+func (w *Writer) waitWritten() error {
+	own := w.next
 	for w.writing && w.done <= own {
-		w.turns[own%2].Wait()
+		w.written[own%2].Wait()
 	}
 	if w.done <= own && w.err == nil {
-		w.lead()
+		w.writeBatch()
 	}
 	return w.err
 }
 
-// maxPosted bounds the messages that wait for Run, those of Write included.
+// maxPosted bounds the messages that wait for Run, including those of Write.
 const maxPosted = 256
 
 // Post is Write for callers that must not wait: Run writes the message. Post returns
-// false, without taking the message, if Run is not running, if so many messages wait
-// that the peer seems not to read, or after an error.
+// false, without taking the message, if Run is not running, if so many messages wait that the
+// peer seems not to read, or after an error.
 func (w *Writer) Post(msg []byte) bool {
 	w.mu.Lock()
-	if !w.runs || w.err != nil || len(w.waiting) >= maxPosted {
+	if !w.running || w.err != nil || len(w.waiting) >= maxPosted {
 		w.mu.Unlock()
 		return false
 	}
@@ -204,13 +204,13 @@ func (w *Writer) Post(msg []byte) bool {
 	return true
 }
 
-// Run writes what is posted until stop is closed, and then what is left of it.
-// The error is that of the Writer.
+// Run writes posted messages until stop is closed, then the ones that remain. It
+// returns the error of the Writer.
 func (w *Writer) Run(stop <-chan struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs = true
-	for w.runs && w.err == nil {
+	w.running = true
+	for w.running && w.err == nil {
 		w.mu.Unlock()
 		stopped := false
 		select {
@@ -219,34 +219,34 @@ func (w *Writer) Run(stop <-chan struct{}) error {
 			stopped = true
 		}
 		w.mu.Lock()
-		w.runs = !stopped // what is posted later is not taken
+		w.running = !stopped // from now on Post refuses messages
 		if w.posted && w.err == nil {
-			_ = w.turn() // w.err is looked at
+			_ = w.waitWritten() // w.err is checked below
 		}
 	}
-	w.runs = false
+	w.running = false
 	return w.err
 }
 
-// lead writes the batch that has gathered. Its caller holds w.mu.
-func (w *Writer) lead() {
+// writeBatch writes the next batch. The caller holds w.mu.
+func (w *Writer) writeBatch() {
 	w.writing = true
 	w.mu.Unlock()
-	runtime.Gosched() // who is about to write comes along; when nobody is, this is nothing
+	runtime.Gosched() // goroutines that are about to write join the batch; costs nothing if there are none
 	w.mu.Lock()
 	batch := w.waiting
 	w.waiting, w.posted = w.spare[:0], false
-	w.number++
+	w.next++
 	w.mu.Unlock()
 	err := w.flush(batch)
 	clear(batch)
 	w.mu.Lock()
-	w.spare, w.writing, w.done, w.err = batch, false, w.number, err
-	w.turns[(w.number-1)%2].Broadcast()
+	w.spare, w.writing, w.done, w.err = batch, false, w.next, err
+	w.written[(w.next-1)%2].Broadcast()
 	if err != nil {
-		w.turns[w.number%2].Broadcast()
+		w.written[w.next%2].Broadcast()
 	} else {
-		w.turns[w.number%2].Signal() // it leads
+		w.written[w.next%2].Signal() // one caller writes the next batch
 	}
 }
 
@@ -257,20 +257,20 @@ func (w *Writer) flush(batch [][]byte) (err error) {
 }
 
 const (
-	// maxGather is how much is gathered for one Write, in bytes.
+	// maxGather is how many bytes are gathered for one Write.
 	maxGather = 64 << 10
-	// maxKeep is the size of a buffer that is kept, in bytes: one huge message
-	// must not pin its size for ever.
-	maxKeep = 1 << 20
+	// maxReused is the size in bytes of the largest buffer that is used again, so
+	// that one huge message does not pin its memory.
+	maxReused = 1 << 20
 )
 
-// WriteLines writes messages with a line ending each, many with one Write. Line
-// breaks within them become spaces. After an error, the first whole of them are
-// written, and of the first begun at least a byte is. buf is memory to work in,
-// as is what is returned for the next time.
+// WriteLines writes messages, each with a newline, many with one Write. Line breaks
+// within messages become spaces. After an error, whole is the number of messages that
+// were written completely, begun the number of those that were written at least in part.
+// buf is working memory; reuse can be passed as buf the next time.
 func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse []byte, err error) {
 	for from, i := 0, 0; i < len(msgs); i++ {
-		if len(msgs[i]) >= maxKeep && isLine(msgs[i]) { // buf is empty: it would have been too much
+		if len(msgs[i]) >= maxReused && isLine(msgs[i]) { // buf is empty, since the message did not fit
 			if n, err := writeLine(w, msgs[i]); err != nil {
 				return i, i + min(n, 1), nil, err
 			}
@@ -283,10 +283,10 @@ func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse
 		}
 		n, err := w.Write(buf)
 		if err != nil {
-			whole, begun = written(msgs[from:], n)
+			whole, begun = countWritten(msgs[from:], n)
 			return from + whole, from + begun, nil, err
 		}
-		if buf = buf[:0]; cap(buf) > maxKeep {
+		if buf = buf[:0]; cap(buf) > maxReused {
 			buf = nil
 		}
 		from = i + 1
@@ -305,8 +305,9 @@ func writeLine(w io.Writer, msg []byte) (n int, err error) {
 	return n, err
 }
 
-// written tells how many messages n bytes of their lines hold.
-func written(msgs [][]byte, n int) (whole, begun int) {
+// countWritten returns how many messages are contained in the first n bytes of their
+// lines, wholly and at least in part.
+func countWritten(msgs [][]byte, n int) (whole, begun int) {
 	for _, msg := range msgs {
 		if n > 0 {
 			begun++

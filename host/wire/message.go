@@ -36,14 +36,14 @@ func (m Message) IsResponse() bool { return m.Method == "" }
 type Reply struct {
 	Result []byte
 	Error  []byte
-	// Denied is why the request was not sent, where Call.Permit did not allow it;
-	// Result then says so to whoever made the request.
+	// Denied is why Call.Permit refused the request; nil if it did not. Result
+	// then holds a result that says so.
 	Denied error
 }
 
-// Parse reads one message. raw must be one JSON object in UTF-8 and nothing else.
-// It refuses what readers would understand differently (see Shape) in the message, in
-// its params, result or error, and in those of their members that are acted on.
+// Parse reads one message. raw must be one JSON object in UTF-8 and nothing else. Parse
+// refuses members that JSON parsers would read differently (see Shape), in the message
+// and in the objects within it that have a Shape.
 //
 // The error is an *RPCError: CodeParse for malformed JSON, CodeInvalidRequest for JSON
 // that is not a JSON-RPC 2.0 message, CodeInvalidParams for ambiguous params. It wraps
@@ -115,17 +115,18 @@ func ambiguous(code int, format string, found *ambiguity) *RPCError {
 	return e
 }
 
-// usual are frequent methods, as JSON, whose names need no memory of their own.
-var usual = map[string]string{
+// methodNames maps frequent methods, as JSON strings, to their names, so that reading
+// them allocates nothing.
+var methodNames = map[string]string{
 	`"` + protocol.MethodToolsCall + `"`:       protocol.MethodToolsCall,
 	`"` + protocol.NotificationProgress + `"`:  protocol.NotificationProgress,
 	`"` + protocol.NotificationMessage + `"`:   protocol.NotificationMessage,
 	`"` + protocol.NotificationCancelled + `"`: protocol.NotificationCancelled,
 }
 
-// methodName is the string in raw, "" if raw is not a string.
+// methodName returns the string in raw, "" if raw is not a string.
 func methodName(raw []byte) string {
-	if name, ok := usual[string(raw)]; ok {
+	if name, ok := methodNames[string(raw)]; ok {
 		return name
 	}
 	var name string
@@ -145,11 +146,11 @@ func firstByte(raw []byte) byte {
 	return 0
 }
 
-// clip is the beginning of raw JSON of a peer, for an error message.
+// clip shortens raw JSON from a peer for an error message.
 func clip(raw []byte) string { return display.Excerpt(string(raw), 64) }
 
-// IDKey makes a map key of a raw id or progress token: two spellings of one
-// string give one key, and the number 1 and the string "1" give different ones.
+// IDKey returns a map key for a raw id or progress token. Two encodings of the same
+// string give the same key; the number 1 and the string "1" give different keys.
 func IDKey(raw []byte) string {
 	if len(raw) > 0 && raw[0] == '"' {
 		if s, err := jsontext.AppendUnquote([]byte{'"'}, raw); err == nil {
@@ -159,53 +160,53 @@ func IDKey(raw []byte) string {
 	return string(raw)
 }
 
-// maxBatch is the most messages in one batch.
+// maxBatch is the maximum number of messages in a batch.
 const maxBatch = 10_000
 
-// Split parts a JSON-RPC batch (revision 2025-03-26 only) into its messages.
-// ok is false when raw does not begin like an array. The error is an *RPCError.
+// Split splits a JSON-RPC batch (revision 2025-03-26 only) into its messages. ok is
+// false if raw does not begin like an array. The error is an *RPCError.
 func Split(raw []byte) (items [][]byte, ok bool, err error) { return split(raw, maxBatch) }
 
 func split(raw []byte, most int) (items [][]byte, ok bool, err error) {
 	if firstByte(raw) != '[' {
 		return nil, false, nil
 	}
-	i := space(raw, space(raw, 0)+1)
+	i := skipSpace(raw, skipSpace(raw, 0)+1)
 	if i < len(raw) && raw[i] == ']' {
-		return ended(raw, i+1, nil)
+		return endSplit(raw, i+1, nil)
 	}
 	for {
 		end, f := scanValue(raw, i, 1)
-		if f != sound {
+		if f != noFault {
 			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(raw, end, f))
 		}
 		if len(items) == most {
 			return nil, true, Errorf(CodeInvalidRequest, "invalid request: an array of more than %d items", most)
 		}
 		items = append(items, raw[i:end])
-		i = space(raw, end)
+		i = skipSpace(raw, end)
 		switch {
 		case i < len(raw) && raw[i] == ']':
-			return ended(raw, i+1, items)
+			return endSplit(raw, i+1, items)
 		case i == len(raw) || raw[i] != ',':
 			return nil, true, Errorf(CodeParse, "parse error: %v", syntax(raw, i, unexpected))
 		}
-		i = space(raw, i+1)
+		i = skipSpace(raw, i+1)
 	}
 }
 
-// ended is what split returns at the end of the array.
-func ended(raw []byte, i int, items [][]byte) ([][]byte, bool, error) {
-	if err := nothing(raw, i); err != nil {
+// endSplit returns the results of split when the array ends at i.
+func endSplit(raw []byte, i int, items [][]byte) ([][]byte, bool, error) {
+	if err := checkEnd(raw, i); err != nil {
 		return nil, true, Errorf(CodeParse, "parse error: %v", err)
 	}
 	return items, true, nil
 }
 
-// The three functions below append literal members rather than use Object: every
-// proxied call goes through them, and quoting the same names again takes time.
+// The three functions below append literal members instead of using Object, because
+// every proxied call uses them and quoting the names each time costs time.
 
-// Request builds a request with one of our own ids. params may be nil.
+// Request returns a request with one of our own ids. params may be nil.
 func Request(id int64, method string, params []byte) []byte {
 	b := make([]byte, 0, len(params)+len(method)+64)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
@@ -214,7 +215,7 @@ func Request(id int64, method string, params []byte) []byte {
 	return appendCall(b, method, params)
 }
 
-// Notification builds a notification. params may be nil.
+// Notification returns a notification. params may be nil.
 func Notification(method string, params []byte) []byte {
 	b := make([]byte, 0, len(params)+len(method)+48)
 	b = append(b, `{"jsonrpc":"2.0","method":`...)
@@ -230,8 +231,8 @@ func appendCall(b []byte, method string, params []byte) []byte {
 	return append(b, '}')
 }
 
-// Response builds the response to the request with the raw id. A nil id
-// becomes null, as JSON-RPC wants where the id could not be read.
+// Response returns the response to the request with the raw id. A nil id becomes null,
+// as JSON-RPC requires if the id could not be read.
 func Response(id []byte, r Reply) []byte {
 	b := make([]byte, 0, len(id)+len(r.Result)+len(r.Error)+48)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
@@ -249,8 +250,7 @@ func Response(id []byte, r Reply) []byte {
 	return append(b, '}')
 }
 
-// Marshal encodes v, which must be a value that JSON can hold, without
-// escaping HTML.
+// Marshal encodes v without escaping HTML. It panics if v cannot be encoded.
 func Marshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

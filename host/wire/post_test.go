@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestPost: messages that are posted and written come out in order, and what is
-// posted before the end is written.
+// TestPost checks that posted and written messages come out in order, and that
+// everything posted before the end is written.
 func TestPost(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(&out)
@@ -59,7 +59,8 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// TestPostConcurrently: nothing is lost when some post and some write.
+// TestPostConcurrently checks that nothing is lost when goroutines post and write at
+// the same time.
 func TestPostConcurrently(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(&out)
@@ -98,9 +99,9 @@ func TestPostConcurrently(t *testing.T) {
 	}
 }
 
-// TestPostToNobody: what is posted is bounded while nobody reads, and Run says why
-// it ends.
-func TestPostToNobody(t *testing.T) {
+// TestPostWithoutReader checks that posted messages are bounded while nobody reads, and
+// that Run returns why it ends.
+func TestPostWithoutReader(t *testing.T) {
 	r, pipe := io.Pipe()
 	w := NewWriter(pipe)
 	stop := make(chan struct{})

@@ -20,8 +20,8 @@ type otherReader struct {
 	out   *bufio.Reader
 }
 
-// startReaders starts the readers in other languages and of other libraries, if
-// they are asked for: then all of them must be there. They end with the test.
+// startReaders starts the readers in other languages and with other libraries, if they
+// are requested; then all of them must be installed. They end with the test.
 func startReaders(f testing.TB) (all []*otherReader) {
 	if os.Getenv("METATOOL_READERS") == "" {
 		return nil
@@ -59,7 +59,7 @@ func startReaders(f testing.TB) (all []*otherReader) {
 	return all
 }
 
-// buildReader builds the reader in Go, a module with dependencies of its own, and
+// buildReader builds the reader in Go, which is a module with its own dependencies, and
 // returns its path.
 func buildReader(f testing.TB, dir string) string {
 	f.Helper()
@@ -73,9 +73,9 @@ func buildReader(f testing.TB, dir string) string {
 	return path
 }
 
-// read has a message, a line, read in all the ways that the reader has.
-// What it finds is a string, nil for anything else, or true where it does not
-// read that.
+// read lets the reader read a message, given as a line, in all its ways. Each value
+// found is a string, nil for anything else, or true if the reader does not support
+// that path.
 func (o *otherReader) read(t *testing.T, line []byte) (found [][]any) {
 	t.Helper()
 	o.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// paths are where the strings are that we or a receiver act on.
+// paths are the paths of the strings that we or a receiver act on.
 var paths = [][]string{
 	{"method"}, {"params", "name"}, {"params", "taskId"}, {"params", "uri"}, {"params", "cursor"}, {"params", "level"},
 	{"params", "logger"}, {"params", "mode"}, {"params", "elicitationId"}, {"params", "status"}, {"params", "requestState"},
@@ -30,12 +30,12 @@ var paths = [][]string{
 // view is what a reader finds at the paths; "" for anything but a string.
 type view []string
 
-// forwarded is what we make of a message that we take, as the router and a
-// connection do it, and what we have acted on.
+// forwarded returns the message that the router and a connection would send on for m,
+// and the values that they have acted on.
 func forwarded(m Message) (raw []byte, acted view) {
 	const token = `"our token"`
 	if m.IsResponse() {
-		m.Params = nil // whatever it is: it is neither read nor sent on
+		m.Params = nil // it is neither read nor sent on
 	}
 	params, result := m.Params, m.Result
 	if name, ok := GetString(params, "name"); ok {
@@ -66,8 +66,8 @@ func forwarded(m Message) (raw []byte, acted view) {
 	return raw, acted
 }
 
-// goReaders are ways to find a member of an object, of those that programs in
-// Go and other languages have.
+// goReaders are ways to find a member of an object, as programs in Go and other
+// languages do.
 var goReaders = map[string]func(obj []jsonMember, name string) []byte{
 	"the first":             func(obj []jsonMember, name string) []byte { return pickMember(obj, name, false, exactly) },
 	"the last":              func(obj []jsonMember, name string) []byte { return pickMember(obj, name, true, exactly) },
@@ -100,7 +100,7 @@ func pickMember(obj []jsonMember, name string, last bool, same func(a, b string)
 	return value
 }
 
-// unmarshalMember has encoding/json find a member, as a field of a struct.
+// unmarshalMember finds a member with encoding/json, as a field of a struct.
 func unmarshalMember(obj []jsonMember, name string) []byte {
 	var params struct {
 		Method, Params, Result, Error                                     json.RawMessage
@@ -133,7 +133,7 @@ func unmarshalMember(obj []jsonMember, name string) []byte {
 	}[name]
 }
 
-// membersOf are the members of an object, in order.
+// membersOf returns the members of an object, in order.
 func membersOf(raw []byte) (all []jsonMember, ok bool) {
 	err := jsontextMembers(raw, func(name []byte, start, end int) {
 		text, _ := jsontext.AppendUnquote(nil, name)
@@ -161,9 +161,9 @@ func readAs(raw []byte, find func([]jsonMember, string) []byte) (found view) {
 	return found
 }
 
-// FuzzReaders checks that what we forward is to every reader what it was to us.
-// A message is made from the seed if that is not zero. With METATOOL_READERS in
-// the environment, Node, Python, and go-sdk and encoding/json/v2 read too.
+// FuzzReaders checks that every reader reads what we forward in the same way as we do.
+// If the seed is not zero, a message is generated from it. If METATOOL_READERS is set in
+// the environment, Node, Python, go-sdk and encoding/json/v2 are also used.
 func FuzzReaders(f *testing.F) {
 	for _, raw := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"name":"b","Name":"c"},"_meta":{"progressToken":1,"k":{}}}}`,
@@ -189,8 +189,8 @@ func FuzzReaders(f *testing.F) {
 	})
 }
 
-// TestReaders is FuzzReaders of many messages that are made. METATOOL_READERS is
-// how many.
+// TestReaders runs FuzzReaders on many generated messages; METATOOL_READERS sets how
+// many.
 func TestReaders(t *testing.T) {
 	n := 2000
 	if text := os.Getenv("METATOOL_READERS"); text != "" {
@@ -220,13 +220,13 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// compareReaders has a message read that we send on; false for one that we do
-// not.
+// compareReaders compares how readers read a message that we send on. It returns false
+// for a message that we do not send on.
 func compareReaders(t *testing.T, raw []byte, others []*otherReader) bool {
 	t.Helper()
 	m, err := Parse(raw)
 	if err != nil || len(raw) > 4000 || bytes.Count(raw, []byte{'['})+bytes.Count(raw, []byte{'{'}) > 100 {
-		return false // or it is more than some readers take
+		return false // it is refused, or too large for some readers
 	}
 	sent, acted := forwarded(m)
 	if !utf8.Valid(sent) {
@@ -252,7 +252,7 @@ func compareReaders(t *testing.T, raw []byte, others []*otherReader) bool {
 	return true
 }
 
-// asView is what a reader found. Where it does not read, it agrees with us.
+// asView converts what a reader found. What it does not support is taken from acted.
 func asView(found []any, acted view) view {
 	all := make(view, len(acted))
 	for i, value := range found {
@@ -281,7 +281,7 @@ func compareTyped(t *testing.T, sent []byte, acted view) {
 	}
 }
 
-// oddMessage makes a message with names that look like those we act on.
+// oddMessage generates a message with names that look like known ones.
 func oddMessage(r *rand.Rand) []byte {
 	envelope := []string{"method", "params", "result", "error", "id", "jsonrpc"}
 	b := []byte(`{"jsonrpc":"2.0"`)
@@ -306,8 +306,8 @@ func oddMessage(r *rand.Rand) []byte {
 	return append(b, '}')
 }
 
-// below are the names that can stand in an object, by the name that it has.
-func below(parent string) (names []string) {
+// memberNames returns the names that can occur in the object called parent.
+func memberNames(parent string) (names []string) {
 	for _, path := range paths {
 		for i := 1; i < len(path); i++ {
 			if path[i-1] == parent {
@@ -320,7 +320,7 @@ func below(parent string) (names []string) {
 
 func oddObject(r *rand.Rand, depth int, parent string) []byte {
 	b := []byte{'{'}
-	names := below(parent)
+	names := memberNames(parent)
 	for i := range r.IntN(4) {
 		if i > 0 {
 			b = append(b, ',')
@@ -333,13 +333,13 @@ func oddObject(r *rand.Rand, depth int, parent string) []byte {
 }
 
 func oddValue(r *rand.Rand, depth int, name string) []byte {
-	if depth < 4 && (len(below(name)) > 2 || r.IntN(6) == 0) {
+	if depth < 4 && (len(memberNames(name)) > 2 || r.IntN(6) == 0) {
 		return oddObject(r, depth, name)
 	}
 	return []byte([]string{`"a"`, `"b"`, `1`, `1.0`, `null`, `"\u0061\u0000"`, `"\ud83d\ude00"`, `"\udc00"`, `[]`, `{"name":"c"}`, `"é\u2028"`}[r.IntN(11)])
 }
 
-// oddName is mostly the name itself.
+// oddName returns a variant of a name, but mostly the name itself.
 func oddName(r *rand.Rand, name string) string {
 	if r.IntN(6) != 0 {
 		return name

@@ -10,25 +10,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-// Room is where large messages are counted that are read from a stream. A nil
-// Room has no end.
+// Room reserves memory for large messages before they are read from a stream. A nil
+// Room is unlimited.
 type Room struct {
-	// Context ends the waiting.
+	// Context ends waiting for memory.
 	Context context.Context
-	// Open makes the Hold of one message.
+	// Open returns a new Hold for one message.
 	Open func() *budget.Hold
 }
 
-// message begins a message of at most max bytes.
-func (r *Room) message(max int) *growing { return &growing{room: r, max: max} }
+// message returns a buffer for a message of at most max bytes.
+func (r *Room) message(max int) *messageBuffer { return &messageBuffer{room: r, max: max} }
 
-// ReadAll reads a message of size bytes, or of unknown size if that is negative,
-// and of at most max bytes. With a *TooLargeError come the first excerpt bytes.
+// ReadAll reads a message of size bytes, or of unknown size if size is negative, but of
+// at most max bytes. With a *TooLargeError it returns the first excerpt bytes.
 func (r *Room) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, error) {
 	g := r.message(max)
-	first := firstPiece
+	first := initialSize
 	if size >= 0 {
-		first = int(min(size, int64(max))) + 1 // with one more the end is found
+		first = int(min(size, int64(max))) + 1 // one more, to find the end
 	}
 	if err := g.grow(first); err != nil {
 		return nil, err
@@ -57,21 +57,21 @@ func (r *Room) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, err
 	}
 }
 
-// firstPiece is the memory that a message of unknown size begins with, in bytes.
-const firstPiece = 4 << 10
+// initialSize is the initial buffer size for a message of unknown size, in bytes.
+const initialSize = 4 << 10
 
-// growing is a message while it is read. What it needs is taken from the budget
-// before it is allocated, and given back when nobody has the message any more.
-type growing struct {
+// messageBuffer holds a message while it is read. It takes memory from the budget
+// before allocating it. The memory is returned when the message is garbage collected.
+type messageBuffer struct {
 	room *Room
 	hold *budget.Hold // nil: none yet
 	max  int
 	b    []byte
 }
 
-// add takes a part of the message. After an error, a *TooLargeError or the cause of
-// the context, the message is given up.
-func (g *growing) add(part []byte) error {
+// add appends a part of the message. After an error, which is a *TooLargeError or the
+// cause of the context, the message is dropped.
+func (g *messageBuffer) add(part []byte) error {
 	need := len(g.b) + len(part)
 	if need > g.max+len("\r\n") {
 		g.drop()
@@ -86,8 +86,9 @@ func (g *growing) add(part []byte) error {
 	return nil
 }
 
-// grow makes room for need bytes at least. After an error the message is given up.
-func (g *growing) grow(need int) error {
+// grow increases the capacity to at least need bytes. After an error the message is
+// dropped.
+func (g *messageBuffer) grow(need int) error {
 	size := max(min(2*cap(g.b), g.max+len("\r\n")), need)
 	if g.room != nil && size > smallMessage {
 		if g.hold == nil {
@@ -95,34 +96,34 @@ func (g *growing) grow(need int) error {
 		}
 		if err := g.hold.Fit(g.room.Context, size); err != nil {
 			g.drop()
-			return roomError(err)
+			return budgetError(err)
 		}
 	}
 	g.b = append(make([]byte, 0, size), g.b...)
 	return nil
 }
 
-// done is the message, which is the caller's.
-func (g *growing) done() []byte {
+// done returns the message, which the caller then owns.
+func (g *messageBuffer) done() []byte {
 	if g.hold != nil {
-		if cap(g.b) > len(g.b)+len(g.b)/4 { // else it would hold up to twice its size for long
+		if cap(g.b) > len(g.b)+len(g.b)/4 { // otherwise it would hold up to twice its size
 			g.b = append(make([]byte, 0, len(g.b)), g.b...)
-			_ = g.hold.Fit(g.room.Context, len(g.b)) // less than before: without waiting
+			_ = g.hold.Fit(g.room.Context, len(g.b)) // does not wait, since it is less than before
 		}
 		g.hold.Attach(g.b[:1])
 	}
 	return g.b
 }
 
-func (g *growing) drop() {
+func (g *messageBuffer) drop() {
 	if g.hold != nil {
 		g.hold.Close()
 	}
 	g.b = nil
 }
 
-// roomError is what the reader of a message is told that there is no room for.
-func roomError(err error) error {
+// budgetError turns an error of the budget into the error for the reader of a message.
+func budgetError(err error) error {
 	var large *budget.TooLargeError
 	if !errors.As(err, &large) {
 		return err

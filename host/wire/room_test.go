@@ -17,8 +17,8 @@ func roomOf(t *testing.T, b *budget.Budget) *Room {
 	return &Room{Context: t.Context(), Open: func() *budget.Hold { return b.Open("client") }}
 }
 
-// TestReaderWithin: large messages count while somebody has them, what does not
-// fit is skipped, and small ones are free.
+// TestReaderWithin checks that large messages count against the budget while they are
+// referenced, that messages that do not fit are skipped, and that small ones are free.
 func TestReaderWithin(t *testing.T) {
 	b := budget.New(5 << 19)
 	large := strings.Repeat("a", 100<<10)
@@ -50,7 +50,7 @@ func TestReaderWithin(t *testing.T) {
 	runtime.KeepAlive(got)
 	tooLarge("total_memory", 0)
 	read("next")
-	tooLarge("total_memory", 0) // met before its length is known
+	tooLarge("total_memory", 0) // reached before its length is known
 	read("last")
 	if _, err := r.Read(); err != io.EOF {
 		t.Error(err)
@@ -59,14 +59,14 @@ func TestReaderWithin(t *testing.T) {
 	tooLarge("message", 90<<10)
 }
 
-// TestReadAll: bodies of known and unknown length, whole, broken and too long.
+// TestReadAll checks bodies of known and unknown length, whole, broken and too long.
 func TestReadAll(t *testing.T) {
 	const most = 300 << 10
 	for _, length := range []int{0, 1, 4096, 4097, 65536, 65537, most - 1, most, most + 1, 2 * most} {
 		text := bytes.Repeat([]byte("x"), length)
 		for name, size := range map[string]int64{"known": int64(length), "unknown": -1} {
 			if size > most {
-				continue // the caller has seen to it
+				continue // the caller has checked that
 			}
 			for _, room := range []*Room{nil, roomOf(t, budget.New(32<<20))} {
 				t.Run(fmt.Sprint(length, name, room != nil), func(t *testing.T) {
@@ -93,16 +93,16 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
-// TestWriteLargeLines: large messages go out whole, whatever is beside them.
+// TestWriteLargeLines checks that large messages are written whole, in any mix.
 func TestWriteLargeLines(t *testing.T) {
-	large := strings.Repeat("y", maxKeep)
+	large := strings.Repeat("y", maxReused)
 	msgs := [][]byte{[]byte("a"), []byte(large), []byte("b"), []byte("c\nd"), []byte(large + "\n" + large), []byte("e")}
 	var out bytes.Buffer
 	whole, begun, _, err := WriteLines(&out, nil, msgs)
 	if want := "a\n" + large + "\nb\nc d\n" + large + " " + large + "\ne\n"; err != nil || whole != 6 || begun != 6 || out.String() != want {
 		t.Errorf("%d whole, %d begun, %v, %d bytes", whole, begun, err, out.Len())
 	}
-	for most, want := range map[int][2]int{1: {0, 1}, 2: {1, 1}, 3: {1, 2}, maxKeep + 2: {1, 2}, maxKeep + 3: {2, 2}} {
+	for most, want := range map[int][2]int{1: {0, 1}, 2: {1, 1}, 3: {1, 2}, maxReused + 2: {1, 2}, maxReused + 3: {2, 2}} {
 		whole, begun, _, err := WriteLines(&limited{most}, nil, msgs)
 		if err == nil || [2]int{whole, begun} != want {
 			t.Errorf("after %d bytes: %d whole, %d begun, %v", most, whole, begun, err)
@@ -110,7 +110,7 @@ func TestWriteLargeLines(t *testing.T) {
 	}
 }
 
-// limited takes so many bytes, and then no more.
+// limited accepts a number of bytes and then fails.
 type limited struct{ left int }
 
 func (l *limited) Write(p []byte) (int, error) {

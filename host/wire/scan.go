@@ -8,47 +8,46 @@ import (
 	"math/bits"
 )
 
-// maxDepth is how deep objects and arrays may be nested in one another.
+// maxDepth is how deeply objects and arrays can be nested.
 const maxDepth = 10_000
 
-// The functions below find the end of a piece of JSON text (RFC 8259) that
-// begins at raw[i], and check it on the way. They are lenient as to what we
-// only pass on: neither duplicate names nor invalid UTF-8 nor single surrogates
-// deep inside a value are ours to judge. With a fault the position is where it
-// is.
+// The scan functions return the end of a piece of JSON text (RFC 8259) that begins at
+// raw[i], and check that it is valid. They accept what we only pass on: duplicate
+// names, invalid UTF-8 and lone surrogates within a value. With a fault they return its
+// position instead.
 
-// fault is why a text is not valid JSON.
+// fault is the reason why a text is not valid JSON.
 type fault uint8
 
 const (
-	sound      fault = iota
-	unexpected       // byte, or end of the text
+	noFault    fault = iota
+	unexpected       // an unexpected byte, or the end of the text
 	tooDeep
 )
 
-// errNotObject says that JSON text is a value of another kind.
+// errNotObject says that JSON text is not an object.
 var errNotObject = errors.New("not a JSON object")
 
-// syntax is the error of a fault.
+// syntax returns the error for a fault.
 func syntax(raw []byte, at int, f fault) error {
 	switch {
 	case at >= len(raw):
 		return io.ErrUnexpectedEOF
 	case f == tooDeep:
-		return fmt.Errorf("more than %d objects and arrays in one another at byte %d", maxDepth, at)
+		return fmt.Errorf("more than %d nested objects and arrays at byte %d", maxDepth, at)
 	}
 	return fmt.Errorf("invalid character %q at byte %d", raw[at:at+1], at)
 }
 
-// space is the position behind white space.
-func space(raw []byte, i int) int {
+// skipSpace returns the position after white space.
+func skipSpace(raw []byte, i int) int {
 	for i < len(raw) && raw[i] <= ' ' && (raw[i] == ' ' || raw[i] == '\n' || raw[i] == '\r' || raw[i] == '\t') {
 		i++
 	}
 	return i
 }
 
-// scanValue is the end of a value that is nested in depth others.
+// scanValue returns the end of a value that is nested in depth others.
 func scanValue(raw []byte, i, depth int) (end int, f fault) {
 	if i >= len(raw) {
 		return i, unexpected
@@ -76,61 +75,61 @@ func scanObject(raw []byte, i, depth int) (end int, f fault) {
 	if depth >= maxDepth {
 		return i, tooDeep
 	}
-	if i = space(raw, i+1); i < len(raw) && raw[i] == '}' {
-		return i + 1, sound
+	if i = skipSpace(raw, i+1); i < len(raw) && raw[i] == '}' {
+		return i + 1, noFault
 	}
 	for {
-		if i, f = scanString(raw, i); f != sound {
+		if i, f = scanString(raw, i); f != noFault {
 			return i, f
 		}
-		if i, f = scanColon(raw, i); f != sound {
+		if i, f = scanColon(raw, i); f != noFault {
 			return i, f
 		}
-		if i, f = scanValue(raw, i, depth+1); f != sound {
+		if i, f = scanValue(raw, i, depth+1); f != noFault {
 			return i, f
 		}
-		i = space(raw, i)
+		i = skipSpace(raw, i)
 		switch {
 		case i >= len(raw):
 			return i, unexpected
 		case raw[i] == '}':
-			return i + 1, sound
+			return i + 1, noFault
 		case raw[i] != ',':
 			return i, unexpected
 		}
-		i = space(raw, i+1)
+		i = skipSpace(raw, i+1)
 	}
 }
 
-// scanColon is where the value of a member begins whose name ends at i.
+// scanColon returns the start of a member's value. The name of the member ends at i.
 func scanColon(raw []byte, i int) (value int, f fault) {
-	if i = space(raw, i); i >= len(raw) || raw[i] != ':' {
+	if i = skipSpace(raw, i); i >= len(raw) || raw[i] != ':' {
 		return i, unexpected
 	}
-	return space(raw, i+1), sound
+	return skipSpace(raw, i+1), noFault
 }
 
 func scanArray(raw []byte, i, depth int) (end int, f fault) {
 	if depth >= maxDepth {
 		return i, tooDeep
 	}
-	if i = space(raw, i+1); i < len(raw) && raw[i] == ']' {
-		return i + 1, sound
+	if i = skipSpace(raw, i+1); i < len(raw) && raw[i] == ']' {
+		return i + 1, noFault
 	}
 	for {
-		if i, f = scanValue(raw, i, depth+1); f != sound {
+		if i, f = scanValue(raw, i, depth+1); f != noFault {
 			return i, f
 		}
-		i = space(raw, i)
+		i = skipSpace(raw, i)
 		switch {
 		case i >= len(raw):
 			return i, unexpected
 		case raw[i] == ']':
-			return i + 1, sound
+			return i + 1, noFault
 		case raw[i] != ',':
 			return i, unexpected
 		}
-		i = space(raw, i+1)
+		i = skipSpace(raw, i+1)
 	}
 }
 
@@ -139,14 +138,14 @@ func scanString(raw []byte, i int) (end int, f fault) {
 		return i, unexpected
 	}
 	for i++; ; {
-		i = plain(raw, i)
+		i = skipPlain(raw, i)
 		switch {
 		case i >= len(raw) || raw[i] < ' ':
 			return i, unexpected
 		case raw[i] == '"':
-			return i + 1, sound
+			return i + 1, noFault
 		case raw[i] == '\\':
-			if i, f = scanEscape(raw, i); f != sound {
+			if i, f = scanEscape(raw, i); f != noFault {
 				return i, f
 			}
 		default:
@@ -155,10 +154,10 @@ func scanString(raw []byte, i int) (end int, f fault) {
 	}
 }
 
-// plain goes on while eight bytes at a time are none that matter in a string:
-// a quote, a backslash or a control character. Of eight that have one, it finds
-// the first.
-func plain(raw []byte, i int) int {
+// skipPlain skips bytes that have no special meaning in a string, eight at a time. It
+// stops at the first quote, backslash or control character, or when fewer than eight
+// bytes are left.
+func skipPlain(raw []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for i+8 <= len(raw) {
 		x := binary.LittleEndian.Uint64(raw[i:])
@@ -178,7 +177,7 @@ func scanEscape(raw []byte, i int) (end int, f fault) {
 	}
 	switch raw[i] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return i + 1, sound
+		return i + 1, noFault
 	case 'u':
 	default:
 		return i, unexpected
@@ -188,7 +187,7 @@ func scanEscape(raw []byte, i int) (end int, f fault) {
 			return i, unexpected
 		}
 	}
-	return i + 1, sound
+	return i + 1, noFault
 }
 
 func scanNumber(raw []byte, i int) (end int, f fault) {
@@ -197,11 +196,11 @@ func scanNumber(raw []byte, i int) (end int, f fault) {
 	}
 	if i < len(raw) && raw[i] == '0' {
 		i++
-	} else if i, f = scanDigits(raw, i); f != sound {
+	} else if i, f = scanDigits(raw, i); f != noFault {
 		return i, f
 	}
 	if i < len(raw) && raw[i] == '.' {
-		if i, f = scanDigits(raw, i+1); f != sound {
+		if i, f = scanDigits(raw, i+1); f != noFault {
 			return i, f
 		}
 	}
@@ -212,17 +211,17 @@ func scanNumber(raw []byte, i int) (end int, f fault) {
 		}
 		return scanDigits(raw, i)
 	}
-	return i, sound
+	return i, noFault
 }
 
-// scanDigits is the end of one digit or more.
+// scanDigits returns the end of one or more digits.
 func scanDigits(raw []byte, i int) (end int, f fault) {
 	if i >= len(raw) || !isDigit(raw[i]) {
 		return i, unexpected
 	}
 	for i++; i < len(raw) && isDigit(raw[i]); i++ {
 	}
-	return i, sound
+	return i, noFault
 }
 
 func scanLiteral(raw []byte, i int, literal string) (end int, f fault) {
@@ -231,7 +230,7 @@ func scanLiteral(raw []byte, i int, literal string) (end int, f fault) {
 			return i + k, unexpected
 		}
 	}
-	return i + len(literal), sound
+	return i + len(literal), noFault
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// odd are texts that are JSON only just, or only just not.
+// odd has texts that are barely valid JSON, or barely invalid.
 var odd = []string{
 	``, ` `, `{}`, ` { } `, `{`, `}`, `{,}`, `{"a":1,}`, `{"a" 1}`, `{"a":}`, `{"a":1 "b":2}`, `{a:1}`, `{"a":1}}`, `{"a":1} x`,
 	`[]`, `[ ]`, `[,]`, `[1,]`, `[1 2]`, `[1] 2`, `{"a":[{}]}`, `{"a":[{]}}`, `{"a":1,"\u0061":2}`, "{\"a\":1,\n\t\"a\" :\r2}",
@@ -43,7 +43,7 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(compareScans)
 }
 
-// compareScans checks that raw is to our scanner what it is to jsontext.
+// compareScans checks that our scanner and jsontext agree about raw.
 func compareScans(t *testing.T, raw []byte) {
 	type pair struct {
 		name       string
@@ -68,8 +68,8 @@ func compareScans(t *testing.T, raw []byte) {
 	if errors.Is(o.err, io.ErrUnexpectedEOF) && json.Valid(raw) {
 		t.Fatalf("%.200q is cut short?", raw)
 	}
-	end, f := scanValue(raw, space(raw, 0), 0)
-	valid := f == sound && nothing(raw, end) == nil
+	end, f := scanValue(raw, skipSpace(raw, 0), 0)
+	valid := f == noFault && checkEnd(raw, end) == nil
 	if want := jsontext.Value(raw).IsValid(lenient...); valid != want {
 		t.Fatalf("%.200q: valid is %t, want %t", raw, valid, want)
 	}
@@ -99,8 +99,7 @@ func compareScans(t *testing.T, raw []byte) {
 
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// jsontextMembers calls f for each member of the object raw, with its name as
-// it stands there.
+// jsontextMembers calls f for each member of the object raw, with its quoted name.
 func jsontextMembers(raw []byte, f func(name []byte, start, end int)) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...)
 	tok, err := d.ReadToken()

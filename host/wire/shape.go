@@ -1,35 +1,35 @@
 package wire
 
-// A Shape says which members of an object we or the protocol act on. Readers
-// differ in what they take for such a member: some ignore the case of letters
-// (encoding/json of Go), some also take task_id for taskId (Python) or meta for
-// _meta (encoding/json/v2, if told to), some keep the first and some the last of
-// two with one name. So an object of a Shape must not have a member that only
-// resembles one of these, nor two of one name; see Shape.Check. What else it has
-// is not ours to judge.
+// Shape lists the known members of a kind of object: those that the protocol defines or
+// that we act on. JSON parsers differ in how they match names. Some ignore case
+// (encoding/json of Go), some also accept task_id for taskId (Python) or meta for _meta
+// (encoding/json/v2, with an option). Of two members with the same name, some use the
+// first and some the last. So an object with a Shape must not contain a member that
+// only resembles a known one, nor two members with the same name; see Shape.Check. Its
+// other members are not restricted.
 type Shape struct {
-	path string // where such objects are, for errors; "" for a message itself
-	// joined says that readers which ignore separators count, too. Results are
-	// not held to that: servers send is_error beside isError, and nobody who
-	// reads that gains by it.
+	path string // where such objects are, for errors; "" for the message itself
+	// joined also covers parsers that ignore separators in names. It is not set for
+	// results, because servers send is_error beside isError, and misreading that
+	// does no harm.
 	joined bool
-	byName [][]*acted // by the length of the name
-	byFold [][]*acted // by the length of its folded form
+	byName [][]*knownMember // by the length of the name
+	byFold [][]*knownMember // by the length of the folded name
 }
 
-// acted is a member that is acted on.
-type acted struct {
+// knownMember is a known member of a Shape.
+type knownMember struct {
 	name   string
 	folded string
 	index  int
 	text   bool   // its value is looked up as a string
-	inner  *Shape // of its value; nil where that is not looked into
+	inner  *Shape // the Shape of its value; nil if its value is not checked
 }
 
-// maxActed is how many members a Shape can have; see names.acted.
-const maxActed = 64
+// maxKnown is how many members a Shape can have; see names.known.
+const maxKnown = 64
 
-// newShape makes a Shape.
+// newShape returns a Shape without members.
 func newShape(path string, joined bool) *Shape { return &Shape{path: path, joined: joined} }
 
 // has adds members.
@@ -43,22 +43,23 @@ func (s *Shape) holds(name string, inner *Shape) *Shape { return s.add(false, in
 
 func (s *Shape) add(text bool, inner *Shape, names []string) *Shape {
 	for _, name := range names {
-		m := &acted{name: name, folded: string(fold(nil, []byte(name), s.joined)), text: text, inner: inner}
+		m := &knownMember{name: name, folded: string(fold(nil, []byte(name), s.joined)), text: text, inner: inner}
 		count := 0
 		for _, all := range s.byName {
 			count += len(all)
 		}
-		if count == maxActed || len(m.folded) > maxFolded {
-			panic("wire: shape " + s.path + " has no room for " + name)
+		if count == maxKnown || len(m.folded) > maxFolded {
+			panic("wire: shape " + s.path + " cannot hold " + name)
 		}
 		m.index = count
-		s.byName = file(s.byName, len(m.name), m)
-		s.byFold = file(s.byFold, len(m.folded), m)
+		s.byName = addByLength(s.byName, len(m.name), m)
+		s.byFold = addByLength(s.byFold, len(m.folded), m)
 	}
 	return s
 }
 
-func file(index [][]*acted, n int, m *acted) [][]*acted {
+// addByLength adds m to the members with names of length n.
+func addByLength(index [][]*knownMember, n int, m *knownMember) [][]*knownMember {
 	for len(index) <= n {
 		index = append(index, nil)
 	}
@@ -66,8 +67,8 @@ func file(index [][]*acted, n int, m *acted) [][]*acted {
 	return index
 }
 
-// The keys of _meta that are acted on: those of revisions up to 2026-07-28, and
-// our own.
+// metaKeys are the known keys of _meta: those of revisions up to 2026-07-28, and our
+// own.
 var metaKeys = []string{
 	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
 	"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/serverInfo",
@@ -91,7 +92,7 @@ func implementationShape(path string, joined bool) *Shape {
 	return newShape(path, joined).looksUp("name", "version").has("title", "description", "icons", "websiteUrl")
 }
 
-// capabilitiesShape is that of a client's and of a server's capabilities.
+// capabilitiesShape returns the Shape of the capabilities of clients and servers.
 func capabilitiesShape(path string, joined bool) *Shape {
 	within := func(name string, members ...string) *Shape {
 		return newShape(path+"."+name, joined).has(members...)
@@ -106,8 +107,8 @@ func capabilitiesShape(path string, joined bool) *Shape {
 		holds("resources", within("resources", "listChanged", "subscribe"))
 }
 
-// paramsShape is that of the params of every request and notification: a method
-// that we do not know may have what others have.
+// paramsShape returns the Shape of the params of every request and notification,
+// because a method that we do not know may use the members of others.
 func paramsShape() *Shape {
 	within := func(name string) *Shape { return newShape("params."+name, true) }
 	return newShape("params", true).
@@ -126,8 +127,8 @@ func paramsShape() *Shape {
 		holds("clientInfo", implementationShape("params.clientInfo", true))
 }
 
-// resultShape is that of every result. A list's items are not looked into: one
-// that is refused is left out of the list (ItemShape, TaskShape).
+// resultShape returns the Shape of every result. The items of lists are checked
+// separately (ItemShape, TaskShape): one that is refused is left out of its list.
 func resultShape() *Shape {
 	return newShape("result", false).
 		looksUp("nextCursor", "taskId", "status", "protocolVersion", "instructions", "resultType", "requestState").
@@ -140,22 +141,22 @@ func resultShape() *Shape {
 		holds("serverInfo", implementationShape("result.serverInfo", false))
 }
 
-// message is the Shape of every message. Its order is that of checker.parts.
-var message = newShape("", false).has("jsonrpc", "id", "method").
+// messageShape is the Shape of every message. Its order is that of checker.parts.
+var messageShape = newShape("", false).has("jsonrpc", "id", "method").
 	holds("params", paramsShape()).
 	holds("result", resultShape()).
 	holds("error", newShape("error", false).has("code", "message", "data"))
 
-// Shapes of objects that do not stand in a message as a whole.
+// Shapes of objects that are checked separately from their message.
 var (
-	// MetaShape is that of the _meta of a request.
+	// MetaShape is the Shape of the _meta of a request.
 	MetaShape = metaShape("_meta", true)
-	// ItemShape is that of an item of a list; see Surface.
+	// ItemShape is the Shape of an item of a list; see Surface.
 	ItemShape = newShape("item", false).looksUp("name", "uri", "uriTemplate").
 			has("title", "description", "inputSchema", "outputSchema", "annotations", "execution", "arguments", "mimeType", "icons").
 			holds("_meta", metaShape("item._meta", false))
-	// TaskShape is that of a task in a list of tasks.
+	// TaskShape is the Shape of a task in a list of tasks.
 	TaskShape = taskShape("task", false)
-	// ElicitationShape is that of an elicitation that an error asks for.
+	// ElicitationShape is the Shape of an elicitation that an error requests.
 	ElicitationShape = newShape("elicitation", false).looksUp("elicitationId", "mode", "url", "message")
 )

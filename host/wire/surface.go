@@ -2,8 +2,8 @@ package wire
 
 import "github.com/mcp-metatool/mcp-metatool/host/protocol"
 
-// Surface is one of the lists that an MCP server can have, by the name of its
-// member in list results.
+// Surface is one of the lists that an MCP server can offer. Its value is the name of
+// the member in list results.
 type Surface string
 
 // The surfaces (revision 2025-11-25, server).
@@ -14,10 +14,10 @@ const (
 	Prompts   Surface = "prompts"
 )
 
-// Surfaces are all of them.
+// Surfaces lists all surfaces.
 var Surfaces = []Surface{Tools, Resources, Templates, Prompts}
 
-// ListMethod is the request that lists the surface.
+// ListMethod returns the method of the request that lists the surface.
 func (s Surface) ListMethod() string {
 	switch s {
 	case Tools:
@@ -30,8 +30,8 @@ func (s Surface) ListMethod() string {
 	return protocol.MethodPromptsList
 }
 
-// ChangedMethod is the notification of a change. Templates have none of their
-// own: they change with the resources.
+// ChangedMethod returns the method of the notification of a change. Templates share the
+// one of resources.
 func (s Surface) ChangedMethod() string {
 	switch s {
 	case Tools:
@@ -42,8 +42,7 @@ func (s Surface) ChangedMethod() string {
 	return protocol.NotificationResourcesChanged
 }
 
-// Capability is the member of a server's capabilities that says it has the
-// surface.
+// Capability returns the member of a server's capabilities that declares the surface.
 func (s Surface) Capability() string {
 	if s == Templates {
 		return string(Resources)
@@ -51,7 +50,7 @@ func (s Surface) Capability() string {
 	return string(s)
 }
 
-// Key is the member that tells the items of the surface apart.
+// Key returns the name of the member that identifies an item of the surface.
 func (s Surface) Key() string {
 	switch s {
 	case Resources:

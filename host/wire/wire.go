@@ -1,17 +1,17 @@
-// Package wire handles JSON-RPC 2.0 messages as raw bytes. A message is parsed only
-// as far as routing needs. Everything else keeps the bytes that came in, so that
-// unknown members, integers of any size and future protocol revisions pass unchanged.
+// Package wire handles JSON-RPC 2.0 messages as raw bytes. It parses a message only as
+// far as routing needs. Everything else keeps its original bytes, so that unknown
+// members, integers of any size and future protocol revisions pass unchanged.
 //
-//	message.go  one message: parse it, build one
-//	call.go     Call: a request on its way to a peer, and who may stop it
-//	scan.go     where JSON values end, without decoding them
-//	check.go    refusing messages that readers would understand differently
+//	message.go  parsing and building messages
+//	call.go     Call: a request to a peer; Permit, which can refuse it
+//	scan.go     finding the end of JSON values without decoding them
+//	check.go    refusing messages that JSON parsers would read differently
 //	surface.go  what servers list: tools, prompts, resources, templates
-//	shape.go    the members that we or the protocol act on
-//	edit.go     order-preserving reads and edits of members of an object
-//	build.go    Object and Array: new values made of raw ones
+//	shape.go    the known members of objects
+//	edit.go     reading and editing members of an object, preserving their order
+//	build.go    Object and Array: building values from raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
-//	room.go     large messages wait for memory before they are read
+//	room.go     reserving memory for large messages before they are read
 //	errors.go   error codes and the error object
 //
 // Slices returned by this package alias their input unless stated otherwise,
