@@ -87,7 +87,7 @@ calls without a mock:
 			``, `validation error: the mocks are not right
   /mocks/0: has no answer (give it one of returns, text, result, raises and error)
   /mocks/1: has more than one answer (one of returns, text, result, raises and error)
-  /mocks/2/tool: is a saved tool; those run as they are, so mock the tools that they call
+  /mocks/2/tool: is a saved tool; saved tools really run, so mock the tools that they call
   /mocks/3/delay: "5" has no unit (write "30s", or "30ms" for milliseconds)`},
 		{"neither name nor code", `{"mocks":[]}`, ``, `validation error: arguments of "test_tool" do not match its inputSchema
   /: matches none of 2 alternatives: missing property "name"; or missing property "code"`},

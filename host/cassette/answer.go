@@ -16,16 +16,16 @@ var (
 	_ compose.Upstreams = (*Cassette)(nil)
 )
 
-// Ready implements compose.Upstreams: all servers are there.
+// Ready implements compose.Upstreams: all servers are always ready.
 func (c *Cassette) Ready(context.Context, route.Origin, string) error { return nil }
 
-// CallUpstream implements compose.Upstreams. A call that no interaction is for
-// gets a JSON-RPC error with the text of an *UnmatchedError. When ctx ends before
-// the delay does, the answer means nothing.
+// CallUpstream implements compose.Upstreams. If no interaction matches, the answer is a
+// JSON-RPC error with the text of an *UnmatchedError. If ctx ends during the delay, the
+// answer has no meaning.
 func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, server, tool string, params []byte, _ func([]byte)) wire.Reply {
-	i, miss := c.take(server, tool, argumentsOf(params))
-	if miss != nil {
-		return miss.reply()
+	i, unmatched := c.match(server, tool, argumentsOf(params))
+	if unmatched != nil {
+		return unmatched.reply()
 	}
 	if i.Delay > 0 {
 		timer := time.NewTimer(i.Delay)
@@ -33,13 +33,13 @@ func (c *Cassette) CallUpstream(ctx context.Context, _ route.Origin, server, too
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return wire.Reply{Result: route.ErrorResult("the call was given up: " + context.Cause(ctx).Error())}
+			return wire.Reply{Result: route.ErrorResult("the call ended before its answer: " + context.Cause(ctx).Error())}
 		}
 	}
 	return i.reply()
 }
 
-// argumentsOf are those in the params of a tools/call.
+// argumentsOf returns the arguments in the params of a tools/call, {} if there are none.
 func argumentsOf(params []byte) []byte {
 	args, ok := wire.Get(params, "arguments")
 	if !ok || string(args) == "null" {
@@ -48,14 +48,14 @@ func argumentsOf(params []byte) []byte {
 	return args
 }
 
-// take finds the interaction for a call, and counts that it is used.
-func (c *Cassette) take(server, tool string, args []byte) (*Interaction, *UnmatchedError) {
+// match finds the interaction for a call and counts its use.
+func (c *Cassette) match(server, tool string, args []byte) (*Interaction, *UnmatchedError) {
 	miss := &UnmatchedError{Server: server, Tool: tool, Params: args}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	candidates := c.candidates(server, tool)
 	for _, n := range candidates {
-		if c.spent(n) {
+		if c.usedUp(n) {
 			continue
 		}
 		i := &c.interactions[n]
@@ -67,10 +67,10 @@ func (c *Cassette) take(server, tool string, args []byte) (*Interaction, *Unmatc
 		miss.consider(c.label(n), differ)
 	}
 	for _, n := range candidates {
-		if i := &c.interactions[n]; c.spent(n) {
+		if i := &c.interactions[n]; c.usedUp(n) {
 			differ := i.differences(args)
 			if differ == nil {
-				miss.Nearest, miss.Differences, miss.Spent = c.label(n), nil, i.Times
+				miss.Nearest, miss.Differences, miss.UsedUp = c.label(n), nil, i.Times
 				break
 			}
 			miss.consider(c.label(n), differ)
@@ -83,14 +83,15 @@ func (c *Cassette) take(server, tool string, args []byte) (*Interaction, *Unmatc
 	return nil, miss
 }
 
-// spent tells whether interaction n was used as often as it may be. c.mu is held.
-func (c *Cassette) spent(n int) bool {
+// usedUp reports whether interaction n has been used as often as it may be. The caller
+// holds c.mu.
+func (c *Cassette) usedUp(n int) bool {
 	most := c.interactions[n].Times
 	return most > 0 && c.used[n] >= most
 }
 
-// candidates are the interactions of a tool by its real names. Those that are
-// written with script names count only if there are no others.
+// candidates returns the interactions that have the real names of a tool. If there are
+// none, it returns those that have its script names.
 func (c *Cassette) candidates(server, tool string) []int {
 	name := toolName{server, tool}
 	if exact := c.byName[name]; exact != nil {
@@ -99,7 +100,7 @@ func (c *Cassette) candidates(server, tool string) []int {
 	return c.byIdent[name.ident()]
 }
 
-// reply is the answer.
+// reply returns the answer of the interaction.
 func (i *Interaction) reply() wire.Reply {
 	switch {
 	case i.Result != nil:
@@ -109,18 +110,18 @@ func (i *Interaction) reply() wire.Reply {
 	case i.Raises != nil:
 		return wire.Reply{Result: i.Raises.result()}
 	}
-	return wire.Reply{Result: returning(i.Returns)}
+	return wire.Reply{Result: resultOf(i.Returns)}
 }
 
-// result is the CallToolResult that raises an error.
+// result returns the CallToolResult that raises the error.
 func (r *Raise) result() []byte {
-	return wire.Marshal(callResult{Content: textOf(r.Message), Structured: r.Details, IsError: true})
+	return wire.Marshal(callResult{Content: textBlocks(r.Message), Structured: r.Details, IsError: true})
 }
 
-// TextResult is the CallToolResult that has only a text.
-func TextResult(text string) []byte { return wire.Marshal(callResult{Content: textOf(text)}) }
+// TextResult returns a CallToolResult with one text block.
+func TextResult(text string) []byte { return wire.Marshal(callResult{Content: textBlocks(text)}) }
 
-// callResult is a CallToolResult.
+// callResult is a CallToolResult as we write it.
 type callResult struct {
 	Content    []textBlock     `json:"content"`
 	Structured json.RawMessage `json:"structuredContent,omitempty"`
@@ -132,12 +133,12 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-func textOf(text string) []textBlock { return []textBlock{{"text", text}} }
+func textBlocks(text string) []textBlock { return []textBlock{{"text", text}} }
 
-// returning is a CallToolResult that scripts see as value: its
-// structuredContent, except for what that cannot be (null) or what would have to
-// be text of a server too.
-func returning(value []byte) []byte {
+// resultOf returns a CallToolResult that scripts see as the given value. The value is
+// its structuredContent, except for null, which structuredContent cannot be, and for
+// strings that are not JSON, which servers send as text.
+func resultOf(value []byte) []byte {
 	value = compact(value)
 	text := string(value)
 	if s, ok := wire.Text(value); ok {
@@ -148,5 +149,5 @@ func returning(value []byte) []byte {
 	if text == "null" && value[0] == 'n' {
 		return TextResult(text)
 	}
-	return wire.Marshal(callResult{Content: textOf(text), Structured: value})
+	return wire.Marshal(callResult{Content: textBlocks(text), Structured: value})
 }

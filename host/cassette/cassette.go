@@ -1,21 +1,22 @@
-// Package cassette has answers of tools without the tools: invented ones (mocks)
-// and recorded ones, by server, tool and params. A Cassette stands in for the
-// catalog and the upstreams of a compose.Composer, so that a script runs as it
-// always does, but offline.
+// Package cassette answers tool calls without the tools. The answers are invented
+// (mocks) or recorded, and are found by server, tool and params. A Cassette replaces
+// the catalog and the upstreams of a compose.Composer, so that a script runs normally
+// but offline.
 //
 //	cassette.go  Interaction, Cassette
 //	catalog.go   compose.Catalog: which tools scripts find
-//	answer.go    compose.Upstreams: which answer a call gets
-//	unmatched.go UnmatchedError: why a call gets none
-//	mock.go      an Interaction out of decoded TOML values
-//	read.go      the file format, read; places.go: where things stand in it
-//	write.go     the file format, written
-//	redact.go    JSON without secrets
-//	recorder.go  Recorder: what passes an Upstreams becomes a Cassette
+//	answer.go    compose.Upstreams: finding the answer to a call
+//	unmatched.go UnmatchedError: why a call has no answer
+//	mock.go      making an Interaction from decoded TOML values
+//	read.go      reading files
+//	positions.go the positions of keys in a file, for error messages
+//	write.go     writing files
+//	redact.go    removing secrets from JSON
+//	recorder.go  Recorder: recording the calls to an Upstreams
 //
 // A file *.cassette.toml has one [[interaction]] for each answer:
 //
-//	times = 1                  # how often each may be used; without: any number
+//	times = 1                  # how often each can be used; default: any number
 //
 //	[[interaction]]
 //	tool = "github.search_issues"
@@ -26,9 +27,9 @@
 //	}
 //	'''
 //
-// TOML has no null, no integers beyond 64 bits and no order of keys. So whatever
-// takes a value can be given as JSON text instead, under the key that ends in
-// _json; that is what is written, since it loses nothing.
+// TOML has no null, no integers beyond 64 bits and no order of keys. So each value can
+// be given as JSON text instead, under the key that ends in _json. Files are written in
+// that form because it loses nothing.
 package cassette
 
 import (
@@ -45,29 +46,28 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Match says how the params of a call are held against those of an Interaction.
+// Match says how the params of a call are compared with those of an Interaction.
 type Match string
 
-// The ways. Numbers are the same that have the same value, and the order of
-// members does not count.
+// The values of Match. Numbers are compared by value, and the order of members does not
+// matter.
 const (
-	Exact  Match = "exact"  // they are the same
+	Exact  Match = "exact"  // they must be equal
 	Subset Match = "subset" // objects of the call may have more members
 )
 
-// Interaction is the answer to some calls of a tool. Of Returns, Result, Raises
-// and RPCError exactly one is set.
+// Interaction is the answer to some calls of a tool. Exactly one of Returns, Result,
+// Raises and RPCError is set.
 type Interaction struct {
-	// Server and Tool are the real names; script names will do where they are
-	// those of one tool only.
+	// Server and Tool are the real names, or script names if those are unambiguous.
 	Server, Tool string
-	// Params is the raw JSON object that the arguments of a call are held
-	// against; nil: any will do.
+	// Params is the raw JSON object that the arguments of a call are compared with;
+	// nil: any arguments match.
 	Params []byte
-	// Match says how; "" is Exact.
+	// Match says how they are compared; "" is Exact.
 	Match Match
 
-	// Returns is the raw JSON value that the script gets.
+	// Returns is the raw JSON value that the script receives.
 	Returns []byte
 	// Result is a raw CallToolResult.
 	Result []byte
@@ -76,24 +76,24 @@ type Interaction struct {
 	// RPCError is a raw JSON-RPC error object.
 	RPCError []byte
 
-	// Delay is the time until the answer comes.
+	// Delay is the time before the answer is returned.
 	Delay time.Duration
-	// Times is how often the interaction may be used; 0: any number of times.
+	// Times is how often the interaction can be used; 0: any number of times.
 	Times int
-	// From says where it is written, for messages: "x.cassette.toml:12".
+	// From is the place where it is defined, for messages: "x.cassette.toml:12".
 	From string
 }
 
-// Raise is an isError result: a script gets a ToolError. Its class is always
-// abi.ErrTool, since all others are given by the host.
+// Raise is an isError result, which a script receives as a ToolError. Its class is
+// always abi.ErrTool, since the other classes are set by the host.
 type Raise struct {
 	Message string
-	// Details is the raw JSON value that the error has as details: the result's
-	// structuredContent. Nil: the result's content.
+	// Details is the raw JSON value of the error's details, that is, the result's
+	// structuredContent. Nil means the result's content.
 	Details []byte
 }
 
-// Check says what is wrong with an interaction.
+// Check returns an error if an interaction is invalid.
 func (i Interaction) Check() error {
 	kinds := 0
 	for _, set := range []bool{i.Returns != nil, i.Result != nil, i.Raises != nil, i.RPCError != nil} {
@@ -103,21 +103,21 @@ func (i Interaction) Check() error {
 	}
 	switch {
 	case i.Server == "" || i.Tool == "":
-		return &FieldError{Key: "tool", Text: `is not named (tool = "server.tool")`}
+		return &FieldError{Key: "tool", Text: `is missing (tool = "server.tool")`}
 	case i.Server == abi.Composites:
-		return &FieldError{Key: "tool", Text: "is a saved tool; those run as they are, so mock the tools that they call"}
+		return &FieldError{Key: "tool", Text: "is a saved tool; saved tools really run, so mock the tools that they call"}
 	case i.Params != nil && !wire.IsObject(i.Params):
-		return &FieldError{Key: "params", Text: "is no JSON object"}
+		return &FieldError{Key: "params", Text: "is not a JSON object"}
 	case i.Match != "" && i.Match != Exact && i.Match != Subset:
 		return &FieldError{Key: "match", Text: fmt.Sprintf(`is %q, want "exact" or "subset"`, i.Match)}
 	case i.Returns != nil && !json.Valid(i.Returns):
-		return &FieldError{Key: "returns", Text: "is no JSON value"}
+		return &FieldError{Key: "returns", Text: "is not a JSON value"}
 	case i.Result != nil && !wire.IsObject(i.Result):
-		return &FieldError{Key: "result", Text: "is no JSON object"}
+		return &FieldError{Key: "result", Text: "is not a JSON object"}
 	case i.Raises != nil && i.Raises.Details != nil && !json.Valid(i.Raises.Details):
-		return &FieldError{Key: "raises", Text: "has details that are no JSON value"}
+		return &FieldError{Key: "raises", Text: "has details that are not a JSON value"}
 	case i.RPCError != nil && !wire.IsObject(i.RPCError):
-		return &FieldError{Key: "error", Text: "is no JSON object"}
+		return &FieldError{Key: "error", Text: "is not a JSON object"}
 	case i.Delay < 0:
 		return &FieldError{Key: "delay", Text: "is below zero"}
 	case i.Times < 0:
@@ -130,11 +130,11 @@ func (i Interaction) Check() error {
 	return nil
 }
 
-// FieldError says what is wrong with one key of an interaction; "" is the
-// interaction as a whole.
+// FieldError says what is wrong with one key of an interaction, or with the whole
+// interaction if Key is "".
 type FieldError struct {
 	Key, Text string
-	offset    int // in JSON text that is wrong: of the byte, from 1; 0: none
+	offset    int // position of the error in JSON text, in bytes from 1; 0: unknown
 }
 
 func (e *FieldError) Error() string {
@@ -144,26 +144,25 @@ func (e *FieldError) Error() string {
 	return e.Key + " " + e.Text
 }
 
-// name is what messages call the tool.
+// name returns the name of the tool for messages.
 func (i *Interaction) name() string { return i.Server + "." + i.Tool }
 
-// Cassette answers calls. It is safe for concurrent use; how often which
-// interaction was used counts for its whole life, so each run has one of its
-// own.
+// Cassette answers calls. It is safe for concurrent use. It counts the use of its
+// interactions over its lifetime, so each run has its own Cassette.
 type Cassette struct {
 	interactions []Interaction
-	// Which interactions there are for a tool, by index: with its real names, and
-	// with its script names.
+	// The indexes of the interactions for a tool, by its real names and by its
+	// script names.
 	byName, byIdent map[toolName][]int
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	used      []int      // by index of interactions
 	unmatched []*UnmatchedError
 }
 
-// New makes a Cassette. A call gets the first interaction that fits it and is not
-// used up. The bytes are kept and must not be changed. An error is one of
-// Interaction.Check, with the number and place of the interaction.
+// New returns a Cassette. A call is answered by the first interaction that matches and
+// is not used up. New keeps the byte slices, which must not be changed. The error
+// combines those of Interaction.Check, with the number and place of the interaction.
 func New(interactions ...Interaction) (*Cassette, error) {
 	c := &Cassette{
 		interactions: slices.Clone(interactions), used: make([]int, len(interactions)),
@@ -185,13 +184,13 @@ func New(interactions ...Interaction) (*Cassette, error) {
 	return c, nil
 }
 
-// toolName is the name of a tool, with that of its server.
+// toolName is the name of a tool with the name of its server.
 type toolName struct{ server, tool string }
 
-// ident is the name in scripts.
+// ident returns the script names.
 func (n toolName) ident() toolName { return toolName{abi.Ident(n.server), abi.Ident(n.tool)} }
 
-// label is what messages call interaction n.
+// label returns a name for interaction n, for messages.
 func (c *Cassette) label(n int) string {
 	i := &c.interactions[n]
 	if i.From != "" {
@@ -200,10 +199,10 @@ func (c *Cassette) label(n int) string {
 	return fmt.Sprintf("mock %d (%s)", n+1, i.name())
 }
 
-// Interactions are all that the cassette has, in order.
+// Interactions returns all interactions, in order.
 func (c *Cassette) Interactions() []Interaction { return slices.Clone(c.interactions) }
 
-// Unused are the interactions that no call has used, in order.
+// Unused returns the interactions that no call has used, in order.
 func (c *Cassette) Unused() []Interaction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,15 +215,15 @@ func (c *Cassette) Unused() []Interaction {
 	return unused
 }
 
-// Unmatched are the calls that got no answer, in the order in which they came. A
-// script can catch the error that it gets; whoever tests it should not.
+// Unmatched returns the calls that no interaction answered, in their order. A script can
+// catch the error of such a call, so a test has to check Unmatched too.
 func (c *Cassette) Unmatched() []*UnmatchedError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.unmatched)
 }
 
-// tools are the names of the tools that there are interactions for, in order.
+// tools returns the names of the tools that have interactions, in order.
 func (c *Cassette) tools() []string {
 	var names []string
 	for n := range c.interactions {
@@ -235,7 +234,7 @@ func (c *Cassette) tools() []string {
 	return names
 }
 
-// list names at most a dozen of names for a message.
+// list formats names for a message, at most a dozen of them.
 func list(names []string) string {
 	const most = 12
 	if len(names) <= most {
@@ -244,10 +243,10 @@ func list(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// compact is valid JSON without space between its tokens.
+// compact removes white space between the tokens of valid JSON.
 func compact(raw []byte) []byte {
 	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil { // it is nested too deep for the library
+	if json.Compact(&b, raw) != nil { // it is nested too deeply for the library
 		return raw
 	}
 	return b.Bytes()

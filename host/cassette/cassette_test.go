@@ -53,8 +53,8 @@ func call(ctx context.Context, up compose.Upstreams, server, tool, arguments str
 	return string(reply.Result)
 }
 
-// TestScriptSeesValue: whatever a mock returns is what a script gets, to the last
-// digit.
+// TestScriptSeesValue checks that a script receives exactly what a mock returns, to the
+// last digit.
 func TestScriptSeesValue(t *testing.T) {
 	for _, value := range []string{
 		`{"a":{"b":[1,null,2.50]}}`, `[]`, `[1,"x"]`, `"text"`, `""`, `"5"`, `" 5"`, `"null"`, `"[1]"`, `"{\"a\":1}"`, `"\"x\""`,
@@ -100,7 +100,7 @@ return [caught(f) for f in [lambda: s.no(), lambda: s.plain(), lambda: s.rpc(), 
 		t.Errorf("unmatched = %+v", missed)
 	}
 	failed := string(run(t, c, c, "s.nothing()"))
-	if want := `no mock is for s.nothing (did you mean s.no?); there are mocks of s.no, s.plain, s.rpc, s.raw, s.picky`; !strings.Contains(failed, want) {
+	if want := `there is no mock for s.nothing (did you mean s.no?); there are mocks of s.no, s.plain, s.rpc, s.raw, s.picky`; !strings.Contains(failed, want) {
 		t.Errorf("got %s, want %s", failed, want)
 	}
 }
@@ -135,10 +135,10 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestOrder: the first that fits and is not used up answers; identical calls of a
-// recording get their answers in order, and then none.
+// TestOrder checks that the first interaction that matches and is not used up answers,
+// and that identical calls of a recording get their answers in order, and then none.
 func TestOrder(t *testing.T) {
-	text := func(s string) []byte { return wire.Marshal(callResult{Content: textOf(s)}) }
+	text := func(s string) []byte { return wire.Marshal(callResult{Content: textBlocks(s)}) }
 	c := made(t,
 		Interaction{Server: "s", Tool: "t", Params: []byte(`{"n":1}`), Result: text("one"), Times: 1},
 		Interaction{Server: "s", Tool: "t", Params: []byte(`{"n":2}`), Result: text("two"), Times: 2},
@@ -153,9 +153,9 @@ func TestOrder(t *testing.T) {
 	got = append(got, call(t.Context(), c, "s", "other", `{}`), call(t.Context(), c, "s", "gone", `null`), call(t.Context(), c, "q", "gone", `{}`))
 	want := []string{
 		"two", "one", "three",
-		"error: no mock answers this call of s.t: mock 1 (s.t) does, but only once, and was used already",
+		"error: no mock answers this call of s.t: mock 1 (s.t) does, but only once, and it was used already",
 		"two",
-		"error: no mock answers this call of s.t: mock 2 (s.t) does, but only 2 times, and was used as often already",
+		"error: no mock answers this call of s.t: mock 2 (s.t) does, but only 2 times, and it was used that often already",
 		"error: no mock answers this call of s.t; the nearest is mock 1 (s.t): params.n: want 1, got 3",
 		`{"content":[{"type":"text","text":"any"}]}`,
 		"error: no mock answers s.gone: there are mocks of s.t, s.other, s.never",
@@ -197,7 +197,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestDelay: a script's own timeout ends a mock that is slow, and cancelling does.
+// TestDelay checks that a script's timeout and a cancellation end a slow mock.
 func TestDelay(t *testing.T) {
 	c := made(t,
 		Interaction{Server: "s", Tool: "slow", Returns: []byte(`1`), Delay: time.Hour},
@@ -209,7 +209,7 @@ func TestDelay(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&wire.CancelledError{})
-	if got := call(ctx, c, "s", "slow", `{}`); !strings.Contains(got, "given up") {
+	if got := call(ctx, c, "s", "slow", `{}`); !strings.Contains(got, "ended before its answer") {
 		t.Errorf("cancelled: %s", got)
 	}
 }
@@ -235,8 +235,8 @@ func TestNames(t *testing.T) {
 		{"my_files", "a-b", true, "my-files a-b"},
 		{"my_files", "a_b", false, `tools of server "my-files" share the script name "a_b": write my_files["a.b"] or my_files["a-b"]`},
 		{"gh", "search-issues", true, "gh search_issues"},
-		{"gh", "search", false, "no mock is for gh.search (did you mean gh.search_issues?); there are mocks of my-files.read-file, my-files.a.b, my-files.a-b, gh.search_issues"},
-		{"no", "x", false, "no mock is for no.x; there are mocks of my-files.read-file, my-files.a.b, my-files.a-b, gh.search_issues"},
+		{"gh", "search", false, "there is no mock for gh.search (did you mean gh.search_issues?); there are mocks of my-files.read-file, my-files.a.b, my-files.a-b, gh.search_issues"},
+		{"no", "x", false, "there is no mock for no.x; there are mocks of my-files.read-file, my-files.a.b, my-files.a-b, gh.search_issues"},
 	} {
 		server, tool, err := c.Resolve(tt.server, tt.tool, tt.exact)
 		got := server + " " + tool
@@ -247,7 +247,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s.%s: %s\nwant %s", tt.server, tt.tool, got, tt.want)
 		}
 	}
-	// A mock with script names stands for the tool whose names they are.
+	// A mock with script names is for the tool with those script names.
 	if got := call(t.Context(), c, "gh", "search-issues", `{}`); !strings.Contains(got, `"structuredContent":1`) {
 		t.Errorf("got %s", got)
 	}
@@ -255,13 +255,13 @@ func TestNames(t *testing.T) {
 		t.Error("a mock has a schema")
 	}
 	var unknown *UnknownToolError
-	if _, _, err := made(t).Resolve("s", "t", false); !errors.As(err, &unknown) || err.Error() != "no mock is for s.t: there are no mocks" {
+	if _, _, err := made(t).Resolve("s", "t", false); !errors.As(err, &unknown) || err.Error() != "there is no mock for s.t: there are no mocks" {
 		t.Errorf("error = %v", err)
 	}
 }
 
-// TestOver: over a real catalog, its schemas, names and prohibitions hold, and
-// mocks add what it lacks.
+// TestOver checks that the schemas, names and hidden tools of a real catalog apply, and
+// that mocks add tools.
 func TestOver(t *testing.T) {
 	real := catalog.New([]catalog.Source{
 		{Server: "git-hub", Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "drop" }},
@@ -282,7 +282,7 @@ func TestOver(t *testing.T) {
 		`return git_hub.find_it()`:                         `arguments do not match the tool's inputSchema`,
 		`return git_hub.drop()`:                            `may not be called (the configuration hides it)`,
 		`return git_hub.other()`:                           `no mock answers git-hub.other: there are mocks of git_hub.find_it, `,
-		`return git_hub.none()`:                            `no mock is for git_hub.none`,
+		`return git_hub.none()`:                            `there is no mock for git_hub.none`,
 		"if params:\n    away.z()\nreturn 1":               `{"result":1`,
 	} {
 		if got := string(run(t, cat, c, code)); !strings.Contains(got, want) {
@@ -291,7 +291,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// BenchmarkCall calls one tool in the order of a recording of a thousand calls.
+// BenchmarkCall calls a tool in the order of a recording of a thousand calls.
 func BenchmarkCall(b *testing.B) {
 	const n = 1000
 	all := make([]Interaction, n)

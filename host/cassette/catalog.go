@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// UnknownToolError says that a script has named a tool that there is no mock of.
+// UnknownToolError says that a script uses a tool without a mock.
 type UnknownToolError struct {
 	Server, Tool string // as the script wrote them
 	Mocked       []string
@@ -19,17 +19,17 @@ type UnknownToolError struct {
 
 func (e *UnknownToolError) Error() string {
 	if len(e.Mocked) == 0 {
-		return fmt.Sprintf("no mock is for %s.%s: there are no mocks", e.Server, e.Tool)
+		return fmt.Sprintf("there is no mock for %s.%s: there are no mocks", e.Server, e.Tool)
 	}
-	msg := fmt.Sprintf("no mock is for %s.%s", e.Server, e.Tool)
+	msg := fmt.Sprintf("there is no mock for %s.%s", e.Server, e.Tool)
 	if near := nearest.Names(e.Server+"."+e.Tool, e.Mocked); near != nil {
 		msg += fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return msg + "; there are mocks of " + list(e.Mocked)
 }
 
-// Servers implements compose.Catalog: the script names of all servers with
-// interactions, in order.
+// Servers implements compose.Catalog. It returns the script names of all servers that
+// have interactions, in order.
 func (c *Cassette) Servers() []string {
 	var names []string
 	for n := range c.interactions {
@@ -40,18 +40,18 @@ func (c *Cassette) Servers() []string {
 	return names
 }
 
-// InputSchema implements compose.Catalog: mocks have none.
+// InputSchema implements compose.Catalog. Mocks have no schemas.
 func (c *Cassette) InputSchema(string, string) []byte { return nil }
 
-// Disabled implements compose.Catalog: mocks are there.
+// Disabled implements compose.Catalog. Mocks are never disabled.
 func (c *Cassette) Disabled() []string { return nil }
 
-// Remembered implements compose.Catalog: mocks are at hand.
+// Remembered implements compose.Catalog. Mocks are always current.
 func (c *Cassette) Remembered(string) bool { return false }
 
-// Resolve implements compose.Catalog. A tool is found by the name that its
-// interactions have, or by its script name. The error is an *UnknownToolError,
-// or a *catalog.AmbiguousError where two tools of a server have one script name.
+// Resolve implements compose.Catalog. It finds a tool by the name in its interactions,
+// or by its script name. The error is an *UnknownToolError, or a
+// *catalog.AmbiguousError if two tools of a server have the same script name.
 func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	var found []string
 	id := abi.Ident(tool)
@@ -75,17 +75,18 @@ func (c *Cassette) Resolve(server, tool string, exact bool) (realServer, realToo
 	return realServer, tool, &catalog.AmbiguousError{Server: realServer, Name: tool, Tools: found}
 }
 
-// Over is a catalog of what real has and what the cassette has: arguments are
-// held against the schemas of real, what real hides stays hidden, and a script
-// may name servers that it does not call.
-func (c *Cassette) Over(real compose.Catalog) compose.Catalog { return &over{c, real} }
+// Over returns a catalog of the tools of real and of the cassette. Arguments are checked
+// against the schemas of real, tools that real hides stay hidden, and a script can refer
+// to servers of real that it does not call.
+func (c *Cassette) Over(real compose.Catalog) compose.Catalog { return &overlay{c, real} }
 
-type over struct {
+// overlay is the catalog that Over returns.
+type overlay struct {
 	cassette *Cassette
 	real     compose.Catalog
 }
 
-func (o *over) Servers() []string {
+func (o *overlay) Servers() []string {
 	names := slices.Clone(o.real.Servers())
 	for _, name := range o.cassette.Servers() {
 		if !slices.Contains(names, name) {
@@ -95,18 +96,18 @@ func (o *over) Servers() []string {
 	return names
 }
 
-func (o *over) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
+func (o *overlay) InputSchema(server, tool string) []byte { return o.real.InputSchema(server, tool) }
 
-// Disabled are those of real that are not mocked.
-func (o *over) Disabled() []string {
+// Disabled returns the disabled servers of real that are not mocked.
+func (o *overlay) Disabled() []string {
 	mocked := o.cassette.Servers()
 	return slices.DeleteFunc(o.real.Disabled(), func(name string) bool { return slices.Contains(mocked, name) })
 }
 
-// Remembered is false: no call leaves, so that no server is waited for.
-func (o *over) Remembered(string) bool { return false }
+// Remembered returns false: no call is sent, so there is no server to wait for.
+func (o *overlay) Remembered(string) bool { return false }
 
-func (o *over) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
+func (o *overlay) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	realServer, realTool, err = o.real.Resolve(server, tool, exact)
 	_, unknown := err.(*catalog.NotFoundError)
 	if _, disabled := err.(*catalog.DisabledError); unknown || disabled && slices.Contains(o.cassette.Servers(), server) {

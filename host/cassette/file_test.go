@@ -53,21 +53,22 @@ func TestFormat(t *testing.T) {
 	same(t, again.Interactions(), golden)
 }
 
-// same compares interactions but for places, and kinds that mean the same.
+// same compares interactions, ignoring places and treating equivalent kinds as equal.
 func same(t *testing.T, got, want []Interaction) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d interactions, want %d", len(got), len(want))
 	}
 	for n := range got {
-		g, w := plain(got[n]), plain(want[n])
+		g, w := normalize(got[n]), normalize(want[n])
 		if !reflect.DeepEqual(g, w) {
 			t.Errorf("interaction %d:\n%s\nwant\n%s", n+1, wire.Marshal(g), wire.Marshal(w))
 		}
 	}
 }
 
-func plain(i Interaction) Interaction {
+// normalize returns an interaction in the form in which it is written.
+func normalize(i Interaction) Interaction {
 	i.From = ""
 	if i.Match == "" {
 		i.Match = Exact
@@ -82,7 +83,7 @@ func plain(i Interaction) Interaction {
 	return i
 }
 
-// normal is raw JSON with each string written in one way.
+// normal returns raw JSON with a uniform encoding of strings.
 func normal(raw []byte) []byte {
 	v := jsontext.Value(bytes.Clone(raw))
 	if raw == nil || v.Format(jsontext.PreserveRawStrings(false), jsontext.Multiline(false), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
@@ -91,7 +92,7 @@ func normal(raw []byte) []byte {
 	return v
 }
 
-// TestRoundTrip: whatever strings there are come back.
+// TestRoundTrip checks that all strings survive Format and Parse.
 func TestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"'", "''", "'''", `"`, `"""`, `\`, "\n", "\r", "\t", "\r\n", "\x00", "\x7f", "\x1f", "é", "\u2028", "\ufeff", "\U0001f600", "[[interaction]]", "#", "x", "=", "${A}", "\ufffe"}
@@ -100,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 		for range r.IntN(8) {
 			text += pieces[r.IntN(len(pieces))]
 		}
-		quoted := callResult{Content: textOf(text)}
+		quoted := callResult{Content: textBlocks(text)}
 		all := []Interaction{
 			{Server: "s", Tool: "t" + text, Params: marshal(map[string]string{"k" + text: text}), Returns: marshal(text)},
 			{Server: "s", Tool: "t", Result: marshal(quoted)},
@@ -177,28 +178,28 @@ func TestProblems(t *testing.T) {
 		{"a = ", "f:1:4: unexpected EOF; expected value"},
 		{"x = 1", `f:1:1: x is an unknown key (known here: times, interaction)`},
 		{"\ntimes = \"1\"", `f:2:1: times is a string, want a whole number`},
-		{"interaction = 1", `f:1:1: interaction is no array of tables ([[interaction]])`},
-		{"[interaction]\ntool = 1", `f:1:1: interaction is no array of tables ([[interaction]])`},
+		{"interaction = 1", `f:1:1: interaction is not an array of tables ([[interaction]])`},
+		{"[interaction]\ntool = 1", `f:1:1: interaction is not an array of tables ([[interaction]])`},
 		{"interaction = [{ tool = \"s.t\" }]", `f:1:1: interaction 1: has no answer`},
-		{head, "f:7:1: interaction 2: tool is not named (tool = \"server.tool\")"},
+		{head, "f:7:1: interaction 2: tool is missing (tool = \"server.tool\")"},
 		{head + "tool = \"s.t\"", "f:7:1: interaction 2: has no answer (give it one of returns, text, result, raises and error)"},
 		{head + "tool = \"s.t\"\ntext = \"\"\nreturns = 1", "f:7:1: interaction 2: has more than one answer"},
 		{head + "tool = \"st\"\ntext = \"\"", "f:8:1: interaction 2: tool is \"st\", want \"server.tool\""},
 		{head + "tool = \"tools.x\"\ntext = \"\"", "f:8:1: interaction 2: tool is a saved tool"},
 		{head + "tool = \"s.t\"\ntext = \"é\" # x\n  retruns = 1", "f:10:3: interaction 2: retruns is an unknown key (did you mean returns?)"},
 		{head + "tool = \"s.t\"\nreturns = 1\ndelay = \"5\"", "f:10:1: interaction 2: delay \"5\" has no unit"},
-		{head + "tool = \"s.t\"\nreturns = 1\nparams = 5", "f:10:1: interaction 2: params is no JSON object"},
-		{head + "tool = \"s.t\"\nreturns = nan", "f:9:1: interaction 2: returns has the number NaN, which JSON has not"},
-		{head + "tool = \"s.t\"\nreturns = 2026-01-01", "f:9:1: interaction 2: returns has a date or time, which JSON has not (put it in quotes)"},
+		{head + "tool = \"s.t\"\nreturns = 1\nparams = 5", "f:10:1: interaction 2: params is not a JSON object"},
+		{head + "tool = \"s.t\"\nreturns = nan", "f:9:1: interaction 2: returns has the number NaN, which JSON does not have"},
+		{head + "tool = \"s.t\"\nreturns = 2026-01-01", "f:9:1: interaction 2: returns has a date or time, which JSON does not have (put it in quotes)"},
 		{head + "tool = \"s.t\"\nreturns = 1\nmatch = \"some\"", "f:10:1: interaction 2: match is \"some\", want \"exact\" or \"subset\""},
 		{head + "tool = \"s.t\"\nreturns = 1\ntimes = -1", "f:10:1: interaction 2: times is -1, want"},
-		{head + "tool = \"s.t\"\nreturns_json = '''\n{\n  \"a\": x\n}\n'''", "f:11:8: interaction 2: returns_json is no JSON: invalid character 'x'"},
-		{head + "tool = \"s.t\"\nresult_json = '{\"é\": ]}'", "f:9:22: interaction 2: result_json is no JSON: invalid character ']'"},
-		{head + "tool = \"s.t\"\nresult_json = \"{\\\"a\\\" 1}\"", "f:9:1: interaction 2: result_json is no JSON"},
-		{head + "tool = \"s.t\"\nresult_json = '1'", "f:9:1: interaction 2: result is no JSON object"},
-		{head + "tool = \"s.t\"\nreturns = 1\nreturns_json = '1'", "f:9:1: interaction 2: returns and returns_json are both there"},
+		{head + "tool = \"s.t\"\nreturns_json = '''\n{\n  \"a\": x\n}\n'''", "f:11:8: interaction 2: returns_json is not JSON: invalid character 'x'"},
+		{head + "tool = \"s.t\"\nresult_json = '{\"é\": ]}'", "f:9:22: interaction 2: result_json is not JSON: invalid character ']'"},
+		{head + "tool = \"s.t\"\nresult_json = \"{\\\"a\\\" 1}\"", "f:9:1: interaction 2: result_json is not JSON"},
+		{head + "tool = \"s.t\"\nresult_json = '1'", "f:9:1: interaction 2: result is not a JSON object"},
+		{head + "tool = \"s.t\"\nreturns = 1\nreturns_json = '1'", "f:9:1: interaction 2: returns and returns_json are both set"},
 		{head + "tool = \"s.t\"\nraises = { mesage = \"x\" }", "f:9:1: interaction 2: raises.mesage is an unknown key (did you mean message?)"},
-		{head + "tool = \"s.t\"\nraises = { details = 1 }", "f:9:1: interaction 2: raises.message is not there"},
+		{head + "tool = \"s.t\"\nraises = { details = 1 }", "f:9:1: interaction 2: raises.message is missing"},
 		{head + "tool = \"s.t\"\nraises = 1", "f:9:1: interaction 2: raises is an integer, want a string or a table"},
 		{head + "tool = \"s.t\"\nreturns = 1\n[interaction.params]\n[interaction.match]\nx=1", "f:11:1: interaction 2: match is a table, want a string"},
 	} {
@@ -273,7 +274,8 @@ func checkMode(t *testing.T, path string, want os.FileMode) {
 	}
 }
 
-// FuzzParse: what can be read can be written and read again, and is the same.
+// FuzzParse checks that what can be read is unchanged after it is written and read
+// again.
 func FuzzParse(f *testing.F) {
 	c, err := New(golden...)
 	if err != nil {

@@ -16,34 +16,33 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Keys are those that an interaction has in TOML, in the order in which they are
-// written:
+// Keys are the keys of an interaction in TOML, in the order in which they are written:
 //
 //	tool = "server.tool"   real names, or script names
-//	params = { … }         what the arguments are held against; without: anything
-//	match = "subset"       or "exact": how
-//	returns = …            the value that the script gets
+//	params = { … }         what the arguments are compared with; default: anything
+//	match = "subset"       how they are compared; or "exact"
+//	returns = …            the value that the script receives
 //	text = "…"             the text of the tool's answer, which scripts parse if it is JSON
 //	result = { … }         a whole CallToolResult
 //	raises = "…"           the message of an error, or { message = "…", details = … }
 //	error = { code = … }   a JSON-RPC error object: code, message, data
-//	delay = "1s"           until the answer comes
-//	times = 1              how often it may be used; 0: any number of times
+//	delay = "1s"           the time before the answer
+//	times = 1              how often it can be used; 0: any number of times
 //
-// Of params, returns, result, error and details each can be JSON text instead,
-// under its name with _json at the end.
+// Each of params, returns, result, error and details can be JSON text instead, under its
+// name with the suffix _json.
 var Keys = []string{
 	"tool", "params", "params_json", "match", "returns", "returns_json", "text", "result", "result_json", "raises",
 	"error", "error_json", "delay", "times",
 }
 
-// FromTOML is an Interaction out of a decoded TOML table (values as
-// github.com/BurntSushi/toml decodes them into any). match is for a table that
-// has none. The error is a *FieldError for the key that is wrong. Members of
-// TOML tables come in the order of their names.
+// FromTOML makes an Interaction from a decoded TOML table, with values as
+// github.com/BurntSushi/toml decodes them into any. match is the default for a table
+// without one. The error is a *FieldError for the invalid key. Members of TOML tables
+// are sorted by name.
 func FromTOML(table map[string]any, match Match) (Interaction, error) {
 	f := fields{table: table}
-	f.unknown(Keys)
+	f.checkKeys(Keys)
 	i := Interaction{Match: match}
 	i.Server, i.Tool = f.tool()
 	i.Params = f.json("params")
@@ -53,7 +52,7 @@ func FromTOML(table map[string]any, match Match) (Interaction, error) {
 	i.Returns, i.Result, i.RPCError = f.json("returns"), f.json("result"), f.json("error")
 	if text, ok := f.text("text"); ok {
 		if i.Result != nil {
-			f.fail("text", "and result are both there (one of returns, text, result, raises and error)")
+			f.fail("text", "and result are both set (want one of returns, text, result, raises and error)")
 		}
 		i.Result = TextResult(text)
 	}
@@ -69,21 +68,21 @@ func FromTOML(table map[string]any, match Match) (Interaction, error) {
 	return i, nil
 }
 
-// fields reads a table; the first thing that is wrong counts.
+// fields reads the keys of a table.
 type fields struct {
-	table map[string]any
-	at    string // in front of keys in messages
-	err   error
+	table  map[string]any
+	prefix string // of keys in messages
+	err    error  // the first error
 }
 
 func (f *fields) fail(key, format string, args ...any) {
 	if f.err == nil {
-		f.err = &FieldError{Key: f.at + key, Text: fmt.Sprintf(format, args...)}
+		f.err = &FieldError{Key: f.prefix + key, Text: fmt.Sprintf(format, args...)}
 	}
 }
 
-// unknown fails for keys that are not among those known.
-func (f *fields) unknown(known []string) {
+// checkKeys fails if the table has keys that are not known.
+func (f *fields) checkKeys(known []string) {
 	for _, key := range slices.Sorted(maps.Keys(f.table)) {
 		if slices.Contains(known, key) {
 			continue
@@ -118,13 +117,13 @@ func (f *fields) tool() (server, tool string) {
 	return server, tool
 }
 
-// json is the value under a key, or the JSON text under its other name.
+// json returns the value under a key, or the JSON text under the key with _json.
 func (f *fields) json(key string) []byte {
 	v, plain := f.table[key]
 	text, other := f.text(key + "_json")
 	switch {
 	case plain && other:
-		f.fail(key, "and %s_json are both there", key)
+		f.fail(key, "and %s_json are both set", key)
 	case plain:
 		raw, err := rawJSON(v)
 		if err != nil {
@@ -133,7 +132,7 @@ func (f *fields) json(key string) []byte {
 		return raw
 	case other:
 		if err := checkJSON(text); err != nil {
-			if err.Key = f.at + key + "_json"; f.err == nil {
+			if err.Key = f.prefix + key + "_json"; f.err == nil {
 				f.err = err
 			}
 			return nil
@@ -152,11 +151,11 @@ func (f *fields) raises() *Raise {
 	case string:
 		return &Raise{Message: v}
 	case map[string]any:
-		sub := fields{table: v, at: "raises."}
-		sub.unknown([]string{"message", "details", "details_json"})
+		sub := fields{table: v, prefix: "raises."}
+		sub.checkKeys([]string{"message", "details", "details_json"})
 		r := &Raise{Details: sub.json("details")}
 		if r.Message, ok = sub.text("message"); !ok {
-			sub.fail("message", `is not there (raises = { message = "…" })`)
+			sub.fail("message", `is missing (raises = { message = "…" })`)
 		}
 		if f.err == nil {
 			f.err = sub.err
@@ -194,21 +193,21 @@ func (f *fields) count(key string) int {
 	return int(n)
 }
 
-// checkJSON says what is wrong with a JSON text.
+// checkJSON returns an error if text is not valid JSON.
 func checkJSON(text string) *FieldError {
 	var v json.RawMessage
 	err := json.Unmarshal([]byte(text), &v)
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return &FieldError{Text: "is no JSON: " + err.Error(), offset: int(syntax.Offset)}
+		return &FieldError{Text: "is not JSON: " + err.Error(), offset: int(syntax.Offset)}
 	case err != nil:
-		return &FieldError{Text: "is no JSON: " + err.Error()}
+		return &FieldError{Text: "is not JSON: " + err.Error()}
 	}
 	return nil
 }
 
-// rawJSON is a TOML value as JSON.
+// rawJSON returns a TOML value as JSON.
 func rawJSON(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -245,14 +244,14 @@ func rawJSON(v any) ([]byte, error) {
 		return strconv.AppendBool(nil, v), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("has the number %v, which JSON has not", v)
+			return nil, fmt.Errorf("has the number %v, which JSON does not have", v)
 		}
 		return wire.Marshal(v), nil
 	}
-	return nil, fmt.Errorf("has %s, which JSON has not (put it in quotes)", typeName(v))
+	return nil, fmt.Errorf("has %s, which JSON does not have (put it in quotes)", typeName(v))
 }
 
-// typeName is what a person calls the type of a TOML value.
+// typeName returns a name for the type of a TOML value, for messages.
 func typeName(v any) string {
 	switch v.(type) {
 	case map[string]any:

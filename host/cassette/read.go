@@ -14,23 +14,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Suffix is how the names of cassettes end.
+// Suffix is the suffix of the file names of cassettes.
 const Suffix = ".cassette.toml"
 
 // maxFile is the size of the largest file that is read, in bytes.
 const maxFile = 64 << 20
 
-// Problem is one thing that is wrong with a file. Read and Parse return all that
-// they have found in one error (see errors.Join), a line each.
+// Problem is one error in a file. Read and Parse return all of them in one error (see
+// errors.Join), each on a line.
 type Problem struct {
 	File         string
-	Line, Column int    // from 1, in code points; 0 when the place is not known
+	Line, Column int    // from 1, in code points; 0 if the position is not known
 	Key          string // "interaction 2: params"; "" for the file as a whole
 	Text         string
 	Err          error // the cause, or nil
 }
 
-// Error is a line such as
+// Error returns a line such as
 //
 //	a.cassette.toml:7:1: interaction 2: delay "1" has no unit
 func (p *Problem) Error() string {
@@ -49,7 +49,7 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause, or nil.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Read reads a file. Errors are each a *Problem.
+// Read reads a file. Its errors are of type *Problem.
 func Read(ctx context.Context, at regular.Place) (*Cassette, error) {
 	data, err := at.Read(ctx, maxFile)
 	if err != nil {
@@ -67,27 +67,27 @@ func unreadable(path string, err error) error {
 	return &Problem{File: path, Text: "cannot be read: " + text, Err: err}
 }
 
-// arrayKey is that of the array of interactions.
+// arrayKey is the key of the array of interactions.
 const arrayKey = "interaction"
 
-// Parse reads the text of a file that messages call name. Errors are each a
+// Parse reads the text of a file. name is its name for messages. The errors are of type
 // *Problem.
 func Parse(name string, data []byte) (*Cassette, error) {
 	text := string(bytes.TrimPrefix(data, []byte("\ufeff")))
-	f := &file{name: name, places: &places{text: text}}
+	f := &file{name: name, positions: &positions{text: text}}
 	var root map[string]any
 	if _, err := tomldoc.Decode(text, &root); err != nil {
-		return nil, f.refused(err)
+		return nil, f.syntaxProblem(err)
 	}
-	f.places = findPlaces(text, arrayKey)
+	f.positions = findPositions(text, arrayKey)
 	return f.read(root)
 }
 
-// refused is why a text cannot be decoded, in our words.
-func (f *file) refused(err error) *Problem {
+// syntaxProblem returns the Problem for an error of the TOML decoder.
+func (f *file) syntaxProblem(err error) *Problem {
 	p := &Problem{File: f.name, Text: strings.TrimPrefix(err.Error(), "toml: "), Err: err}
 	if guarded := new(tomldoc.Error); errors.As(err, &guarded) {
-		p.Line, p.Column = f.places.line(guarded.Offset)
+		p.Line, p.Column = f.positions.line(guarded.Offset)
 		p.Text = guarded.Message()
 		if guarded.Deep {
 			p.Text += " (write JSON text instead, under a key that ends in _json)"
@@ -95,28 +95,28 @@ func (f *file) refused(err error) *Problem {
 	}
 	if syntax := new(toml.ParseError); errors.As(err, syntax) {
 		p.Text = strings.TrimSuffix(syntax.Message, ".")
-		p.Line, p.Column = f.places.line(syntax.Position.Start)
+		p.Line, p.Column = f.positions.line(syntax.Position.Start)
 	}
 	return p
 }
 
 // file is a file that is being read.
 type file struct {
-	name   string
-	places *places
-	errs   []error
+	name      string
+	positions *positions
+	errs      []error
 }
 
 func (f *file) read(root map[string]any) (*Cassette, error) {
 	top := fields{table: root}
-	top.unknown([]string{"times", arrayKey})
+	top.checkKeys([]string{"times", arrayKey})
 	times := top.count("times")
 	if top.err != nil {
 		f.problem(0, "", top.err)
 	}
 	tables, ok := tablesOf(root[arrayKey])
 	if !ok {
-		f.problem(0, "", &FieldError{Key: arrayKey, Text: "is no array of tables ([[interaction]])"})
+		f.problem(0, "", &FieldError{Key: arrayKey, Text: "is not an array of tables ([[interaction]])"})
 	}
 	all := make([]Interaction, 0, len(tables))
 	for n, table := range tables {
@@ -129,8 +129,8 @@ func (f *file) read(root map[string]any) (*Cassette, error) {
 			continue
 		}
 		i.From = f.name
-		if n+1 < len(f.places.tables) {
-			line, _ := f.places.line(f.places.tables[n+1].offset)
+		if n+1 < len(f.positions.tables) {
+			line, _ := f.positions.line(f.positions.tables[n+1].offset)
 			i.From = fmt.Sprintf("%s:%d", f.name, line)
 		}
 		all = append(all, i)
@@ -141,7 +141,7 @@ func (f *file) read(root map[string]any) (*Cassette, error) {
 	return New(all...)
 }
 
-// tablesOf are the tables of an array, whichever way it is written.
+// tablesOf returns the tables of an array, in whichever form it is written.
 func tablesOf(v any) (tables []map[string]any, ok bool) {
 	switch v := v.(type) {
 	case nil:
@@ -161,16 +161,16 @@ func tablesOf(v any) (tables []map[string]any, ok bool) {
 	return nil, false
 }
 
-// problem notes what is wrong with a table, of which 0 is the file itself.
+// problem records an error in a table. Table 0 is the file itself.
 func (f *file) problem(table int, prefix string, err error) {
 	p := &Problem{File: f.name, Key: strings.TrimSuffix(prefix, " "), Text: err.Error(), Err: err}
 	f.errs = append(f.errs, p)
-	if table >= len(f.places.tables) { // an inline array: [{…}, …]
-		p.Line, p.Column = f.places.line(f.places.tables[0].keys[arrayKey].key)
+	if table >= len(f.positions.tables) { // an inline array: [{…}, …]
+		p.Line, p.Column = f.positions.line(f.positions.tables[0].keys[arrayKey].key)
 		return
 	}
-	t := f.places.tables[table]
-	p.Line, p.Column = f.places.line(t.offset)
+	t := f.positions.tables[table]
+	p.Line, p.Column = f.positions.line(t.offset)
 	var field *FieldError
 	if !errors.As(err, &field) {
 		return
@@ -184,8 +184,8 @@ func (f *file) problem(table int, prefix string, err error) {
 		return
 	}
 	offset := at.key
-	if start, plain := f.places.content(at.value); plain && field.offset > 0 {
+	if start, plain := f.positions.content(at.value); plain && field.offset > 0 {
 		offset = start + field.offset - 1
 	}
-	p.Line, p.Column = f.places.line(offset)
+	p.Line, p.Column = f.positions.line(offset)
 }

@@ -9,38 +9,38 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Recorder is an Upstreams that keeps what passes another one. It is safe for
-// concurrent use.
+// Recorder is an Upstreams that forwards calls to another one and records them. It is
+// safe for concurrent use.
 type Recorder struct {
 	compose.Upstreams
 	redact func([]byte) []byte
 
-	mu    sync.Mutex // guards what follows
-	calls []*recorded
+	mu    sync.Mutex      // guards the fields below
+	calls []*recordedCall // in the order in which they were begun
 }
 
-// recorded is a call, in the order in which they were begun.
-type recorded struct {
+// recordedCall is a call that has begun.
+type recordedCall struct {
 	Interaction
 	done bool
 }
 
-// NewRecorder makes a Recorder of what passes up. redact takes what is secret
-// out of a text, of strings and numbers in params and answers; nil: nothing is.
+// NewRecorder returns a Recorder for the calls to up. redact removes secrets from the
+// text of a string or number in params and answers; nil: nothing is removed.
 func NewRecorder(up compose.Upstreams, redact func([]byte) []byte) *Recorder {
 	return &Recorder{Upstreams: up, redact: redact}
 }
 
-// CallUpstream implements compose.Upstreams. A call whose ctx ends first has no
-// answer, and is not kept.
+// CallUpstream implements compose.Upstreams. If ctx ends before the answer, the call is
+// not recorded.
 func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
-	call := &recorded{Interaction: Interaction{Server: server, Tool: tool, Times: 1}}
+	call := &recordedCall{Interaction: Interaction{Server: server, Tool: tool, Times: 1}}
 	call.Params = r.clean(argumentsOf(params))
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
 	reply := r.Upstreams.CallUpstream(ctx, origin, server, tool, params, progress)
-	if ctx.Err() != nil || reply.Denied != nil { // no answer of the server
+	if ctx.Err() != nil || reply.Denied != nil { // the server has not answered
 		return reply
 	}
 	result, failed := r.clean(reply.Result), r.clean(reply.Error)
@@ -53,7 +53,7 @@ func (r *Recorder) CallUpstream(ctx context.Context, origin route.Origin, server
 	return reply
 }
 
-// clean is a copy of a raw JSON object without secrets, nil if raw is not an object.
+// clean returns a copy of a raw JSON object without secrets, nil if raw is not an object.
 func (r *Recorder) clean(raw []byte) []byte {
 	if !wire.IsObject(raw) {
 		return nil
@@ -61,9 +61,9 @@ func (r *Recorder) clean(raw []byte) []byte {
 	return redactJSON(raw, r.redact)
 }
 
-// Interactions are the calls that were answered until now, in the order in which
-// they were begun, each to be used once. A call that had an answer which is no
-// JSON object is not among them.
+// Interactions returns the calls that have been answered so far, in the order in which
+// they were begun. Each can be used once. Calls with answers that are not JSON objects
+// are left out.
 func (r *Recorder) Interactions() []Interaction {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 func marshal(v any) []byte { return wire.Marshal(v) }
 
-// counter is an upstream that answers each call with another number.
+// counter is an upstream that answers each call with the next number.
 type counter struct{ n int }
 
 func (*counter) Ready(context.Context, route.Origin, string) error { return nil }
@@ -35,8 +35,8 @@ def caught(f):
         return e.message
 return [s.t(a=1), s.t(a=1), s.t(), caught(lambda: s.fail()), s.u(key=params.get("k", "v"))]`
 
-// TestRecorder: a script that runs on the recording of its own calls, read back
-// from a file, does what it did.
+// TestRecorder checks that a script does the same when it runs on a recording of its own
+// calls, read back from a file.
 func TestRecorder(t *testing.T) {
 	cat := made(t, anything("t"), anything("u"), anything("fail"))
 	r := NewRecorder(&counter{}, nil)
@@ -83,23 +83,23 @@ func TestRecorderRedacts(t *testing.T) {
 	}
 }
 
-// ends is an upstream during whose calls the run is cancelled.
-type ends struct {
+// canceller is an upstream that cancels the run during a call.
+type canceller struct {
 	counter
 	cancel context.CancelFunc
 }
 
-func (e *ends) CallUpstream(ctx context.Context, o route.Origin, server, tool string, params []byte, p func([]byte)) wire.Reply {
+func (e *canceller) CallUpstream(ctx context.Context, o route.Origin, server, tool string, params []byte, p func([]byte)) wire.Reply {
 	if tool == "last" {
 		e.cancel()
 	}
 	return e.counter.CallUpstream(ctx, o, server, tool, params, p)
 }
 
-// TestRecorderKeepsAnswers: a call that was given up has no answer to keep.
+// TestRecorderKeepsAnswers checks that a cancelled call is not recorded.
 func TestRecorderKeepsAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := NewRecorder(&ends{cancel: cancel}, nil)
+	r := NewRecorder(&canceller{cancel: cancel}, nil)
 	call(ctx, r, "s", "first", `{}`)
 	call(ctx, r, "s", "last", `{}`)
 	var names []string

@@ -9,10 +9,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// redactJSON is raw, valid JSON, with redact applied to the text of each string,
-// name and number in it; a number that is another then becomes a string. So the
-// outcome is JSON whatever redact puts in place of a secret. It is compact, and
-// valid UTF-8.
+// redactJSON applies redact to the text of each string, name and number in raw, which is
+// valid JSON. A number that is changed becomes a string, so the result is valid JSON
+// whatever redact returns. The result is compact and valid UTF-8.
 func redactJSON(raw []byte, redact func([]byte) []byte) []byte {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
@@ -26,7 +25,7 @@ func redactJSON(raw []byte, redact func([]byte) []byte) []byte {
 	end := 0
 	for {
 		token, err := d.ReadToken()
-		if err != nil { // io.EOF, or nested too deep to be looked through
+		if err != nil { // io.EOF, or nested too deeply for the decoder
 			if end < len(raw) {
 				return wire.Quote(string(redact(raw)))
 			}
@@ -48,7 +47,7 @@ func redactJSON(raw []byte, redact func([]byte) []byte) []byte {
 	}
 }
 
-// separators are the colon or comma in front of a token.
+// separators returns the colon or comma before a token.
 func separators(raw []byte) []byte {
 	if len(raw) > 0 && (raw[0] == ':' || raw[0] == ',') {
 		return raw[:1]

@@ -11,21 +11,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// UnmatchedError says that no interaction is for a call, and which one is
-// nearest.
+// UnmatchedError says that no interaction matches a call, and which one is nearest.
 type UnmatchedError struct {
 	Server, Tool string // real names
 	Params       []byte // raw JSON object
-	// Nearest is the interaction with the fewest differences, "" where the tool
-	// has none at all; Mocked are the tools that there are then.
+	// Nearest is the interaction with the fewest differences, "" if the tool has no
+	// interactions. In that case Mocked has the tools that do.
 	Nearest string
 	Mocked  []string
-	// Differences are those of the call's params, by member: what the
-	// interaction wants and what the call had.
+	// Differences are the differences in params, by member: what the interaction
+	// wants and what the call had.
 	Differences []string
-	// Spent is not 0 when there is no difference, but the interaction has been
-	// used that often already, which is as often as it may be.
-	Spent int
+	// UsedUp is not 0 if Nearest matches, but has already been used that many times
+	// and cannot be used again.
+	UsedUp int
 }
 
 func (e *UnmatchedError) Error() string {
@@ -35,32 +34,32 @@ func (e *UnmatchedError) Error() string {
 		return fmt.Sprintf("no mock answers %s: there are no mocks", name)
 	case e.Nearest == "":
 		return fmt.Sprintf("no mock answers %s: there are mocks of %s", name, list(e.Mocked))
-	case e.Spent == 1:
-		return fmt.Sprintf("no mock answers this call of %s: %s does, but only once, and was used already", name, e.Nearest)
-	case e.Spent > 1:
-		return fmt.Sprintf("no mock answers this call of %s: %s does, but only %d times, and was used as often already", name, e.Nearest, e.Spent)
+	case e.UsedUp == 1:
+		return fmt.Sprintf("no mock answers this call of %s: %s does, but only once, and it was used already", name, e.Nearest)
+	case e.UsedUp > 1:
+		return fmt.Sprintf("no mock answers this call of %s: %s does, but only %d times, and it was used that often already", name, e.Nearest, e.UsedUp)
 	}
 	return fmt.Sprintf("no mock answers this call of %s; the nearest is %s: %s", name, e.Nearest, strings.Join(e.Differences, "; "))
 }
 
-// consider keeps the interaction that is nearest.
+// consider sets Nearest if an interaction has fewer differences.
 func (e *UnmatchedError) consider(label string, differences []string) {
 	if e.Nearest == "" || len(differences) < len(e.Differences) {
 		e.Nearest, e.Differences = label, differences
 	}
 }
 
-// reply is a JSON-RPC error: unlike an isError result it is an error for scripts
-// that ask for raw results too.
+// reply returns a JSON-RPC error. Unlike an isError result, it is an error even for
+// scripts that request raw results.
 func (e *UnmatchedError) reply() wire.Reply {
 	return wire.Reply{Error: (&wire.RPCError{Code: wire.CodeInvalidParams, Message: e.Error()}).Raw()}
 }
 
-// maxDifferences is how many members are told to differ.
+// maxDifferences is how many differences a message lists.
 const maxDifferences = 8
 
-// differences says which members of args are not as the interaction wants them.
-// Nil: it is for a call with these arguments.
+// differences returns how args differ from what the interaction wants; nil if they
+// match.
 func (i *Interaction) differences(args []byte) []string {
 	if i.Params == nil {
 		return nil
@@ -81,7 +80,7 @@ func (i *Interaction) differences(args []byte) []string {
 			differ = append(differ, fmt.Sprintf("params.%s is missing (want %s)", name, excerpt(want.values[name])))
 		} else if m := compare(want.values[name], g); m != nil {
 			differ = append(differ, fmt.Sprintf("params.%s%s: want %s, got %s", name, strings.TrimPrefix(m.Path, "$"),
-				at(want.values[name], m.Want), at(g, m.Got)))
+				side(want.values[name], m.Want), side(g, m.Got)))
 		}
 	}
 	for _, name := range got.names {
@@ -98,15 +97,16 @@ func (i *Interaction) differences(args []byte) []string {
 	return differ
 }
 
-// at is one side of a difference: what is there, or the whole value.
-func at(whole []byte, there string) string {
-	if there == "" {
+// side returns one side of a difference: the differing part, or the whole value if part
+// is "".
+func side(whole []byte, part string) string {
+	if part == "" {
 		return excerpt(whole)
 	}
-	return there
+	return part
 }
 
-// object is a JSON object as its reader sees it: of members with one name the
+// object is a decoded JSON object. Of several members with the same name it has the
 // last.
 type object struct {
 	names  []string
@@ -137,7 +137,7 @@ func members(raw []byte) object {
 	return o
 }
 
-// excerpt is the beginning of a JSON value.
+// excerpt returns the beginning of a JSON value.
 func excerpt(raw []byte) string {
 	const most = 80
 	text := []rune(string(compact(raw)))

@@ -19,12 +19,12 @@ import (
 
 const heading = "# Answers of tools, for tests without the tools.\n"
 
-// Write writes the interactions to a file, as Format has them, all or nothing. A
-// new file is for its owner alone: answers can be private. A file that is there is
-// only replaced if it is empty or a cassette with something in it; errors are
-// [ErrForeign] or those of the file system.
+// Write writes the interactions to a file in the form of Format, atomically. Only the
+// owner can read a new file, because answers can be private. Write replaces an existing
+// file only if that is empty or a cassette. The error wraps [ErrForeign] or is one of
+// the file system.
 func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
-	err := replaceable(ctx, at)
+	err := checkReplaceable(ctx, at)
 	if err == nil {
 		err = at.Replace(c.Format(), 0o600)
 	}
@@ -34,11 +34,11 @@ func (c *Cassette) Write(ctx context.Context, at regular.Place) error {
 	return nil
 }
 
-// ErrForeign is wrapped by the error of Write if the file is not a cassette.
-var ErrForeign = errors.New("there is a file that is no cassette (move it away, or give the cassette another name)")
+// ErrForeign says that Write did not replace a file because it is not a cassette.
+var ErrForeign = errors.New("a file that is not a cassette is already there (move it away, or give the cassette another name)")
 
-// replaceable is why what is at a place must not be replaced, nil if it may.
-func replaceable(ctx context.Context, at regular.Place) error {
+// checkReplaceable returns an error if the file at a place must not be replaced.
+func checkReplaceable(ctx context.Context, at regular.Place) error {
 	data, err := at.Read(ctx, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -50,16 +50,16 @@ func replaceable(ctx context.Context, at regular.Place) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
-	// A file of nothing but comments parses as well.
+	// A file with only comments parses too.
 	if len(data) > 0 && len(old.Interactions()) == 0 && !bytes.HasPrefix(data, []byte(heading)) {
 		return ErrForeign
 	}
 	return nil
 }
 
-// Format is the text of a file with the interactions, the same text for the same
-// interactions. Reading it gives them again, except for space in JSON and for
-// text that is not UTF-8.
+// Format returns the text of a file with the interactions. It is deterministic. Parsing
+// it returns the same interactions, except for white space in JSON and for text that is
+// not UTF-8.
 func (c *Cassette) Format() []byte {
 	var b bytes.Buffer
 	b.WriteString(heading)
@@ -88,8 +88,8 @@ func (c *Cassette) Format() []byte {
 	return b.Bytes()
 }
 
-// commonTimes is the limit that all interactions have; 0 when they have none, or
-// not the same.
+// commonTimes returns the value of Times that all interactions share, 0 if there is
+// none.
 func (c *Cassette) commonTimes() int {
 	if len(c.interactions) == 0 {
 		return 0
@@ -124,36 +124,35 @@ func (i *Interaction) writeAnswer(b *bytes.Buffer) {
 	}
 }
 
-// plainText is the text of a CallToolResult that has nothing else, and is as we
-// would write it.
+// plainText returns the text of a CallToolResult that contains nothing but that text.
 func plainText(result []byte, isError bool) (string, bool) {
 	var r callResult
 	if json.Unmarshal(result, &r) != nil || len(r.Content) != 1 || r.IsError != isError {
 		return "", false
 	}
 	text := r.Content[0].Text
-	again := wire.Marshal(callResult{Content: textOf(text), IsError: isError})
+	again := wire.Marshal(callResult{Content: textBlocks(text), IsError: isError})
 	return text, expect.Equal(again, result) == nil && !strings.ContainsRune(text, utf8.RuneError)
 }
 
-// maxLine is how long JSON text may be that is written on one line, in bytes.
+// maxLine is the maximum length of JSON text on one line, in bytes.
 const maxLine = 80
 
-// writeJSON writes JSON text for people to read.
+// writeJSON writes JSON text in a readable form.
 func writeJSON(b *bytes.Buffer, key string, raw []byte) {
 	raw = printable(compact(raw))
 	var pretty bytes.Buffer
 	if len(raw) <= maxLine {
 		writeKey(b, key, string(raw))
 	} else if json.Indent(&pretty, raw, "", "  ") != nil || pretty.Len() > 8*len(raw) {
-		writeKey(b, key, string(raw)) // nested very deep
+		writeKey(b, key, string(raw)) // nested very deeply
 	} else {
 		writeKey(b, key, pretty.String()+"\n")
 	}
 }
 
-// printable is valid JSON as it can stand in a literal string: UTF-8 without
-// control characters, and no three quotes.
+// printable returns valid JSON in a form that a TOML literal string can contain: UTF-8
+// without control characters and without three quotes in a row.
 func printable(raw []byte) []byte {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
@@ -162,7 +161,7 @@ func printable(raw []byte) []byte {
 	return bytes.ReplaceAll(raw, []byte("'''"), []byte(`''\u0027`))
 }
 
-// writeKey writes a string under a key, on lines of its own if it has several.
+// writeKey writes a string under a key, as a multi-line string if it has several lines.
 func writeKey(b *bytes.Buffer, key, text string) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	b.WriteString(key + " = ")
@@ -173,8 +172,8 @@ func writeKey(b *bytes.Buffer, key, text string) {
 	b.WriteString(oneLine(text) + "\n")
 }
 
-// literal tells whether text can stand between ”' as it is or, if it has no
-// more than one line, between '.
+// literal reports whether text can be a TOML literal string: a multi-line one between
+// three single quotes if lines is set, otherwise one between single quotes.
 func literal(text string, lines bool) bool {
 	for _, c := range text {
 		if c == '\n' && lines || c == '\t' {
@@ -190,7 +189,7 @@ func literal(text string, lines bool) bool {
 	return !strings.Contains(text, "'")
 }
 
-// oneLine is a TOML string on one line.
+// oneLine returns text as a TOML string on one line.
 func oneLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if strings.ContainsAny(text, `"\`) && literal(text, false) {

@@ -6,32 +6,31 @@ import (
 	"unicode/utf8"
 )
 
-// The TOML library does not tell where what is in which of several tables of an
-// array. So the text of a file, which the library has found to be valid, is
-// looked through for the places of keys.
+// The TOML library does not report the positions of keys in the tables of an array. So
+// we scan the text of a file, which the library has found valid, for these positions.
 
-// places are where the keys of a file stand.
-type places struct {
+// positions holds the positions of the keys of a file.
+type positions struct {
 	text   string
 	tables []tableAt // the file itself, then each [[interaction]]
-	lines  []int     // where lines begin; nil until it is asked for
+	lines  []int     // offsets of the lines; nil until it is needed
 }
 
-// tableAt is where a table is, and its keys by their first part.
+// tableAt is the position of a table and of its keys, by the first part of their names.
 type tableAt struct {
 	offset int
 	keys   map[string]keyAt
 }
 
-// keyAt is a key, and the value behind it; offsets in bytes.
+// keyAt is the position of a key and of its value, in bytes.
 type keyAt struct{ key, value int }
 
-// findPlaces finds the keys of valid TOML; what is not valid is read up to there,
-// or beyond it in some way.
-func findPlaces(text, array string) *places {
+// findPositions finds the keys of valid TOML. If the text is invalid, the positions
+// after the error can be missing or wrong.
+func findPositions(text, array string) *positions {
 	s := scanner{text: text}
-	p := &places{text: text, tables: []tableAt{{keys: map[string]keyAt{}}}}
-	under := "" // first part of the table's name below the interaction
+	p := &positions{text: text, tables: []tableAt{{keys: map[string]keyAt{}}}}
+	under := "" // first part of the table's name within the interaction
 	for {
 		s.blank(true)
 		start := s.at
@@ -48,10 +47,10 @@ func findPlaces(text, array string) *places {
 				continue
 			case len(name) > 1 && name[0] == array:
 				under = name[1]
-				p.note(len(p.tables)-1, under, keyAt{start, start})
+				p.add(len(p.tables)-1, under, keyAt{start, start})
 			case len(name) > 0:
 				under = name[0]
-				p.note(0, under, keyAt{start, start})
+				p.add(0, under, keyAt{start, start})
 			}
 		default:
 			name := s.key()
@@ -60,25 +59,25 @@ func findPlaces(text, array string) *places {
 			value := s.at
 			s.value()
 			if under == "" && len(name) > 0 {
-				p.note(len(p.tables)-1, name[0], keyAt{start, value})
+				p.add(len(p.tables)-1, name[0], keyAt{start, value})
 			}
 			if s.at == start {
-				return p // it is not valid
+				return p // the text is invalid
 			}
 		}
 	}
 }
 
-func (p *places) note(table int, key string, at keyAt) {
+func (p *positions) add(table int, key string, at keyAt) {
 	if _, known := p.tables[table].keys[key]; !known {
 		p.tables[table].keys[key] = at
 	}
 }
 
-// line is the line and column, in code points, of an offset, from 1.
-func (p *places) line(offset int) (line, column int) {
+// line returns the line and the column, in code points, of an offset. Both count from 1.
+func (p *positions) line(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(p.text))
-	if p.lines == nil { // once: there may be as many questions as lines
+	if p.lines == nil { // only once, since there may be an error in each line
 		p.lines = []int{0}
 		for i := range len(p.text) {
 			if p.text[i] == '\n' {
@@ -90,9 +89,9 @@ func (p *places) line(offset int) (line, column int) {
 	return line, 1 + utf8.RuneCountInString(p.text[p.lines[line-1]:offset])
 }
 
-// content is where the text of a string begins whose value is at offset, and
-// whether the text stands there without escapes.
-func (p *places) content(offset int) (int, bool) {
+// content returns where the text of the string at offset begins, and whether that text
+// has no escapes.
+func (p *positions) content(offset int) (int, bool) {
 	rest := p.text[min(offset, len(p.text)):]
 	switch {
 	case strings.HasPrefix(rest, "'''\r\n"):
@@ -107,7 +106,7 @@ func (p *places) content(offset int) (int, bool) {
 	return offset, false
 }
 
-// scanner goes through the text of valid TOML.
+// scanner scans the text of valid TOML.
 type scanner struct {
 	text string
 	at   int
@@ -117,7 +116,7 @@ func (s *scanner) end() bool { return s.at >= len(s.text) }
 
 func (s *scanner) has(prefix string) bool { return strings.HasPrefix(s.text[s.at:], prefix) }
 
-// skip goes past a prefix, if it is there.
+// skip skips a prefix, if it is there.
 func (s *scanner) skip(prefix string) bool {
 	if s.has(prefix) {
 		s.at += len(prefix)
@@ -126,7 +125,7 @@ func (s *scanner) skip(prefix string) bool {
 	return false
 }
 
-// blank goes past space and, if lines is set, past ends of lines and comments.
+// blank skips spaces and, if lines is set, also newlines and comments.
 func (s *scanner) blank(lines bool) {
 	for !s.end() {
 		switch c := s.text[s.at]; {
@@ -140,7 +139,7 @@ func (s *scanner) blank(lines bool) {
 	}
 }
 
-// until goes past the next mark, or to the end.
+// until skips everything up to and including the next mark, or to the end.
 func (s *scanner) until(mark string) {
 	if i := strings.Index(s.text[s.at:], mark); i >= 0 {
 		s.at += i + len(mark)
@@ -183,7 +182,7 @@ func (s *scanner) key() (parts []string) {
 	}
 }
 
-// value goes past a value.
+// value skips a value.
 func (s *scanner) value() {
 	depth := 0
 	for !s.end() {
@@ -212,14 +211,14 @@ func (s *scanner) value() {
 	}
 }
 
-// string goes past a string of any of the four kinds.
+// string skips a string of any of the four kinds.
 func (s *scanner) string() {
 	quote := s.text[s.at : s.at+1]
 	if s.skip(strings.Repeat(quote, 3)) {
 		for !s.end() && !s.has(strings.Repeat(quote, 3)) {
 			s.char(quote)
 		}
-		for s.skip(quote) { // up to two belong to the text
+		for s.skip(quote) { // up to two more quotes belong to the text
 		}
 		return
 	}
@@ -230,7 +229,7 @@ func (s *scanner) string() {
 	s.skip(quote)
 }
 
-// char goes past one character of a string.
+// char skips one character of a string.
 func (s *scanner) char(quote string) {
 	if quote == `"` && s.has(`\`) {
 		s.at++
