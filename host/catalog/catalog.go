@@ -1,18 +1,18 @@
-// Package catalog keeps the one namespaced view of all that the upstreams
-// have, together with the built-in and the saved tools.
+// Package catalog keeps the one namespaced list of everything that upstreams, built-in
+// tools and saved tools offer.
 //
-//	catalog.go   the sources of the view and what changes them
-//	view.go      the immutable view that requests read
-//	tools.go     its tools: built-in, saved, and those of upstreams
-//	others.go    its prompts, resources and resource templates
-//	page.go      ordered lists and their cursors
-//	name.go      public names: prefix, the 64-character rule
-//	resolve.go   from the names that scripts use to servers and tools
-//	template.go  which URIs a resource template stands for
-//	merge.go     one _meta or capabilities object out of those of the upstreams
+//	catalog.go    Catalog, and what changes it
+//	view.go       the immutable view that requests read
+//	tools.go      its tools: built-in, saved, and those of upstreams
+//	resources.go  its prompts, resources and resource templates
+//	page.go       ordered lists and their cursors
+//	name.go       public names: prefix, the 64-character rule
+//	resolve.go    resolving the names that scripts use to servers and tools
+//	template.go   matching URIs with resource templates
+//	merge.go      merging the _meta or capabilities objects of upstreams
 //
-// Definitions stay the raw bytes that came in; only the name member of tools
-// and prompts is replaced. URIs are never changed.
+// Definitions stay raw; only the name member of tools and prompts is replaced. URIs are
+// never changed.
 package catalog
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Kind tells where a tool comes from.
+// Kind is the origin of a tool.
 type Kind int
 
 // The kinds, in the order in which tools are listed.
@@ -39,50 +39,50 @@ func (k Kind) String() string {
 	return [...]string{"built-in tool", "saved tool", "upstream tool"}[k]
 }
 
-// Entry is one tool as agents see it.
+// Entry is one tool in the form in which clients see it.
 type Entry struct {
 	Name   string // public name
 	Kind   Kind
 	Server string // Proxied only: the upstream's name
 	Tool   string // Proxied only: the upstream's own name for the tool
-	// Saves says that it changes the saved tools, which is not for every session
-	// (route.Session.MaySave). Only built-in tools do.
+	// Saves reports that the tool changes the saved tools, which not every session
+	// may do (route.Session.MaySave). Only built-in tools do that.
 	Saves bool
 	// Definition is the raw tool definition (MCP Tool object) under its public
 	// name.
 	Definition []byte
 }
 
-// Source says how what one upstream has appears. Both functions are given the
-// upstream's own name of a tool; they are called with locks held, by any
-// goroutine.
+// Source describes one upstream to the catalog. Exposes and Hides receive the upstream's
+// own name of a tool. Any goroutine may call them, with locks held.
 type Source struct {
 	Server string
-	// Prefix of the names of its tools and prompts.
+	// Prefix is the prefix of the names of its tools and prompts.
 	Prefix string
-	// Exposes tells which tools agents see. Scripts may call the others too.
+	// Exposes reports whether clients see a tool. Scripts may also call the others.
 	Exposes func(tool string) bool
-	// Hides tells which tools nobody may call, scripts included.
+	// Hides reports whether a tool is hidden, so that not even scripts may call it.
 	Hides func(tool string) bool
-	// Disabled says that it is configured and not to be used. All that is known of
-	// it is its name, for those who ask for it to be told.
+	// Disabled reports that the configuration disables the upstream. Then only its
+	// name is known, for error messages.
 	Disabled bool
 }
 
-// Catalog is safe for concurrent use.
+// Catalog is the catalog of all tools, prompts, resources and resource templates. It is
+// safe for concurrent use.
 type Catalog struct {
 	log      *slog.Logger
 	onChange func(surface wire.Surface, notice []byte)
 	view     atomic.Pointer[view]
 
-	mu         sync.Mutex // guards what follows, and the making of a new view
+	mu         sync.Mutex // guards the fields below, and the making of a new view
 	sources    []*source  // in the order of the configuration
 	builtins   []Entry
 	composites []Entry
-	disabled   []string // servers that are configured and not to be used
+	disabled   []string // servers that the configuration disables
 }
 
-// source is an upstream with what it has listed last.
+// source is an upstream with its latest lists.
 type source struct {
 	Source
 	lists map[wire.Surface]listing
@@ -90,77 +90,78 @@ type source struct {
 
 // listing is one list of an upstream.
 type listing struct {
-	items []listed
-	meta  []byte // raw _meta of the list result; nil for none
-	lost  int    // items that cannot be listed: they have no key
-	// remembered says that the upstream listed this when it ran before, and has
-	// listed nothing yet since it was started.
+	items   []sourceItem
+	meta    []byte // raw _meta of the list result; nil for none
+	keyless int    // number of items that were left out because they have no key
+	// remembered reports that the list is from an earlier start of the upstream,
+	// which has not sent a new one yet.
 	remembered bool
 }
 
-// listed is one item of an upstream.
-type listed struct {
+// sourceItem is one item of an upstream.
+type sourceItem struct {
 	own        string // the upstream's own name, or the URI
-	public     string // the name that agents see, or the URI
-	definition []byte // raw, under that name
+	public     string // the public name, or the URI
+	definition []byte // raw, with the public name
 }
 
-// New makes a catalog of upstreams that have not listed anything yet, in the
-// order of the configuration. onChange is called, with no lock held, after
-// each change of what agents see of a surface; it must not block. notice is that
-// of SetUpstream, nil if the change has another cause.
+// New returns a catalog of upstreams that have not listed anything yet, in the order of
+// the configuration. onChange is called, without locks held, after each change that
+// clients can see in a surface; it must not block. notice is the argument of
+// SetAnnounced, nil if the change has another cause.
 func New(sources []Source, log *slog.Logger, onChange func(surface wire.Surface, notice []byte)) *Catalog {
 	c := &Catalog{log: log, onChange: onChange}
-	c.take(sources, nil)
+	c.setSources(sources, nil)
 	c.view.Store(newView(c))
 	return c
 }
 
-// take replaces the upstreams; was are those of before, by name.
-func (c *Catalog) take(sources []Source, was map[string]*source) {
+// setSources replaces the upstreams. previous has the ones before, by name.
+func (c *Catalog) setSources(sources []Source, previous map[string]*source) {
 	c.sources, c.disabled = make([]*source, 0, len(sources)), nil
 	for _, s := range sources {
 		if s.Disabled {
 			c.disabled = append(c.disabled, s.Server)
 		} else {
-			c.sources = append(c.sources, newSource(s, was[s.Server]))
+			c.sources = append(c.sources, newSource(s, previous[s.Server]))
 		}
 	}
 }
 
-// newSource is an upstream with the lists of before, nil for none.
-func newSource(s Source, before *source) *source {
-	now := &source{Source: s, lists: map[wire.Surface]listing{}}
-	if before == nil {
-		return now
+// newSource returns a source with the lists of the previous one of the same name, which
+// may be nil.
+func newSource(s Source, previous *source) *source {
+	created := &source{Source: s, lists: map[wire.Surface]listing{}}
+	if previous == nil {
+		return created
 	}
-	for surface, l := range before.lists {
-		if s.Prefix != before.Prefix {
+	for surface, l := range previous.lists {
+		if s.Prefix != previous.Prefix {
 			l.items = slices.Clone(l.items)
 			for i := range l.items {
-				now.name(surface, &l.items[i])
+				created.name(surface, &l.items[i])
 			}
 		}
-		now.lists[surface] = l
+		created.lists[surface] = l
 	}
-	return now
+	return created
 }
 
-// SetSources replaces the upstreams. What those have listed that stay, going by
-// the name of the server, remains, under their names of now.
+// SetSources replaces the upstreams. Upstreams with the same name as before keep their
+// lists, with public names that follow the new prefix.
 func (c *Catalog) SetSources(sources []Source) {
 	c.mu.Lock()
 	before := c.view.Load()
-	was := make(map[string]*source, len(c.sources))
+	previous := make(map[string]*source, len(c.sources))
 	for _, s := range c.sources {
-		was[s.Server] = s
+		previous[s.Server] = s
 	}
-	c.take(sources, was)
+	c.setSources(sources, previous)
 	after := newView(c)
 	c.view.Store(after)
 	c.mu.Unlock()
 	for _, surface := range wire.Surfaces {
-		c.tell(surface, nil, before, after)
+		c.report(surface, nil, before, after)
 	}
 }
 
@@ -188,22 +189,22 @@ func sameEntry(a, b Entry) bool {
 	return a.Name == b.Name && bytes.Equal(a.Definition, b.Definition)
 }
 
-// SetUpstream replaces one list of an upstream by raw definitions. meta is the
-// raw _meta of the list, nil for none. An unknown server is ignored. The
-// catalog keeps the slices.
+// SetUpstream replaces one list of an upstream with raw definitions. meta is the raw
+// _meta of the list, nil for none. An unknown server is ignored. The catalog keeps the
+// slices.
 func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte) {
 	c.set(server, surface, items, meta, nil, false)
 }
 
-// SetAnnounced is SetUpstream for a list that the upstream announced with a
-// notification. notice is the raw params of that, nil for none.
+// SetAnnounced is SetUpstream for a list that the upstream has announced with a
+// notification. notice is the raw params of the notification, nil for none.
 func (c *Catalog) SetAnnounced(server string, surface wire.Surface, items [][]byte, meta, notice []byte) {
 	c.set(server, surface, items, meta, notice, false)
 }
 
-// SetRemembered is SetUpstream for what an upstream listed when it ran before. It
-// is shown like any other list, until the upstream has listed anew, and takes the
-// place of none that there is.
+// SetRemembered is SetUpstream for a list from an earlier start of an upstream. It is
+// used like any other list until the upstream sends a new one. It does not replace a
+// list that is already there.
 func (c *Catalog) SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte) {
 	c.set(server, surface, items, meta, nil, true)
 }
@@ -225,28 +226,27 @@ func (c *Catalog) set(server string, surface wire.Surface, items [][]byte, meta,
 	})
 }
 
-// read finds the names of items, and gives tools and prompts those that agents
-// see.
+// read reads the names of items, and sets the public names of tools and prompts.
 func (s *source) read(surface wire.Surface, items [][]byte, meta []byte) listing {
-	l := listing{items: make([]listed, 0, len(items)), meta: meta}
+	l := listing{items: make([]sourceItem, 0, len(items)), meta: meta}
 	for _, raw := range items {
 		own, ok := wire.GetString(raw, surface.Key())
 		if !ok {
-			l.lost++
+			l.keyless++
 			continue
 		}
-		item := listed{own: own, public: own, definition: raw}
+		item := sourceItem{own: own, public: own, definition: raw}
 		s.name(surface, &item)
 		l.items = append(l.items, item)
 	}
 	return l
 }
 
-// name gives a tool or prompt the name that agents see.
-func (s *source) name(surface wire.Surface, item *listed) {
+// name sets the public name of a tool or prompt.
+func (s *source) name(surface wire.Surface, item *sourceItem) {
 	if surface == wire.Tools || surface == wire.Prompts {
 		item.public = PublicName(s.Prefix, item.own)
-		item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // an object, GetString has read it
+		item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // it is an object, since GetString has read it
 	}
 }
 
@@ -260,12 +260,12 @@ func (c *Catalog) update(surface wire.Surface, notice []byte, change func() bool
 	}
 	c.mu.Unlock()
 	if changed {
-		c.tell(surface, notice, before, after)
+		c.report(surface, notice, before, after)
 	}
 }
 
-// tell tells of what one view has and the one before it had not.
-func (c *Catalog) tell(surface wire.Surface, notice []byte, before, after *view) {
+// report logs new problems, and calls onChange if clients see a change.
+func (c *Catalog) report(surface wire.Surface, notice []byte, before, after *view) {
 	for _, p := range after.lists[surface].problems {
 		if !slices.Contains(before.lists[surface].problems, p) {
 			c.log.Warn(p)
@@ -276,13 +276,14 @@ func (c *Catalog) tell(surface wire.Surface, notice []byte, before, after *view)
 	}
 }
 
-// Upstreams are the names of all upstreams in the order of the configuration.
+// Upstreams returns the names of all upstreams, in the order of the configuration.
 func (c *Catalog) Upstreams() []string { return c.view.Load().upstreams }
 
-// Prefix of the names of what an upstream has; "" for an unknown one.
+// Prefix returns the prefix of an upstream's public names, "" if it is unknown.
 func (c *Catalog) Prefix(server string) string { return c.view.Load().prefixes[server] }
 
-// Problems are the collisions of names and URIs, one readable line each.
+// Problems returns the collisions of names and URIs and similar problems, one readable
+// line each.
 func (c *Catalog) Problems() []string {
 	v := c.view.Load()
 	var lines []string
@@ -292,8 +293,8 @@ func (c *Catalog) Problems() []string {
 	return lines
 }
 
-// Visible are the keys of all that agents see of a surface (names or URIs), in
-// list order.
+// Visible returns the keys (names or URIs) of everything that clients see of a surface,
+// in list order.
 func (c *Catalog) Visible(surface wire.Surface) []string {
 	items := c.view.Load().lists[surface].items
 	keys := make([]string, len(items))
@@ -306,14 +307,14 @@ func (c *Catalog) Visible(surface wire.Surface) []string {
 // Name is a public name of a tool or prompt of an upstream.
 type Name struct {
 	Surface wire.Surface // Tools or Prompts
-	Public  string       // what agents call it
+	Public  string
 	Server  string
-	Own     string // what the upstream calls it
-	// Hashed says that Public is not just prefix and name: it was cut or had
-	// other bytes than names may have, and ends in a hash.
+	Own     string // the upstream's own name
+	// Hashed reports that Public is not simply prefix and name: it was shortened or
+	// contained bytes that names may not have, and ends in a hash.
 	Hashed bool
 }
 
-// Names are the public names of all tools and prompts of upstreams that agents
-// see, in list order.
+// Names returns the public names of all tools and prompts of upstreams that clients see,
+// in list order.
 func (c *Catalog) Names() []Name { return c.view.Load().names() }

@@ -22,7 +22,7 @@ func definitions(names ...string) (raw [][]byte) {
 	return raw
 }
 
-// names are the names, or URIs, of a page.
+// names returns the names, or URIs, of a page.
 func names(p Page) (all []string) {
 	for _, raw := range p.Items {
 		for _, surface := range []wire.Surface{wire.Resources, wire.Templates, wire.Tools} {
@@ -108,7 +108,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	before, _ := c.Page(wire.Tools, "", 3)
-	c.SetUpstream("git-hub", wire.Tools, definitions("get_a", "get_z"), nil) // the page's last tool is gone
+	c.SetUpstream("git-hub", wire.Tools, definitions("get_a", "get_z"), nil) // the last tool of the page is removed
 	page, err := c.Page(wire.Tools, before.Next, 10)
 	if got := names(page); err != nil || len(got) != 3 || got[0] != "git-hub__get_z" {
 		t.Errorf("after a change: %q, %v", got, err)
@@ -142,7 +142,7 @@ func TestResolve(t *testing.T) {
 		want         string
 	}{
 		{"git_hub", "get_issue", false, "git-hub/get_issue"},
-		{"git_hub", "create_issue", false, "git-hub/create_issue"}, // not exposed, yet callable
+		{"git_hub", "create_issue", false, "git-hub/create_issue"}, // not exposed, but scripts may call it
 		{"git_hub", "list-repos", true, "git-hub/list-repos"},
 		{"git_hub", "list_repos", true, "git-hub/list_repos"},
 		{"files", "read", true, "files/read"},
@@ -256,8 +256,8 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// TestSetSources: what upstreams have listed stays with them, under their new
-// names; changes are told of where agents see any.
+// TestSetSources checks that upstreams keep their lists under their new names, and that
+// onChange is called for changes that clients see.
 func TestSetSources(t *testing.T) {
 	var told []wire.Surface
 	all := func(string) bool { return true }

@@ -8,24 +8,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// UpstreamsKey is the member of a merged _meta that holds what upstreams do
-// not agree on: an object of theirs by name.
+// UpstreamsKey is the member of a merged _meta that holds the members on which upstreams
+// differ: an object with an object for each upstream, by name.
 const UpstreamsKey = "io.github.mcp-metatool/upstreams"
 
-// Part is what one upstream contributes to something merged.
+// Part is one upstream's contribution to a merged object.
 type Part struct {
 	Server string
 	Raw    []byte // a raw object; nil for none
 }
 
-// member is one of an object, with its raw value.
+// member is a member of an object, with its raw value.
 type member struct {
 	name  string
 	value []byte
 }
 
-// members are those of the object raw, in order; none when it is no object.
-// Of several with one name the last counts, as for most readers.
+// members returns the members of the object raw, in order; none if it is not an object.
+// Of several with the same name the last counts, as in most parsers.
 func members(raw []byte) []member {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
@@ -58,10 +58,9 @@ func object(all []member) []byte {
 	return o.Bytes()
 }
 
-// MergeMeta makes one _meta out of those of upstreams. A single one is kept as
-// it is. Of several, a member stays in its place when all upstreams that have
-// it give it the same value; one on which they differ is kept for each upstream
-// under UpstreamsKey. Nil when there is nothing.
+// MergeMeta merges the _meta objects of upstreams. A single one is returned unchanged. Of
+// several, it keeps a member if all upstreams that have it give it the same value; other
+// members go under UpstreamsKey, by upstream. It returns nil if all are empty.
 func MergeMeta(parts []Part) []byte {
 	var all [][]member
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
@@ -77,7 +76,7 @@ func MergeMeta(parts []Part) []byte {
 	case 1:
 		return parts[0].Raw
 	}
-	differ := map[string]bool{UpstreamsKey: true} // else theirs and ours would meet
+	differ := map[string]bool{UpstreamsKey: true} // otherwise theirs would collide with ours
 	first := map[string][]byte{}
 	var merged []member
 	for _, part := range all {
@@ -93,14 +92,14 @@ func MergeMeta(parts []Part) []byte {
 		}
 	}
 	merged = slices.DeleteFunc(merged, func(m member) bool { return differ[m.name] })
-	if own := apart(parts, all, differ); len(own) > 0 {
+	if own := differing(parts, all, differ); len(own) > 0 {
 		merged = append(merged, member{UpstreamsKey, object(own)})
 	}
 	return object(merged)
 }
 
-// apart are the members named in differ, by upstream.
-func apart(parts []Part, all [][]member, differ map[string]bool) []member {
+// differing returns the members named in differ, by upstream.
+func differing(parts []Part, all [][]member, differ map[string]bool) []member {
 	var own []member
 	for i, part := range all {
 		kept := slices.DeleteFunc(part, func(m member) bool { return !differ[m.name] })
@@ -111,7 +110,7 @@ func apart(parts []Part, all [][]member, differ map[string]bool) []member {
 	return own
 }
 
-// sameJSON tells whether two raw values differ in nothing but white space.
+// sameJSON reports whether two raw values are equal except for white space.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -120,12 +119,12 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// maxUnion bounds how deep objects are united.
+// maxUnion bounds how deeply nested objects are united.
 const maxUnion = 32
 
-// Union is the raw object that has the members of both objects: objects in
-// both are united, true wins over false, and otherwise the value of a stays.
-// What is no object counts as an empty one.
+// Union returns a raw object with the members of both objects. If both have a member,
+// objects are united, true wins over false, and otherwise the value of a is kept. A value
+// that is not an object counts as an empty one.
 func Union(a, b []byte) []byte { return union(a, b, maxUnion) }
 
 func union(a, b []byte, depth int) []byte {

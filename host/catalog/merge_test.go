@@ -98,7 +98,7 @@ func FuzzUnion(f *testing.F) {
 				}
 			}
 		}
-		got = Union(got, got) // no name twice any more
+		got = Union(got, got) // every name is unique now
 		if again := Union(got, got); !sameJSON(again, got) {
 			t.Fatalf("%s united with itself: %s", got, again)
 		}

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// maxName is the longest tool name that the common MCP hosts and model
-// interfaces take; they also take no bytes but [A-Za-z0-9_-].
+// maxName is the maximum length of tool names that the common MCP hosts and model APIs
+// accept. They accept only the bytes [A-Za-z0-9_-].
 const maxName = 64
 
-// PublicName is the name under which agents see an upstream's tool: prefix and
-// name as they are where that is a good name; otherwise odd bytes become
-// underscores, the rest is cut, and a short hash of the original makes it
-// unique and stable.
+// PublicName returns the name under which clients see an upstream's tool: prefix and
+// name, if that is a valid name. Otherwise it replaces invalid bytes with underscores,
+// shortens the name, and adds a short hash of the original, so that the name is unique
+// and stable.
 func PublicName(prefix, tool string) string {
 	name := prefix + tool
 	clean := strings.Map(func(r rune) rune {

@@ -12,16 +12,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// list is what agents see of one surface.
+// list is the part of one surface that clients see.
 type list struct {
 	items    []item // in order
 	meta     []byte // raw _meta of the list; nil for none
 	problems []string
 }
 
+// item is one item of a list.
 type item struct {
 	key        string // public name or URI
-	rank       int    // place of the source; within one, items are ordered by key
+	rank       int    // position of the source; items of a source are ordered by key
 	definition []byte
 }
 
@@ -55,21 +56,20 @@ func (b *builder) finish() list {
 	return b.list
 }
 
-// ErrCursor says that a cursor was not made by this catalog.
+// ErrCursor says that a cursor is not one that this catalog has issued.
 var ErrCursor = errors.New("invalid cursor (take nextCursor of an earlier page, or none)")
 
 // Page is a part of a list.
 type Page struct {
 	Items [][]byte // raw definitions; not to be changed
-	Next  string   // cursor of the page that follows; "" when there is none
+	Next  string   // cursor of the next page; "" if there is none
 	Meta  []byte   // raw _meta of the whole list; nil for none
 }
 
-// Page returns at most limit items of a surface behind cursor ("" for the
-// first page) in the catalog's order: built-in tools, saved tools, upstreams
-// as configured, by name or URI within each. A cursor stands for a place in
-// that order, so it stays good when the catalog changes. The error is
-// ErrCursor.
+// Page returns at most limit items of a surface after cursor ("" for the first page). The
+// order is: built-in tools, saved tools, then upstreams in the order of the
+// configuration; by name or URI within each. A cursor is a position in that order, so it
+// stays valid when the catalog changes. The error is ErrCursor.
 func (c *Catalog) Page(surface wire.Surface, cursor string, limit int) (Page, error) {
 	l := c.view.Load().lists[surface]
 	start := 0

@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// scriptServer is one upstream as scripts see it.
+// scriptServer is one upstream in the form in which scripts see it.
 type scriptServer struct {
 	server string
-	hidden map[string]bool     // the upstream's own tool names; true: nobody may call it
+	hidden map[string]bool     // by the upstream's own tool names; true: the tool is hidden
 	tools  map[string][]byte   // their raw definitions
 	idents map[string][]string // script name -> own names
 	order  []string            // script names as first seen
@@ -42,16 +42,16 @@ func (s *scriptServer) collisions() []string {
 	return lines
 }
 
-// NotFoundError says that a script named a server or tool that does not exist.
+// NotFoundError says that a script used a server or tool that does not exist.
 type NotFoundError struct {
 	Kind    string // "server" or "tool"
-	Server  string // of a tool: its server
+	Server  string // for a tool: its server
 	Name    string
-	Nearest []string // best first, perhaps none
-	All     []string // of a tool: script names of all its server has; nil when those are many
+	Nearest []string // similar names, the best first; may be empty
+	All     []string // for a tool: script names of all tools of its server; nil if there are many
 }
 
-// fewTools is how many tools an error can name.
+// fewTools is the maximum length of NotFoundError.All.
 const fewTools = 8
 
 func (e *NotFoundError) Error() string {
@@ -70,7 +70,7 @@ func (e *NotFoundError) Error() string {
 	return msg
 }
 
-// AmbiguousError says that two tools of a server have one script name.
+// AmbiguousError says that several tools of a server have the same script name.
 type AmbiguousError struct {
 	Server, Name string
 	Tools        []string
@@ -91,24 +91,24 @@ func (e *HiddenError) Error() string {
 	return fmt.Sprintf("tool %q of server %q may not be called (the configuration hides it)", e.Tool, e.Server)
 }
 
-// DisabledError says that a script named a server that the configuration disables.
+// DisabledError says that a script used a server that the configuration disables.
 type DisabledError struct{ Server string }
 
 func (e *DisabledError) Error() string {
 	return fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", e.Server)
 }
 
-// RemovedError says that the configuration has no such server, or no longer.
+// RemovedError says that the configuration does not have a server, or disables it.
 type RemovedError struct{ Server string }
 
 func (e *RemovedError) Error() string {
 	return fmt.Sprintf("tools of server %q may not be called (the configuration does not have it, or disables it)", e.Server)
 }
 
-// Permitted says whether a tool may be called as things are now, by the real names
-// of server and tool: by agents, or by scripts, which may also call what is not
-// exposed. Whether the server has such a tool does not matter. The error is a
-// *RemovedError or *HiddenError.
+// Permitted returns an error if the current configuration forbids calling a tool, given
+// by the real names of server and tool. With agent set the caller is a client, otherwise
+// a script, which may also call tools that are not exposed. The server need not have such
+// a tool. The error is a *RemovedError or *HiddenError.
 func (c *Catalog) Permitted(server, tool string, agent bool) error {
 	s, ok := c.view.Load().sources[server]
 	switch {
@@ -120,26 +120,26 @@ func (c *Catalog) Permitted(server, tool string, agent bool) error {
 	return nil
 }
 
-// Servers are the script names of all upstreams, in the order of the
-// configuration, whether they are up or not.
+// Servers returns the script names of all upstreams, in the order of the configuration,
+// whether they are up or not.
 func (c *Catalog) Servers() []string { return c.view.Load().tools.servers }
 
-// Disabled are the script names of servers that the configuration disables.
-// Scripts may name them, to be told so.
+// Disabled returns the script names of servers that the configuration disables. Scripts
+// can refer to them and receive a *DisabledError.
 func (c *Catalog) Disabled() []string {
 	v := c.view.Load()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.disabled)), func(name string) bool { return v.tools.scripts[name] != nil })
 }
 
-// Remembered tells whether what is known of a server's tools, by its real name, is
-// from a time before it was started.
+// Remembered reports whether the list of a server's tools is from an earlier start.
+// server is the real name.
 func (c *Catalog) Remembered(server string) bool {
 	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
 	return ok && s.remembered
 }
 
-// InputSchema is the raw inputSchema of a tool, by the real names of server and
-// tool; nil when there is none. It shares the definition's bytes.
+// InputSchema returns the raw inputSchema of a tool, by the real names of server and
+// tool; nil if there is none. It aliases the definition.
 func (c *Catalog) InputSchema(server, tool string) []byte {
 	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
 	if !ok || s.server != server {
@@ -149,10 +149,9 @@ func (c *Catalog) InputSchema(server, tool string) []byte {
 	return schema
 }
 
-// Resolve finds the tool that a script means by its server's script name and a
-// tool name: with exact the upstream's own name first, then, as without it,
-// the script name. The error is a *NotFoundError, *DisabledError, *AmbiguousError
-// or *HiddenError.
+// Resolve finds a tool by its server's script name and a tool name. It looks for the
+// upstream's own name of the tool first if exact is set, then for the script name. The
+// error is a *NotFoundError, *DisabledError, *AmbiguousError or *HiddenError.
 func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool string, err error) {
 	all := c.view.Load()
 	v := all.tools
@@ -167,8 +166,8 @@ func (c *Catalog) Resolve(server, tool string, exact bool) (realServer, realTool
 	return s.server, realTool, err
 }
 
-// known are the script names of tools that may be called.
-func (s *scriptServer) known() []string {
+// callable returns the sorted script names of the tools that may be called.
+func (s *scriptServer) callable() []string {
 	var names []string
 	for _, id := range s.order {
 		if slices.ContainsFunc(s.idents[id], func(own string) bool { return !s.hidden[own] }) {
@@ -184,10 +183,10 @@ func (s *scriptServer) resolve(tool string, exact bool) (string, error) {
 		names := s.idents[tool]
 		switch {
 		case len(names) == 0:
-			known := s.known()
-			e := &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: nearest.Names(tool, known)}
-			if len(known) <= fewTools {
-				e.All = known
+			callable := s.callable()
+			e := &NotFoundError{Kind: "tool", Server: s.server, Name: tool, Nearest: nearest.Names(tool, callable)}
+			if len(callable) <= fewTools {
+				e.All = callable
 			}
 			return tool, e
 		case len(names) > 1:

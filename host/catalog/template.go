@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// template is a URI template (RFC 6570) of an upstream. It is matched
-// generously: which upstream is to be asked for a URI matters here, what the
-// variables are is the upstream's business. Matching takes time linear in the
-// URI, as Go's regular expressions do, whoever wrote the template.
+// template is a URI template (RFC 6570) of an upstream. Matching is lenient, because it
+// only decides which upstream to ask for a URI; the values of variables do not matter
+// here. It takes time linear in the length of the URI for any template, since Go's
+// regular expressions do.
 type template struct {
 	text    string
 	server  string
-	literal int            // bytes outside of expressions
+	literal int            // number of bytes outside of expressions
 	pattern *regexp.Regexp // nil: it cannot be matched
 }
 
-// Bounds of what is compiled and matched, in bytes: a match takes time in
-// proportion to both.
+// Bounds of what is compiled and matched, in bytes. The time for a match is proportional
+// to both.
 const (
 	maxTemplate = 4096
 	maxURI      = 16 << 10
 )
 
-// expressions are what the expansions of an expression may look like, by its
-// operator (RFC 6570 section 3.2, appendix A), more liberal than the standard
-// in which characters need not be escaped. "" is simple expansion.
+// expressions maps the operator of an expression to a pattern of its expansions (RFC
+// 6570, section 3.2 and appendix A); 0 is simple expansion. The patterns accept more
+// unescaped characters than the standard.
 var expressions = map[byte]string{
 	0:   `[^/?#]*`,
 	'+': `.*`,

@@ -45,8 +45,7 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-// FuzzTemplate checks that what a template of one variable expands to is
-// matched by it.
+// FuzzTemplate checks that a template of one variable matches its expansions.
 func FuzzTemplate(f *testing.F) {
 	f.Add("file:///", "", ".txt", "a b")
 	f.Add("x://", "+", "", "/a/b?c")

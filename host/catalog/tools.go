@@ -9,34 +9,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// tools is what there is to know of tools, beside their list.
+// tools holds the tools of a view by their various names.
 type tools struct {
-	seen    map[string]Entry // what agents see, by public name
-	all     []Entry          // what agents or scripts may call
-	owners  map[string]Entry // every public name that is taken
+	visible map[string]Entry // the tools that clients see, by public name
+	all     []Entry          // the tools that clients or scripts may call
+	owners  map[string]Entry // the tools that have a public name, by that name
 	servers []string         // script names, in the order of the configuration
 	scripts map[string]*scriptServer
 }
 
-// Tool finds a tool that agents see.
+// Tool returns the tool with a public name, if clients see it.
 func (c *Catalog) Tool(name string) (Entry, bool) {
-	e, ok := c.view.Load().tools.seen[name]
+	e, ok := c.view.Load().tools.visible[name]
 	return e, ok
 }
 
-// All are the tools that somebody may call, agents or scripts: built-in tools,
-// saved tools, upstreams as configured, by name within each. Those that the
-// configuration hides are not among them. A tool whose public name another has
-// is, as scripts do not call it by that. The slice must not be changed.
+// All returns the tools that clients or scripts may call: built-in tools, saved tools,
+// then the tools of upstreams in the order of the configuration; by name within each.
+// Hidden tools are left out. A tool that lost its public name to another one is
+// included, because scripts can call it by its script name. The slice must not be
+// changed.
 func (c *Catalog) All() []Entry { return c.view.Load().tools.all }
 
-// Owner finds whatever tool has the public name, seen by agents or not.
+// Owner returns the tool that has the public name, whether clients see it or not.
 func (c *Catalog) Owner(name string) (Entry, bool) {
 	e, ok := c.view.Load().tools.owners[name]
 	return e, ok
 }
 
-// Describe says whose tool e is, for messages.
+// Describe returns a description of the tool for messages.
 func (e Entry) Describe() string {
 	if e.Kind == Proxied {
 		return fmt.Sprintf("tool %q of upstream %q", e.Tool, e.Server)
@@ -45,7 +46,7 @@ func (e Entry) Describe() string {
 }
 
 func (b *builder) tools(c *Catalog) tools {
-	t := tools{seen: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}}
+	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}}
 	for rank, own := range [][]Entry{c.builtins, c.composites} {
 		for _, e := range own {
 			if b.tool(&t, e, rank, true) {
@@ -59,7 +60,7 @@ func (b *builder) tools(c *Catalog) tools {
 	return t
 }
 
-// tool enters e under its public name, unless another tool has that.
+// tool adds e under its public name, unless another tool has that name.
 func (b *builder) tool(t *tools, e Entry, rank int, visible bool) bool {
 	if owner, taken := t.owners[e.Name]; taken {
 		b.problem("tool name %q: %s hides %s (give one of them another name or prefix)",
@@ -68,7 +69,7 @@ func (b *builder) tool(t *tools, e Entry, rank int, visible bool) bool {
 	}
 	t.owners[e.Name] = e
 	if visible {
-		t.seen[e.Name] = e
+		t.visible[e.Name] = e
 		b.add(rank, e.Name, e.Definition)
 	}
 	return true
@@ -79,7 +80,7 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 	t.scripts[abi.Ident(s.Server)] = script
 	t.servers = append(t.servers, abi.Ident(s.Server))
 	first := len(t.all)
-	for _, l := range b.of(s) {
+	for _, l := range b.itemsOf(s) {
 		hidden := s.Hides(l.own)
 		script.add(l.own, l.definition, hidden)
 		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}

@@ -12,16 +12,16 @@ type view struct {
 	upstreams []string          // in the order of the configuration
 	prefixes  map[string]string // by upstream
 	sources   map[string]Source // by upstream
-	disabled  map[string]string // servers by their script names
+	disabled  map[string]string // disabled servers by their script names
 	lists     map[wire.Surface]list
 	tools     tools
-	prompts   map[string]owned // by public name
-	resources map[string]string
-	templates []template // the most literal ones first
+	prompts   map[string]ownName // by public name
+	resources map[string]string  // servers by URI
+	templates []template         // the most literal ones first
 }
 
-// owned is something of an upstream by the upstream's own name.
-type owned struct{ server, name string }
+// ownName is an upstream's own name of a prompt or tool.
+type ownName struct{ server, name string }
 
 func newView(c *Catalog) *view {
 	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}}
@@ -39,7 +39,7 @@ func newView(c *Catalog) *view {
 	return v
 }
 
-// with is v with one surface as the catalog's sources have it now.
+// with returns a copy of v with one surface rebuilt from the catalog's sources.
 func (v *view) with(c *Catalog, surface wire.Surface) *view {
 	w := *v
 	w.lists = maps.Clone(v.lists)
@@ -70,8 +70,8 @@ func (v *view) build(c *Catalog, surface wire.Surface) {
 func (v *view) names() []Name {
 	var names []Name
 	for _, e := range v.lists[wire.Tools].items {
-		if t := v.tools.seen[e.key]; t.Kind == Proxied {
-			names = append(names, v.name(wire.Tools, e.key, owned{t.Server, t.Tool}))
+		if t := v.tools.visible[e.key]; t.Kind == Proxied {
+			names = append(names, v.name(wire.Tools, e.key, ownName{t.Server, t.Tool}))
 		}
 	}
 	for _, e := range v.lists[wire.Prompts].items {
@@ -80,6 +80,6 @@ func (v *view) names() []Name {
 	return names
 }
 
-func (v *view) name(surface wire.Surface, public string, o owned) Name {
+func (v *view) name(surface wire.Surface, public string, o ownName) Name {
 	return Name{Surface: surface, Public: public, Server: o.server, Own: o.name, Hashed: public != v.prefixes[o.server]+o.name}
 }

@@ -17,8 +17,8 @@ func raws(items ...string) (raw [][]byte) {
 	return raw
 }
 
-// twoUpstreams is a catalog of "a", which has a prefix, and "b", which has
-// none, and what was told of changes.
+// twoUpstreams returns a catalog of "a", which has a prefix, and "b", which has none, and
+// the surfaces for which onChange was called.
 func twoUpstreams() (*Catalog, *[]wire.Surface) {
 	var told []wire.Surface
 	all := func(string) bool { return true }
@@ -129,7 +129,7 @@ func TestOnChangeTellsTheSurface(t *testing.T) {
 	c, told := twoUpstreams()
 	for _, surface := range wire.Surfaces {
 		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)
-		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)               // no news
+		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), nil)               // no change
 		c.SetUpstream("b", surface, nil, nil)                                             // no news
 		c.SetUpstream("nobody", surface, raws(`{"`+surface.Key()+`":"y"}`), nil)          // not configured
 		c.SetUpstream("a", surface, raws(`{"`+surface.Key()+`":"x"}`), []byte(`{"k":1}`)) // agents see this

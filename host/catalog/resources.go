@@ -7,20 +7,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// noun is what one item of a surface is called in messages.
+// noun returns the word for an item of a surface, for messages.
 func noun(s wire.Surface) string {
 	return map[wire.Surface]string{
 		wire.Tools: "tool", wire.Prompts: "prompt", wire.Resources: "resource", wire.Templates: "resource template",
 	}[s]
 }
 
-// of are the items of a source, each once.
-func (b *builder) of(s *source) []listed {
+// itemsOf returns the items of a source without duplicates.
+func (b *builder) itemsOf(s *source) []sourceItem {
 	l := s.lists[b.surface]
-	if l.lost > 0 {
-		b.problem("upstream %q lists %d %ss that have no %s; they are left out", s.Server, l.lost, noun(b.surface), b.surface.Key())
+	if l.keyless > 0 {
+		b.problem("upstream %q lists %d %ss that have no %s; they are left out", s.Server, l.keyless, noun(b.surface), b.surface.Key())
 	}
-	items := make([]listed, 0, len(l.items))
+	items := make([]sourceItem, 0, len(l.items))
 	seen := make(map[string]bool, len(l.items))
 	for _, e := range l.items {
 		if seen[e.own] {
@@ -33,28 +33,27 @@ func (b *builder) of(s *source) []listed {
 	return items
 }
 
-func (b *builder) prompts(sources []*source) map[string]owned {
-	owners := map[string]owned{}
+func (b *builder) prompts(sources []*source) map[string]ownName {
+	owners := map[string]ownName{}
 	for i, s := range sources {
-		for _, e := range b.of(s) {
+		for _, e := range b.itemsOf(s) {
 			if first, taken := owners[e.public]; taken {
 				b.problem("prompt name %q: prompt %q of upstream %q hides prompt %q of upstream %q (give one of the upstreams another prefix)",
 					e.public, first.name, first.server, e.own, s.Server)
 				continue
 			}
-			owners[e.public] = owned{s.Server, e.own}
+			owners[e.public] = ownName{s.Server, e.own}
 			b.add(i, e.public, e.definition)
 		}
 	}
 	return owners
 }
 
-// resources finds the owner of each URI: the upstream that is configured
-// first.
+// resources determines the owner of each URI: the upstream that is configured first.
 func (b *builder) resources(sources []*source) map[string]string {
 	owners := map[string]string{}
 	for i, s := range sources {
-		for _, e := range b.of(s) {
+		for _, e := range b.itemsOf(s) {
 			if first, taken := owners[e.own]; taken {
 				b.problem("%s %q: that of upstream %q hides that of upstream %q, which is configured later",
 					noun(b.surface), e.own, first, s.Server)
@@ -73,7 +72,7 @@ func (b *builder) templates(sources []*source) []template {
 	for _, e := range b.items { // in the order of the configuration
 		t, err := parseTemplate(e.key)
 		if err != nil {
-			b.problem("resource template %q of upstream %q: %v; it is listed, but no URI is found by it", e.key, owners[e.key], err)
+			b.problem("resource template %q of upstream %q: %v; it is listed, but matches no URI", e.key, owners[e.key], err)
 		}
 		t.server = owners[e.key]
 		templates = append(templates, t)
@@ -88,13 +87,13 @@ func (c *Catalog) Prompt(name string) (server, own string, ok bool) {
 	return o.server, o.name, ok
 }
 
-// Resource is the upstream that lists the resource with the URI.
+// Resource returns the upstream that lists the resource with the URI.
 func (c *Catalog) Resource(uri string) (server string, ok bool) {
 	server, ok = c.view.Load().resources[uri]
 	return server, ok
 }
 
-// Template is the upstream that lists exactly this URI template.
+// Template returns the upstream that lists exactly this URI template.
 func (c *Catalog) Template(text string) (server string, ok bool) {
 	for _, t := range c.view.Load().templates {
 		if t.text == text {
@@ -104,9 +103,8 @@ func (c *Catalog) Template(text string) (server string, ok bool) {
 	return "", false
 }
 
-// Matching are the upstreams that have a resource template for the URI, the
-// one of the most literal template first, then in the order of the
-// configuration.
+// Matching returns the upstreams that have a resource template for the URI. The one with
+// the most literal template comes first; ties are in the order of the configuration.
 func (c *Catalog) Matching(uri string) (servers []string) {
 	for _, t := range c.view.Load().templates {
 		if !slices.Contains(servers, t.server) && t.matches(uri) {
