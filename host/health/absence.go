@@ -4,7 +4,7 @@ package health
 type Absence struct {
 	Server string `json:"server"` // script name
 	State  string `json:"state"`  // starting, failed, closed, disabled
-	// Why is a sentence for models: what is wrong and what to do about it. It has
-	// no secrets.
+	// Why is a sentence for models that says what is wrong and what to do about it.
+	// It contains no secrets.
 	Why string `json:"why"`
 }

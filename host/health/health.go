@@ -1,12 +1,11 @@
-// Package health finds out how upstreams are: it asks each of them for its
-// tools now, and has it do what its configuration says it must be able to do (a
-// probe). What an upstream was like a moment ago says little: a server can hang,
-// or have lost its own backend, behind a process that runs.
+// Package health checks whether upstreams work. It asks each of them for its tools and
+// makes the probe call that is configured for it. The last known state of an upstream
+// says little: a server can hang, or have lost its own backend, while its process runs.
 //
-//	health.go  the check of all upstreams, each in its own bounded time
-//	probe.go   the call of a probe, and whether its answer is what was expected
-//	match.go   comparing JSON with expected JSON
-//	report.go  what is found, as rows of a table and as JSON
+//	health.go   checking all upstreams, each with its own timeout
+//	probe.go    making a probe call and checking its result
+//	match.go    comparing JSON with expected JSON
+//	report.go   reports, as rows of a table and as JSON
 //	absence.go  a server that is not available
 package health
 
@@ -23,68 +22,67 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// The times that are used where a Checker has none.
+// The default timeouts of a Checker.
 const (
-	DefaultWithin = 5 * time.Second
-	DefaultWake   = 20 * time.Second
+	DefaultTimeout     = 5 * time.Second
+	DefaultWakeTimeout = 20 * time.Second
 )
 
-// Asleep is the state of an upstream with start = "lazy" that has not been
-// needed yet.
+// Asleep is the state of an upstream with start = "lazy" that has not been started yet.
 const Asleep upstream.State = "asleep"
 
-// Disabled is the state of an upstream that is configured and not to be used.
+// Disabled is the state of an upstream that the configuration disables.
 const Disabled upstream.State = "disabled"
 
-// Connection is what a check needs of a connection to an upstream. It is safe
+// Connection is the part of a connection to an upstream that a check needs. It is safe
 // for concurrent use.
 type Connection interface {
 	Status() upstream.Status
-	// Ready starts the upstream if it sleeps, and waits until it has started;
-	// the error says why it is down, or is the cause of ctx.
+	// Ready starts the upstream if it is asleep, and waits until it has started.
+	// The error says why it is down, or is the cause of ctx.
 	Ready(ctx context.Context) error
-	// Server is the raw result of the last handshake; not ok before the first.
+	// Server returns the raw result of the last handshake; ok is false before the
+	// first.
 	Server() (result []byte, ok bool)
-	// Call sends a request; the error is the cause of ctx when that ends first.
+	// Call sends a request. The error is the cause of ctx if ctx ends first.
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 }
 
-// Target is an upstream to be checked.
+// Target is an upstream to check.
 type Target struct {
 	Name string
-	// Connection to it; nil for one that is disabled.
+	// Connection is the connection to it; nil if it is disabled.
 	Connection Connection
 	// Probe is a call that must succeed; nil means that listing its tools is enough.
 	Probe *config.Probe
-	// Wake has it started if it sleeps. Otherwise it is left asleep.
+	// Wake starts the upstream if it is asleep. Otherwise it is skipped.
 	Wake bool
 }
 
-// Checker checks upstreams. The zero value is one with the default times.
+// Checker checks upstreams. The zero value has the default timeouts.
 type Checker struct {
-	// Within bounds the wait for an upstream that is starting, and then the
-	// answer to the request for its tools. A probe has a time of its own after
-	// that.
-	Within time.Duration
-	// Wake bounds the start of an upstream that slept.
-	Wake time.Duration
-	// Owner goes with the requests (wire.Call.Owner): who is asked when the
-	// upstream wants to know something meanwhile; nil for nobody.
+	// Timeout bounds the wait for an upstream that is starting, and then the wait
+	// for the response to tools/list. A probe has its own timeout after that.
+	Timeout time.Duration
+	// WakeTimeout bounds the start of an upstream that was asleep.
+	WakeTimeout time.Duration
+	// Owner is passed with the requests (wire.Call.Owner). It receives requests
+	// that the upstream makes during a check; nil: they are refused.
 	Owner any
 	// Mask replaces secrets in texts that servers write; nil: there are none.
 	Mask func(string) string
-	// Details says that reports have them.
+	// Details includes Report.Details.
 	Details bool
 }
 
-// Check checks all targets at the same time, and returns what it found in their
-// order once the slowest is done.
+// Check checks all targets concurrently and returns their reports in the same order,
+// once the slowest check is done.
 func (c Checker) Check(ctx context.Context, targets []Target) []Report {
-	if c.Within <= 0 {
-		c.Within = DefaultWithin
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
 	}
-	if c.Wake <= 0 {
-		c.Wake = DefaultWake
+	if c.WakeTimeout <= 0 {
+		c.WakeTimeout = DefaultWakeTimeout
 	}
 	reports := make([]Report, len(targets))
 	var checks sync.WaitGroup
@@ -101,31 +99,31 @@ func (c Checker) check(ctx context.Context, t Target) Report {
 	if t.Connection == nil {
 		return r
 	}
-	patience, begun := c.Within, time.Now()
+	timeout, begun := c.Timeout, time.Now()
 	if t.Connection.Status().State == Asleep {
 		if !t.Wake {
-			c.note(&r, t.Connection.Status())
+			c.addStatus(&r, t.Connection.Status())
 			return r
 		}
-		patience = c.Wake
+		timeout = c.WakeTimeout
 	}
-	err := c.list(ctx, t.Connection, patience, &r)
+	err := c.list(ctx, t.Connection, timeout, &r)
 	if err == nil && t.Probe != nil {
 		r.Probe = c.probe(ctx, t.Connection, t.Probe)
 	}
-	st := t.Connection.Status() // as it is now, whatever the check did to it
+	st := t.Connection.Status() // after the check
 	var down *upstream.DownError
 	if errors.As(err, &down) && st.State == upstream.Ready && st.Since.Before(begun) {
-		st.State, st.Since = upstream.Failed, time.Now() // it has just ended, and does not know yet
+		st.State, st.Since = upstream.Failed, time.Now() // it has just ended, and its status does not show it yet
 	}
-	c.note(&r, st)
-	c.judge(&r, err)
+	c.addStatus(&r, st)
+	c.setOutcome(&r, err)
 	return r
 }
 
-// SlowError says that there was no answer in the time that a check has.
+// SlowError says that there was no response within the timeout of a check.
 type SlowError struct {
-	What  string // method that was not answered, or "start"
+	What  string // the method that was not answered, or "start"
 	After time.Duration
 }
 
@@ -136,17 +134,17 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("no answer to %s within %v", e.What, e.After)
 }
 
-// UnknownError says that there is no upstream of a name.
+// UnknownError says that there is no upstream with that name.
 type UnknownError struct {
 	Server string
-	Known  []string // those that there are
+	Known  []string // the names of all upstreams
 }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("no server is called %q", e.Server) }
 
 // list waits until an upstream has started and asks for its tools.
-func (c Checker) list(ctx context.Context, up Connection, patience time.Duration, r *Report) error {
-	starting, cancel := context.WithTimeoutCause(ctx, patience, &SlowError{"start", patience})
+func (c Checker) list(ctx context.Context, up Connection, timeout time.Duration, r *Report) error {
+	starting, cancel := context.WithTimeoutCause(ctx, timeout, &SlowError{"start", timeout})
 	defer cancel()
 	if err := up.Ready(starting); err != nil {
 		return err
@@ -157,7 +155,7 @@ func (c Checker) list(ctx context.Context, up Connection, patience time.Duration
 			r.Method = wire.Tools.ListMethod()
 		}
 	}
-	result, took, err := c.ask(ctx, up, wire.Call{Method: r.Method, Params: []byte("{}")}, c.Within)
+	result, took, err := c.ask(ctx, up, wire.Call{Method: r.Method, Params: []byte("{}")}, c.Timeout)
 	if err != nil {
 		return err
 	}
@@ -167,15 +165,15 @@ func (c Checker) list(ctx context.Context, up Connection, patience time.Duration
 	}
 	tools, _ := wire.Get(result, string(wire.Tools))
 	if _, err := wire.Elements(tools); err != nil {
-		return fmt.Errorf("answered %s with what is no list of tools", r.Method)
+		return fmt.Errorf("answered %s with something that is not a list of tools", r.Method)
 	}
 	return nil
 }
 
-// ask sends a request and returns the result, and how long that took. An error
-// of the protocol is an error.
-func (c Checker) ask(ctx context.Context, up Connection, call wire.Call, within time.Duration) ([]byte, time.Duration, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, &SlowError{call.Method, within})
+// ask sends a request and returns the result and how long that took. A JSON-RPC error
+// is returned as an error.
+func (c Checker) ask(ctx context.Context, up Connection, call wire.Call, timeout time.Duration) ([]byte, time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &SlowError{call.Method, timeout})
 	defer cancel()
 	call.Owner = c.Owner
 	begun := time.Now()
@@ -186,8 +184,8 @@ func (c Checker) ask(ctx context.Context, up Connection, call wire.Call, within 
 	return reply.Result, time.Since(begun), err
 }
 
-// reason is an error without the name of the upstream, which a report has
-// anyway.
+// reason returns the text of an error without the name of the upstream, which a report
+// contains anyway.
 func reason(err error) string {
 	var down *upstream.DownError
 	if errors.As(err, &down) {

@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start runs a server of mcptest behind a real upstream, and waits until its
-// first start is over.
+// start runs a server of mcptest as a real upstream, and waits until its first start
+// has succeeded or failed.
 func start(t *testing.T, name string, sw mcptest.Switches) *upstream.Upstream {
 	t.Helper()
-	sw.PageSize = 1000 // a listing is one request
+	sw.PageSize = 1000 // so that listing takes one request
 	spec := upstream.Spec{Name: name, Command: os.Args[0], Timeout: time.Minute, Restart: upstream.RestartNever}
 	for k, v := range sw.Environ() {
 		spec.Env = append(spec.Env, k+"="+v)
@@ -46,8 +46,8 @@ func run(t *testing.T, spec upstream.Spec) *upstream.Upstream {
 	return up
 }
 
-// second makes a fault happen to all but the first request of that kind: the
-// server starts well.
+// second makes all but the first request of that kind fail, so that the server starts
+// well.
 func second(kind string) map[string]mcptest.Fault {
 	return map[string]mcptest.Fault{"tools/list": {Kind: kind, Skip: 1}}
 }
@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 		{Name: "gone", Connection: run(t, upstream.Spec{Name: "gone", Command: "no-such-command-anywhere", Restart: upstream.RestartNever})},
 		{Name: "off"},
 	}
-	reports := Checker{Within: time.Minute}.Check(t.Context(), targets)
+	reports := Checker{Timeout: time.Minute}.Check(t.Context(), targets)
 	for i, want := range []struct {
 		state  upstream.State
 		check  Outcome
@@ -93,14 +93,14 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestHangHarmsNoOther has one upstream hang until the other one has been
-// checked.
+// TestHangHarmsNoOther checks that an upstream that hangs does not delay the check of
+// another one.
 func TestHangHarmsNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	good := after{Connection: start(t, "good", mcptest.Switches{}), f: cancel}
 	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
-	reports := Checker{Within: time.Minute}.Check(ctx, []Target{{Name: "hang", Connection: hang}, {Name: "good", Connection: good}})
+	reports := Checker{Timeout: time.Minute}.Check(ctx, []Target{{Name: "hang", Connection: hang}, {Name: "good", Connection: good}})
 	if reports[0].Check != Failed || reports[1].Check != OK {
 		t.Errorf("%+v", reports)
 	}
@@ -117,13 +117,13 @@ func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return c.Connection.Call(ctx, call)
 }
 
-// TestBounded has upstreams that hang take no more than the time of a check.
+// TestBounded checks that the check of an upstream that hangs ends with its timeout.
 func TestBounded(t *testing.T) {
 	const within = 50 * time.Millisecond
 	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
 	probed := start(t, "probed", mcptest.Switches{})
-	reports := Checker{Within: within}.Check(t.Context(), []Target{{Name: "hang", Connection: hang}})
-	reports = append(reports, Checker{Within: time.Minute}.Check(t.Context(), []Target{
+	reports := Checker{Timeout: within}.Check(t.Context(), []Target{{Name: "hang", Connection: hang}})
+	reports = append(reports, Checker{Timeout: time.Minute}.Check(t.Context(), []Target{
 		{Name: "probed", Connection: probed, Probe: &config.Probe{Call: "wait", Params: []byte("{}"), Timeout: within}},
 	})...)
 	for i, want := range []string{"no answer to tools/list within 50ms", "probe wait: no answer to tools/call within 50ms"} {
@@ -133,8 +133,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// sleeper is an upstream that sleeps until it is asked to be ready, and then
-// never is.
+// sleeper is an upstream that is asleep until Ready is called, and then never becomes
+// ready.
 type sleeper struct {
 	Connection
 	woken *int
@@ -155,7 +155,7 @@ func (s sleeper) Ready(ctx context.Context) error {
 
 func TestAsleep(t *testing.T) {
 	woken := 0
-	c := Checker{Within: time.Minute, Wake: time.Millisecond}
+	c := Checker{Timeout: time.Minute, WakeTimeout: time.Millisecond}
 	r := c.Check(t.Context(), []Target{{Name: "lazy", Connection: sleeper{woken: &woken}}})[0]
 	if r.State != Asleep || r.Check != Skipped || r.Error != "" || woken != 0 {
 		t.Errorf("%+v, woken %d times", r, woken)
@@ -176,7 +176,7 @@ func TestReportText(t *testing.T) {
 	}
 	want := `SERVER    STATE   CHECK    LATENCY  PROBE   RESTARTS  ERROR
 good      ready   ok       1.3ms    13ms    0         
-was-down  ready   ok       2ms      -       2         before: it exited` + "\ufffd" + `[2J
+was-down  ready   ok       2ms      -       2         earlier: it exited` + "\ufffd" + `[2J
 down      failed  failed   -        -       1         it exited
 bad       ready   failed   3ms      failed  0         probe x: y
 lazy      asleep  skipped  -        -       -         
@@ -197,21 +197,21 @@ func TestNote(t *testing.T) {
 	}
 	c := Checker{Details: true, Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2-hunter2", "****") }}
 	var r Report
-	c.note(&r, st)
+	c.addStatus(&r, st)
 	if r.LastError != "the process exited with status 3, ****; its last lines on stderr:" || strings.Join(r.Details, "|") != "cannot reach ****|bye" {
 		t.Errorf("%+v", r)
 	}
 	c.Details = false
 	r = Report{}
-	if c.note(&r, st); r.LastError != "the process exited with status 3, ****" || r.Details != nil {
+	if c.addStatus(&r, st); r.LastError != "the process exited with status 3, ****" || r.Details != nil {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestSlowedIsShown: that an upstream is read slowly is in its report.
+// TestSlowedIsShown checks that a report says if an upstream is read slowly.
 func TestSlowedIsShown(t *testing.T) {
 	var r Report
-	Checker{}.note(&r, upstream.Status{Name: "x", State: upstream.Ready, SlowedSince: time.Unix(1, 0)})
+	Checker{}.addStatus(&r, upstream.Status{Name: "x", State: upstream.Ready, SlowedSince: time.Unix(1, 0)})
 	if r.SlowedSince == nil || !strings.Contains(Table([]Report{r}), "is read slowly") {
 		t.Errorf("%+v", r)
 	}

@@ -8,10 +8,10 @@ import (
 	"math/big"
 )
 
-// contains tells whether all of want is in got: an object has at least the
-// members of want, each of which contains that of want; an array has for each
-// item of want one that contains it; other values are the same. Numbers are the
-// same that have the same value.
+// contains reports whether got contains want. An object contains another if each member
+// of the other is there and contains the other's value. An array contains another if
+// each item of the other is contained in one of its items. Other values must be equal;
+// numbers are compared by value.
 func contains(got, want []byte) bool {
 	g, errGot := parse(got)
 	w, errWant := parse(want)
@@ -49,7 +49,7 @@ func within(got, want any) bool {
 		got, ok := got.(json.Number)
 		return ok && sameNumber(got.String(), want.String())
 	}
-	return got == want // string, bool or nil; what is of another type is not the same
+	return got == want // string, bool or nil; other types are not equal to these
 }
 
 func anyWithin(items []any, want any) bool {
@@ -61,16 +61,16 @@ func anyWithin(items []any, want any) bool {
 	return false
 }
 
-// numberBits is the precision in which numbers are compared: integers of 150
+// numberBits is the precision with which numbers are compared: integers of up to 150
 // digits are exact.
 const numberBits = 512
 
-// sameNumber compares numbers as JSON writes them. A big.Float holds any
-// exponent in little memory, unlike a big.Rat.
+// sameNumber compares JSON numbers by value. Unlike a big.Rat, a big.Float needs little
+// memory for any exponent.
 func sameNumber(a, b string) bool {
 	x, _, errX := big.ParseFloat(a, 10, numberBits, big.ToNearestEven)
 	y, _, errY := big.ParseFloat(b, 10, numberBits, big.ToNearestEven)
-	if errX != nil || errY != nil { // out of any range
+	if errX != nil || errY != nil { // out of range
 		return a == b
 	}
 	return x.Cmp(y) == 0

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// probe makes the call of a probe and judges the answer.
+// probe makes the call of a probe and checks its result.
 func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *ProbeReport {
 	r := &ProbeReport{Tool: c.text(p.Call), Check: Failed}
 	var params wire.Object
@@ -29,11 +29,10 @@ func (c Checker) probe(ctx context.Context, up Connection, p *config.Probe) *Pro
 	return r
 }
 
-// verdict says why a result of tools/call is not what was expected, "" if it
-// is.
+// verdict returns why a tools/call result is not as expected, "" if it is.
 func (c Checker) verdict(result []byte, want *config.Expectation) string {
 	if !wire.IsObject(result) {
-		return "answered with what is no result"
+		return "answered with something that is not a result"
 	}
 	text := textOf(result)
 	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" {
@@ -45,25 +44,24 @@ func (c Checker) verdict(result []byte, want *config.Expectation) string {
 	switch {
 	case want.Value != nil:
 		if got := valueOf(result, text); !contains(got, want.Value) {
-			return fmt.Sprintf("answered %s, which does not have %s", c.excerpt(string(got)), c.excerpt(string(want.Value)))
+			return fmt.Sprintf("answered %s, which does not contain %s", c.excerpt(string(got)), c.excerpt(string(want.Value)))
 		}
 	case want.Pattern != "":
 		pattern, err := regexp.Compile(want.Pattern)
-		if err != nil { // the configuration has let through what it must not
+		if err != nil { // the configuration should have refused it
 			return c.text(err.Error())
 		}
 		if !pattern.MatchString(text) {
 			return fmt.Sprintf("answered %q, which does not match %s", c.excerpt(text), c.excerpt("/"+want.Pattern+"/"))
 		}
 	case !strings.Contains(text, want.Text):
-		return fmt.Sprintf("answered %q, in which there is no %q", c.excerpt(text), c.excerpt(want.Text))
+		return fmt.Sprintf("answered %q, which does not contain %q", c.excerpt(text), c.excerpt(want.Text))
 	}
 	return ""
 }
 
-// textOf is the text of a result: that of its text blocks, one after the other
-// on lines of their own; of a result that has none, the JSON of its structured
-// content.
+// textOf returns the text of a result: its text blocks, separated by newlines, or, if
+// it has none, the JSON of its structured content.
 func textOf(result []byte) string {
 	content, _ := wire.Get(result, "content")
 	blocks, _ := wire.Elements(content) // none if content is not an array
@@ -80,8 +78,8 @@ func textOf(result []byte) string {
 	return strings.Join(texts, "\n")
 }
 
-// valueOf is the JSON of a result: its structured content, else its text if
-// that is JSON, else the text itself.
+// valueOf returns the JSON value of a result: its structured content, or its text if
+// that is JSON, or its text as a JSON string.
 func valueOf(result []byte, text string) []byte {
 	if v, ok := wire.Get(result, "structuredContent"); ok && string(v) != "null" {
 		return v

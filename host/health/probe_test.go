@@ -19,22 +19,22 @@ func TestVerdict(t *testing.T) {
 		want         string
 	}{
 		{"anything", `{"content":[]}`, nil, ""},
-		{"no result", `[]`, nil, "answered with what is no result"},
+		{"no result", `[]`, nil, "answered with something that is not a result"},
 		{"an error", `{"content":[{"type":"text","text":"no\nroute"}],"isError":true}`, text("route"), "failed: no route"},
 		{"no error", `{"content":[],"isError":false}`, nil, ""},
 		{"text", `{"content":[{"type":"text","text":"it is fine"}]}`, text("is"), ""},
 		{"text of several blocks", `{"content":[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]}`, text("a\nb"), ""},
-		{"other text", `{"content":[{"type":"text","text":"it is \"bad\""}]}`, text("fine"), `answered "it is \"bad\"", in which there is no "fine"`},
-		{"no text", `{"content":[]}`, text("fine"), `answered "", in which there is no "fine"`},
+		{"other text", `{"content":[{"type":"text","text":"it is \"bad\""}]}`, text("fine"), `answered "it is \"bad\"", which does not contain "fine"`},
+		{"no text", `{"content":[]}`, text("fine"), `answered "", which does not contain "fine"`},
 		{"text of what has structure alone", `{"content":[],"structuredContent":{"ok":true}}`, text(`"ok":true`), ""},
 		{"pattern", `{"content":[{"type":"text","text":"12 ships"}]}`, pattern(`^\d+ ships?$`), ""},
 		{"other pattern", `{"content":[{"type":"text","text":"no ships"}]}`, pattern(`^\d+`), `answered "no ships", which does not match /^\d+/`},
 		{"value", `{"content":[],"structuredContent":{"ok":true,"n":1.0,"more":[1]}}`, value(`{"ok":true,"n":1}`), ""},
 		{"value of text", `{"content":[{"type":"text","text":" {\"ok\":true}\n"}]}`, value(`{"ok":true}`), ""},
 		{"number of text", `{"content":[{"type":"text","text":"3"}]}`, value(`3`), ""},
-		{"text that is no JSON", `{"content":[{"type":"text","text":"three"}]}`, value(`3`), `answered "three", which does not have 3`},
+		{"text that is no JSON", `{"content":[{"type":"text","text":"three"}]}`, value(`3`), `answered "three", which does not contain 3`},
 		{"null is no structure", `{"content":[{"type":"text","text":"[1]"}],"structuredContent":null}`, value(`[1]`), ""},
-		{"other value", `{"content":[],"structuredContent":{"ok":false}}`, value(`{"ok":true}`), `answered {"ok":false}, which does not have {"ok":true}`},
+		{"other value", `{"content":[],"structuredContent":{"ok":false}}`, value(`{"ok":true}`), `answered {"ok":false}, which does not contain {"ok":true}`},
 	} {
 		if got := (Checker{}).verdict([]byte(tt.result), tt.expect); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
@@ -42,7 +42,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestSecretAtTheEdge has a secret where the text is cut off.
+// TestSecretAtTheEdge checks a secret at the position where the text is cut off.
 func TestSecretAtTheEdge(t *testing.T) {
 	c := Checker{Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2-hunter2", "****") }}
 	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", maxExcerpt-8) + `hunter2-hunter2"}]}`
@@ -59,9 +59,9 @@ func TestProbe(t *testing.T) {
 		want         string
 	}{
 		{"instead", `{"text":"all is well"}`, &config.Expectation{Text: "well"}, ""},
-		{"instead", `{"text":"all is lost"}`, &config.Expectation{Text: "well"}, `answered "all is lost", in which there is no "well"`},
+		{"instead", `{"text":"all is lost"}`, &config.Expectation{Text: "well"}, `answered "all is lost", which does not contain "well"`},
 		{"exotic", `{}`, &config.Expectation{Value: []byte(`{"n":9007199254740993}`)}, ""},
-		{"exotic", `{}`, &config.Expectation{Value: []byte(`{"n":9007199254740992}`)}, `answered {"n":9007199254740993,"f":1.10}, which does not have {"n":9007199254740992}`},
+		{"exotic", `{}`, &config.Expectation{Value: []byte(`{"n":9007199254740992}`)}, `answered {"n":9007199254740993,"f":1.10}, which does not contain {"n":9007199254740992}`},
 		{"error", `{}`, nil, "refused tools/call: no <such> thing é (code -32042)"},
 		{"missing", `{}`, nil, "refused tools/call: unknown tool: missing (code -32602)"},
 	} {

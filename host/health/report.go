@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
-// Outcome is what came of a check.
+// Outcome is the outcome of a check.
 type Outcome string
 
 // The outcomes.
 const (
 	OK      Outcome = "ok"
 	Failed  Outcome = "failed"
-	Skipped Outcome = "skipped" // it sleeps or is disabled, and was left alone
+	Skipped Outcome = "skipped" // it is asleep or disabled, and was not checked
 )
 
 // Bounds of texts in reports, in characters: servers write them.
@@ -27,33 +27,32 @@ const (
 	maxExcerpt = 200
 )
 
-// Report is what was found out about one upstream. Times without a unit are
-// milliseconds.
+// Report is the result of checking one upstream. Latencies are in milliseconds.
 type Report struct {
 	Server string         `json:"server"`
-	State  upstream.State `json:"state"` // one of upstream's, or asleep, disabled
+	State  upstream.State `json:"state"` // a state of package upstream, Asleep or Disabled
 	Since  *time.Time     `json:"since,omitempty"`
 	Check  Outcome        `json:"check"`
-	// Method that was asked: tools/list, or ping of a server without tools; ""
-	// if it did not come to that.
+	// Method is the method of the request: tools/list, or ping for a server without
+	// tools; "" if no request was made.
 	Method  string  `json:"method,omitempty"`
-	Latency float64 `json:"latency,omitempty"` // of the answer
+	Latency float64 `json:"latency,omitempty"` // of the response
 	// Error says why the check failed.
 	Error string       `json:"error,omitempty"`
 	Probe *ProbeReport `json:"probe,omitempty"`
-	// LastError is the last one the upstream had, which may be over.
+	// LastError is the last error of the upstream. It may have recovered since.
 	LastError string `json:"lastError,omitempty"`
-	// Details are lines that belong to LastError, such as the last ones of the
-	// server on stderr. They are for the operator.
+	// Details are further lines of LastError, such as the stderr tail of the
+	// server. They are for the operator.
 	Details []string `json:"details,omitempty"`
-	// SlowedSince is since when the upstream is read slowly, because it sends more
-	// than it is asked for.
+	// SlowedSince is the time since which the upstream is read slowly, because it
+	// sends more than was requested.
 	SlowedSince *time.Time `json:"slowedSince,omitempty"`
 	Restarts    int        `json:"restarts"`
 	RestartAt   *time.Time `json:"restartAt,omitempty"` // when it will be started again
 }
 
-// ProbeReport is what came of a probe.
+// ProbeReport is the result of a probe.
 type ProbeReport struct {
 	Tool    string  `json:"tool"`
 	Check   Outcome `json:"check"`
@@ -61,7 +60,7 @@ type ProbeReport struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Healthy tells whether no check failed.
+// Healthy reports whether no check failed.
 func Healthy(reports []Report) bool {
 	for _, r := range reports {
 		if r.Check == Failed {
@@ -71,8 +70,8 @@ func Healthy(reports []Report) bool {
 	return true
 }
 
-// note takes over what an upstream knows of itself.
-func (c Checker) note(r *Report, st upstream.Status) {
+// addStatus copies the status of an upstream into a report.
+func (c Checker) addStatus(r *Report, st upstream.Status) {
 	r.State, r.Restarts = st.State, st.Restarts
 	if !st.Since.IsZero() {
 		since := st.Since.UTC()
@@ -95,21 +94,22 @@ func (c Checker) note(r *Report, st upstream.Status) {
 	r.LastError = c.text(first)
 }
 
-// LastError is the last error of an upstream without its name and without what
-// the server has written itself, at most a line. There may be secrets in it.
+// LastError returns the last error of an upstream on one line, without its name and
+// without the server's own output. It can contain secrets.
 func LastError(st upstream.Status) string {
 	first, _ := lastError(st)
-	return oneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // which are not there
+	return oneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // they are left out
 }
 
-// lastError is that with the lines that belong to it.
+// lastError returns the first line of the last error, without the name of the upstream,
+// and the rest.
 func lastError(st upstream.Status) (first, rest string) {
 	first, rest, _ = strings.Cut(st.Err, "\n")
 	return strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", st.Name)), strings.TrimSpace(rest)
 }
 
-// judge sets the outcome; err is that of the listing.
-func (c Checker) judge(r *Report, err error) {
+// setOutcome sets the outcome of a check. err is the error of list.
+func (c Checker) setOutcome(r *Report, err error) {
 	r.Check = OK
 	if err != nil {
 		r.Check, r.Error = Failed, c.text(reason(err))
@@ -118,11 +118,11 @@ func (c Checker) judge(r *Report, err error) {
 	}
 }
 
-// Columns are the titles of Cells.
+// Columns are the column titles for Cells.
 var Columns = []string{"SERVER", "STATE", "CHECK", "LATENCY", "PROBE", "RESTARTS", "ERROR"}
 
-// Cells are the report as a row of a table, in printable text without line
-// breaks; a cell can be empty.
+// Cells returns the report as a row of a table, as printable text without line breaks.
+// A cell can be empty.
 func (r *Report) Cells() []string {
 	probe, latency := "", duration(r.Latency)
 	if r.Probe != nil {
@@ -133,7 +133,7 @@ func (r *Report) Cells() []string {
 	}
 	wrong := r.Error
 	if wrong == "" && r.LastError != "" {
-		wrong = "before: " + r.LastError
+		wrong = "earlier: " + r.LastError
 	}
 	if r.SlowedSince != nil {
 		wrong = strings.TrimPrefix(wrong+"; sends more than it is asked for, and is read slowly", "; ")
@@ -149,7 +149,7 @@ func (r *Report) Cells() []string {
 	return cells
 }
 
-// Table is the reports as text.
+// Table returns the reports as a text table.
 func Table(reports []Report) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -169,7 +169,7 @@ func Table(reports []Report) string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// duration is a number of milliseconds for people, "" for none.
+// duration formats a number of milliseconds for people, "" for 0.
 func duration(ms float64) string {
 	switch d := time.Duration(ms * float64(time.Millisecond)); {
 	case d == 0:
@@ -181,7 +181,7 @@ func duration(ms float64) string {
 	}
 }
 
-// oneLine is text without line breaks and other control characters.
+// oneLine returns text without line breaks and other control characters.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.C, r) {
@@ -191,11 +191,11 @@ func oneLine(text string) string {
 	}, strings.Join(strings.Fields(text), " "))
 }
 
-// text makes what somebody else wrote fit for a report: secrets go before the
-// rest is cut, so that no part of one is left over.
+// text prepares text from a server for a report. It masks secrets before it shortens
+// the text, so that no part of a secret remains.
 func (c Checker) text(text string) string { return cut(c.masked(text), maxText) }
 
-// excerpt is the beginning of such a text, on one line.
+// excerpt returns the beginning of text from a server, masked and on one line.
 func (c Checker) excerpt(text string) string { return cut(oneLine(c.masked(text)), maxExcerpt) }
 
 func (c Checker) masked(text string) string {
@@ -206,7 +206,7 @@ func (c Checker) masked(text string) string {
 	return c.Mask(text)
 }
 
-// cut is the beginning of a text.
+// cut shortens a text to at most most characters.
 func cut(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
