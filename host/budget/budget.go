@@ -1,13 +1,13 @@
-// Package budget has a number of bytes that everything in flight shares: the
-// memory of runs, and messages on their way. Who wants more than there is waits,
-// and no session can take so much that nothing is left for others.
+// Package budget shares a number of bytes among everything in flight: the memory of
+// runs and the messages. A request for more bytes than are free waits, and no session
+// can take so much that nothing is left for others.
 //
 //	budget.go   Budget: who gets bytes, and in which order
-//	hold.go     Hold: what one message has
-//	message.go  messages in streams, which must not keep others back for ever
-//	run.go      Run: what a script has, and which of them fails
-//	heap.go     the host's own heap, beside it
-//	machine.go  how much memory there is (machine_*.go: on each system)
+//	hold.go     Hold: the bytes of one message
+//	message.go  messages in streams, which must not block others forever
+//	run.go      Run: the bytes of a run, and which run fails if there are too few
+//	heap.go     limiting the host's own heap
+//	machine.go  the memory of the machine (machine_*.go: for each system)
 package budget
 
 import (
@@ -19,48 +19,47 @@ import (
 	"time"
 )
 
-// Budget is a number of bytes that is shared. Its methods are safe for
-// concurrent use. A nil Budget has no bound, and its holds count nothing.
+// Budget is a number of bytes that are shared. Its methods are safe for concurrent use.
+// A nil Budget is unlimited, and its holds count nothing.
 //
-// Three quarters of it are for runs, and the rest is for messages. So no run waits
-// for messages, which may be waiting for runs.
+// Three quarters of it are for runs, the rest is for messages. So no run waits for
+// messages, which may in turn wait for runs.
 //
-// An owner is whoever bytes are taken for: a session, or a credential before
-// there is a session. It is any comparable value; nil is the host itself. Owners
-// share by one rule: what an owner has may be at most eight times what is then
-// left for all. So one alone leaves a ninth to those who come later, two leave a
-// seventeenth (the dynamic thresholds of Choudhury and Hahne, 1998). Of those who
-// wait and for whom there is room, the one whose owner has least is served first,
-// and of one owner the one who has waited longest.
+// Bytes are taken for an owner: a session, or a credential before there is a session. It
+// is any comparable value; nil is the host itself. The bytes of an owner may be at most
+// eight times what then remains for all (the dynamic thresholds of Choudhury and Hahne,
+// 1998). So a single owner leaves a ninth for later ones, and two leave a seventeenth.
+// Among the waiters that fit, the one whose owner has the fewest bytes is served first;
+// among those of one owner, the one that has waited longest.
 type Budget struct {
 	total int64
 
-	mu       sync.Mutex // guards what follows
-	used     int64
-	peak     int64
-	inRuns   int64 // what runs have of used
-	waiting  int
-	owners   map[any]*owner
-	last     uint64 // number of the last run or waiter
-	runs     []*Run // that are open, the oldest first
-	able     int    // runs of which something is at work
-	attached int    // holds that close with their messages
-	kick     chan struct{}
-	beyond   [answer + 1]*Hold // of each kind, the message that goes beyond the budget; nil: none
-	lastBack time.Time         // when something was given back
-	dying    int               // runs that have failed and are still open
-	failed   []*Run            // that are to be told so, without the lock
+	mu         sync.Mutex // guards the fields up to idle
+	used       int64
+	peak       int64
+	inRuns     int64 // the part of used that runs have
+	waiting    int
+	owners     map[any]*owner
+	last       uint64 // number of the last run or waiter
+	runs       []*Run // open runs, the oldest first
+	runnable   int    // number of runs that are not blocked; see Run.active
+	attached   int    // number of holds that close with their messages
+	kick       chan struct{}
+	overBudget [answer + 1]*Hold // for each kind, the message that may exceed the budget; nil: none
+	lastBack   time.Time         // when bytes were last returned
+	failing    int               // number of runs that have failed and are still open
+	failed     []*Run            // failed runs whose fail functions are to be called without the lock
 
-	burst int64       // bytes of messages since memory was given back
-	idle  *time.Timer // gives it back; nil before the first burst
+	burst int64       // bytes of messages since memory was last returned to the system
+	idle  *time.Timer // returns it; nil before the first burst
 
-	collecting sync.Mutex // held while the collector is called
+	collecting sync.Mutex // held while the garbage collector runs
 }
 
-// leftFactor is how many times what is left an owner may have.
+// leftFactor bounds the bytes of an owner to this multiple of what remains.
 const leftFactor = 8
 
-// New makes a budget of total bytes; 0: DefaultTotal().
+// New returns a budget of total bytes; 0 means DefaultTotal().
 func New(total int64) *Budget {
 	if total <= 0 {
 		total = DefaultTotal()
@@ -68,33 +67,33 @@ func New(total int64) *Budget {
 	return &Budget{total: total, owners: map[any]*owner{}, kick: make(chan struct{}, 1)}
 }
 
-// owner is one who has bytes, or wants some.
+// owner is an owner that has bytes, or waits for some.
 type owner struct {
 	key                any
 	inRuns, inMessages int64
-	holds              int       // that are open
-	queue              []*waiter // in the order in which they came
+	holds              int       // number of open holds
+	queue              []*waiter // in order of arrival
 }
 
-// waiter is a hold that wants more.
+// waiter is a pending request of a hold for more bytes.
 type waiter struct {
 	hold   *Hold
 	bytes  int64
-	number uint64        // in the order of their coming
-	ready  chan struct{} // closed when it has them, or has failed
-	err    error         // why it has not
+	number uint64        // in order of arrival
+	ready  chan struct{} // closed when the request was granted or has failed
+	err    error         // why it has failed, or nil
 }
 
-// Figures are those of a Budget, in bytes.
+// Figures are the figures of a Budget, in bytes.
 type Figures struct {
 	Total, Used, Peak int64
-	// Runs is what runs have of Used.
+	// Runs is the part of Used that runs have.
 	Runs int64
-	// Waiting is how many wait for bytes.
+	// Waiting is the number of requests that wait for bytes.
 	Waiting int
 }
 
-// Figures tells how much is used.
+// Figures returns how much is used.
 func (b *Budget) Figures() Figures {
 	if b == nil {
 		return Figures{}
@@ -104,7 +103,7 @@ func (b *Budget) Figures() Figures {
 	return Figures{Total: b.total, Used: b.used, Peak: b.peak, Runs: b.inRuns, Waiting: b.waiting}
 }
 
-// Total is how much there is in all; 0 for a nil Budget.
+// Total returns the size of the budget in bytes; 0 for a nil Budget.
 func (b *Budget) Total() int64 {
 	if b == nil {
 		return 0
@@ -114,22 +113,21 @@ func (b *Budget) Total() int64 {
 
 // TooLargeError says that something can never fit, however long it waits.
 type TooLargeError struct {
-	Bytes, Most int64 // wanted, and what one owner can have
+	Bytes, Most int64 // the bytes requested, and the most that one owner can have
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes are more than the %d that one session can have of the memory for messages", e.Bytes, e.Most)
 }
 
-// LimitName is the name of the limit that was met; see package limits.
+// LimitName returns the name of the limit that was reached; see package limits.
 func (e *TooLargeError) LimitName() string { return "total_memory" }
 
-// mostOfMessages is what all messages can have together.
+// mostOfMessages returns the most bytes that all messages together can have.
 func (b *Budget) mostOfMessages() int64 { return b.total / 4 }
 
-// ceiling is how far h may fill its part of the budget. What is above it for
-// messages of clients is for answers, without which nothing in flight would come
-// to an end.
+// ceiling returns how far h may fill its part of the budget. Messages of clients leave a
+// reserve for responses of servers, without which calls in flight could not finish.
 func (b *Budget) ceiling(h *Hold) int64 {
 	switch {
 	case h.run != nil:
@@ -140,8 +138,8 @@ func (b *Budget) ceiling(h *Hold) int64 {
 	return b.mostOfMessages() / 4 * 3
 }
 
-// most is what h can ever have: a message what one owner can have when there is
-// no other, unless it may go beyond that.
+// most returns the most bytes that h can ever have. For a message that is what a single
+// owner can have, unless its kind may exceed the budget.
 func (b *Budget) most(h *Hold) int64 {
 	switch {
 	case h.run != nil:
@@ -154,7 +152,7 @@ func (b *Budget) most(h *Hold) int64 {
 	return b.ceiling(h) * leftFactor / (leftFactor + 1)
 }
 
-// fits tells whether h may have n bytes more now.
+// fits reports whether h can have n more bytes now.
 func (b *Budget) fits(h *Hold, n int64) bool {
 	used := b.used - b.inRuns
 	if h.run != nil {
@@ -162,12 +160,12 @@ func (b *Budget) fits(h *Hold, n int64) bool {
 	}
 	left := b.ceiling(h) - used - n
 	if h.kind == answer {
-		return left >= 0 || b.beyond[answer] == h
+		return left >= 0 || b.overBudget[answer] == h
 	}
-	return b.beyond[h.kind] == h || left >= 0 && *h.share()+n <= leftFactor*left
+	return b.overBudget[h.kind] == h || left >= 0 && *h.share()+n <= leftFactor*left
 }
 
-// share is what the owner of h has of the part that h is of.
+// share returns the bytes that the owner of h has in h's part of the budget.
 func (h *Hold) share() *int64 {
 	if h.run != nil {
 		return &h.owner.inRuns
@@ -175,7 +173,7 @@ func (h *Hold) share() *int64 {
 	return &h.owner.inMessages
 }
 
-// take gives n bytes to h, or takes some back.
+// take gives n bytes to h, or returns some if n is negative.
 func (b *Budget) take(h *Hold, n int64) {
 	h.bytes += n
 	*h.share() += n
@@ -189,18 +187,18 @@ func (b *Budget) take(h *Hold, n int64) {
 	}
 }
 
-// serve gives bytes to those who wait, as long as there is one who fits.
+// serve grants requests as long as one fits.
 func (b *Budget) serve() {
 	for b.waiting > 0 {
 		if next := b.next(); next != nil {
 			b.grant(next)
-		} else if !b.settle() {
+		} else if !b.breakDeadlock() {
 			return
 		}
 	}
 }
 
-// next is who is to be served now; nil when nobody fits.
+// next returns the waiter to serve now; nil if none fits.
 func (b *Budget) next() *waiter {
 	var next *waiter
 	for _, o := range b.owners {
@@ -216,8 +214,8 @@ func (b *Budget) next() *waiter {
 	return next
 }
 
-// enter has h wait for n bytes.
-func (b *Budget) enter(h *Hold, n int64) *waiter {
+// enqueue adds a request of h for n bytes to the queue.
+func (b *Budget) enqueue(h *Hold, n int64) *waiter {
 	b.last++
 	w := &waiter{hold: h, bytes: n, number: b.last, ready: make(chan struct{})}
 	h.waiters = append(h.waiters, w)
@@ -229,19 +227,19 @@ func (b *Budget) enter(h *Hold, n int64) *waiter {
 	return w
 }
 
-// grant gives w what it waits for.
+// grant gives w the bytes that it waits for.
 func (b *Budget) grant(w *waiter) {
 	b.take(w.hold, w.bytes)
-	b.leave(w)
+	b.dequeue(w)
 }
 
-// leave ends the waiting of w.
-func (b *Budget) leave(w *waiter) {
+// dequeue removes w from the queue and closes w.ready.
+func (b *Budget) dequeue(w *waiter) {
 	isW := func(other *waiter) bool { return other == w }
 	w.hold.waiters = slices.DeleteFunc(w.hold.waiters, isW)
 	w.hold.owner.queue = slices.DeleteFunc(w.hold.owner.queue, isW)
 	b.waiting--
-	b.kickWaiting() // it may have been the one that looked for garbage
+	b.kickWaiting() // w may have been the one that was to collect garbage
 	if w.hold.run != nil {
 		w.hold.run.work(1)
 	}

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// start has a hold acquire n bytes in the background; the channel gets how that
-// went.
+// start acquires n bytes for a hold in the background. The channel receives the error.
 func start(ctx context.Context, h *Hold, n int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- h.Acquire(ctx, n) }()
@@ -40,7 +39,7 @@ func got(t *testing.T, done <-chan error) {
 	}
 }
 
-// checkEmpty wants nothing used and nobody known.
+// checkEmpty checks that no bytes are used and no owners are left.
 func checkEmpty(t *testing.T, b *Budget) {
 	t.Helper()
 	if f := b.Figures(); f.Used != 0 || f.Waiting != 0 || len(b.owners) != 0 {
@@ -101,8 +100,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestShares: whoever has much leaves something to those who come later, and
-// waits behind those who have less.
+// TestShares checks that an owner with many bytes leaves some for later ones, and is
+// served after those with fewer.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(37344)
@@ -144,8 +143,8 @@ func TestNoBudget(t *testing.T) {
 	h.Close()
 }
 
-// TestNobodyWaitsForEver: whatever holds do that come to an end by themselves,
-// all of them get what they want, and never more is used than there is.
+// TestNobodyWaitsForEver checks that holds that finish by themselves all get what they
+// request, and that never more is used than there is.
 func TestNobodyWaitsForEver(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,24 +2,23 @@ package budget
 
 import "context"
 
-// Hold is what one message, or something else that is in flight, has of a
-// Budget. Its methods are safe for concurrent use. Whoever opens one closes it.
+// Hold is the part of a Budget that one message, or something else in flight, has. Its
+// methods are safe for concurrent use. The caller that opens a Hold must Close it.
 type Hold struct {
 	budget *Budget // nil: nothing is counted
 	owner  *owner
-	run    *Run // that it is part of; nil: a message
+	run    *Run // the run that it belongs to; nil: it is for a message
 	kind   kind // of a message
 
-	closed   bool // guarded by budget.mu, as is what follows
+	closed   bool // guarded by budget.mu, as are the fields below
 	attached bool
 	bytes    int64
-	waiters  []*waiter // that are of it
+	waiters  []*waiter // its pending requests
 }
 
-// Open makes a Hold that has nothing yet, for an owner; see Budget. It is for
-// messages that grow as they come, beside others. So that they do not only wait for
-// each other, one at a time of those that have waited for long may go beyond the
-// budget.
+// Open returns an empty Hold for an owner; see Budget. It is for messages that grow while
+// they are read, concurrently with others. So that these do not wait for each other
+// forever, one message at a time that has waited for long may exceed the budget.
 func (b *Budget) Open(key any) *Hold {
 	h := new(Hold)
 	b.open(h, key)
@@ -41,12 +40,12 @@ func (b *Budget) open(h *Hold, key any) {
 	h.budget, h.owner = b, o
 }
 
-// Acquire takes n bytes more, and waits for them if need be. The error is the
-// cause of ctx; for a message a *TooLargeError if it can never fit, and for a run
-// an *ExhaustedError if it has failed. Then it has what it had before. A closed
-// Hold gets nothing, without an error.
+// Acquire takes n more bytes, and waits for them if necessary. The error is the cause of
+// ctx; a *TooLargeError if a message can never fit; or an *ExhaustedError if a run has
+// failed. After an error the Hold has the same bytes as before. Acquire on a closed Hold
+// does nothing.
 //
-// Who waits must hold nothing that others need to come to an end, but the bytes.
+// Except for bytes, the caller must not hold anything that others need to finish.
 func (h *Hold) Acquire(ctx context.Context, n int64) error {
 	b := h.budget
 	if b == nil || n <= 0 {
@@ -57,7 +56,7 @@ func (h *Hold) Acquire(ctx context.Context, n int64) error {
 		b.unlock()
 		return err
 	}
-	w := b.enter(h, n)
+	w := b.enqueue(h, n)
 	b.serve()
 	b.unlock()
 	return h.await(ctx, w)
@@ -72,7 +71,7 @@ func (h *Hold) acquireNow(n int64) (done bool, err error) {
 	case h.run != nil && h.run.err != nil:
 		return true, h.run.err
 	case h.bytes+n > most && h.run != nil:
-		b.exhaust(h.run)
+		b.failRun(h.run)
 		return true, h.run.err
 	case h.bytes+n > most:
 		return true, &TooLargeError{Bytes: h.bytes + n, Most: most}
@@ -83,7 +82,7 @@ func (h *Hold) acquireNow(n int64) (done bool, err error) {
 	return false, nil
 }
 
-// TryAcquire takes n bytes more if it need not wait for them.
+// TryAcquire takes n more bytes if it can do so without waiting.
 func (h *Hold) TryAcquire(n int64) bool {
 	b := h.budget
 	if b == nil || n <= 0 {
@@ -101,7 +100,7 @@ func (h *Hold) TryAcquire(n int64) bool {
 	return true
 }
 
-// Release gives n bytes back, at most what it has.
+// Release returns n bytes, or all if it has fewer.
 func (h *Hold) Release(n int64) {
 	b := h.budget
 	if b == nil {
@@ -115,8 +114,7 @@ func (h *Hold) Release(n int64) {
 	}
 }
 
-// Close gives everything back. It may be called again. Nobody may wait in
-// Acquire.
+// Close returns all bytes. It may be called twice, but not during a call of Acquire.
 func (h *Hold) Close() {
 	b := h.budget
 	if b == nil {
@@ -134,8 +132,8 @@ func (b *Budget) close(h *Hold) {
 	if h.attached {
 		b.attached--
 	}
-	if b.beyond[h.kind] == h {
-		b.beyond[h.kind] = nil
+	if b.overBudget[h.kind] == h {
+		b.overBudget[h.kind] = nil
 	}
 	b.take(h, -h.bytes)
 	if h.owner.holds--; h.owner.holds == 0 {
@@ -144,7 +142,7 @@ func (b *Budget) close(h *Hold) {
 	b.serve()
 }
 
-// Bytes is how much it has.
+// Bytes returns the bytes that the Hold has.
 func (h *Hold) Bytes() int64 {
 	if h.budget == nil {
 		return 0

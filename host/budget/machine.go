@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// unknownMemory is taken for a machine that does not say what it has.
+	// unknownMemory is assumed if the memory of the machine cannot be determined.
 	unknownMemory = 4 << 30
-	// leastTotal is the smallest default: what a proxy with a few scripts needs.
+	// leastTotal is the smallest default, enough for a proxy with a few scripts.
 	leastTotal = 64 << 20
 )
 
-// DefaultTotal is half of the memory that this process may use, in bytes: of
-// the machine's, or of the container's where that is less.
+// DefaultTotal returns half of Memory, but at least 64 MiB.
 func DefaultTotal() int64 {
 	return max(leastTotal, int64(min(Memory(), math.MaxInt64))/2)
 }
 
-// Memory is what this process may use, in bytes: the machine's, or the limit of
-// its container where that is less.
+// Memory returns the memory that this process can use, in bytes: that of the machine, or
+// the limit of its container if that is less.
 func Memory() uint64 {
 	if n := memory(); n > 0 {
 		return n
@@ -32,8 +31,8 @@ func Memory() uint64 {
 	return unknownMemory
 }
 
-// linuxMemory is the least of what /proc/meminfo and the control groups of this
-// process say; 0 when none of them does. root is the file system "/".
+// linuxMemory returns the minimum of the memory in /proc/meminfo and the limits of the
+// control groups of this process; 0 if none is known. root is the file system "/".
 func linuxMemory(root fs.FS) uint64 {
 	least := uint64(math.MaxUint64)
 	for _, n := range append(cgroupLimits(root), memTotal(root)) {
@@ -47,7 +46,7 @@ func linuxMemory(root fs.FS) uint64 {
 	return least
 }
 
-// memTotal is MemTotal of /proc/meminfo, in bytes; see proc_meminfo(5).
+// memTotal returns MemTotal of /proc/meminfo in bytes; see proc_meminfo(5).
 func memTotal(root fs.FS) uint64 {
 	data, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
@@ -67,14 +66,14 @@ func memTotal(root fs.FS) uint64 {
 	return 0
 }
 
-// cgroupMount is where a hierarchy of control groups is seen.
+// cgroupMount is a mounted hierarchy of control groups.
 type cgroupMount struct {
-	root, point string // the group at the mount point, and that point
-	file        string // that has the limit of a group
+	root, point string // the group at the mount point, and the mount point
+	file        string // name of the file with the limit of a group
 }
 
-// cgroupLimits are the limits of the groups that this process is in, and of
-// those above them: all of them hold. See cgroups(7), proc_pid_cgroup(5).
+// cgroupLimits returns the limits of the groups that this process is in and of their
+// ancestors, all of which apply. See cgroups(7), proc_pid_cgroup(5).
 func cgroupLimits(root fs.FS) []uint64 {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -97,8 +96,8 @@ func cgroupLimits(root fs.FS) []uint64 {
 	return limits
 }
 
-// cgroupMounts finds the hierarchy of version 2 and that of version 1 which
-// limits memory; see proc_pid_mountinfo(5).
+// cgroupMounts finds the version 2 hierarchy and the version 1 hierarchy that limits
+// memory; see proc_pid_mountinfo(5).
 func cgroupMounts(root fs.FS) (unified, memory cgroupMount) {
 	data, err := fs.ReadFile(root, "proc/self/mountinfo")
 	if err != nil {
@@ -129,21 +128,20 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// limits are those of a group and of the groups above it, as far as they can be
-// seen.
+// limits returns the limits of a group and of its ancestors, as far as they are visible.
 func (m cgroupMount) limits(root fs.FS, group string) []uint64 {
 	if m.point == "" {
 		return nil
 	}
 	below, ok := strings.CutPrefix(group, m.root)
 	if m.root != "/" && !ok {
-		below = "" // seen from another namespace: what is mounted is what there is
+		below = "" // in another namespace: only the mounted group is visible
 	}
 	var limits []uint64
 	for below = path.Clean("/" + below); ; below = path.Dir(below) {
 		name := strings.TrimPrefix(path.Join(m.point, below, m.file), "/")
 		if data, err := fs.ReadFile(root, name); err == nil {
-			// "max", or a number in the way of all memory, is no limit.
+			// "max", or a number larger than any memory, means no limit.
 			if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
 				limits = append(limits, n)
 			}

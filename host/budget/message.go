@@ -10,49 +10,49 @@ import (
 // Small is the size in bytes up to which messages are not counted.
 const Small = 64 << 10
 
-// Copies is what a message takes for each of its bytes: itself, and the form in
-// which it is passed on.
+// Copies is how many bytes are counted for each byte of a message: one for the message
+// and one for the form in which it is passed on.
 const Copies = 2
 
 const (
-	// patience is how long a message waits before one of those that wait may go
-	// beyond the budget, or, if one has already, a run gives way to an answer.
-	patience = time.Second
-	// firstPause is how long who waits pauses before it has the collector free
-	// messages that nobody has any more. The next pauses are longer.
+	// escalateAfter is how long messages wait before one of them may exceed the
+	// budget, or, if one does already, before a run fails in favour of an answer.
+	escalateAfter = time.Second
+	// firstPause is how long a waiter waits before it runs the garbage collector to
+	// free messages. Later pauses are longer.
 	firstPause = 10 * time.Millisecond
 )
 
-// kind is what a Hold is for.
+// kind is the kind of message that a Hold is for.
 type kind int
 
 const (
-	body    kind = iota // grows as it comes, on a connection of its own
-	request             // of a stream that brings other messages too
-	answer              // needed for others to end
+	body    kind = iota // grows while it is read, on its own connection
+	request             // in a stream with other messages
+	answer              // needed by others to finish
 )
 
-// OpenRequest makes a Hold for a message of a client that comes in a stream. One
-// request at a time of those that have waited for long may go beyond the budget:
-// what others wait for can be behind it.
+// OpenRequest returns a Hold for a message of a client in a stream. One request at a time
+// that has waited for long may exceed the budget, because messages that others wait for
+// can follow it in the stream.
 func (b *Budget) OpenRequest(key any) *Hold {
 	h := &Hold{kind: request}
 	b.open(h, key)
 	return h
 }
 
-// OpenAnswer makes a Hold for a message of a server. It can fill what is for
-// messages to the last byte, whoever it is for, and one answer at a time may go beyond.
-// Where that is not enough, since what there is waits for runs that wait
-// themselves, the youngest run that has answers fails.
+// OpenAnswer returns a Hold for a message of a server. It can use all the bytes for
+// messages, whichever session it is for, and one answer at a time may exceed the budget.
+// If that is not enough, because the messages belong to runs that wait themselves, the
+// youngest run with answers fails.
 func (b *Budget) OpenAnswer() *Hold {
 	h := &Hold{kind: answer}
 	b.open(h, nil)
 	return h
 }
 
-// Fit makes what the Hold has enough for a message of size bytes, on its way; see
-// Acquire.
+// Fit acquires or releases bytes so that the Hold has enough for a message of size bytes
+// in flight; see Acquire.
 func (h *Hold) Fit(ctx context.Context, size int) error {
 	want := int64(size) * Copies
 	if had := h.Bytes(); want < had {
@@ -63,9 +63,9 @@ func (h *Hold) Fit(ctx context.Context, size int) error {
 	}
 }
 
-// Attach has the Hold closed when nobody has the message any more that starts with
-// the first byte of b, which is a whole piece of memory: when the collector has
-// freed it. Whoever waits has it look often.
+// Attach closes the Hold when the garbage collector has freed the message that starts
+// with the first byte of b. b must be a whole allocation. While requests wait for bytes,
+// the collector runs often.
 func (h *Hold) Attach(b []byte) {
 	if h.budget == nil || len(b) == 0 {
 		h.Close()
@@ -75,14 +75,14 @@ func (h *Hold) Attach(b []byte) {
 	h.attached = true
 	h.budget.attached++
 	h.budget.kickWaiting()
-	h.budget.passed(h.bytes)
+	h.budget.countBurst(h.bytes)
 	h.budget.mu.Unlock()
 	runtime.AddCleanup(&b[0], (*Hold).Close, h)
 }
 
-// Count counts a message that there is already, such as a result that waits to be
-// written, until nobody has it any more. It does not wait: others do then. b is a
-// whole piece of memory; a small one is not counted.
+// Count counts a message that exists already, such as a result that waits to be written,
+// until it is garbage collected. It does not wait; other requests do instead. message
+// must be a whole allocation. Small messages are not counted.
 func (b *Budget) Count(message []byte) {
 	if b == nil || len(message) <= Small {
 		return
@@ -94,7 +94,7 @@ func (b *Budget) Count(message []byte) {
 	h.Attach(message)
 }
 
-// kickWaiting has one of those who wait look for garbage.
+// kickWaiting wakes one of the waiters to run the garbage collector.
 func (b *Budget) kickWaiting() {
 	if b.attached > 0 && b.waiting > 0 {
 		select {
@@ -108,7 +108,7 @@ func (b *Budget) kickWaiting() {
 func (h *Hold) await(ctx context.Context, w *waiter) error {
 	b, began, pause := h.budget, time.Now(), firstPause
 	kick := b.kick
-	if h.run != nil { // garbage has nothing of what it waits for
+	if h.run != nil { // collecting garbage frees no bytes for runs
 		kick = nil
 	}
 	for {
@@ -127,22 +127,22 @@ func (h *Hold) await(ctx context.Context, w *waiter) error {
 		case <-kick:
 		case <-tick:
 			b.collect()
-			if time.Since(began) >= patience {
-				b.insist(w)
+			if time.Since(began) >= escalateAfter {
+				b.escalate(w)
 			}
-			pause = min(2*pause, patience/2)
+			pause = min(2*pause, escalateAfter/2)
 		}
 		if timer != nil {
 			timer.Stop()
 		}
 		if ended {
-			return b.leaveFor(ctx, w)
+			return b.finishWait(ctx, w)
 		}
 	}
 }
 
-// leaveFor ends the waiting of w, for whatever reason.
-func (b *Budget) leaveFor(ctx context.Context, w *waiter) error {
+// finishWait ends the wait of w, which was served or whose ctx has ended.
+func (b *Budget) finishWait(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
 	defer b.unlock()
 	select {
@@ -150,8 +150,8 @@ func (b *Budget) leaveFor(ctx context.Context, w *waiter) error {
 		return w.err
 	default:
 	}
-	b.leave(w)
-	b.serve() // who is behind it may fit
+	b.dequeue(w)
+	b.serve() // the ones behind it may fit
 	return context.Cause(ctx)
 }
 
@@ -161,7 +161,7 @@ func (b *Budget) hasAttached() bool {
 	return b.attached > 0
 }
 
-// collect frees messages that nobody has any more. One goroutine does at a time.
+// collect frees unreferenced messages. Only one goroutine does this at a time.
 func (b *Budget) collect() {
 	if !b.hasAttached() || !b.collecting.TryLock() {
 		return
@@ -170,8 +170,9 @@ func (b *Budget) collect() {
 	runtime.GC()
 }
 
-// insist gives way to a message that has waited for long.
-func (b *Budget) insist(w *waiter) {
+// escalate lets a message that has waited for long exceed the budget, or makes a run fail
+// in favour of an answer.
+func (b *Budget) escalate(w *waiter) {
 	b.mu.Lock()
 	defer b.unlock()
 	select {
@@ -179,17 +180,17 @@ func (b *Budget) insist(w *waiter) {
 		return
 	default:
 	}
-	if b.beyond[w.hold.kind] == nil {
-		b.beyond[w.hold.kind] = w.hold
+	if b.overBudget[w.hold.kind] == nil {
+		b.overBudget[w.hold.kind] = w.hold
 		b.grant(w)
 		return
 	}
-	if w.hold.kind != answer || b.dying > 0 || time.Since(b.lastBack) < patience {
+	if w.hold.kind != answer || b.failing > 0 || time.Since(b.lastBack) < escalateAfter {
 		return
 	}
 	for _, r := range slices.Backward(b.runs) {
 		if r.owned > 0 {
-			b.exhaust(r)
+			b.failRun(r)
 			b.serve()
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestOneMessageGoesBeyond: the others of its kind wait until it is gone, and no
-// request keeps back an answer.
+// TestOneMessageGoesBeyond checks that only one message of a kind exceeds the budget at a
+// time, and that a request does not block an answer.
 func TestOneMessageGoesBeyond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(3200)
@@ -18,15 +18,15 @@ func TestOneMessageGoesBeyond(t *testing.T) {
 		got(t, start(t.Context(), first, 790))
 		more := start(t.Context(), second, 300)
 		waits(t, more)
-		time.Sleep(2 * patience)
+		time.Sleep(2 * escalateAfter)
 		got(t, more)
-		got(t, start(t.Context(), second, 100)) // it goes on until it is whole
+		got(t, start(t.Context(), second, 100)) // it may grow until it is complete
 		late, answered := start(t.Context(), third, 2000), start(t.Context(), other, 2000)
-		time.Sleep(10 * patience)
+		time.Sleep(10 * escalateAfter)
 		waits(t, late)
 		got(t, answered)
 		second.Close()
-		time.Sleep(2 * patience)
+		time.Sleep(2 * escalateAfter)
 		got(t, late)
 		first.Close()
 		third.Close()
@@ -35,8 +35,8 @@ func TestOneMessageGoesBeyond(t *testing.T) {
 	})
 }
 
-// TestRunGivesWayToAnswers: when all there is waits for runs that wait for
-// answers themselves.
+// TestRunGivesWayToAnswers checks that a run fails if all bytes belong to runs that wait
+// for answers themselves.
 func TestRunGivesWayToAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(3200)
@@ -49,10 +49,10 @@ func TestRunGivesWayToAnswers(t *testing.T) {
 		young.Own(750)
 		beyond, late := b.OpenAnswer(), b.OpenAnswer()
 		more := start(t.Context(), beyond, 100)
-		time.Sleep(2 * patience)
+		time.Sleep(2 * escalateAfter)
 		got(t, more)
 		more = start(t.Context(), late, 100)
-		time.Sleep(3 * patience)
+		time.Sleep(3 * escalateAfter)
 		synctest.Wait()
 		if failed == nil {
 			t.Fatal("no run has failed")
@@ -69,7 +69,7 @@ func TestRunGivesWayToAnswers(t *testing.T) {
 	})
 }
 
-// TestAttach: a message counts until nobody has it.
+// TestAttach checks that a message counts until it is garbage collected.
 func TestAttach(t *testing.T) {
 	b := New(16 << 20)
 	message := make([]byte, 1<<20)
@@ -85,14 +85,15 @@ func TestAttach(t *testing.T) {
 	runtime.KeepAlive(message)
 	message = nil
 	next := b.Open("a")
-	if err := next.Acquire(t.Context(), 2<<20); err != nil { // has the collector look
+	if err := next.Acquire(t.Context(), 2<<20); err != nil { // runs the garbage collector
 		t.Error(err)
 	}
 	next.Close()
 	checkEmpty(t, b)
 }
 
-// TestCount: what waits to be written keeps others waiting, and is never refused.
+// TestCount checks that messages that wait to be written make others wait and are never
+// refused.
 func TestCount(t *testing.T) {
 	b := New(16 << 20)
 	written := make([]byte, 8<<20)
@@ -114,9 +115,9 @@ func TestCount(t *testing.T) {
 	checkEmpty(t, b)
 }
 
-// comes has a message of size bytes come, by doubling the memory that it has. It
-// takes time to be worked on when it is whole.
-func comes(ctx context.Context, h *Hold, size int64) error {
+// receive simulates receiving a message of size bytes into a buffer that doubles, and
+// handling it for some time.
+func receive(ctx context.Context, h *Hold, size int64) error {
 	defer h.Close()
 	for had := int64(0); had < size; {
 		want := min(max(2*had, 16), size)
@@ -131,8 +132,8 @@ func comes(ctx context.Context, h *Hold, size int64) error {
 	return nil
 }
 
-// TestBodiesDoNotWaitForEachOther: many messages that grow as they come, with room
-// for three that are whole, all come to an end, also beside one that is kept.
+// TestBodiesDoNotWaitForEachOther checks that many messages that grow while they are read
+// all finish although only three fit completely, even beside one that is kept.
 func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	const size = 620
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 			group.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				if err := comes(ctx, h, size); err != nil {
+				if err := receive(ctx, h, size); err != nil {
 					t.Errorf("message %d: %v", n, err)
 				}
 			})

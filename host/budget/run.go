@@ -7,30 +7,31 @@ import (
 	"slices"
 )
 
-// Run is what the run of a script has, with the runs of the saved tools that it
-// calls. Its methods are safe for concurrent use. Whoever opens one closes it.
+// Run is the part of a Budget that a run has, including the runs of saved tools that it
+// calls. Its methods are safe for concurrent use. The caller that opens a Run must Close
+// it.
 //
-// A run that waits keeps what it has, so runs could wait for each other for ever.
-// They do not: a run can finish as long as one of its goroutines is at work, and
-// as long as one run can, the others wait. When none can, nobody would give
-// anything back. Then the headroom of owners counts no more, and if that does not
-// help, the youngest run fails: of the owner that has most, if that is more than
-// its share, or else of all. The next one follows when what it had has not been
-// enough.
+// A run keeps its bytes while it waits for more, so runs could wait for each other
+// forever. This is prevented as follows. A run can finish as long as one of its
+// goroutines is active; while there is such a run, the others wait. When there is none,
+// nothing would be returned any more. Then waiters may use the bytes that are reserved
+// for other owners, and if that does not help, the youngest run fails: among the runs of
+// the owner with the most bytes if those are more than its share, otherwise among all.
+// If its bytes are not enough, the next one fails.
 type Run struct {
 	Hold
-	number uint64 // in the order of their coming
-	atWork int    // goroutines that wait neither for bytes nor for others of this run
-	owned  int64  // bytes of messages that wait for the run
+	number uint64 // in the order of opening
+	active int    // goroutines that wait neither for bytes nor for others of this run
+	owned  int64  // bytes of messages that belong to the run
 	err    error  // *ExhaustedError, once it has failed
 	fail   context.CancelCauseFunc
 }
 
-// ExhaustedError says that a run has failed because all runs together want more
-// than there is, or it alone more than it can ever have.
+// ExhaustedError says that a run has failed because all runs together need more bytes
+// than there are, or because it alone needs more than it can ever have.
 type ExhaustedError struct {
-	// Total is that of the budget, Most what runs can have of it, and Used what
-	// the run had: bytes.
+	// Total is the size of the budget, Most is what runs can have of it, and Used is
+	// what the run had, in bytes.
 	Total, Most, Used int64
 }
 
@@ -38,9 +39,8 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("all runs together need more than the %d bytes that runs can have", e.Most)
 }
 
-// OpenRun makes a Run that has nothing yet, for an owner; see Budget. fail, which
-// is called at most once, with an *ExhaustedError, is to end the run. It must
-// not block.
+// OpenRun returns an empty Run for an owner; see Budget. fail is called at most once, with
+// an *ExhaustedError, and must end the run. It must not block.
 func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	r := &Run{fail: fail}
 	b.open(&r.Hold, key)
@@ -55,9 +55,9 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	return r
 }
 
-// Work says that n more goroutines of the run are at work, or fewer. Each that
-// waits for others of the same run, or has ended, counts no more. The number
-// must not fall to nothing in between, while the run can go on.
+// Work adds n to the number of active goroutines of the run; n can be negative.
+// Goroutines that have ended or that wait for others of the same run are not active. The
+// number must not become 0 while the run can continue.
 func (r *Run) Work(n int) {
 	b := r.budget
 	if b == nil {
@@ -70,19 +70,19 @@ func (r *Run) Work(n int) {
 }
 
 func (r *Run) work(n int) {
-	before := r.atWork > 0
-	r.atWork += n
-	if after := r.atWork > 0; before != after {
+	before := r.active > 0
+	r.active += n
+	if after := r.active > 0; before != after {
 		if after {
-			r.budget.able++
+			r.budget.runnable++
 		} else {
-			r.budget.able--
+			r.budget.runnable--
 		}
 	}
 }
 
-// Own says that n more bytes of the messages in flight are of the run, its request
-// and answers to its calls, and will be there as long as it is.
+// Own adds n to the bytes of messages in flight that belong to the run: its request, and
+// answers to its calls. They exist as long as the run does.
 func (r *Run) Own(n int64) {
 	b := r.budget
 	if b == nil {
@@ -95,8 +95,8 @@ func (r *Run) Own(n int64) {
 	}
 }
 
-// Close gives everything back. Nothing of the run may be at work any more. It
-// may be called again.
+// Close returns all bytes. No goroutine of the run may be active any more. Close may be
+// called twice.
 func (r *Run) Close() {
 	b := r.budget
 	if b == nil {
@@ -107,18 +107,18 @@ func (r *Run) Close() {
 	if r.closed {
 		return
 	}
-	r.work(-r.atWork)
+	r.work(-r.active)
 	if r.err != nil {
-		b.dying--
+		b.failing--
 	}
 	b.runs = slices.DeleteFunc(b.runs, func(other *Run) bool { return other == r })
 	b.close(&r.Hold)
 }
 
-// mostOfRuns is what all runs can have together.
+// mostOfRuns returns the most bytes that all runs together can have.
 func (b *Budget) mostOfRuns() int64 { return b.total - b.mostOfMessages() }
 
-// unlock gives the lock away, and then tells the runs that have failed.
+// unlock releases the lock and then calls the fail functions of runs that have failed.
 func (b *Budget) unlock() {
 	failed := b.failed
 	b.failed = nil
@@ -130,22 +130,22 @@ func (b *Budget) unlock() {
 	}
 }
 
-// exhaust has a run fail.
-func (b *Budget) exhaust(r *Run) {
+// failRun makes a run fail.
+func (b *Budget) failRun(r *Run) {
 	r.err = &ExhaustedError{Total: b.total, Most: b.mostOfRuns(), Used: r.bytes}
 	b.failed = append(b.failed, r)
-	b.dying++
+	b.failing++
 	for len(r.waiters) > 0 {
 		w := r.waiters[0]
 		w.err = r.err
-		b.leave(w)
+		b.dequeue(w)
 	}
 }
 
-// settle sees to it that runs do not wait for each other; see Run. It returns
-// whether there is something to serve again.
-func (b *Budget) settle() bool {
-	if b.able > 0 || b.dying > 0 { // what has failed is about to give back what it has
+// breakDeadlock makes progress if all runs wait for each other; see Run. It reports
+// whether to try serving again.
+func (b *Budget) breakDeadlock() bool {
+	if b.runnable > 0 || b.failing > 0 { // failed runs are about to return their bytes
 		return false
 	}
 	if first := b.oldest(b.mostOfRuns() - b.inRuns); first != nil {
@@ -153,14 +153,14 @@ func (b *Budget) settle() bool {
 		return true
 	}
 	if victim := b.youngest(); victim != nil {
-		b.exhaust(victim)
+		b.failRun(victim)
 		return true
 	}
 	return false
 }
 
-// oldest is the one of the runs that has waited longest among those who want at
-// most room bytes; nil when there is none.
+// oldest returns the waiter of a run that has waited longest, among those that need at
+// most room bytes; nil if there is none.
 func (b *Budget) oldest(room int64) *waiter {
 	var oldest *waiter
 	for _, r := range b.runs {
@@ -173,7 +173,7 @@ func (b *Budget) oldest(room int64) *waiter {
 	return oldest
 }
 
-// youngest is the run that has to fail; nil when none that waits has anything.
+// youngest returns the run that has to fail; nil if no waiting run has any bytes.
 func (b *Budget) youngest() *Run {
 	held := map[*owner]int64{}
 	var waiting []*Run

@@ -18,7 +18,7 @@ func openRun(t *testing.T, b *Budget, key any) *Run {
 	return r
 }
 
-// ended is how a run's waiting ended.
+// ended returns the error with which a run's wait ended.
 func ended(t *testing.T, done <-chan error) error {
 	t.Helper()
 	synctest.Wait()
@@ -31,7 +31,8 @@ func ended(t *testing.T, done <-chan error) error {
 	}
 }
 
-// TestYoungestFails: only when none can finish, and then one at a time.
+// TestYoungestFails checks that the youngest run fails only when none can finish, and
+// that one fails at a time.
 func TestYoungestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(1200)
@@ -43,12 +44,12 @@ func TestYoungestFails(t *testing.T) {
 		waits(t, first)
 		second := start(t.Context(), &middle.Hold, 500)
 		waits(t, second)
-		third := start(t.Context(), &old.Hold, 600) // nobody is left who could finish
+		third := start(t.Context(), &old.Hold, 600) // now no run can finish
 		var e *ExhaustedError
 		if err := ended(t, first); !errors.As(err, &e) || *e != (ExhaustedError{Total: 1200, Most: 900, Used: 200}) {
 			t.Fatalf("the youngest: %v", err)
 		}
-		waits(t, second) // what has failed can still give back what it has
+		waits(t, second) // the failed run can still return its bytes
 		young.Close()
 		got(t, second)
 		waits(t, third)
@@ -59,8 +60,8 @@ func TestYoungestFails(t *testing.T) {
 	})
 }
 
-// TestGreedyOwnerFails: not the youngest of all, if another owner has more than
-// its share.
+// TestGreedyOwnerFails checks that a run of an owner with more than its share fails, not
+// the youngest of all.
 func TestGreedyOwnerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(1200)
@@ -93,7 +94,8 @@ func TestGreedyOwnerFails(t *testing.T) {
 	})
 }
 
-// TestRunsDoNotWaitForMessages, nor messages for runs.
+// TestRunsDoNotWaitForMessages checks that runs do not wait for messages, nor messages
+// for runs.
 func TestRunsDoNotWaitForMessages(t *testing.T) {
 	b := New(1600)
 	message, answered, run := b.Open("client"), b.OpenAnswer(), openRun(t, b, "client")
@@ -106,8 +108,8 @@ func TestRunsDoNotWaitForMessages(t *testing.T) {
 	checkEmpty(t, b)
 }
 
-// tree is a run of which several goroutines want memory: as those of a script
-// that calls saved tools in parallel.
+// tree is a run with several goroutines that need memory, as in a script that calls saved
+// tools in parallel.
 type tree struct {
 	run    *Run
 	ctx    context.Context
@@ -171,9 +173,9 @@ func (r *tree) parallel(depth int) error {
 	return errors.Join(errs...)
 }
 
-// TestNoDeadlock: whatever runs do, in whatever order, all of them come to an
-// end without anybody's timeout, nothing is left, never more is used than there
-// is, and one of each set that waits for each other survives.
+// TestNoDeadlock checks random runs. All of them end without a timeout, no bytes are
+// left, never more is used than there is, and of each set of runs that wait for each
+// other one survives.
 func TestNoDeadlock(t *testing.T) {
 	failed, succeeded := 0, 0
 	for seed := range uint64(200) {
@@ -188,7 +190,7 @@ func TestNoDeadlock(t *testing.T) {
 				message := int64(random.IntN(100))
 				group.Go(func() {
 					time.Sleep(later)
-					m := b.Open(key) // a message that comes to an end
+					m := b.Open(key) // a message that finishes
 					if m.TryAcquire(message) {
 						time.Sleep(later)
 					}
@@ -213,7 +215,7 @@ func TestNoDeadlock(t *testing.T) {
 				})
 			}
 			group.Wait() // synctest fails when all goroutines wait for each other
-			if f := b.Figures(); f.Used != 0 || f.Peak > b.total || b.able != 0 || len(b.runs) != 0 {
+			if f := b.Figures(); f.Used != 0 || f.Peak > b.total || b.runnable != 0 || len(b.runs) != 0 {
 				t.Errorf("seed %d: %+v", seed, f)
 			}
 			checkEmpty(t, b)
