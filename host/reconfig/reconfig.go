@@ -1,5 +1,5 @@
-// Package reconfig says how two configurations differ, and which part of a new one
-// can be put in force without a restart.
+// Package reconfig compares two configurations, and determines which part of a new one
+// can be applied without a restart.
 package reconfig
 
 import (
@@ -13,35 +13,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
-// Changes say how a configuration differs from the one before it. They have
-// names of upstreams and settings, and no values.
+// Changes describes how a configuration differs from the previous one. It contains names
+// of upstreams and settings, but no values.
 type Changes struct {
-	// Upstreams that differ, in the order of the new configuration; those that
-	// were removed come last.
+	// Upstreams are the upstreams that differ, in the order of the new configuration,
+	// with removed ones last.
 	Upstreams []UpstreamChange
-	// Settings are in force; Restart are those that will be after a restart.
-	// They are called as in TOML: "execution.timeout".
+	// Settings are the settings that have been applied; Restart are those that need a
+	// restart. Both have TOML names: "execution.timeout".
 	Settings, Restart []string
 }
 
-// UpstreamChange is what becomes of one upstream.
+// UpstreamChange is a change of one upstream.
 type UpstreamChange struct {
 	Name string
 	Kind ChangeKind
-	// Settings that differ, as they are called in TOML: "env"; none for one that
-	// is added or removed.
+	// Settings are the TOML names of the settings that differ, such as "env"; none for
+	// an upstream that was added or removed.
 	Settings []string
 }
 
-// ChangeKind is what becomes of an upstream.
+// ChangeKind is the kind of change of an upstream.
 type ChangeKind string
 
 // The kinds.
 const (
 	Added    ChangeKind = "added"    // or no longer disabled
 	Removed  ChangeKind = "removed"  // or disabled
-	Replaced ChangeKind = "replaced" // started anew, with another command for instance
-	Adjusted ChangeKind = "adjusted" // it goes on, under another prefix for instance
+	Replaced ChangeKind = "replaced" // restarted, for instance with another command
+	Adjusted ChangeKind = "adjusted" // still running, for instance with another prefix
 )
 
 // Lines returns the changes for people, one line each.
@@ -63,11 +63,11 @@ func (c Changes) Lines() []string {
 	return lines
 }
 
-// Compare says how next differs from old, and returns what of it can be put in
-// force: next, with the settings of old that cannot change at run time.
+// Compare returns how next differs from old, and the configuration to apply: next, but
+// with the settings of old that cannot change at run time.
 func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *config.Config) {
 	c := Changes{Upstreams: compareUpstreams(clients, old, next)}
-	adopted := *old // what is not named here needs a restart
+	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
 	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
@@ -91,7 +91,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	return c, &adopted
 }
 
-// compareUpstreams says what becomes of the upstreams that differ.
+// compareUpstreams returns the changes of upstreams.
 func compareUpstreams(clients supervise.Clients, old, next *config.Config) []UpstreamChange {
 	before := map[string]*config.Upstream{}
 	for _, u := range supervise.Enabled(old) {
@@ -123,8 +123,8 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 	return changes
 }
 
-// differences returns the settings in which two structs of a configuration
-// differ, as they are called in TOML, after the name of their table.
+// differences returns the TOML names of the settings in which two structs of a
+// configuration differ, prefixed with the name of their table.
 func differences[T any](table string, a, b T) []string {
 	return differ(table, reflect.ValueOf(a), reflect.ValueOf(b))
 }
@@ -147,11 +147,11 @@ func differ(table string, a, b reflect.Value) []string {
 	return slices.Compact(keys)
 }
 
-// notSettings are fields of config.Config that are no settings, or are compared
-// on their own.
+// notSettings are fields of config.Config that are not settings, or that are compared
+// separately.
 var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true}
 
-// settingName is what the reference calls a field.
+// settingName returns the TOML name of a field.
 func settingName(table, field string) string {
 	switch table + field {
 	case "Debug":
@@ -168,7 +168,7 @@ func settingName(table, field string) string {
 		return "tokens"
 	}
 	var b strings.Builder
-	lower := false // whether the letter before is
+	lower := false // the previous letter is lower case
 	for _, r := range field {
 		if unicode.IsUpper(r) && lower {
 			b.WriteByte('_')

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 )
 
-// TestChangesOfAnUpstream: what has to be started anew, and what need not.
+// TestChangesOfAnUpstream checks which changes require a restart of the upstream.
 func TestChangesOfAnUpstream(t *testing.T) {
 	base := config.Upstream{Name: "x", Transport: config.Stdio, Command: "x", Isolation: config.Shared, Prefix: "x__"}
 	for _, tt := range []struct {

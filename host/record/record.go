@@ -1,5 +1,4 @@
-// Package record writes what goes through the proxy into the journal, as the
-// configuration says.
+// Package record writes proxied calls to the journal, as configured.
 package record
 
 import (
@@ -16,26 +15,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Options of a Recorder.
+// Options are the options of a Recorder.
 type Options struct {
-	// Announce tells clients that calls are not recorded, or are recorded again;
-	// see route.Router.Announce.
+	// Announce sends clients a log message when calls are not recorded, and when they
+	// are recorded again; see route.Router.Announce.
 	Announce func(level, logger, text string)
-	// Logger is the name under which Announce is called.
+	// Logger is the logger name that is passed to Announce.
 	Logger string
 	Log    *slog.Logger
 }
 
-// Recorder records proxied calls; it is a route.Observer. It is safe for
-// concurrent use.
+// Recorder records proxied calls. It implements route.Observer and is safe for concurrent
+// use.
 type Recorder struct {
 	opts     Options
 	journal  *journal.Log // nil if nothing is recorded
 	redactor *config.Redactor
 	masker   *config.Masker
 	start    time.Time
-	proxied  atomic.Value             // config.Proxied: how much of a call is recorded
-	last     atomic.Pointer[clientOf] // the client whose call was recorded last
+	proxied  atomic.Value                  // config.Proxied: how much of a call is recorded
+	last     atomic.Pointer[sessionClient] // the client whose call was recorded last
 }
 
 // New opens the journal of a configuration, if it is enabled there. The caller
@@ -56,8 +55,8 @@ func (r *Recorder) Journal() *journal.Log { return r.journal }
 // Start returns when the Recorder was made.
 func (r *Recorder) Start() time.Time { return r.start }
 
-// Configure puts another configuration in force. Secrets of earlier ones stay
-// secret.
+// Configure applies another configuration. The secrets of earlier ones are still
+// redacted.
 func (r *Recorder) Configure(cfg *config.Config) {
 	r.masker.Add(cfg.Secrets...)
 	r.redactor.SetPatterns(cfg.Journal.Redact)
@@ -73,12 +72,12 @@ func (r *Recorder) options(cfg *config.Config) journal.LogOptions {
 		Required: j.Required, Sync: journal.Sync(j.Sync),
 		MaxSize: int64(j.MaxSize), MaxTotal: int64(j.MaxTotal), MaxAge: j.MaxAge,
 		Redactor: r.redactor, Log: r.opts.Log,
-		Trouble: func(err error) { r.trouble(err, j.Required) },
+		Trouble: func(err error) { r.announceTrouble(err, j.Required) },
 	}
 }
 
-// trouble tells clients that their calls are not recorded, or are again.
-func (r *Recorder) trouble(err error, required bool) {
+// announceTrouble tells clients that calls are not recorded, or are recorded again.
+func (r *Recorder) announceTrouble(err error, required bool) {
 	switch {
 	case err == nil:
 		r.opts.Announce("notice", r.opts.Logger, "calls are recorded again")
@@ -97,13 +96,13 @@ func (r *Recorder) Observes() bool {
 // Observe implements route.Observer.
 func (r *Recorder) Observe(call route.ObservedCall) { r.journal.Proxied(r.entry(call)) }
 
-// ObserveAsync implements route.AsyncObserver. Whole answers are too much work for
-// one goroutine.
+// ObserveAsync implements route.AsyncObserver. It refuses whole answers, which are too
+// much work for one goroutine.
 func (r *Recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
 	return r.proxied.Load() != config.ProxiedFull && r.journal.ProxiedAsync(r.entry(call), then)
 }
 
-// entry is what the journal gets of a call.
+// entry returns the journal entry for a call.
 func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 	p := journal.Proxied{
 		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
@@ -114,20 +113,21 @@ func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 	if r.proxied.Load() == config.ProxiedFull {
 		p.Params, p.Result, p.RPCError = call.Params, call.Reply.Result, call.Reply.Error
 	}
-	if call.Cancelled { // the reply is ours, and nobody gets it
+	if call.Cancelled { // the reply is our own and is not sent
 		p.Received, p.Result, p.RPCError = 0, nil, nil
 	}
 	return p
 }
 
-// clientOf is a session's client, with the params of initialize it was read from.
-type clientOf struct {
+// sessionClient is the client of a session, with the params of initialize that describe
+// it.
+type sessionClient struct {
 	params []byte
 	journal.Client
 }
 
-// client returns the client of a session. It keeps the last one, so that the
-// params need not be read for each call.
+// client returns the client of a session. It caches the last one, so that the params are
+// not parsed for each call.
 func (r *Recorder) client(s route.Session) journal.Client {
 	params := s.Client()
 	if c := r.last.Load(); c != nil && c.Session == s.ID() && bytes.Equal(c.params, params) {
@@ -136,14 +136,14 @@ func (r *Recorder) client(s route.Session) journal.Client {
 	info, _ := wire.Get(params, "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
-	c := clientOf{params, journal.Client{Session: s.ID(), Name: name, Version: version}}
+	c := sessionClient{params, journal.Client{Session: s.ID(), Name: name, Version: version}}
 	r.last.Store(&c)
 	return c.Client
 }
 
-// Close ends the recording.
+// Close closes the journal.
 func (r *Recorder) Close() {
 	if err := r.journal.Close(); err != nil && !errors.Is(err, journal.ErrClosed) {
-		r.opts.Log.Warn("end of the journal", "err", err)
+		r.opts.Log.Warn("the journal was not closed properly", "err", err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// BenchmarkObserve is what a call that is passed on costs more when it is
-// recorded.
+// BenchmarkObserve measures the additional cost of recording a proxied call.
 func BenchmarkObserve(b *testing.B) {
 	for _, proxied := range []config.Proxied{config.ProxiedSummary, config.ProxiedFull} {
 		b.Run(string(proxied), func(b *testing.B) {
@@ -39,7 +38,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// benchSession says no more of itself than a record has.
+// benchSession is a session with just the data that a record contains.
 type benchSession struct{ route.Origin }
 
 func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }

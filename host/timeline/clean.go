@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// pretty is raw JSON on several lines, its numbers as they are, and not much
-// more than most bytes of it; most is 0 for all. How much is left out is told.
+// pretty indents raw JSON, keeps its numbers, and cuts it to about most bytes; 0 means no
+// limit. left says how much was cut off, "" for nothing.
 func pretty(raw []byte, most int) (text, left string) {
 	if raw == nil {
 		return "", ""
 	}
-	if most > 0 && len(raw) > 8*most { // reading all of it for its beginning alone takes long
+	if most > 0 && len(raw) > 8*most { // indenting all of it just for its beginning takes long
 		return cut(string(raw), most)
 	}
 	var b bytes.Buffer
@@ -25,7 +25,7 @@ func pretty(raw []byte, most int) (text, left string) {
 	return cut(b.String(), most)
 }
 
-// cut is the beginning of text, clean, and how much was cut off.
+// cut returns the beginning of text, made safe to display, and how much was cut off.
 func cut(text string, most int) (head, left string) {
 	if most > 0 && len(text) > most {
 		i := most

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// failure is what is shown of the error that a run ended with.
+// failure is the error that a run ended with, in the form in which it is shown.
 type failure struct {
 	Type    string
 	Message string
@@ -19,13 +19,13 @@ type failure struct {
 		Line   int
 		Column int
 		Source string
-		// Violations are those of a schema.
+		// Violations are the violations of a schema.
 		Violations []tools.Violation
 	}
 	Stack string
 }
 
-// failureOf is nil for a run that has not failed.
+// failureOf returns the failure of a run, nil if the run has not failed.
 func failureOf(rec *journal.Record) *failure {
 	if !rec.Done || rec.Outcome.Error == "" {
 		return nil
@@ -41,7 +41,7 @@ func failureOf(rec *journal.Record) *failure {
 // maxViolations is how many violations are shown.
 const maxViolations = 20
 
-// violations are lines on what a schema says of a value.
+// violations returns a line for each violation of a schema.
 func (f *failure) violations() []string {
 	var lines []string
 	for i, v := range f.Details.Violations {
@@ -53,9 +53,9 @@ func (f *failure) violations() []string {
 	return lines
 }
 
-// place is where in the script it happened, with the line and a caret; "" when
-// that is not known.
-func (f *failure) place() string {
+// location returns where in the script the error occurred, with the source line and a
+// caret; "" if that is not known.
+func (f *failure) location() string {
 	d := f.Details
 	if d.Line <= 0 {
 		return ""
@@ -71,7 +71,8 @@ func (f *failure) place() string {
 	return text + "\n  " + source + "\n  " + strings.Repeat(" ", d.Column-1) + "^"
 }
 
-// oneSpace keeps a caret in its place, whatever the width of a tab.
+// oneSpace replaces tabs and newlines by spaces, so that the caret is in the right
+// column.
 func oneSpace(r rune) rune {
 	if r == '\n' || r == '\t' {
 		return ' '

@@ -23,26 +23,25 @@ var pageStyle string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// shownInPage is how much of one value a page has, in bytes, and leastInPage how
-// much when there are so many that pageBytes are used up.
+// The sizes of a page in bytes. A page shows at most maxValueBytes of a value. When the
+// values have used up pageBytes, it shows at most minValueBytes of each.
 const (
-	shownInPage = 256 << 10
-	leastInPage = 1 << 10
-	pageBytes   = 16 << 20
+	maxValueBytes = 256 << 10
+	minValueBytes = 1 << 10
+	pageBytes     = 16 << 20
 )
 
-// WriteHTML writes a run as a page that has all it needs in itself: no script,
-// and nothing that would be loaded from elsewhere.
+// WriteHTML writes a run as a self-contained page: it has no scripts and loads nothing.
 func WriteHTML(w io.Writer, rec *journal.Record) error {
 	t := Of(rec)
 	p := page{left: pageBytes}
-	return pageTemplate.Execute(w, p.of(rec, t))
+	return pageTemplate.Execute(w, p.view(rec, t))
 }
 
-// page is how much more a page may have.
-type page struct{ left int }
+// page builds the view of a run.
+type page struct{ left int } // bytes that are left of pageBytes
 
-// view is what the template is given.
+// view is the data for the template.
 type view struct {
 	Style   template.CSS
 	Tool    string
@@ -55,7 +54,7 @@ type view struct {
 	Logs    []logView
 	Failure *failure
 	Place   string
-	// Violations are those of the failure, one a line.
+	// Violations are the violations of the failure, one per line.
 	Violations string
 	Values     []valueView // params, result, script
 }
@@ -82,7 +81,7 @@ type valueView struct {
 
 type logView struct{ At, Level, From, Text string }
 
-func (p *page) of(rec *journal.Record, t *Timeline) view {
+func (p *page) view(rec *journal.Record, t *Timeline) view {
 	v := view{
 		Style: template.CSS(pageStyle), Tool: display.Line(rec.Definition.Name, 200), ID: display.Text(rec.ID),
 		Outcome: display.Text(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
@@ -94,7 +93,7 @@ func (p *page) of(rec *journal.Record, t *Timeline) view {
 		v.Facts = append(v.Facts, Fact{f.Name, display.Line(f.Value, 400)})
 	}
 	if v.Failure != nil {
-		v.Place, v.Violations = v.Failure.place(), strings.Join(v.Failure.violations(), "\n")
+		v.Place, v.Violations = v.Failure.location(), strings.Join(v.Failure.violations(), "\n")
 	}
 	const ticks = 4
 	v.Ticks = append(v.Ticks, tick{percent("left", 0), "0"})
@@ -140,7 +139,7 @@ func (p *page) row(t *Timeline, r Row) rowView {
 		row.Took = "-"
 	}
 	if e := r.Call.Answer.Err; e != nil {
-		row.Error, _ = cut(string(e.Type)+" error: "+e.Message, shownBytes)
+		row.Error, _ = cut(string(e.Type)+" error: "+e.Message, excerptBytes)
 	}
 	row.Values = append(row.Values, p.value("arguments", r.Call.Asked.Arguments))
 	for _, a := range answers(r.Call) {
@@ -149,14 +148,14 @@ func (p *page) row(t *Timeline, r Row) rowView {
 	return row
 }
 
-// value is raw JSON, as far as there is room for it.
+// value returns raw JSON for the page, cut to the bytes that are left.
 func (p *page) value(name string, raw []byte) valueView {
 	text, left := pretty(raw, p.room())
 	p.left -= len(text)
 	return valueView{Name: name, Text: text, Left: left}
 }
 
-func (p *page) room() int { return max(leastInPage, min(shownInPage, p.left)) }
+func (p *page) room() int { return max(minValueBytes, min(maxValueBytes, p.left)) }
 
 func percent(property string, part float64) template.CSS {
 	return template.CSS(fmt.Sprintf("%s:%.3f%%", property, 100*part))

@@ -1,11 +1,11 @@
-// Package timeline shows the record of a run to people: as text with a waterfall
-// of its calls, and as a page that needs nothing but a browser.
+// Package timeline shows the record of a run: as text with a waterfall of its calls, and
+// as a self-contained HTML page.
 //
-//	layout.go   what happened when: rows for both
+//	layout.go   the rows of the timeline, for both forms
 //	failure.go  the error that a run ended with
 //	text.go     the text
-//	html.go     the page; page.html is its template, page.css how it looks
-//	clean.go    values of JSON, cut to what is shown
+//	html.go     the page; its template is page.html, its style page.css
+//	clean.go    formatting and shortening JSON values
 package timeline
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// State is what became of a call.
+// State is the state of a call.
 type State string
 
 // The states.
@@ -29,35 +29,36 @@ const (
 
 // Row is one call in the timeline of a run.
 type Row struct {
-	// Number is the call's, after that of the call whose saved tool made it:
-	// "2", "2.1".
+	// Number is the number of the call. A call of a nested run has the number of the
+	// call to that run as a prefix: "2", "2.1".
 	Number string
 	Depth  int    // 0 for calls of the run itself
 	Label  string // server.tool
 	State  State
 	Undo   bool
-	// Start is since the start of the run, Took until the answer or the end.
+	// Start is the time since the start of the run, Took the time until the answer or
+	// the end.
 	Start, Took time.Duration
 	Call        *journal.CallRecord
 }
 
-// Entry is an entry of the log of a run, or of one below it.
+// Entry is a log entry of a run or of a nested run.
 type Entry struct {
 	At    time.Duration // since the start of the run
 	Level abi.LogLevel
 	Text  string
-	From  string // the saved tool that a call ran; "" for the run itself
+	From  string // the saved tool of a nested run; "" for the run itself
 }
 
-// A Timeline is what happened in a run, in order.
+// Timeline is the calls and log entries of a run, in order.
 type Timeline struct {
-	Length time.Duration // all there is lies within it
+	Length time.Duration // contains all rows and entries
 	Rows   []Row
 	Logs   []Entry
-	Depth  int // the deepest row's
+	Depth  int // maximum depth of the rows
 }
 
-// Of lays out a run. The timeline points into rec.
+// Of returns the timeline of a run. It points into rec.
 func Of(rec *journal.Record) *Timeline {
 	t := &Timeline{Length: rec.Duration}
 	t.add(rec, rec.Start, "", 0)
@@ -76,22 +77,22 @@ func Of(rec *journal.Record) *Timeline {
 	return t
 }
 
-// add adds the calls of a run that began at its time, or below it.
+// add adds the calls of a run and of its nested runs. began is the start of the root run.
 func (t *Timeline) add(rec *journal.Record, began time.Time, prefix string, depth int) {
-	late := rec.Start.Sub(began)
+	offset := rec.Start.Sub(began)
 	from := ""
 	if depth > 0 {
 		from = rec.Definition.Name
 	}
 	for _, e := range rec.Logs {
-		t.Logs = append(t.Logs, Entry{At: late + e.At, Level: e.Level, Text: e.Text, From: from})
+		t.Logs = append(t.Logs, Entry{At: offset + e.At, Level: e.Level, Text: e.Text, From: from})
 	}
 	t.Depth = max(t.Depth, depth)
 	for i := range rec.Calls {
 		c := &rec.Calls[i]
 		row := Row{
 			Number: fmt.Sprintf("%s%d", prefix, c.Seq), Depth: depth, Label: c.Server + "." + c.Tool,
-			State: Answered, Undo: c.Undo, Start: late + c.Start, Took: c.Duration, Call: c,
+			State: Answered, Undo: c.Undo, Start: offset + c.Start, Took: c.Duration, Call: c,
 		}
 		switch {
 		case !c.Done:
@@ -106,7 +107,7 @@ func (t *Timeline) add(rec *journal.Record, began time.Time, prefix string, dept
 	}
 }
 
-// span is where a row lies in a timeline, in parts of it from 0 to 1.
+// span returns the start and end of a row as fractions of the timeline, from 0 to 1.
 func (t *Timeline) span(r Row) (from, to float64) {
 	if t.Length <= 0 {
 		return 0, 1

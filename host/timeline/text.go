@@ -15,16 +15,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// TextOptions say how much WriteText shows.
+// TextOptions are the options of WriteText.
 type TextOptions struct {
-	Width int  // of the terminal in columns; 0: 80
-	Whole bool // arguments, answers and the result whole
+	Width int  // of the terminal, in columns; 0: 80
+	Whole bool // show arguments, answers and the result in full
 }
 
-// shownBytes is how much of a value is shown when it is not shown whole.
-const shownBytes = 2 << 10
+// excerptBytes is how many bytes of a value are shown unless Whole is set.
+const excerptBytes = 2 << 10
 
-// WriteText writes a run for a terminal.
+// WriteText writes a run as text for a terminal.
 func WriteText(w io.Writer, rec *journal.Record, opts TextOptions) error {
 	if opts.Width <= 0 {
 		opts.Width = 80
@@ -48,7 +48,7 @@ type textWriter struct {
 
 func (t *textWriter) printf(format string, a ...any) { fmt.Fprintf(t.Writer, format, a...) }
 
-// fact is a line of the head.
+// fact writes a line of the head.
 func (t *textWriter) fact(name, value string) {
 	if value != "" {
 		t.printf("%-8s %s\n", name, display.Line(value, 400))
@@ -64,7 +64,7 @@ func (t *textWriter) head(rec *journal.Record) {
 // Fact is a name with its value.
 type Fact struct{ Name, Value string }
 
-// facts are what is worth knowing of a run beside its calls.
+// facts returns what the head shows about a run.
 func facts(rec *journal.Record, t *Timeline) []Fact {
 	d := rec.Definition
 	all := []Fact{{"run", rec.ID}, {"tool", d.Name}}
@@ -73,7 +73,7 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	}
 	took := "ended after " + Duration(rec.Duration)
 	if !rec.Done {
-		took = "unfinished: it still runs, or the process ended before it did"
+		took = "unfinished: it is still running, or the process ended before it did"
 	}
 	all = append(all, Fact{"started", display.Time(rec.Start, time.Millisecond) + ", " + took})
 	if c := rec.Client; c.Session != "" || c.Name != "" {
@@ -95,11 +95,11 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 	return all
 }
 
-// Gaps say what of a run is not in its record.
+// Gaps returns a line for each kind of thing that is missing from a record.
 func Gaps(rec *journal.Record) []string {
 	var gaps []string
 	if rec.Any(func(r *journal.Record) bool { return r.Incomplete }) {
-		gaps = append(gaps, "the journal could not be written to for a while: the run has done more than is shown")
+		gaps = append(gaps, "the journal could not be written to for a while: the run did more than is shown")
 	}
 	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
 		gaps = append(gaps, "secrets were replaced by ****")
@@ -107,10 +107,10 @@ func Gaps(rec *journal.Record) []string {
 	return gaps
 }
 
-// The least and the most columns that a part of the waterfall gets.
+// The minimum and maximum widths of the parts of the waterfall, in columns.
 const (
-	leastBar, mostBar     = 16, 100
-	leastLabel, mostLabel = 12, 48
+	minBar, maxBar     = 16, 100
+	minLabel, maxLabel = 12, 48
 )
 
 // waterfall writes a line for each call with a bar that shows when it ran.
@@ -119,18 +119,18 @@ func (t *textWriter) waterfall() {
 		t.printf("\nno calls\n")
 		return
 	}
-	number, label := 0, leastLabel
+	number, label := 0, minLabel
 	for _, r := range t.Rows {
 		number = max(number, len(r.Number))
-		label = max(label, min(mostLabel, 2*r.Depth+utf8.RuneCountInString(r.Label)))
+		label = max(label, min(maxLabel, 2*r.Depth+utf8.RuneCountInString(r.Label)))
 	}
 	const times = 2 + 8 + 2 + 8 + 2
 	bar := t.opts.Width - number - 2 - label - times - 2
-	if bar < leastBar {
-		label = max(leastLabel, label-(leastBar-bar))
-		bar = leastBar
+	if bar < minBar {
+		label = max(minLabel, label-(minBar-bar))
+		bar = minBar
 	}
-	bar = min(bar, mostBar)
+	bar = min(bar, maxBar)
 	end := Duration(t.Length)
 	t.printf("\n%*s  %-*s  %8s  %8s  |0%*s|\n", number, "#", label, "call", "start", "took", bar-1, end)
 	for _, r := range t.Rows {
@@ -146,12 +146,12 @@ func (t *textWriter) waterfall() {
 	}
 }
 
-// indented is the label of a row in n columns.
+// indented returns the label of a row in n columns.
 func indented(r Row, n int) string {
 	return strings.Repeat("  ", r.Depth) + display.Line(r.Label, max(1, n-2*r.Depth))
 }
 
-// mark is what a row has behind its bar.
+// mark returns the text after the bar of a row.
 func mark(r Row) string {
 	var marks []string
 	switch r.State {
@@ -172,20 +172,20 @@ func mark(r Row) string {
 	return " " + strings.Join(marks, ", ")
 }
 
-// bar is a row's bar in n columns.
+// bar returns the bar of a row in n columns.
 func (t *textWriter) bar(r Row, n int) string {
 	from, to := t.span(r)
 	first := min(int(from*float64(n)), n-1)
 	cells := max(1, int(to*float64(n)+0.5)-first)
 	cells = min(cells, n-first)
-	with := "█"
+	fill := "█"
 	switch {
 	case r.State == Failed:
-		with = "▒"
+		fill = "▒"
 	case r.State == Unanswered:
-		with = "░"
+		fill = "░"
 	}
-	return strings.Repeat(" ", first) + strings.Repeat(with, cells) + strings.Repeat(" ", n-first-cells)
+	return strings.Repeat(" ", first) + strings.Repeat(fill, cells) + strings.Repeat(" ", n-first-cells)
 }
 
 func (t *textWriter) logs() {
@@ -209,15 +209,15 @@ func (t *textWriter) logs() {
 	}
 }
 
-// most is how many bytes of a value are shown; 0: all.
+// most returns how many bytes of a value are shown; 0: all.
 func (t *textWriter) most() int {
 	if t.opts.Whole {
 		return 0
 	}
-	return shownBytes
+	return excerptBytes
 }
 
-// values are the arguments and the answers of all calls.
+// values writes the arguments and the answers of all calls.
 func (t *textWriter) values() {
 	for _, r := range t.Rows {
 		t.printf("\n%s  %s\n", r.Number, display.Line(r.Label, 200))
@@ -228,13 +228,13 @@ func (t *textWriter) values() {
 	}
 }
 
-// value is one part of a call: its name, and raw JSON.
+// value is a named part of a call, as raw JSON.
 type value struct {
 	Name string
 	raw  []byte
 }
 
-// answers are the parts of the answer to a call.
+// answers returns the parts of the answer to a call.
 func answers(c *journal.CallRecord) []value {
 	a := c.Answer
 	var all []value
@@ -272,8 +272,8 @@ func (t *textWriter) outcome(rec *journal.Record) {
 	t.printf("\n")
 	if f := failureOf(rec); f != nil {
 		t.printf("%s error: %s\n", f.Type, f.Message)
-		if place := f.place(); place != "" {
-			t.printf("%s\n", place)
+		if location := f.location(); location != "" {
+			t.printf("%s\n", location)
 		}
 		for _, line := range f.violations() {
 			t.printf("  %s\n", line)
@@ -294,7 +294,7 @@ func (t *textWriter) outcome(rec *journal.Record) {
 	}
 }
 
-// Duration is a time in a run: three digits of it, so that it fits in a column.
+// Duration formats a time in a run with about three digits, so that it fits in a column.
 func Duration(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
@@ -312,7 +312,7 @@ func Duration(d time.Duration) string {
 	return strconv.FormatFloat(d.Minutes(), 'f', 0, 64) + " min"
 }
 
-// thousands is a number with its digits in groups of three.
+// thousands formats a number with its digits in groups of three.
 func thousands(n uint64) string {
 	digits := strconv.FormatUint(n, 10)
 	var b strings.Builder

@@ -32,13 +32,13 @@ func text(s string) journal.Answer {
 	return journal.Answer{Result: []byte(`{"content":[{"type":"text","text":"` + s + `"}]}`), Value: []byte(`"` + s + `"`)}
 }
 
-// TestMain has times shown in one time zone, wherever the tests run.
+// TestMain sets a fixed time zone.
 func TestMain(m *testing.M) {
 	time.Local = time.FixedZone("", 5*60*60+30*60)
 	os.Exit(m.Run())
 }
 
-// rich is a run with everything that there is to show.
+// rich returns a run with everything that can be shown.
 func rich() *journal.Record {
 	begin := func(name string) journal.Begin {
 		return journal.Begin{
@@ -77,7 +77,7 @@ func rich() *journal.Record {
 	}
 }
 
-// small is a run that is not worth many words.
+// small returns a run with little to show.
 func small() *journal.Record {
 	rec := rich()
 	rec.Calls, rec.Logs, rec.Duration, rec.Saved = nil, nil, 700*time.Microsecond, false
@@ -85,21 +85,21 @@ func small() *journal.Record {
 	return rec
 }
 
-// unfinished is a run whose process has ended.
+// unfinished returns a run that did not finish because its process ended.
 func unfinished() *journal.Record {
 	rec := rich()
 	rec.Done, rec.Duration, rec.Outcome = false, 0, journal.Outcome{}
 	return rec
 }
 
-// gapped is a run of which not all is in the journal.
+// gapped returns a run that is not completely in the journal.
 func gapped() *journal.Record {
 	rec := rich()
 	rec.Incomplete, rec.Calls[2].Answer.Run.Redacted = true, true
 	return rec
 }
 
-// refused is a run whose arguments do not match its schema.
+// refused returns a run with arguments that do not match the schema.
 func refused() *journal.Record {
 	rec := small()
 	all := []tools.Violation{{Pointer: "", Message: `missing property "repos"`}}
@@ -120,7 +120,7 @@ func refused() *journal.Record {
 
 const evil = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\"'`{{.}}\xff\x00--></style><b>"
 
-// hostile is a run whose every text is somebody's attack.
+// hostile returns a run in which every text is an attack.
 func hostile() *journal.Record {
 	rec := rich()
 	quoted := []byte(`"` + strings.NewReplacer("\x1b", `\u001b`, "\x00", `\u0000`, `"`, `\"`).Replace(evil) + `"`)
@@ -173,8 +173,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestHostile: nothing of what others wrote reaches a terminal or a browser as
-// anything but text.
+// TestHostile checks that text from others reaches a terminal or a browser only as text.
 func TestHostile(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteText(&b, hostile(), TextOptions{Whole: true}); err != nil {
@@ -193,7 +192,7 @@ func TestHostile(t *testing.T) {
 	checkPage(t, page.Bytes())
 }
 
-// What there is in a page behind its style.
+// What a page can contain after its style.
 var (
 	pageElements   = names("style head body header h1 h2 h3 span dl dt dd main section div p pre strong small details summary table thead tbody tr th td html")
 	pageAttributes = names("class id style scope role aria-label aria-labelledby aria-hidden")
@@ -208,7 +207,7 @@ func names(list string) map[string]bool {
 	return all
 }
 
-// checkPage: no element and no attribute but the template's own.
+// checkPage checks that a page has only the elements and attributes of the template.
 func checkPage(t *testing.T, page []byte) {
 	t.Helper()
 	body := page[bytes.Index(page, []byte("</style>")):] // CSS has no tags, but > in it
