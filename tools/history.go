@@ -250,7 +250,7 @@ func (k kept) read(root *os.Root, name string) (Version, error) {
 }
 
 // keep makes the present form of a tool a version, before another one is
-// written. What cannot be kept is not written over either: the caller must not
+// written. What cannot be kept is not overwritten either: the caller must not
 // go on after an error.
 func (s *Store) keep(root *os.Root, old *Definition, ending Ending, at time.Time) error {
 	versions, err := keptVersions(root, old.Name)

@@ -12,21 +12,21 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// answer is what came of a check.
+// answer is the outcome of a check.
 type answer struct {
-	// Of a call:
-	result   []byte         // raw CallToolResult; nil when there is none
-	refused  *wire.RPCError // the JSON-RPC error instead
+	// For a call:
+	result   []byte         // raw CallToolResult; nil if there is none
+	refused  *wire.RPCError // the JSON-RPC error, if there is no result
 	progress [][]byte       // raw params of progress notifications, in order
 
-	unmocked []*cassette.UnmatchedError // calls of the script that no mock was for
+	unmocked []*cassette.UnmatchedError // calls of the script that matched no mock
 
-	// Of a call that was taken back:
-	cancelled bool
-	over      time.Duration // from then until all work for it was over
-	unheeded  []string      // what came of it afterwards all the same
+	// For a cancelled call:
+	cancelled   bool
+	stopped     time.Duration // from the cancellation until all work had ended
+	afterCancel []string      // why the call seems to have gone on
 
-	// Of the check of a server:
+	// For the check of a server:
 	server    string
 	handshake []byte // raw result of initialize
 	lists     lock.Lists
@@ -34,27 +34,26 @@ type answer struct {
 	took time.Duration
 }
 
-// isError tells whether a tool said that it has failed.
+// isError reports whether the tool returned an error.
 func (a *answer) isError() bool {
 	flag, _ := wire.Get(a.result, "isError")
 	return string(flag) == "true"
 }
 
-// script tells whether a composite tool has answered, and gives its receipt.
+// script returns the receipt of a composite tool; ok is false if another tool answered.
 func (a *answer) script() (receipt []byte, ok bool) {
 	return wire.Get(a.result, "_meta", compose.ReceiptKey)
 }
 
-// number is a member of the receipt of a script.
+// number returns a member of the receipt of a script.
 func (a *answer) number(name string) (n uint64, ok bool) {
 	receipt, _ := a.script()
 	raw, ok := wire.Get(receipt, name)
 	return n, ok && json.Unmarshal(raw, &n) == nil
 }
 
-// value is what was answered, as JSON: what a script returned (its error, if it
-// failed); of other tools their structured content, else their text if that is
-// JSON, else the text itself.
+// value returns the answer as JSON. Of a script, that is its result or its error. Of other
+// tools, it is the structured content, or else the text: decoded if it is JSON.
 func (a *answer) value() []byte {
 	structured, ok := wire.Get(a.result, "structuredContent")
 	if _, script := a.script(); script {
@@ -74,7 +73,7 @@ func (a *answer) value() []byte {
 	return wire.Quote(text)
 }
 
-// texts are those of the text blocks.
+// texts returns the texts of the text blocks.
 func (a *answer) texts() []string {
 	content, _ := wire.Get(a.result, "content")
 	blocks, _ := wire.Elements(content) // none if content is not an array
@@ -90,7 +89,7 @@ func (a *answer) texts() []string {
 
 func (a *answer) text() string { return strings.Join(a.texts(), "\n") }
 
-// logs are what a script has logged.
+// logs returns what a script has logged.
 func (a *answer) logs() []string {
 	raw, _ := wire.Get(a.result, "structuredContent", "logs")
 	var logs []string
@@ -100,8 +99,8 @@ func (a *answer) logs() []string {
 	return logs
 }
 
-// calls are those of a script, as "server.tool". A name of wanted stands for
-// what it is the script name of.
+// calls returns the calls of a script as "server.tool". If wanted has a name with the same
+// script name, it is used instead.
 func (a *answer) calls(wanted []string) []string {
 	spelt := map[string]string{}
 	for _, w := range wanted {
@@ -127,8 +126,7 @@ func scriptName(name string) string {
 	return abi.Ident(server) + "." + abi.Ident(tool)
 }
 
-// errorMessage is what a tool that has failed, or whoever has refused the call,
-// said.
+// errorMessage returns the message of a failed tool or of a JSON-RPC error.
 func (a *answer) errorMessage() (message string, failed bool) {
 	if a.refused != nil {
 		return a.refused.Message, true
@@ -137,8 +135,8 @@ func (a *answer) errorMessage() (message string, failed bool) {
 	return message, a.isError()
 }
 
-// failure is the class and the message of the error that a script ended with,
-// "" for none. What other tools fail with is of the class tool.
+// failure returns the class and the message of the error that a script ended with, "" if it
+// succeeded. Errors of other tools are of class tool.
 func (a *answer) failure() (class, message string) {
 	if !a.isError() {
 		return "", ""

@@ -12,14 +12,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// takeBack calls an upstream's tool and takes the call back, without a session in
-// between: nobody is ever told what comes of such a call, so only the connection
-// to the upstream shows whether the server has stopped (MCP 2025-11-25,
+// callAndCancel calls an upstream's tool and cancels the call, without a session in
+// between. Nobody is reported the outcome of a cancelled call, so only the connection to the
+// upstream shows whether the server has stopped (MCP 2025-11-25,
 // basic/utilities/cancellation).
-func (l *live) takeBack(ctx context.Context, h *host.Host, c *Check, server, tool string) (*answer, error) {
+func (l *live) callAndCancel(ctx context.Context, h *host.Host, c *Check, server, tool string) (*answer, error) {
 	a := &answer{}
-	w := &watcher{}
-	limited, cancel := c.takenBack(ctx)
+	w := &cancelWatcher{}
+	limited, cancel := c.withCancelAfter(ctx)
 	defer cancel()
 	begun := time.Now()
 	reply, err := h.Request(limited, server, wire.Call{
@@ -28,48 +28,48 @@ func (l *live) takeBack(ctx context.Context, h *host.Host, c *Check, server, too
 	})
 	a.took = time.Since(begun)
 	if err == nil {
-		return a, a.take(reply)
+		return a, a.setReply(reply)
 	}
-	if err := c.ended(limited, a, err); err != nil {
+	if err := c.endError(limited, a, err); err != nil {
 		return a, err
 	}
-	a.over, a.unheeded = w.watch(ctx, c.within, func(ctx context.Context) error {
+	a.stopped, a.afterCancel = w.watch(ctx, c.within, func(ctx context.Context) error {
 		_, err := h.Request(ctx, server, wire.Call{Method: protocol.MethodPing})
 		return err
 	})
 	return a, nil
 }
 
-// watcher sees what a server sends for a call that was taken back.
-type watcher struct {
-	mu   sync.Mutex
-	seen []sighting
-	over chan struct{} // closed by an answer; nil until watch waits for it
+// cancelWatcher records what a server sends for a cancelled call.
+type cancelWatcher struct {
+	mu      sync.Mutex
+	seen    []lateMessage
+	stopped chan struct{} // closed when an answer arrives; nil until watch waits for it
 }
 
-type sighting struct {
+type lateMessage struct {
 	what string
 	at   time.Time
 }
 
-// late is wire.Call.Late.
-func (w *watcher) late(what string) {
+// late implements wire.Call.Late.
+func (w *cancelWatcher) late(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = append(w.seen, sighting{what, time.Now()})
-	if what == anAnswer && w.over != nil {
-		close(w.over)
-		w.over = nil
+	w.seen = append(w.seen, lateMessage{what, time.Now()})
+	if what == anAnswer && w.stopped != nil {
+		close(w.stopped)
+		w.stopped = nil
 	}
 }
 
-// anAnswer is what wire.Call.Late says of one.
+// anAnswer is the text that wire.Call.Late gets for a response.
 const anAnswer = "an answer"
 
-// watch watches for twice as long as the server has to stop, or until it has
-// answered after all. It returns when the server was done, and what speaks
-// against its having stopped in time.
-func (w *watcher) watch(ctx context.Context, within time.Duration, ping func(context.Context) error) (over time.Duration, unheeded []string) {
+// watch watches for twice the time that the server has to stop, or until it has answered
+// after all. It returns when the last message came, and the reasons to believe that the
+// server did not stop in time.
+func (w *cancelWatcher) watch(ctx context.Context, within time.Duration, ping func(context.Context) error) (stopped time.Duration, afterCancel []string) {
 	begun := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, 2*within)
 	defer cancel()
@@ -84,33 +84,33 @@ func (w *watcher) watch(ctx context.Context, within time.Duration, ping func(con
 	case <-waiting.Done():
 	}
 	if err := <-pinged; err != nil {
-		unheeded = append(unheeded, fmt.Sprintf("the server does not answer a ping within %s", units.FormatDuration(within)))
+		afterCancel = append(afterCancel, fmt.Sprintf("the server does not answer a ping within %s", units.FormatDuration(within)))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := map[string]bool{} // of many notifications of progress the first will do
+	reported := map[string]bool{} // one message about many progress notifications is enough
 	for _, s := range w.seen {
 		after := s.at.Sub(begun)
-		over = max(over, after)
-		if after > within && !told[s.what] {
-			told[s.what] = true
-			unheeded = append(unheeded, fmt.Sprintf("%s came %s later", s.what, rounded(after)))
+		stopped = max(stopped, after)
+		if after > within && !reported[s.what] {
+			reported[s.what] = true
+			afterCancel = append(afterCancel, fmt.Sprintf("%s came %s later", s.what, rounded(after)))
 		}
 	}
-	return over, unheeded
+	return stopped, afterCancel
 }
 
-// answered is closed when an answer is there.
-func (w *watcher) answered() <-chan struct{} {
+// answered returns a channel that is closed when an answer has arrived.
+func (w *cancelWatcher) answered() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	over := make(chan struct{})
+	stopped := make(chan struct{})
 	for _, s := range w.seen {
 		if s.what == anAnswer {
-			close(over)
-			return over
+			close(stopped)
+			return stopped
 		}
 	}
-	w.over = over
-	return over
+	w.stopped = stopped
+	return stopped
 }

@@ -15,28 +15,28 @@ import (
 
 // Check is one [[check]] of a file.
 type Check struct {
-	// Name is what it is called in reports; never "".
+	// Name is the name in reports; never "".
 	Name string
-	// Line and Column are where it begins, from 1.
+	// Line and Column are where the check begins, from 1.
 	Line, Column int
 	// Server is the upstream whose handshake and lists are checked; "" for a
 	// check of a call.
 	Server string
-	// Call is the tool as agents know it; "" when Code gives the name.
+	// Call is the public name of the tool; "" if Code gives the name.
 	Call string
-	// Code is the script that is run; its zero value for none.
+	// Code is the script to run; the zero value if there is none.
 	Code  Code
 	place func(path string) regular.Place // of the file
-	// Params are the arguments, and Meta the _meta of the request: raw JSON
-	// objects. Meta is nil for none.
+	// Params are the arguments, and Meta is the _meta of the request: raw JSON objects.
+	// Meta may be nil.
 	Params, Meta []byte
-	// Mock says who answers the script's calls; nil: the upstreams.
+	// Mock answers the script's calls. If it is nil, the upstreams do.
 	Mock *Mock
-	// Timeout is how long it may take; 0: as the file says.
+	// Timeout limits the check; 0 means the timeout of the file.
 	Timeout time.Duration
-	// CancelAfter is when the call is taken back; 0: never.
+	// CancelAfter is when the call is cancelled; 0 means never.
 	CancelAfter time.Duration
-	// Skip is why it is not made; "" when it is.
+	// Skip is why the check is skipped; "" if it is not.
 	Skip string
 
 	number int // in the file, from 1
@@ -46,20 +46,20 @@ type Check struct {
 	schemas []string // files with JSON Schemas
 }
 
-// Code is where a script is.
+// Code says where a script is.
 type Code struct {
 	Inline string // the script itself
 	File   string // path of a script, or of a definition when it ends in .json
 	Saved  string // name of a saved tool
 }
 
-// none tells whether there is no script.
+// none reports whether there is no script.
 func (c Code) none() bool { return c == Code{} }
 
-// label is what messages about the file call the check.
+// label returns the name of the check in messages about the file.
 func (c *Check) label() string { return fmt.Sprintf("check %q", c.Name) }
 
-// has tells whether something is expected.
+// has reports whether the check has an expectation with one of the keys.
 func (c *Check) has(keys ...string) bool {
 	for _, w := range c.wants {
 		for _, k := range keys {
@@ -76,12 +76,12 @@ var checkAliases = map[string]string{
 	"mocks": "mock", "cassette": "mock", "upstream": "server", "title": "name", "description": "name",
 }
 
-// readCheck reads one check.
+// readCheck reads the i-th check.
 func (r *fileReader) readCheck(s *config.Section, i int) *Check {
 	c := &Check{place: r.file.place, Params: []byte("{}"), within: defaultCancelled, number: i + 1}
 	r.check = c
 	c.Line, c.Column = s.Place("")
-	c.Name, _ = s.Verbatim("name") // names are keys: no variables in them
+	c.Name, _ = s.Verbatim("name") // names are keys: variables are not expanded in them
 	c.Server, _ = s.Verbatim("server")
 	c.Call, _ = s.Verbatim("call")
 	c.Name = cmp.Or(c.Name, c.Call, c.Server, fmt.Sprintf("check %d", i+1))
@@ -103,16 +103,16 @@ func (r *fileReader) readCheck(s *config.Section, i int) *Check {
 		r.expectations(e, c)
 	}
 	if c.CancelAfter > 0 && !c.has("cancelled_within") {
-		c.wants = append(c.wants, want{key: "cancelled_within", line: c.Line, column: c.Column, judge: cancelledWithin(defaultCancelled)})
+		c.wants = append(c.wants, want{key: "cancelled_within", line: c.Line, column: c.Column, match: cancelledWithin(defaultCancelled)})
 	}
 	if c.CancelAfter == 0 && c.has("cancelled_within") {
-		s.Problem("expect.cancelled_within", "has no meaning without cancel_after (say when the call is taken back)")
+		s.Problem("expect.cancelled_within", "has no meaning without cancel_after (say when the call is cancelled)")
 	}
 	s.Close(checkAliases)
 	return c
 }
 
-// kind tells what is checked, and reports a check that says nothing, or too
+// kind returns what is checked. It reports a check that names nothing to check, or too
 // much.
 func (c *Check) kind(s *config.Section) kinds {
 	switch {
@@ -132,7 +132,7 @@ func (c *Check) kind(s *config.Section) kinds {
 	return onCall
 }
 
-// request reads what is called, with what.
+// request reads the tool and the arguments of a call.
 func (r *fileReader) request(s *config.Section, c *Check) {
 	if params := s.Object("params"); params != nil {
 		c.Params = params
@@ -146,8 +146,8 @@ func (r *fileReader) request(s *config.Section, c *Check) {
 	}
 }
 
-// toolName is the name that the check's script goes by; "" for that of the
-// definition it is read from.
+// toolName returns the name of the check's script; "" if the definition in its file has the
+// name.
 func (c *Check) toolName() string {
 	if c.Call != "" || c.Code.Saved != "" {
 		return cmp.Or(c.Call, c.Code.Saved)
@@ -161,8 +161,8 @@ func (c *Check) toolName() string {
 	return strings.TrimSuffix(filepath.Base(c.Code.File), filepath.Ext(c.Code.File))
 }
 
-// code reads which script is meant: a name with an ending is a file, text that no
-// name can be is a script, and any other name that of a saved tool.
+// code reads the reference to a script. A name with an extension is a file, text that
+// cannot be a name is a script, and any other name is a saved tool.
 func (r *fileReader) code(s *config.Section) Code {
 	text, ok := s.Verbatim("code")
 	switch ext := filepath.Ext(text); {
@@ -185,7 +185,7 @@ func (r *fileReader) code(s *config.Section) Code {
 	return Code{}
 }
 
-// skip reads whether the check is left out: true, or why.
+// skip reads whether the check is skipped: true, or the reason.
 func (c *Check) skip(s *config.Section) {
 	if s.IsString("skip") {
 		c.Skip, _ = s.String("skip")
@@ -198,7 +198,7 @@ func (c *Check) skip(s *config.Section) {
 	}
 }
 
-// hint says which of the known names was probably meant.
+// hint suggests which of the known names was meant.
 func hint(name string, known []string) string {
 	if near := nearest.Names(name, known); near != nil {
 		return " (did you mean " + strings.Join(near, ", ") + "?)"

@@ -17,35 +17,35 @@ func (e *timeoutError) Error() string {
 	return "no answer within " + units.FormatDuration(e.limit) + " (timeout of the check, or of [smoke])"
 }
 
-// errTakenBack is the cause of a context when cancel_after is over.
-var errTakenBack = errors.New("taken back, as the check says")
+// errCancelled is the cause of a context that ended after cancel_after.
+var errCancelled = errors.New("cancelled after cancel_after")
 
-// failedError is why a check has failed without an answer to judge.
+// failedError says why a check failed without an answer.
 type failedError struct{ reason string }
 
 func (e *failedError) Error() string { return e.reason }
 
-// withTimeout is ctx for as long as a check may take.
+// withTimeout returns a context that ends when the check takes too long.
 func withTimeout(ctx context.Context, c *Check, f *File) (context.Context, context.CancelFunc) {
 	limit := cmp.Or(c.Timeout, f.Timeout)
 	return context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
 }
 
-// takenBack is ctx until the check's call is taken back.
-func (c *Check) takenBack(ctx context.Context) (context.Context, context.CancelFunc) {
+// withCancelAfter returns a context that ends after the cancel_after of the check.
+func (c *Check) withCancelAfter(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.CancelAfter == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, c.CancelAfter, errTakenBack)
+	return context.WithTimeoutCause(ctx, c.CancelAfter, errCancelled)
 }
 
-// ended says what it means that a call has ended with err: that it was taken back
-// as it should be, that it has failed, or that the checks shall end.
-func (c *Check) ended(ctx context.Context, a *answer, err error) error {
+// endError says what err, with which a call ended, means: nil if the call was cancelled as
+// intended, a failedError if it failed, or the cause of ctx if the run is ending.
+func (c *Check) endError(ctx context.Context, a *answer, err error) error {
 	cause := context.Cause(ctx)
 	var late *timeoutError
 	switch {
-	case errors.Is(cause, errTakenBack):
+	case errors.Is(cause, errCancelled):
 		a.cancelled = true
 		return nil
 	case errors.As(cause, &late):

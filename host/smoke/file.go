@@ -13,35 +13,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// File is a file of checks that has been read.
+// File is a file of checks.
 type File struct {
-	// Path as it was named.
+	// Path is the path as the caller wrote it.
 	Path string
-	// Config are the settings in it, and those of the environment.
+	// Config is the configuration in the file, with that of the environment.
 	Config *config.Config
 	Checks []*Check
-	// Timeout is that of checks which say nothing of it, Startup how long
-	// servers may take until they are there.
+	// Timeout limits checks that have none of their own. Startup is how long servers may
+	// take to start.
 	Timeout, Startup time.Duration
 
-	// unset says why upstreams cannot be used, by name: they want variables that
-	// are not set. Checks with mocks can do without.
+	// unset says, by upstream, which variables are missing, so that the upstream cannot be
+	// used. Checks with mocks do not need it.
 	unset map[string]error
 
-	ownTimeout bool   // Timeout is the file's
-	outside    bool   // what it names may be anywhere
+	ownTimeout bool   // Timeout is set in the file
+	outside    bool   // files that it names may be anywhere
 	offline    bool   // see LoadOptions
-	data       []byte // what was read
+	data       []byte // content
 }
 
-// LoadOptions say what a file of checks may do.
+// LoadOptions says what a file of checks may do.
 type LoadOptions struct {
 	Load config.LoadOptions
-	// Outside lets files name others that are not below their folders.
+	// Outside lets a file name files outside its own folder.
 	Outside bool
 	// Offline is for files from untrusted sources: no server is started or connected to, no
-	// variable of the environment and no saved tool is read, and the limits are no
-	// wider than the defaults.
+	// environment variable and no saved tool is read, and the limits are at most the
+	// defaults.
 	Offline bool
 }
 
@@ -54,8 +54,8 @@ func Load(path string, opts LoadOptions) (*File, error) {
 	return Parse(path, data, opts)
 }
 
-// Parse is Load for content that was read already. Files that the content names
-// are not looked at, but for JSON Schemas. data is kept.
+// Parse is Load for content in memory. It does not look at the files that the content
+// names, except JSON Schemas. It keeps data.
 func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
 	f := &File{
 		Path: path, Timeout: DefaultTimeout, Startup: DefaultStartup, data: data, unset: map[string]error{},
@@ -82,18 +82,18 @@ func Parse(path string, data []byte, opts LoadOptions) (*File, error) {
 		cfg.Execution.LowerToDefaults()
 	}
 	f.Config = cfg
-	if err := r.together(); err != nil {
+	if err := r.crossCheck(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// fileReader is one reading of a file.
+// fileReader reads one file.
 type fileReader struct {
 	opts  LoadOptions
 	file  *File
 	dir   string
-	check *Check // that is being read
+	check *Check // the one being read
 }
 
 func (r *fileReader) read(top *config.Section) {
@@ -111,7 +111,7 @@ func (r *fileReader) read(top *config.Section) {
 	}
 }
 
-// context is what ends the reading of files.
+// context bounds the reading of files.
 func (r *fileReader) context() context.Context {
 	if r.opts.Load.Context == nil {
 		return context.Background()
@@ -119,8 +119,8 @@ func (r *fileReader) context() context.Context {
 	return r.opts.Load.Context
 }
 
-// together looks for what is wrong between checks and upstreams.
-func (r *fileReader) together() error {
+// crossCheck reports conflicts between checks and upstreams.
+func (r *fileReader) crossCheck() error {
 	servers := map[string]bool{}
 	var names []string
 	for _, u := range r.file.Config.Upstreams {
@@ -142,9 +142,9 @@ func (r *fileReader) together() error {
 	return nil
 }
 
-// path is the path of a file that the file of checks names under a key: absolute,
-// or relative as the file itself is. Unless that is allowed, it has to be below the
-// file's folder.
+// path returns the path of a file that is named under a key: absolute, or relative like the
+// path of the file of checks. The file must be below the folder of the file of checks,
+// unless Outside is set.
 func (r *fileReader) path(s *config.Section, key, name string) string {
 	name = filepath.FromSlash(name)
 	if !r.opts.Outside && name != "" && !filepath.IsLocal(name) {
@@ -161,7 +161,7 @@ func (r *fileReader) join(name string) string {
 	return filepath.Join(r.dir, name)
 }
 
-// place is where a file is that path has returned.
+// place returns the place of a file that path has returned.
 func (f *File) place(path string) regular.Place {
 	dir := filepath.Dir(f.Path)
 	if f.outside {
@@ -174,11 +174,11 @@ func (f *File) place(path string) regular.Place {
 	return regular.Place{Folder: dir, Name: name}
 }
 
-// reserved are the endings of TOML files that hold no checks.
+// reserved are the endings of TOML files that do not hold checks.
 var reserved = []string{".cassette.toml", ".lock.toml"}
 
-// Files are the files of checks that arguments name: files as they are, and of
-// a directory all *.toml in it, by name, but for cassettes and locks.
+// Files returns the files of checks that arguments name. A directory stands for all *.toml
+// files in it, sorted by name, except cassettes and locks.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -206,17 +206,17 @@ func inDirectory(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !e.IsDir() && holdsChecks(e.Name()) {
+		if !e.IsDir() && isCheckFile(e.Name()) {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
 	if files == nil {
-		return nil, fmt.Errorf("%s: there is no file of checks in it (*.toml, without cassettes and locks)", dir)
+		return nil, fmt.Errorf("%s: it contains no file of checks (*.toml, except cassettes and locks)", dir)
 	}
 	return files, nil
 }
 
-func holdsChecks(name string) bool {
+func isCheckFile(name string) bool {
 	if !strings.HasSuffix(name, ".toml") || strings.HasPrefix(name, ".") {
 		return false
 	}
@@ -228,9 +228,9 @@ func holdsChecks(name string) bool {
 	return true
 }
 
-// reason is an error of the file system without the operation and the name.
+// reason returns an error of the file system without the operation and the path.
 func reason(err error) error {
-	if pe, ok := err.(*fs.PathError); ok { // as os returns it
+	if pe, ok := err.(*fs.PathError); ok { // not wrapped by package os
 		return pe.Err
 	}
 	return err

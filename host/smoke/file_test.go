@@ -19,8 +19,8 @@ import (
 // fuzzSecret is the value of variables whose names look secret.
 const fuzzSecret = "S3CRET~VALUE~0123456789"
 
-// alone is how files of tests are read: with no configuration of anybody's.
-func alone(dir string) LoadOptions {
+// isolated returns options that find no configuration outside of dir.
+func isolated(dir string) LoadOptions {
 	return LoadOptions{Load: config.LoadOptions{
 		Getenv: func(name string) (string, bool) {
 			if strings.Contains(name, "TOKEN") {
@@ -32,8 +32,8 @@ func alone(dir string) LoadOptions {
 	}}
 }
 
-// FuzzParse reads hostile files: what comes out of them keeps its promises, and
-// what is said of them shows no secret.
+// FuzzParse parses hostile files. It checks that the result is consistent, and that errors
+// reveal no secret.
 func FuzzParse(f *testing.F) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 		if strings.Contains(string(data), fuzzSecret) || strings.Contains(string(data), "schema =") {
 			t.Skip() // the secret is in the file itself; schemas may name any file
 		}
-		file, err := Parse("checks.toml", data, alone(t.TempDir()))
+		file, err := Parse("checks.toml", data, isolated(t.TempDir()))
 		if err != nil {
 			var problem *config.Problem
 			if !errors.As(err, &problem) {
@@ -74,7 +74,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkCheck holds a check that was read against what its type says.
+// checkCheck checks that a Check is as its type says.
 func checkCheck(t *testing.T, data []byte, c *Check) {
 	if c.Name == "" || c.Server == "" && c.Call == "" && c.Code.none() || c.Server != "" && (c.Call != "" || !c.Code.none()) {
 		t.Errorf("no check: %+v", c)
@@ -83,7 +83,7 @@ func checkCheck(t *testing.T, data []byte, c *Check) {
 		t.Errorf("check %q: params %s, meta %s", c.Name, c.Params, c.Meta)
 	}
 	for _, w := range c.wants {
-		w.judge(&answer{result: []byte(`{}`), handshake: []byte(`{}`)}) // must not panic
+		w.match(&answer{result: []byte(`{}`), handshake: []byte(`{}`)}) // must not panic
 		if w.written.From < 0 || w.written.To < w.written.From || w.written.To > len(data) {
 			t.Errorf("check %q: %s is at %+v of %d bytes", c.Name, w.key, w.written, len(data))
 		}
@@ -108,7 +108,7 @@ func FuzzTOMLValue(f *testing.F) {
 			t.Fatalf("%s: %v", raw, err)
 		}
 		file := "[[check]]\ncall = \"x\"\nexpect.result = " + text + "\n"
-		read, err := Parse("checks.toml", []byte(file), alone(t.TempDir()))
+		read, err := Parse("checks.toml", []byte(file), isolated(t.TempDir()))
 		if err != nil {
 			var v any
 			if _, wrong := toml.Decode(file, &v); wrong == nil && json.Unmarshal(raw, &v) == nil && hasNumberOutOfRange(raw) {
@@ -120,14 +120,14 @@ func FuzzTOMLValue(f *testing.F) {
 		if string(raw) == "null" || raw[0] == '"' {
 			return
 		}
-		if m := read.Checks[0].wants[0].judge(&answer{result: value}); m != nil {
+		if m := read.Checks[0].wants[0].match(&answer{result: value}); m != nil {
 			t.Errorf("%s became %s, which is something else: %v", raw, text, m)
 		}
 	})
 }
 
-// hasNumberOutOfRange tells whether there is a number that TOML's floats cannot
-// hold without becoming another one.
+// hasNumberOutOfRange reports whether there may be a number that TOML's floats cannot
+// represent.
 func hasNumberOutOfRange(raw []byte) bool { return strings.ContainsAny(string(raw), "eE") }
 
 func TestFiles(t *testing.T) {
@@ -189,23 +189,23 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestCeilings raises what a run has passed, by a fifth.
+// TestCeilings checks that an updated limit is a fifth above the actual figure.
 func TestCeilings(t *testing.T) {
 	text := "[[check]]\ncall = \"x\"\nexpect.max_fuel = 1\nexpect.max_memory = \"1KB\"\n"
-	file, err := Parse("checks.toml", []byte(text), alone(t.TempDir()))
+	file, err := Parse("checks.toml", []byte(text), isolated(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &answer{result: []byte(`{"_meta":{"io.github.mcp-metatool/receipt":{"fuel":12345678,"memory":6291456}}}`)}
 	for i, want := range []string{"14_900_000", `"8MiB"`} {
 		w := file.Checks[0].wants[i]
-		if w.judge(a) == nil {
+		if w.match(a) == nil {
 			t.Errorf("%s is met", w.key)
 		}
-		if got, err := w.renew(a); err != nil || got != want {
+		if got, err := w.update(a); err != nil || got != want {
 			t.Errorf("%s becomes %s (%v), want %s", w.key, got, err, want)
 		}
-		if _, err := w.renew(&answer{result: []byte(`{}`)}); err == nil {
+		if _, err := w.update(&answer{result: []byte(`{}`)}); err == nil {
 			t.Errorf("%s becomes something without a run", w.key)
 		}
 	}

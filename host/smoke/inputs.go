@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// Inputs are the files that the checks of a file depend on: itself, scripts,
-// cassettes and locks, whether they are there or not. Of a file that is wrong
-// only itself is known.
+// Inputs returns the files that the checks of a file depend on: the file itself, scripts,
+// cassettes and locks, whether they exist or not. If the file cannot be read, it returns
+// only the file itself.
 func Inputs(path string, opts LoadOptions) []string {
 	names := []string{path}
 	f, err := Load(path, opts)
@@ -14,7 +14,7 @@ func Inputs(path string, opts LoadOptions) []string {
 		return names
 	}
 	for _, c := range f.Checks {
-		names = append(names, c.Code.File, c.locked())
+		names = append(names, c.Code.File, c.lockFile())
 		if c.Mock != nil {
 			names = append(names, c.Mock.File)
 		}

@@ -22,9 +22,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// live is the real host that checks of a file run in. It is started by the first
-// check that needs it. Its store is one of its own, with the saved tools and the
-// checks' scripts in it, so that the user's stays as it is.
+// live is the real host that the checks of a file run in. The first check that needs the
+// host starts it. It has a store of its own, with the saved tools and the checks' scripts,
+// so that the user's store stays unchanged.
 type live struct {
 	file    *File
 	opts    *Options
@@ -39,7 +39,7 @@ type live struct {
 	err   error
 }
 
-// start starts the host, or says why it cannot be.
+// start starts the host once.
 func (l *live) start() (*host.Host, error) {
 	l.once.Do(func() {
 		if l.err = l.open(); l.err != nil {
@@ -55,30 +55,30 @@ func (l *live) open() error {
 		return err
 	}
 	l.dir = dir
-	if err := l.fill(dir); err != nil {
+	if err := l.fillStore(dir); err != nil {
 		return err
 	}
 	cfg := *l.file.Config
 	cfg.Store.Dir = dir
-	cfg.Journal = config.Journal{} // what is to be known of a check, its result says
+	cfg.Journal = config.Journal{} // the result of a check has all that is needed
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
 	for i := range cfg.Upstreams {
 		if l.file.unset[cfg.Upstreams[i].Name] != nil {
 			cfg.Upstreams[i].Disabled = true
 		}
 	}
-	cfg.StartupWait = l.file.Startup // names that are not known are waited for
+	cfg.StartupWait = l.file.Startup // a call of an unknown name waits for the upstreams to start
 	opts := host.Options{Version: l.opts.Version, Log: l.log, CacheDir: l.opts.CacheDir, Clients: host.NoClient, Whole: true}
 	if cfg.Execution.MaxConcurrent == 0 && cfg.Execution.MaxQueued == int(limits.Queue.Default) && cfg.Execution.MaxTotalMemory == 0 {
-		opts.Sandbox = l.sandbox() // making another one takes time
+		opts.Sandbox = l.sandbox() // creating another one takes time
 	}
 	l.host, err = host.New(&cfg, opts)
 	return err
 }
 
-// fill makes the store: the saved tools, over them the scripts of the checks, and
-// the user's access tokens.
-func (l *live) fill(dir string) error {
+// fillStore writes the saved tools and the scripts of the checks, which replace saved tools
+// of the same name, and links to the user's access tokens.
+func (l *live) fillStore(dir string) error {
 	if _, err := l.scripts.all(); err != nil {
 		return err
 	}
@@ -104,26 +104,26 @@ func putTool(dir string, def tools.Definition) error {
 	return writeTool(dir, def.Name, text)
 }
 
-// close ends the host if it was started. It may be called more than once.
+// close stops the host if it was started. It may be called more than once.
 func (l *live) close() {
-	l.once.Do(func() {}) // it will not be started any more
+	l.once.Do(func() {}) // so that it is not started any more
 	l.ended.Do(l.end)
 }
 
 func (l *live) end() {
 	if l.host != nil {
-		if err := l.host.Close(); err != nil { // an upstream had to be killed, for instance: it is gone
+		if err := l.host.Close(); err != nil { // for example because an upstream had to be killed
 			l.log.Warn("shutdown", "err", err)
 		}
 	}
 	if l.dir != "" {
 		if err := os.RemoveAll(l.dir); err != nil {
-			l.log.Warn("the directory of a smoke run is left", "err", err)
+			l.log.Warn("the directory of a smoke run could not be removed", "err", err)
 		}
 	}
 }
 
-// call makes the call of a check as an agent would, in a session of its own.
+// call calls the tool of a check as an agent would, in its own session.
 func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	h, err := l.start()
 	if err != nil {
@@ -131,16 +131,16 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	}
 	name := c.Call
 	if !c.Code.none() {
-		def, err := c.definition(l.scripts.saved)
+		def, err := c.definition(l.scripts.savedTools)
 		if err != nil {
 			return nil, err
 		}
 		if l.scripts.own()[def.Name].Code != def.Code {
-			return nil, broken(nil, "another check of this file has other code that is called %q, too (give one of them another call)", def.Name)
+			return nil, broken(nil, "another check in this file has different code under the name %q (give one of them another call)", def.Name)
 		}
 		name = def.Name
 	}
-	if err := l.await(ctx, h, name); err != nil {
+	if err := l.waitForServers(ctx, h, name); err != nil {
 		return nil, err
 	}
 	ctx, cancel := withTimeout(ctx, c, l.file)
@@ -148,7 +148,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	if c.CancelAfter > 0 {
 		for _, n := range h.Names() {
 			if n.Surface == wire.Tools && n.Public == name {
-				return l.takeBack(ctx, h, c, n.Server, n.Own)
+				return l.callAndCancel(ctx, h, c, n.Server, n.Own)
 			}
 		}
 	}
@@ -158,18 +158,18 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	}
 	a, err := ask(ctx, c, name, client)
 	ended := time.Now()
-	if cause := client.Close(); cause != nil && err == nil { // it waits for all work that is under way
+	if cause := client.Close(); cause != nil && err == nil { // waits for all pending work
 		l.log.Debug("end of a session", "err", cause)
 	}
-	a.over = time.Since(ended)
+	a.stopped = time.Since(ended)
 	return a, err
 }
 
-// ask makes the call.
+// callTool calls the tool in the client's session.
 func ask(ctx context.Context, c *Check, name string, client *host.Client) (*answer, error) {
 	a := &answer{}
 	params := c.request(name)
-	ctx, cancel := c.takenBack(ctx)
+	ctx, cancel := c.withCancelAfter(ctx)
 	defer cancel()
 	begun := time.Now()
 	reply, err := client.Call(ctx, wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: func(p []byte) {
@@ -177,12 +177,12 @@ func ask(ctx context.Context, c *Check, name string, client *host.Client) (*answ
 	}})
 	a.took = time.Since(begun)
 	if err != nil {
-		return a, c.ended(ctx, a, err)
+		return a, c.endError(ctx, a, err)
 	}
-	return a, a.take(reply)
+	return a, a.setReply(reply)
 }
 
-// request is the params object of the check's call.
+// request returns the params object of the check's call.
 func (c *Check) request(name string) []byte {
 	var params wire.Object
 	params.Text("name", name)
@@ -191,8 +191,8 @@ func (c *Check) request(name string) []byte {
 	return params.Bytes()
 }
 
-// take makes a reply the answer.
-func (a *answer) take(reply wire.Reply) error {
+// setReply stores a reply as the answer.
+func (a *answer) setReply(reply wire.Reply) error {
 	if reply.Error != nil {
 		a.refused = wire.ParseError(reply.Error)
 		return nil
@@ -201,14 +201,14 @@ func (a *answer) take(reply wire.Reply) error {
 	return nil
 }
 
-// await waits for what a call of that name needs: the upstream that it is one of,
-// or all of them for a script. That they do not come up is told by the call.
-func (l *live) await(ctx context.Context, h *host.Host, name string) error {
+// waitForServers waits until the upstream that the tool belongs to has started, or all
+// upstreams if it is a script. If one does not start, the call itself reports it.
+func (l *live) waitForServers(ctx context.Context, h *host.Host, name string) error {
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, l.file.Startup)
 	defer cancel()
 	server := l.owner(name)
-	if err := l.missing(server); err != nil {
+	if err := l.checkVariables(server); err != nil {
 		return err
 	}
 	if server == "" {
@@ -219,12 +219,12 @@ func (l *live) await(ctx context.Context, h *host.Host, name string) error {
 	if outer.Err() != nil {
 		return context.Cause(outer)
 	}
-	return l.down(server, err)
+	return l.startError(server, err)
 }
 
-// missing says why a check of a server, or of a script ("") that may call any,
-// cannot be made: variables of its settings are not set.
-func (l *live) missing(server string) error {
+// checkVariables returns an error if variables are not set that the configuration of a
+// server needs. "" stands for a script, which may call any server.
+func (l *live) checkVariables(server string) error {
 	for _, u := range l.file.Config.Upstreams {
 		if err := l.file.unset[u.Name]; err != nil && (server == "" || server == u.Name) {
 			return broken(err, "%v", err)
@@ -233,8 +233,8 @@ func (l *live) missing(server string) error {
 	return nil
 }
 
-// owner is the upstream that a tool with a public name belongs to, as far as the
-// configuration tells; "" if it does not.
+// owner returns the upstream that a tool belongs to, going by the prefix of its public
+// name; "" if there is none.
 func (l *live) owner(name string) string {
 	if _, own := l.scripts.own()[name]; own {
 		return ""
@@ -248,9 +248,9 @@ func (l *live) owner(name string) string {
 	return owner
 }
 
-// down is the error for a check whose upstream is not there, with what that wrote
-// to stderr: nil when it is.
-func (l *live) down(server string, err error) error {
+// startError returns the error for a check whose upstream could not be started, with what
+// that wrote to stderr; nil if err is nil.
+func (l *live) startError(server string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 )
 
-// mocked runs scripts of checks with answers that are not asked for anywhere. No
-// upstream is started for it.
+// mocked runs scripts of checks with mocked answers. It starts no upstream.
 type mocked struct {
 	scripts *scripts
 	sandbox func() *sandbox.Sandbox
@@ -28,7 +27,7 @@ type mocked struct {
 
 // call runs the script of a check.
 func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
-	def, err := c.definition(m.scripts.saved)
+	def, err := c.definition(m.scripts.savedTools)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +36,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		return nil, broken(err, "%v", err)
 	}
 	box := m.sandbox()
-	select { // its compilation counts for no check
+	select { // the time for compiling it is not part of the check
 	case <-box.Ready():
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -56,14 +55,14 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 	return a, err
 }
 
-// runScript makes a call of a composite tool outside of any session.
+// runScript calls a composite tool without a session.
 func runScript(ctx context.Context, c *Check, f *File, call func(ctx context.Context, call route.Call) []byte) (*answer, error) {
 	limited, cancel := withTimeout(ctx, c, f)
 	defer cancel()
-	limited, cancel = c.takenBack(limited)
+	limited, cancel = c.withCancelAfter(limited)
 	defer cancel()
 	a := &answer{}
-	var mu sync.Mutex // parallel calls of a script report at the same time
+	var mu sync.Mutex // parallel calls of a script report progress concurrently
 	begun := time.Now()
 	a.result = call(limited, route.Call{Method: protocol.MethodToolsCall, Params: c.request(c.toolName()), Progress: func(p []byte) {
 		mu.Lock()
@@ -74,14 +73,14 @@ func runScript(ctx context.Context, c *Check, f *File, call func(ctx context.Con
 	if limited.Err() == nil {
 		return a, nil
 	}
-	err := c.ended(limited, a, context.Cause(limited))
+	err := c.endError(limited, a, context.Cause(limited))
 	if a.cancelled {
-		a.over = a.took - c.CancelAfter
+		a.stopped = a.took - c.CancelAfter
 	}
 	return a, err
 }
 
-// unmockedText says which calls had no answer.
+// unmockedText lists the calls that no mock answered.
 func unmockedText(missing []*cassette.UnmatchedError) string {
 	lines := make([]string, len(missing))
 	for i, m := range missing {

@@ -10,17 +10,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Mock says who answers the calls of a script.
+// Mock answers the calls of a script.
 type Mock struct {
-	// File is the cassette; "" when the answers are in the check.
+	// File is the path of the cassette; "" if the answers are in the check.
 	File string
 	// Inline are the answers in the check.
 	Inline []cassette.Interaction
 
-	place func(path string) regular.Place // of File
+	place func(path string) regular.Place // the place of File
 }
 
-// mock reads who answers the calls of a script, nil when upstreams do.
+// mock reads the mocks of a check; nil if the upstreams answer.
 func (r *fileReader) mock(s *config.Section) *Mock {
 	switch {
 	case !s.Has("mock"):
@@ -58,7 +58,7 @@ func (r *fileReader) mock(s *config.Section) *Mock {
 	return m
 }
 
-// cassette is one for one run.
+// cassette returns a new cassette for one run.
 func (m *Mock) cassette(ctx context.Context) (*cassette.Cassette, error) {
 	if m.File == "" {
 		return cassette.New(m.Inline...)

@@ -9,10 +9,10 @@ import (
 // noVariables is an environment without variables.
 func noVariables(string) (string, bool) { return "", false }
 
-// explainOffline says of variables why they have no value.
+// explainOffline changes the messages about unset variables: offline, none is read.
 func explainOffline(err error) error {
 	each := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { // as LoadWithin returns several
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // LoadWithin returns several errors like this
 		each = joined.Unwrap()
 	}
 	for _, e := range each {
@@ -25,7 +25,7 @@ func explainOffline(err error) error {
 	return err
 }
 
-// offline is who answers a check when no server does: its mocks, or nobody.
+// offline returns the check as it runs without servers: with its mocks, or with none.
 func (c *Check) offline() (*Check, error) {
 	switch {
 	case c.Mock != nil:

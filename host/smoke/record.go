@@ -14,18 +14,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// record runs the script of a check against the upstreams, and keeps what they
-// answer.
+// record runs the script of a check against the upstreams and records their answers.
 func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Interaction, error) {
 	h, err := l.start()
 	if err != nil {
 		return nil, nil, err
 	}
-	def, err := c.definition(l.scripts.saved)
+	def, err := c.definition(l.scripts.savedTools)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := l.await(ctx, h, ""); err != nil {
+	if err := l.waitForServers(ctx, h, ""); err != nil {
 		return nil, nil, err
 	}
 	mask := l.file.Config.NewMasker().Mask
@@ -40,21 +39,21 @@ func (l *live) record(ctx context.Context, c *Check) (*answer, []cassette.Intera
 	return a, recorder.Interactions(), err
 }
 
-// recordings are what was recorded for the cassettes of a run, by path.
+// recordings are the interactions recorded in a run, by path of the cassette.
 type recordings struct {
 	mu     sync.Mutex
 	byPath map[string]*recording
 	order  []string
 }
 
-// recording is what was recorded for one cassette.
+// recording holds the interactions recorded for one cassette.
 type recording struct {
 	at   regular.Place
 	made []cassette.Interaction
 }
 
-// add takes what a check has recorded. Of the same call answered again in another
-// check one answer is enough, since each run begins the cassette anew.
+// add adds the interactions of a check. If another check has recorded the same call, one
+// answer is enough, since each check starts the cassette from the beginning.
 func (r *recordings) add(at regular.Place, made []cassette.Interaction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,23 +61,23 @@ func (r *recordings) add(at regular.Place, made []cassette.Interaction) {
 		r.byPath = map[string]*recording{}
 	}
 	path := at.String()
-	of := r.byPath[path]
-	if of == nil {
-		of = &recording{at: at}
-		r.byPath[path] = of
+	rec := r.byPath[path]
+	if rec == nil {
+		rec = &recording{at: at}
+		r.byPath[path] = rec
 		r.order = append(r.order, path)
 	}
-	of.made = joined(of.made, made)
+	rec.made = merge(rec.made, made)
 }
 
-// joined are the interactions of a, and those of b that a run of b's would miss.
-func joined(a, b []cassette.Interaction) []cassette.Interaction {
+// merge returns the interactions of a, and those of b that a run recorded as b would lack.
+func merge(a, b []cassette.Interaction) []cassette.Interaction {
 	spare := map[string]int{}
 	for _, i := range a {
-		spare[callOf(i)]++
+		spare[callKey(i)]++
 	}
 	for _, i := range b {
-		if key := callOf(i); spare[key] > 0 {
+		if key := callKey(i); spare[key] > 0 {
 			spare[key]--
 			continue
 		}
@@ -87,10 +86,10 @@ func joined(a, b []cassette.Interaction) []cassette.Interaction {
 	return a
 }
 
-// callOf tells calls apart that an interaction is for.
-func callOf(i cassette.Interaction) string {
+// callKey returns a key for the call that an interaction answers.
+func callKey(i cassette.Interaction) string {
 	var params any
-	if json.Unmarshal(i.Params, &params) == nil { // else it is for any
+	if json.Unmarshal(i.Params, &params) == nil { // otherwise it is for any params
 		if sorted, err := json.Marshal(params); err == nil {
 			return i.Server + "." + i.Tool + string(sorted)
 		}
@@ -98,38 +97,38 @@ func callOf(i cassette.Interaction) string {
 	return i.Server + "." + i.Tool
 }
 
-// write writes the cassettes. What one of them had before stays, behind what is
-// new, where no new answer is to the same call, unless it is whole: checks that
-// were left out may need it.
-func (r *recordings) write(ctx context.Context, whole map[string]bool, told func(path, what string)) error {
+// write writes the cassettes. Existing interactions are kept after the new ones, since
+// checks that did not run may need them, except those for the same calls. A cassette in
+// complete is replaced. Each written file is passed to wrote.
+func (r *recordings) write(ctx context.Context, complete map[string]bool, wrote func(path, what string)) error {
 	var errs []error
 	for _, path := range r.order {
-		of := r.byPath[path]
-		all := of.made
-		if !whole[path] {
-			old, err := cassette.Read(ctx, of.at)
+		rec := r.byPath[path]
+		all := rec.made
+		if !complete[path] {
+			old, err := cassette.Read(ctx, rec.at)
 			if err == nil {
-				all = joined(all, old.Interactions())
+				all = merge(all, old.Interactions())
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("%s is not written over: %w", path, err))
+				errs = append(errs, fmt.Errorf("%s is not overwritten: %w", path, err))
 				continue
 			}
 		}
 		made, err := cassette.New(all...)
 		if err == nil {
-			err = made.Write(ctx, of.at)
+			err = made.Write(ctx, rec.at)
 		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		told(path, plural(len(all), "answer"))
+		wrote(path, plural(len(all), "answer"))
 	}
 	return errors.Join(errs...)
 }
 
-// locked is the lock that a check of a server is held against, "" for none.
-func (c *Check) locked() string {
+// lockFile returns the lock that a check of a server is compared with; "" if there is none.
+func (c *Check) lockFile() string {
 	for _, w := range c.wants {
 		if w.lock != "" {
 			return w.lock
@@ -138,16 +137,15 @@ func (c *Check) locked() string {
 	return ""
 }
 
-// writeLock writes the lock of a check of a server: one that is not there yet, or
-// is of another state.
+// writeLock writes the lock of a check of a server, if it is missing or out of date.
 func (r *run) writeLock(ctx context.Context, c *checkRun) error {
-	path := c.locked()
+	path := c.lockFile()
 	if path == "" {
 		return nil
 	}
-	r.locking.Lock() // several checks may have one lock
+	r.locking.Lock() // several checks may share a lock
 	defer r.locking.Unlock()
-	changed, err := writeLock(ctx, c.of.file.place(path), c.answer)
+	changed, err := writeLock(ctx, c.fileRun.file.place(path), c.answer)
 	if err != nil {
 		return broken(err, "%s is not written: %v", path, err)
 	}

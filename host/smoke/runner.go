@@ -20,46 +20,44 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// Options of a run.
+// Options are the options of a run.
 type Options struct {
-	// Version of the product.
+	// Version is the version of the product.
 	Version string
-	// Log makes the log of a file from what masks its secrets; nil: there is none.
+	// Log makes the log of a file, given the masker of its secrets. If it is nil, nothing
+	// is logged.
 	Log func(*config.Masker) *slog.Logger
-	// CacheDir keeps compiled guests between runs; "" for none.
+	// CacheDir keeps compiled guests between runs; "" for no cache.
 	CacheDir string
-	// Load is how files are read.
+	// Load says how files are read.
 	Load LoadOptions
-	// Filter chooses checks by name; nil: all.
+	// Filter chooses checks by name; nil chooses all.
 	Filter func(name string) bool
-	// Jobs is how many checks are made at the same time; 0 is 1.
+	// Jobs is how many checks run concurrently; 0 means 1.
 	Jobs int
-	// FailFast begins no further check once one has not passed.
+	// FailFast starts no further check after one that has not passed.
 	FailFast bool
-	// Timeout is that of checks whose file says nothing of it; 0:
-	// DefaultTimeout.
+	// Timeout is for checks whose file sets none; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Record makes the calls of scripts with a cassette for real, and writes the
-	// cassette, and locks.
+	// Record runs scripts that have a cassette against the real servers, and writes the
+	// cassettes and the locks.
 	Record bool
-	// Update writes what was answered into the files as what is expected.
+	// Update writes the answers into the files as expectations.
 	Update bool
-	// Wrote is told of each file that was written, and what is in it now. Nil:
-	// nobody is.
+	// Wrote, if not nil, is called with each file that was written, and what was written.
 	Wrote func(path, what string)
 }
 
-// Runner makes the checks of files. A Runner is good for many runs, one at a
-// time.
+// Runner runs the checks of files. It may be used for several runs, one after the other.
 type Runner struct {
 	opts Options
 
-	box     *sandbox.Sandbox // nil until it is needed
+	box     *sandbox.Sandbox // created on first use
 	making  sync.Mutex       // guards box
 	boxLogs *slog.Logger
 }
 
-// NewRunner makes a Runner; it must be closed.
+// NewRunner returns a Runner. The caller must close it.
 func NewRunner(opts Options) *Runner {
 	if opts.Log == nil {
 		opts.Log = func(*config.Masker) *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -67,7 +65,7 @@ func NewRunner(opts Options) *Runner {
 	return &Runner{opts: opts, boxLogs: opts.Log(&config.Masker{})}
 }
 
-// Close frees what runs share.
+// Close frees what the runs share.
 func (r *Runner) Close() error {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -77,7 +75,7 @@ func (r *Runner) Close() error {
 	return r.box.Close()
 }
 
-// sandbox is the one in which scripts run, unless a file wants other limits of it.
+// sandbox returns the sandbox for scripts of files that do not change its limits.
 func (r *Runner) sandbox() *sandbox.Sandbox {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -87,8 +85,8 @@ func (r *Runner) sandbox() *sandbox.Sandbox {
 	return r.box
 }
 
-// ParseFilter reads which checks are meant: "/regexp/", a pattern with * and ?,
-// or a part of their names.
+// ParseFilter reads a filter of check names: "/regexp/", a pattern with * and ?, or part of
+// a name.
 func ParseFilter(text string) (func(name string) bool, error) {
 	switch {
 	case text == "":
@@ -96,14 +94,14 @@ func ParseFilter(text string) (func(name string) bool, error) {
 	case len(text) > 1 && text[0] == '/' && text[len(text)-1] == '/':
 		re, err := regexp.Compile(text[1 : len(text)-1])
 		if err != nil {
-			return nil, fmt.Errorf("%q is no regular expression: %w", text, err)
+			return nil, fmt.Errorf("%q is not a regular expression: %w", text, err)
 		}
 		return re.MatchString, nil
 	case strings.ContainsAny(text, "*?["):
 		if _, err := path.Match(text, ""); err != nil {
-			return nil, fmt.Errorf("%q is no pattern (* stands for any text, ? for one character)", text)
+			return nil, fmt.Errorf("%q is not a pattern (* stands for any text, ? for one character)", text)
 		}
-		const slash = "\x01" // nothing special in a name
+		const slash = "\x01" // a character that has no meaning in a pattern
 		text = strings.ReplaceAll(text, "/", slash)
 		return func(name string) bool {
 			ok, _ := path.Match(text, strings.ReplaceAll(name, "/", slash))
@@ -113,16 +111,16 @@ func ParseFilter(text string) (func(name string) bool, error) {
 	return func(name string) bool { return strings.Contains(name, text) }, nil
 }
 
-// Run makes the checks of files, and gives their results to w, in the order of
-// the files and of the checks in them, each as soon as those before it are
-// there. It does not close w. The error is that of w, or the cause of ctx.
+// Run runs the checks of files. It writes the results to w in the order of the files and of
+// the checks in them, each as soon as the results before it are known. It does not close w.
+// The error is from w, or the cause of ctx.
 func (r *Runner) Run(ctx context.Context, paths []string, w report.Writer) (report.Summary, error) {
 	begun := time.Now()
 	run := &run{Runner: r, out: w, failed: &atomic.Bool{}}
 	for _, p := range paths {
 		run.files = append(run.files, run.load(ctx, p))
 	}
-	err := run.all(ctx)
+	err := run.runAll(ctx)
 	run.summary.Duration = time.Since(begun)
 	return run.summary, err
 }
@@ -142,29 +140,29 @@ type run struct {
 // fileRun is a file in a run.
 type fileRun struct {
 	path   string
-	file   *File // nil when err is there
+	file   *File // nil if err is set
 	err    error
 	checks []*checkRun
 	live   *live
 	mocked *mocked
 	mask   func(string) string
 	begun  time.Time
-	left   atomic.Int32 // checks that are not over
+	left   atomic.Int32 // checks that have not ended
 }
 
 // checkRun is a check in a run.
 type checkRun struct {
 	*Check
-	of     *fileRun
-	answer *answer
-	made   []cassette.Interaction // recorded for its cassette
-	kept   bool                   // and to be written
-	edits  []edit                 // of its file
-	result report.Result
-	done   chan struct{} // closed once result is there
+	fileRun  *fileRun
+	answer   *answer
+	recorded []cassette.Interaction // interactions for its cassette
+	keep     bool                   // whether they are to be written
+	edits    []edit                 // to its file
+	result   report.Result
+	done     chan struct{} // closed once result is set
 }
 
-// load reads a file and chooses its checks.
+// load reads a file and selects its checks.
 func (r *run) load(ctx context.Context, path string) *fileRun {
 	f := &fileRun{path: path, begun: time.Now()}
 	if f.file, f.err = Load(path, r.reading(ctx)); f.err != nil {
@@ -176,27 +174,27 @@ func (r *run) load(ctx context.Context, path string) *fileRun {
 	masker := f.file.Config.NewMasker()
 	log := r.opts.Log(masker)
 	f.mask = masker.Mask
-	s := &scripts{saved: &saved{ctx: ctx, dir: f.file.Config.Store.Dir, none: f.file.offline, log: log}, checks: f.file.Checks}
+	s := &scripts{savedTools: &savedTools{ctx: ctx, dir: f.file.Config.Store.Dir, disabled: f.file.offline, log: log}, checks: f.file.Checks}
 	f.live = &live{file: f.file, opts: &r.opts, scripts: s, sandbox: r.sandbox, log: log}
 	f.mocked = &mocked{scripts: s, sandbox: r.sandbox, log: log, cfg: f.file.Config}
 	for _, c := range f.file.Checks {
 		if r.opts.Filter == nil || r.opts.Filter(c.Name) {
-			f.checks = append(f.checks, &checkRun{Check: c, of: f, done: make(chan struct{})})
+			f.checks = append(f.checks, &checkRun{Check: c, fileRun: f, done: make(chan struct{})})
 		}
 	}
 	f.left.Store(int32(len(f.checks)))
 	return f
 }
 
-// reading is how files are read in this run, which ctx ends.
+// reading returns the options for reading files in this run; ctx bounds the reading.
 func (r *run) reading(ctx context.Context) LoadOptions {
 	opts := r.opts.Load
 	opts.Load.Context = ctx
 	return opts
 }
 
-// all makes the checks of all files.
-func (r *run) all(outer context.Context) error {
+// runAll runs the checks of all files.
+func (r *run) runAll(outer context.Context) error {
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	queue := make(chan *checkRun)
@@ -216,11 +214,11 @@ func (r *run) all(outer context.Context) error {
 			}
 		}
 	})
-	err := r.tell()
+	err := r.writeResults()
 	cancel(err)
 	workers.Wait()
 	if err == nil && r.opts.Record {
-		err = r.recordings.write(outer, r.whole(), r.wrote)
+		err = r.recordings.write(outer, r.fullyRecorded(), r.wrote)
 	}
 	if err == nil && r.opts.Update {
 		err = r.update(outer)
@@ -254,9 +252,9 @@ func (r *run) update(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// whole are the cassettes of which every check that has them was recorded.
-func (r *run) whole() map[string]bool {
-	whole := map[string]bool{}
+// fullyRecorded returns the cassettes for which every check that uses them was recorded.
+func (r *run) fullyRecorded() map[string]bool {
+	complete := map[string]bool{}
 	for _, f := range r.files {
 		if f.file == nil {
 			continue
@@ -266,11 +264,11 @@ func (r *run) whole() map[string]bool {
 				continue
 			}
 			at := slices.IndexFunc(f.checks, func(made *checkRun) bool { return made.Check == c })
-			before, seen := whole[c.Mock.File]
-			whole[c.Mock.File] = at >= 0 && f.checks[at].kept && (before || !seen)
+			before, seen := complete[c.Mock.File]
+			complete[c.Mock.File] = at >= 0 && f.checks[at].keep && (before || !seen)
 		}
 	}
-	return whole
+	return complete
 }
 
 func (r *run) wrote(path, what string) {
@@ -279,19 +277,19 @@ func (r *run) wrote(path, what string) {
 	}
 }
 
-// end ends what the checks of a file needed.
+// end releases what the checks of a file needed.
 func (f *fileRun) end() {
 	if f.live != nil {
 		f.live.close()
 	}
 }
 
-// check makes one check.
+// check runs one check.
 func (r *run) check(ctx context.Context, c *checkRun) {
 	defer func() {
 		close(c.done)
-		if c.of.left.Add(-1) == 0 {
-			c.of.end()
+		if c.fileRun.left.Add(-1) == 0 {
+			c.fileRun.end()
 		}
 	}()
 	skip := c.Skip
@@ -303,7 +301,7 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 	}
 	if skip != "" {
 		c.result = report.Result{
-			Name: c.Name, File: c.of.path, Line: c.Line, Column: c.Column,
+			Name: c.Name, File: c.fileRun.path, Line: c.Line, Column: c.Column,
 			Status: report.Skipped, Problems: []report.Problem{{Message: skip}},
 		}
 		return
@@ -314,14 +312,14 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 	if err == nil && (r.opts.Record || r.opts.Update) {
 		err = r.writeLock(ctx, c)
 	}
-	result := c.judged(c.of.path, c.answer, err)
+	result := c.resultOf(c.fileRun.path, c.answer, err)
 	if r.opts.Update && err == nil && len(result.Problems) > 0 {
-		c.edits, result.Problems = c.renewed(result.Problems)
+		c.edits, result.Problems = c.updates(result.Problems)
 		if len(result.Problems) == 0 {
 			result.Status = report.Passed
 		}
 	}
-	c.result = masked(result, c.of.mask)
+	c.result = masked(result, c.fileRun.mask)
 	if c.result.Duration == 0 {
 		c.result.Duration = time.Since(begun)
 	}
@@ -329,38 +327,38 @@ func (r *run) check(ctx context.Context, c *checkRun) {
 		r.failed.Store(true)
 	}
 	if r.records(c) && err == nil && (c.result.Status == report.Passed || r.opts.Update) {
-		c.kept = true
-		r.recordings.add(c.of.file.place(c.Mock.File), c.made)
+		c.keep = true
+		r.recordings.add(c.fileRun.file.place(c.Mock.File), c.recorded)
 	}
 }
 
-// records tells whether the answers of a check are recorded.
+// records reports whether the answers of a check are recorded.
 func (r *run) records(c *checkRun) bool { return r.opts.Record && c.Mock != nil && c.Mock.File != "" }
 
-// answerOf is the answer to a check.
+// answerOf gets the answer to a check.
 func (r *run) answerOf(ctx context.Context, c *checkRun) (*answer, error) {
 	if r.opts.Load.Offline {
 		mocked, err := c.offline()
 		if err != nil {
 			return nil, err
 		}
-		return c.of.mocked.call(ctx, mocked, c.of.file)
+		return c.fileRun.mocked.call(ctx, mocked, c.fileRun.file)
 	}
 	switch {
 	case c.Server != "":
-		return c.of.live.offer(ctx, c.Check)
+		return c.fileRun.live.offers(ctx, c.Check)
 	case r.records(c):
-		a, made, err := c.of.live.record(ctx, c.Check)
-		c.made = made
+		a, made, err := c.fileRun.live.record(ctx, c.Check)
+		c.recorded = made
 		return a, err
 	case c.Mock != nil:
-		return c.of.mocked.call(ctx, c.Check, c.of.file)
+		return c.fileRun.mocked.call(ctx, c.Check, c.fileRun.file)
 	}
-	return c.of.live.call(ctx, c.Check)
+	return c.fileRun.live.call(ctx, c.Check)
 }
 
-// tell gives the results to the writer, in order.
-func (r *run) tell() error {
+// writeResults passes the results to the writer, in order.
+func (r *run) writeResults() error {
 	for _, f := range r.files {
 		out := report.File{Path: f.path, Err: f.err}
 		for _, c := range f.checks {

@@ -18,30 +18,30 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// anyObject is the inputSchema of a script that comes without one.
+// anyObject is the inputSchema of a script without a definition.
 const anyObject = `{"type":"object"}`
 
-// saved are the tools of the store that a file's settings name, read once. The
-// store is not made, and nothing in it is changed.
-type saved struct {
-	ctx  context.Context // of the run of the checks
-	dir  string          // DIR, without tools
-	none bool            // it is not read
-	log  *slog.Logger
+// savedTools are the tools in the store that the file's configuration names, read once. The
+// store is neither created nor changed.
+type savedTools struct {
+	ctx      context.Context // of the run
+	dir      string          // the folder of the store
+	disabled bool            // do not read the store
+	log      *slog.Logger
 
 	once  sync.Once
 	tools []tools.Definition
 	err   error
 }
 
-// all are those there are, none where there is no store.
-func (s *saved) all() ([]tools.Definition, error) {
+// all returns the saved tools; none if there is no store.
+func (s *savedTools) all() ([]tools.Definition, error) {
 	s.once.Do(func() { s.tools, s.err = s.read() })
 	return s.tools, s.err
 }
 
-func (s *saved) read() ([]tools.Definition, error) {
-	if info, err := os.Stat(filepath.Join(s.dir, "tools")); s.none || err != nil || !info.IsDir() {
+func (s *savedTools) read() ([]tools.Definition, error) {
+	if info, err := os.Stat(filepath.Join(s.dir, "tools")); s.disabled || err != nil || !info.IsDir() {
 		return nil, nil
 	}
 	store, err := tools.OpenStore(s.dir, tools.StoreOptions{Log: s.log})
@@ -53,13 +53,13 @@ func (s *saved) read() ([]tools.Definition, error) {
 }
 
 // List implements compose.Saved.
-func (s *saved) List() []tools.Definition {
-	list, _ := s.all() // without, there are none to be called
+func (s *savedTools) List() []tools.Definition {
+	list, _ := s.all() // after an error there are none to call
 	return list
 }
 
 // Get implements compose.Saved.
-func (s *saved) Get(name string) (tools.Definition, error) {
+func (s *savedTools) Get(name string) (tools.Definition, error) {
 	list, err := s.all()
 	if err != nil {
 		return tools.Definition{}, err
@@ -72,18 +72,18 @@ func (s *saved) Get(name string) (tools.Definition, error) {
 	return tools.Definition{}, fmt.Errorf("tool %q: %w", name, tools.ErrNotFound)
 }
 
-// scripts are the tools that scripts of a file can call, as tools.NAME: those of
-// its checks, and those that are saved.
+// scripts are the tools that scripts of a file can call as tools.NAME: those of its checks,
+// and saved tools.
 type scripts struct {
-	*saved
+	*savedTools
 	checks []*Check
 
 	once    sync.Once
 	defined map[string]tools.Definition
 }
 
-// own are those of the checks, by name. A check whose script cannot be read has
-// none; of two with one name, the first counts.
+// own returns the tools of the checks, by name. A check with a script that cannot be read
+// has none. If two have the same name, the first wins.
 func (s *scripts) own() map[string]tools.Definition {
 	s.once.Do(func() {
 		s.defined = map[string]tools.Definition{}
@@ -91,7 +91,7 @@ func (s *scripts) own() map[string]tools.Definition {
 			if c.Code.none() {
 				continue
 			}
-			def, err := c.definition(s.saved)
+			def, err := c.definition(s.savedTools)
 			if _, twice := s.defined[def.Name]; err == nil && !twice {
 				s.defined[def.Name] = def
 			}
@@ -104,7 +104,7 @@ func (s *scripts) own() map[string]tools.Definition {
 func (s *scripts) List() []tools.Definition {
 	own := s.own()
 	list := slices.Collect(maps.Values(own))
-	for _, d := range s.saved.List() {
+	for _, d := range s.savedTools.List() {
 		if _, over := own[d.Name]; !over {
 			list = append(list, d)
 		}
@@ -117,12 +117,12 @@ func (s *scripts) Get(name string) (tools.Definition, error) {
 	if def, ok := s.own()[name]; ok {
 		return def, nil
 	}
-	return s.saved.Get(name)
+	return s.savedTools.Get(name)
 }
 
-// definition is the composite tool of a check: its script, or a tool that is
-// saved. The error is a *BrokenError.
-func (c *Check) definition(s *saved) (tools.Definition, error) {
+// definition returns the composite tool of a check: its script, or a saved tool. The error
+// is a *BrokenError.
+func (c *Check) definition(s *savedTools) (tools.Definition, error) {
 	plain := tools.Definition{Name: c.toolName(), InputSchema: json.RawMessage(anyObject)}
 	switch code := c.Code; {
 	case code.Inline != "":
@@ -137,7 +137,7 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 	}
 	name := cmp.Or(c.Code.Saved, c.Call)
 	def, err := s.Get(name)
-	if s.none {
+	if s.disabled {
 		return def, broken(err, "the saved tool %q is not read with --offline (give the check a script's file)", name)
 	}
 	if errors.Is(err, tools.ErrNotFound) {
@@ -154,7 +154,7 @@ func (c *Check) definition(s *saved) (tools.Definition, error) {
 	return def, nil
 }
 
-// fromFile reads a definition as `tools export` writes it.
+// fromFile reads a definition in the format that `tools export` writes.
 func (c *Check) fromFile(ctx context.Context, at regular.Place) (tools.Definition, error) {
 	text, err := readFile(ctx, at)
 	if err != nil {
@@ -162,13 +162,13 @@ func (c *Check) fromFile(ctx context.Context, at regular.Place) (tools.Definitio
 	}
 	def, err := tools.ParseFile(text)
 	if err != nil {
-		return def, broken(err, "%s is no definition of a tool: %v", at, err)
+		return def, broken(err, "%s is not the definition of a tool: %v", at, err)
 	}
 	def.Name = cmp.Or(c.Call, def.Name)
 	return def, nil
 }
 
-// writeTool puts a tool's file into a store.
+// writeTool writes a tool's file into a store.
 func writeTool(dir, name string, text []byte) error {
 	dir = filepath.Join(dir, "tools")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -177,8 +177,7 @@ func writeTool(dir, name string, text []byte) error {
 	return os.WriteFile(filepath.Join(dir, name+".json"), text, 0o600)
 }
 
-// readFile reads a script or a definition, which are no larger than the file of
-// a saved tool.
+// readFile reads a script or a definition. Its size is limited like that of a saved tool.
 func readFile(ctx context.Context, at regular.Place) ([]byte, error) {
 	text, err := at.Read(ctx, tools.MaxFileBytes)
 	switch {

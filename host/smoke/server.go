@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// offer is what a server of a check has, as it says it.
-func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
+// offers gets the handshake and the lists of the server of a check.
+func (l *live) offers(ctx context.Context, c *Check) (*answer, error) {
 	h, err := l.start()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.missing(c.Server); err != nil {
+	if err := l.checkVariables(c.Server); err != nil {
 		return nil, err
 	}
 	begun := time.Now()
@@ -30,12 +30,12 @@ func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := l.down(c.Server, err); err != nil {
+	if err := l.startError(c.Server, err); err != nil {
 		return nil, err
 	}
 	a := &answer{took: time.Since(begun), server: c.Server, handshake: o.Handshake, lists: lock.Lists{}}
 	if st, ok := h.Status(c.Server); ok {
-		a.took = st.StartTime // it may have been there before the check
+		a.took = st.StartTime // it may have started before the check
 	}
 	for surface, list := range o.Lists {
 		a.lists[surface] = wire.Array(list.Items)
@@ -43,7 +43,7 @@ func (l *live) offer(ctx context.Context, c *Check) (*answer, error) {
 	return a, nil
 }
 
-func readProtocol(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readProtocol(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value, _ := s.String(key)
 	got := func(a *answer) string {
 		revision, _ := wire.GetString(a.handshake, "protocolVersion")
@@ -51,7 +51,7 @@ func readProtocol(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	}
 	return func(a *answer) *expect.Mismatch {
 			if got(a) != value {
-				return &expect.Mismatch{Message: "it speaks another revision of the protocol", Want: value, Got: got(a)}
+				return &expect.Mismatch{Message: "it speaks a different protocol revision", Want: value, Got: got(a)}
 			}
 			return nil
 		}, func(a *answer) (string, error) {
@@ -59,8 +59,8 @@ func readProtocol(_ *fileReader, s *config.Section, key string) (judge, renew) {
 		}
 }
 
-// readCapabilities reads what the server has to declare at the least.
-func readCapabilities(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readCapabilities reads capabilities that the server must declare. It may declare more.
+func readCapabilities(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value := s.Object(key)
 	got := func(a *answer) []byte {
 		declared, ok := wire.Get(a.handshake, "capabilities")
@@ -73,9 +73,9 @@ func readCapabilities(_ *fileReader, s *config.Section, key string) (judge, rene
 		func(a *answer) (string, error) { return tomlValue(project(value, got(a))) }
 }
 
-// listed are the surfaces that expectations of names are about, and what one of
-// their items is called.
-var listed = map[string]struct {
+// surfaceOf maps expectations of names to the surface they are about, and the noun for an
+// item.
+var surfaceOf = map[string]struct {
 	surface wire.Surface
 	item    string
 }{
@@ -83,15 +83,15 @@ var listed = map[string]struct {
 	"templates": {wire.Templates, "resource template"}, "prompts": {wire.Prompts, "prompt"},
 }
 
-// readNames reads names, or URIs, that a server has to list.
-func readNames(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readNames reads names or URIs that a server must list.
+func readNames(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	names := s.Strings(key)
-	of := listed[key]
-	return func(a *answer) *expect.Mismatch { return expect.Names(of.item, names, a.names(of.surface)) },
-		func(a *answer) (string, error) { return tomlStrings(a.names(of.surface)), nil }
+	list := surfaceOf[key]
+	return func(a *answer) *expect.Mismatch { return expect.Names(list.item, names, a.names(list.surface)) },
+		func(a *answer) (string, error) { return tomlStrings(a.names(list.surface)), nil }
 }
 
-// names are the keys of what a server lists, in its order.
+// names returns the names or URIs that a server lists, in its order.
 func (a *answer) names(surface wire.Surface) []string {
 	items, _ := wire.Elements(a.lists[surface])
 	names := make([]string, 0, len(items))
@@ -103,8 +103,8 @@ func (a *answer) names(surface wire.Surface) []string {
 	return names
 }
 
-// readLock reads the name of a file with the definitions that a server had.
-func readLock(r *fileReader, s *config.Section, key string) (judge, renew) {
+// readLock reads the name of a lock file.
+func readLock(r *fileReader, s *config.Section, key string) (matcher, updater) {
 	name, ok := s.String(key)
 	if !ok {
 		return nil, nil
@@ -113,11 +113,11 @@ func readLock(r *fileReader, s *config.Section, key string) (judge, renew) {
 		s.Problem(key, "is empty (name a file; --record writes it)")
 	}
 	path := r.path(s, key, name)
-	return func(a *answer) *expect.Mismatch { return heldAgainst(r.context(), r.file.place(path), a) }, nil
+	return func(a *answer) *expect.Mismatch { return compareWithLock(r.context(), r.file.place(path), a) }, nil
 }
 
-// heldAgainst compares what a server has with a lock.
-func heldAgainst(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
+// compareWithLock compares what a server offers with a lock.
+func compareWithLock(ctx context.Context, at regular.Place, a *answer) *expect.Mismatch {
 	l, err := lock.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &expect.Mismatch{Message: "there is no " + at.String() + " (--record writes it)"}
@@ -141,7 +141,7 @@ func heldAgainst(ctx context.Context, at regular.Place, a *answer) *expect.Misma
 	}
 }
 
-// writeLock makes what a server has that of a lock, of which other servers stay.
+// writeLock replaces the definitions of a server in a lock. Other servers stay.
 func writeLock(ctx context.Context, at regular.Place, a *answer) (changed bool, err error) {
 	l, err := lock.Read(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {

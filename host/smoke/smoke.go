@@ -1,29 +1,29 @@
-// Package smoke runs checks of MCP servers and composite tools that are written
-// down in TOML files. docs/smoke.md describes the files for their authors.
+// Package smoke runs checks of MCP servers and composite tools. The checks are written in
+// TOML files; docs/smoke.md describes the format.
 //
-//	file.go      File: reading one; which files there are
-//	check.go     Check: one [[check]]
-//	mocks.go     answers that a check brings along
-//	wants.go     the expectations there are, read
-//	wantlists.go those of lists and images
-//	answer.go    what came back, and its parts
-//	judge.go     holding an answer against expectations
-//	runner.go    Runner: many files, in order, several checks at a time
-//	script.go    the composite tool of a check
-//	live.go      a real host for the checks of a file
-//	offline.go   what files from untrusted sources may do
-//	mocked.go    a check whose script gets its answers from a cassette
-//	server.go    a check of what a server offers
-//	cancel.go    a check of what the server does when its call is cancelled
-//	ending.go    why a check ended early: timeout, cancel_after, failure
-//	inputs.go    Inputs: the files that a check file depends on
-//	record.go    a live run that becomes a cassette
-//	update.go    answers become the new expectations, in the file's own text
-//	tomlvalue.go values as TOML
+// \tfile.go      File: reading a file, finding files
+// \tcheck.go     Check: one [[check]]
+// \tmocks.go     answers in a check, or in the cassette that it names
+// \twants.go     the expectations, and how they are read
+// \twantlists.go expectations of lists and images
+// \tanswer.go    the answer to a check, and its parts
+// \tresult.go    comparing an answer with the expectations
+// \trunner.go    Runner: many files, in order, several checks at a time
+// \tscript.go    the composite tool of a check
+// \tlive.go      a real host for the checks of a file
+// \toffline.go   what files from untrusted sources may do
+// \tmocked.go    running a script with answers from a cassette
+// \tserver.go    a check of what a server offers
+// \tcancel.go    a check of what the server does when its call is cancelled
+// \tending.go    why a check ended early: timeout, cancel_after, failure
+// \tinputs.go    Inputs: the files that a check file depends on
+// \trecord.go    recording the answers of servers in a cassette
+// \tupdate.go    writing the answers into the file as expectations
+// \ttomlvalue.go values as TOML
 //
-// Packages below: expect (matchers), lock (definitions of servers in a file),
-// report (formats of what was found). Nothing here writes to the user's store:
-// live checks run in a host with a store of its own.
+// Packages below: expect (matchers), lock (definitions of servers in a file), report
+// (output formats). Nothing here writes to the user's store: live checks run in a host with
+// its own store.
 package smoke
 
 import (
@@ -31,22 +31,22 @@ import (
 	"time"
 )
 
-// The values of settings that are not set.
+// The defaults of settings.
 const (
 	DefaultTimeout = 30 * time.Second
 	DefaultStartup = time.Minute
 )
 
-// Bounds of times in a file.
+// The bounds of durations in a file.
 const (
 	minTime = time.Millisecond
 	maxTime = 24 * time.Hour
 )
 
-// BrokenError says that a check could not be made. The text is for people.
+// BrokenError says why a check could not be carried out. The text is for people.
 type BrokenError struct {
 	Reason string
-	Err    error // cause, or nil
+	Err    error // the cause, or nil
 }
 
 func (e *BrokenError) Error() string { return e.Reason }

@@ -23,10 +23,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// The test binary is a server of mcptest where a configuration starts it as one.
+// The test binary is a server of mcptest when a configuration starts it as one.
 func init() { mcptest.Main() }
 
-var update = flag.Bool("update", false, "write what is got into testdata as what is wanted")
+var update = flag.Bool("update", false, "write the actual output into testdata as the expected output")
 
 // cache keeps the compiled guest for all tests.
 var cache string
@@ -42,15 +42,15 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// compiled compiles the guest into the cache, for no run to have to wait for that.
+// compiled compiles the guest into the cache, so that no check has to wait for it.
 var compiled = sync.OnceValue(func() error {
 	box := sandbox.New(sandbox.Options{CacheDir: cache})
 	return errors.Join(box.Err(), box.Close())
 })
 
-// TestArchives runs the checks of each testdata/*.txtar and compares the report
-// for people with the file want, and files with those below after/. The comment
-// has lines "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of mcptest.
+// TestArchives runs the checks of each testdata/*.txtar. It compares the text report with
+// the file want, and files with those below after/. The comment has directives, one per
+// line, such as "flag NAME VALUE" and "env NAME=VALUE"; $EXE is a server of mcptest.
 func TestArchives(t *testing.T) {
 	if err := compiled(); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// archive is a directory of a test.
+// archive is a txtar archive, extracted to a directory.
 type archive struct {
 	*txtar.Archive
 	dir     string
@@ -105,10 +105,10 @@ func newArchive(t *testing.T, from *txtar.Archive) *archive {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, []byte(a.filled(t, string(f.Data))), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(a.fillIn(t, string(f.Data))), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if holdsChecks(f.Name) {
+			if isCheckFile(f.Name) {
 				a.paths = append(a.paths, path)
 			}
 		}
@@ -116,7 +116,7 @@ func newArchive(t *testing.T, from *txtar.Archive) *archive {
 	return a
 }
 
-// load is how configuration is found: in the archive alone.
+// load returns options that find configuration only in the archive.
 func (a *archive) load() config.LoadOptions {
 	a.env[config.EnvDir] = filepath.Join(a.dir, "store")
 	return config.LoadOptions{
@@ -157,8 +157,8 @@ func (a *archive) directive(t *testing.T, line string) {
 	}
 }
 
-// filled is a file's text with what only the test knows.
-func (a *archive) filled(t *testing.T, text string) string {
+// fillIn replaces the placeholders in a file.
+func (a *archive) fillIn(t *testing.T, text string) string {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -167,8 +167,8 @@ func (a *archive) filled(t *testing.T, text string) string {
 	return strings.NewReplacer("$EXE", filepath.ToSlash(exe), "$SERVER", mcptest.Env).Replace(text)
 }
 
-// emptied is the opposite of filled.
-func (a *archive) emptied(t *testing.T, text string) string {
+// blankOut is the opposite of fillIn.
+func (a *archive) blankOut(t *testing.T, text string) string {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func (a *archive) read(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.emptied(t, string(text))
+	return a.blankOut(t, string(text))
 }
 
 var (
@@ -190,7 +190,7 @@ var (
 	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|MiB)|got: +[0-9.]+m?s`)
 )
 
-// run is the report of a run.
+// run runs the checks and returns the report.
 func (a *archive) run(t *testing.T) string {
 	var out bytes.Buffer
 	w, err := report.New("text", &out, report.Options{Getenv: func(string) string { return "" }, Verbose: true})
@@ -210,11 +210,11 @@ func (a *archive) run(t *testing.T) string {
 	if err := runner.Close(); err != nil {
 		t.Error(err)
 	}
-	text := durations.ReplaceAllString(a.emptied(t, out.String()), "")
+	text := durations.ReplaceAllString(a.blankOut(t, out.String()), "")
 	return measured.ReplaceAllString(text, "T$2")
 }
 
-// write makes what was got what is wanted.
+// write replaces the expected files in the archive by the actual ones.
 func (a *archive) write(t *testing.T, path, got string) {
 	for i, f := range a.Files {
 		if after, ok := strings.CutPrefix(f.Name, "after/"); ok {

@@ -14,14 +14,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// updateError says why an expectation is not made of an answer.
+// updateError says why an answer cannot be written as an expectation.
 type updateError struct{ reason string }
 
 func (e *updateError) Error() string { return e.reason }
 
-func cannot(format string, args ...any) error { return &updateError{fmt.Sprintf(format, args...)} }
+func notUpdatable(format string, args ...any) error { return &updateError{fmt.Sprintf(format, args...)} }
 
-// tomlValue is a JSON value in TOML, on one line.
+// tomlValue writes a JSON value as TOML, on one line.
 func tomlValue(raw []byte) (string, error) {
 	var b strings.Builder
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -34,7 +34,7 @@ func tomlValue(raw []byte) (string, error) {
 func writeTOML(b *strings.Builder, d *jsontext.Decoder) error {
 	token, err := d.ReadToken()
 	if err != nil {
-		return cannot("the answer is no JSON")
+		return notUpdatable("the answer is not JSON")
 	}
 	switch token.Kind() {
 	case '"':
@@ -44,7 +44,7 @@ func writeTOML(b *strings.Builder, d *jsontext.Decoder) error {
 	case 't', 'f':
 		b.WriteString(token.String())
 	case 'n':
-		return cannot("the answer has null in it, which TOML does not have (give it as JSON, under the key with _json at the end)")
+		return notUpdatable("the answer contains null, which TOML does not have (write it as JSON, under the key with _json at the end)")
 	case '[':
 		return writeList(b, d)
 	case '{':
@@ -74,13 +74,13 @@ func writeTable(b *strings.Builder, d *jsontext.Decoder) error {
 	for d.PeekKind() != '}' {
 		name, err := d.ReadToken()
 		if err != nil {
-			return cannot("the answer is no JSON")
+			return notUpdatable("the answer is not JSON")
 		}
 		if key := name.String(); !seen[key] {
 			seen[key] = true
 			b.WriteString(map[bool]string{true: " ", false: ", "}[len(seen) == 1] + tomlKey(key) + " = ")
 		} else {
-			return cannot("the answer has an object in it with two members of one name")
+			return notUpdatable("the answer contains an object with two members of the same name")
 		}
 		if err := writeTOML(b, d); err != nil {
 			return err
@@ -98,12 +98,12 @@ func writeNumber(b *strings.Builder, text string) error {
 	if strings.ContainsAny(text, ".eE") {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsInf(f, 0) {
-			return cannot("the answer has the number %s in it, which TOML does not have", text)
+			return notUpdatable("the answer contains the number %s, which TOML does not have", text)
 		}
 	} else if n, err := strconv.ParseInt(text, 10, 64); err != nil {
-		return cannot("the answer has the number %s in it, which TOML does not have", text)
+		return notUpdatable("the answer contains the number %s, which TOML does not have", text)
 	} else {
-		text = strconv.FormatInt(n, 10) // -0 would be read as another
+		text = strconv.FormatInt(n, 10) // -0 would be read as a different value
 	}
 	b.WriteString(text)
 	return nil
@@ -119,8 +119,8 @@ func tomlKey(key string) string {
 	return tomlString(key)
 }
 
-// tomlString is a text on one line. A ${ in it is written $${, since it would be
-// a variable.
+// tomlString returns text as a TOML string on one line. It writes ${ as $${, since it would
+// be read as a variable.
 func tomlString(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -129,7 +129,7 @@ func tomlString(text string) string {
 	return b.String()
 }
 
-// tomlText is a text of several lines as such.
+// tomlText returns text as a TOML string, on several lines if it has several.
 func tomlText(text string) string {
 	if strings.Count(text, "\n") < 2 || strings.Contains(text, "\r") {
 		return tomlString(text)
@@ -168,7 +168,7 @@ func tomlStrings(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// grouped writes a number as people do: 50_000_000.
+// grouped writes a number with its digits grouped: 50_000_000.
 func grouped(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	var parts []string
@@ -181,15 +181,15 @@ func grouped(n uint64) string {
 	return strings.Join(parts, "_")
 }
 
-// asJSONText renews an expectation that is written as JSON text.
-func asJSONText(key string) renew {
+// asJSONText updates an expectation that is written as JSON text.
+func asJSONText(key string) updater {
 	if key != "result" {
 		return nil
 	}
 	return func(a *answer) (string, error) {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, a.value()); err != nil {
-			return "", cannot("the answer is no JSON")
+			return "", notUpdatable("the answer is not JSON")
 		}
 		if text := compact.String(); !strings.ContainsAny(text, "'\n") {
 			return "'" + text + "'", nil
@@ -198,10 +198,10 @@ func asJSONText(key string) renew {
 	}
 }
 
-// jsonString is tomlString for text that is read as it is.
+// jsonString is tomlString for text in which variables are not expanded.
 func jsonString(text string) string { return strings.ReplaceAll(tomlString(text), "$${", "${") }
 
-// memberNames are those of a JSON object, in order.
+// memberNames returns the names of the members of a JSON object, in order.
 func memberNames(raw []byte) []string {
 	var names []string
 	d := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// edit puts other text in a place of a file.
+// edit replaces a part of a file.
 type edit struct {
 	at   config.Span
 	text string
 }
 
-// renewed makes edits out of what was not as expected, so that it would have
-// been. What cannot be changed stays a problem, which says why.
-func (c *checkRun) renewed(problems []report.Problem) (edits []edit, left []report.Problem) {
+// updates returns the edits that would make the expectations meet the answer. Problems that
+// cannot be solved this way are left, with the reason.
+func (c *checkRun) updates(problems []report.Problem) (edits []edit, left []report.Problem) {
 	for _, p := range problems {
 		at := slices.IndexFunc(c.wants, func(w want) bool { return "expect."+w.key == p.What })
 		if at < 0 {
 			left = append(left, p)
 			continue
 		}
-		e, err := c.renew(c.wants[at])
+		e, err := c.update(c.wants[at])
 		if err != nil {
 			p.Message += " (--update leaves it: " + err.Error() + ")"
 			left = append(left, p)
@@ -38,25 +38,25 @@ func (c *checkRun) renewed(problems []report.Problem) (edits []edit, left []repo
 	return edits, left
 }
 
-// renew makes the edit of one expectation.
-func (c *checkRun) renew(w want) (edit, error) {
-	written := string(c.of.file.data[w.written.From:w.written.To])
+// update returns the edit of one expectation.
+func (c *checkRun) update(w want) (edit, error) {
+	written := string(c.fileRun.file.data[w.written.From:w.written.To])
 	switch {
-	case w.renew == nil:
-		return edit{}, cannot("it is for people to say")
+	case w.update == nil:
+		return edit{}, notUpdatable("it can only be written by hand")
 	case written == "":
-		return edit{}, cannot("it is a table of several lines; write it as expect.%s = …", w.key)
+		return edit{}, notUpdatable("it is a table of several lines; write it as expect.%s = …", w.key)
 	case strings.Contains(strings.ReplaceAll(written, "$${", ""), "${"):
-		return edit{}, cannot("it has a variable in it")
+		return edit{}, notUpdatable("it contains a variable")
 	}
-	text, err := w.renew(c.answer)
-	if err == nil && c.of.mask(text) != text {
-		err = cannot("the answer has a secret in it")
+	text, err := w.update(c.answer)
+	if err == nil && c.fileRun.mask(text) != text {
+		err = notUpdatable("the answer contains a secret")
 	}
 	return edit{w.written, text}, err
 }
 
-// apply is data with edits, of which none overlap.
+// apply applies edits that do not overlap to data.
 func apply(data []byte, edits []edit) []byte {
 	edits = slices.Clone(edits)
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at.From, b.at.From) })
@@ -71,8 +71,8 @@ func apply(data []byte, edits []edit) []byte {
 	return out.Bytes()
 }
 
-// rewrite writes the file with edits, if it is still what was read and its new
-// text can be read.
+// rewrite applies edits to the file, if it has not changed since it was read and the new
+// text can be parsed.
 func (f *fileRun) rewrite(opts LoadOptions, edits []edit) error {
 	now, err := config.ReadFile(opts.Load, f.path)
 	if err != nil {
@@ -83,7 +83,7 @@ func (f *fileRun) rewrite(opts LoadOptions, edits []edit) error {
 	}
 	text := apply(now, edits)
 	if _, err := Parse(f.path, text, opts); err != nil {
-		return fmt.Errorf("%s is not updated: it could not be read any more: %w", f.path, err)
+		return fmt.Errorf("%s is not updated: its new text cannot be parsed: %w", f.path, err)
 	}
 	if err := (regular.Place{Name: f.path}).Replace(text, 0o644); err != nil {
 		return fmt.Errorf("%s is not updated: %w", f.path, err)

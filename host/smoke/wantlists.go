@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// readProgress reads true, or the least number of notifications.
-func readProgress(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readProgress reads true, or the minimum number of notifications.
+func readProgress(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	least := uint64(1)
 	if !s.IsTrue(key) {
 		s.Number(key, &least, 0, math.MaxInt32)
@@ -19,14 +19,14 @@ func readProgress(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	return func(a *answer) *expect.Mismatch { return expect.Progress(int(least), a.progress) },
 		func(a *answer) (string, error) {
 			if m := expect.Progress(0, a.progress); m != nil {
-				return "", cannot("%s", m.Message)
+				return "", notUpdatable("%s", m.Message)
 			}
 			return fmt.Sprint(len(a.progress)), nil
 		}
 }
 
-// readImage reads true, or what the image is like.
-func readImage(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readImage reads true, or properties of the image.
+func readImage(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	var w expect.ImageWant
 	if s.IsTrue(key) {
 		s.Know(key)
@@ -42,29 +42,29 @@ func readImage(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	return func(a *answer) *expect.Mismatch { return expect.Image(w, a.result) }, nil
 }
 
-func readLogs(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readLogs(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	patterns := readPatterns(s, key)
 	literal := true
 	for _, p := range patterns {
 		literal = literal && !isRegexp(p)
 	}
 	return func(a *answer) *expect.Mismatch {
-			if m := a.wantScript(); m != nil {
+			if m := a.requireScript(); m != nil {
 				return m
 			}
 			return expect.Logs(patterns, a.logs())
 		}, func(a *answer) (string, error) {
 			if !literal || !s.IsArray(key) {
-				return "", cannot("a pattern is not made of an answer")
+				return "", notUpdatable("a pattern cannot be derived from an answer")
 			}
 			return tomlStrings(a.logs()), nil
 		}
 }
 
-func readCalls(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readCalls(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	names := s.Strings(key)
 	return func(a *answer) *expect.Mismatch {
-			if m := a.wantScript(); m != nil {
+			if m := a.requireScript(); m != nil {
 				return m
 			}
 			return expect.Calls(names, a.calls(names))
@@ -73,17 +73,18 @@ func readCalls(_ *fileReader, s *config.Section, key string) (judge, renew) {
 		}
 }
 
-// wantScript says what is wrong where only a script could have what is wanted.
-func (a *answer) wantScript() *expect.Mismatch {
+// requireScript returns a mismatch if the answer is not from a script.
+func (a *answer) requireScript() *expect.Mismatch {
 	_, script := a.script()
 	_, class := wire.GetString(a.result, "structuredContent", "error", "type")
 	if script || class {
 		return nil
 	}
-	return &expect.Mismatch{Message: "only scripts have that, and none has answered"}
+	return &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}
 }
 
-// project is as much of got as want has: of objects the members of that name.
+// project returns the part of got that want has: the members of objects with the same
+// names.
 func project(want, got []byte) []byte {
 	var w, g map[string]json.RawMessage
 	if json.Unmarshal(want, &w) != nil || w == nil || json.Unmarshal(got, &g) != nil || g == nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// maxSchema is the size of the largest schema that is read from a file, in bytes.
+// maxSchema is the largest schema that is read from a file, in bytes.
 const maxSchema = 4 << 20
 
-// kinds are those of checks that an expectation has a meaning for.
+// kinds are the kinds of checks that an expectation applies to.
 type kinds int
 
 const (
@@ -33,30 +33,30 @@ const (
 
 // want is one expectation of a check.
 type want struct {
-	key          string // without "expect."
+	key          string // without the prefix "expect."
 	line, column int
-	written      config.Span // of the value in the file
-	judge        judge
-	renew        renew  // nil: it cannot be made of an answer
-	lock         string // the file that schema_lock names
+	written      config.Span // where the value is in the file
+	match        matcher
+	update       updater // nil if answers cannot be written as this expectation
+	lock         string  // the file of schema_lock
 }
 
-// judge holds an answer against an expectation.
-type judge func(a *answer) *expect.Mismatch
+// matcher compares an answer with an expectation.
+type matcher func(a *answer) *expect.Mismatch
 
-// renew is the value, in TOML, that an answer would have met. The error says why
-// there is none.
-type renew func(a *answer) (string, error)
+// updater returns the TOML value that the answer would have met. The error says why there
+// is none.
+type updater func(a *answer) (string, error)
 
-// expectation is one that files can have. read makes it of the value under the
-// key, and reports what is wrong with that.
+// expectation is an expectation that files can have. read reads the value under the key,
+// and reports what is wrong with it.
 type expectation struct {
 	key   string
 	kinds kinds
-	read  func(r *fileReader, s *config.Section, key string) (judge, renew)
+	read  func(r *fileReader, s *config.Section, key string) (matcher, updater)
 }
 
-// expectations are all there are.
+// expectations are all expectations.
 var expectations = []expectation{
 	{"text", onCall, readText},
 	{"result", onCall, readResult},
@@ -91,7 +91,7 @@ var expectAliases = map[string]string{
 	"resourcetemplates": "templates",
 }
 
-// expectations reads what a check expects.
+// expectations reads the expectations of a check.
 func (r *fileReader) expectations(s *config.Section, c *Check) {
 	kind, other := onCall, "a call"
 	if c.Server != "" {
@@ -112,15 +112,15 @@ func (r *fileReader) expectations(s *config.Section, c *Check) {
 		}
 		w := want{key: e.key, written: s.Written(key)}
 		w.line, w.column = s.Place(key)
-		w.judge, w.renew = e.read(r, s, e.key)
+		w.match, w.update = e.read(r, s, e.key)
 		if e.key == "schema_lock" {
 			w.lock, _ = s.String(key)
-			w.lock = r.join(filepath.FromSlash(w.lock)) // readLock has said what is wrong with it
+			w.lock = r.join(filepath.FromSlash(w.lock)) // readLock has reported any error
 		}
 		if key != e.key {
-			w.renew = asJSONText(e.key)
+			w.update = asJSONText(e.key)
 		}
-		if w.judge != nil {
+		if w.match != nil {
 			c.wants = append(c.wants, w)
 		}
 	}
@@ -128,8 +128,8 @@ func (r *fileReader) expectations(s *config.Section, c *Check) {
 	s.Close(expectAliases)
 }
 
-// readText reads one pattern, or several that all have to be found.
-func readText(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readText reads a pattern, or several that must all match.
+func readText(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	patterns := readPatterns(s, key)
 	return func(a *answer) *expect.Mismatch {
 			for _, p := range patterns {
@@ -140,13 +140,13 @@ func readText(_ *fileReader, s *config.Section, key string) (judge, renew) {
 			return nil
 		}, func(a *answer) (string, error) {
 			if len(patterns) != 1 || isRegexp(patterns[0]) {
-				return "", cannot("a pattern is not made of an answer")
+				return "", notUpdatable("a pattern cannot be derived from an answer")
 			}
 			return tomlText(a.text()), nil
 		}
 }
 
-// readPatterns are those of a string, or of an array of them.
+// readPatterns reads a string or an array of strings as patterns.
 func readPatterns(s *config.Section, key string) []expect.Pattern {
 	var texts []string
 	if s.IsArray(key) {
@@ -162,9 +162,9 @@ func readPatterns(s *config.Section, key string) []expect.Pattern {
 			if s.IsArray(key) {
 				at = fmt.Sprintf("%s[%d]", key, i)
 			}
-			var bad *syntax.Error // its text would quote a variable's value
+			var bad *syntax.Error // its text would reveal the value of a variable
 			if errors.As(err, &bad) {
-				s.Problem(at, "is no regular expression: %s (text between slashes is one)", bad.Code)
+				s.Problem(at, "is not a regular expression: %s (text between slashes is one)", bad.Code)
 			} else {
 				s.Problem(at, "%v", err)
 			}
@@ -179,20 +179,20 @@ func isRegexp(p expect.Pattern) bool {
 	return len(p.String()) > 1 && p.String()[0] == '/' && strings.LastIndexByte(p.String(), '/') > 0
 }
 
-func readResult(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readResult(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value := s.JSON(key)
 	return func(a *answer) *expect.Mismatch { return expect.Equal(value, a.value()) },
 		func(a *answer) (string, error) { return tomlValue(a.value()) }
 }
 
-func readSubset(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readSubset(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value := s.JSON(key)
 	return func(a *answer) *expect.Mismatch { return expect.Subset(value, a.value()) },
 		func(a *answer) (string, error) { return tomlValue(project(value, a.value())) }
 }
 
 // readSchema reads a JSON Schema: a table, or the name of a file.
-func readSchema(r *fileReader, s *config.Section, key string) (judge, renew) {
+func readSchema(r *fileReader, s *config.Section, key string) (matcher, updater) {
 	var raw []byte
 	if s.IsString(key) {
 		name, _ := s.String(key)
@@ -224,23 +224,23 @@ func readSchema(r *fileReader, s *config.Section, key string) (judge, renew) {
 	return func(a *answer) *expect.Mismatch { return expect.Schema(schema, a.value()) }, nil
 }
 
-func readIsError(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readIsError(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	var value bool
 	s.Bool(key, &value)
 	return func(a *answer) *expect.Mismatch { return expect.IsError(value, a.result) },
 		func(a *answer) (string, error) { return fmt.Sprint(a.isError()), nil }
 }
 
-// errorTypes are the classes of errors, as a file has them.
+// errorTypes are the error classes that a file can name.
 var errorTypes = []string{
 	string(abi.ErrValidation), string(abi.ErrRuntime), string(abi.ErrTool), string(abi.ErrTimeout), string(abi.ErrResource),
 	string(abi.ErrCancelled), string(abi.ErrPermission), string(abi.ErrInternal),
 }
 
-func readErrorType(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readErrorType(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value, ok := s.String(key)
 	if ok && !slices.Contains(errorTypes, value) {
-		s.Problem(key, "%q is no class of errors (there are %s)", value, strings.Join(errorTypes, ", "))
+		s.Problem(key, "%q is not an error class (the classes are %s)", value, strings.Join(errorTypes, ", "))
 	}
 	return func(a *answer) *expect.Mismatch {
 			class, message := a.failure()
@@ -248,14 +248,14 @@ func readErrorType(_ *fileReader, s *config.Section, key string) (judge, renew) 
 		}, func(a *answer) (string, error) {
 			class, _ := a.failure()
 			if class == "" {
-				return "", cannot("it did not fail")
+				return "", notUpdatable("it did not fail")
 			}
 			return tomlText(class), nil
 		}
 }
 
-// readError reads what the message of an error has to be like.
-func readError(_ *fileReader, s *config.Section, key string) (judge, renew) {
+// readError reads patterns for the error message.
+func readError(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	patterns := readPatterns(s, key)
 	return func(a *answer) *expect.Mismatch {
 			message, failed := a.errorMessage()
@@ -271,14 +271,14 @@ func readError(_ *fileReader, s *config.Section, key string) (judge, renew) {
 		}, func(a *answer) (string, error) {
 			message, failed := a.errorMessage()
 			if len(patterns) != 1 || isRegexp(patterns[0]) || !failed {
-				return "", cannot("a pattern is not made of an answer")
+				return "", notUpdatable("a pattern cannot be derived from an answer")
 			}
 			return tomlText(message), nil
 		}
 }
 
 // readErrorCode reads the code of a JSON-RPC error.
-func readErrorCode(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readErrorCode(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	var code int
 	if json.Unmarshal(s.JSON(key), &code) != nil {
 		s.Problem(key, "has to be a whole number, such as -32602")
@@ -293,36 +293,36 @@ func readErrorCode(_ *fileReader, s *config.Section, key string) (judge, renew) 
 			return nil
 		}, func(a *answer) (string, error) {
 			if a.refused == nil {
-				return "", cannot("the call was not refused")
+				return "", notUpdatable("the call was not refused")
 			}
 			return fmt.Sprint(a.refused.Code), nil
 		}
 }
 
-func readMeta(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readMeta(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	value := s.Object(key)
 	return func(a *answer) *expect.Mismatch { return expect.Meta(value, a.result) }, nil
 }
 
-// readCeiling reads a number that a script must not pass; name is what its
-// receipt calls that.
-func readCeiling(most uint64, name string, judge func(most, got uint64) *expect.Mismatch, write func(n uint64) string) (judge, renew) {
+// readCeiling reads an upper limit for a script; name is the member of the receipt with the
+// actual figure.
+func readCeiling(most uint64, name string, judge func(most, got uint64) *expect.Mismatch, write func(n uint64) string) (matcher, updater) {
 	return func(a *answer) *expect.Mismatch {
 			got, ok := a.number(name)
 			if !ok {
-				return &expect.Mismatch{Message: "only scripts have that, and none has answered"}
+				return &expect.Mismatch{Message: "only scripts have this, and the answer is not from a script"}
 			}
 			return judge(most, got)
 		}, func(a *answer) (string, error) {
 			got, ok := a.number(name)
 			if !ok {
-				return "", cannot("no script has answered")
+				return "", notUpdatable("no script has answered")
 			}
 			return write(got + got/5), nil
 		}
 }
 
-func readFuel(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readFuel(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	most := uint64(math.MaxInt64)
 	s.Number(key, &most, 1, math.MaxInt64)
 	return readCeiling(most, "fuel", expect.Fuel, func(n uint64) string {
@@ -331,7 +331,7 @@ func readFuel(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	})
 }
 
-func readMemory(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readMemory(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	most := uint64(math.MaxInt64)
 	s.Size(key, &most)
 	return readCeiling(most, "memory", expect.Memory, func(n uint64) string {
@@ -339,41 +339,41 @@ func readMemory(_ *fileReader, s *config.Section, key string) (judge, renew) {
 	})
 }
 
-func readDuration(_ *fileReader, s *config.Section, key string) (judge, renew) {
+func readDuration(_ *fileReader, s *config.Section, key string) (matcher, updater) {
 	most := time.Duration(math.MaxInt64)
 	s.Duration(key, &most, minTime, maxTime)
 	return func(a *answer) *expect.Mismatch { return expect.Duration(most, a.took) }, nil
 }
 
-// defaultCancelled is how long work may go on after it was taken back, where a
-// file does not say.
+// defaultCancelled is how long work may continue after the cancellation, unless the file
+// says otherwise.
 const defaultCancelled = time.Second
 
-func readCancelled(r *fileReader, s *config.Section, key string) (judge, renew) {
+func readCancelled(r *fileReader, s *config.Section, key string) (matcher, updater) {
 	s.Duration(key, &r.check.within, minTime, maxTime)
 	return cancelledWithin(r.check.within), nil
 }
 
-// cancelledWithin wants that a call was still under way when it was taken back,
-// and that all work for it ended soon.
-func cancelledWithin(within time.Duration) judge {
+// cancelledWithin requires that the call was pending when it was cancelled, and that all
+// work for it ended in time.
+func cancelledWithin(within time.Duration) matcher {
 	return func(a *answer) *expect.Mismatch {
 		switch {
 		case !a.cancelled:
-			return &expect.Mismatch{Message: fmt.Sprintf("it was answered after %s, before it was taken back", rounded(a.took))}
-		case len(a.unheeded) > 0:
-			return &expect.Mismatch{Message: "it went on although it was taken back: " + strings.Join(a.unheeded, "; ")}
-		case a.over > within:
+			return &expect.Mismatch{Message: fmt.Sprintf("it was answered after %s, before it was cancelled", rounded(a.took))}
+		case len(a.afterCancel) > 0:
+			return &expect.Mismatch{Message: "it went on although it was cancelled: " + strings.Join(a.afterCancel, "; ")}
+		case a.stopped > within:
 			return &expect.Mismatch{
-				Message: "it took too long to end after it was taken back",
-				Want:    "at most " + units.FormatDuration(within), Got: rounded(a.over).String(),
+				Message: "it took too long to end after it was cancelled",
+				Want:    "at most " + units.FormatDuration(within), Got: rounded(a.stopped).String(),
 			}
 		}
 		return nil
 	}
 }
 
-// rounded is a measured time for people.
+// rounded rounds a measured duration for people.
 func rounded(d time.Duration) time.Duration {
 	if d > time.Second {
 		return d.Round(10 * time.Millisecond)

@@ -12,35 +12,35 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Limits on what a Mismatch shows.
+// Limits of what a Mismatch shows.
 const (
 	maxShown      = 500     // bytes of Want and of Got
 	maxName       = 80      // bytes of a name in a path
 	maxPath       = 500     // bytes of a path
-	maxDiffLines  = 80      // of a diff
-	maxDiffLine   = 240     // bytes of each
-	maxDiffString = 200     // bytes of a string in JSON that is compared
-	maxDiffText   = 4 << 20 // bytes of each side; larger ones have no diff
-	maxDiffDepth  = 100     // levels of JSON that is compared
+	maxDiffLines  = 80      // lines of a diff
+	maxDiffLine   = 240     // bytes of each line of a diff
+	maxDiffString = 200     // bytes of a string in a diff of JSON
+	maxDiffText   = 4 << 20 // bytes of each side; larger texts are not compared line by line
+	maxDiffDepth  = 100     // levels of JSON in a diff
 )
 
-// Show is a value of [Parse] as compact JSON, clipped.
+// Show returns a value of [Parse] as compact JSON, clipped.
 func Show(v any) string { return display.ClipSize(string(encode(v, "")), maxShown) }
 
-// encode is a value as JSON, with members in the order of names.
+// encode returns a value as JSON, with members sorted by name.
 func encode(v any, indent string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	if err := e.Encode(v); err != nil {
-		return []byte(err.Error()) // deeper than encoding/json goes
+		return []byte(err.Error()) // nested deeper than encoding/json supports
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// diffValues is the diff of two values that differ; "" when both are as short
-// as Want and Got show them, or too large.
+// diffValues returns the diff of two values that differ; "" if Want and Got show both
+// completely, or if they are too large.
 func diffValues(want, got any, subset bool) string {
 	w, isText := want.(string)
 	if g, ok := got.(string); ok && isText {
@@ -52,7 +52,7 @@ func diffValues(want, got any, subset bool) string {
 	return diffLines(encode(shorten(want), "  "), encode(shorten(align(want, got, subset)), "  "))
 }
 
-// diffTexts is the diff of two texts of which one has several lines.
+// diffTexts returns the diff of two texts; "" if both are single lines.
 func diffTexts(want, got string) string {
 	if !strings.Contains(want, "\n") && !strings.Contains(got, "\n") {
 		return ""
@@ -60,8 +60,8 @@ func diffTexts(want, got string) string {
 	return diffLines([]byte(want), []byte(got))
 }
 
-// diffLines is the unified diff of two texts, clipped. That one of them has no
-// newline at its end is not told.
+// diffLines returns the clipped unified diff of two texts. It ignores a missing newline at
+// the end.
 func diffLines(want, got []byte) string {
 	if len(want) > maxDiffText || len(got) > maxDiffText {
 		return ""
@@ -73,7 +73,7 @@ func diffLines(want, got []byte) string {
 	if len(text) == 0 {
 		return ""
 	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[1:] // without its "diff want got"
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[1:] // without the line "diff want got"
 	var b strings.Builder
 	for i, line := range lines {
 		if i == maxDiffLines {
@@ -86,7 +86,7 @@ func diffLines(want, got []byte) string {
 	return b.String()
 }
 
-// nested tells whether a value has others in it.
+// nested reports whether a value contains others.
 func nested(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -97,7 +97,7 @@ func nested(v any) bool {
 	return false
 }
 
-// depth is how many objects and arrays are in one another, 0 for none.
+// depth returns how deep objects and arrays are nested, 0 for a scalar.
 func depth(v any) int {
 	deepest := -1
 	switch v := v.(type) {
@@ -115,8 +115,8 @@ func depth(v any) int {
 	return max(deepest, 0) + 1
 }
 
-// align is got as a diff with want should show it: numbers that are equal are
-// written as in want, and with subset only what want asks for is left.
+// align returns got in a form that is easy to compare with want: numbers that are equal are
+// written as in want, and for a subset only members that want has are left.
 func align(want, got any, subset bool) any {
 	switch g := got.(type) {
 	case map[string]any:
@@ -153,8 +153,7 @@ func align(want, got any, subset bool) any {
 	return got
 }
 
-// shorten is a value with long strings cut such that different ones stay
-// different.
+// shorten shortens long strings so that different strings stay different.
 func shorten(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -1,38 +1,36 @@
-// Package expect holds what a server or a script answered against what is
-// expected of it.
+// Package expect compares the answer of a server or script with an expectation.
 //
-//	expect.go    Mismatch
-//	json.go      Equal and Subset of raw JSON
-//	value.go     JSON values: reading, walking both sides, numbers
-//	diff.go      unified diffs, clipping
-//	pattern.go   Pattern: literal text or /regexp/flags; Text, Logs
-//	result.go    members of a CallToolResult: IsError, Meta, Schema
-//	image.go     Image: blocks that decode; png.go: PNG as viewers read it
-//	progress.go  Progress: the notifications of one call
-//	run.go       Calls, ErrorType, ceilings of a run
+// \texpect.go    Mismatch
+// \tjson.go      Equal and Subset of raw JSON
+// \tvalue.go     JSON values: parsing, differences, numbers
+// \tdiff.go      unified diffs, clipping
+// \tpattern.go   Pattern: literal text or /regexp/flags; Text, Logs
+// \tresult.go    members of a CallToolResult: IsError, Meta, Schema
+// \timage.go     Image: blocks that can be decoded; png.go: PNG as viewers read it
+// \tprogress.go  Progress: the notifications of one call
+// \trun.go       Calls, ErrorType, upper limits of a run
 //
-// All functions return nil when the expectation is met. They are safe for
-// concurrent use and keep nothing they are given. Raw JSON is read as most
-// clients read it: of members with the same name the last counts, and text that
-// is not UTF-8 has U+FFFD for it.
+// All functions return nil if the expectation is met. They are safe for concurrent use and
+// do not keep their arguments. Raw JSON is read as most clients do: of several members with
+// the same name the last one counts, and invalid UTF-8 becomes U+FFFD.
 package expect
 
-// Mismatch is an expectation that is not met. All texts are clipped, none is
-// escaped: they can hold whatever a server has sent.
+// Mismatch is an expectation that is not met. All texts are clipped but not escaped: they
+// can contain anything that a server has sent.
 type Mismatch struct {
-	// Path is where the first difference is: "$.a[2].b" below the value that was
-	// compared; "" when that means nothing.
+	// Path is the place of the first difference, below the value that was compared:
+	// "$.a[2].b"; "" if it does not apply.
 	Path string
 	// Message says what is wrong, in one sentence.
 	Message string
-	// Want and Got are the two sides at Path; "" when Message says all.
+	// Want and Got are the two sides at Path; "" if Message says everything.
 	Want, Got string
-	// Diff is a unified diff of the whole value, wanted to got, when it is
-	// larger than what Want and Got show; else "".
+	// Diff is a unified diff of the whole values, if they are larger than what Want and Got
+	// show; else "".
 	Diff string
 }
 
-// Error is the message with its place.
+// Error returns the message with its path.
 func (m *Mismatch) Error() string {
 	if m.Path == "" || m.Path == "$" {
 		return m.Message

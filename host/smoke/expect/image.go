@@ -18,18 +18,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// ImageWant says what images are expected of a result.
+// ImageWant says which images are expected in a result.
 type ImageWant struct {
-	// MIME is the type that one of them has, "" for any: image/png, image/jpeg,
-	// image/gif or image/webp.
+	// MIME is the type of one of them: image/png, image/jpeg, image/gif or image/webp; ""
+	// for any.
 	MIME string
-	// Width and Height in pixels of that image; 0 for any.
+	// Width and Height are the size of that image in pixels; 0 for any.
 	Width, Height int
-	// Count is how many images there are; 0 for one or more.
+	// Count is the number of images; 0 for one or more.
 	Count int
 }
 
-// String is a phrase such as "a 10x20 image/png".
+// String returns a phrase such as "an image/png of 10x20".
 func (w ImageWant) String() string {
 	side := func(n int) string {
 		if n == 0 {
@@ -50,7 +50,7 @@ func (w ImageWant) String() string {
 // MIMETypes are the types that [Image] decodes.
 var MIMETypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// maxPixels bounds the memory that decoding takes.
+// maxPixels bounds the memory that decoding needs.
 const maxPixels = 64 << 20
 
 // picture is a decoded image block.
@@ -61,10 +61,10 @@ type picture struct {
 
 func (p picture) String() string { return fmt.Sprintf("%s of %dx%d", p.mime, p.width, p.height) }
 
-// Image wants the image blocks of a raw CallToolResult to decode and to be of
-// the types they say, and one of them to be as wanted. Of a moving GIF the first
-// picture is decoded; of a moving WebP only its structure is checked. An image
-// of more than 64 Mi pixels does not count as one.
+// Image requires that the image blocks of a raw CallToolResult can be decoded, have the
+// type that they declare, and that one of them is as expected. Of an animated GIF the first
+// frame is decoded; of an animated WebP only the structure is checked. An image of more
+// than 64 Mi pixels is not accepted.
 func Image(want ImageWant, result []byte) *Mismatch {
 	var pictures []picture
 	for i, block := range blocks(result) {
@@ -82,7 +82,7 @@ func Image(want ImageWant, result []byte) *Mismatch {
 		return &Mismatch{Path: "$.content", Message: "the result has no image", Want: want.String(), Got: showContent(result)}
 	}
 	if want.Count != 0 && len(pictures) != want.Count {
-		return &Mismatch{Path: "$.content", Message: "another number of images", Want: fmt.Sprint(want.Count), Got: fmt.Sprint(len(pictures))}
+		return &Mismatch{Path: "$.content", Message: "wrong number of images", Want: fmt.Sprint(want.Count), Got: fmt.Sprint(len(pictures))}
 	}
 	var got []string
 	for _, p := range pictures {
@@ -91,7 +91,7 @@ func Image(want ImageWant, result []byte) *Mismatch {
 		}
 		got = append(got, p.String())
 	}
-	return &Mismatch{Path: "$.content", Message: "no image is as wanted", Want: want.String(), Got: display.ClipSize(strings.Join(got, ", "), maxShown)}
+	return &Mismatch{Path: "$.content", Message: "no image is as expected", Want: want.String(), Got: display.ClipSize(strings.Join(got, ", "), maxShown)}
 }
 
 func (w ImageWant) meets(p picture) bool {
@@ -99,17 +99,17 @@ func (w ImageWant) meets(p picture) bool {
 		(w.Width == 0 || w.Width == p.width) && (w.Height == 0 || w.Height == p.height)
 }
 
-// plainMIME is a media type without parameters, in the form that MIMETypes has.
+// plainMIME returns a media type without parameters, in lower case.
 func plainMIME(s string) string {
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.ToLower(strings.TrimSpace(s))
-	if s == "image/jpg" { // wrong, and everywhere
+	if s == "image/jpg" { // wrong, but very common
 		return "image/jpeg"
 	}
 	return s
 }
 
-// readImage decodes an image block; the path of a mismatch is below it.
+// readImage decodes an image block. The path of a mismatch is relative to the block.
 func readImage(block []byte) (picture, *Mismatch) {
 	text, ok := wire.GetString(block, "data")
 	if !ok {
@@ -124,15 +124,15 @@ func readImage(block []byte) (picture, *Mismatch) {
 	switch {
 	case codec == nil:
 		return picture{}, &Mismatch{
-			Path: ".data", Message: "the image's bytes are of no known type",
+			Path: ".data", Message: "the image's bytes have no known type",
 			Want: strings.Join(MIMETypes, ", "), Got: fmt.Sprintf("%q (said to be %q)", data[:min(len(data), 16)], display.ClipSize(says, maxName)),
 		}
 	case plainMIME(says) != mime:
-		return picture{}, &Mismatch{Path: ".mimeType", Message: "the image's type is not that of its bytes", Want: mime, Got: display.ClipSize(says, maxName)}
+		return picture{}, &Mismatch{Path: ".mimeType", Message: "the image's type does not match its bytes", Want: mime, Got: display.ClipSize(says, maxName)}
 	}
 	p, err := codec.read(data)
 	if err != nil {
-		return picture{}, &Mismatch{Path: ".data", Message: "the " + mime + " does not decode: " + err.Error(), Got: fmt.Sprintf("%d bytes", len(data))}
+		return picture{}, &Mismatch{Path: ".data", Message: "the " + mime + " cannot be decoded: " + err.Error(), Got: fmt.Sprintf("%d bytes", len(data))}
 	}
 	p.mime = mime
 	return p, nil
@@ -149,11 +149,11 @@ var (
 	jpegCodec = &codec{jpeg.DecodeConfig, jpeg.Decode}
 	gifCodec  = &codec{gif.DecodeConfig, gif.Decode}
 	webpCodec = &codec{webp.DecodeConfig, webp.Decode}
-	// The library does not decode moving ones.
+	// The library does not decode animated ones.
 	movingWebPCodec = &codec{webp.DecodeConfig, checkFrames}
 )
 
-// sniff tells the type by the first bytes; nil for one that is not known.
+// sniff detects the type by the first bytes; c is nil if it is unknown.
 func sniff(data []byte) (mime string, c *codec) {
 	has := func(at int, magic string) bool {
 		return len(data) >= at+len(magic) && string(data[at:at+len(magic)]) == magic
@@ -179,7 +179,7 @@ func (c *codec) read(data []byte) (picture, error) {
 		return picture{}, err
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
-		return picture{}, fmt.Errorf("its size of %dx%d is not one to decode (at most %d pixels)", config.Width, config.Height, maxPixels)
+		return picture{}, fmt.Errorf("its size of %dx%d is not supported (at most %d pixels)", config.Width, config.Height, maxPixels)
 	}
 	if _, err := c.decode(bytes.NewReader(data)); err != nil {
 		return picture{}, err
@@ -187,7 +187,7 @@ func (c *codec) read(data []byte) (picture, error) {
 	return picture{width: config.Width, height: config.Height}, nil
 }
 
-// checkFrames reads a moving WebP to its end and wants it to have frames (WebP
+// checkFrames reads an animated WebP to its end and requires at least one frame (WebP
 // Container Specification, section Animation).
 func checkFrames(r io.Reader) (image.Image, error) {
 	_, chunks, err := riff.NewReader(r)

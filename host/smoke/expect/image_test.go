@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// samples are a picture of 3x2 pixels in each type.
+// samples returns an image of 3x2 pixels in each type (1x1 in WebP).
 func samples(t *testing.T) map[string][]byte {
 	t.Helper()
 	m := image.NewPaletted(image.Rect(0, 0, 3, 2), color.Palette{color.Black, color.White})
@@ -41,8 +41,8 @@ func samples(t *testing.T) map[string][]byte {
 	}
 }
 
-// moving is a WebP of 3x2 pixels with so many frames; what is in them does not
-// matter.
+// animatedWebP returns a WebP of 3x2 pixels with the given number of frames. The content of
+// the frames does not matter.
 func moving(frames int) []byte {
 	chunk := func(id string, data []byte) []byte {
 		return append(binary.LittleEndian.AppendUint32([]byte(id), uint32(len(data))), data...)
@@ -84,7 +84,7 @@ func TestImage(t *testing.T) {
 				t.Errorf("%s is taken as %v: %v", mime, other, m)
 			}
 		}
-		if m := Image(ImageWant{}, result(block(mime, data[:len(data)-5]))); m == nil || !strings.Contains(m.Message, "does not decode") {
+		if m := Image(ImageWant{}, result(block(mime, data[:len(data)-5]))); m == nil || !strings.Contains(m.Message, "cannot be decoded") {
 			t.Errorf("half a %s: %v", mime, m)
 		}
 		wrong := MIMETypes[(slices.Index(MIMETypes, mime)+1)%len(MIMETypes)]
@@ -92,7 +92,7 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s said to be %s: %+v", mime, wrong, m)
 		}
 	}
-	// The wanted one may be any of them.
+	// Any of the images may be the expected one.
 	both := result(block("image/png", files["image/png"]), block("image/jpeg; q=1", files["image/jpeg"]))
 	if m := Image(ImageWant{MIME: "image/jpg", Width: 3, Count: 2}, both); m != nil {
 		t.Error(m)
@@ -112,12 +112,12 @@ func TestBadImages(t *testing.T) {
 		{"no content", []byte(`{}`), "at $.content: the result has no image"},
 		{"no data", result(`{"type":"image","mimeType":"image/png"}`), "at $.content[0].data: the image has no data"},
 		{"no base64", result(`{"type":"text"}`, `{"type":"image","data":"#"}`), "at $.content[1].data: the image's data is not base64: illegal base64 data at input byte 0"},
-		{"unknown", result(block("image/png", []byte("<svg/>"))), "at $.content[0].data: the image's bytes are of no known type"},
-		{"empty", result(block("image/png", nil)), "at $.content[0].data: the image's bytes are of no known type"},
-		{"bomb", result(block("image/gif", huge)), "at $.content[0].data: the image/gif does not decode: its size of 65535x65535 is not one to decode (at most 67108864 pixels)"},
+		{"unknown", result(block("image/png", []byte("<svg/>"))), "at $.content[0].data: the image's bytes have no known type"},
+		{"empty", result(block("image/png", nil)), "at $.content[0].data: the image's bytes have no known type"},
+		{"bomb", result(block("image/gif", huge)), "at $.content[0].data: the image/gif cannot be decoded: its size of 65535x65535 is not supported (at most 67108864 pixels)"},
 		{"moving", result(block("image/webp", moving(2))), ""},
-		{"not moving", result(block("image/webp", moving(0))), "at $.content[0].data: the image/webp does not decode: it has no frames"},
-		{"half moving", result(block("image/webp", moving(2)[:70])), "at $.content[0].data: the image/webp does not decode: riff: short chunk data"},
+		{"not moving", result(block("image/webp", moving(0))), "at $.content[0].data: the image/webp cannot be decoded: it has no frames"},
+		{"half moving", result(block("image/webp", moving(2)[:70])), "at $.content[0].data: the image/webp cannot be decoded: riff: short chunk data"},
 	}
 	for _, tt := range tests {
 		if says := said(Image(ImageWant{}, tt.result)); says != tt.says {

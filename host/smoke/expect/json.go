@@ -6,13 +6,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Equal compares two JSON values: objects with the same members in any order,
-// arrays with the same items in the same order, numbers by value (1, 1.0 and
-// 10e-1 are equal; all digits count, however many).
+// Equal compares two JSON values. Objects must have the same members in any order, and
+// arrays the same items in the same order. Numbers are compared by value: 1, 1.0 and 10e-1
+// are equal, and all digits count.
 func Equal(want, got []byte) *Mismatch { return compareJSON(want, got, false) }
 
-// Subset is Equal but that objects may have members that want does not have,
-// at any depth. Arrays have as many items as in want.
+// Subset is like Equal, but objects may have members that want does not have, at any depth.
+// Arrays must have as many items as in want.
 func Subset(want, got []byte) *Mismatch { return compareJSON(want, got, true) }
 
 func compareJSON(want, got []byte, subset bool) *Mismatch {
@@ -22,7 +22,7 @@ func compareJSON(want, got []byte, subset bool) *Mismatch {
 	}
 	g, err := Parse(got)
 	if err != nil {
-		return &Mismatch{Message: "what came is not JSON: " + err.Error(), Got: display.ClipSize(string(got), maxShown)}
+		return &Mismatch{Message: "the answer is not JSON: " + err.Error(), Got: display.ClipSize(string(got), maxShown)}
 	}
 	return compareValues(w, g, subset)
 }
@@ -43,7 +43,7 @@ func compareValues(want, got any, subset bool) *Mismatch {
 	return m
 }
 
-// mismatch tells of one difference.
+// mismatch returns a Mismatch for one difference.
 func (d Difference) mismatch() *Mismatch {
 	m := &Mismatch{Path: d.Path()}
 	if d.Kind != Unexpected {

@@ -39,8 +39,8 @@ func TestJSON(t *testing.T) {
 		{`{"x y":{"é":true}}`, `{"x y":{}}`, `at $["x y"].é: member is missing`, `at $["x y"].é: member is missing`},
 		{`{"a":null}`, `{}`, "at $.a: member is missing", "at $.a: member is missing"},
 		{`[]`, `{}`, "want an array, got an object", "want an array, got an object"},
-		{`1`, ``, "what came is not JSON: there is no value", "what came is not JSON: there is no value"},
-		{`1`, `1 2`, "what came is not JSON: more than one value", "what came is not JSON: more than one value"},
+		{`1`, ``, "the answer is not JSON: there is no value", "the answer is not JSON: there is no value"},
+		{`1`, `1 2`, "the answer is not JSON: more than one value", "the answer is not JSON: more than one value"},
 		{``, `1`, "what is expected is not JSON: there is no value", "what is expected is not JSON: there is no value"},
 	}
 	for _, tt := range tests {
@@ -95,7 +95,7 @@ func TestDiff(t *testing.T) {
 	if m.Path != "$.list[1].more" || m.Got != `"x"` || m.Want != "" {
 		t.Errorf("%+v", m)
 	}
-	// Of a subset only what is wanted is shown.
+	// For a subset, only the expected members are shown.
 	m = Subset([]byte(want), []byte(got))
 	if want := "--- want\n+++ got\n@@ -6,7 +6,7 @@\n" + `     },
      {
@@ -119,7 +119,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestClipped: what is shown of huge values is small, and cut between runes.
+// TestClipped checks that little is shown of huge values, and that they are cut between
+// characters.
 func TestClipped(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	many := func(n int, f string) string {
@@ -163,9 +164,8 @@ func TestClipped(t *testing.T) {
 	}
 }
 
-// FuzzJSON: whatever both sides are, comparing ends without panic; a value
-// equals itself however it is written, and has itself as a subset; a mismatch
-// has a message.
+// FuzzJSON checks that comparing never panics, that a value equals itself however it is
+// written and is a subset of itself, and that a mismatch has a message.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"a":[1,2.50,{"b":null}]}`, `{"a":[1,2.5,{"b":true}],"c":"x"}`},
@@ -190,7 +190,7 @@ func FuzzJSON(f *testing.F) {
 			if v, err := Parse(x); err == nil {
 				again, err := json.Marshal(v)
 				if err != nil {
-					continue // nested too deep to be written
+					continue // nested too deep to be encoded
 				}
 				if m := Equal(x, again); m != nil {
 					t.Errorf("%q is not what it is: %v", x, m)

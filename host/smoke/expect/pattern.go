@@ -9,17 +9,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Pattern is what a text is held against: text that it contains, or
-// "/regexp/flags". The zero value matches any text.
+// Pattern matches texts: those that contain a literal text, or match "/regexp/flags". The
+// zero value matches any text.
 type Pattern struct {
 	source string
-	re     *regexp.Regexp // nil: literal
+	re     *regexp.Regexp // nil for literal text
 }
 
-// ParsePattern reads a pattern. It is a regular expression (Go's, RE2) when it
-// begins with a slash and ends in a slash and none or more of the flags i, m, s
-// and U; else it is literal text: "/usr/bin" is, "/usr/" is not. Only a regular
-// expression can be wrong.
+// ParsePattern parses a pattern. It is a regular expression (Go's, RE2) if it begins with a
+// slash and ends with a slash and any of the flags i, m, s and U. Otherwise it is literal
+// text, such as "/usr/bin"; "/usr/" is a regular expression. Only a regular expression can
+// be invalid.
 func ParsePattern(s string) (Pattern, error) {
 	end := strings.LastIndexByte(s, '/')
 	if end < 1 || s[0] != '/' || strings.Trim(s[end+1:], "imsU") != "" {
@@ -39,10 +39,10 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern{source: s, re: re}, nil
 }
 
-// String is the pattern as it was parsed.
+// String returns the pattern as it was parsed.
 func (p Pattern) String() string { return p.source }
 
-// Match tells whether text matches.
+// Match reports whether text matches.
 func (p Pattern) Match(text string) bool {
 	if p.re != nil {
 		return p.re.MatchString(text)
@@ -50,7 +50,7 @@ func (p Pattern) Match(text string) bool {
 	return strings.Contains(text, p.source)
 }
 
-// verb is how a message tells what the pattern wants.
+// verb returns the verb for messages about the pattern.
 func (p Pattern) verb() string {
 	if p.re != nil {
 		return "matches"
@@ -58,7 +58,7 @@ func (p Pattern) verb() string {
 	return "contains"
 }
 
-// diff is that of literal text with several lines.
+// diff returns the diff with a literal text of several lines.
 func (p Pattern) diff(got string) string {
 	if p.re != nil || !strings.Contains(p.source, "\n") {
 		return ""
@@ -66,7 +66,7 @@ func (p Pattern) diff(got string) string {
 	return diffTexts(p.source, got)
 }
 
-// Text wants that a text block of a raw CallToolResult matches.
+// Text requires that a text block of a raw CallToolResult matches.
 func Text(want Pattern, result []byte) *Mismatch {
 	texts := Texts(result)
 	for _, text := range texts {
@@ -84,8 +84,8 @@ func Text(want Pattern, result []byte) *Mismatch {
 	}
 }
 
-// Message wants that a single text matches, such as an error's message. what
-// names it: "the error's message".
+// Message requires that a single text matches, such as an error message. what describes the
+// text: "the error's message".
 func Message(what string, want Pattern, got string) *Mismatch {
 	if want.Match(got) {
 		return nil
@@ -96,7 +96,7 @@ func Message(what string, want Pattern, got string) *Mismatch {
 	}
 }
 
-// Texts are the texts of the text blocks of a raw CallToolResult.
+// Texts returns the texts of the text blocks of a raw CallToolResult.
 func Texts(result []byte) []string {
 	var texts []string
 	for _, block := range blocks(result) {
@@ -110,7 +110,7 @@ func Texts(result []byte) []string {
 	return texts
 }
 
-// blocks are the content blocks of a raw CallToolResult.
+// blocks returns the content blocks of a raw CallToolResult.
 func blocks(result []byte) [][]byte {
 	content, _ := wire.Get(result, "content")
 	list, err := wire.Elements(content)
@@ -120,7 +120,7 @@ func blocks(result []byte) [][]byte {
 	return list
 }
 
-// showContent tells of what there is instead of text.
+// showContent describes the content of a result without text.
 func showContent(result []byte) string {
 	var kinds []string
 	for _, block := range blocks(result) {
@@ -133,8 +133,8 @@ func showContent(result []byte) string {
 	return display.ClipSize("blocks: "+strings.Join(kinds, ", "), maxShown)
 }
 
-// Logs wants log entries that match, in that order; others may come between
-// them. An empty want wants no logs at all.
+// Logs requires matching log entries in the given order. There may be others between them.
+// An empty want requires that there are no logs.
 func Logs(want []Pattern, got []string) *Mismatch {
 	if len(want) == 0 && len(got) > 0 {
 		return &Mismatch{Path: "$[0]", Message: fmt.Sprintf("want no logs, got %d", len(got)), Got: display.ClipSize(strings.Join(got, "\n"), maxShown)}

@@ -8,9 +8,8 @@ import (
 	"io"
 )
 
-// decodePNG is png.Decode as image viewers do it: a chunk that an image can do
-// without (PNG Specification 5.4, ancillary chunks) may be broken. That of a
-// colour profile often is.
+// decodePNG is png.Decode with the tolerance of image viewers: ancillary chunks (PNG
+// Specification 5.4) may be broken, as that of the colour profile often is.
 func decodePNG(r io.Reader) (image.Image, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -19,7 +18,7 @@ func decodePNG(r io.Reader) (image.Image, error) {
 	return png.Decode(bytes.NewReader(critical(data)))
 }
 
-// pngConfig is png.DecodeConfig likewise.
+// pngConfig is png.DecodeConfig with the same tolerance.
 func pngConfig(r io.Reader) (image.Config, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -28,8 +27,8 @@ func pngConfig(r io.Reader) (image.Config, error) {
 	return png.DecodeConfig(bytes.NewReader(critical(data)))
 }
 
-// critical is a PNG without its ancillary chunks, up to the first that is cut
-// off.
+// critical returns a PNG without its ancillary chunks, up to the first chunk that is
+// incomplete.
 func critical(data []byte) []byte {
 	const signature, frame, ancillary = 8, 12, 0x20 // frame: length, type and checksum
 	if len(data) < signature {

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// chunk is a chunk of a PNG; wrong spoils its checksum.
+// chunk returns a chunk of a PNG. A nonzero wrong makes its checksum invalid.
 func chunk(kind, data string, wrong uint32) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(data)))
 	b = append(append(b, kind...), data...)
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[4:])+wrong)
 }
 
-// TestPNGChunks decodes images with a chunk more behind the header.
+// TestPNGChunks decodes images with another chunk after the header.
 func TestPNGChunks(t *testing.T) {
 	var b bytes.Buffer
 	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 2, 3))); err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Progress wants at least atLeast progress notifications of one call, given as
-// their raw params in order: progress strictly rises (MCP 2025-11-25, basic,
-// utilities, progress), does not pass the total, and the total does not shrink;
-// all have the same token.
+// Progress requires at least atLeast progress notifications of one call, given as raw
+// params in order. The progress must increase (MCP 2025-11-25, basic, utilities, progress)
+// and must not exceed the total, the total must not decrease, and all must have the same
+// token.
 func Progress(atLeast int, params [][]byte) *Mismatch {
 	if len(params) < atLeast {
 		return &Mismatch{
@@ -33,7 +33,7 @@ func Progress(atLeast int, params [][]byte) *Mismatch {
 	return nil
 }
 
-// advance is one progress notification; total is "" when it has none.
+// advance is one progress notification; total is "" if it has none.
 type advance struct {
 	token           any
 	progress, total string
@@ -43,35 +43,35 @@ func readAdvance(raw []byte) (advance, *Mismatch) {
 	v, err := Parse(raw)
 	params, ok := v.(map[string]any)
 	if err != nil || !ok {
-		return advance{}, &Mismatch{Message: "the params of a progress notification are no JSON object", Got: display.ClipSize(string(raw), maxShown)}
+		return advance{}, &Mismatch{Message: "the params of a progress notification are not a JSON object", Got: display.ClipSize(string(raw), maxShown)}
 	}
 	var a advance
 	progress, ok := params["progress"].(json.Number)
 	if !ok {
-		return a, &Mismatch{Path: ".progress", Message: "progress is no number", Got: display.ClipSize(string(raw), maxShown)}
+		return a, &Mismatch{Path: ".progress", Message: "progress is not a number", Got: display.ClipSize(string(raw), maxShown)}
 	}
 	a.token, a.progress = params["progressToken"], progress.String()
 	if total, has := params["total"]; has {
 		n, ok := total.(json.Number)
 		if !ok {
-			return a, &Mismatch{Path: ".total", Message: "total is no number", Got: Show(total)}
+			return a, &Mismatch{Path: ".total", Message: "total is not a number", Got: Show(total)}
 		}
 		if a.total = n.String(); compareNumbers(a.progress, a.total) > 0 {
-			return a, &Mismatch{Path: ".progress", Message: "progress is past the total", Want: "at most " + display.ClipSize(a.total, maxName), Got: display.ClipSize(a.progress, maxName)}
+			return a, &Mismatch{Path: ".progress", Message: "progress exceeds the total", Want: "at most " + display.ClipSize(a.total, maxName), Got: display.ClipSize(a.progress, maxName)}
 		}
 	}
 	return a, nil
 }
 
-// follows wants a to be a step on from last.
+// follows requires that a is an advance over last.
 func (a advance) follows(last advance) *Mismatch {
 	switch {
 	case len(Differences(last.token, a.token, false)) > 0:
-		return &Mismatch{Path: ".progressToken", Message: "the token is another one", Want: Show(last.token), Got: Show(a.token)}
+		return &Mismatch{Path: ".progressToken", Message: "the token is a different one", Want: Show(last.token), Got: Show(a.token)}
 	case compareNumbers(a.progress, last.progress) <= 0:
-		return &Mismatch{Path: ".progress", Message: "progress does not rise", Want: "more than " + display.ClipSize(last.progress, maxName), Got: display.ClipSize(a.progress, maxName)}
+		return &Mismatch{Path: ".progress", Message: "progress does not increase", Want: "more than " + display.ClipSize(last.progress, maxName), Got: display.ClipSize(a.progress, maxName)}
 	case last.total != "" && a.total != "" && compareNumbers(a.total, last.total) < 0:
-		return &Mismatch{Path: ".total", Message: "the total shrinks", Want: "at least " + display.ClipSize(last.total, maxName), Got: display.ClipSize(a.total, maxName)}
+		return &Mismatch{Path: ".total", Message: "the total decreases", Want: "at least " + display.ClipSize(last.total, maxName), Got: display.ClipSize(a.total, maxName)}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// IsError wants the isError of a raw CallToolResult; one that has none is not.
+// IsError compares the isError of a raw CallToolResult. A missing one means false.
 func IsError(want bool, result []byte) *Mismatch {
 	flag, ok := wire.Get(result, "isError")
 	got := string(flag) == "true"
@@ -23,11 +23,11 @@ func IsError(want bool, result []byte) *Mismatch {
 	case got:
 		return &Mismatch{Path: "$.isError", Message: "the result is an error", Want: "no error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
 	}
-	return &Mismatch{Path: "$.isError", Message: "the result is no error", Want: "an error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
+	return &Mismatch{Path: "$.isError", Message: "the result is not an error", Want: "an error", Got: display.ClipSize(strings.Join(Texts(result), "\n"), maxShown)}
 }
 
-// Meta wants the _meta of a raw CallToolResult (or of any object) to have all
-// of want, as in Subset.
+// Meta requires that the _meta of a raw CallToolResult (or of any object) contains want, as
+// in Subset.
 func Meta(want, result []byte) *Mismatch {
 	meta, ok := wire.Get(result, "_meta")
 	if !ok {
@@ -43,10 +43,10 @@ func Meta(want, result []byte) *Mismatch {
 // maxViolations is how many violations of a schema are shown.
 const maxViolations = 10
 
-// maxSchemaWork is how much work a schema may make, in units: some seconds.
+// maxSchemaWork limits the work of validation, in units; it takes some seconds.
 const maxSchemaWork = 5_000_000_000
 
-// Schema wants a raw JSON value to be valid; see tools.CompileSchema.
+// Schema requires that a raw JSON value is valid; see tools.CompileSchema.
 func Schema(want *tools.Schema, got []byte) *Mismatch {
 	err := want.Validate(got, tools.AtMost(maxSchemaWork))
 	if err == nil {
@@ -74,13 +74,13 @@ func Schema(want *tools.Schema, got []byte) *Mismatch {
 	return m
 }
 
-// pointerPath is a JSON pointer (RFC 6901) as a path. What looks like an index
+// pointerPath returns a JSON pointer (RFC 6901) as a path. A token that looks like an index
 // is taken as one.
 func pointerPath(pointer string) string {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	var steps []any
 	for i, name := range strings.Split(pointer, "/") {
-		if i == 0 { // in front of the first slash
+		if i == 0 { // before the first slash
 			continue
 		}
 		if n, err := strconv.Atoi(name); err == nil && n >= 0 {

@@ -35,7 +35,7 @@ func TestPattern(t *testing.T) {
 		{"/^b$/m", "a\nb", true},
 		{"/a.b/", "a\nb", false},
 		{"/a.b/s", "a\nb", true},
-		{"/^A.b|C$/is", "xc", true}, // flags are of all alternatives
+		{"/^A.b|C$/is", "xc", true}, // the flags apply to all alternatives
 		{"//", "anything", true},
 		{"/", "a/b", true},
 		{"/", "ab", false},
@@ -83,7 +83,7 @@ func TestResult(t *testing.T) {
 		{"is error", IsError(true, []byte(text)), ""},
 		{"is no error", IsError(false, []byte(`{"content":[]}`)), ""},
 		{"should not fail", IsError(false, []byte(text)), "at $.isError: the result is an error | no error | one\ntwo\nlines"},
-		{"should fail", IsError(true, []byte(`{"isError":false}`)), "at $.isError: the result is no error | an error | "},
+		{"should fail", IsError(true, []byte(`{"isError":false}`)), "at $.isError: the result is not an error | an error | "},
 		{"strange flag", IsError(true, []byte(`{"isError":"true"}`)), `at $.isError: isError is neither true nor false |  | "true"`},
 		{"meta", Meta([]byte(`{"a":{"b":1.0}}`), []byte(text)), ""},
 		{"other meta", Meta([]byte(`{"a":{"b":2}}`), []byte(text)), "at $._meta.a.b: other value | 2 | 1"},
@@ -165,15 +165,15 @@ func TestProgress(t *testing.T) {
 		{2, `{"progressToken":1,"progress":0,"total":3}|{"progressToken":1.0,"progress":0.5,"total":3}`, ""},
 		{1, `{"progress":1}|{"progress":2,"total":2}|{"progress":3,"total":5,"message":"m"}`, ""},
 		{1, ``, "too few progress notifications"},
-		{0, `{"progress":9007199254740993}|{"progress":9007199254740993}`, "at $[1].progress: progress does not rise"},
+		{0, `{"progress":9007199254740993}|{"progress":9007199254740993}`, "at $[1].progress: progress does not increase"},
 		{0, `{"progress":9007199254740992}|{"progress":9007199254740993}`, ""},
-		{0, `{"progress":1}|{"progress":0.5}`, "at $[1].progress: progress does not rise"},
-		{0, `{"progress":4,"total":3}`, "at $[0].progress: progress is past the total"},
-		{0, `{"progress":1,"total":9}|{"progress":2,"total":8}`, "at $[1].total: the total shrinks"},
-		{0, `{"progressToken":1,"progress":1}|{"progressToken":"1","progress":2}`, "at $[1].progressToken: the token is another one"},
-		{0, `{"progress":"1"}`, "at $[0].progress: progress is no number"},
-		{0, `{"progress":1,"total":null}`, "at $[0].total: total is no number"},
-		{0, `[]`, "at $[0]: the params of a progress notification are no JSON object"},
+		{0, `{"progress":1}|{"progress":0.5}`, "at $[1].progress: progress does not increase"},
+		{0, `{"progress":4,"total":3}`, "at $[0].progress: progress exceeds the total"},
+		{0, `{"progress":1,"total":9}|{"progress":2,"total":8}`, "at $[1].total: the total decreases"},
+		{0, `{"progressToken":1,"progress":1}|{"progressToken":"1","progress":2}`, "at $[1].progressToken: the token is a different one"},
+		{0, `{"progress":"1"}`, "at $[0].progress: progress is not a number"},
+		{0, `{"progress":1,"total":null}`, "at $[0].total: total is not a number"},
+		{0, `[]`, "at $[0]: the params of a progress notification are not a JSON object"},
 	}
 	for _, tt := range tests {
 		var params [][]byte

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Calls wants exactly these calls ("server.tool") in this order.
+// Calls requires exactly these calls ("server.tool") in this order.
 func Calls(want, got []string) *Mismatch {
 	at := 0
 	for at < len(want) && at < len(got) && want[at] == got[at] {
@@ -34,8 +34,8 @@ func Calls(want, got []string) *Mismatch {
 	return m
 }
 
-// Names wants all of these names to be among got; kind ("tool") is what they
-// are names of.
+// Names requires that got contains all the wanted names. kind ("tool") is the noun for
+// them.
 func Names(kind string, want, got []string) *Mismatch {
 	var missing []string
 	for _, name := range want {
@@ -59,8 +59,8 @@ func Names(kind string, want, got []string) *Mismatch {
 	return m
 }
 
-// ErrorType wants a run's class of error: "" for success. message is that of
-// the error got.
+// ErrorType compares the error class of a run: "" is success. message is the message of the
+// actual error.
 func ErrorType(want, got, message string) *Mismatch {
 	switch {
 	case want == got:
@@ -73,17 +73,17 @@ func ErrorType(want, got, message string) *Mismatch {
 	return &Mismatch{Message: "the run failed in another way", Want: display.ClipSize(want, maxShown), Got: display.ClipSize(got+": "+message, maxShown)}
 }
 
-// Fuel wants at most so many units.
+// Fuel requires that at most so many units of fuel were used.
 func Fuel(most, got uint64) *Mismatch {
 	return ceiling("fuel", most, got, func(n uint64) string { return fmt.Sprintf("%d units", n) })
 }
 
-// Memory wants a peak of at most so many bytes.
+// Memory requires a peak of at most so many bytes.
 func Memory(most, got uint64) *Mismatch {
 	return ceiling("memory", most, got, units.FormatSize)
 }
 
-// Duration wants it to have taken at most so long.
+// Duration requires that it took at most so long.
 func Duration(most, got time.Duration) *Mismatch {
 	return ceiling("duration", most, got, units.FormatDuration)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Parse reads one JSON value into nil, bool, string, json.Number, []any and
+// Parse parses one JSON value into nil, bool, string, json.Number, []any and
 // map[string]any.
 func Parse(raw []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -33,39 +33,39 @@ func Parse(raw []byte) (v any, err error) {
 	return v, nil
 }
 
-// Kind is in what way two values differ.
+// Kind is a kind of difference.
 type Kind string
 
 // The kinds of differences.
 const (
-	Missing    Kind = "missing"    // a member or item that is wanted
-	Unexpected Kind = "unexpected" // a member or item that is not wanted
+	Missing    Kind = "missing"    // an expected member or item
+	Unexpected Kind = "unexpected" // a member or item that is not expected
 	Different  Kind = "different"
 )
 
-// Difference is one place at which two JSON values differ.
+// Difference is a place where two JSON values differ.
 type Difference struct {
 	Kind Kind
 	// Steps lead to the place: a string for a member, an int for an item.
 	Steps []any
-	// Want and Got are the values there: nil, bool, string, json.Number, []any
-	// or map[string]any. One that is not there is nil.
+	// Want and Got are the values there: nil, bool, string, json.Number, []any or
+	// map[string]any. A missing value is nil.
 	Want, Got any
 }
 
-// maxDifferences is after how many differences the search ends.
+// maxDifferences is the number of differences after which the comparison stops.
 const maxDifferences = 1000
 
-// Differences are the places at which two values of [Parse] differ (see
-// [Equal], and [Subset] if subset), in the order of paths: members by name, items
-// by index. At most 1000 are looked for.
+// Differences returns the places where two values of [Parse] differ (see [Equal], and
+// [Subset] if subset is true), sorted by path: members by name, items by index. It returns
+// at most 1000.
 func Differences(want, got any, subset bool) []Difference {
 	c := comparison{subset: subset}
 	c.values(want, got)
 	return c.found
 }
 
-// comparison is a walk over two values.
+// comparison walks two values.
 type comparison struct {
 	subset bool
 	steps  []any
@@ -78,7 +78,7 @@ func (c *comparison) add(kind Kind, want, got any) {
 	}
 }
 
-// at does f one step deeper.
+// at calls f one step deeper.
 func (c *comparison) at(step any, f func()) {
 	c.steps = append(c.steps, step)
 	f()
@@ -152,7 +152,7 @@ func (c *comparison) arrays(want, got []any) {
 	}
 }
 
-// Path is where the difference is, clipped: "$.a[2].b".
+// Path returns the clipped path of the difference: "$.a[2].b".
 func (d Difference) Path() string { return pathOf(d.Steps) }
 
 func pathOf(steps []any) string {
@@ -173,7 +173,7 @@ func pathOf(steps []any) string {
 
 var identifier = regexp.MustCompile(`^[\pL_$][\pL\pN_$-]*$`)
 
-// step is the way into a member.
+// step returns the step of a path that leads to a member.
 func step(name string) string {
 	name = display.ClipSize(name, maxName)
 	if identifier.MatchString(name) {
@@ -182,7 +182,7 @@ func step(name string) string {
 	return "[" + strconv.Quote(name) + "]"
 }
 
-// sameScalar compares values of which one is no object or array.
+// sameScalar compares two values, at least one of which is a scalar.
 func sameScalar(want, got any) bool {
 	switch w := want.(type) {
 	case json.Number:
@@ -198,15 +198,14 @@ func sameScalar(want, got any) bool {
 	return want == nil && got == nil
 }
 
-// decimal is 0.DIGITS * 10^exp; digits neither begin nor end with a zero.
+// decimal is 0.DIGITS * 10^exp, without zeros at either end of digits.
 type decimal struct {
 	sign   int // -1, 0, 1
 	digits string
 	exp    *big.Int
 }
 
-// readDecimal reads a JSON number. No power is computed, so that 1e999999999
-// costs nothing.
+// readDecimal reads a JSON number. It computes no power, so that 1e999999999 is cheap.
 func readDecimal(s string) decimal {
 	d := decimal{sign: 1, exp: new(big.Int)}
 	if rest, ok := strings.CutPrefix(s, "-"); ok {
@@ -227,8 +226,8 @@ func readDecimal(s string) decimal {
 	return d
 }
 
-// compareNumbers is -1, 0 or 1 as a is less than, equal to or greater than b,
-// exactly. Both are JSON numbers.
+// compareNumbers returns -1, 0 or 1 if a is less than, equal to or greater than b, exactly.
+// Both are JSON numbers.
 func compareNumbers(a, b string) int {
 	if a == b {
 		return 0
@@ -245,7 +244,7 @@ func compareNumbers(a, b string) int {
 
 func sign(n int) int { return max(-1, min(n, 1)) }
 
-// typeName is what a person calls the type of a value.
+// typeName returns the name of a value's type for people.
 func typeName(v any) string {
 	switch v.(type) {
 	case nil:

@@ -13,17 +13,17 @@ type Change struct {
 	Server  string
 	Surface wire.Surface
 	Name    string // of the tool or prompt; URI of the resource
-	// Path is where in the definition: "$.inputSchema.properties.a.type"; "$"
-	// for the definition as a whole.
+	// Path leads to the place in the definition: "$.inputSchema.properties.a.type"; "$" is
+	// the whole definition.
 	Path string
 	Kind Kind
-	// Was and Is are both sides, clipped JSON; "" for none.
+	// Was and Is are both sides as clipped JSON; "" if there is none.
 	Was, Is string
 
 	steps []any // those of Path
 }
 
-// Kind is a way of changing.
+// Kind is a kind of change.
 type Kind string
 
 // The kinds of changes.
@@ -33,11 +33,10 @@ const (
 	Changed Kind = "changed"
 )
 
-// Compare tells how what a server offers now differs from what the lock has of
-// it, in order of surface, name and path; none when it is the same. Only the
-// surfaces in lists are compared; what the lock has not of them is new. The
-// order of members, of "required", of "enum" and of a prompt's arguments does
-// not matter. The error is a [*ListError].
+// Compare returns the differences between the lock and what a server offers now, sorted by
+// surface, name and path. It compares only the surfaces in lists; a definition that the
+// lock does not have is new. The order of members, of "required", of "enum" and of a
+// prompt's arguments does not matter. The error is a [*ListError].
 func (l *Lock) Compare(name string, lists Lists) ([]Change, error) {
 	var changes []Change
 	for _, surface := range wire.Surfaces {
@@ -60,7 +59,7 @@ func (l *Lock) Compare(name string, lists Lists) ([]Change, error) {
 	return changes, nil
 }
 
-// compare gives the changes of the item that c names.
+// compare returns the changes of the item that c names.
 func (c Change) compare(was, now definitions) []Change {
 	before, had := was[c.Name]
 	after, has := now[c.Name]
@@ -95,8 +94,8 @@ func (c Change) compare(was, now definitions) []Change {
 	return changes
 }
 
-// ordered is a value with the arrays that are sets made to objects, by their
-// items, so that one item more is one difference. name is the member it is in.
+// ordered replaces arrays that are sets by objects with the items as members, so that one
+// more item is one difference. name is the name of the member that v is in.
 func ordered(name string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -118,8 +117,8 @@ func ordered(name string, v any) any {
 	return v
 }
 
-// asSet is an array that is a set, or nil: "required" and "enum" of a JSON
-// Schema, and the arguments of a prompt, by name.
+// asSet returns the items of an array that is a set, or nil. Sets are "required" and "enum"
+// in a JSON Schema, and the arguments of a prompt, by name.
 func asSet(name string, items []any) map[string]any {
 	set := make(map[string]any, len(items))
 	switch name {
@@ -142,8 +141,8 @@ func asSet(name string, items []any) map[string]any {
 	return set
 }
 
-// setKey is a string as it is, and other values as JSON; a string that looks
-// like another value stays apart from it.
+// setKey returns a string unchanged and other values as JSON. A string that looks like such
+// JSON gets a different key.
 func setKey(item any) string {
 	s, ok := item.(string)
 	if !ok {

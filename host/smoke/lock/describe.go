@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// String is a line such as
+// String describes the change in one line, such as
 //
-//	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
+// \ttool "get-sum": inputSchema: property "a": type changed from "number" to "string"
 func (c Change) String() string {
 	item := fmt.Sprintf("%s %q", noun(c.Surface), c.Name)
 	if len(c.steps) == 0 {
@@ -24,13 +24,13 @@ func (c Change) String() string {
 // describe says what changed in the definition.
 func (c Change) describe() string {
 	where, rest := c.place()
-	if len(rest) == 0 && len(where) > 0 { // a property or an argument as a whole
+	if len(rest) == 0 && len(where) > 0 { // a whole property or argument
 		where, rest = where[:len(where)-1], where[len(where)-1:]
 	}
 	return strings.Join(append(where, c.event(rest)), ": ")
 }
 
-// event says what happened to what the steps lead to.
+// event says what happened at the place that the steps lead to.
 func (c Change) event(steps []string) string {
 	if len(steps) == 2 {
 		switch key := steps[0] + " " + string(c.Kind); key {
@@ -54,8 +54,8 @@ func (c Change) event(steps []string) string {
 	return fmt.Sprintf("%s changed from %s to %s", what, c.Was, c.Is)
 }
 
-// place is the part of the path that can be told in words, and the steps that
-// are left.
+// place splits the path into the part that can be described in words and the remaining
+// steps.
 func (c Change) place() (where, rest []string) {
 	for _, s := range c.steps {
 		rest = append(rest, fmt.Sprint(s))

@@ -1,9 +1,9 @@
-// Package lock keeps the definitions that servers had in a file, so that a
-// check can tell when they change.
+// Package lock keeps the definitions that servers had in a file, so that a check can tell
+// when they change.
 //
-//	lock.go     Lock, Read, Write
-//	compare.go  Compare: what changed, property by property
-//	describe.go a change in words
+// \tlock.go     Lock, Read, Write
+// \tcompare.go  Compare: what changed, property by property
+// \tdescribe.go a change in words
 package lock
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Lists are the lists of one server: raw JSON arrays of definitions, pages
-// joined. A surface that is not in it was not asked for.
+// Lists are the lists of one server: raw JSON arrays of definitions, with all pages joined.
+// A surface that is missing was not requested.
 type Lists map[wire.Surface][]byte
 
 // Lock holds the definitions of servers. It is not safe for concurrent use.
@@ -37,11 +37,11 @@ type definitions map[string]any
 // New returns a lock without servers.
 func New() *Lock { return &Lock{servers: map[string]server{}} }
 
-// Has tells whether there is anything of the server.
+// Has reports whether the lock has definitions of the server.
 func (l *Lock) Has(name string) bool { return l.servers[name] != nil }
 
-// Set replaces what the lock has of a server. Surfaces that lists does not have
-// stay. After an error nothing has changed.
+// Set replaces the definitions of a server. Surfaces that are not in lists stay as they
+// are. After an error nothing has changed.
 func (l *Lock) Set(name string, lists Lists) error {
 	read := server{}
 	for surface, raw := range lists {
@@ -60,7 +60,7 @@ func (l *Lock) Set(name string, lists Lists) error {
 	return nil
 }
 
-// ListError says why a server's list cannot be kept.
+// ListError says why a server's list cannot be stored.
 type ListError struct {
 	Surface wire.Surface
 	Reason  string
@@ -78,7 +78,7 @@ func readList(surface wire.Surface, raw []byte) (definitions, error) {
 	}
 	items, ok := v.([]any)
 	if !ok {
-		return nil, &ListError{surface, "it is no array"}
+		return nil, &ListError{surface, "it is not an array"}
 	}
 	defs := definitions{}
 	for i, item := range items {
@@ -88,48 +88,47 @@ func readList(surface wire.Surface, raw []byte) (definitions, error) {
 			return nil, &ListError{surface, fmt.Sprintf("item %d has no %s", i, surface.Key())}
 		}
 		if _, twice := defs[key]; twice {
-			return nil, &ListError{surface, fmt.Sprintf("%q is in it twice", key)}
+			return nil, &ListError{surface, fmt.Sprintf("it contains %q twice", key)}
 		}
 		defs[key] = def
 	}
 	return defs, nil
 }
 
-// version is that of the file's shape.
+// version is the version of the file format.
 const version = 1
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile is the largest file that Read accepts, in bytes.
 const maxFile = 64 << 20
 
-// document is the file: JSON with members in the order of names, so that a
-// change of one definition is a change of its lines.
+// document is the file: JSON with members sorted by name, so that a change of one
+// definition changes only its lines.
 //
-//	{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
-//	  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
+// \t{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
+// \t  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
 type document struct {
 	Version int                                                  `json:"version"`
 	Servers map[string]map[wire.Surface]map[string]documentEntry `json:"servers"`
 }
 
-// documentEntry is one definition and the hash (SHA-256, lower-case hex) of its
-// compact JSON with members in the order of names: what was edited by hand or
-// merged badly is found.
+// documentEntry is one definition and the hash (SHA-256, lower-case hex) of its compact
+// JSON with members sorted by name. The hash reveals manual edits and bad merges.
 type documentEntry struct {
 	SHA256     string          `json:"sha256"`
 	Definition json.RawMessage `json:"definition"`
 }
 
-// FileError is a lock file that cannot be used.
+// FileError reports a lock file that cannot be used.
 type FileError struct {
 	Path, Reason string
 }
 
 func (e *FileError) Error() string {
-	return fmt.Sprintf("lock file %s: %s (record it anew, or take it from version control)", e.Path, e.Reason)
+	return fmt.Sprintf("lock file %s: %s (record it again, or restore it from version control)", e.Path, e.Reason)
 }
 
-// Read reads a file that Write wrote. For a file that does not exist the error
-// is fs.ErrNotExist, for one that is wrong a [*FileError].
+// Read reads a file that Write wrote. The error is fs.ErrNotExist if the file does not
+// exist, and a [*FileError] if its content is wrong.
 func Read(ctx context.Context, at regular.Place) (*Lock, error) {
 	raw, err := at.Read(ctx, maxFile)
 	if err != nil {
@@ -148,7 +147,7 @@ func decode(raw []byte) (*Lock, error) {
 		return nil, err
 	}
 	if doc.Version != version {
-		return nil, fmt.Errorf("is of version %d, known is %d", doc.Version, version)
+		return nil, fmt.Errorf("has version %d, and only version %d is known", doc.Version, version)
 	}
 	l := New()
 	for name, surfaces := range doc.Servers {
@@ -174,8 +173,8 @@ func decode(raw []byte) (*Lock, error) {
 	return l, nil
 }
 
-// Write replaces the file at once. The same definitions give the same bytes. A
-// new file is for everyone, as other files in a repository.
+// Write replaces the file atomically. The same definitions give the same bytes. A new file
+// is readable for everyone, like other files in a repository.
 func (l *Lock) Write(at regular.Place) error {
 	raw, err := l.encode()
 	if err == nil {
@@ -207,13 +206,13 @@ func (l *Lock) encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// compact is a definition as JSON with members in the order of names.
+// compact encodes a definition as JSON with members sorted by name.
 func compact(def any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(def); err != nil {
-		panic(err) // what came out of JSON goes into it
+		panic(err) // the value was decoded from JSON
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
@@ -223,7 +222,7 @@ func hash(def any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// noun is one of the surface's items.
+// noun returns the name of one item of the surface.
 func noun(s wire.Surface) string {
 	if s == wire.Templates {
 		return "resource template"

@@ -168,7 +168,7 @@ func TestFile(t *testing.T) {
 	if err != nil || changes != nil {
 		t.Errorf("what was written differs from what is read: %v, %v", changes, err)
 	}
-	// Replacing gives the same bytes, and leaves nothing behind.
+	// Replacing the file gives the same bytes, and leaves no other file.
 	if err := read.Write(regular.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestFile(t *testing.T) {
 	if !strings.Contains(string(first), want) {
 		t.Errorf("the file is\n%s", first)
 	}
-	// Set replaces only the surfaces it is given.
+	// Set replaces only the surfaces that it is given.
 	if err := read.Set("everything", Lists{wire.Prompts: []byte(`[{"name":"p"}]`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +229,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// FuzzCompare: whatever a server lists, comparing ends without panic; a list is
-// the same as itself, also after it went through a file; every change has words.
+// FuzzCompare checks that comparing never panics, that a list equals itself, also after it
+// was written and read, and that every change has a description.
 func FuzzCompare(f *testing.F) {
 	f.Add([]byte(`[`+sumTool+`]`), []byte(`[{"name":"get-sum","inputSchema":{"required":[1,"1",null],"enum":[[]]}}]`))
 	f.Add([]byte(`[{"name":"p","arguments":[{"name":"a"},{"name":"a"}]}]`), []byte(`[{"name":"p","arguments":{"name":1}}]`))
@@ -248,7 +248,7 @@ func FuzzCompare(f *testing.F) {
 		}
 		raw, err := l.encode()
 		if err != nil {
-			return // nested too deep for a file
+			return // nested too deep to be written
 		}
 		again, err := decode(raw)
 		if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Limits on what is shown of one check.
+// Limits of what is shown of one check.
 const (
 	maxLogs        = 50 // entries; the last ones are shown
 	maxOutputLines = 60
 )
 
-// colors of a terminal.
+// Colors of a terminal.
 const (
 	red    = "31"
 	green  = "32"
@@ -34,14 +34,14 @@ func (p painter) color(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// details are lines about one check: its problems, and if it says so its logs
-// and output. All is printable.
+// details collects lines about one check: its problems, logs and output. All lines are
+// printable.
 type details struct {
 	paint painter
 	lines []string
 }
 
-// detailsOf tells all about a check that did not pass.
+// detailsOf describes a check that did not pass.
 func detailsOf(r Result, paint painter) []string {
 	d := details{paint: paint}
 	for _, p := range r.Problems {
@@ -52,7 +52,7 @@ func detailsOf(r Result, paint painter) []string {
 	return d.lines
 }
 
-// beside is the output, unless a problem shows it already: of a tool that failed,
+// outputBeside returns the output, unless a problem shows it already: if a tool failed,
 // both are its error.
 func (r *Result) beside() string {
 	for _, p := range r.Problems {
@@ -80,7 +80,7 @@ func (d *details) problem(r Result, p Problem) {
 	d.diff(p.Diff)
 }
 
-// headline is what is wrong, in one line.
+// headline summarises a problem in one line.
 func headline(p Problem) string {
 	var b strings.Builder
 	b.WriteString(oneLine(p.What))
@@ -97,7 +97,7 @@ func headline(p Problem) string {
 	return b.String()
 }
 
-// place is a place in a file.
+// place formats a position in a file.
 func place(file string, line, column int) string {
 	s := oneLine(file)
 	if line > 0 {
@@ -111,7 +111,7 @@ func place(file string, line, column int) string {
 
 func several(s string) bool { return strings.Contains(s, "\n") }
 
-// side shows one side of a problem.
+// side shows what was wanted, or what was received.
 func (d *details) side(label, s string) {
 	switch s = display.Escape(s); {
 	case s == "":
@@ -134,7 +134,7 @@ func (d *details) block(indent int, s string) {
 	}
 }
 
-// diff shows a unified diff; it has been clipped already.
+// diff shows a unified diff, which has been clipped already.
 func (d *details) diff(s string) {
 	if s == "" {
 		return
@@ -178,7 +178,7 @@ func (d *details) output(s string) {
 	d.block(2, s)
 }
 
-// clock is a duration for people.
+// clock formats a duration for people.
 func clock(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -189,7 +189,7 @@ func clock(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// reason is why a check was skipped.
+// reason returns why a check was skipped.
 func reason(r Result) string {
 	if len(r.Problems) == 0 {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// TestJUnitParses reads the XML token by token, as strictly as the library
-// does, and finds all texts again.
+// TestJUnitParses checks that the XML is well-formed, token by token, and that all texts
+// are in it.
 func TestJUnitParses(t *testing.T) {
 	text := render(t, "junit", Options{}, sample(t))
 	d := xml.NewDecoder(strings.NewReader(text))
@@ -84,7 +84,7 @@ type tapPoint struct {
 
 var tapLine = regexp.MustCompile(`^(ok|not ok) (\d+) - (.*)$`)
 
-// readTAP is a reader of TAP 14 without subtests.
+// readTAP parses TAP 14 without subtests.
 func readTAP(text string) (points []tapPoint, plan int, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if lines[0] != "TAP version 14" {
@@ -125,7 +125,7 @@ func readTAP(text string) (points []tapPoint, plan int, err error) {
 	return points, plan, nil
 }
 
-// readTAPText splits at the first # that is not escaped.
+// readTAPText splits a line at the first # that is not escaped.
 func readTAPText(s string) (text, skip string, isSkip bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -177,7 +177,8 @@ func TestTAPParses(t *testing.T) {
 
 var yamlLine = regexp.MustCompile(`^( *)(?:- )?([a-z_]+): (.*)$`)
 
-// readYAML reads the scalars of a diagnostic by their keys (the last of each).
+// readYAML returns the scalars of a diagnostic by their keys; of several with the same key,
+// the last.
 func readYAML(t *testing.T, block string) map[string]string {
 	t.Helper()
 	scalars := map[string]string{}
@@ -195,7 +196,7 @@ func readYAML(t *testing.T, block string) map[string]string {
 			scalars[key] = value
 			continue
 		}
-		// The block goes on while lines are indented deeper than the key.
+		// The block continues while lines are indented deeper than the key.
 		indent := strings.Index(lines[i], key) + 2
 		var text []string
 		for i+1 < len(lines) && (lines[i+1] == "" || strings.HasPrefix(lines[i+1], strings.Repeat(" ", indent))) {
@@ -210,7 +211,7 @@ func readYAML(t *testing.T, block string) map[string]string {
 	return scalars
 }
 
-// runner reads a log as GitHub's runner does: the commands it would obey.
+// runner returns the commands that GitHub's runner would obey in a log.
 func runner(log string) (commands []string) {
 	stop := ""
 	for line := range strings.SplitSeq(log, "\n") {
@@ -297,7 +298,7 @@ func TestStepSummary(t *testing.T) {
 	}
 	golden(t, "summary.golden", text)
 
-	// Too much for GitHub is cut.
+	// A summary that is too long for GitHub is cut.
 	many := File{Path: "f"}
 	for range 5000 {
 		many.Results = append(many.Results, Result{Name: strings.Repeat("n", 300), Status: Failed, Output: "x"})
@@ -305,7 +306,7 @@ func TestStepSummary(t *testing.T) {
 	if text := markdown([]File{many}, Summary{}); len(text) > 1<<20 || !strings.HasSuffix(text, "see the log.\n") {
 		t.Errorf("%d bytes", len(text))
 	}
-	// A file that cannot be written is told.
+	// An error is returned if the file cannot be written.
 	path = filepath.Join(path, "none")
 	w, err := New("github", io.Discard, Options{Getenv: env})
 	if err != nil {
@@ -316,8 +317,8 @@ func TestStepSummary(t *testing.T) {
 	}
 }
 
-// TestErrorsOnce: what a tool that failed said is the problem and the output, and
-// is shown once.
+// TestErrorsOnce checks that the text of a failed tool, which is both a problem and the
+// output, is shown once.
 func TestErrorsOnce(t *testing.T) {
 	const said = "no sea area\nof that name"
 	files := []File{{Path: "a.toml", Results: []Result{
@@ -325,12 +326,12 @@ func TestErrorsOnce(t *testing.T) {
 		{Name: "other", File: "a.toml", Status: Failed, Problems: []Problem{{Message: "other value", Got: "3"}}, Output: "three sheets"},
 	}}}
 	for _, format := range Formats {
-		if format == "json" { // data, all of which is always there
+		if format == "json" { // data, which always has all members
 			continue
 		}
 		text, want := render(t, format, Options{}, files), 1
 		if format == "github" {
-			want = 2 // in the log, and beside the line of the file
+			want = 2 // in the log and in the annotation
 		}
 		if n := strings.Count(text, "no sea area"); n != want {
 			t.Errorf("%s shows the error %d times:\n%s", format, n, text)

@@ -13,19 +13,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// gitHub writes what text does, and for each check that did not pass the
-// workflow command that marks its line:
+// gitHub writes the same as text, and for each check that did not pass a workflow command
+// that annotates its line:
 //
-//	::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open: other value
+// \t::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open:
+// other value
 //
-// Everything else is between stop-commands, so that no text of a server is a
-// command. The summary goes to the file that GITHUB_STEP_SUMMARY names.
+// Everything else is written while commands are stopped, so that no text from a server can
+// be a command. The summary is appended to the file that GITHUB_STEP_SUMMARY names.
 type gitHub struct {
 	out       *sink
 	log       *textWriter
-	workspace string // absolute paths below it are shown without it
+	workspace string // removed from absolute paths below it
 	summary   string // file; "" for none
-	token     string // that ends stop-commands
+	token     string // resumes commands after stop-commands
 	stopped   bool
 	files     []File
 }
@@ -40,7 +41,7 @@ func newGitHub(out *sink, o Options) *gitHub {
 	}
 }
 
-// stop makes that no commands are read.
+// stop makes the runner ignore commands.
 func (g *gitHub) stop() {
 	if !g.stopped {
 		g.stopped = true
@@ -103,8 +104,8 @@ func (g *gitHub) relative(file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// data and property escape as the runner unescapes (actions/toolkit,
-// packages/core/src/command.ts).
+// data and property escape texts in the way that the runner unescapes them
+// (actions/toolkit, packages/core/src/command.ts).
 func data(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(display.Escape(s))
 }
@@ -130,7 +131,7 @@ func (g *gitHub) File(f File) error {
 	return g.out.flush()
 }
 
-// leaves are the errors that were joined to one.
+// leaves returns the errors that are joined in err.
 func leaves(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

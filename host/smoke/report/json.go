@@ -11,26 +11,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// jsonVersion is that of the document's shape. Members may be added without
-// another version.
+// jsonVersion is the version of the document's format. Members can be added without a new
+// version.
 const jsonVersion = 1
 
-// jsonWriter writes one JSON document, a file of checks at a time:
+// jsonWriter writes one JSON document, one file of checks at a time:
 //
-//	{"version": 1,
-//	 "files": [{
-//	   "path": "smoke.toml", "error": "", "duration": 0.33,
-//	   "results": [{
-//	     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
-//	     "status": "passed" | "failed" | "skipped" | "broken",
-//	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
-//	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
-//	     "logs": ["text"], "output": "text"}]}],
-//	 "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
-//	             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
+// \t{"version": 1,
+// \t "files": [{
+// \t   "path": "smoke.toml", "error": "", "duration": 0.33,
+// \t   "results": [{
+// \t     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
+// \t     "status": "passed" | "failed" | "skipped" | "broken",
+// \t     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
+// \t                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
+// \t     "logs": ["text"], "output": "text"}]}],
+// \t "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
+// \t             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
 //
-// All members are always there. Durations are seconds; lines and columns count
-// from 1, 0 is unknown. Bytes that are not UTF-8 are U+FFFD.
+// All members are always present. Durations are in seconds; lines and columns count from 1,
+// and 0 means unknown. Invalid UTF-8 becomes U+FFFD.
 type jsonWriter struct {
 	out   *sink
 	files int
@@ -127,7 +127,7 @@ func (j *jsonWriter) Close(s Summary) error {
 	return j.out.flush()
 }
 
-// value writes a value that strings, numbers and lists of them make up.
+// value writes a value made of strings, numbers and lists.
 func (j *jsonWriter) value(v any, prefix string) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -136,7 +136,7 @@ func (j *jsonWriter) value(v any, prefix string) {
 	if err := e.Encode(v); err != nil && j.out.err == nil {
 		j.out.err = err
 	}
-	// A terminal acts on more control characters than JSON escapes.
+	// Terminals act on more control characters than JSON escapes.
 	for text := bytes.TrimSpace(b.Bytes()); len(text) > 0; {
 		r, size := utf8.DecodeRune(text)
 		if display.Harmless(r) {
@@ -150,5 +150,5 @@ func (j *jsonWriter) value(v any, prefix string) {
 	}
 }
 
-// rounded is a duration in seconds, to the microsecond.
+// rounded returns a duration in seconds, rounded to the microsecond.
 func rounded(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

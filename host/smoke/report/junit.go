@@ -10,10 +10,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// junitWriter writes JUnit XML: a testsuite per file, a testcase per check with
-// file and line. Checks that failed have a failure, those that are broken an
-// error, and so has a file that could not be run, as its only testcase besides.
-// There is no streaming: the root's counts come first.
+// junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per
+// check. A failed check has a failure element, and a broken check has an error element. So
+// does an additional testcase for a file that could not be run. Nothing is written before
+// Close, since the counts come first.
 type junitWriter struct {
 	out    *sink
 	suites []junitSuite
@@ -84,7 +84,7 @@ func (j *junitWriter) File(f File) error {
 	return j.out.err
 }
 
-// countsOf counts as JUnit does; a file that could not be run is a test.
+// countsOf returns the counts of JUnit, in which a file that could not be run is a test.
 func countsOf(s Summary, d time.Duration) junitCounts {
 	return junitCounts{
 		Tests: s.Checks() + s.BadFiles, Failures: s.Failed, Errors: s.Broken + s.BadFiles,
@@ -130,8 +130,8 @@ func (j *junitWriter) Close(s Summary) error {
 	if err != nil {
 		return err
 	}
-	// encoding/xml escapes newlines and tabs where only attributes need it; ours
-	// have none.
+	// encoding/xml escapes newlines and tabs in text, which only attributes need. Our
+	// attributes have none.
 	text = bytes.ReplaceAll(text, []byte("&#xA;"), []byte("\n"))
 	text = bytes.ReplaceAll(text, []byte("&#x9;"), []byte("\t"))
 	j.out.WriteString(xml.Header)

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// maxMarkdown bounds a step summary in bytes. GitHub takes 1 MiB for a step and
-// shows nothing of a larger one.
+// maxMarkdown bounds a step summary in bytes. GitHub accepts 1 MiB for a step and shows
+// nothing of a longer one.
 const maxMarkdown = 900 << 10
 
-// marks of the states in the summary's table.
+// marks are the states in the table of the summary.
 var marks = map[Status]string{Passed: "✅ passed", Failed: "❌ failed", Skipped: "➖ skipped", Broken: "❌ broken"}
 
-// markdown is the step summary: a table of all checks, then the details of
-// those that did not pass. What does not fit is left out and said so.
+// markdown returns the step summary: a table of all checks, then the details of those that
+// did not pass. It says so if something does not fit.
 func markdown(files []File, s Summary) string {
 	m := document{}
 	m.add(fmt.Sprintf("### Smoke checks: %s\n\n", text(s.String())))
@@ -69,7 +69,7 @@ func (m *document) end() string {
 	return m.b.String()
 }
 
-// text is a text that means nothing in Markdown or HTML.
+// text escapes everything that has a meaning in Markdown or HTML.
 func text(s string) string {
 	var b strings.Builder
 	for _, r := range oneLine(s) {

@@ -1,17 +1,16 @@
-// Package report writes what smoke checks found, for people and for the tools
-// of CI.
+// Package report writes the results of smoke checks, for people and for CI tools.
 //
-//	report.go     Result, File, Summary; Writer, New
-//	text.go       readable lines with diffs
-//	details.go    what is said of one check, for text, junit and github
-//	tap.go        Test Anything Protocol, version 14
-//	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
-//	json.go       one JSON document
-//	github.go     workflow commands of GitHub Actions
-//	markdown.go   the step summary of GitHub Actions
+// \treport.go     Result, File, Summary; Writer, New
+// \ttext.go       readable lines with diffs
+// \tdetails.go    the description of one check in text, junit and github
+// \ttap.go        Test Anything Protocol, version 14
+// \tjunit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
+// \tjson.go       one JSON document
+// \tgithub.go     workflow commands of GitHub Actions
+// \tmarkdown.go   the step summary of GitHub Actions
 //
-// What servers answered is hostile: no format lets it write control
-// characters to a terminal, end an XML section or give a command to a runner.
+// Servers are not trusted: in no format can their text write control characters to a
+// terminal, end an XML section or give a command to a runner.
 package report
 
 import (
@@ -26,45 +25,45 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 )
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
-// The ways in which a check can end.
+// The outcomes of a check.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Skipped Status = "skipped"
-	// Broken is a check that could not be made: its server did not start, its
-	// recording is missing.
+	// Broken means that the check could not be carried out: its server did not start, or
+	// its cassette is missing.
 	Broken Status = "broken"
 )
 
-// Result is one check's end.
+// Result is the result of one check.
 type Result struct {
 	Name, File   string
-	Line, Column int // of the check in File, from 1; 0 is unknown
+	Line, Column int // of the check in File, from 1; 0 if unknown
 	Status       Status
-	// Problems say why a check failed, is broken or (the Message of the first)
-	// is skipped.
+	// Problems say why a check failed or is broken. If it was skipped, the Message of the
+	// first says why.
 	Problems []Problem
 	Duration time.Duration
 	Logs     []string // of the script or the server, in order
-	Output   string   // what the call answered, clipped by the caller
+	Output   string   // the answer to the call, clipped by the caller
 }
 
-// Problem is one thing that was not as expected.
+// Problem is a difference between an answer and an expectation.
 type Problem struct {
 	What    string // the expectation, e.g. "expect.text"; "" for none
-	Path    string // where in the answer, e.g. "$.a[2].b"; "" for the whole
+	Path    string // the place in the answer, e.g. "$.a[2].b"; "" for the whole
 	Message string // what is wrong; one sentence
-	// Want and Got are both sides, clipped; "" when Message says all.
+	// Want and Got are both sides, clipped; "" if Message says everything.
 	Want, Got string
-	// Diff is a unified diff from want to got; "" for none.
+	// Diff is a unified diff from want to got; "" if there is none.
 	Diff         string
-	Line, Column int // of the expectation in the check's file; 0 is unknown
+	Line, Column int // of the expectation in the check's file; 0 if unknown
 }
 
-// Of is the problem that an expectation called what was not met.
+// Of returns the problem for a mismatch of the expectation called what.
 func Of(what string, m *expect.Mismatch) Problem {
 	return Problem{What: what, Path: m.Path, Message: m.Message, Want: m.Want, Got: m.Got, Diff: m.Diff}
 }
@@ -73,23 +72,21 @@ func Of(what string, m *expect.Mismatch) Problem {
 type File struct {
 	Path    string
 	Results []Result
-	// Err says that the file could not be run: it is wrong, or the
-	// configuration is. It may be several, joined; a *config.Problem tells
-	// its place.
+	// Err is set if the file could not be run because the file or the configuration is
+	// wrong. It may be several errors, joined; a *config.Problem has a position.
 	Err      error
 	Duration time.Duration
 }
 
-// Summary counts.
+// Summary has the counts of a run.
 type Summary struct {
 	Passed, Failed, Skipped, Broken int
 	Files                           int
-	BadFiles                        int           // of them, those with an Err
-	Duration                        time.Duration // of the whole run, by the clock
+	BadFiles                        int           // files with an Err
+	Duration                        time.Duration // wall-clock time of the whole run
 }
 
-// Add counts a file. Duration is left to the caller, since files can run at
-// once.
+// Add counts a file. It does not add its Duration, since files can run concurrently.
 func (s *Summary) Add(f File) {
 	s.Files++
 	if f.Err != nil {
@@ -109,11 +106,11 @@ func (s *Summary) Add(f File) {
 	}
 }
 
-// Checks is the number of checks.
+// Checks returns the number of checks.
 func (s Summary) Checks() int { return s.Passed + s.Failed + s.Skipped + s.Broken }
 
-// ExitCode is that of a command: 0 when nothing failed, 2 when a file is
-// wrong, else 1.
+// ExitCode returns the exit code of the command: 0 if nothing failed, 2 if a file is wrong,
+// else 1.
 func (s Summary) ExitCode() int {
 	switch {
 	case s.BadFiles > 0:
@@ -124,42 +121,40 @@ func (s Summary) ExitCode() int {
 	return 0
 }
 
-// Writer writes results in one format. It is used by one goroutine at a time:
-// each Result as soon as it is known, the File when all of its results were
-// given (File.Results holds them again), Close at the end. Results of different
-// files may be mixed. The first error of writing is kept and returned by all
-// later calls.
+// Writer writes results in one format. It is used by one goroutine at a time: Result is
+// called as soon as a result is known, File when all results of a file were written
+// (File.Results has them again), and Close at the end. Results of different files may be
+// interleaved. The first write error is kept and returned by all later calls.
 type Writer interface {
 	Result(r Result) error
 	File(f File) error
 	Close(s Summary) error
 }
 
-// Formats are the names that New knows; the first is the default.
+// Formats are the formats that New knows. The first is the default.
 var Formats = []string{"text", "tap", "junit", "json", "github"}
 
-// Options of a Writer. The zero value is that of a command.
+// Options are the options of a Writer. The zero value is what the command uses.
 type Options struct {
-	// Getenv reads the environment: NO_COLOR, TERM, GITHUB_STEP_SUMMARY,
-	// GITHUB_WORKSPACE. Nil is os.Getenv.
+	// Getenv reads the environment: NO_COLOR, TERM, GITHUB_STEP_SUMMARY, GITHUB_WORKSPACE.
+	// If it is nil, os.Getenv is used.
 	Getenv func(string) string
-	// Verbose shows output and logs of checks that passed too, where the format
-	// is for people.
+	// Verbose shows output and logs of passed checks too, in formats for people.
 	Verbose bool
-	// Color forces colours on; else text has them on a terminal without
-	// NO_COLOR.
+	// Color forces colours. Otherwise the text format uses them on a terminal, unless
+	// NO_COLOR is set.
 	Color bool
 }
 
-// FormatError is a format that there is not.
+// FormatError reports an unknown format.
 type FormatError struct{ Format string }
 
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("unknown format %q (known: %s)", e.Format, strings.Join(Formats, ", "))
 }
 
-// New returns the Writer of a format, which writes to w. The error is a
-// [*FormatError]. The Writer does not close w.
+// New returns a Writer that writes a format to w. It does not close w. The error is a
+// [*FormatError].
 func New(format string, w io.Writer, o Options) (Writer, error) {
 	if !slices.Contains(Formats, format) {
 		return nil, &FormatError{format}
@@ -181,14 +176,14 @@ func New(format string, w io.Writer, o Options) (Writer, error) {
 	return &textWriter{out: out, paint: painter(o.Color || hasColors(w, o.Getenv)), verbose: o.Verbose}, nil
 }
 
-// sink collects what one event writes, and keeps the first error.
+// sink collects the output of one call, and keeps the first error.
 type sink struct {
 	bytes.Buffer
 	w   io.Writer
 	err error
 }
 
-// flush writes what was collected.
+// flush writes the collected output.
 func (s *sink) flush() error {
 	if s.err == nil && s.Len() > 0 {
 		_, s.err = s.w.Write(s.Bytes())

@@ -20,11 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// hostile has all that a format could take for its own.
+// hostile has everything that could have a meaning in one of the formats.
 const hostile = "]]> <b>&amp; 100% ::error file=x::y ##[error]z\n::error::at the start of a line\n" +
 	"  ---\n  ...\nnot ok 99 - x # SKIP\r\n```\n| \\ ` @octocat\x1b[31mred\x1b[0m \x00 \xff \u009b \u202e \u2028 \U000e0041 \ufffe 👩\u200d👩 é\x7f\n"
 
-// sample is a run with every status, and texts of strangers everywhere.
+// sample returns a run with every status, and with hostile text everywhere.
 func sample(t *testing.T) []File {
 	t.Helper()
 	m := expect.Equal([]byte(`{"open":3,"list":[1,2]}`), []byte(`{"open":4,"list":[1,2]}`))
@@ -68,7 +68,7 @@ func sample(t *testing.T) []File {
 	return files
 }
 
-// write writes files as a runner does.
+// write passes files to a Writer in the way that smoke does.
 func write(t *testing.T, w Writer, files []File) {
 	t.Helper()
 	s := Summary{Duration: 62 * time.Second}
@@ -88,7 +88,7 @@ func write(t *testing.T, w Writer, files []File) {
 	}
 }
 
-// render is what a format makes of files.
+// render returns files in a format.
 func render(t *testing.T, format string, o Options, files []File) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -135,7 +135,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestHarmless: no format lets a control character through, and all are UTF-8.
+// TestHarmless checks that all formats write valid UTF-8 without control characters.
 func TestHarmless(t *testing.T) {
 	for _, format := range Formats {
 		text := render(t, format, Options{Verbose: true}, sample(t))
@@ -177,14 +177,14 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// broken fails to write.
+// broken is an io.Writer that fails.
 type broken struct{ calls int }
 
 var errBroken = errors.New("broken pipe")
 
 func (b *broken) Write([]byte) (int, error) { b.calls++; return 0, errBroken }
 
-// TestWriteError: the first error of writing is returned from then on, and
+// TestWriteError checks that the first write error is returned by all later calls, and that
 // nothing more is written.
 func TestWriteError(t *testing.T) {
 	for _, format := range Formats {
@@ -194,7 +194,7 @@ func TestWriteError(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := sample(t)[0]
-		_ = w.Result(f.Results[1]) // formats that do not stream have nothing to fail with yet
+		_ = w.Result(f.Results[1]) // formats that do not stream have not written anything yet
 		_ = w.File(f)
 		if err := w.Close(Summary{}); !errors.Is(err, errBroken) {
 			t.Errorf("%s: %v", format, err)
@@ -205,7 +205,7 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// TestColorsOfFile: a file is no terminal.
+// TestColorsOfFile checks that a file is not taken for a terminal.
 func TestColorsOfFile(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -217,7 +217,7 @@ func TestColorsOfFile(t *testing.T) {
 	}
 }
 
-// TestLong: what is shown of one check has bounds.
+// TestLong checks that the description of a check is bounded.
 func TestLong(t *testing.T) {
 	logs := make([]string, 500)
 	for i := range logs {

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html):
-// one test point per check, "FILE: NAME", with a YAML diagnostic of
+// tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html): one
+// test point per check, "FILE: NAME", with a YAML diagnostic that has these keys, unless
+// they have no value:
 //
-//	status, file, line, column, duration_ms, logs, output
-//	problems: list of {what, path, message, want, got, diff, line, column}
+// \tstatus, file, line, column, duration_ms, logs, output
+// \tproblems: list of {what, path, message, want, got, diff, line, column}
 //
-// of which those are left out that have no value. Of checks that passed or were
-// skipped only the duration is told. A file that could not be run is a test
-// point of its own. The plan comes last.
+// Of checks that passed or were skipped, only the duration is written. A file that could
+// not be run is a test point of its own. The plan comes last.
 type tapWriter struct {
 	out   *sink
 	count int
@@ -34,7 +34,7 @@ func (t *tapWriter) point(ok bool, description, directive string) {
 	fmt.Fprintf(t.out, "%s %d - %s%s\n", word, t.count, tapText(description), directive)
 }
 
-// tapText is a text without meaning for TAP.
+// tapText escapes characters that have a meaning in TAP.
 func tapText(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `#`, `\#`).Replace(oneLine(s))
 }
@@ -91,7 +91,7 @@ func (t *tapWriter) Close(s Summary) error {
 	return t.out.flush()
 }
 
-// yaml writes the diagnostic of a test point. Levels count two spaces each.
+// yaml writes the diagnostic of a test point. A level is two spaces.
 type yaml struct{ out *sink }
 
 func (y yaml) open()  { y.out.WriteString("  ---\n") }
@@ -114,8 +114,8 @@ func (y yaml) text(level int, key, s string) {
 	}
 }
 
-// scalar writes a text: on one line in quotes, on several as a literal block
-// with explicit indentation (YAML 1.2, section 8.1).
+// scalar writes a text: a single line in quotes, several lines as a literal block with
+// explicit indentation (YAML 1.2, section 8.1).
 func (y yaml) scalar(level int, s string) {
 	s = display.Escape(s)
 	if !several(s) {

@@ -11,34 +11,34 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// hasColors tells whether colours are wanted on w (https://no-color.org).
+// hasColors reports whether to use colours on w (https://no-color.org).
 func hasColors(w io.Writer, getenv func(string) string) bool {
 	f, ok := w.(*os.File)
 	return ok && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// textWriter writes lines for people, as results come:
+// textWriter writes lines for people, as results arrive:
 //
-//	smoke.toml
-//	  ok      adds (12ms)
-//	  FAILED  summary tool (310ms)
-//	          expect.result at $.open: other value (smoke.toml:17:1)
-//	            want: 3
-//	            got:  4
+// \tsmoke.toml
+// \t  ok      adds (12ms)
+// \t  FAILED  summary tool (310ms)
+// \t          expect.result at $.open: other value (smoke.toml:17:1)
+// \t            want: 3
+// \t            got:  4
 //
-//	2 checks in 1 file: 1 passed, 1 failed (330ms)
+// \t2 checks in 1 file: 1 passed, 1 failed (330ms)
 type textWriter struct {
 	out     *sink
 	paint   painter
 	verbose bool
-	file    string // whose results are being shown
+	file    string // the file of the last result
 	begun   bool
 }
 
-// detailIndent is that of what is said below a check's name.
+// detailIndent is the indentation of the details of a check.
 const detailIndent = "          "
 
-// words for the states; all of the same width.
+// words are the states, all of the same width.
 var words = map[Status][2]string{
 	Passed:  {"ok    ", green},
 	Failed:  {"FAILED", red},
@@ -76,7 +76,7 @@ func (t *textWriter) detail(line string) {
 	fmt.Fprintln(t.out, strings.TrimRight(detailIndent+line, " "))
 }
 
-// heading begins the results of a file.
+// heading starts the results of a file.
 func (t *textWriter) heading(file string) {
 	if t.begun && t.file == file {
 		return
@@ -110,9 +110,9 @@ func (t *textWriter) Close(s Summary) error {
 	return t.out.flush()
 }
 
-// String is a line such as
+// String returns a line such as
 //
-//	3 checks in 1 file: 1 passed, 1 failed, 1 skipped (330ms)
+// \t3 checks in 1 file: 1 passed, 1 failed, 1 skipped (330ms)
 func (s Summary) String() string {
 	parts := []string{fmt.Sprintf("%d passed", s.Passed)}
 	for _, p := range []struct {
@@ -137,7 +137,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// oneLine is escaped text on one line.
+// oneLine escapes text as [display.Escape] does, on one line.
 func oneLine(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(display.Escape(s))
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// maxOutput bounds what is shown of an answer, in bytes.
+// maxOutput bounds what a report shows of an answer, in bytes.
 const maxOutput = 4 << 10
 
-// judged is the result of a check with an answer, or with the error that it has
-// instead.
-func (c *Check) judged(path string, a *answer, err error) report.Result {
+// resultOf returns the result of a check, given its answer or the error instead of one.
+func (c *Check) resultOf(path string, a *answer, err error) report.Result {
 	r := report.Result{Name: c.Name, File: path, Line: c.Line, Column: c.Column, Status: report.Passed}
 	var failed *failedError
 	switch {
 	case errors.As(err, &failed):
 		r.Status, r.Problems = report.Failed, []report.Problem{{Message: failed.reason, Line: c.Line, Column: c.Column}}
 	case err != nil:
-		first, rest, _ := strings.Cut(err.Error(), "\n") // such as what a server wrote to stderr
+		first, rest, _ := strings.Cut(err.Error(), "\n") // rest: what a server wrote to stderr, for example
 		r.Status, r.Problems = report.Broken, []report.Problem{{Message: first, Got: rest, Line: c.Line, Column: c.Column}}
 	}
 	if a == nil {
@@ -39,7 +38,7 @@ func (c *Check) judged(path string, a *answer, err error) report.Result {
 	return r
 }
 
-// output is what a call answered, for people.
+// output returns the answer to a call, for people.
 func (a *answer) output() string {
 	if a.result == nil {
 		return ""
@@ -51,18 +50,18 @@ func (a *answer) output() string {
 	return display.Clip(text, maxOutput)
 }
 
-// problems are those of the answer: what is fundamental alone, since then nothing
-// else can be as expected.
+// problems compares the answer with the expectations. A basic problem is reported alone,
+// since no expectation can be met then.
 func (c *Check) problems(a *answer) []report.Problem {
-	if p := c.fundamental(a); p != nil {
+	if p := c.basicProblem(a); p != nil {
 		p.Line, p.Column = c.Line, c.Column
 		return []report.Problem{*p}
 	}
 	var problems []report.Problem
 	for _, w := range c.wants {
-		m := a.without(w.key)
+		m := a.missingAnswer(w.key)
 		if m == nil {
-			m = w.judge(a)
+			m = w.match(a)
 		}
 		if m != nil {
 			p := report.Of("expect."+w.key, m)
@@ -73,9 +72,8 @@ func (c *Check) problems(a *answer) []report.Problem {
 	return problems
 }
 
-// fundamental is what is wrong with an answer without anything that is expected
-// being looked at, nil for nothing.
-func (c *Check) fundamental(a *answer) *report.Problem {
+// basicProblem returns a problem that does not depend on any expectation, or nil.
+func (c *Check) basicProblem(a *answer) *report.Problem {
 	switch {
 	case c.Server != "":
 		return nil
@@ -91,16 +89,16 @@ func (c *Check) fundamental(a *answer) *report.Problem {
 	return nil
 }
 
-// without says that there is nothing to hold an expectation against, nil if there
-// is.
-func (a *answer) without(key string) *expect.Mismatch {
+// missingAnswer returns a mismatch if there is no answer that the expectation could be
+// compared with.
+func (a *answer) missingAnswer(key string) *expect.Mismatch {
 	switch {
 	case a.handshake != nil || a.result != nil:
 		return nil
 	case a.refused != nil && key != "error_code" && key != "error" && key != "max_duration":
 		return &expect.Mismatch{Message: a.refusal()}
 	case a.cancelled && key != "cancelled_within" && key != "progress" && key != "max_duration":
-		return &expect.Mismatch{Message: "the call was taken back, so that there is no answer"}
+		return &expect.Mismatch{Message: "the call was cancelled, so there is no answer"}
 	}
 	return nil
 }
@@ -109,7 +107,7 @@ func (a *answer) refusal() string {
 	return fmt.Sprintf("the call was refused: %s (JSON-RPC error %d)", a.refused.Message, a.refused.Code)
 }
 
-// plural counts things.
+// plural returns a number and a noun, such as "2 files".
 func plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -117,7 +115,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// masked is a result without the secrets that mask knows.
+// masked returns a result without secrets.
 func masked(r report.Result, mask func(string) string) report.Result {
 	r.Output = mask(r.Output)
 	logs := make([]string, len(r.Logs))
