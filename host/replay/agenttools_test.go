@@ -34,13 +34,13 @@ func TestAgentTools(t *testing.T) {
 	}
 	mentioning := record(t, job{name: "mentioned", def: definition("job", "print('show_run has more')\nreturn demo.echo({'n': 1}).n")})
 
-	older := failing // of a guest that knew the names itself
+	older := failing // of a guest that had the names built in
 	older.Guest, older.AgentTools = strings.Repeat("0", 64), nil
-	other := mentioning // of a program that has no show_run, but this guest
+	other := mentioning // of a program without show_run, but with this guest
 	other.AgentTools = nil
 	for name, tt := range map[string]struct {
 		rec    journal.Record
-		differ bool // in fuel: another request
+		differ bool // in fuel, because the request differs
 	}{
 		"the same":       {rec: failing},
 		"read":           {rec: read},

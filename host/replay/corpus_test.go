@@ -23,15 +23,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// TestEveryRunReplaysIdentically records every script there is, live, and replays
-// the record: as it is in memory, out of a journal on disk, and through a file
-// that it was exported to.
+// TestEveryRunReplaysIdentically records all available scripts, live, and replays each
+// record: from memory, from a journal on disk, and from an exported file.
 func TestEveryRunReplaysIdentically(t *testing.T) {
 	dir := t.TempDir()
 	log := journal.OpenLog(dir, journal.LogOptions{Log: quiet()})
 	jobs := corpus(t)
 	records := make([]journal.Record, len(jobs))
-	sandboxtest.Guest(t) // compiled before anything is measured
+	sandboxtest.Guest(t) // compile it before anything is measured
 	begin := time.Now()
 	for i, j := range jobs {
 		j.open = log.Open
@@ -85,8 +84,8 @@ func TestEveryRunReplaysIdentically(t *testing.T) {
 	}
 }
 
-// corpus is every script of the tests of the language and of compose, the examples
-// of the language's reference, and those of this package.
+// corpus returns every script in the tests of the language and of compose, the examples in
+// the language reference, and those of this package.
 func corpus(t *testing.T) []job {
 	var all []job
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
@@ -115,7 +114,7 @@ func corpus(t *testing.T) []job {
 			j.def.OutputSchema = json.RawMessage(s)
 		}
 		_, j.debug = files["debug"]
-		c := canned{}
+		c := cannedAnswers{}
 		for line := range strings.Lines(files["upstreams"]) {
 			name, answer, _ := strings.Cut(strings.TrimSpace(line), " ")
 			c[name] = answer
@@ -128,14 +127,14 @@ func corpus(t *testing.T) []job {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, job{name: path, def: tools.Definition{Code: string(code)}, eval: true, servers: servers(string(code)),
+		all = append(all, job{name: path, def: tools.Definition{Code: string(code)}, eval: true, servers: serverNames(string(code)),
 			params: `{"owner":"o","repo":"r","title":"t","project":"P","query":"q","urls":["a","b"],"n":3,"items":[1,2,3]}`})
 	}
 	return append(all, worldJobs()...)
 }
 
-// servers are the names in a script that may be those of servers.
-func servers(code string) (names []string) {
+// serverNames returns the names in a script that may be names of servers.
+func serverNames(code string) (names []string) {
 	for _, m := range regexp.MustCompile(`\b([a-z]+)[.][a-z_]+\(`).FindAllStringSubmatch(code, -1) {
 		if !slices.Contains([]string{"params", "json", "math", "log", "content", "tools"}, m[1]) && !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
@@ -176,21 +175,21 @@ func scripts(files map[string]string) (names []string) {
 	return names
 }
 
-// canned has the upstreams of an archive: the answer of each tool, one that
-// begins with ! an error.
-type canned map[string]string
+// cannedAnswers are the upstreams of an archive: the answer of each tool. An answer that begins
+// with ! is an error.
+type cannedAnswers map[string]string
 
-func (canned) Ready(context.Context, route.Origin, string) error { return nil }
+func (cannedAnswers) Ready(context.Context, route.Origin, string) error { return nil }
 
-func (c canned) Remembered(string) bool { return false }
+func (c cannedAnswers) Remembered(string) bool { return false }
 
-func (c canned) Disabled() []string { return nil }
+func (c cannedAnswers) Disabled() []string { return nil }
 
-func (c canned) Resolve(server, tool string, exact bool) (string, string, error) {
+func (c cannedAnswers) Resolve(server, tool string, exact bool) (string, string, error) {
 	return (&world{}).Resolve("demo", tool, exact)
 }
 
-func (c canned) Servers() []string {
+func (c cannedAnswers) Servers() []string {
 	names := map[string]bool{}
 	for full := range c {
 		server, _, _ := strings.Cut(full, ".")
@@ -204,9 +203,9 @@ func (c canned) Servers() []string {
 	return all
 }
 
-func (canned) InputSchema(string, string) []byte { return nil }
+func (cannedAnswers) InputSchema(string, string) []byte { return nil }
 
-func (c canned) CallUpstream(_ context.Context, _ route.Origin, _, tool string, _ []byte, _ func([]byte)) wire.Reply {
+func (c cannedAnswers) CallUpstream(_ context.Context, _ route.Origin, _, tool string, _ []byte, _ func([]byte)) wire.Reply {
 	for full, answer := range c {
 		if strings.HasSuffix(full, "."+tool) {
 			if e, isError := strings.CutPrefix(answer, "!"); isError {
@@ -218,10 +217,10 @@ func (c canned) CallUpstream(_ context.Context, _ route.Origin, _, tool string, 
 	return wire.Reply{Error: []byte(`{"code":-32602,"message":"no such tool"}`)}
 }
 
-// worldJobs are runs with calls of all kinds, saved tools, undoing, limits, and
-// ends from outside.
+// worldJobs returns runs with all kinds of calls, saved tools, undos, limits, and
+// cancellations.
 func worldJobs() []job {
-	saved := shelf{}
+	saved := savedTools{}
 	for name, code := range map[string]string{
 		"inner":    "print('inside', params.get('n'))\nr = demo.echo({'n': params.get('n')})\nundo(other.remove, {'n': params.get('n')})\nreturn r.n",
 		"middle":   "return [tools.inner(n=params.n), tools.inner(n=params.n + 1)]",

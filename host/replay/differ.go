@@ -12,23 +12,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/display"
 )
 
-// Difference is one thing in which a replay differs from its record.
+// Difference is a difference between a replay and its record.
 type Difference struct {
-	// In names the call of a saved tool whose run differs, such as "call 3 (tools.x)";
-	// "" for the run itself.
+	// In is the call of the saved tool whose run differs, such as "call 3 (tools.x)"; ""
+	// for the run itself.
 	In string `json:"in,omitempty"`
-	// What names what differs: "call 3", "log 2", "undo 1", "compensation 1",
+	// What is the part that differs: "call 3", "log 2", "undo 1", "compensation 1",
 	// "result", "failure", "outcome", "fuel", "memory".
 	What string `json:"what"`
 	// Message says how it differs.
 	Message string `json:"message"`
 	// Diff is a unified diff of readable JSON or text; "" if Message is enough.
 	Diff string `json:"diff,omitempty"`
-	// Position is the position in the script, nil if it is not known.
+	// Position is the position in the script, nil if unknown.
 	Position *abi.Position `json:"position,omitempty"`
 }
 
-// Bounds of what is shown.
+// Limits of what is shown.
 const (
 	maxDifferences = 100
 	maxDiffInput   = 1 << 20 // bytes of each side
@@ -37,11 +37,11 @@ const (
 	maxShort       = 200 // bytes of one value in a message
 )
 
-// unified is the unified diff of two texts.
+// unified returns the unified diff of two texts.
 func unified(recorded, replayed string) string {
 	if len(recorded) > maxDiffInput || len(replayed) > maxDiffInput {
 		return fmt.Sprintf("(%d and %d bytes, too many for a diff; the first that differs is number %d)\n",
-			len(recorded), len(replayed), 1+common(recorded, replayed))
+			len(recorded), len(replayed), 1+commonPrefix(recorded, replayed))
 	}
 	line := func(s string) []byte {
 		if s == "" {
@@ -55,7 +55,7 @@ func unified(recorded, replayed string) string {
 		return ""
 	}
 	var b strings.Builder
-	for i, l := range lines[1:] { // without its "diff recorded replayed"
+	for i, l := range lines[1:] { // without the line "diff recorded replayed"
 		if i == maxDiffLines {
 			fmt.Fprintf(&b, "(%d lines more)\n", len(lines)-1-i)
 			break
@@ -65,8 +65,8 @@ func unified(recorded, replayed string) string {
 	return b.String()
 }
 
-// common is the length of the common prefix of two texts, in bytes.
-func common(a, b string) int {
+// commonPrefix returns the length of the common prefix of two texts, in bytes.
+func commonPrefix(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
 		if a[i] != b[i] {
@@ -76,8 +76,8 @@ func common(a, b string) int {
 	return n
 }
 
-// pretty is indented JSON with numbers and the order of members unchanged. Invalid
-// JSON stays as it is.
+// pretty indents JSON. Numbers and the order of members stay as they are, and so does
+// invalid JSON.
 func pretty(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -86,7 +86,7 @@ func pretty(raw []byte) string {
 	return b.String()
 }
 
-// differJSON is the difference between two JSON values.
+// differJSON returns the difference between two JSON values.
 func differJSON(what string, recorded, replayed []byte) Difference {
 	d := Difference{What: what, Message: "differs", Diff: unified(pretty(recorded), pretty(replayed))}
 	if d.Diff == "" {
@@ -96,7 +96,7 @@ func differJSON(what string, recorded, replayed []byte) Difference {
 	return d
 }
 
-// callText is a call as the script wrote it, on several lines.
+// callText formats a call as a script would write it, on several lines.
 func callText(c abi.ToolCall) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", callName(c))
@@ -120,12 +120,12 @@ func callText(c abi.ToolCall) string {
 
 func callName(c abi.ToolCall) string { return c.Server + "." + c.Tool }
 
-// callLine is a call on one line.
+// callLine formats a call on one line.
 func callLine(c abi.ToolCall) string {
 	return fmt.Sprintf("%s(%s)", callName(c), display.ClipSize(string(c.Arguments), maxShort))
 }
 
-// differCall is the difference between two calls.
+// differCall returns the difference between two calls.
 func differCall(what string, recorded, replayed abi.ToolCall) Difference {
 	d := Difference{What: what, Diff: unified(callText(recorded), callText(replayed))}
 	switch {

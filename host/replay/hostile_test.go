@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// hostile are records that were written to a file, to be spoiled.
+// hostile returns records as files, for tests that damage them.
 func hostile(t testing.TB) (files [][]byte) {
 	for _, j := range worldJobs() {
 		switch j.name {
@@ -27,8 +27,8 @@ func hostile(t testing.TB) (files [][]byte) {
 	return files
 }
 
-// small lowers the limits of a record, so that what it asks for is soon done.
-func small(rec *journal.Record) {
+// lowerLimits lowers the limits of a record, so that replays are short.
+func lowerLimits(rec *journal.Record) {
 	const fuel, memory = 20_000_000, 32 << 20
 	if rec.Limits.Fuel == 0 || rec.Limits.Fuel > fuel {
 		rec.Limits.Fuel = fuel
@@ -38,19 +38,19 @@ func small(rec *journal.Record) {
 	}
 	for i := range rec.Calls {
 		if below := rec.Calls[i].Answer.Run; below != nil {
-			small(below)
+			lowerLimits(below)
 		}
 	}
 }
 
-// survive replays what a file says, if it is a record: it comes to an end, and to
-// a report, whatever the file says.
-func survive(t testing.TB, file []byte) (decoded bool) {
+// checkReplay replays a file, if it can be decoded, and checks that the replay ends with a
+// report, whatever the file says.
+func checkReplay(t testing.TB, file []byte) (decoded bool) {
 	rec, err := journal.Decode(bytes.NewReader(file))
 	if err != nil {
 		return false
 	}
-	small(&rec)
+	lowerLimits(&rec)
 	code := rec.Definition.Code + "\ndemo.echo(n=1)"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -66,12 +66,12 @@ func survive(t testing.TB, file []byte) (decoded bool) {
 	return true
 }
 
-// TestSpoiledRecords spoils records in many ways.
+// TestSpoiledRecords damages records in many ways and replays them.
 func TestSpoiledRecords(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	files, decoded := hostile(t), 0
 	for i := range 400 {
-		if survive(t, spoil(random, bytes.Clone(files[i%len(files)]))) {
+		if checkReplay(t, spoil(random, bytes.Clone(files[i%len(files)]))) {
 			decoded++
 		}
 	}
@@ -81,22 +81,22 @@ func TestSpoiledRecords(t *testing.T) {
 	t.Logf("%d of 400 were still records", decoded)
 }
 
-// spoil changes a file: lines, values and single bytes.
+// spoil changes lines, values or single bytes of a file.
 func spoil(random *rand.Rand, file []byte) []byte {
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	pick := func() int { return random.IntN(len(lines)) }
 	values := []string{"null", "{}", "[]", "0", "-1", "18446744073709551615", "1e99", `""`, `"x"`, "true", `[[[[]]]]`, `{"a":{"a":1,"a":2}}`}
 	for range 1 + random.IntN(3) {
 		switch random.IntN(5) {
-		case 0: // a line twice
+		case 0: // repeat a line
 			lines = append(lines, lines[pick()])
-		case 1: // a line less
+		case 1: // drop a line
 			i := pick()
 			lines = append(lines[:i:i], lines[i+1:]...)
-		case 2: // in another order
+		case 2: // swap lines
 			i, j := pick(), pick()
 			lines[i], lines[j] = lines[j], lines[i]
-		case 3: // a value of another kind
+		case 3: // change the type of a value
 			i := pick()
 			if parts := bytes.SplitN(lines[i], []byte(`":`), 2+random.IntN(12)); len(parts) > 1 {
 				last := parts[len(parts)-1]
@@ -105,7 +105,7 @@ func spoil(random *rand.Rand, file []byte) []byte {
 				}
 				lines[i] = bytes.Join(parts, []byte(`":`))
 			}
-		case 4: // a byte
+		case 4: // change a byte
 			i := pick()
 			if n := len(lines[i]) - 1; n > 0 {
 				changed := bytes.Clone(lines[i])
@@ -124,10 +124,10 @@ func FuzzReplay(f *testing.F) {
 	for _, file := range hostile(f) {
 		f.Add(file)
 	}
-	f.Fuzz(func(t *testing.T, file []byte) { survive(t, file) })
+	f.Fuzz(func(t *testing.T, file []byte) { checkReplay(t, file) })
 }
 
-// TestReplaysAtOnce: replays of one record do not disturb one another.
+// TestReplaysAtOnce checks that concurrent replays of one record do not affect each other.
 func TestReplaysAtOnce(t *testing.T) {
 	rec := scripted(t)
 	var all sync.WaitGroup

@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lenient is the tape for changed code. A call gets the recorded answer to the same
-// call, or else the first unused answer to another call of the same tool. If there
-// is none, the script ends. No answer is given twice.
+// lenient is the tape for changed code. A call gets the recorded answer to the same call,
+// or else the first unused answer to another call of the same tool. If there is none, the
+// script ends. Each answer is used once.
 type lenient struct {
 	*session
 	in                   string
@@ -46,7 +46,7 @@ func newLenient(s *session, rec *journal.Record, in string) *lenient {
 	return t
 }
 
-// find returns the recorded call whose answer asked gets, nil if there is none, and
+// find returns the recorded call that has the answer for asked, nil if there is none, and
 // whether it is the same call.
 func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) {
 	want := canonical(asked.Arguments)
@@ -67,7 +67,7 @@ func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) 
 	return found, false
 }
 
-// rejectsArguments reports whether an answer only says that the arguments are wrong.
+// rejectsArguments reports whether an answer is an error about the arguments.
 func rejectsArguments(a journal.Answer) bool {
 	return a.Err != nil && a.Err.Type == abi.ErrValidation && a.Result == nil && a.RPCError == nil && a.Run == nil
 }
@@ -85,7 +85,7 @@ func sameTool(recorded abi.ToolCall, real string, asked abi.ToolCall) bool {
 // order of members.
 func sameJSON(a, b []byte) bool { return bytes.Equal(canonical(a), canonical(b)) }
 
-// canonical is a JSON value without white space and with its members sorted. Invalid
+// canonical returns a JSON value without white space and with its members sorted. Invalid
 // JSON stays as it is. The result is never nil.
 func canonical(raw []byte) []byte {
 	v := append(jsontext.Value{}, raw...)
@@ -97,12 +97,12 @@ func canonical(raw []byte) []byte {
 
 // Calls implements compose.Tape.
 func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
-	played := make([]compose.ReplayedCall, len(asked))
+	replayed := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
 		found, same := find(t.calls, call)
 		if found == nil || t.missing != nil {
 			t.miss(call)
-			played[i] = compose.ReplayedCall{Server: call.Server, Tool: call.Tool, Answer: journal.Answer{Err: &abi.CallError{
+			replayed[i] = compose.ReplayedCall{Server: call.Server, Tool: call.Tool, Answer: journal.Answer{Err: &abi.CallError{
 				Type: abi.ErrPermission, Server: call.Server, Tool: call.Tool, Message: "replay: the record has no answer to this call"}}}
 			continue
 		}
@@ -111,9 +111,9 @@ func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
 		if !same {
 			t.note(t.in, fmt.Sprintf("%s is answered with the answer to call %d, %s", callLine(call), found.Seq, callLine(found.CallRecord.Asked)))
 		}
-		played[i] = t.answer(found, call, same)
+		replayed[i] = t.answer(found, call, same)
 	}
-	return played
+	return replayed
 }
 
 func (t *lenient) miss(call abi.ToolCall) {
@@ -122,8 +122,8 @@ func (t *lenient) miss(call abi.ToolCall) {
 	}
 }
 
-// answer gives a recorded answer to a call. A saved tool runs with its own lenient
-// tape if the call is not the recorded one.
+// answer returns a recorded answer to a call. A saved tool runs with a lenient tape of its
+// own if the call is not the recorded one.
 func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.ReplayedCall {
 	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Recompute: true}
 	run := c.Answer.Run
@@ -179,7 +179,7 @@ func (t *lenient) Compensation(asked abi.ToolCall, server, tool string) journal.
 // Log implements compose.Tape.
 func (t *lenient) Log(abi.LogLevel, string) { t.logs++ }
 
-// End implements compose.Tape. If a saved tool ends for lack of an answer, so does
+// End implements compose.Tape. If a saved tool ends because an answer is missing, so does
 // its caller, and the note says why.
 func (t *lenient) End(replayed journal.Record) {
 	if t.missing != nil && t.in != "" {
@@ -187,8 +187,8 @@ func (t *lenient) End(replayed journal.Record) {
 	}
 }
 
-// judge completes the report for changed code.
-func (r *Report) judge(t *lenient, rec, replayed *journal.Record) {
+// complete fills in the report for changed code.
+func (r *Report) complete(t *lenient, rec, replayed *journal.Record) {
 	r.Missing = t.missing
 	r.Verdict = Failed
 	if r.Missing == nil && replayed.Outcome.Error == "" {

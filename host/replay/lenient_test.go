@@ -9,7 +9,7 @@ import (
 
 // TestChangedCode replays records with other code.
 func TestChangedCode(t *testing.T) {
-	saved := shelf{
+	saved := savedTools{
 		"inner": definition("inner", "print('in')\nreturn demo.echo({'n': params.n, 'm': 1}).n"),
 		"other": definition("other", "return 1"),
 	}
@@ -71,7 +71,8 @@ return a.totel`
 	}
 }
 
-// TestChangedCodeOfUnfinished: calls without an answer answer nothing.
+// TestChangedCodeOfUnfinished checks that recorded calls without an answer are not used as
+// answers.
 func TestChangedCodeOfUnfinished(t *testing.T) {
 	rec := record(t, job{def: definition("job", "demo.echo(n=1)\ndemo.cancel()")})
 	code := "return [demo.echo(n=1).n, demo.cancel()]"

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// stopOf is the point at which something outside the script ended a run, nil if
-// nothing did.
+// stopOf returns the point at which a run was ended from outside the script, nil if it was
+// not.
 func stopOf(rec *journal.Record) *compose.Stop {
 	if !rec.Done {
 		return nil
@@ -18,7 +18,8 @@ func stopOf(rec *journal.Record) *compose.Stop {
 	limit, _ := wire.GetString(failure, "details", "limit")
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout, abi.ErrCancelled:
-		// If a call failed so and the script did not catch it, the script failed by itself.
+		// If a call failed in this way and the script did not catch it, the script itself
+		// failed.
 		for _, name := range []string{"server", "file"} {
 			if _, ofScript := wire.Get(failure, "details", name); ofScript {
 				return nil
@@ -47,9 +48,8 @@ func unanswered(c *journal.CallRecord) bool {
 	return e != nil && (e.Type == abi.ErrTimeout || e.Type == abi.ErrCancelled) && (e.Message == compose.NoAnswer || e.Message == compose.NotMade)
 }
 
-// recordedFuel is the fuel that a recorded run itself used, without the runs below
-// it. The outcome of a run without a parent includes those below; that of others
-// does not.
+// recordedFuel returns the fuel that a recorded run itself used, without the runs below it.
+// The outcome of a run without a parent includes those below; that of other runs does not.
 func recordedFuel(rec *journal.Record) uint64 {
 	if rec.Parent != nil {
 		return rec.Outcome.Fuel
@@ -60,7 +60,7 @@ func recordedFuel(rec *journal.Record) uint64 {
 func withoutBelow(rec *journal.Record) uint64 {
 	below := fuelBelow(rec)
 	if below > rec.Outcome.Fuel {
-		return 0 // not a record that we wrote
+		return 0 // we do not write such records
 	}
 	return rec.Outcome.Fuel - below
 }
@@ -80,7 +80,7 @@ func debugged(rec *journal.Record) bool {
 	return rec.Any(func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
 }
 
-// replayRun is a recorded run, to be replayed with a tape.
+// replayRun returns a recorded run with the tape that replays it.
 func (s *session) replayRun(rec *journal.Record, tape compose.Tape) *compose.ReplayRun {
 	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil

@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 )
 
-// matcher compares what was recorded with what a replay does. In a redacted
-// record, a masked part stands for any text: it matches whatever is there now.
+// matcher compares recorded values with those of a replay. In a redacted record, a masked
+// part matches any text.
 type matcher struct {
 	redacted bool
-	excused  *bool // set when something matched only because it was masked
+	excused  *bool // set if something matched only because it was masked
 }
 
 // text reports whether two texts match.
@@ -36,7 +36,7 @@ func (m matcher) json(recorded, replayed []byte) bool {
 	return okA && okB && m.excuse(matchValue(a, b))
 }
 
-// call reports whether two calls are written alike.
+// call reports whether two calls match.
 func (m matcher) call(recorded, replayed abi.ToolCall) bool {
 	return recorded.Exact == replayed.Exact && recorded.Raw == replayed.Raw && recorded.Timeout == replayed.Timeout &&
 		m.text(recorded.Server, replayed.Server) && m.text(recorded.Tool, replayed.Tool) &&
@@ -48,18 +48,18 @@ func (m matcher) excuse(matches bool) bool {
 	return matches
 }
 
-// maskedName finds what a redactor has written in place of a name, or of a part of
-// one: the second such name of an object has a number, and so on.
+// maskedName matches what a redactor has written in place of a name or a part of it: the
+// second such name in an object has a number, and so on.
 
 var maskedName = regexp.MustCompile(regexp.QuoteMeta(journal.Masked) + "[0-9]*")
 
-// matchMasked reports whether replayed is recorded with any text in place of what
-// was masked.
+// matchMasked reports whether replayed equals recorded, with any text in place of the
+// masked parts.
 func matchMasked(recorded, replayed string) bool {
 	return matchParts(strings.Split(recorded, journal.Masked), replayed)
 }
 
-// matchParts reports whether text consists of parts with any text between them.
+// matchParts reports whether text consists of the parts with any text between them.
 func matchParts(parts []string, text string) bool {
 	last := len(parts) - 1
 	if last == 0 {
@@ -74,8 +74,8 @@ func matchParts(parts []string, text string) bool {
 	return found && strings.HasSuffix(text, parts[last])
 }
 
-// matchValue is matchMasked for decoded JSON. Numbers that were redacted are
-// strings in the record.
+// matchValue is like matchMasked for decoded JSON. Redacted numbers are strings in the
+// record.
 func matchValue(recorded, replayed any) bool {
 	switch a := recorded.(type) {
 	case string:
@@ -104,17 +104,17 @@ func matchValue(recorded, replayed any) bool {
 	return recorded == replayed
 }
 
-// maxMaskedNames bounds the members with masked names in one object: each is
-// compared with all that are left.
+// maxMaskedNames limits the members with masked names in one object, since each is compared
+// with all remaining members.
 const maxMaskedNames = 100
 
-// matchMembers compares objects. A member whose name was masked matches any that
-// is left with a matching value.
+// matchMembers compares objects. A member with a masked name matches any remaining member
+// with a matching value.
 func matchMembers(recorded, replayed map[string]any) bool {
 	if len(recorded) != len(replayed) {
 		return false
 	}
-	var hidden []string // recorded names that were masked
+	var hidden []string // recorded names that are masked
 	left := maps.Clone(replayed)
 	for name, value := range recorded {
 		other, same := replayed[name]
@@ -146,7 +146,7 @@ func matchMembers(recorded, replayed map[string]any) bool {
 	return true
 }
 
-// decoded is a JSON value with its numbers as they are written.
+// decoded returns a JSON value with its numbers as written.
 func decoded(raw []byte) (v any, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -12,7 +12,7 @@ import (
 
 const secret = "a-secret-that-is-much-longer-than-its-mask"
 
-// redacted is the record of a job as the journal on disk has it, without secret
+// redacted returns the record of a job as the journal on disk has it, without the secret
 // and without numbers that begin with 777.
 func redacted(t *testing.T, j job) journal.Record {
 	t.Helper()
@@ -36,16 +36,16 @@ func redacted(t *testing.T, j job) journal.Record {
 	return rec
 }
 
-// TestRedacted: what redaction has changed is no difference, all else is.
+// TestRedacted checks that redaction causes no differences, and that other changes do.
 func TestRedacted(t *testing.T) {
-	saved := shelf{"inner": definition("inner", "return demo.echo({'n': params.n, 't': params.t}).t")}
+	saved := savedTools{"inner": definition("inner", "return demo.echo({'n': params.n, 't': params.t}).t")}
 	params := `{"n":1,"t":"` + secret + `"}`
 	for _, tt := range []struct {
 		name   string
 		job    job
 		change func(*journal.Record)
 		want   Verdict
-		first  string // difference
+		first  string // the first difference
 	}{
 		{"fuel alone", job{def: definition("job", "return [c for c in params.t.elems()] != []"), params: params}, nil, IdenticalRedacted, ""},
 		{"what is passed on", job{def: definition("job", "print(params.t)\nreturn demo.echo(t='Bearer ' + params.t)"), params: params}, nil, IdenticalRedacted, ""},

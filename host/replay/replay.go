@@ -1,22 +1,22 @@
-// Package replay runs recorded runs again, offline: package compose runs the script
-// in the sandbox, and recorded answers take the place of upstreams. A run is a pure
-// function of what is recorded. So if a replay does something else, then the code,
-// the guest, the host or the record has changed, and the report says where.
+// Package replay runs recorded runs again, offline: package compose runs the script in the
+// sandbox, and recorded answers take the place of upstreams. A run depends only on what is
+// recorded. So if a replay differs, then the code, the guest, the host or the record has
+// changed, and the report says where.
 //
-//	replay.go   Run
-//	report.go   the report, and its text
-//	reading.go  how a recorded run ended
-//	strict.go   the tape for the recorded code: every step must be the same
-//	lenient.go  the tape for changed code: it finds answers where it can
-//	differ.go   readable differences
-//	redacted.go comparing with redacted records
-//	tighten.go  limits in records that are larger than ours
+// \treplay.go   Run
+// \treport.go   the report, and its text
+// \treading.go  how a recorded run ended
+// \tstrict.go   the tape for the recorded code: every step must be the same
+// \tlenient.go  the tape for changed code: it finds answers where it can
+// \tdiffer.go   readable differences
+// \tredacted.go comparing with redacted records
+// \ttighten.go  limits in records that are larger than ours
 //
-// Calls are matched by their sequence number. Saved tools that the script called run
-// again too, from the definitions in the record, with their own answers and on the
-// same account. Nothing depends on a clock or a network. Records can come from
-// anywhere: a wrong record shows as a difference, and a replay is bounded by its
-// options, by lower limits in the record, and by its context.
+// Calls are matched by their sequence number. Saved tools that the script called run again
+// too, from the definitions in the record, with their own answers and on the same account.
+// Nothing depends on a clock or a network. Records can come from anywhere: a wrong record
+// shows as a difference, and a replay is bounded by its options, by lower limits in the
+// record, and by its context.
 package replay
 
 import (
@@ -34,16 +34,16 @@ import (
 
 // Options configure a replay.
 type Options struct {
-	// Code, when set, runs in place of the recorded script: with the same params,
-	// and the same answers where it makes the same calls.
+	// Code, if set, runs in place of the recorded script, with the same params. Where it
+	// makes the same calls it gets the same answers.
 	Code *string
-	// Saved, when set, is the tool as it is saved now. The report notes whether it
-	// has changed since the run.
+	// Saved, if set, is the tool as it is saved now. The report notes whether it has
+	// changed since the run.
 	Saved *tools.Definition
 	// Limits bound the replay; see [AtMost]. The limits in the record can only be
 	// lower. Zero values mean the defaults.
 	Limits sandbox.Limits
-	// Log gets faults of the sandbox; nil discards them.
+	// Log receives faults of the sandbox; nil discards them.
 	Log *slog.Logger
 }
 
@@ -54,7 +54,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &session{guest: sandbox.GuestDigest(), most: opts.Limits.WithDefaults()}
-	s.introduce(&rec, opts)
+	s.addFirstNotes(&rec, opts)
 
 	var changed *lenient
 	var run *compose.ReplayRun
@@ -66,7 +66,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 		run = s.replayRun(&rec, newStrict(s, &rec, ""))
 	}
 
-	select { // so that only the replay itself is measured
+	select { // so that Elapsed covers only the replay
 	case <-box.Ready():
 	case <-ctx.Done():
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 	report := s.report(&rec, &replayed)
 	report.Elapsed = time.Since(start)
 	if changed != nil {
-		report.judge(changed, &rec, &replayed)
+		report.complete(changed, &rec, &replayed)
 	}
 	return report, nil
 }

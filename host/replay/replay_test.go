@@ -25,15 +25,15 @@ if inner == 2 and params.n == 3:
     fail("both", details={"inner": inner})
 return inner`
 
-// scripted is a record of script: two calls, one of them of a saved tool, logs, an
-// undo of its own and one below, compensations, and a failure.
+// scripted returns the record of script: two calls, one of them of a saved tool, logs, an
+// undo of its own and one of the saved tool, compensations, and a failure.
 func scripted(t *testing.T) journal.Record {
-	saved := shelf{"inner": definition("inner", "r = demo.echo({'n': params.n})\nprint('in', r.n)\nundo(other.remove, {'n': 2})\nreturn r.n")}
+	saved := savedTools{"inner": definition("inner", "r = demo.echo({'n': params.n})\nprint('in', r.n)\nundo(other.remove, {'n': 2})\nreturn r.n")}
 	return record(t, job{name: "script", def: definition("job", script), params: `{"n":3}`, saved: saved})
 }
 
-// TestDifferences changes one thing of a record, and has a replay find that one
-// first.
+// TestDifferences changes one part of a record at a time, and checks that the replay
+// reports it first.
 func TestDifferences(t *testing.T) {
 	inner := func(r *journal.Record) *journal.Record {
 		copied := *r.Calls[1].Answer.Run
@@ -46,7 +46,7 @@ func TestDifferences(t *testing.T) {
 		change func(*journal.Record)
 		in     string
 		what   string
-		says   string // in the text of the report
+		says   string // part of the report's text
 		at     int    // line of the script, 0 for none
 	}{
 		{"an answer that leads elsewhere", func(r *journal.Record) { r.Calls[0].Answer.Value = []byte(`{"total_count":5}`) },
@@ -110,7 +110,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestNotes: what may be the reason for a difference is said first.
+// TestNotes checks that the possible reasons for differences come first.
 func TestNotes(t *testing.T) {
 	rec := scripted(t)
 	for _, tt := range []struct {
@@ -138,8 +138,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestUnfinished replays records of runs that did not end: a process that was
-// killed leaves such.
+// TestUnfinished replays records of runs that did not end, for example because the process
+// was killed.
 func TestUnfinished(t *testing.T) {
 	whole := scripted(t)
 	for _, tt := range []struct {
@@ -186,12 +186,11 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// TestRunBelow replays the run of a saved tool that a script has called by
-// itself.
+// TestRunBelow replays the run of a saved tool that a script has called.
 func TestRunBelow(t *testing.T) {
 	for _, j := range worldJobs() {
 		for _, c := range record(t, j).Calls {
-			if c.Answer.Run == nil || j.name == "too much fuel of a saved tool" || j.name == "too much fuel together" { // theirs was the account of all
+			if c.Answer.Run == nil || j.name == "too much fuel of a saved tool" || j.name == "too much fuel together" { // these shared the account of their caller
 				continue
 			}
 			if r := replayed(t, *c.Answer.Run, Options{}); r.Verdict != Identical {
@@ -201,8 +200,8 @@ func TestRunBelow(t *testing.T) {
 	}
 }
 
-// TestAnotherGuestStops: where a run was stopped by time, another guest stops
-// somewhere else; what comes more or less is no difference.
+// TestAnotherGuestStops checks that additional or missing steps are not reported where a
+// run was stopped by its fuel and the guest is a different one.
 func TestAnotherGuestStops(t *testing.T) {
 	rec := record(t, job{def: definition("job", "progress(1, 2, 'cancel now')\nfor i in range(1000000): print(i)"), limits: sandbox.Limits{Logs: 1 << 30}})
 	rec.Guest = "abc"
@@ -238,7 +237,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// announcing is a sandbox that says when a script has logged something.
+// announcing is a sandbox that signals when a script has logged something.
 type announcing struct {
 	*sandbox.Sandbox
 	logged chan struct{}

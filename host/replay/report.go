@@ -27,30 +27,30 @@ const (
 	Failed            Verdict = "failed"
 )
 
-// OK reports whether the replay found no fault.
+// OK reports whether the replay found nothing wrong.
 func (v Verdict) OK() bool { return v == Identical || v == IdenticalRedacted || v == Succeeded }
 
 // Report is the result of a replay.
 type Report struct {
-	Run     string  `json:"run"` // id
+	Run     string  `json:"run"` // run id
 	Tool    string  `json:"tool"`
 	Verdict Verdict `json:"verdict"`
 	// Notes name possible reasons for differences, and what could not be compared.
 	Notes []string `json:"notes,omitempty"`
-	// Differences are in the order in which they were found. For changed code they
-	// are no fault.
+	// Differences are in the order in which they were found. For changed code they are
+	// expected.
 	Differences []Difference `json:"differences,omitempty"`
 	More        int          `json:"more,omitempty"` // differences that are not listed
-	// Missing is the call of changed code that has no recorded answer; Position is
-	// its place in the code.
+	// Missing is the call of changed code that has no recorded answer; Position is where
+	// the code makes it.
 	Missing  *abi.ToolCall `json:"missing,omitempty"`
 	Position *abi.Position `json:"position,omitempty"`
 
-	// Cut says that the replay ended at a call that was not recorded, so that its
-	// outcome means nothing.
+	// Cut says that the replay ended at a call that was not recorded, so that its outcome
+	// has no meaning.
 	Cut bool `json:"cut,omitempty"`
-	// Short says that the replay ended where an unfinished record ends, so that its
-	// outcome means nothing.
+	// Short says that the replay ended where an unfinished record ends, so that its outcome
+	// has no meaning.
 	Short bool `json:"short,omitempty"`
 
 	Recorded Side `json:"recorded"`
@@ -90,7 +90,7 @@ type Side struct {
 type session struct {
 	guest       string // hash of our own guest
 	most        sandbox.Limits
-	lowered     []string // limits of the record that were too large
+	lowered     []string // limits of the record that were lowered
 	sameGuest   bool
 	cut, short  bool
 	excused     bool // something differs only where the record was redacted
@@ -101,8 +101,8 @@ type session struct {
 	runs, calls, logs, undos, undone int
 }
 
-// introduce adds the notes that are known before the replay.
-func (s *session) introduce(rec *journal.Record, opts Options) {
+// addFirstNotes adds the notes that are known before the replay.
+func (s *session) addFirstNotes(rec *journal.Record, opts Options) {
 	s.sameGuest = rec.Guest == s.guest
 	if !s.sameGuest {
 		s.note("", fmt.Sprintf("the guest is another one (recorded %s, now %s): fuel and memory are not compared",
@@ -145,8 +145,7 @@ func (s *session) add(d Difference) {
 	s.differences = append(s.differences, d)
 }
 
-// locate sets the position of a difference that was added before its position was
-// known.
+// locate sets the position of a difference that was added before its position was known.
 func (s *session) locate(d Difference, in string, at *abi.Position) {
 	for i := range s.differences {
 		if s.differences[i].What == d.What && s.differences[i].In == in && s.differences[i].Position == nil {
@@ -194,7 +193,7 @@ func sideOf(rec *journal.Record) Side {
 	return s
 }
 
-// jsonOrNil is raw, or nil if it is not valid JSON, as in a damaged record.
+// jsonOrNil returns raw, or nil if it is not valid JSON, as in a damaged record.
 func jsonOrNil(raw []byte) json.RawMessage {
 	if !json.Valid(raw) {
 		return nil
@@ -202,7 +201,7 @@ func jsonOrNil(raw []byte) json.RawMessage {
 	return raw
 }
 
-// position is the position in the script that a failure names, nil if none.
+// position returns the position in the script that a failure names, nil if there is none.
 func position(failure []byte) *abi.Position {
 	text := func(name string) string { s, _ := wire.GetString(failure, "details", name); return s }
 	figure := func(name string) (n int) {
@@ -219,8 +218,8 @@ func position(failure []byte) *abi.Position {
 	return &p
 }
 
-// Text is the report for people, on several lines. It contains text that scripts
-// and servers wrote, and is not made safe for a terminal.
+// Text returns the report for people, on several lines. It contains text from scripts and
+// servers, and is not safe for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	for _, n := range r.Notes {

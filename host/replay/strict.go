@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// strict is the tape for recorded code: it gives the recorded answers in order, and
+// strict is the tape for recorded code. It gives the recorded answers in order, and
 // compares each step with the record.
 type strict struct {
 	*session
@@ -19,18 +19,18 @@ type strict struct {
 	in  string // see Difference.In; "" for the run itself
 
 	calls, compensations []*journal.CallRecord
-	// How many steps of each kind were replayed.
+	// The steps of each kind that were replayed.
 	call, compensation, undo, log int
 
-	// lost is the first call that differs from the recorded one; nothing after it can
-	// be compared. over says that the end of an unfinished record was reached.
-	lost *Difference
-	over bool
-	// undoing says that the script has ended and its undos are being made.
+	// diverged is the first call that differs from the recorded one; nothing after it can
+	// be compared. ended says that the end of an unfinished record was reached.
+	diverged *Difference
+	ended    bool
+	// undoing says that the script has ended and its compensations are being made.
 	undoing bool
-	// open says that the replay may take more steps than were recorded: the run did
+	// extendable says that the replay may take more steps than were recorded: the run did
 	// not end, or was stopped at an amount of fuel that cannot be compared.
-	open bool
+	extendable bool
 
 	match matcher
 	// sameFuel says that fuel and memory must be the same: the guest is the same, and
@@ -51,69 +51,69 @@ func newStrict(s *session, rec *journal.Record, in string) *strict {
 	t.match = matcher{redacted, &s.excused}
 	t.sameFuel = s.sameGuest && !redacted
 	stop := stopOf(rec)
-	t.open = !rec.Done || stop != nil && !stop.Waiting && !t.sameFuel
+	t.extendable = !rec.Done || stop != nil && !stop.Waiting && !t.sameFuel
 	s.runs++
 	return t
 }
 
 // Calls implements compose.Tape.
 func (t *strict) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
-	played := make([]compose.ReplayedCall, len(asked))
+	replayed := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
 		if t.follows(call) {
-			played[i] = t.answer(t.calls[t.call])
+			replayed[i] = t.answer(t.calls[t.call])
 			t.call++
 			t.session.calls++
 		}
 	}
-	if t.lost != nil || t.over {
-		for i := range played {
-			played[i] = compose.ReplayedCall{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
+	if t.diverged != nil || t.ended {
+		for i := range replayed {
+			replayed[i] = compose.ReplayedCall{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
 		}
 	}
-	return played
+	return replayed
 }
 
-// follows reports whether call is the next one in the record. If not, the replay is
-// lost or over.
+// follows reports whether call is the next one in the record. If it is not, it sets
+// diverged or ended.
 func (t *strict) follows(call abi.ToolCall) bool {
 	what := fmt.Sprintf("call %d", t.call+1)
 	switch {
-	case t.lost != nil || t.over:
+	case t.diverged != nil || t.ended:
 		return false
-	case t.call == len(t.calls) && t.open:
-		t.over = true
+	case t.call == len(t.calls) && t.extendable:
+		t.ended = true
 	case t.call == len(t.calls):
-		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(call)})
+		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(call)})
 	case !t.match.call(t.calls[t.call].Asked, call):
-		t.lose(differCall(what, t.calls[t.call].Asked, call))
+		t.diverge(differCall(what, t.calls[t.call].Asked, call))
 	default:
 		return true
 	}
 	return false
 }
 
-// lose records the difference after which nothing can be compared.
-func (t *strict) lose(d Difference) {
+// diverge records the difference after which nothing can be compared.
+func (t *strict) diverge(d Difference) {
 	t.differ(d)
-	t.lost = &d
+	t.diverged = &d
 }
 
-// refusal is the error for a call without a recorded answer. Scripts cannot catch
-// it, so the script ends at that call.
+// refusal returns the error for a call without a recorded answer. Scripts cannot catch it,
+// so the script ends at that call.
 func (t *strict) refusal(c abi.ToolCall) *abi.CallError {
 	message := "replay: the record has no answer to this call"
-	if t.over {
+	if t.ended {
 		message = "replay: the record ends before this call"
 	}
 	return &abi.CallError{Type: abi.ErrPermission, Server: c.Server, Tool: c.Tool, Message: message}
 }
 
-// answer gives the recorded answer to a recorded call.
+// answer returns the recorded answer to a recorded call.
 func (t *strict) answer(c *journal.CallRecord) compose.ReplayedCall {
 	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Unanswered: unanswered(c)}
 	if p.Unanswered && !t.rec.Done {
-		t.over = true
+		t.ended = true
 	}
 	if c.Answer.Run != nil && c.Server == abi.Composites {
 		in := fmt.Sprintf("call %d (%s.%s)", c.Seq, c.Server, c.Tool)
@@ -129,13 +129,13 @@ func (t *strict) answer(c *journal.CallRecord) compose.ReplayedCall {
 func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	what := fmt.Sprintf("undo %d", t.undo+1)
 	switch {
-	case t.lost != nil || t.over:
-	case t.undo == len(t.rec.Undos) && t.open:
-		t.over = true
+	case t.diverged != nil || t.ended:
+	case t.undo == len(t.rec.Undos) && t.extendable:
+		t.ended = true
 	case t.undo == len(t.rec.Undos):
-		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
+		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
 	case !t.match.call(t.rec.Undos[t.undo].Asked, asked):
-		t.lose(differCall(what, t.rec.Undos[t.undo].Asked, asked))
+		t.diverge(differCall(what, t.rec.Undos[t.undo].Asked, asked))
 	default:
 		u := &t.rec.Undos[t.undo]
 		t.undo++
@@ -147,15 +147,15 @@ func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.Call
 
 // Compensation implements compose.Tape.
 func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
-	t.undoing = t.undoing || t.lost == nil && !t.over
+	t.undoing = t.undoing || t.diverged == nil && !t.ended
 	what := fmt.Sprintf("compensation %d", t.compensation+1)
 	switch {
-	case t.lost != nil || t.over || t.open && t.compensation == len(t.compensations):
-		t.over = t.over || t.lost == nil
+	case t.diverged != nil || t.ended || t.extendable && t.compensation == len(t.compensations):
+		t.ended = t.ended || t.diverged == nil
 	case t.compensation == len(t.compensations):
-		t.lose(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
+		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
 	case !t.match.call(t.compensations[t.compensation].Asked, asked):
-		t.lose(differCall(what, t.compensations[t.compensation].Asked, asked))
+		t.diverge(differCall(what, t.compensations[t.compensation].Asked, asked))
 	default:
 		c := t.compensations[t.compensation]
 		t.compensation++
@@ -169,7 +169,7 @@ func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.A
 
 // Log implements compose.Tape.
 func (t *strict) Log(level abi.LogLevel, text string) {
-	if t.lost != nil || t.over {
+	if t.diverged != nil || t.ended {
 		return
 	}
 	t.log++
@@ -180,7 +180,7 @@ func (t *strict) Log(level abi.LogLevel, text string) {
 		if e := t.rec.Logs[t.log-1]; e.Level != level || !t.match.text(e.Text, text) {
 			t.differ(Difference{What: what, Message: "differs", Diff: unified(logLine(e.Level, e.Text), logLine(level, text))})
 		}
-	case !t.open:
+	case !t.extendable:
 		t.differ(Difference{What: what, Message: "is one that was not recorded: " + display.ClipSize(logLine(level, text), maxShort)})
 	}
 }
@@ -194,28 +194,28 @@ func (t *strict) differ(d Difference) {
 // End implements compose.Tape.
 func (t *strict) End(replayed journal.Record) {
 	switch {
-	case t.lost != nil && !t.undoing:
+	case t.diverged != nil && !t.undoing:
 		t.cut = t.cut || t.in == ""
-		t.locate(*t.lost, t.in, position(replayed.Outcome.Failure))
+		t.locate(*t.diverged, t.in, position(replayed.Outcome.Failure))
 		return
-	case t.lost != nil:
+	case t.diverged != nil:
 		return
 	case !t.rec.Done:
 		t.unfinished(&replayed)
 		return
 	}
 	t.stopped()
-	if t.over {
+	if t.ended {
 		return
 	}
-	if !t.open {
+	if !t.extendable {
 		t.missing()
 	}
 	t.outcome(t.rec.Outcome, replayed)
 	t.figures(&replayed)
 }
 
-// missing adds the steps that were recorded and are missing from the replay.
+// missing adds the recorded steps that the replay did not make.
 func (t *strict) missing() {
 	for _, c := range t.calls[t.call:] {
 		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Asked)})
@@ -231,7 +231,7 @@ func (t *strict) missing() {
 	}
 }
 
-// outcome compares how the two runs ended.
+// outcome compares how the runs ended.
 func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 	got := replayed.Outcome
 	switch {
@@ -246,10 +246,10 @@ func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 		t.differ(Difference{What: "outcome", Message: "is a result, recorded was a failure", Position: position(recorded.Failure),
 			Diff: unified(pretty(recorded.Failure), pretty(got.Result))})
 	default:
-		if recorded.Error == abi.ErrInternal { // the only error that names the run
+		if recorded.Error == abi.ErrInternal { // the only error that contains the run id
 			got.Failure = bytes.ReplaceAll(got.Failure, []byte(replayed.ID), []byte(t.rec.ID))
 		}
-		want, have := t.comparable(recorded.Failure), t.comparable(got.Failure)
+		want, have := t.withoutFigures(recorded.Failure), t.withoutFigures(got.Failure)
 		if recorded.Error != got.Error || !t.match.json(want, have) {
 			d := differJSON("failure", want, have)
 			d.Position = position(got.Failure)
@@ -258,8 +258,8 @@ func (t *strict) outcome(recorded journal.Outcome, replayed journal.Record) {
 	}
 }
 
-// comparable is a failure without the figures that are compared separately.
-func (t *strict) comparable(failure []byte) []byte {
+// withoutFigures returns a failure without the figures, which are compared separately.
+func (t *strict) withoutFigures(failure []byte) []byte {
 	names := []string{"fuel"}
 	if !t.sameFuel {
 		names = append(names, "used")
@@ -272,8 +272,8 @@ func (t *strict) comparable(failure []byte) []byte {
 	return failure
 }
 
-// figures compares the fuel and memory that the run itself used. With another guest,
-// or if something was redacted, a difference is only a note.
+// figures compares the fuel and memory that the run itself used. If the guest is a
+// different one or something was redacted, a difference is only a note.
 func (t *strict) figures(replayed *journal.Record) {
 	used := replayed.Outcome.Fuel
 	if t.in == "" {
@@ -305,16 +305,16 @@ func (t *strict) stopped() {
 	switch {
 	case stop == nil:
 	case stop.Waiting:
-		t.note(t.in, fmt.Sprintf("ended by %s while it waited for an answer: compared up to there", stopper(t.rec)))
+		t.note(t.in, fmt.Sprintf("ended by %s while it waited for an answer: compared up to there", stopCause(t.rec)))
 	case stop.Fuel == 0:
-		t.note(t.in, fmt.Sprintf("ended by %s before the script began: there is nothing to compare", stopper(t.rec)))
+		t.note(t.in, fmt.Sprintf("ended by %s before the script began: there is nothing to compare", stopCause(t.rec)))
 	default:
-		t.note(t.in, fmt.Sprintf("ended by %s after %d units of fuel: compared up to there", stopper(t.rec), stop.Fuel))
+		t.note(t.in, fmt.Sprintf("ended by %s after %d units of fuel: compared up to there", stopCause(t.rec), stop.Fuel))
 	}
 }
 
-// stopper says what stopped a run.
-func stopper(rec *journal.Record) string {
+// stopCause says what stopped a run.
+func stopCause(rec *journal.Record) string {
 	switch rec.Outcome.Error {
 	case abi.ErrTimeout:
 		return "time"
@@ -324,10 +324,10 @@ func stopper(rec *journal.Record) string {
 	return "the limit on waiting runs"
 }
 
-// unfinished notes how the replay of an unfinished run went on.
+// unfinished notes how the replay of an unfinished run continued.
 func (t *strict) unfinished(replayed *journal.Record) {
 	switch {
-	case t.over && !t.undoing:
+	case t.ended && !t.undoing:
 		t.short = t.short || t.in == ""
 		t.note(t.in, "the recorded run did not end: it is replayed up to the last of the record")
 	case replayed.Outcome.Error == "":

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// TestLimitsOfRecordsOnlyTighten: a record asks for whatever memory and fuel it
-// likes, and the replay takes no more than we allow.
+// TestLimitsOfRecordsOnlyTighten checks that a replay uses no more memory and fuel than we
+// allow, whatever the record says.
 func TestLimitsOfRecordsOnlyTighten(t *testing.T) {
 	most := sandbox.Limits{Memory: 32 << 20, Fuel: 40_000_000, Calls: 5, Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 1 << 20}
 	huge := journal.Limits{
@@ -45,8 +45,8 @@ func TestLimitsOfRecordsOnlyTighten(t *testing.T) {
 	}
 }
 
-// FuzzLimitsOnlyTighten: whatever a record says, no limit becomes larger than
-// ours, and none that is lower is changed.
+// FuzzLimitsOnlyTighten checks that no limit in a record becomes larger than ours, and that
+// lower limits are not changed.
 func FuzzLimitsOnlyTighten(f *testing.F) {
 	f.Add(uint64(0), uint64(0), 0, 0, 0, 0, 0)
 	f.Add(uint64(math.MaxUint64), uint64(1), math.MaxInt, -1, 1, math.MinInt, 5)
@@ -58,7 +58,7 @@ func FuzzLimitsOnlyTighten(f *testing.F) {
 			{was.Memory, got.Memory, s.most.Memory}, {was.Fuel, got.Fuel, s.most.Fuel}, {uint64(was.Calls), uint64(got.Calls), uint64(s.most.Calls)},
 			{uint64(was.Arguments), uint64(got.Arguments), uint64(s.most.Arguments)}, {uint64(was.Answer), uint64(got.Answer), uint64(s.most.Answer)},
 			{uint64(was.Result), uint64(got.Result), uint64(s.most.Result)}, {uint64(was.Logs), uint64(got.Logs), uint64(s.most.Logs)},
-		} { // a negative number is a very large one here
+		} { // a negative number is converted to a very large one
 			if want := min(l[0], l[2]); l[1] != want {
 				t.Errorf("%d became %d, want %d", l[0], l[1], want)
 			}

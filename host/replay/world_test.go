@@ -29,21 +29,20 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// world has two servers, demo and other, with tools of many kinds. It lives for
-// one run.
+// world has two servers, demo and other, with tools of many kinds. It is used for one run.
 type world struct {
-	servers []string                // beside those two
-	cancel  context.CancelCauseFunc // of the request
+	servers []string                // in addition to those two
+	cancel  context.CancelCauseFunc // cancels the request
 	count   sync.Map                // calls by tool
 }
 
 func (*world) Ready(context.Context, route.Origin, string) error { return nil }
 
-// Resolve knows every tool but nosuch, and hides secret.
 func (w *world) Remembered(string) bool { return false }
 
 func (w *world) Disabled() []string { return nil }
 
+// Resolve knows every tool except nosuch, and hides secret.
 func (w *world) Resolve(server, tool string, exact bool) (string, string, error) {
 	switch {
 	case !slices.Contains(w.Servers(), server):
@@ -60,7 +59,7 @@ func (w *world) Servers() []string { return append([]string{"demo", "other"}, w.
 
 func (*world) InputSchema(_, tool string) []byte {
 	switch tool {
-	case "slow": // to check
+	case "slow": // a real delay
 		return fmt.Appendf(nil, `{"type":"object","properties":{"x":{"pattern":"^%s$"}}}`, strings.Repeat("x?", 400))
 	case "strict":
 		return []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
@@ -97,11 +96,11 @@ func (w *world) CallUpstream(ctx context.Context, _ route.Origin, server, tool s
 	case "wait":
 		<-ctx.Done()
 		return result(`{"content":[]}`)
-	case "cancel": // the client takes its request back
+	case "cancel": // the client cancels its request
 		w.cancel(&wire.CancelledError{Params: []byte(`{"requestId":1,"reason":"enough"}`)})
 		<-ctx.Done()
 		return result(`{"content":[]}`)
-	case "cancel-later": // it is taken back while the script computes
+	case "cancel-later": // the same, while the script computes
 		w.cancel(&wire.CancelledError{})
 		return result(`{"structuredContent":{"late":true}}`)
 	case "echo":
@@ -110,10 +109,10 @@ func (w *world) CallUpstream(ctx context.Context, _ route.Origin, server, tool s
 	return result(`{"structuredContent":{"server":%q,"tool":%q,"arguments":%s}}`, server, tool, args)
 }
 
-// shelf has saved tools by name.
-type shelf map[string]tools.Definition
+// savedTools implements compose.Saved, by name.
+type savedTools map[string]tools.Definition
 
-func (s shelf) Get(name string) (tools.Definition, error) {
+func (s savedTools) Get(name string) (tools.Definition, error) {
 	def, ok := s[name]
 	if !ok {
 		return tools.Definition{}, tools.ErrNotFound
@@ -121,14 +120,14 @@ func (s shelf) Get(name string) (tools.Definition, error) {
 	return def, nil
 }
 
-func (s shelf) List() (all []tools.Definition) {
+func (s savedTools) List() (all []tools.Definition) {
 	for _, def := range s {
 		all = append(all, def)
 	}
 	return all
 }
 
-// definition is a saved tool.
+// definition returns a saved tool.
 func definition(name, code string) tools.Definition {
 	return tools.Definition{
 		Name: name, Description: "does a job", Code: code,
@@ -143,16 +142,16 @@ type job struct {
 	eval   bool
 	params string // arguments
 	meta   string // of the request
-	saved  shelf
+	saved  savedTools
 	limits sandbox.Limits
 	time   time.Duration
 	debug  bool
-	// servers are there beside demo and other.
+	// servers are available in addition to demo and other.
 	servers []string
-	// upstreams take the place of the world, if there are any.
+	// upstreams, if set, replaces the world.
 	upstreams compose.Upstreams
 	catalog   compose.Catalog
-	// open takes the place of journal.Open, if it is set.
+	// open, if set, replaces journal.Open.
 	open func(journal.Begin) (*journal.Run, error)
 }
 
@@ -208,7 +207,7 @@ func record(t testing.TB, j job) journal.Record {
 	return root.Record()
 }
 
-// replayed replays a record.
+// replayed returns the report of a replay of rec.
 func replayed(t testing.TB, rec journal.Record, opts Options) Report {
 	t.Helper()
 	report, err := Run(t.Context(), sandboxtest.Guest(t), rec, opts)
