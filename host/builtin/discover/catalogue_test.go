@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// catalogue is made of tools like those of common servers: a line per tool,
-// server.name(arguments): description.
+// catalogue lists tools like those of common servers, one per line: server.name(arguments):
+// description.
 const catalogue = `
 github.search_issues(query, sort, order, perPage): Search for issues and pull requests across GitHub repositories using GitHub's search syntax
 github.search_repositories(query, page): Search for GitHub repositories by name, description, topics or other metadata
@@ -69,7 +69,7 @@ web.screenshot(url, width): Take a picture of a web page
 web.registerWebhook(url, events): Have events sent to a URL
 `
 
-// readCatalogue is catalogue as tools, and their names as server.name.
+// readCatalogue returns the tools of the catalogue, and their names as server.name.
 func readCatalogue() (tools []Tool, names []string) {
 	for line := range strings.SplitSeq(strings.TrimSpace(catalogue), "\n") {
 		call, description, _ := strings.Cut(line, "): ")
@@ -93,7 +93,7 @@ func tool(server, name, description, arguments string) Tool {
 		wire.Quote(name), wire.Quote(description), wire.Marshal(properties))}
 }
 
-// manyTools are n tools of as many servers as it takes, all different.
+// manyTools returns n different tools of several servers.
 func manyTools(n int) []Tool {
 	all, _ := readCatalogue()
 	objects := strings.Fields("invoice order customer shipment product warehouse contract employee payroll asset ticket project milestone sprint board widget dashboard metric alert incident runbook deployment cluster node volume snapshot image container secret policy role group tenant")

@@ -1,21 +1,20 @@
-// Package discover is what agents find tools with, and learn to call them: a
-// ranked search over tool definitions, and one definition written as a function
-// of the script language.
+// Package discover helps agents to find tools and to call them. It has a ranked search over
+// tool definitions, and describes a tool as a function of the script language.
 //
-//	words.go      from names and texts to words
-//	synonyms.go   words that mean nearly the same
-//	index.go      Index: BM25 over the words of many tools
-//	query.go      which words of an index a query means
-//	node.go       a JSON document as a tree, references within it
-//	shape.go      what the keywords of a schema say together
-//	types.go      a schema as a type
-//	layout.go     breaking long types into lines
-//	signature.go  Describe: the function, its arguments, conditions
-//	notes.go      what a signature says about its arguments
-//	example.go    plausible arguments
-//	literal.go    JSON values as the script language writes them
+// \twords.go      splitting names and texts into words
+// \tsynonyms.go   words with nearly the same meaning
+// \tindex.go      Index: BM25 over the words of many tools
+// \tquery.go      finding the words of an index that a query means
+// \tnode.go       a JSON document as a tree, references within it
+// \tshape.go      combining the keywords of a schema
+// \ttypes.go      a schema as a type
+// \tlayout.go     breaking long types into lines
+// \tsignature.go  Describe: the function, its arguments, conditions
+// \tnotes.go      notes on the arguments of a function
+// \texample.go    plausible arguments
+// \tliteral.go    JSON values in the script language
 //
-// Definitions come from servers that nobody has checked. Whatever they hold,
-// what is made of them, and the work of making it, is bounded; a schema that
-// makes no sense gives a signature that says little.
+// Definitions come from servers and are not trusted. Whatever they contain, the output and
+// the work are bounded. A schema that makes no sense gives a signature with little
+// information.
 package discover

@@ -9,23 +9,23 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of examples.
+// Limits of examples.
 const (
 	exampleLevels  = 5
 	exampleLiteral = 600  // bytes of one argument
-	maxGiven       = 500  // bytes of an example or default that a schema gives
-	shownArguments = 3    // arguments that need not be there are shown up to this
-	shownItems     = 3    // items of a list, if it must have so many
-	maxExample     = 3000 // bytes of all arguments; longer ones are left out
+	maxGiven       = 500  // bytes of an example or default from a schema
+	shownArguments = 3    // optional arguments are shown up to this number
+	shownItems     = 3    // items of a list, if its schema requires that many
+	maxExample     = 3000 // bytes of all arguments; longer examples are left out
 )
 
-// exampler makes values that match schemas, as far as that is easy.
+// exampler creates values that match schemas, where that is easy.
 type exampler struct {
 	reader
-	open map[*node]bool // schemas that a value is being made of
+	open map[*node]bool // schemas for which a value is being created
 }
 
-// example is a call with plausible arguments, and these as a raw object.
+// example returns a call with plausible arguments, and the arguments as a raw object.
 func example(call string, d *schemaDocument) (string, []byte) {
 	e := &exampler{reader{d, maxSteps}, map[*node]bool{}}
 	arguments, err := parse(e.call(e.shape(schemas{d.root})))
@@ -47,14 +47,14 @@ func example(call string, d *schemaDocument) (string, []byte) {
 	return t.layout(0, 0, 0), arguments.raw
 }
 
-// call is the object of arguments.
+// call returns the object of arguments.
 func (e *exampler) call(s *shape) []byte {
 	for _, given := range s.examples {
 		if given.kind == '{' && len(given.raw) <= maxGiven {
 			return given.raw
 		}
 	}
-	s = e.settle(s)
+	s = e.chooseOptions(s)
 	defer e.opened(s)()
 	chosen := e.chosen(s)
 	if len(chosen) == 0 {
@@ -63,8 +63,8 @@ func (e *exampler) call(s *shape) []byte {
 	return e.object(chosen, 0)
 }
 
-// chosen are the arguments of an example: those that must be there, and few
-// others of which the schema gives an example; at least one if there is any.
+// chosen returns the arguments for an example: the required ones, and a few others for
+// which the schema has an example; at least one if there are any.
 func (e *exampler) chosen(s *shape) []property {
 	var chosen, others []property
 	for _, p := range s.ordered() {
@@ -82,8 +82,7 @@ func (e *exampler) chosen(s *shape) []property {
 	return chosen
 }
 
-// opened marks the schemas of s as open until the function that it returns is
-// called.
+// opened marks the schemas of s as open until the returned function is called.
 func (e *exampler) opened(s *shape) (closed func()) {
 	var mine []*node
 	for n := range s.seen {
@@ -99,7 +98,7 @@ func (e *exampler) opened(s *shape) (closed func()) {
 	}
 }
 
-// recurs tells whether a value of s would have itself inside.
+// recurs reports whether a value of s would contain another value of s.
 func (e *exampler) recurs(s *shape) bool {
 	for n := range s.seen {
 		if e.open[n] {
@@ -109,9 +108,9 @@ func (e *exampler) recurs(s *shape) bool {
 	return false
 }
 
-// settle takes the first option of each choice that can hold, and does not
-// recur if there is another.
-func (e *exampler) settle(s *shape) *shape {
+// chooseOptions takes the first possible option of each choice, if possible one that does
+// not recur.
+func (e *exampler) chooseOptions(s *shape) *shape {
 	for len(s.choices) > 0 && e.steps > 0 {
 		c := s.choices[0]
 		next := (*shape)(nil)
@@ -122,7 +121,7 @@ func (e *exampler) settle(s *shape) *shape {
 			if e.recurs(e.shape(schemas{option})) && next != nil {
 				continue
 			}
-			if w := e.with(s, 0, option); !w.never {
+			if w := e.withOption(s, 0, option); !w.never {
 				next = w
 				if !e.recurs(e.shape(schemas{option})) {
 					break
@@ -130,7 +129,7 @@ func (e *exampler) settle(s *shape) *shape {
 			}
 		}
 		if next == nil {
-			next = e.with(s, 0, anything)
+			next = e.withOption(s, 0, anything)
 		}
 		s = next
 	}
@@ -145,14 +144,14 @@ func (e *exampler) object(properties []property, level int) []byte {
 	return o.Bytes()
 }
 
-// value is a value of what is called name.
+// value returns a value for the argument or member called name.
 func (e *exampler) value(all schemas, name string, level int) []byte {
 	s := e.shape(all)
-	if given := s.given(); given != nil {
+	if given := s.schemaValue(); given != nil {
 		return given
 	}
-	if s = e.settle(s); s.given() != nil {
-		return s.given()
+	if s = e.chooseOptions(s); s.schemaValue() != nil {
+		return s.schemaValue()
 	}
 	defer e.opened(s)()
 	kinds := s.kinds()
@@ -184,8 +183,9 @@ func (e *exampler) value(all schemas, name string, level int) []byte {
 	return wire.Quote(s.string(name))
 }
 
-// given is a value that the schema itself names; nil for none.
-func (s *shape) given() []byte {
+// schemaValue returns a value that the schema itself contains (const, enum, default,
+// example); nil if there is none.
+func (s *shape) schemaValue() []byte {
 	candidates := slices.Clone(s.examples)
 	if s.value != nil {
 		candidates = append(candidates, s.value)
@@ -224,7 +224,8 @@ func (e *exampler) array(s *shape, name string, level int) []byte {
 	return wire.Array(items)
 }
 
-// number is the least number that is allowed, else 1, or what is allowed below.
+// number returns the least allowed number; without a minimum, 1 or the greatest number
+// below that is allowed.
 func (s *shape) number() []byte {
 	read := func(keyword string) (*big.Rat, string) {
 		n := s.rules[keyword]
@@ -254,7 +255,7 @@ func (s *shape) number() []byte {
 	return []byte(text)
 }
 
-// formats are strings of the formats that JSON Schema knows.
+// formats are strings for the formats of JSON Schema.
 var formats = map[string]string{
 	"date-time": "2026-01-31T09:30:00Z", "date": "2026-01-31", "time": "09:30:00Z", "duration": "PT1H",
 	"email": "ada@example.com", "idn-email": "ada@example.com", "hostname": "example.com", "idn-hostname": "example.com",
@@ -263,19 +264,19 @@ var formats = map[string]string{
 	"regex": "^a+$", "json-pointer": "/a",
 }
 
-// named are strings for arguments with common names, by the name's last word.
-var named = map[string]string{
+// exampleByName are strings for arguments with common names, by the last word of the name.
+var exampleByName = map[string]string{
 	"path": "path/to/it", "file": "path/to/file.txt", "filename": "file.txt", "directory": "path/to/folder",
 	"url": "https://example.com/", "uri": "https://example.com/", "email": "ada@example.com", "date": "2026-01-31",
 	"query": "words to look for", "pattern": "*.txt", "city": "Berlin", "language": "en", "branch": "main",
 }
 
-// string is a string for what is called name; "<name>" where nothing better is
+// string returns a string for the argument called name; "<name>" if nothing better is
 // known.
 func (s *shape) string(name string) string {
 	value := "<" + Clip(name, maxName) + ">"
 	if parts := words(name, 16); len(parts) > 0 {
-		if v, ok := named[parts[len(parts)-1]]; ok {
+		if v, ok := exampleByName[parts[len(parts)-1]]; ok {
 			value = v
 		}
 	}
@@ -291,7 +292,7 @@ func (s *shape) string(name string) string {
 	return value
 }
 
-// small is a number from 0 to maxGiven, else -1. It may be called on nil.
+// small returns a number from 0 to maxGiven, otherwise -1. n may be nil.
 func (n *node) small() int {
 	v := 0
 	if n == nil || n.kind != '0' {

@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Tool is a tool to be found.
+// Tool is a tool in an Index.
 type Tool struct {
-	Server string // "" for none
-	Name   string // the server's own name for it
-	// Definition is the raw MCP Tool object. Of it count title, description, and
-	// the names of the arguments.
+	Server string // "" if it has none
+	Name   string // as its server calls it
+	// Definition is the raw MCP Tool object. The index uses its title, its description, and
+	// the names of its arguments.
 	Definition []byte
 }
 
@@ -22,11 +22,11 @@ type Tool struct {
 type Index struct {
 	terms map[string][]posting // by stem, in the order of the tools
 	vocab []string             // the stems, sorted
-	exact map[string][]int32   // tools by name, letters and digits only
+	exact map[string][]int32   // tools by name, reduced to letters and digits
 	tools int
 }
 
-// posting says how much a stem weighs in a tool, before the stem's own rarity.
+// posting is the weight of a stem in a tool, not counting how rare the stem is.
 type posting struct {
 	tool   int32
 	weight float32
@@ -43,9 +43,9 @@ const (
 	fields
 )
 
-// fieldRules are how fields count in BM25F: weight is what one word in an
-// average field is worth, length how much words in longer ones are worth less
-// (BM25's b), most how many words are read.
+// fieldRules are the parameters of the fields in BM25F: weight is the value of one word in
+// a field of average length, length reduces the value of words in longer fields (b in
+// BM25), and most is the number of words that are read.
 var fieldRules = [fields]struct {
 	weight, length float64
 	most           int
@@ -57,21 +57,21 @@ var fieldRules = [fields]struct {
 	arguments:   {0.5, 0.6, 64},
 }
 
-// pairWeight is what two neighbouring parts of a name, written as one word,
-// are worth, compared with a part.
+// pairWeight is the weight of two neighbouring parts of a name, written as one word,
+// relative to that of one part.
 const pairWeight = 0.5
 
-// saturation is BM25's k1: how fast repeating a word stops paying.
+// saturation is k1 in BM25: the smaller, the less repeated words add.
 const saturation = 1.2
 
-// document is a tool taken apart.
+// document is the definition of a tool, split into words.
 type document struct {
 	counts  map[string]*[fields]float64
 	lengths [fields]float64
 }
 
-// NewIndex reads the definitions of tools once; it keeps none of them. Tools
-// are later known by their place in the slice.
+// NewIndex reads the definitions of tools, and keeps none of them. Results refer to the
+// tools by their index in the slice.
 func NewIndex(tools []Tool) *Index {
 	x := &Index{terms: map[string][]posting{}, exact: map[string][]int32{}, tools: len(tools)}
 	documents := make([]document, len(tools))
@@ -81,7 +81,7 @@ func NewIndex(tools []Tool) *Index {
 		for f, n := range documents[i].lengths {
 			average[f] += n / float64(len(tools))
 		}
-		x.named(int32(i), t)
+		x.addNames(int32(i), t)
 	}
 	for i, d := range documents {
 		for term, counts := range d.counts {
@@ -103,8 +103,8 @@ func NewIndex(tools []Tool) *Index {
 	return x
 }
 
-// named enters the ways to write the whole name.
-func (x *Index) named(i int32, t Tool) {
+// addNames adds the spellings of a tool's whole name.
+func (x *Index) addNames(i int32, t Tool) {
 	own := strings.Join(words(t.Name, fieldRules[name].most), "")
 	x.exact[own] = append(x.exact[own], i)
 	if full := strings.Join(words(t.Server, fieldRules[server].most), "") + own; full != own {
@@ -158,26 +158,25 @@ func (d *document) count(f field, word string, times float64) {
 	c[f] += times
 }
 
-// Hit is a tool found, by its place among those of the index.
+// Hit is a result of a search. It refers to the tool by its index.
 type Hit struct {
 	Tool  int
-	Score float64 // only for comparison with others of the same search
+	Score float64 // only comparable within one search
 }
 
-// exactScore lifts a tool that was asked for by name above all others.
+// exactScore is added to the score of a tool whose name is the query.
 const exactScore = 1000
 
-// lone is what is left, for many words, of the score of a tool that has one of
-// them: tools that have more of the words come first.
-const lone = 0.4
+// singleWordFactor reduces the score of a tool that has one of many words, so that tools
+// that have more of the words come first.
+const singleWordFactor = 0.4
 
-// noise is the part of the best score below which a tool has been found by
-// words that it happens to share.
-const noise = 0.12
+// minRelativeScore is the part of the best score below which a match is taken to be
+// accidental.
+const minRelativeScore = 0.12
 
-// Search ranks the tools that have to do with query, best first; equal ones
-// stay in the order of the index. Only tools for which keep (nil: all) returns
-// true count.
+// Search returns the tools that match the query, best first; equal ones in the order of the
+// index. Only tools for which keep returns true are considered; a nil keep accepts all.
 func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 	scores := map[int32]float64{}
 	asked := words(query, maxQuery)
@@ -191,8 +190,8 @@ func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 				best[p.tool] = max(best[p.tool], a.weight*w*(saturation+1)/(w+saturation))
 			}
 		}
-		// What is rare is the meaning, not the word: one tool that says "find" where
-		// others say "search" is not the better for it.
+		// The rarity is that of the meaning, not of the word: a tool with "find" is not
+		// better than others with "search".
 		n := float64(len(best))
 		rarity := math.Log(1 + (float64(x.tools)-n+0.5)/(n+0.5))
 		for tool, score := range best {
@@ -201,7 +200,7 @@ func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 		}
 	}
 	for tool, n := range matched {
-		scores[tool] *= lone + (1-lone)*float64(n)/float64(len(terms))
+		scores[tool] *= singleWordFactor + (1-singleWordFactor)*float64(n)/float64(len(terms))
 	}
 	for _, tool := range x.exact[strings.Join(asked, "")] {
 		scores[tool] += exactScore
@@ -216,7 +215,7 @@ func (x *Index) Search(query string, keep func(tool int) bool) []Hit {
 			}
 		}
 	}
-	hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Score < noise*top })
+	hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Score < minRelativeScore*top })
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Tool, b.Tool))
 	})

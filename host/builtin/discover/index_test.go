@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRanking asks a catalogue what agents ask. The tools wanted come first, in
-// that order; after "|" come some that have to be among the first five.
+// TestRanking searches a catalogue as agents do. The expected tools must come first, in
+// order; those after "|" must be among the first five.
 func TestRanking(t *testing.T) {
 	tools, names := readCatalogue()
 	index := NewIndex(tools)
@@ -104,7 +104,7 @@ func TestSearchKeepsOnlyWhatIsWanted(t *testing.T) {
 	}
 }
 
-// TestSameOrderEachTime has many tools of the same rank.
+// TestSameOrderEachTime searches among many tools of the same rank.
 func TestSameOrderEachTime(t *testing.T) {
 	var tools []Tool
 	for i := range 300 {
@@ -121,7 +121,7 @@ func TestSameOrderEachTime(t *testing.T) {
 	}
 }
 
-// TestOddDefinitions: whatever a definition is, its tool can be found by name.
+// TestOddDefinitions checks that a tool can be found by name, whatever its definition is.
 func TestOddDefinitions(t *testing.T) {
 	for _, definition := range []string{
 		"", "null", "[]", `{"description":5,"inputSchema":{"properties":[]}}`, `{"inputSchema":"x"}`,

@@ -2,8 +2,8 @@ package discover
 
 import "strings"
 
-// text is a piece of a signature that can be laid out: head, parts and tail. A
-// breakable one puts its parts on lines of their own if it is too long for one.
+// text is a part of a signature: head, parts and tail. A breakable one puts its parts on
+// separate lines if it is too long for one.
 type text struct {
 	head, tail string
 	separator  string
@@ -11,7 +11,7 @@ type text struct {
 	breakable  bool
 }
 
-// width is how long lines get before they are broken.
+// width is the length above which lines are broken.
 const width = 96
 
 func (t text) flat() string {
@@ -31,8 +31,8 @@ func (t text) writeFlat(b *strings.Builder) {
 	b.WriteString(t.tail)
 }
 
-// layout is t in lines, the first of which starts at column, the others at
-// indent or more. after is what follows t on its last line.
+// layout returns t in lines. The first starts at column, the others are indented by at
+// least indent. after is the length of the text that follows t on its last line.
 func (t text) layout(indent, column, after int) string {
 	flat := t.flat()
 	if column+len(flat)+after <= width || len(t.parts) == 0 {
@@ -58,7 +58,7 @@ func (t text) layout(indent, column, after int) string {
 	return b.String()
 }
 
-// columnAfter is where the text behind s stands if s starts at column.
+// columnAfter returns the column after s, if s starts at column.
 func columnAfter(s string, column int) int {
 	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
 		return len(s) - i - 1

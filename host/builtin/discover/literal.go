@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxLiteral is the longest literal that is written out, in bytes.
+// maxLiteral is the length of the longest literal that is shown, in bytes.
 const maxLiteral = 200
 
-// literal is a JSON value as scripts write it; "..." when that is too long.
+// literal returns a JSON value in the syntax of scripts; "..." if it is longer than most.
 func literal(n *node, most int) string {
 	if text, ok := appendLiteral("", n, most); ok {
 		return text
@@ -18,9 +18,10 @@ func literal(n *node, most int) string {
 	return "..."
 }
 
-// appendLiteral appends to text; false when the result is longer than most.
+// appendLiteral appends a literal to text; it returns false if the result is longer than
+// most.
 func appendLiteral(text string, n *node, most int) (string, bool) {
-	if len(text)+len(n.raw) > 6*most { // escapes make a string six times as long
+	if len(text)+len(n.raw) > 6*most { // an escape is up to six times as long as its character
 		return text, false
 	}
 	switch n.kind {
@@ -64,15 +65,13 @@ func comma(i int) string {
 	return ", "
 }
 
-// keywords cannot be names of attributes or of keyword arguments: they are
-// words of the grammar, or reserved by it (Starlark specification, "Lexical
-// elements").
+// keywords cannot be names of attributes or keyword arguments: the grammar uses or reserves
+// them (Starlark specification, "Lexical elements").
 var keywords = setOf("and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or",
 	"pass", "return", "while", "as", "assert", "async", "await", "class", "del", "except", "finally", "from", "global",
 	"import", "is", "nonlocal", "raise", "try", "with", "yield", "True", "False", "None")
 
-// Identifier tells whether scripts can write name after a dot, or as a keyword
-// argument.
+// Identifier reports whether scripts can write name after a dot or as a keyword argument.
 func Identifier(name string) bool {
 	for i, c := range []byte(name) {
 		if c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
@@ -82,10 +81,10 @@ func Identifier(name string) bool {
 	return name != "" && !keywords[name]
 }
 
-// Clip is the first line or so of a text: white space made single spaces, cut
-// at the end of a word when it has more than most letters.
+// Clip returns the beginning of a text with single spaces as white space. If the text has
+// more than most characters, it is cut at the end of a word.
 func Clip(text string, most int) string {
-	text = text[:min(len(text), 16*most)] // no need to look at all of a long one
+	text = text[:min(len(text), 16*most)] // there is no need to read all of a long text
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -97,7 +96,7 @@ func Clip(text string, most int) string {
 	return strings.TrimRight(cut, " ,;:.") + "..."
 }
 
-// maxName is how much of a name is shown.
+// maxName is the length of the part of a name that is shown.
 const maxName = 80
 
 func quoted(name string) string {
@@ -107,7 +106,7 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-// listed joins at most a dozen names.
+// listed joins names, at most a dozen.
 func listed(names []string, last string) string {
 	all := make([]string, 0, len(names))
 	for i, n := range names {

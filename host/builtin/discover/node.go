@@ -9,20 +9,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDocument is the size of the largest schema that is read, in bytes.
+// maxDocument is the largest schema that is parsed, in bytes.
 const maxDocument = 256 << 10
 
-// maxNesting is how deep a document is read; what is below is not looked into.
+// maxNesting is the depth to which a document is parsed; deeper values are ignored.
 const maxNesting = 64
 
 var errDocument = errors.New("not a JSON document that can be read")
 
-// node is a value of a JSON document; members keep their order, numbers their
-// digits.
+// node is a value in a JSON document. Members keep their order, and numbers their digits.
 type node struct {
-	kind    jsontext.Kind // as for tokens: { [ " 0 t f n
+	kind    jsontext.Kind // as of tokens: { [ " 0 t f n
 	raw     []byte
-	members []member // of an object, the last of each name
+	members []member // of an object, the last one of each name
 	items   []*node  // of an array
 }
 
@@ -31,7 +30,7 @@ type member struct {
 	value *node
 }
 
-// parse reads a document. The tree shares its bytes.
+// parse parses a document. The tree refers to raw.
 func parse(raw []byte) (*node, error) {
 	if len(raw) > maxDocument {
 		return nil, errDocument
@@ -93,8 +92,7 @@ func (p *parser) value(depth int) (*node, error) {
 	return n, err
 }
 
-// get is the member called name; nil when there is none. It may be called on
-// nil.
+// get returns the member called name, or nil. n may be nil.
 func (n *node) get(name string) *node {
 	if n != nil {
 		for _, m := range n.members {
@@ -106,7 +104,7 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// text is the value of a string, "" for all else.
+// text returns the value of a string, "" for other values.
 func (n *node) text() string {
 	if n == nil || n.kind != '"' {
 		return ""
@@ -115,7 +113,7 @@ func (n *node) text() string {
 	return string(b)
 }
 
-// texts are the strings of an array.
+// texts returns the strings in an array.
 func (n *node) texts() []string {
 	var all []string
 	if n != nil {
@@ -128,7 +126,7 @@ func (n *node) texts() []string {
 	return all
 }
 
-// propertyNames are the names of the arguments that a raw inputSchema lists.
+// propertyNames returns the names of the arguments in a raw inputSchema.
 func propertyNames(schema []byte) []string {
 	root, err := parse(schema)
 	if err != nil {
@@ -148,7 +146,7 @@ func (n *node) object() []member {
 	return n.members
 }
 
-// schemaDocument is a schema with what references in it can name.
+// schemaDocument is a schema and the targets of references within it.
 type schemaDocument struct {
 	root  *node
 	named map[string]*node // by "#anchor" and by $id
@@ -183,8 +181,7 @@ func (d *schemaDocument) name(name string, n *node) {
 	}
 }
 
-// resolve finds what a reference stands for; nil when that is not in the
-// document.
+// resolve returns the target of a reference; nil if it is not in the document.
 func (d *schemaDocument) resolve(ref string) *node {
 	if n := d.named[strings.TrimSuffix(ref, "#")]; n != nil && ref != "" {
 		return n
@@ -215,7 +212,7 @@ func (d *schemaDocument) resolve(ref string) *node {
 	return n
 }
 
-// child is one step of a JSON pointer.
+// child follows one step of a JSON pointer.
 func (n *node) child(step string) *node {
 	if n.kind != '[' {
 		return n.get(step)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// How much is said of arguments.
+// Limits of notes on arguments.
 const (
 	maxNotes    = 60
 	maxNote     = 300
@@ -13,20 +13,20 @@ const (
 	notesLevels = 3
 )
 
-// noter collects lines on arguments.
+// noter collects notes on arguments.
 type noter struct {
 	reader
 	lines []string
 	paths map[string]bool
 	room  int
-	open  map[*node]bool // schemas that are being read
+	open  map[*node]bool // schemas that are being visited
 }
 
-// notes are the lines on the arguments of a schema: "limit (1 to 100): most
-// results to return"; nested ones are a.b, and a[].b in lists.
+// notes returns lines on the arguments of a schema, such as "limit (1 to 100): most results
+// to return". Nested arguments are written a.b, or a[].b in lists.
 func notes(d *schemaDocument) []string {
 	r := &noter{reader: reader{d, maxSteps}, paths: map[string]bool{}, room: notesRoom, open: map[*node]bool{}}
-	r.inside("", r.shape(schemas{d.root}), 0)
+	r.nested("", r.shape(schemas{d.root}), 0)
 	return r.lines
 }
 
@@ -39,11 +39,11 @@ func (r *noter) argument(path string, all schemas, level int) {
 	if slices.ContainsFunc(s.references, func(n *node) bool { return r.open[n] }) {
 		return
 	}
-	r.inside(path, s, level)
+	r.nested(path, s, level)
 }
 
-// inside goes through what is below path.
-func (r *noter) inside(path string, s *shape, level int) {
+// nested adds notes on what is below path.
+func (r *noter) nested(path string, s *shape, level int) {
 	if r.steps <= 0 {
 		return
 	}
@@ -66,7 +66,7 @@ func (r *noter) inside(path string, s *shape, level int) {
 	for _, c := range s.choices {
 		for _, option := range c.options {
 			if !r.open[option] {
-				r.inside(path, r.shape(schemas{option}), level+1)
+				r.nested(path, r.shape(schemas{option}), level+1)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (r *noter) note(path string, s *shape) {
 	}
 }
 
-// ruleText are the bounds of a value in words.
+// ruleText describes the bounds of a value.
 func (s *shape) ruleText() string {
 	var all []string
 	add := func(parts ...string) {

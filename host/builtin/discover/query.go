@@ -8,29 +8,28 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// maxQuery is the number of words of a query that count.
+// maxQuery is the number of words in a query that are used.
 const maxQuery = 32
 
-// maxAlternatives bounds for how many words of the index one of a query can
-// stand.
+// maxAlternatives limits the number of words in the index that one word of a query can
+// mean.
 const maxAlternatives = 24
 
-// What a word of the index is worth that is not the one of the query.
+// The weights of words in the index that are not in the query itself.
 const (
 	synonymWeight = 0.5
-	prefixWeight  = 0.7 // times the part of the longer word that is there
+	prefixWeight  = 0.7 // times the fraction of the longer word that matches
 	typoWeight    = 0.5
 )
 
-// alternative is a stem of the index that a word of a query can mean.
+// alternative is a stem in the index that a word of a query can mean.
 type alternative struct {
 	term   string
 	weight float64
 }
 
-// expand finds for each word of a query what the index has of it. Words that
-// the index has nothing of are there, without alternatives; words that mean the
-// same ("create a new") are one.
+// expand returns the alternatives of each word of a query. A word without any has an empty
+// list. Words with the same meaning ("create a new") are combined.
 func (x *Index) expand(asked []string) [][]alternative {
 	telling := slices.DeleteFunc(slices.Clone(asked), func(w string) bool { return stopWords[w] })
 	if len(telling) == 0 {
@@ -38,7 +37,7 @@ func (x *Index) expand(asked []string) [][]alternative {
 	}
 	var all [][]alternative
 	seen := map[string]bool{}
-	meaning := map[string]int{} // place in all, by the synonyms of what is there
+	meaning := map[string]int{} // index in all, by the synonyms
 	for i, w := range telling {
 		s := stem(w)
 		if seen[s] {
@@ -46,11 +45,11 @@ func (x *Index) expand(asked []string) [][]alternative {
 		}
 		seen[s] = true
 		alternatives := x.alternatives(s)
-		if i+1 < len(telling) { // "web hook" for webhook
-			alternatives = x.joined(alternatives, w, telling[i+1])
+		if i+1 < len(telling) { // finds webhook for "web hook"
+			alternatives = x.joinedWords(alternatives, w, telling[i+1])
 		}
 		if i > 0 {
-			alternatives = x.joined(alternatives, telling[i-1], w)
+			alternatives = x.joinedWords(alternatives, telling[i-1], w)
 		}
 		if same, ok := meaning[s]; ok {
 			all[same] = append(all[same], alternatives...)
@@ -64,7 +63,7 @@ func (x *Index) expand(asked []string) [][]alternative {
 	return all
 }
 
-func (x *Index) joined(alternatives []alternative, a, b string) []alternative {
+func (x *Index) joinedWords(alternatives []alternative, a, b string) []alternative {
 	pair := stem(a + b)
 	if _, ok := x.terms[pair]; ok {
 		return append(alternatives, alternative{pair, 1})
@@ -72,8 +71,8 @@ func (x *Index) joined(alternatives []alternative, a, b string) []alternative {
 	return alternatives
 }
 
-// alternatives are the stems that s can mean: itself, synonyms, longer and
-// shorter words; and if there is nothing of that, words that differ by a typo.
+// alternatives returns the stems that s can mean: itself, synonyms, longer and shorter
+// words. If there are none, it returns words that differ by a typo.
 func (x *Index) alternatives(s string) []alternative {
 	found := map[string]float64{}
 	add := func(term string, weight float64) {
@@ -110,12 +109,12 @@ func (x *Index) alternatives(s string) []alternative {
 	return list[:min(len(list), maxAlternatives)]
 }
 
-// typos calls add for words that differ from s by one letter, long ones by two.
+// typos calls add for words that differ from s by one letter, or two if s is long.
 func (x *Index) typos(s string, add func(term string, weight float64)) {
 	most := 0
 	switch {
 	case len(s) >= 6:
-		most = 2 // letters that changed places are two
+		most = 2 // two swapped letters count as two
 	case len(s) >= 4:
 		most = 1
 	}

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// schemas are several schemas of which all hold.
+// schemas are schemas that all apply.
 type schemas []*node
 
-// property is a member that an object can have.
+// property is a possible member of an object.
 type property struct {
 	name string
 	of   schemas
 }
 
-// choice is a list of schemas of which one or more hold.
+// choice is a list of schemas of which at least one applies.
 type choice struct {
 	keyword string // oneOf, anyOf, if (then, else), dependentSchemas
 	options []*node
 }
 
-// shape is what schemas that hold at once say together.
+// shape is the combination of schemas that all apply.
 type shape struct {
-	never    bool // nothing matches
+	never    bool // no value matches
 	typed    bool
-	types    []string // when typed
+	types    []string // if typed is set
 	listed   bool
-	literals []*node // when listed: all the values there are
+	literals []*node // if listed is set: all possible values
 
 	properties []property
 	required   []string
 	rest       schemas // of members that are not listed
-	closed     bool    // there are no other members
+	closed     bool    // there can be no other members
 	items      schemas
 	tuple      []schemas
 	choices    []choice
@@ -39,29 +39,29 @@ type shape struct {
 
 	title, description string
 	value              *node            // default
-	examples           []*node          // of any kind
-	rules              map[string]*node // other keywords that bound a value
+	examples           []*node          // of any type
+	rules              map[string]*node // other keywords that restrict a value
 	seen               map[*node]bool
-	references         []*node // what references lead to
+	references         []*node // targets of references
 }
 
-// ruleKeywords are the keywords that bound values and do not change their type.
+// ruleKeywords are the keywords that restrict values and do not change their type.
 var ruleKeywords = setOf("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
 	"contentEncoding", "contentMediaType", "deprecated")
 
-// reader makes shapes of one document. Its work is bounded by steps.
+// reader creates the shapes of one document. steps limits its work.
 type reader struct {
 	*schemaDocument
 	steps int
 }
 
-// maxSteps is how many schemas are read, each time it is met, for one
-// description.
+// maxSteps is the number of schemas that are visited for one description, including
+// repeated visits.
 const maxSteps = 4000
 
-// maxMembers is how many members of one object are looked at: more than there
-// is room for.
+// maxMembers is the number of members of one object that are read. It is more than can be
+// shown.
 const maxMembers = 500
 
 func (r *reader) shape(all schemas) *shape {
@@ -72,8 +72,8 @@ func (r *reader) shape(all schemas) *shape {
 	return s
 }
 
-// with is s with option holding, too, in place of the choice at index i.
-func (r *reader) with(s *shape, i int, option *node) *shape {
+// withOption returns s with option in place of the choice at index i.
+func (r *reader) withOption(s *shape, i int, option *node) *shape {
 	c := *s
 	c.types, c.literals = slices.Clone(s.types), slices.Clone(s.literals)
 	c.properties = make([]property, len(s.properties))
@@ -100,8 +100,8 @@ func (r *reader) with(s *shape, i int, option *node) *shape {
 	return &c
 }
 
-// add makes n hold in s, too. What is nearer to the place of use wins where
-// only one thing can be said: a description beside a $ref over its target's.
+// add combines n into s. Where only one value is possible, the one nearer to the place of
+// use wins: a description beside a $ref over that of the target.
 func (r *reader) add(s *shape, n *node) {
 	if n == nil || s.seen[n] || r.steps <= 0 {
 		return
@@ -136,9 +136,9 @@ func (r *reader) keyword(s *shape, n *node, keyword string, v *node) {
 	case "type":
 		s.restrict(v)
 	case "const":
-		s.among([]*node{v})
+		s.restrictTo([]*node{v})
 	case "enum":
-		s.among(v.items)
+		s.restrictTo(v.items)
 	case "properties":
 		for _, m := range v.members {
 			if len(s.properties) < maxMembers {
@@ -150,7 +150,7 @@ func (r *reader) keyword(s *shape, n *node, keyword string, v *node) {
 			s.require(name)
 		}
 	case "additionalProperties", "unevaluatedProperties":
-		s.others(v)
+		s.additional(v)
 	case "patternProperties":
 		for _, m := range v.members {
 			s.rest = append(s.rest, m.value)
@@ -187,7 +187,7 @@ func (s *shape) annotate(keyword, text string) {
 	}
 }
 
-// restrict takes the keyword type.
+// restrict applies the keyword type.
 func (s *shape) restrict(v *node) {
 	types := v.texts()
 	if v.kind == '"' {
@@ -214,8 +214,8 @@ func (s *shape) restrict(v *node) {
 	s.never = s.never || len(s.types) == 0
 }
 
-// among takes the keywords enum and const.
-func (s *shape) among(values []*node) {
+// restrictTo applies the keywords enum and const.
+func (s *shape) restrictTo(values []*node) {
 	if !s.listed {
 		s.listed, s.literals = true, slices.Clone(values)
 	} else {
@@ -242,8 +242,8 @@ func (s *shape) require(name string) {
 	}
 }
 
-// others takes the keyword additionalProperties.
-func (s *shape) others(v *node) {
+// additional applies the keyword additionalProperties.
+func (s *shape) additional(v *node) {
 	switch v.kind {
 	case 'f':
 		s.closed = true
@@ -252,8 +252,8 @@ func (s *shape) others(v *node) {
 	}
 }
 
-// elements takes the keywords items and prefixItems; items was a list of the
-// first ones before 2020-12, and additionalItems what follows them.
+// elements applies the keywords items and prefixItems. Before 2020-12, items could be a
+// list of the first items, and additionalItems applied to the rest.
 func (s *shape) elements(n *node, keyword string, v *node) {
 	switch {
 	case v.kind == '[' && s.tuple == nil:
@@ -269,7 +269,7 @@ func (s *shape) elements(n *node, keyword string, v *node) {
 	}
 }
 
-// conditional takes the keywords that hold only for some values.
+// conditional applies the keywords that hold only for some values.
 func (r *reader) conditional(s *shape, n *node) {
 	if then, other := n.get("then"), n.get("else"); n.get("if") != nil && (then != nil || other != nil) {
 		s.choices = append(s.choices, choice{"if", []*node{orAny(then), orAny(other)}})
@@ -296,22 +296,22 @@ func orAny(n *node) *node {
 	return n
 }
 
-// typing are the keywords that an option of a choice can say something about
-// types with; options without them only tell more cases apart.
+// typing are the keywords with which an option of a choice can restrict types. Options
+// without them only distinguish more cases.
 var typing = setOf("type", "enum", "const", "properties", "patternProperties", "additionalProperties", "items",
 	"prefixItems", "oneOf", "anyOf", "allOf", "$ref", "$dynamicRef", "$recursiveRef", "then", "else")
 
-// matters tells whether the options of c differ in type.
-func (c choice) matters() bool {
+// typesDiffer reports whether the options of c differ in type.
+func (c choice) typesDiffer() bool {
 	return slices.ContainsFunc(c.options, (*node).types)
 }
 
-// types tells whether a schema says something about types.
+// types reports whether a schema restricts types.
 func (n *node) types() bool {
 	return n.kind == 'f' || slices.ContainsFunc(n.members, func(m member) bool { return typing[m.name] })
 }
 
-// kinds are the types that a value of s can have; nil for any.
+// kinds returns the types that a value of s can have; nil for any.
 func (s *shape) kinds() []string {
 	switch {
 	case s.typed:

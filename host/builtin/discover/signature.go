@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// Function is a tool to be described.
+// Function is a tool to describe.
 type Function struct {
-	// Call is how scripts write it: github.search_issues.
+	// Call is the function as scripts write it: github.search_issues.
 	Call string
-	// Input and Output are its raw JSON Schemas; Output may be nil.
+	// Input and Output are the raw JSON Schemas; Output may be nil.
 	Input, Output []byte
 }
 
-// Description says how to call a tool.
+// Description describes how to call a tool.
 type Description struct {
-	// Signature is call(name: type, name: type = default) -> type, over several
-	// lines if it is long, then the types it has names for. "= ..." is an
-	// argument that may be left out and has no default. A function with arguments
-	// whose names are no identifiers takes one dict: call({"name": type}).
+	// Signature is call(name: type, name: type = default) -> type, on several lines if it
+	// is long, followed by the definitions of named types. "= ..." is an optional argument
+	// without a default. A function with arguments that are not identifiers takes one dict:
+	// call({"name": type}).
 	Signature string
-	// Arguments are lines on those of which there is more to say than their type.
+	// Arguments are notes on arguments for which the type does not say everything.
 	Arguments []string
-	// Conditions are lines on arguments that depend on one another.
+	// Conditions are notes on arguments that depend on each other.
 	Conditions []string
-	// Example is a call with plausible arguments; ExampleArguments are these as a
-	// raw JSON object. They need not match a schema that is hard to match.
+	// Example is a call with plausible arguments; ExampleArguments are these as a raw JSON
+	// object. They may not match a complicated schema.
 	Example          string
 	ExampleArguments []byte
 }
 
-// How much of a description there is at most, in bytes and levels.
+// Limits of a description, in bytes and levels.
 const (
 	inputRoom  = 6000
 	outputRoom = 2000
@@ -39,13 +39,13 @@ const (
 	outLevels  = 4
 )
 
-// Describe describes f, whatever its schemas are.
+// Describe describes f. It accepts any schemas.
 func Describe(f Function) Description {
 	root, err := parse(f.Input)
 	if err != nil {
 		return Description{
 			Signature: f.Call + "(**arguments)", Example: f.Call + "({})", ExampleArguments: []byte("{}"),
-			Conditions: []string{"the inputSchema is too large or no JSON, and was not read"},
+			Conditions: []string{"the inputSchema is too large or not JSON, and was not read"},
 		}
 	}
 	document := newSchemaDocument(root)
@@ -70,7 +70,7 @@ func Describe(f Function) Description {
 	return d
 }
 
-// returns is what a function with the outputSchema raw returns.
+// returns describes the result of a function with the outputSchema raw.
 func returns(raw []byte) (result text, where []string) {
 	root, err := parse(raw)
 	if err != nil {
@@ -79,17 +79,17 @@ func returns(raw []byte) (result text, where []string) {
 	document := newSchemaDocument(root)
 	for levels := outLevels; levels > 0; levels-- {
 		t := &typer{room: outputRoom, deep: levels, root: "Result", reader: reader{schemaDocument: document}}
-		result = t.stable(func() text { return t.typeOf(schemas{root}, 0) })
-		if where = t.where(); t.written {
+		result = t.writeStable(func() text { return t.typeOf(schemas{root}, 0) })
+		if where = t.definitions(); t.written {
 			break
 		}
 	}
 	return result, where
 }
 
-// stable writes until no further schema turns out to contain itself, so that
-// all places that mean it name it.
-func (t *typer) stable(write func() text) text {
+// writeStable repeats write until it finds no further schema that contains itself, so that
+// each such schema is referred to by name everywhere.
+func (t *typer) writeStable(write func() text) text {
 	room := t.room
 	for {
 		known := len(t.aliases)
@@ -100,33 +100,33 @@ func (t *typer) stable(write func() text) text {
 	}
 }
 
-// maxAliases bounds the types that get names.
+// maxAliases limits the number of named types.
 const maxAliases = 8
 
-// where are the types that have names.
-func (t *typer) where() []string {
+// definitions returns the definitions of named types.
+func (t *typer) definitions() []string {
 	var lines []string
-	for i := 0; i < len(t.aliases) && i < maxAliases; i++ { // more may be found on the way
+	for i := 0; i < len(t.aliases) && i < maxAliases; i++ { // defining one may find more
 		a := t.aliases[i]
 		t.active = map[*node]int{}
-		definition := t.shaped(t.shape(schemas{a.of}), 0)
+		definition := t.shapeType(t.shape(schemas{a.of}), 0)
 		definition.head = "where " + a.name + " = " + definition.head
 		lines = append(lines, definition.layout(0, 0, 0))
 	}
 	return lines
 }
 
-// function is the call with its arguments.
+// function returns the call with its arguments.
 func (t *typer) function(call string) (f text, conditions, where []string) {
-	f = t.stable(func() text {
+	f = t.writeStable(func() text {
 		s := t.shape(schemas{t.schemaDocument.root})
-		conditions = t.spread(s, 0)
+		conditions = t.addChoices(s, 0)
 		for n := range s.seen {
 			t.active[n]++
 		}
 		return t.arguments(call, s)
 	})
-	return f, conditions, t.where()
+	return f, conditions, t.definitions()
 }
 
 func (t *typer) arguments(call string, s *shape) text {
@@ -149,15 +149,15 @@ func (t *typer) arguments(call string, s *shape) text {
 		more := text{head: "**more: ", parts: []text{t.typeOf(s.rest[:1], 1)}}
 		list.parts = append(list.parts, more)
 	}
-	if t.full() { // there may be arguments that were not met
+	if t.full() { // there may be arguments that were not reached
 		list.parts = append(list.parts, text{head: "..."})
 	}
 	return list
 }
 
-// spread gives s the properties that its choices add, as ones that may be left
-// out, and says when they may.
-func (t *typer) spread(s *shape, level int) (conditions []string) {
+// addChoices adds the properties from the choices of s as optional ones, and says when they
+// apply.
+func (t *typer) addChoices(s *shape, level int) (conditions []string) {
 	conditions = s.conditions
 	for _, c := range s.choices {
 		if level > 2 || t.full() {
@@ -168,9 +168,9 @@ func (t *typer) spread(s *shape, level int) (conditions []string) {
 		for _, option := range c.options {
 			o := t.shape(schemas{option})
 			forms = append(forms, t.form(o))
-			conditions = append(conditions, t.spread(o, level+1)...)
+			conditions = append(conditions, t.addChoices(o, level+1)...)
 			required = append(required, o.required)
-			s.offer(o)
+			s.addOptional(o)
 		}
 		if c.keyword == "oneOf" || c.keyword == "anyOf" {
 			s.requireAll(required)
@@ -182,24 +182,24 @@ func (t *typer) spread(s *shape, level int) (conditions []string) {
 	return conditions[:min(len(conditions), maxConditions)]
 }
 
-// maxConditions and maxForm bound what is said of choices.
+// maxConditions and maxForm limit the description of choices.
 const (
 	maxConditions = 8
 	maxForm       = 160
 	maxForms      = 8
 )
 
-// offer takes over the properties of an option: those that s has are as s says,
-// unless it says nothing.
-func (s *shape) offer(o *shape) {
+// addOptional adds the properties of an option to s. A property that s describes itself
+// stays as it is.
+func (s *shape) addOptional(o *shape) {
 	for _, p := range o.properties {
 		i := slices.IndexFunc(s.properties, func(known property) bool { return known.name == p.name })
 		switch {
 		case i < 0:
-			// One more option is one more type: what options say of a property does
-			// not hold at once.
+			// Another option adds another type, because the descriptions of a property in
+			// different options do not apply together.
 			s.properties = append(s.properties, property{p.name, schemas{either(p.of)}})
-		case s.properties[i].of[0].raw == nil: // of another option
+		case s.properties[i].of[0].raw == nil: // from another option
 			n := s.properties[i].of[0]
 			n.members[0].value.items = append(n.members[0].value.items, both(p.of))
 		case !slices.ContainsFunc(s.properties[i].of, (*node).types):
@@ -208,8 +208,7 @@ func (s *shape) offer(o *shape) {
 	}
 }
 
-// either is a schema, made up by us and so without raw text, that has all as
-// its only option yet.
+// either returns a new schema with all as its only option so far. It has no raw text.
 func either(all schemas) *node {
 	return &node{kind: '{', members: []member{{"anyOf", &node{kind: '[', items: []*node{both(all)}}}}}
 }
@@ -218,7 +217,7 @@ func both(all schemas) *node {
 	return &node{kind: '{', members: []member{{"allOf", &node{kind: '[', items: all}}}}
 }
 
-// requireAll makes s require what all options do.
+// requireAll makes s require the properties that all options require.
 func (s *shape) requireAll(options [][]string) {
 	for _, name := range options[0] {
 		if !slices.ContainsFunc(options[1:], func(names []string) bool { return !slices.Contains(names, name) }) {
@@ -227,7 +226,7 @@ func (s *shape) requireAll(options [][]string) {
 	}
 }
 
-// form says what distinguishes an option.
+// form describes what distinguishes an option.
 func (t *typer) form(o *shape) string {
 	if len(o.properties) == 0 && len(o.required) > 0 {
 		return listed(o.required, " and ")
@@ -236,8 +235,8 @@ func (t *typer) form(o *shape) string {
 	t.deep = 2
 	defer func() { t.deep = deep }()
 	room := t.room
-	form := t.shaped(o, 1).flat()
-	t.room = room // it is bounded below
+	form := t.shapeType(o, 1).flat()
+	t.room = room // it is limited below
 	return Clip(form, maxForm)
 }
 

@@ -14,14 +14,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-var update = flag.Bool("update", false, "write the expectations of testdata anew")
+var update = flag.Bool("update", false, "update the expectations in testdata")
 
-// TestDescribe describes the functions of testdata/signatures. The files of an
-// archive are
+// TestDescribe describes the functions in testdata/signatures. The files of an archive are
 //
-//	call            how scripts write the function
-//	input, output   its schemas; output may be absent
-//	want            signature, notes, conditions and example
+// \tcall            the function as scripts write it
+// \tinput, output   its schemas; output is optional
+// \twant            signature, notes, conditions and example
 func TestDescribe(t *testing.T) {
 	for _, file := range signatureFiles(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
@@ -64,8 +63,7 @@ func function(archive *txtar.Archive) Function {
 	return Function{Call: string(in["call"]), Input: in["input"], Output: in["output"]}
 }
 
-// describe writes a description as text, and whether its example matches the
-// schema.
+// describe formats a description, and says whether its example matches the schema.
 func describe(f Function) string {
 	d := Describe(f)
 	var b strings.Builder
@@ -86,7 +84,7 @@ func describe(f Function) string {
 	return b.String()
 }
 
-// TestDescriptionIsBounded has what grows when it is written out.
+// TestDescriptionIsBounded describes schemas that become very large when expanded.
 func TestDescriptionIsBounded(t *testing.T) {
 	doubling := `{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`
 	for i := range 60 {
@@ -122,7 +120,7 @@ func manyNames(n int) string {
 	return b.String()
 }
 
-// checkBounds checks what holds of every description.
+// checkBounds checks the limits of a description.
 func checkBounds(t *testing.T, d Description) {
 	t.Helper()
 	if n := len(d.Signature); n > 3*(inputRoom+outputRoom) {

@@ -2,8 +2,8 @@ package discover
 
 import "slices"
 
-// synonymGroups are words that names of tools use for nearly the same. A tool
-// found by a synonym comes behind one that has the word itself.
+// synonymGroups are words with nearly the same meaning in tool names. A tool found by a
+// synonym ranks below one that has the word itself.
 var synonymGroups = [][]string{
 	{"create", "add", "new", "make"},
 	{"delete", "remove", "erase", "destroy"},
@@ -28,7 +28,7 @@ var synonymGroups = [][]string{
 	{"weather", "forecast"},
 }
 
-// synonyms are the stems of the words of the same groups, by stem.
+// synonyms maps a stem to the other stems in its group.
 var synonyms = func() map[string][]string {
 	all := map[string][]string{}
 	for _, group := range synonymGroups {

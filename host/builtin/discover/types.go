@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// typer writes schemas as types. How much it writes is bounded by room.
+// typer writes schemas as types. room limits the length of the output.
 type typer struct {
 	reader
 	room   int // bytes left
-	deep   int // levels of nesting that are written out
+	deep   int // levels of nesting that are expanded
 	active map[*node]int
-	// aliases are the names of schemas that contain themselves, in the order in
-	// which they were found; root is what the document itself is called.
+	// aliases are the names of schemas that contain themselves, in the order in which they
+	// were found; root is the name of the document itself.
 	aliases []alias
 	root    string
-	written bool // all of it: nothing was cut for want of room
+	written bool // nothing was left out for lack of room
 }
 
 type alias struct {
@@ -25,11 +25,11 @@ type alias struct {
 	name string
 }
 
-// maxUnion is how many options of a choice are written out; those of an
-// enumeration are bounded by the room alone.
+// maxUnion is the number of options of a choice that are shown. Those of an enumeration are
+// limited only by the room.
 const maxUnion = 12
 
-// leaf is a piece of text that is never broken.
+// leaf returns a text that is never broken.
 func (t *typer) leaf(s string) text {
 	if t.room -= len(s); t.room < 0 {
 		t.written = false
@@ -46,7 +46,7 @@ func (t *typer) full() bool {
 	return true
 }
 
-// typeOf is what all of the schemas describe, at a level of nesting that is 1
+// typeOf returns the type that the schemas describe together. level is the nesting level, 1
 // for an argument.
 func (t *typer) typeOf(all schemas, level int) text {
 	if t.full() {
@@ -58,11 +58,10 @@ func (t *typer) typeOf(all schemas, level int) text {
 			return t.leaf(name)
 		}
 	}
-	return t.shaped(s, level)
+	return t.shapeType(s, level)
 }
 
-// reference is the schema that all is no more than a reference to; nil for
-// none.
+// reference returns the schema that all only refers to, or nil.
 func (s *shape) reference(all schemas) *node {
 	if len(all) != 1 || len(s.references) == 0 {
 		return nil
@@ -79,8 +78,8 @@ func (s *shape) reference(all schemas) *node {
 	return s.references[0]
 }
 
-// alias is the name of a schema that contains itself. That it does is known
-// when it is met in itself.
+// alias returns the name of a schema that contains itself, which is known once it is found
+// inside itself.
 func (t *typer) alias(n *node) (string, bool) {
 	for _, a := range t.aliases {
 		if a.of == n {
@@ -102,7 +101,7 @@ func (t *typer) alias(n *node) (string, bool) {
 	return name, true
 }
 
-// nameOf finds a name for a schema: its title, or its key in the document.
+// nameOf returns a name for a schema: its title, or its key in the document.
 func (t *typer) nameOf(n *node) string {
 	if n == t.schemaDocument.root {
 		return t.root
@@ -130,7 +129,7 @@ func aliasName(s string) string {
 	return name
 }
 
-func (t *typer) shaped(s *shape, level int) text {
+func (t *typer) shapeType(s *shape, level int) text {
 	for n := range s.seen {
 		t.active[n]++
 	}
@@ -156,7 +155,7 @@ func (t *typer) shaped(s *shape, level int) text {
 		return u.text()
 	}
 	for i, c := range s.choices {
-		if c.matters() {
+		if c.typesDiffer() {
 			return t.choice(s, i, level)
 		}
 	}
@@ -171,9 +170,9 @@ func (t *typer) shaped(s *shape, level int) text {
 	return u.text()
 }
 
-// choice is s with each option of its choice i.
+// choice returns s with each option of its choice i.
 func (t *typer) choice(s *shape, i, level int) text {
-	alone := s.bare(i)
+	alone := s.onlyChoice(i)
 	var u union
 	for n, option := range s.choices[i].options {
 		if n == maxUnion || t.full() {
@@ -182,8 +181,8 @@ func (t *typer) choice(s *shape, i, level int) text {
 		}
 		if alone {
 			u.add(t.typeOf(schemas{option}, level))
-		} else if w := t.with(s, i, option); !w.never {
-			u.add(t.shaped(w, level))
+		} else if w := t.withOption(s, i, option); !w.never {
+			u.add(t.shapeType(w, level))
 		}
 	}
 	if len(u.parts) == 0 {
@@ -192,17 +191,17 @@ func (t *typer) choice(s *shape, i, level int) text {
 	return u.text()
 }
 
-// bare tells whether choice i is all that s says of types.
-func (s *shape) bare(i int) bool {
+// onlyChoice reports whether choice i is all that s says about types.
+func (s *shape) onlyChoice(i int) bool {
 	for j, c := range s.choices {
-		if j != i && c.matters() {
+		if j != i && c.typesDiffer() {
 			return false
 		}
 	}
 	return !s.typed && s.properties == nil && s.required == nil && s.rest == nil && !s.closed && s.items == nil && s.tuple == nil
 }
 
-// kind is s as a value of one JSON type.
+// kind returns s as a value of one JSON type.
 func (t *typer) kind(s *shape, kind string, level int) text {
 	switch kind {
 	case "string":
@@ -268,7 +267,7 @@ func (t *typer) object(s *shape, level int) text {
 	return t.members(s, properties, level)
 }
 
-// members is an object with its members, as a dict literal would have them.
+// members returns an object with its members, in the syntax of a dict.
 func (t *typer) members(s *shape, properties []property, level int) text {
 	o := text{head: "{", tail: "}", separator: ", ", breakable: true}
 	for _, p := range properties {
@@ -284,8 +283,8 @@ func (t *typer) members(s *shape, properties []property, level int) text {
 	return o
 }
 
-// member is one member of an object, or an argument: with = and its default, or
-// with = ... when it may be left out and has none.
+// member returns a member of an object, or an argument. It is followed by = and its
+// default, or by = ... if it is optional and has no default.
 func (t *typer) member(s *shape, p property, name string, level int) text {
 	m := text{head: t.leaf(name + ": ").head, parts: []text{t.typeOf(p.of, level+1)}}
 	if !s.requires(p.name) {
@@ -294,7 +293,7 @@ func (t *typer) member(s *shape, p property, name string, level int) text {
 	return m
 }
 
-// maxDefault is the longest default that is shown, in bytes.
+// maxDefault is the length of the longest default that is shown, in bytes.
 const maxDefault = 60
 
 func (t *typer) defaultOf(all schemas) string {
@@ -304,15 +303,15 @@ func (t *typer) defaultOf(all schemas) string {
 	return "..."
 }
 
-// ordered are the properties that s can have, those that it must have first;
-// with those that are required and nothing else is said of.
+// ordered returns the possible properties of s, required ones first, including required
+// ones without a description.
 func (s *shape) ordered() []property {
 	var must, may []property
 	seen := map[string]bool{}
 	for _, p := range s.properties {
 		seen[p.name] = true
 		switch {
-		case slices.ContainsFunc(p.of, func(n *node) bool { return n.kind == 'f' }): // must not be there
+		case slices.ContainsFunc(p.of, func(n *node) bool { return n.kind == 'f' }): // must be absent
 		case s.requires(p.name):
 			must = append(must, p)
 		default:
@@ -329,7 +328,7 @@ func (s *shape) ordered() []property {
 
 func (s *shape) requires(name string) bool { return slices.Contains(s.required, name) }
 
-// union collects alternatives, each once.
+// union collects different alternatives.
 type union struct {
 	parts []text
 	seen  map[string]bool

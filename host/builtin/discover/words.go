@@ -5,10 +5,9 @@ import (
 	"unicode"
 )
 
-// words splits text into lower-case words: at all that is no letter or digit,
-// and between the humps of camelCase ("listOpenPRs" is list, open, prs). Of
-// scripts that put no spaces between words every character is one. At most
-// most words are returned.
+// words splits text into lower-case words, at everything that is not a letter or digit, and
+// within camelCase ("listOpenPRs" is list, open, prs). In scripts without spaces between
+// words, each character is a word. It returns at most most words.
 func words(text string, most int) []string {
 	var found []string
 	var word []rune
@@ -43,12 +42,12 @@ func words(text string, most int) []string {
 	return found
 }
 
-// maxWord is the number of letters of a word that count.
+// maxWord is the number of letters in a word that are used.
 const maxWord = 40
 
-// startsHump tells whether a word starts at the upper-case letter runes[i],
-// which follows a letter or digit: after a lower-case letter, or as the last
-// capital of several where a word follows, not just a plural's s.
+// startsHump reports whether a word starts at the upper-case letter runes[i], which follows
+// a letter or digit: after a lower-case letter, or as the last of several capitals if a
+// word follows, not just a plural s.
 func startsHump(runes []rune, i int) bool {
 	if !unicode.IsUpper(runes[i-1]) {
 		return true
@@ -57,8 +56,8 @@ func startsHump(runes []rune, i int) bool {
 	return lower(i+1) && (runes[i+1] != 's' || lower(i+2))
 }
 
-// stem takes the endings off an English word, so that "searches" and
-// "searching" are "search". What remains need not be a word.
+// stem removes the endings of an English word, so that "searches" and "searching" become
+// "search". The result need not be a word.
 func stem(w string) string {
 	if strings.IndexFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) >= 0 {
 		return w
@@ -91,8 +90,8 @@ func singular(w string) string {
 	return w[:n-1]
 }
 
-// verb is rest, which is w without its ending, if that can be a verb, with
-// doubled consonants made one ("running").
+// verb returns rest, which is w without its ending, if it can be a verb. A doubled
+// consonant becomes a single one ("running").
 func verb(w, rest string) string {
 	n := len(rest)
 	switch {
