@@ -14,13 +14,12 @@ import (
 
 const extension = ".json"
 
-// settled is how old a file must have been when it was read for its
-// modification time to prove later that it is still the same: file systems
-// count time in steps of up to two seconds (FAT), and a file written twice
-// within one step can look the same.
+// settled is the age that a file must have had when it was read, so that its modification
+// time can prove later that it has not changed. File systems count time in steps of up to
+// two seconds (FAT), so a file that is written twice within one step can look the same.
 const settled = 2 * time.Second
 
-// entry is what is known of one file NAME.json.
+// entry is the cached state of one file NAME.json.
 type entry struct {
 	info    fs.FileInfo
 	readAt  time.Time
@@ -29,17 +28,17 @@ type entry struct {
 	problem error
 }
 
-// current reports whether info is certainly the file that was read.
+// current reports whether info certainly describes the file that was read.
 func (e *entry) current(info fs.FileInfo) bool {
 	return os.SameFile(e.info, info) && e.info.ModTime().Equal(info.ModTime()) && e.info.Size() == info.Size() &&
 		e.info.Mode() == info.Mode() && e.readAt.Sub(info.ModTime()) > settled
 }
 
-// refresh brings the cache up to the directory: one listing, one stat for
-// each file, one read for each that may have changed. files is held.
+// refresh updates the cache from the directory: one listing, one stat for each file, and
+// one read for each that may have changed. The caller holds files.
 //
-// The directory is opened anew each time, so that one that was deleted and
-// made again is seen.
+// The directory is opened each time, so that one that was deleted and created again is
+// noticed.
 func (s *Store) refresh() error {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,8 +59,7 @@ func (s *Store) refreshOrWarn() {
 	}
 }
 
-// scan is refresh on an open directory. It returns the leftover temporary
-// files.
+// scan updates the cache from an open directory. It returns leftover temporary files.
 func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	names, err := readNames(root)
 	if err != nil {
@@ -88,9 +86,9 @@ func (s *Store) scan(root *os.Root) (leftovers []string, err error) {
 	return leftovers, nil
 }
 
-// refreshOne is refresh for one tool only. A name that the cache does not have
-// needs the listing: on a file system that ignores case, a stat would find the
-// file of another tool.
+// refreshOne updates the cache for one tool only. For a name that is not in the cache it
+// needs the listing: on a case-insensitive file system, a stat would find the file of
+// another tool.
 func (s *Store) refreshOne(name string) error {
 	if s.cache[name] == nil {
 		return s.refresh()
@@ -106,7 +104,7 @@ func (s *Store) refreshOne(name string) error {
 	return nil
 }
 
-// load brings one entry up to its file, and reports whether there is one.
+// load updates one entry from its file, and reports whether the file exists.
 func (s *Store) load(root *os.Root, name string) bool {
 	old := s.cache[name]
 	info, err := root.Lstat(name + extension)
@@ -130,7 +128,7 @@ func (s *Store) load(root *os.Root, name string) bool {
 		e.sum = sha256.Sum256(data)
 		s.parse(e, old, name, data)
 	}
-	if e.info == nil { // not even a stat: look again next time
+	if e.info == nil { // not even a stat was possible: try again next time
 		e.info = noInfo{}
 	}
 	s.cache[name] = e
@@ -140,7 +138,7 @@ func (s *Store) load(root *os.Root, name string) bool {
 	return true
 }
 
-// parse fills e from its file's content, with what old already knows of it.
+// parse sets e from the content of its file, and reuses what old has.
 func (s *Store) parse(e, old *entry, name string, data []byte) {
 	if old != nil && old.sum == e.sum {
 		e.def, e.problem = old.def, old.problem
@@ -150,13 +148,13 @@ func (s *Store) parse(e, old *entry, name string, data []byte) {
 	if e.problem != nil {
 		return
 	}
-	if old != nil { // most writes only change counts
+	if old != nil { // most writes change only counts
 		e.def.input, e.def.output = old.def.input, old.def.output
 	}
 	e.problem = e.def.compileSchemas()
 }
 
-// noInfo stands for a file that could not be looked at.
+// noInfo stands for a file that could not be examined.
 type noInfo struct{ fs.FileInfo }
 
 func (noInfo) ModTime() time.Time { return time.Time{} }

@@ -12,32 +12,30 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxRounds bounds how often Coerce looks again at what it has changed: text
-// that was JSON may hold more of it.
+// maxRounds limits how often Coerce checks its own changes: decoded text may contain more
+// encoded text.
 const maxRounds = 16
 
-// Coerce checks the arguments of a call, and where the schema demands another
-// type than a value has, changes what models commonly get wrong, if that loses
-// nothing:
+// Coerce checks the arguments of a call. Where the schema requires another type than a
+// value has, it corrects common mistakes of models, if that loses nothing:
 //
 //   - a string that is exactly one JSON number, true, false or null becomes
 //     that value: "5" -> 5, "5.5" -> 5.5 (not for an integer), "true" -> true;
-//   - a string that is the text of a JSON object or array becomes it: models
+//   - a string with the text of a JSON object or array becomes it: models
 //     often encode nested arguments twice;
-//   - a number becomes a string of the same characters: 5 -> "5". The booleans
-//     and null do not: they are more often a wrong value than a wrong spelling.
+//   - a number becomes a string of the same characters: 5 -> "5". Booleans
+//     and null do not, because they are more likely to be wrong values.
 //
-// The demand may come through references, anyOf, enum and const. Arguments
-// that are valid are returned as the same slice; otherwise all bytes but those
-// of the changed values stay as they were: key order, white space, number
-// literals. A number such as 5.0 is an integer to JSON Schema and stays too.
+// The required type may come through references, anyOf, enum and const. Valid arguments are
+// returned as the same slice. Otherwise all bytes except those of the changed values stay
+// the same: key order, white space, number literals. A number such as 5.0 is an integer in
+// JSON Schema and stays too.
 //
-// A property that is required and has a default may be left out, see
-// [Schema.Fill].
+// A required property that has a default may be left out, see [Schema.Fill].
 //
-// What is returned validates. If the changed arguments still do not, the error
-// is a [*ValidationError] that lists what is wrong with their changed form; it
-// is that of spend when it refuses more work, as for [Schema.Validate].
+// The result is valid. If the arguments are invalid even after the changes, the error is a
+// [*ValidationError] about their changed form. If spend refuses more work, its error is
+// returned, as by [Schema.Validate].
 func (s *Schema) Coerce(args []byte, spend Spend) (coerced []byte, err error) {
 	m := newMeter(spend)
 	if stopped := m.run(func() { coerced, err = s.coerce(m, args) }); stopped != nil {
@@ -47,7 +45,7 @@ func (s *Schema) Coerce(args []byte, spend Spend) (coerced []byte, err error) {
 }
 
 func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
-	changed := map[string]bool{} // each place at most once: demands may contradict
+	changed := map[string]bool{} // each value is changed at most once, since requirements may contradict each other
 	for round := 0; ; round++ {
 		v, err := parseValue(m, args, MaxValueDepth)
 		if err != nil {
@@ -74,14 +72,14 @@ func (s *Schema) coerce(m *meter, args []byte) ([]byte, error) {
 type demands struct {
 	meter *meter
 	value any
-	edits map[string][]byte // new text, by pointer
+	edits map[string][]byte // new text, by JSON pointer
 }
 
 func (d demands) collect(e *jsonschema.ValidationError) {
 	d.meter.take(schemaCost)
 	switch k := e.ErrorKind.(type) {
 	case *kind.Contains, *kind.MinContains:
-		return // what these list are attempts
+		return // these contain errors of attempts
 	case *kind.Type:
 		d.propose(e.InstanceLocation, func(_ any, typ string) bool { return slices.Contains(k.Want, typ) })
 	case *kind.Enum:
@@ -96,8 +94,8 @@ func (d demands) collect(e *jsonschema.ValidationError) {
 	}
 }
 
-// propose puts down the edit at a place if the value has another form that is
-// wanted, asked with the value and its JSON Schema type.
+// propose adds an edit at a place if the value has another form that wanted accepts, given
+// the value and its JSON Schema type.
 func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 	old, ok := lookup(d.value, at)
 	if !ok {
@@ -123,8 +121,8 @@ func (d demands) propose(at []string, wanted func(v any, typ string) bool) {
 	}
 }
 
-// fromText reads a string that spells another JSON value. White space is only
-// allowed around objects and arrays, where it is common and means nothing.
+// fromText decodes a string that is the text of another JSON value. White space is allowed
+// only around objects and arrays, where it is common and harmless.
 func (d demands) fromText(s string) (any, bool) {
 	trimmed := strings.Trim(s, " \t\r\n")
 	if trimmed == "" || trimmed[0] == '"' {
@@ -142,7 +140,7 @@ func (d demands) isInteger(v any) bool {
 	return ok && d.meter.isInteger(n)
 }
 
-// sameScalar is equal for values that are no objects or arrays.
+// sameScalar is equal for values that are not objects or arrays.
 func (d demands) sameScalar(a, b any) bool {
 	switch a.(type) {
 	case []any, map[string]any:
@@ -151,8 +149,8 @@ func (d demands) sameScalar(a, b any) bool {
 	return d.meter.equal(a, b)
 }
 
-// splice replaces the scalars at the given pointers and copies all else byte
-// for byte. args has been parsed before, so reading cannot fail.
+// splice replaces the scalars at the given pointers and copies everything else byte for
+// byte. args has been parsed before, so reading cannot fail.
 func splice(m *meter, args []byte, edits map[string][]byte) []byte {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(args), jsontext.AllowDuplicateNames(true))
 	var out []byte
@@ -167,7 +165,7 @@ func splice(m *meter, args []byte, edits map[string][]byte) []byte {
 				return args
 			}
 			continue
-		case 0: // the end
+		case 0: // the end of args
 			return append(out, args[copied:]...)
 		}
 		name := atName(dec)

@@ -100,7 +100,8 @@ func TestCoerceContradiction(t *testing.T) {
 	}
 }
 
-// What "contains" and "propertyNames" list as errors is not about the value.
+// TestCoerceLeavesAttempts checks that errors below "contains" and "propertyNames" do not
+// change the value.
 func TestCoerceLeavesAttempts(t *testing.T) {
 	for schema, args := range map[string]string{
 		`{"contains":{"type":"integer"}}`:                      `["5"]`,
@@ -154,8 +155,8 @@ func FuzzCoerce(f *testing.F) {
 	})
 }
 
-// checkUntouched walks two values: where the types agree, the same bytes must
-// be there, all the way down; where not, one must spell the other.
+// checkUntouched compares two values: where the types are the same, so must be the bytes,
+// at all levels; where they differ, one must be the text of the other.
 func checkUntouched(t *testing.T, a, b json.RawMessage) {
 	t.Helper()
 	a, b = bytes.TrimSpace(a), bytes.TrimSpace(b)

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/text/message"
 )
 
-// A schema of a few hundred bytes can make a validator work for years: n
-// definitions that each refer twice to the next are 2^n evaluations. That is
-// what the meter is for. What is bounded here is the stack.
+// A schema of a few hundred bytes can keep a validator busy for years: n definitions that
+// each refer twice to the next are 2^n evaluations. The meter limits that. This file limits
+// the stack.
 
-// maxChain is how many schemas may apply one another to the same value in a row.
-// With MaxValueDepth it bounds the stack of an evaluation and the depth of its
+// maxChain is the number of schemas that may apply one another to the same value in a row.
+// Together with MaxValueDepth it limits the stack of an evaluation and the depth of its
 // tree of errors.
 const maxChain = 32
 
-// costKind is a value whose validation would take too much stack.
+// costKind is the error for a value whose validation would need too much stack.
 type costKind struct{}
 
 func (*costKind) KeywordPath() []string { return nil }
@@ -27,14 +27,14 @@ func (*costKind) LocalizedString(*message.Printer) string {
 	return "the schema is too complicated to check this value (simplify its recursive or repeated $ref)"
 }
 
-// chains measures how many schemas apply one another to one value in a row.
+// chains counts how many schemas apply one another to the same value in a row.
 type chains struct {
 	length map[*jsonschema.Schema]int
-	cycle  *jsonschema.Schema // the first one found that leads back to itself
+	cycle  *jsonschema.Schema // the first schema found that leads back to itself
 }
 
-// checkChains returns why the longest chain is too long, or "". A cycle is a
-// chain without end.
+// checkChains says why the longest chain is too long, or returns "". A cycle is an endless
+// chain.
 func (s *Schema) checkChains() string {
 	c := chains{length: map[*jsonschema.Schema]int{}}
 	for _, at := range slices.Sorted(maps.Keys(s.byLocation)) {
@@ -63,7 +63,7 @@ func (c *chains) from(s *jsonschema.Schema) int {
 	}
 	c.length[s] = open
 	longest := 0
-	for _, sub := range edgesOf(s).same {
+	for _, sub := range subschemasOf(s).same {
 		longest = max(longest, c.from(sub))
 	}
 	c.length[s] = min(longest+1, endless)

@@ -11,24 +11,23 @@ import (
 	"time"
 )
 
-// Counts are written some time after the executions, many at once, and tried
-// again ever more slowly while that fails.
+// Counts are written in batches, some time after the executions. If that fails, it is tried
+// again at growing intervals.
 const (
 	countDelay    = time.Second
 	countDelayMax = time.Minute
 )
 
-// executions are those of one tool that are not on disk.
+// executions are the executions of one tool that are not on disk yet.
 type executions struct {
 	n    int64
 	last time.Time
 }
 
-// RecordExecution counts one execution of a tool that began or ended at the
-// given time. It only touches memory: the file follows within seconds, at the
-// latest in Close. List and Get include what is not on disk yet. Executions of
-// a tool that is deleted meanwhile are forgotten; after Close, calls do
-// nothing.
+// RecordExecution counts one execution of a tool, which began or ended at the given time.
+// It only changes memory: the file is written within seconds, at the latest by Close. List
+// and Get include executions that are not on disk yet. Those of a tool that is deleted in
+// the meantime are dropped. After Close, RecordExecution does nothing.
 func (s *Store) RecordExecution(name string, at time.Time) {
 	if s.closed() {
 		s.log.Debug("execution is not counted: the tool store is closed", "tool", name)
@@ -45,7 +44,7 @@ func (s *Store) RecordExecution(name string, at time.Time) {
 	wake(s.counted)
 }
 
-// withPending adds what is not on disk yet to a definition that is.
+// withPending adds the executions that are not on disk yet to a definition.
 func (s *Store) withPending(d Definition) Definition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,14 +63,14 @@ func (x executions) addTo(m *Metadata) {
 	}
 }
 
-// forget drops what is pending for a tool.
+// forget drops the pending executions of a tool.
 func (s *Store) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, name)
 }
 
-// deduct takes written executions off what is pending.
+// deduct subtracts written executions from the pending ones.
 func (s *Store) deduct(name string, written executions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +82,7 @@ func (s *Store) deduct(name string, written executions) {
 	s.pending[name] = x
 }
 
-// writeCounts is the goroutine that writes counts until Close.
+// writeCounts writes counts until Close. It is a goroutine of the store.
 func (s *Store) writeCounts() {
 	var due <-chan time.Time
 	delay := countDelay
@@ -109,14 +108,15 @@ func (s *Store) writeCounts() {
 	}
 }
 
-// flush adds what is pending to the counts on disk, whoever wrote those.
+// flush adds the pending executions to the counts on disk, which other processes may have
+// changed.
 func (s *Store) flush() error {
 	batch := s.recorded()
 	if len(batch) == 0 {
 		return nil
 	}
 	err := s.exclusive(lockWait, func(root *os.Root) error {
-		batch = s.recorded() // a tool deleted while we waited has none left
+		batch = s.recorded() // a tool that was deleted while we waited has none left
 		var failed []error
 		for _, name := range slices.Sorted(maps.Keys(batch)) {
 			failed = append(failed, s.flushOne(root, name, batch[name]))
@@ -135,8 +135,8 @@ func (s *Store) recorded() map[string]executions {
 	return maps.Clone(s.pending)
 }
 
-// flushOne writes the count of one tool. A tool that is gone is forgotten, one
-// whose file is corrupt stays pending until it is repaired.
+// flushOne writes the count of one tool. If the tool is gone, its executions are dropped;
+// if its file is corrupt, they stay pending until it is repaired.
 func (s *Store) flushOne(root *os.Root, name string, x executions) error {
 	e, err := s.find(name)
 	if errors.Is(err, ErrNotFound) {

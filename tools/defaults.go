@@ -12,8 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// defaultOf is the default of a property: its own, or that of the schema it
-// refers to. A default that its own schema does not allow does not count.
+// defaultOf returns the default of a property: its own, or that of the schema it refers to.
+// A default that does not match its own schema is ignored.
 func (e *evaluation) defaultOf(s *jsonschema.Schema) (any, bool) {
 	for from := s; from != nil; from = from.Ref {
 		e.meter.take(nameCost)
@@ -29,16 +29,15 @@ func (e *evaluation) hasDefault(s *jsonschema.Schema) bool {
 	return ok
 }
 
-// Fill adds to valid arguments the defaults of properties that they lack, at the
-// end of each object. Looked at are "properties", at every level of the
-// arguments, also by "$ref" and "allOf"; not the branches of "anyOf", "if" and
-// the like, which may not be meant. A default that its property's schema does
-// not allow is left out.
+// Fill adds the defaults of missing properties to valid arguments, at the end of each
+// object. It uses "properties" at every level of the arguments, also through "$ref" and
+// "allOf", but not the branches of "anyOf", "if" and similar keywords, because they may not
+// apply. A default that does not match its property's schema is left out.
 //
-// What is returned validates: if it would not with all defaults, only those of
-// required properties are added. Arguments that lack nothing are returned as the
-// same slice. The error is that of spend, as for [Schema.Validate], or a
-// [*ValidationError] for arguments that are not valid.
+// The result is valid: if it would not be with all defaults, only those of required
+// properties are added. Arguments that lack nothing are returned as the same slice. The
+// error is that of spend, as for [Schema.Validate], or a [*ValidationError] for invalid
+// arguments.
 func (s *Schema) Fill(args []byte, spend Spend) (filled []byte, err error) {
 	m := newMeter(spend)
 	if stopped := m.run(func() { filled, err = s.fill(m, args) }); stopped != nil {
@@ -69,21 +68,21 @@ func (s *Schema) fill(m *meter, args []byte) ([]byte, error) {
 	return args, nil
 }
 
-// maxDefaults is how many bytes of defaults are added at most.
+// maxDefaults limits the size of the added defaults, in bytes.
 const maxDefaults = 1 << 20
 
-// addMembers adds members to the objects at the given pointers, and copies all
-// else byte for byte. args has been parsed before.
+// addMembers adds members to the objects at the given pointers, and copies everything else
+// byte for byte. args has been parsed before.
 func addMembers(m *meter, args []byte, members map[string]map[string]any) ([]byte, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(args), jsontext.AllowDuplicateNames(true))
 	var out []byte
-	var open []string // the pointers of the objects and arrays that are open
+	var open []string // pointers of the objects and arrays that are open
 	copied, added := 0, 0
 	for last := int64(0); ; last = dec.InputOffset() {
 		m.take(tokenCost + byteCost*(dec.InputOffset()-last))
 		kind := dec.PeekKind()
 		_, n := dec.StackIndex(dec.StackDepth())
-		if _, err := dec.ReadToken(); err != nil { // the end
+		if _, err := dec.ReadToken(); err != nil { // the end of args
 			return append(out, args[copied:]...), nil
 		}
 		switch kind {
@@ -108,7 +107,8 @@ func addMembers(m *meter, args []byte, members map[string]map[string]any) ([]byt
 	}
 }
 
-// memberText is members of an object as they stand in it, behind others or not.
+// memberText returns members in the syntax of an object, with a leading comma if there are
+// others before them.
 func memberText(members map[string]any, others bool) []byte {
 	var b bytes.Buffer
 	write := json.NewEncoder(&b)
@@ -129,11 +129,11 @@ func memberText(members map[string]any, others bool) []byte {
 	return b.Bytes()
 }
 
-// filler finds the defaults that a value lacks.
+// filler finds the missing defaults of a value.
 type filler struct {
 	*evaluation
-	all     bool                      // also of properties that are not required
-	missing map[string]map[string]any // name and default, by the pointer of the object
+	all     bool                      // include properties that are not required
+	missing map[string]map[string]any // name and default, by pointer of the object
 }
 
 func (f *filler) value(s *jsonschema.Schema, v any, at []string) {

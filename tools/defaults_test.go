@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// screenshotSchema is that of a tool of Playwright's server, shortened: what its
-// handler finds set is required, and has a default.
+// screenshotSchema is part of a schema in Playwright's server. It lists properties as
+// required because its handler always finds them set: they have defaults.
 const screenshotSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{
 	"type":{"default":"png","type":"string","enum":["png","jpeg"]},
 	"filename":{"type":"string"},
 	"fullPage":{"type":"boolean"}},
 	"required":["type"],"additionalProperties":false}`
 
-// TestRequiredWithDefault: scripts may leave such a property out, results not.
+// TestRequiredWithDefault checks that arguments may lack such a property, and that results
+// may not.
 func TestRequiredWithDefault(t *testing.T) {
 	s := mustCompile(t, screenshotSchema)
 	for args, want := range map[string]string{
@@ -79,7 +80,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillIsBounded: defaults do not multiply without end.
+// TestFillIsBounded checks that defaults within defaults are limited.
 func TestFillIsBounded(t *testing.T) {
 	s := mustCompile(t, fmt.Sprintf(`{"items":{"properties":{"x":{"default":%q}}}}`, strings.Repeat("x", 100_000)))
 	many := list(1000, always("{}"))
@@ -92,7 +93,7 @@ func TestFillIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzFill: what is filled in validates, and is all that is new.
+// FuzzFill checks that filled arguments are valid, and contain nothing new except defaults.
 func FuzzFill(f *testing.F) {
 	f.Add([]byte(screenshotSchema), []byte(`{"filename":"x"}`))
 	f.Add([]byte(`{"properties":{"a":{"default":{"b":1}},"l":{"items":{"properties":{"x":{"default":[]}}}}}}`), []byte(`{"l":[{},{}]}`))
@@ -117,7 +118,7 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// within tells whether b is a, but for more members of objects.
+// within reports whether b is a with additional members in objects.
 func within(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -18,10 +18,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
-// printer words the rare kinds of violations that have no words of ours.
+// printer formats the rare kinds of violations for which we have no message.
 var printer = message.NewPrinter(language.English)
 
-// describe words one error of the library that has no branches.
+// describe converts an error of the library that has no branches.
 func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	at := e.InstanceLocation
 	one := func(format string, args ...any) []finding {
@@ -34,7 +34,7 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.Enum:
 		return []finding{{at: at, message: x.describeEnum(k), choice: true}}
 	case *kind.Const:
-		return []finding{{at: at, message: fmt.Sprintf("got %s, want %s", describe(k.Got), display(k.Want)), choice: true}}
+		return []finding{{at: at, message: fmt.Sprintf("got %s, want %s", describe(k.Got), show(k.Want)), choice: true}}
 	case *kind.Required:
 		found := x.missing(at, k.Missing, "")
 		for i := range found {
@@ -68,15 +68,15 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.Format:
 		return one("got %s, want format %s (%s)", describe(k.Got), k.Want, shorten(k.Err.Error(), 120))
 	case *kind.Minimum:
-		return one("got %s, want at least %s", display(got), exact(k.Want))
+		return one("got %s, want at least %s", show(got), exact(k.Want))
 	case *kind.Maximum:
-		return one("got %s, want at most %s", display(got), exact(k.Want))
+		return one("got %s, want at most %s", show(got), exact(k.Want))
 	case *kind.ExclusiveMinimum:
-		return one("got %s, want more than %s", display(got), exact(k.Want))
+		return one("got %s, want more than %s", show(got), exact(k.Want))
 	case *kind.ExclusiveMaximum:
-		return one("got %s, want less than %s", display(got), exact(k.Want))
+		return one("got %s, want less than %s", show(got), exact(k.Want))
 	case *kind.MultipleOf:
-		return one("got %s, want a multiple of %s", display(got), exact(k.Want))
+		return one("got %s, want a multiple of %s", show(got), exact(k.Want))
 	case *kind.UniqueItems:
 		return one("items %d and %d are equal, want all different", k.Duplicates[0], k.Duplicates[1])
 	case *kind.AdditionalItems:
@@ -92,16 +92,16 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 func (x explainer) missing(at, names []string, because string) []finding {
 	var out []finding
 	for _, name := range x.within(names) {
-		msg := "missing property " + display(name)
+		msg := "missing property " + show(name)
 		if because != "" {
-			msg += fmt.Sprintf(" (needed with %s)", display(because))
+			msg += fmt.Sprintf(" (needed with %s)", show(because))
 		}
 		out = append(out, finding{at: at, message: msg})
 	}
 	return out
 }
 
-// within are as many names as there is room for, one at least.
+// within returns as many names as there is room for, at least one.
 func (x explainer) within(names []string) []string {
 	names = names[:min(len(names), max(1, x.room.findings))]
 	x.room.findings -= len(names)
@@ -109,16 +109,17 @@ func (x explainer) within(names []string) []string {
 	return names
 }
 
-// maxGiven is how many names an object may have for guesses among them.
+// maxGiven is the number of members that an object may have for guesses about misspelt
+// names.
 const maxGiven = 1000
 
-// misnamed names what stands in an object under names that its schema allows
-// without knowing them, where a property is missing: one of them may be meant.
+// misnamed lists members that the schema allows but does not name, if a property is
+// missing: one of them may be meant.
 func (x explainer) misnamed(location string, value any, name string) string {
 	s := x.schema.byLocation[location]
 	given, ok := value.(map[string]any)
 	if !ok || s == nil || s.Properties[name] == nil || len(s.PatternProperties) > 0 || s.AdditionalProperties == false {
-		return "" // unknown ones are told of by themselves, or are not known to be
+		return "" // unknown members are reported separately, or it is unknown which they are
 	}
 	if len(given) > maxGiven || !x.hint(len(given)*4*nameCost) {
 		return ""
@@ -127,14 +128,14 @@ func (x explainer) misnamed(location string, value any, name string) string {
 	for _, n := range slices.Sorted(maps.Keys(given)) {
 		if s.Properties[n] == nil {
 			unknown = append(unknown, n)
-			shown = append(shown, display(n))
+			shown = append(shown, show(n))
 		}
 	}
 	switch near := x.nearest(name, unknown); {
 	case len(unknown) == 0:
 		return ""
 	case near != "":
-		return fmt.Sprintf(" (got %s: did you mean %s?)", display(near), display(name))
+		return fmt.Sprintf(" (got %s: did you mean %s?)", show(near), show(name))
 	}
 	return fmt.Sprintf(" (got %s, which the schema does not name)", shorten(strings.Join(shown, ", "), 200))
 }
@@ -143,7 +144,7 @@ func (x explainer) describeEnum(k *kind.Enum) string {
 	const most = 20
 	var all, texts []string
 	for _, v := range k.Want[:min(len(k.Want), most)] {
-		all = append(all, display(v))
+		all = append(all, show(v))
 	}
 	got, isText := k.Got.(string)
 	if isText && x.hint(len(k.Want)) {
@@ -167,10 +168,10 @@ func (x explainer) describeEnum(k *kind.Enum) string {
 	return fmt.Sprintf("got %s, want %s%s%s", describe(k.Got), want, strings.Join(all, ", "), hint)
 }
 
-// maxKnown is how many bytes of known names are shown.
+// maxKnown is the size of the list of known names in a message, in bytes.
 const maxKnown = 200
 
-// unknownProperties is one finding per name, with the nearest known name.
+// unknownProperties returns one finding per name, with the nearest known name.
 func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []string) []finding {
 	known := x.knownProperties(e.SchemaURL)
 	var out []finding
@@ -180,7 +181,7 @@ func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []stri
 		if hint == "" && len(known) > 0 {
 			hint = fmt.Sprintf(" (known: %s)", list)
 		}
-		out = append(out, finding{at: e.InstanceLocation, message: "unknown property " + display(name) + hint})
+		out = append(out, finding{at: e.InstanceLocation, message: "unknown property " + show(name) + hint})
 	}
 	return out
 }
@@ -197,8 +198,8 @@ func (x explainer) knows(location, name string) bool {
 	return s != nil && s.Properties[name] != nil
 }
 
-// notAllowed words the schema false: a property that nothing evaluated is
-// reported like an additional one, at its object.
+// notAllowed describes a violation of the schema false. A property that no schema evaluated
+// is reported like an additional one, at its object.
 func (x explainer) notAllowed(e *jsonschema.ValidationError) []finding {
 	for _, keyword := range []string{"/unevaluatedProperties", "/additionalProperties"} {
 		parent, ok := strings.CutSuffix(e.SchemaURL, keyword)
@@ -219,19 +220,19 @@ func (x explainer) badName(at []string, k *nameKind) []finding {
 		reasons = append(reasons, f.message)
 	}
 	slices.Sort(reasons)
-	return []finding{{at: at, message: fmt.Sprintf("property name %s is not allowed: %s", display(k.name), strings.Join(reasons, ", "))}}
+	return []finding{{at: at, message: fmt.Sprintf("property name %s is not allowed: %s", show(k.name), strings.Join(reasons, ", "))}}
 }
 
-// suggest names the known name that was probably meant.
+// suggest suggests the known name that was probably meant.
 func (x explainer) suggest(name string, known []string) string {
 	if best := x.nearest(name, known); best != "" {
-		return fmt.Sprintf(" (did you mean %s?)", display(best))
+		return fmt.Sprintf(" (did you mean %s?)", show(best))
 	}
 	return ""
 }
 
-// nearest is the known name that name was probably meant to be, "" if there is
-// none or the search would take too long.
+// nearest returns the known name that name was probably meant to be, "" if there is none or
+// the search would take too long.
 func (x explainer) nearest(name string, known []string) string {
 	const longest = 100
 	if len(name) > longest {
@@ -246,19 +247,19 @@ func (x explainer) nearest(name string, known []string) string {
 	return nearest.Name(name, compared, nearest.Limit(len(name)))
 }
 
-// describe shows a value with its type: string "abc", number 5, object.
+// describe formats a value with its type: string "abc", number 5, object.
 func describe(v any) string {
 	switch v := v.(type) {
 	case string, json.Number:
-		return kindOf(v) + " " + display(v)
+		return kindOf(v) + " " + show(v)
 	case []any, map[string]any:
 		return kindOf(v)
 	}
-	return display(v)
+	return show(v)
 }
 
-// display shows a value as JSON, shortened.
-func display(v any) string {
+// show formats a value as JSON, shortened.
+func show(v any) string {
 	const most = 60
 	switch v := v.(type) {
 	case nil:
@@ -269,7 +270,7 @@ func display(v any) string {
 		return shorten(v.String(), most)
 	case string:
 		quoted, err := jsontext.AppendQuote(nil, shorten(v, most))
-		if err != nil { // invalid UTF-8 cannot come from parsed JSON, but from Go callers
+		if err != nil { // invalid UTF-8: not from parsed JSON, but possibly from Go callers
 			return strconv.Quote(shorten(v, most))
 		}
 		return string(quoted)
@@ -284,7 +285,7 @@ func display(v any) string {
 	return fmt.Sprint(v)
 }
 
-// fits tells whether a value may have so few bytes as JSON.
+// fits reports whether a value as JSON may fit into room bytes.
 func fits(v any, room *int) bool {
 	*room -= 1
 	switch v := v.(type) {
@@ -306,7 +307,7 @@ func fits(v any, room *int) bool {
 	return *room >= 0
 }
 
-// exact writes a number of a schema without rounding it.
+// exact formats a number of a schema without rounding it.
 func exact(r *big.Rat) string {
 	if r.IsInt() {
 		return shorten(r.Num().String(), 60)

@@ -18,16 +18,15 @@ import (
 
 const (
 	lockFile = ".lock"
-	// lockWait is how long a writer waits for others, which hold the lock for
-	// the milliseconds of a write.
+	// lockWait is how long a writer waits for others, which hold the lock for the few
+	// milliseconds of a write.
 	lockWait  = 15 * time.Second
 	lockRetry = 5 * time.Millisecond
 )
 
-// exclusive runs f as the only writer of the directory among all processes,
-// with a cache that is up to date, and makes what f did durable. It waits for
-// other processes until wait is over. f holds the lock file, but not files: no
-// reader waits for the disk.
+// exclusive runs f as the only writer of the directory among all processes, with an updated
+// cache, and makes its changes durable. It waits at most wait for other processes. f runs
+// with the lock file but without files, so that no reader waits for the disk.
 func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -47,7 +46,7 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	if err != nil {
 		return err
 	}
-	// Whoever writes holds the lock, so these are of writers that crashed.
+	// Since every writer holds the lock, these are from writers that crashed.
 	for _, file := range leftovers {
 		if err := root.Remove(file); err != nil {
 			s.log.Debug("leftover file is not removed", "file", file, "error", err)
@@ -62,13 +61,13 @@ func (s *Store) exclusive(wait time.Duration, f func(*os.Root) error) error {
 	return nil
 }
 
-// lock takes the lock file. Its descriptor is new each time, so that a
-// directory that was made again gets its own lock.
+// lock locks the lock file. It opens the file each time, so that a directory that was
+// created again gets its own lock.
 func (s *Store) lock(wait time.Duration) (unlock func(), err error) {
 	path := filepath.Join(s.dir, lockFile)
 	l := regular.NewLock(path)
 	ok, err := acquire(l, wait)
-	if errors.Is(err, fs.ErrNotExist) { // the directory is gone
+	if errors.Is(err, fs.ErrNotExist) { // the directory was deleted
 		if err = os.MkdirAll(s.dir, 0o700); err == nil {
 			ok, err = acquire(l, wait)
 		}
@@ -99,9 +98,8 @@ func acquire(l *flock.Flock, wait time.Duration) (bool, error) {
 	return ok, err
 }
 
-// writeTool replaces or makes the tool's file and its cache entry, and takes
-// the executions that are now on disk off what is pending. It returns the tool
-// as Get would.
+// writeTool writes the tool's file and updates its cache entry. It subtracts the executions
+// that are now on disk from the pending ones, and returns the same as Get.
 func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (Definition, error) {
 	data, err := def.File()
 	if err != nil {
@@ -111,7 +109,7 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (D
 	if err != nil {
 		return Definition{}, unwritten(def.Name, err)
 	}
-	// Under files, so that no reader sees the new count and the pending one.
+	// files is held, so that no reader sees the new count together with the pending one.
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := temp.Rename(def.Name + extension); err != nil {
@@ -128,8 +126,8 @@ func unwritten(name string, err error) error {
 	return fmt.Errorf("tool %q: cannot be written: %w (what was saved before is unchanged)", name, err)
 }
 
-// ReadFile reads a regular file of at most limit bytes. A symbolic link is not
-// followed, not even to a file beside it.
+// ReadFile reads a regular file of at most limit bytes. It does not follow symbolic links,
+// not even to a file in the same folder.
 func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
@@ -139,7 +137,7 @@ func ReadFile(root *os.Root, file string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// readTool reads a tool file, given what a stat said of it.
+// readTool reads a tool file, given its stat.
 func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo, error) {
 	data, opened, err := readRegular(root, file, info, MaxFileBytes)
 	if err == nil {
@@ -148,8 +146,7 @@ func readTool(root *os.Root, file string, info fs.FileInfo) ([]byte, fs.FileInfo
 	return data, opened, err
 }
 
-// readRegular reads a regular file of at most limit bytes, given what a stat
-// said of it.
+// readRegular reads a regular file of at most limit bytes, given its stat.
 func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return nil, info, errors.New("it is a symbolic link, which is not followed")
@@ -167,7 +164,7 @@ func readRegular(root *os.Root, file string, info fs.FileInfo, limit int64) ([]b
 	return data, opened, err
 }
 
-// reason is what an error of the file system says beside the name.
+// reason returns an error of the file system without the path.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(err, regular.ErrNotRegular) {

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// seed is that of all hashes of values: nobody outside can make them collide.
+// seed is the seed of all hashes of values. It is random, so that nobody can provoke
+// collisions.
 var seed = maphash.MakeSeed()
 
-// number reads a literal exactly.
+// number parses a literal exactly.
 func (m *meter) number(lit json.Number) *big.Rat {
 	m.take(numberCost(string(lit)))
 	r, ok := new(big.Rat).SetString(string(lit))
 	if !ok {
-		return new(big.Rat) // never: it has been parsed as JSON, with a bounded exponent
+		return new(big.Rat) // cannot happen: it has been parsed as JSON, with a bounded exponent
 	}
 	return r
 }
 
-// numberCost is what it takes to read a literal and to calculate with it.
+// numberCost returns the work of parsing a literal and calculating with it.
 func numberCost(lit string) int64 {
 	digits := int64(len(lit))
 	if strings.ContainsAny(lit, "eE") {
@@ -29,26 +30,26 @@ func numberCost(lit string) int64 {
 	return 500 + 16*digits + digits*digits/256
 }
 
-// plainInteger tells whether a literal is an integer without fraction and
-// exponent: the shortest form there is, but for -0.
+// plainInteger reports whether a literal is an integer without fraction and exponent, the
+// shortest form of its value; -0 is not.
 func plainInteger(lit string) bool { return lit != "-0" && !strings.ContainsAny(lit, ".eE") }
 
-// isInteger reports whether a number has no fraction, however it is written.
+// isInteger reports whether a number is an integer, however it is written.
 func (m *meter) isInteger(lit json.Number) bool {
 	return plainInteger(string(lit)) || m.number(lit).IsInt()
 }
 
-// canonical is the same text for numbers of the same value.
+// canonical returns the same text for numbers with the same value.
 func (m *meter) canonical(lit json.Number) string {
 	if plainInteger(string(lit)) {
 		return string(lit)
 	}
 	r := m.number(lit)
 	m.take(numberCost(string(lit)))
-	return r.RatString() // without a denominator if it is an integer
+	return r.RatString() // has no denominator if it is an integer
 }
 
-// hash is the same for values that JSON Schema calls equal.
+// hash returns the same hash for values that JSON Schema considers equal.
 func (m *meter) hash(v any) uint64 {
 	m.take(valueCost)
 	text := func(tag byte, s string) uint64 {
@@ -75,7 +76,7 @@ func (m *meter) hash(v any) uint64 {
 		return sum
 	case map[string]any:
 		sum := uint64(7)
-		for name, member := range v { // in any order
+		for name, member := range v { // must not depend on the order
 			sum += mix(text(8, name), m.hash(member))
 		}
 		return mix(sum, uint64(len(v)))
@@ -85,7 +86,7 @@ func (m *meter) hash(v any) uint64 {
 
 func mix(a, b uint64) uint64 { return maphash.Comparable(seed, [2]uint64{a, b}) }
 
-// equal compares as JSON Schema does: numbers by value, objects without order.
+// equal compares values like JSON Schema: numbers by value, objects in any order.
 func (m *meter) equal(a, b any) bool {
 	m.take(valueCost)
 	switch a := a.(type) {
@@ -122,8 +123,8 @@ func (m *meter) equal(a, b any) bool {
 	}
 }
 
-// equalObjects compares all members, whatever it finds: their order is random,
-// and the cost must not be.
+// equalObjects always compares all members: their order is random, and the cost must not
+// be.
 func (m *meter) equalObjects(a, b map[string]any) bool {
 	if len(a) != len(b) {
 		return false
@@ -167,15 +168,15 @@ func (s valueSet) contains(m *meter, v any) bool {
 	return false
 }
 
-// duplicates finds the first item that is equal to one before it, and that one;
-// ok is false when there is none.
+// duplicates returns the first item that equals an earlier one, and that one; ok is false
+// if there is none.
 func (m *meter) duplicates(items []any) (first, second int, ok bool) {
 	size := 4
 	for size < 2*len(items) {
 		size *= 2
 	}
 	m.take(int64(size))
-	table := make([]int32, size) // of indexes from 1, by hash
+	table := make([]int32, size) // indexes from 1, by hash
 	hashes := make([]uint64, len(items))
 	for i, item := range items {
 		m.take(valueCost)

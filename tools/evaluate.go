@@ -13,41 +13,39 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// The library compiles schemas. Applying them is done here, since its own
-// validation cannot be stopped: this one counts each step, and goes on only
-// while the meter allows. It gives the library's verdicts and errors, see
-// TestSameAsLibrary.
+// The library compiles schemas, but we evaluate them here, because its own validation
+// cannot be stopped. This evaluation counts each step and stops when the meter says so. It
+// gives the same verdicts and errors as the library, see TestSameAsLibrary.
 
 const (
-	// maxErrors is how many errors are collected before evaluation stops at the
-	// first error of each schema. It bounds the memory they take.
+	// maxErrors is the number of errors after which evaluation stops at the first error of
+	// each schema. It limits memory.
 	maxErrors = 4000
-	// maxFrames is how many schemas may be under evaluation inside one another.
-	// It bounds the stack.
+	// maxFrames is the number of nested schemas under evaluation. It limits the stack.
 	maxFrames = maxChain * (MaxValueDepth + 8)
 )
 
-// evaluation is one validation of one value.
+// evaluation is the validation of one value.
 type evaluation struct {
 	schema *Schema
 	meter  *meter
-	// lenient lets a required property with a default be absent.
+	// lenient allows a required property to be absent if it has a default.
 	lenient bool
-	made    int // errors so far, deep ones count more
+	made    int // errors so far; deep ones count more
 }
 
 // invalid is the error of all quiet frames.
 var invalid = &jsonschema.ValidationError{}
 
-// frame is one schema applied to one value.
+// frame is the application of one schema to one value.
 type frame struct {
 	*evaluation
 	s      *jsonschema.Schema
 	v      any
 	parent *frame
-	depth  int // of frames
-	// Where v is in the parent's value: member name, or item index; neither
-	// when it is the same value.
+	depth  int // nesting level of frames
+	// The place of v in the parent's value: member name or item index; neither if it is the
+	// same value.
 	member bool
 	item   bool
 	name   string
@@ -58,8 +56,8 @@ type frame struct {
 	open   unevaluated
 }
 
-// check evaluates the whole schema. Most values are valid: errors are only made
-// for those that are not.
+// check evaluates the whole schema. Since most values are valid, it creates errors only in
+// a second pass.
 func (e *evaluation) check(v any) *jsonschema.ValidationError {
 	return e.root(e.schema.root, v)
 }
@@ -69,7 +67,7 @@ func (e *evaluation) root(s *jsonschema.Schema, v any) *jsonschema.ValidationErr
 		return nil
 	}
 	err := e.start(s, v, false)
-	if err == nil { // never: the two agree
+	if err == nil { // cannot happen: both passes agree
 		err = invalid
 	}
 	return &jsonschema.ValidationError{SchemaURL: s.Location, ErrorKind: &kind.Schema{Location: s.Location}, Causes: causes(err)}
@@ -81,7 +79,7 @@ func (e *evaluation) start(s *jsonschema.Schema, v any, quiet bool) *jsonschema.
 	return f.evaluate()
 }
 
-// causes are the parts of an error that has no words of its own.
+// causes returns the parts of an error that has no message of its own.
 func causes(err *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	if _, ok := err.ErrorKind.(*kind.Group); ok {
 		return err.Causes
@@ -89,8 +87,8 @@ func causes(err *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return []*jsonschema.ValidationError{err}
 }
 
-// same applies another schema to the same value. What that evaluates of the
-// value counts as evaluated here if it is valid.
+// same applies another schema to the same value. If the value is valid, the parts that it
+// evaluates count as evaluated here.
 func (f *frame) same(s *jsonschema.Schema, quiet bool) *jsonschema.ValidationError {
 	sub := frame{evaluation: f.evaluation, s: s, v: f.v, parent: f, depth: f.depth + 1, quiet: f.quiet || quiet}
 	sub.open = sub.unevaluated(!f.open.empty())
@@ -170,9 +168,9 @@ func (f *frame) result() *jsonschema.ValidationError {
 	return &jsonschema.ValidationError{ErrorKind: &kind.Group{}, Causes: f.errs}
 }
 
-// cycle tells whether the schema is being applied to the value already. Schemas
-// whose references lead back are refused when they are compiled, but dynamic
-// references only show here.
+// cycle reports whether the schema is already being applied to the value. References that
+// lead back to themselves are refused at compile time, but dynamic references can only be
+// checked here.
 func (f *frame) cycle() bool {
 	for p := f; p.parent != nil && !p.member && !p.item; p = p.parent {
 		f.meter.take(4)
@@ -183,8 +181,8 @@ func (f *frame) cycle() bool {
 	return false
 }
 
-// enough tells that nothing more need be looked at: the value is known to be
-// invalid, and nobody wants to know more, or too much is known already.
+// enough reports whether evaluation can stop: the value is known to be invalid, and either
+// no details are needed or there are enough errors.
 func (f *frame) enough() bool {
 	return f.failed || f.made >= maxErrors && len(f.errs) > 0
 }
@@ -232,7 +230,7 @@ func (f *frame) addErr(err *jsonschema.ValidationError) {
 
 func (f *frame) add(k jsonschema.ErrorKind) { f.addErr(f.error(k)) }
 
-// addAll adds an error with its causes; of too many errors, the first cause alone.
+// addAll adds an error with its causes; if there are too many errors, only the first cause.
 func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorKind) {
 	if !f.quiet && f.made >= maxErrors && len(causes) > 0 {
 		f.addErr(causes[0])
@@ -245,7 +243,8 @@ func (f *frame) addAll(causes []*jsonschema.ValidationError, k jsonschema.ErrorK
 	f.addErr(err)
 }
 
-// members are those of an object: in order where that decides what is reported.
+// members iterates over the members of an object, in order if that affects which errors are
+// reported.
 func (f *frame) members(obj map[string]any) iter.Seq2[string, any] {
 	if f.quiet {
 		return maps.All(obj)
@@ -259,7 +258,7 @@ func (f *frame) members(obj map[string]any) iter.Seq2[string, any] {
 	}
 }
 
-// ordered are n names in their order.
+// ordered returns n names, sorted.
 func (m *meter) ordered(names iter.Seq[string], n int) []string {
 	m.take(int64(n) * int64(bits.Len(uint(n))) * nameCost)
 	list := make([]string, 0, n)
@@ -268,7 +267,7 @@ func (m *meter) ordered(names iter.Seq[string], n int) []string {
 		list = append(list, name)
 	}
 	slices.SortFunc(list, func(a, b string) int {
-		m.poll() // how often depends on the order that there was
+		m.poll() // the number of comparisons depends on the original order
 		return strings.Compare(a, b)
 	})
 	return list

@@ -57,7 +57,7 @@ func (f *frame) object(obj map[string]any) {
 	}
 }
 
-// missing are the names that an object lacks.
+// missing returns the names that an object lacks.
 func (f *frame) missing(obj map[string]any, names []string) []string {
 	var missing []string
 	for _, name := range names {
@@ -73,9 +73,8 @@ func (f *frame) missing(obj map[string]any, names []string) []string {
 	return missing
 }
 
-// properties applies "properties", "patternProperties" and
-// "additionalProperties". A quiet frame looks at all of them, too, whatever it
-// finds: their order is random, and the cost must not be.
+// properties applies "properties", "patternProperties" and "additionalProperties". Even a
+// quiet frame checks all of them: their order is random, and the cost must not be.
 func (f *frame) properties(obj map[string]any) {
 	s := f.s
 	patterns := f.schema.parts[s].patterns
@@ -163,10 +162,10 @@ func (f *frame) array(items []any) {
 	}
 }
 
-// itemSchemas are the schemas of the first items of an array, one each, and that
-// of all others, nil for none.
+// itemSchemas returns the schemas of the first items of an array, and the schema of all
+// others, nil if there is none.
 func itemSchemas(s *jsonschema.Schema) (tuple []*jsonschema.Schema, rest *jsonschema.Schema) {
-	switch items := s.Items.(type) { // before 2020-12
+	switch items := s.Items.(type) { // drafts before 2020-12
 	case *jsonschema.Schema:
 		return nil, items
 	case []*jsonschema.Schema:
@@ -208,7 +207,7 @@ func (f *frame) contains(items []any) {
 	case s.MinContains == nil && len(matched) == 0:
 		f.addAll(attempts, &kind.Contains{})
 	default:
-		f.made = made // nothing of the attempts is kept
+		f.made = made // drops the errors of the attempts
 	}
 	if s.MaxContains != nil && len(matched) > *s.MaxContains {
 		f.add(&kind.MaxContains{Got: matched, Want: *s.MaxContains})
@@ -255,12 +254,12 @@ func (f *frame) anyOf() {
 			continue
 		}
 		matched = true
-		if f.open.empty() { // else all have to say what they evaluate
+		if f.open.empty() { // otherwise all branches have to mark what they evaluate
 			break
 		}
 	}
 	if matched {
-		f.made = made // nothing of the attempts is kept
+		f.made = made // drops the errors of the attempts
 		return
 	}
 	f.addAll(attempts, &kind.AnyOf{})

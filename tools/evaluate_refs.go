@@ -6,8 +6,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// applyDynamic applies "$recursiveRef" and "$dynamicRef": to what the outermost
-// schema resource under evaluation has in place of the first target.
+// applyDynamic applies "$recursiveRef" and "$dynamicRef". Their target can be replaced by
+// the outermost schema resource under evaluation.
 func (f *frame) applyDynamic() {
 	if s := f.s.RecursiveRef; s != nil {
 		if s.RecursiveAnchor {
@@ -34,9 +34,9 @@ func (f *frame) applyDynamic() {
 	}
 }
 
-// resourceOf is the schema resource that a schema belongs to, and anchorsOf are
-// the targets of dynamic references that a resource has. The library keeps both
-// to itself; TestSameAsLibrary notices when it changes.
+// resourceOf returns the schema resource of a schema, and anchorsOf the targets of dynamic
+// references in a resource. The library does not export them; TestSameAsLibrary detects if
+// it changes.
 func resourceOf(s *jsonschema.Schema) *jsonschema.Schema {
 	return (*jsonschema.Schema)(reflect.ValueOf(s).Elem().FieldByName("resource").UnsafePointer())
 }
@@ -49,15 +49,15 @@ func anchorsOf(s *jsonschema.Schema) map[string]*jsonschema.Schema {
 	return anchors
 }
 
-// unevaluated are the members or items of a value that no schema has been
-// applied to yet, as far as a schema has to know: for "unevaluatedProperties"
-// and "unevaluatedItems" of its own, or of one that applies it.
+// unevaluated are the members or items of a value to which no schema has been applied yet.
+// It is only tracked where needed: for "unevaluatedProperties" and "unevaluatedItems" of a
+// schema or of one that applies it.
 type unevaluated struct {
 	props map[string]struct{}
 	items map[int]struct{}
 }
 
-// unevaluated is what a frame begins with.
+// unevaluated returns the initial state of a frame.
 func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
 	s := f.s
 	switch v := f.v.(type) {
@@ -84,8 +84,8 @@ func (f *frame) unevaluated(callerNeeds bool) (u unevaluated) {
 	return u
 }
 
-// evaluatesItems tells to which items of an array a schema always applies
-// another one: to the first so many, or to all.
+// evaluatesItems returns the items of an array to which a schema always applies another
+// one: the first ones, or all.
 func evaluatesItems(s *jsonschema.Schema) (first int, all bool) {
 	if s.DraftVersion >= 2020 {
 		return len(s.PrefixItems), s.Items2020 != nil
@@ -101,7 +101,7 @@ func evaluatesItems(s *jsonschema.Schema) (first int, all bool) {
 
 func (u *unevaluated) empty() bool { return len(u.props) == 0 && len(u.items) == 0 }
 
-// keep keeps what another schema has not evaluated either.
+// keep removes what another schema has evaluated.
 func (u *unevaluated) keep(m *meter, other unevaluated) {
 	m.take(int64(len(u.props)+len(u.items)) * nameCost)
 	for name := range u.props {

@@ -10,8 +10,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// mismatch is the first of "type", "const", "enum" and "format" that the value
-// does not satisfy. Nothing else is reported of it then.
+// mismatch returns the first of "type", "const", "enum" and "format" that the value does
+// not satisfy. Nothing else is reported about the value then.
 func (f *frame) mismatch() jsonschema.ErrorKind {
 	s := f.s
 	if s.Types != nil && !s.Types.IsEmpty() && !f.hasType(*s.Types) {
@@ -31,7 +31,7 @@ func (f *frame) mismatch() jsonschema.ErrorKind {
 	return nil
 }
 
-// typeBits are the bits that the library has for the types.
+// typeBits are the library's bits for types.
 var typeBits = func() map[string]jsonschema.Types {
 	bits := map[string]jsonschema.Types{}
 	for _, name := range []string{"null", "boolean", "number", "integer", "string", "array", "object"} {
@@ -97,14 +97,14 @@ func (f *frame) number(lit json.Number) {
 	}
 }
 
-// calculation is what it costs to multiply with a number.
+// calculation returns the work of multiplying with a number.
 func calculation(r *big.Rat) int64 {
 	words := int64(r.Num().BitLen()+r.Denom().BitLen()) / 64
 	return 100 + words*words
 }
 
-// format holds a text against the library's format of that name, or one of ours
-// where that could work for long.
+// format checks a text with the library's format of that name, or with our own where the
+// library's could take long.
 func (m *meter) format(format *jsonschema.Format, text string) error {
 	m.text(len(text))
 	switch format.Name {
@@ -135,7 +135,7 @@ func (m *meter) format(format *jsonschema.Format, text string) error {
 	return format.Validate(text)
 }
 
-// maxFormatText is the longest text that the library's formats are given.
+// maxFormatText is the longest text that is checked with the library's formats.
 const maxFormatText = 1 << 16
 
 func (m *meter) pointer(text string) error {
@@ -151,8 +151,8 @@ func (m *meter) pointer(text string) error {
 	return nil
 }
 
-// longReference gives the library the beginning of a URL, such as that of an
-// image as a data URL, and looks itself at the characters of the rest.
+// longReference passes the beginning of a long URL, such as a data URL of an image, to the
+// library, and checks the characters of the rest itself.
 func (m *meter) longReference(format *jsonschema.Format, text string) error {
 	cut := maxFormatText
 	for cut > maxFormatText-8 && (text[cut-1] == '%' || text[cut-2] == '%' || !utf8.RuneStart(text[cut])) {

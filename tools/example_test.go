@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// A store keeps tools as files; each change of a tool makes its former form a
-// version that can be brought back.
+// A store keeps tools as files. When a tool changes, its previous form becomes a version
+// that can be restored.
 func ExampleStore() {
 	dir, err := os.MkdirTemp("", "tools-")
 	if err != nil {
@@ -50,8 +50,8 @@ func ExampleStore() {
 	// return len(github.list_issues(repo=params.repo))
 }
 
-// Arguments are checked against a tool's input schema before its script runs. The
-// error lists each violation with a hint.
+// Arguments are checked against a tool's input schema before its script runs. The error
+// lists each violation with a hint.
 func ExampleSchema_ValidateArguments() {
 	schema, err := tools.CompileInputSchema([]byte(`{
 		"type": "object",

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// FormatVersion is the "version" of the files that are read and written.
+	// FormatVersion is the "version" of tool files.
 	FormatVersion = "1.0"
 	// MaxFileBytes is the largest tool file in bytes.
 	MaxFileBytes = 4 << 20
 )
 
-// compact takes white space out of a JSON value and changes nothing else.
+// compact removes white space from a JSON value and changes nothing else.
 func compact(raw []byte) (json.RawMessage, error) {
 	return jsontext.AppendFormat(nil, raw,
 		jsontext.PreserveRawStrings(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 }
 
-// File is the definition as its file has it, in the format of the specification
-// ("Storage Format"), indented by two spaces: version, name, description,
-// inputSchema, outputSchema and limits if there are any, code, metadata, then
-// the unknown members. It is an error when the file would be larger than
-// MaxFileBytes.
+// File returns the definition as a file, in the format of the specification ("Storage
+// Format"), indented by two spaces: version, name, description, inputSchema, outputSchema
+// and limits if there are any, code, metadata, then the unknown members. The error says
+// that the file would be larger than MaxFileBytes.
 func (d *Definition) File() ([]byte, error) {
 	var b bytes.Buffer
 	w := fileWriter{enc: jsontext.NewEncoder(&b, jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))}
@@ -98,13 +97,13 @@ func (w *fileWriter) members(list []Member) {
 	}
 }
 
-// decodeFile reads a tool file called name+".json" that was last modified at
-// modified, and checks all but its schemas.
+// decodeFile decodes a tool file called name+".json" with the given modification time. It
+// checks everything except the schemas.
 func decodeFile(data []byte, name string, modified time.Time) (Definition, error) {
 	return decodeTool(data, name, modified, true)
 }
 
-// decodeTool is decodeFile where the file need not say its version.
+// decodeTool is decodeFile for files that may lack a version.
 func decodeTool(data []byte, name string, modified time.Time, versioned bool) (Definition, error) {
 	var d Definition
 	if len(data) > MaxFileBytes {
@@ -134,7 +133,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 		return d, err
 	}
 	if d.Name != name {
-		return d, fmt.Errorf("it says its name is %q, which does not fit the file's (rename one of them)", shorten(d.Name, 80))
+		return d, fmt.Errorf("it says its name is %q, which does not match that of the file (rename one of them)", shorten(d.Name, 80))
 	}
 	if d.Code == "" {
 		return d, errors.New(`"code" is empty`)
@@ -142,14 +141,13 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	return d, nil
 }
 
-// ParseFile reads a tool file, whatever it is called; without a version, as the
-// arguments of save_tool are, it is taken for one of FormatVersion. The error says
-// what is wrong with it.
+// ParseFile decodes a tool file of any name. A file without a version, such as the
+// arguments of save_tool, is read as FormatVersion. The error says what is wrong.
 func ParseFile(data []byte) (Definition, error) {
 	var named struct {
 		Name string `json:"name"`
 	}
-	// What is wrong with it otherwise, decodeFile says.
+	// For a file without a valid name, decodeFile returns the error.
 	_ = json.Unmarshal(data, &named)
 	d, err := decodeTool(data, named.Name, time.Now(), false)
 	if err == nil {
@@ -158,8 +156,8 @@ func ParseFile(data []byte) (Definition, error) {
 	return d, err
 }
 
-// ParseExtra reads an object of members that this program does not know, for
-// Definition.Extra; those that it knows are an error.
+// ParseExtra decodes an object of unknown members for Definition.Extra. Members that this
+// program knows are an error.
 func ParseExtra(raw []byte) ([]Member, error) {
 	members, err := readObject(raw)
 	if err != nil {
@@ -173,11 +171,11 @@ func ParseExtra(raw []byte) ([]Member, error) {
 	return members, nil
 }
 
-// fileMembers are the members of a file that this program knows.
+// fileMembers are the members of a tool file that this program knows.
 var fileMembers = []string{"version", "name", "description", "inputSchema", "outputSchema", "limits", "code", "metadata"}
 
-// Check checks what somebody gave, as [Store.Save] does, and brings the schemas
-// into the form in which they are kept.
+// Check checks a definition as [Store.Save] does, and converts the schemas to the form in
+// which they are stored.
 func (d *Definition) Check() error {
 	if err := CheckName(d.Name); err != nil {
 		return err
@@ -203,7 +201,7 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-// readObject splits a JSON object into its members, values compacted.
+// readObject splits a JSON object into its members and compacts their values.
 func readObject(data []byte) ([]Member, error) {
 	flat, err := compact(data)
 	if err != nil {
@@ -237,14 +235,13 @@ func readObject(data []byte) ([]Member, error) {
 	return out, nil
 }
 
-// fileReader takes members out of an object by their exact names and keeps the
-// first error.
+// fileReader removes members from an object by their exact names and keeps the first error.
 type fileReader struct {
-	members []Member // not taken yet
+	members []Member // remaining members
 	err     error
 }
 
-// raw takes a member; nil if it is absent or null.
+// raw removes a member; it returns nil if the member is absent or null.
 func (r *fileReader) raw(name string) json.RawMessage {
 	for i, m := range r.members {
 		if m.Name == name {
@@ -258,7 +255,7 @@ func (r *fileReader) raw(name string) json.RawMessage {
 	return nil
 }
 
-// rest is what was not taken; nil if nothing is left.
+// rest returns the remaining members; nil if there are none.
 func (r *fileReader) rest() []Member {
 	if len(r.members) == 0 {
 		return nil
@@ -287,8 +284,8 @@ func (r *fileReader) text(name string, required bool) string {
 	return string(text)
 }
 
-// time takes a time of ISO 8601 in the profile of RFC 3339; absent, null and
-// "" give fallback.
+// time removes an ISO 8601 time in the RFC 3339 profile; if it is absent, null or "", it
+// returns fallback.
 func (r *fileReader) time(name string, fallback time.Time) time.Time {
 	text := r.text(name, false)
 	if text == "" {

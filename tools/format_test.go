@@ -118,7 +118,7 @@ func TestBadFiles(t *testing.T) {
 		`{"version":1.0}`:              `"version" is not a string`,
 		`{"version":"2.0","name":"b"}`: `its version "2.0" is not known (this program reads "1.0")`,
 		`{"version":"1.0","Name":"a",` + rest + `}`:                                          `"name" is missing`,
-		`{"version":"1.0","name":"b",` + rest + `}`:                                          `it says its name is "b", which does not fit the file's`,
+		`{"version":"1.0","name":"b",` + rest + `}`:                                          `it says its name is "b", which does not match that of the file`,
 		`{"version":"1.0","name":"a","name":"a",` + rest + `}`:                               `duplicate`,
 		`{"version":"1.0","name":"a","inputSchema":{}}`:                                      `"code" is missing`,
 		`{"version":"1.0","name":"a","inputSchema":{},"code":5}`:                             `"code" is not a string`,

@@ -7,25 +7,24 @@ import (
 	"io"
 )
 
-// hashFormat is the first line of what is hashed: another form of it is another
-// name.
+// hashFormat is the first line of the hashed text. A change of the text must change it.
 const hashFormat = "mcp-metatool definition 1\n"
 
-// Hash identifies what decides a run of the tool: its name, code, schemas and
-// limits; not its description, times and counts. It is the SHA-256, in lower-case
-// hexadecimal, of a line that names the form, then for each part a line
-// "PART LENGTH" and LENGTH bytes:
+// Hash identifies everything that affects a run of the tool: its name, code, schemas and
+// limits, but not its description, times and counts. It is the SHA-256, in lower-case
+// hexadecimal, of a line that names the format, followed for each part by a line "PART
+// LENGTH" and LENGTH bytes:
 //
-//	name, code    as they are
-//	inputSchema   without white space between tokens, all else as it is written
-//	outputSchema  likewise; absent when the tool has none
-//	limits        "fuel=N memory=BYTES timeout=NANOSECONDS calls=N", absent when
+//	name, code    unchanged
+//	inputSchema   without white space between tokens, otherwise unchanged
+//	outputSchema  likewise; absent if the tool has none
+//	limits        "fuel=N memory=BYTES timeout=NANOSECONDS calls=N"; absent if
 //	              none is set
 //
-// A schema that is not JSON is hashed as it is.
+// A schema that is not JSON is hashed unchanged.
 func (d *Definition) Hash() string {
 	h := sha256.New()
-	io.WriteString(h, hashFormat) // a hash never fails to be written to
+	io.WriteString(h, hashFormat) // writing to a hash never fails
 	part := func(name string, content []byte) {
 		fmt.Fprintf(h, "%s %d\n", name, len(content))
 		h.Write(content)

@@ -14,45 +14,44 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// How much of the past is kept.
+// Limits of what is kept.
 const (
-	// MaxVersions is how many earlier forms of one tool are kept.
+	// MaxVersions is the number of earlier forms of one tool that are kept.
 	MaxVersions = 50
-	// MaxDeleted is of how many deleted tools they are: an agent that makes and
-	// deletes tools all day must not fill the disk.
+	// MaxDeleted is the number of deleted tools whose forms are kept: an agent that creates
+	// and deletes tools all day must not fill the disk.
 	MaxDeleted = 200
 )
 
-// ErrNoVersion is what errors.Is finds when a tool has no version of that
-// number.
+// ErrNoVersion is matched by errors.Is if a tool has no version of that number.
 var ErrNoVersion = errors.New("no such version")
 
-// Ending is what became of a form that a tool had.
+// Ending says how a form of a tool stopped being the current one.
 type Ending string
 
 // The endings.
 const (
-	SavedOver Ending = "saved"    // another form was saved under its name
+	SavedOver Ending = "saved"    // another form was saved under the name
 	Deleted   Ending = "deleted"  // the tool was deleted
-	Reverted  Ending = "reverted" // an earlier version was brought back
+	Reverted  Ending = "reverted" // an earlier version was restored
 	Imported  Ending = "imported" // another form was imported
 )
 
-// Version is a form that a tool had. It stays what it is; its number is never
-// given to another version of a tool of that name.
+// Version is an earlier form of a tool. It never changes, and its number is not used again
+// for a tool of that name.
 type Version struct {
 	Number int // from 1
-	// Ended is when the form stopped being the tool's, EndedBy how.
+	// Ended is when the form stopped being the current one, and EndedBy is how.
 	Ended   time.Time
 	EndedBy Ending
-	// Definition is valid if Problem is nil, with the metadata that it had.
+	// Definition is valid if Problem is nil. It has the metadata of that time.
 	Definition Definition
 	Size       int64 // of the file, in bytes
 	Problem    error // why the file cannot be used
 }
 
-// Changes names the parts in which two forms of a tool differ for agents and
-// runs, as members of its file; nil if they do not.
+// Changes names the members of the file in which two forms of a tool differ in a way that
+// matters to agents and runs; nil if there are none.
 func (d *Definition) Changes(o *Definition) []string {
 	var parts []string
 	for _, part := range []struct{ name, a, b string }{
@@ -70,11 +69,10 @@ func (d *Definition) Changes(o *Definition) []string {
 	return parts
 }
 
-// History returns the versions of a tool, saved or deleted, newest first; its
-// present form is not among them. ErrNotFound if there is no such tool and
-// never was, as far as that is kept.
+// History returns the versions of a tool, saved or deleted, newest first, without its
+// current form. The error is ErrNotFound if there is no such tool and no version is kept.
 func (s *Store) History(name string) ([]Version, error) {
-	if CheckName(name) != nil { // it may be a path
+	if CheckName(name) != nil { // it could be a path
 		return nil, notFound(name)
 	}
 	root, err := regular.OpenRoot(s.dir)
@@ -82,7 +80,7 @@ func (s *Store) History(name string) ([]Version, error) {
 		return nil, fmt.Errorf("tool store: %w", err)
 	}
 	defer root.Close()
-	kept, err := keptVersions(root, name)
+	kept, err := versionFiles(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +91,9 @@ func (s *Store) History(name string) ([]Version, error) {
 		v, err := k.read(root, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // a newer one has just taken its place
+			continue // a newer version has just replaced it
 		case err == nil && there && i == len(kept)-1 && sameForm(&v.Definition, &present):
-			continue // kept, but then not written over
+			continue // it was kept, but then saving failed
 		}
 		v.Problem = err
 		versions = append(versions, v)
@@ -106,13 +104,13 @@ func (s *Store) History(name string) ([]Version, error) {
 	return versions, nil
 }
 
-// sameForm tells whether two definitions are one, of which at most executions
-// were counted in between.
+// sameForm reports whether two definitions differ at most in the executions counted.
 func sameForm(a, b *Definition) bool {
 	return a.sameToAgents(b) && a.Metadata.Modified.Equal(b.Metadata.Modified)
 }
 
-// Histories names the tools that have versions, deleted ones too, sorted.
+// Histories returns the names of the tools that have versions, including deleted ones,
+// sorted.
 func (s *Store) Histories() ([]string, error) {
 	root, err := regular.OpenRoot(s.dir)
 	if err != nil {
@@ -130,11 +128,10 @@ func histories(root *os.Root) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return CheckName(name) != nil }), nil
 }
 
-// Revert makes a version the present form of its tool again, and brings back
-// a tool that was deleted. Number 0 means the newest version that is not the
-// same as the present form, so that a second Revert undoes the first. changed
-// is false if the tool is like the version already. Errors: as those of
-// [Store.Save], ErrNotFound, ErrNoVersion, or that the version cannot be read.
+// Revert makes a version the current form of its tool again, and restores a deleted tool.
+// Number 0 means the newest version that differs from the current form, so that a second
+// Revert undoes the first. changed is false if the tool equals the version already. Errors:
+// those of [Store.Save], ErrNotFound, ErrNoVersion, or that the version cannot be read.
 func (s *Store) Revert(name string, number int) (to Version, changed bool, err error) {
 	versions, err := s.History(name)
 	if err != nil {
@@ -154,7 +151,7 @@ func (s *Store) Revert(name string, number int) (to Version, changed bool, err e
 	})
 	switch {
 	case i < 0 && number == 0:
-		return Version{}, false, fmt.Errorf("tool %q: %w before the present form", name, ErrNoVersion)
+		return Version{}, false, fmt.Errorf("tool %q: %w before the current form", name, ErrNoVersion)
 	case i < 0:
 		return Version{}, false, fmt.Errorf("tool %q: %w: %d", name, ErrNoVersion, number)
 	case versions[i].Problem != nil:
@@ -166,61 +163,61 @@ func (s *Store) Revert(name string, number int) (to Version, changed bool, err e
 	}
 	def := to.Definition
 	if def.Extra == nil {
-		def.Extra = []Member{} // not those of the present form
+		def.Extra = []Member{} // not nil, which would keep those of the current form
 	}
 	_, _, err = s.save(def, Reverted)
 	return to, err == nil, err
 }
 
-// historyDir has a folder for each tool, a file for each version: the tool's
-// file as it was. Neither reading the tools directory nor watching it looks
-// into folders, and their temporary files are made outside of them.
+// historyDir has a folder for each tool and in it a file for each version, which is a copy
+// of the tool's file. Neither reading nor watching the tools directory looks into folders.
+// The temporary files of versions are created outside of them.
 const historyDir = ".history"
 
-// endedFormat is how a file's name has the time: no colons, for Windows.
+// endedFormat is the format of times in file names. It has no colons, for Windows.
 const endedFormat = "20060102T150405.000Z"
 
-// kept is the file of a version, by what its name says.
-type kept struct {
+// versionFile is the file of a version, as described by its name.
+type versionFile struct {
 	file    string
 	number  int
 	ended   time.Time
 	endedBy Ending
 }
 
-// name is the file's name, such as 000012-20260131T120000.000Z-saved.json.
-func (k kept) name() string {
+// name returns the name of the file, such as 000012-20260131T120000.000Z-saved.json.
+func (k versionFile) name() string {
 	return fmt.Sprintf("%06d-%s-%s%s", k.number, k.ended.UTC().Format(endedFormat), k.endedBy, extension)
 }
 
-func parseKept(file string) (kept, bool) {
+func parseVersionFile(file string) (versionFile, bool) {
 	parts := strings.Split(strings.TrimSuffix(file, extension), "-")
 	if len(parts) != 3 {
-		return kept{}, false
+		return versionFile{}, false
 	}
 	number, err := strconv.Atoi(parts[0])
 	ended, timeErr := time.Parse(endedFormat, parts[1])
-	k := kept{file, number, ended, Ending(parts[2])}
+	k := versionFile{file, number, ended, Ending(parts[2])}
 	return k, err == nil && timeErr == nil && number > 0 && k.name() == file
 }
 
-// keptVersions are the files of a tool's versions, oldest first.
-func keptVersions(root *os.Root, name string) ([]kept, error) {
+// versionFiles returns the files of a tool's versions, oldest first.
+func versionFiles(root *os.Root, name string) ([]versionFile, error) {
 	files, err := namesIn(root, path.Join(historyDir, name))
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: its history cannot be read: %w", name, err)
 	}
-	var out []kept
+	var out []versionFile
 	for _, file := range files {
-		if k, ok := parseKept(file); ok {
+		if k, ok := parseVersionFile(file); ok {
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, func(a, b kept) int { return a.number - b.number })
+	slices.SortFunc(out, func(a, b versionFile) int { return a.number - b.number })
 	return out, nil
 }
 
-// namesIn are the names in a folder, none if it is not there.
+// namesIn returns the names in a folder, none if it does not exist.
 func namesIn(root *os.Root, folder string) ([]string, error) {
 	sub, err := root.OpenRoot(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -233,8 +230,8 @@ func namesIn(root *os.Root, folder string) ([]string, error) {
 	return readNames(sub)
 }
 
-// read is the version in a file; the error is why there is no definition.
-func (k kept) read(root *os.Root, name string) (Version, error) {
+// read reads the version in a file. The error says why there is no definition.
+func (k versionFile) read(root *os.Root, name string) (Version, error) {
 	v := Version{Number: k.number, Ended: k.ended, EndedBy: k.endedBy}
 	file := path.Join(historyDir, name, k.file)
 	info, err := root.Lstat(file)
@@ -249,20 +246,19 @@ func (k kept) read(root *os.Root, name string) (Version, error) {
 	return v, err
 }
 
-// keep makes the present form of a tool a version, before another one is
-// written. What cannot be kept is not overwritten either: the caller must not
-// go on after an error.
-func (s *Store) keep(root *os.Root, old *Definition, ending Ending, at time.Time) error {
-	versions, err := keptVersions(root, old.Name)
+// keepVersion copies the current form of a tool to its history before another one is
+// written. After an error the caller must not overwrite it.
+func (s *Store) keepVersion(root *os.Root, old *Definition, ending Ending, at time.Time) error {
+	versions, err := versionFiles(root, old.Name)
 	if err != nil {
 		return err
 	}
 	folder := path.Join(historyDir, old.Name)
 	if n := len(versions); n > 0 {
-		// When writing failed after this form was kept, it is there already.
+		// This form was kept before, but writing the new one failed.
 		last, err := versions[n-1].read(root, old.Name)
 		if err == nil && sameForm(&last.Definition, old) {
-			now := kept{number: last.Number, ended: at, endedBy: ending}
+			now := versionFile{number: last.Number, ended: at, endedBy: ending}
 			return regular.Rename(root, path.Join(folder, versions[n-1].file), path.Join(folder, now.name()))
 		}
 	}
@@ -270,35 +266,35 @@ func (s *Store) keep(root *os.Root, old *Definition, ending Ending, at time.Time
 	if err != nil {
 		return fmt.Errorf("tool %q: %w", old.Name, err)
 	}
-	file, err := placeInHistory(root, old.Name, nextVersion(versions, ending, at))
+	file, err := versionPath(root, old.Name, nextVersion(versions, ending, at))
 	if err == nil {
 		err = writeVersion(root, file, data)
 	}
-	if err == nil { // before the tool's file is written over
+	if err == nil { // before the tool's file is overwritten
 		err = syncHistory(root, old.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("tool %q: cannot be written: the version before cannot be kept: %w (what was saved before is unchanged)", old.Name, err)
+		return fmt.Errorf("tool %q: cannot be written: the previous version cannot be kept: %w (what was saved before is unchanged)", old.Name, err)
 	}
 	return nil
 }
 
-func nextVersion(versions []kept, ending Ending, at time.Time) kept {
-	k := kept{number: 1, ended: at, endedBy: ending}
+func nextVersion(versions []versionFile, ending Ending, at time.Time) versionFile {
+	k := versionFile{number: 1, ended: at, endedBy: ending}
 	if n := len(versions); n > 0 {
 		k.number = versions[n-1].number + 1
 	}
 	return k
 }
 
-// placeInHistory is the path of a version, in a folder that is there.
-func placeInHistory(root *os.Root, name string, k kept) (file string, err error) {
+// versionPath returns the path of a version. It creates the folder if needed.
+func versionPath(root *os.Root, name string, k versionFile) (file string, err error) {
 	folder := path.Join(historyDir, name)
 	return path.Join(folder, k.name()), root.MkdirAll(folder, 0o700)
 }
 
-// writeVersion writes the file of a version. Its temporary file is in the tools
-// directory, where leftovers of a crash are removed.
+// writeVersion writes the file of a version. Its temporary file is in the tools directory,
+// where leftovers of a crash are removed.
 func writeVersion(root *os.Root, file string, data []byte) error {
 	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
@@ -312,10 +308,9 @@ func syncHistory(root *os.Root, name string) error {
 	return errors.Join(regular.SyncFolder(root, path.Join(historyDir, name)), regular.SyncFolder(root, historyDir))
 }
 
-// prune forgets the oldest versions of a tool. Having too many is no reason to
-// fail.
+// prune removes the oldest versions of a tool. If that fails, it is only logged.
 func (s *Store) prune(root *os.Root, name string) {
-	versions, err := keptVersions(root, name)
+	versions, err := versionFiles(root, name)
 	for len(versions) > MaxVersions && err == nil {
 		err = root.Remove(path.Join(historyDir, name, versions[0].file))
 		versions = versions[1:]
@@ -325,15 +320,15 @@ func (s *Store) prune(root *os.Root, name string) {
 	}
 }
 
-// pruneDeleted forgets the tools that were deleted longest ago. saved says
-// whether a tool is there.
+// pruneDeleted removes the versions of the tools that were deleted longest ago. saved
+// reports whether a tool exists.
 func (s *Store) pruneDeleted(root *os.Root, saved func(name string) bool) {
 	names, err := histories(root)
 	names = slices.DeleteFunc(names, saved)
 	if err == nil && len(names) > MaxDeleted {
 		last := make(map[string]time.Time, len(names))
 		for _, name := range names {
-			if versions, err := keptVersions(root, name); err == nil && len(versions) > 0 {
+			if versions, err := versionFiles(root, name); err == nil && len(versions) > 0 {
 				last[name] = versions[len(versions)-1].ended
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// past is a history in short: "2 deleted code-b, 1 saved code-a".
+// past returns the history of a tool in short: "2 deleted code-b, 1 saved code-a".
 func past(t testing.TB, s *Store, name string) string {
 	t.Helper()
 	versions, err := s.History(name)
@@ -50,7 +50,7 @@ func mustRevert(t testing.TB, s *Store, name string, number int) Version {
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, StoreOptions{})
-	other := openStore(t, dir, StoreOptions{}) // as another process
+	other := openStore(t, dir, StoreOptions{}) // like another process
 	expect := func(want string) {
 		t.Helper()
 		if got := past(t, s, "a"); got != want {
@@ -122,7 +122,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Unknown members come and go with the version that has them.
+// TestRevertRestoresUnknownMembers checks that unknown members belong to a version.
 func TestRevertRestoresUnknownMembers(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
@@ -157,8 +157,8 @@ func TestDeletedToolsAreBounded(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("stays", "A"))
 	mustSave(t, s, coded("stays", "B"))
-	for i := range MaxDeleted + 1 { // as if long ago, t0 first
-		k := kept{number: 1, ended: mtime.Add(time.Duration(i) * time.Hour), endedBy: Deleted}
+	for i := range MaxDeleted + 1 { // long ago, in the order of the numbers
+		k := versionFile{number: 1, ended: mtime.Add(time.Duration(i) * time.Hour), endedBy: Deleted}
 		folder := filepath.Join(s.Dir(), historyDir, fmt.Sprint("t", i))
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
@@ -178,14 +178,15 @@ func TestDeletedToolsAreBounded(t *testing.T) {
 	}
 }
 
-// What a crash or somebody else left in the history hurts nobody.
+// TestHistoryWithStrangeFiles checks that files from a crash or from others in the history
+// do no harm.
 func TestHistoryWithStrangeFiles(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	mustSave(t, s, coded("a", "B"))
 	folder := filepath.Join(s.Dir(), historyDir, "a")
 	for _, name := range []string{
-		"000007-20260131T120000.000Z-saved.json", // half a file
+		"000007-20260131T120000.000Z-saved.json", // an incomplete file
 		"000006-20260131T120000.000Z.json", "6-20260131T120000.000Z-saved.json", "notes.txt", regular.TempPrefix + "x",
 		"-00001-20260131T120000.000Z-saved.json", "000005-20260131T120000.000Z-saved", "..json",
 	} {
@@ -242,13 +243,14 @@ func TestHistoryIsPrivate(t *testing.T) {
 	}
 }
 
-// A version that cannot be kept: nothing is written over or taken away.
+// TestNoHistoryNoChange checks that nothing is overwritten or deleted if the version cannot
+// be kept.
 func TestNoHistoryNoChange(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	put(t, s, historyDir, "in the way")
 	want := "history cannot be read"
-	if runtime.GOOS == "windows" { // a path through a file is one that does not exist
+	if runtime.GOOS == "windows" { // a path through a file does not exist there
 		want = "cannot be"
 	}
 	if _, _, err := s.Save(coded("a", "B")); err == nil || !strings.Contains(err.Error(), want) {
@@ -260,17 +262,17 @@ func TestNoHistoryNoChange(t *testing.T) {
 	if d, err := s.Get("a"); err != nil || d.Code != "A" {
 		t.Errorf("now %+v, %v", d, err)
 	}
-	mustSave(t, s, coded("b", "A")) // a new tool has no version before
+	mustSave(t, s, coded("b", "A")) // a new tool has no earlier version
 	if left, _ := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*")); left != nil {
 		t.Errorf("left over: %v", left)
 	}
 	if err := os.Remove(filepath.Join(s.Dir(), historyDir)); err != nil {
 		t.Fatal(err)
 	}
-	// Writing fails after the version was kept: the next try keeps it once.
+	// If writing fails after the version was kept, the next attempt does not keep it again.
 	d, _ := s.Get("a")
 	for range 2 {
-		err := s.exclusive(lockWait, func(root *os.Root) error { return s.keep(root, &d, Imported, time.Now()) })
+		err := s.exclusive(lockWait, func(root *os.Root) error { return s.keepVersion(root, &d, Imported, time.Now()) })
 		if err != nil {
 			t.Fatal(err)
 		}

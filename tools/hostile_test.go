@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// list is a JSON array of n items.
+// list returns a JSON array of n items.
 func list(n int, item func(i int) string) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -22,7 +22,7 @@ func list(n int, item func(i int) string) string {
 	return b.String()
 }
 
-// dict is a JSON object of n members.
+// dict returns a JSON object of n members.
 func dict(n int, member func(i int) (name, value string)) string {
 	members := list(n, func(i int) string {
 		name, value := member(i)
@@ -35,11 +35,11 @@ func always(text string) func(int) string { return func(int) string { return tex
 
 const draft7 = `"$schema":"http://json-schema.org/draft-07/schema#",`
 
-// hostileCase is a schema and a value that are within all limits on size, and
-// take long to hold against one another.
+// hostileCase is a schema and a value that are within all size limits, and take very long
+// to validate.
 type hostileCase struct{ name, schema, value string }
 
-// hostileCases has the keywords whose cost is a product, or a power.
+// hostileCases returns schemas with the keywords whose cost is a product or a power.
 func hostileCases() []hostileCase {
 	text := strings.Repeat("a", 1<<20)
 	alternatives := func(n int) string {
@@ -84,14 +84,14 @@ func hostileCases() []hostileCase {
 		{"numbers", `{"items":{"multipleOf":3e-4000,"maximum":1e4001}}`, list(100_000, always("1e4000"))},
 		{"lengths", `{"allOf":` + list(1000, always(`{"minLength":1}`)) + `}`, `"` + text + `"`},
 		{"reading", `{}`, list(1_000_000, always("[]"))},
-		{"what is told of names", `{"items":{"enum":` + list(3000, func(i int) string { return fmt.Sprintf(`"%060d"`, i) }) + `}}`, list(1000, always(`"`+strings.Repeat("0", 59)+`x"`))},
-		{"what is told of properties", `{"properties":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("%060d", i), "{}" }) + `,"additionalProperties":false}`,
+		{"messages about names", `{"items":{"enum":` + list(3000, func(i int) string { return fmt.Sprintf(`"%060d"`, i) }) + `}}`, list(1000, always(`"`+strings.Repeat("0", 59)+`x"`))},
+		{"messages about properties", `{"properties":` + dict(1000, func(i int) (string, string) { return fmt.Sprintf("%060d", i), "{}" }) + `,"additionalProperties":false}`,
 			dict(20_000, func(i int) (string, string) { return fmt.Sprintf("%059dx", i), "1" })},
 	}
 }
 
-// TestHostileSchemasAreStopped: each of these stops where its Spend says so, and
-// asks in time before.
+// TestHostileSchemasAreStopped checks that validation stops when Spend refuses more work,
+// and that it asks often enough.
 func TestHostileSchemasAreStopped(t *testing.T) {
 	const enough = 2_000_000 // about a millisecond
 	for _, c := range hostileCases() {
@@ -128,7 +128,7 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 	}
 }
 
-// TestPatternLimits: a pattern that is slow to read or to compile is refused.
+// TestPatternLimits checks that patterns that are slow to parse or to compile are refused.
 func TestPatternLimits(t *testing.T) {
 	for name, pattern := range map[string]string{
 		"repetitions":          strings.Repeat("(a{1000}|)", 20),
@@ -156,8 +156,8 @@ func TestPatternLimits(t *testing.T) {
 	}
 }
 
-// TestViolationsAreBounded: what is told of a value is not longer than of use,
-// however much is wrong with it.
+// TestViolationsAreBounded checks that an error message has a limited length, however many
+// violations a value has.
 func TestViolationsAreBounded(t *testing.T) {
 	name := strings.Repeat("n", 100_000)
 	for what, c := range map[string]hostileCase{

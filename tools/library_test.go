@@ -12,9 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// libraryVerdict is what the library itself says of a value: it compiles the
-// schema with nothing of ours but the loader that loads nothing. ok is false
-// when one of both is not for it.
+// libraryVerdict validates a value with the library alone, using only our loader, which
+// loads nothing. ok is false if the library does not accept the schema or the value.
 func libraryVerdict(raw, value []byte) (violations []Violation, ok bool) {
 	m := newMeter(nil)
 	doc, err := parseValue(m, raw, MaxSchemaDepth)
@@ -44,21 +43,21 @@ func libraryVerdict(raw, value []byte) (violations []Violation, ok bool) {
 	return all.explain(m, lib, v).Violations, true
 }
 
-// locate is index without what only our evaluation needs.
+// locate is index without the parts that only our evaluation needs.
 func (s *Schema) locate(sch *jsonschema.Schema) {
 	if s.byLocation[sch.Location] != nil {
 		return
 	}
 	s.byLocation[sch.Location] = sch
-	e := edgesOf(sch)
+	e := subschemasOf(sch)
 	for _, sub := range slices.Concat(e.same, e.names, e.children) {
 		s.locate(sub)
 	}
 }
 
-// sameAsLibrary compares our verdict and what we say of it with the library's.
-// What is said of names of properties is ours alone. It tells whether the
-// schema could be used, and whether the value was valid.
+// sameAsLibrary compares our verdict and messages with those of the library. Errors about
+// names of properties are ours alone. It reports whether the schema could be compiled, and
+// whether the value was valid.
 func sameAsLibrary(t *testing.T, schema, value []byte) (used, valid bool) {
 	t.Helper()
 	s, err := CompileSchema(schema, "schema")
@@ -87,8 +86,8 @@ func sameAsLibrary(t *testing.T, schema, value []byte) (used, valid bool) {
 	return true, false
 }
 
-// schemaMaker makes schemas at random: small ones, of few names, so that most
-// keywords meet something they say something of.
+// schemaMaker generates random schemas: small ones with few names, so that most keywords
+// apply to something.
 type schemaMaker struct {
 	*rand.Rand
 	draft int
@@ -136,7 +135,7 @@ func (r *schemaMaker) value(depth int) any {
 	return obj
 }
 
-// schema is one with a few keywords of its draft.
+// schema returns a schema with a few keywords of its draft.
 func (r *schemaMaker) schema(depth int) any {
 	if r.draft > 4 && r.IntN(12) == 0 {
 		return r.IntN(3) > 0
@@ -213,7 +212,7 @@ func (r *schemaMaker) keyword(s map[string]any, depth int) {
 	keywords[r.IntN(len(keywords))]()
 }
 
-// leaf is a keyword without schemas of its own.
+// leaf adds a keyword without subschemas.
 func (r *schemaMaker) leaf(s map[string]any) {
 	n := r.IntN(3)
 	keywords := []func(){
@@ -272,8 +271,8 @@ func (r *schemaMaker) document() []byte {
 	return raw
 }
 
-// TestSameAsLibrary holds our evaluation against the library's, with schemas and
-// values made at random.
+// TestSameAsLibrary compares our evaluation with that of the library, for random schemas
+// and values.
 func TestSameAsLibrary(t *testing.T) {
 	rounds := 800
 	if testing.Short() {
@@ -304,7 +303,7 @@ func TestSameAsLibrary(t *testing.T) {
 	t.Logf("compared %v, valid %v", used, valid)
 }
 
-// FuzzSameAsLibrary is TestSameAsLibrary for whatever comes.
+// FuzzSameAsLibrary is TestSameAsLibrary for arbitrary input.
 func FuzzSameAsLibrary(f *testing.F) {
 	for i := range 50 {
 		r := &schemaMaker{Rand: rand.New(rand.NewPCG(2, uint64(i)))}

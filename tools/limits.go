@@ -12,35 +12,34 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Limits are what a run of one tool may use, where its author wants that to be
-// less than the configuration allows. A zero field is as the configuration
-// says. In JSON it is an object with the optional members
+// Limits are the limits of runs of one tool, where its author wants less than the
+// configuration allows. A zero field means the limit of the configuration. In JSON it is an
+// object with the optional members
 //
-//	"fuel"     units of the sandbox's meter: a whole number
-//	"memory"   a whole number of bytes, or "64MB"
-//	"timeout"  a whole number of milliseconds, or "5s"
-//	"calls"    tool calls: a whole number
+//	"fuel"     units of fuel in the sandbox: an integer
+//	"memory"   an integer, in bytes, or "64MB"
+//	"timeout"  an integer, in milliseconds, or "5s"
+//	"calls"    tool calls: an integer
 //
-// Whether a limit is above the configuration's is not looked at here.
+// Whether a limit exceeds that of the configuration is not checked here.
 type Limits struct {
 	Fuel    uint64
 	Memory  uint64 // bytes
 	Timeout time.Duration
 	Calls   int
 
-	// raw is the object as it was written, with members that this program does
-	// not know.
+	// raw is the object as it was read, with unknown members.
 	raw json.RawMessage
 }
 
-// The least that a tool's limits may be; a run needs that much to begin with.
+// The minimum of each limit; a run needs that much to start.
 const (
 	MinFuel   = 10_000_000
 	MinMemory = 16 << 20
 )
 
-// ParseLimits reads limits; the error is a [*ValidationError] with pointers
-// into a definition ("/limits/fuel"). Members it does not know are kept.
+// ParseLimits parses limits. The error is a [*ValidationError] with pointers into a
+// definition ("/limits/fuel"). Unknown members are kept.
 func ParseLimits(raw []byte) (Limits, error) {
 	flat, err := compact(raw)
 	if err != nil {
@@ -91,9 +90,9 @@ func (l *Limits) set(m Member) error {
 	return err
 }
 
-// number reads a JSON number, or with parse also a JSON string; format words the
-// least that is allowed. What is too large for its type is as large as can be:
-// no configuration allows so much.
+// number reads a JSON number or, if parse is not nil, a JSON string; format formats the
+// minimum for messages. A number that is too large for its type becomes the maximum, which
+// no configuration allows.
 func number(raw []byte, want string, parse func(string) (uint64, error), least int, format func(int) string) (uint64, error) {
 	var n uint64
 	var err error
@@ -119,8 +118,8 @@ func milliseconds(text string) (uint64, error) {
 	return uint64(max(0, d.Milliseconds())), err
 }
 
-// JSON is the limits as an object, as it was written if it was read; nil when
-// there are none. The caller must not change it.
+// JSON returns the limits as an object: unchanged if it was parsed, nil if there are none.
+// The caller must not change it.
 func (l Limits) JSON() json.RawMessage {
 	if l.raw != nil || l.Fuel == 0 && l.Memory == 0 && l.Timeout == 0 && l.Calls == 0 {
 		return l.raw
@@ -131,7 +130,7 @@ func (l Limits) JSON() json.RawMessage {
 		Timeout int64  `json:"timeout,omitempty"`
 		Calls   int    `json:"calls,omitempty"`
 	}{l.Fuel, l.Memory, l.Timeout.Milliseconds(), l.Calls})
-	if err != nil { // integers
+	if err != nil { // cannot fail: all members are integers
 		panic(err)
 	}
 	return text

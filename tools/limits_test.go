@@ -64,8 +64,8 @@ func TestBadLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfFile: a definition keeps its limits as they were written, and is
-// another one to agents without them.
+// TestLimitsOfFile checks that a definition keeps its limits as written, and that agents
+// see a difference without them.
 func TestLimitsOfFile(t *testing.T) {
 	const file = `{"version":"1.0","name":"a","inputSchema":{"type":"object"},"limits":{"timeout":"5s","later":1.50,"fuel":20000000},"code":"1"}`
 	d, err := decodeFile([]byte(file), "a", mtime)
@@ -93,7 +93,7 @@ func TestLimitsOfFile(t *testing.T) {
 	}
 }
 
-// TestSaveReplacesLimits: saving anew without limits takes them away.
+// TestSaveReplacesLimits checks that saving again without limits removes them.
 func TestSaveReplacesLimits(t *testing.T) {
 	s, err := OpenStore(t.TempDir(), StoreOptions{})
 	if err != nil {
@@ -115,7 +115,7 @@ func TestSaveReplacesLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.RecordExecution("a", mtime)
-		if err := s.flush(); err != nil { // a rewrite of the file
+		if err := s.flush(); err != nil { // rewrites the file
 			t.Fatal(err)
 		}
 		got, err := s.Get("a")

@@ -13,13 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitFileSize makes this process fail to write more than fileSizeLimit bytes to a file.
+// limitFileSize makes this process fail when it writes more than fileSizeLimit bytes to a
+// file.
 func limitFileSize() bool {
 	signal.Ignore(syscall.SIGXFSZ)
 	return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: fileSizeLimit, Max: fileSizeLimit}) == nil
 }
 
-// A directory that can only be read is read, and writing says what is wrong.
+// TestReadOnlyDirectory checks that a read-only directory can be read, and that the error
+// for writing is clear.
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	first, err := OpenStore(dir, StoreOptions{})
@@ -51,7 +53,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	if err := s.Delete("a"); err == nil {
 		t.Error("Delete is no error")
 	}
-	// Recorded without waking the store's goroutine, which may be root.
+	// Recorded without waking the store's goroutine, which may have root's rights.
 	s.mu.Lock()
 	s.pending["a"] = executions{1, mtime}
 	s.mu.Unlock()

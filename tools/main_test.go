@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childVar makes the test binary one of the processes of a test that needs
-// several; see process_test.go.
+// childVar makes the test binary run as one of the processes of a test that needs several;
+// see process_test.go.
 const childVar = "TOOLS_TEST_CHILD"
 
 func TestMain(m *testing.M) {

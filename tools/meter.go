@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Spend is told of work while it is done: of units more, a unit being about
-// half a nanosecond, as a unit of a script's fuel is. An error ends the work,
-// and is what the caller of the method gets. Spend is called on the goroutine
-// of that caller, every 50 microseconds or so; units can be 0.
+// Spend is called with the work that has been done since the last call. A unit is about
+// half a nanosecond, like a unit of a script's fuel. If it returns an error, the work stops
+// and the caller gets that error. Spend is called on the goroutine of the caller, about
+// every 50 microseconds; units can be 0.
 //
-// The same value costs the same under the same schema, always.
+// The same value and schema always cost the same.
 type Spend func(units uint64) error
 
-// FreeWork is how much may be done without a Spend: about a tenth of a second.
+// FreeWork is the work allowed without a Spend, about a tenth of a second.
 const FreeWork = 200_000_000
 
-// WorkError says that something takes more work than was allowed.
+// WorkError says that something needs more work than was allowed.
 type WorkError struct {
-	Units uint64 // that were allowed
+	Units uint64 // the limit
 }
 
 func (e *WorkError) Error() string {
 	return fmt.Sprintf("checking takes more than %d units of work (simplify the schema, or the value)", e.Units)
 }
 
-// AtMost is a Spend that allows so many units. It is not safe for concurrent
-// use.
+// AtMost returns a Spend that allows the given number of units. It is not safe for
+// concurrent use.
 func AtMost(units uint64) Spend {
 	left := units
 	return func(n uint64) error {
@@ -38,7 +38,7 @@ func AtMost(units uint64) Spend {
 	}
 }
 
-// Until is AtMost that also ends with a context, with its error.
+// Until is like AtMost, but also stops when ctx ends, with the error of ctx.
 func Until(ctx context.Context, units uint64) Spend {
 	spend := AtMost(units)
 	return func(n uint64) error {
@@ -49,27 +49,26 @@ func Until(ctx context.Context, units uint64) Spend {
 	}
 }
 
-// What things cost, in units.
+// The cost of steps, in units.
 const (
-	// workSlice is how much is done between two looks at the Spend.
+	// workSlice is the work between two calls of Spend.
 	workSlice = 1 << 16
 
 	schemaCost = 300 // one schema applied to one value
 	nameCost   = 80  // looking up a name
 	tokenCost  = 150 // reading a token of JSON
-	byteCost   = 2   // and each byte of it
+	byteCost   = 2   // each byte of a token
 	valueCost  = 100 // hashing or comparing a value
 )
 
-// meter counts work. It panics with interrupted when Spend refuses more; see
-// run.
+// meter counts work. It panics with interrupted if Spend refuses more; see run.
 type meter struct {
 	spend Spend
 	due   int64
 	polls int
 }
 
-// interrupted is what ends work that may not go on. Nothing but run sees it.
+// interrupted is the panic that stops refused work. run recovers it.
 type interrupted struct{ err error }
 
 func newMeter(spend Spend) *meter {
@@ -79,29 +78,32 @@ func newMeter(spend Spend) *meter {
 	return &meter{spend: spend}
 }
 
+// take counts work and calls Spend when a slice of it is used up.
 func (m *meter) take(units int64) {
 	if m.due += units; m.due >= workSlice {
-		m.settle()
+		m.spendDue()
 	}
 }
 
-// poll is for work that has been taken as a whole: it lets Spend end it.
+// poll calls Spend if it is due, for work that was counted in advance.
 func (m *meter) poll() {
 	if m.polls++; m.polls%1024 == 0 {
-		m.ask()
+		m.callSpend()
 	}
 }
 
-// text takes what it costs to go over n bytes of text once or twice.
+// text counts the work of reading n bytes of text once or twice.
 func (m *meter) text(n int) { m.take(int64(n) * byteCost) }
 
-func (m *meter) settle() {
+// spendDue passes the remaining work to Spend.
+func (m *meter) spendDue() {
 	if m.due > 0 {
-		m.ask()
+		m.callSpend()
 	}
 }
 
-func (m *meter) ask() {
+// callSpend calls Spend. If that refuses, it panics.
+func (m *meter) callSpend() {
 	due := m.due
 	m.due = 0
 	if err := m.spend(uint64(due)); err != nil {
@@ -109,7 +111,7 @@ func (m *meter) ask() {
 	}
 }
 
-// run does some work. The error is that of Spend when it was refused.
+// run does some work. The error is that of Spend if it refused more.
 func (m *meter) run(work func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -121,6 +123,6 @@ func (m *meter) run(work func()) (err error) {
 		}
 	}()
 	work()
-	m.settle()
+	m.spendDue()
 	return nil
 }

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// MaxNameLength is the longest tool name in bytes: the limit that model
-// providers put on the names of functions.
+// MaxNameLength is the longest tool name in bytes, as limited by model providers for the
+// names of functions.
 const MaxNameLength = 64
 
 // NameError says why a string cannot name a composite tool.
 type NameError struct {
 	Name   string
-	Reason string // starts lower case, says what to do
+	Reason string // starts in lower case and says what to do
 }
 
 func (e *NameError) Error() string {
 	return fmt.Sprintf("tool name %q: %s", shorten(e.Name, 80), e.Reason)
 }
 
-// CheckName reports whether name can name a composite tool: 1 to 64 of the
-// characters A-Z, a-z, 0-9, "_" and "-". Device names of Windows (CON, NUL,
-// COM1, ...) are refused on every system, so that a tools directory can be
-// copied anywhere. The error is a [*NameError].
+// CheckName returns an error if name cannot name a composite tool. A name has 1 to 64 of
+// the characters A-Z, a-z, 0-9, "_" and "-". Windows device names (CON, NUL, COM1, ...) are
+// refused on every system, so that a tools directory can be copied anywhere. The error is a
+// [*NameError].
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -36,7 +36,7 @@ func CheckName(name string) error {
 		}
 	}
 	if isDeviceName(name) {
-		return &NameError{name, "is a device name on Windows, where no file can be called so (choose another)"}
+		return &NameError{name, "is a device name on Windows and cannot be a file name there (choose another)"}
 	}
 	return nil
 }
@@ -45,9 +45,8 @@ func isNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// isDeviceName follows "Naming Files, Paths, and Namespaces" of the Windows
-// documentation: a device name stays one when an extension is added, so
-// "nul.json" would write to nowhere.
+// isDeviceName follows "Naming Files, Paths, and Namespaces" in the Windows documentation:
+// a device name remains one with an extension, so "nul.json" would not be a file.
 func isDeviceName(name string) bool {
 	upper := strings.ToUpper(name)
 	switch upper {

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 )
 
-// TestStoreOfOthersIsRefused: where others may write, they could save a tool that
-// we run.
+// TestStoreOfOthersIsRefused checks that a folder is refused if others may write to it:
+// they could save a tool that we run.
 func TestStoreOfOthersIsRefused(t *testing.T) {
 	for _, writable := range []string{"above", "above/dir", "above/dir/tools", "above/dir/tools/.history"} {
 		t.Run(writable, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestStoreOfOthersIsRefused(t *testing.T) {
 	}
 }
 
-// TestToolThatOthersMayWriteIsSkipped is about a single file.
+// TestToolThatOthersMayWriteIsSkipped checks a single file.
 func TestToolThatOthersMayWriteIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	mustSave(t, openStore(t, dir, StoreOptions{}), tool("a"))
@@ -52,7 +52,8 @@ func TestToolThatOthersMayWriteIsSkipped(t *testing.T) {
 	}
 }
 
-// TestStoreOfAGroupIsToldOf: a group may write in common set-ups.
+// TestStoreOfAGroupIsToldOf checks that a folder that a group may write to is only
+// reported, since common set-ups have it.
 func TestStoreOfAGroupIsToldOf(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder to another group")

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// maxPatternSize is how many instructions a regular expression may have
-	// when its repetitions are written out.
+	// maxPatternSize is the number of instructions that a regular expression may have when
+	// its repetitions are expanded.
 	maxPatternSize = 20_000
-	// maxPatternsSize is how many those of a schema may have together.
+	// maxPatternsSize is the same for all regular expressions of a schema.
 	maxPatternsSize = 200_000
-	// maxUnicodeClasses is how many classes that are slow to read a regular
-	// expression may have.
+	// maxUnicodeClasses is the number of classes in a regular expression that are slow to
+	// parse.
 	maxUnicodeClasses = 32
 
 	runeCost        = 32 // matching one character of a text
-	instructionCost = 8  // and for each instruction of the pattern
+	instructionCost = 8  // additionally for each instruction of the pattern
 )
 
-// pattern is a compiled regular expression whose matching can be stopped.
+// pattern is a compiled regular expression. Matching it can be stopped.
 type pattern struct {
 	*regexp.Regexp
 	size int64
 }
 
-// patternSchema is one of "patternProperties".
+// patternSchema is one entry of "patternProperties".
 type patternSchema struct {
 	*pattern
 	schema *jsonschema.Schema
 }
 
-// match reports whether a text has a match. Go's matching takes time by the
-// product of text and pattern.
+// match reports whether the pattern matches a text. In Go, matching takes time proportional
+// to the product of both lengths.
 func (p *pattern) match(m *meter, text string) bool {
 	perRune := runeCost + instructionCost*p.size
 	if int64(len(text)) <= workSlice/perRune {
@@ -49,7 +49,7 @@ func (p *pattern) match(m *meter, text string) bool {
 	return p.MatchReader(&meteredText{m, text, perRune})
 }
 
-// meteredText is a text that costs by the character.
+// meteredText is a text for which each character costs work.
 type meteredText struct {
 	meter *meter
 	rest  string
@@ -57,7 +57,7 @@ type meteredText struct {
 }
 
 func (t *meteredText) ReadRune() (rune, int, error) {
-	t.meter.take(t.cost) // may panic; the regexp package shares nothing that this would spoil
+	t.meter.take(t.cost) // may panic; the regexp package has no state that this could damage
 	if t.rest == "" {
 		return 0, 0, io.EOF
 	}
@@ -66,14 +66,14 @@ func (t *meteredText) ReadRune() (rune, int, error) {
 	return r, n, nil
 }
 
-// patterns compiles those of one schema. Some are asked for more than once.
+// patterns compiles the patterns of one schema. Some are requested more than once.
 type patterns struct {
 	meter  *meter
 	byText map[string]*pattern
 	size   int64
 }
 
-// compile is a jsonschema.RegexpEngine.
+// compile implements jsonschema.RegexpEngine.
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if known := p.byText[text]; known != nil {
 		return known, nil
@@ -96,7 +96,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	return p.byText[text], nil
 }
 
-// patternCost is what it takes to read a pattern that parsePattern accepts.
+// patternCost returns the work of parsing a pattern that parsePattern accepts.
 func patternCost(text string) int64 {
 	if len(text) > MaxPatternBytes {
 		return 0
@@ -104,7 +104,7 @@ func patternCost(text string) int64 {
 	return int64(len(text))*500 + int64(unicodeClasses(text))*500_000
 }
 
-// parsePattern reads a pattern within the limits.
+// parsePattern parses a pattern within the limits.
 func parsePattern(text string) (*syntax.Regexp, error) {
 	if len(text) > MaxPatternBytes {
 		return nil, fmt.Errorf("it is %d bytes long (at most %d)", len(text), MaxPatternBytes)
@@ -125,9 +125,9 @@ func parsePattern(text string) (*syntax.Regexp, error) {
 	return tree, nil
 }
 
-// unicodeClasses counts, in a text that may be a pattern, what takes long to
-// read: classes by their Unicode name, and where case does not matter, ranges
-// that may span alphabets, each of which counts for eight.
+// unicodeClasses counts the parts of a possible pattern that are slow to parse: classes
+// with a Unicode name and, if case is ignored, ranges that may span alphabets, which count
+// as eight.
 func unicodeClasses(text string) int {
 	n := strings.Count(text, `\p`) + strings.Count(text, `\P`)
 	if !ignoresCase(text) {
@@ -141,7 +141,7 @@ func unicodeClasses(text string) int {
 	return n
 }
 
-// ignoresCase tells whether a pattern may have the flag i.
+// ignoresCase reports whether a pattern may have the flag i.
 func ignoresCase(text string) bool {
 	for {
 		_, rest, found := strings.Cut(text, "(?")
@@ -156,8 +156,8 @@ func ignoresCase(text string) bool {
 	}
 }
 
-// patternSize is how many instructions a pattern has at most, repetitions
-// written out; more than maxPatternSize stands for all that is larger.
+// patternSize returns the maximum number of instructions of a pattern with its repetitions
+// expanded. A larger result than maxPatternSize is not exact.
 func patternSize(re *syntax.Regexp) int64 {
 	n := int64(1)
 	switch re.Op {

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// runChild is what the test binary does as one of several processes. Its
-// standard output is read by the test; it works in its working directory.
+// runChild runs the test binary as one of several processes. The test reads its standard
+// output. It works in its working directory.
 func runChild(role string) error {
 	kind, arg, _ := strings.Cut(role, ":")
 	switch kind {
@@ -45,8 +45,8 @@ func child(t *testing.T, dir, role string) *exec.Cmd {
 	return cmd
 }
 
-// version is a definition that says in every part which one it is, large
-// enough to be written in several pieces.
+// version returns a definition that has a version number in every part. It is large enough
+// to be written in several pieces.
 func version(name string, n int) Definition {
 	d := tool(name)
 	d.Description = strconv.Itoa(n)
@@ -73,7 +73,7 @@ func childSavesForever() error {
 	}
 }
 
-// A process that is killed while it writes leaves every tool in the form it
+// TestCrash checks that after a writer is killed, every tool has the form that it
 // had reported, or a later one.
 func TestCrash(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestCrash(t *testing.T) {
 			name, n, _ := strings.Cut(in.Text(), " ")
 			reported[name], _ = strconv.Atoi(n)
 		}
-		for range 4 * kill { // each time at another moment
+		for range 4 * kill { // at a different moment each time
 			if !in.Scan() {
 				t.Fatal("the writer ended early")
 			}
@@ -102,7 +102,7 @@ func TestCrash(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for in.Scan() { // what it reported before it died
+		for in.Scan() { // what it reported before it was killed
 			read()
 		}
 		if err := cmd.Wait(); err == nil {
@@ -125,14 +125,14 @@ func TestCrash(t *testing.T) {
 				expectWhole(t, s, name)
 			}
 		}
-		mustSave(t, s, tool("after")) // the lock died with its owner
+		mustSave(t, s, tool("after")) // the lock was released when its owner died
 		if left, _ := filepath.Glob(filepath.Join(s.Dir(), regular.TempPrefix+"*")); left != nil {
 			t.Errorf("left over: %v", left)
 		}
 	}
 }
 
-// expectWhole wants all versions of a tool to be as they once were saved.
+// expectWhole checks that all versions of a tool are forms that were saved.
 func expectWhole(t *testing.T, s *Store, name string) {
 	t.Helper()
 	versions, err := s.History(name)
@@ -152,14 +152,14 @@ const (
 	fileSizeLimit = 2000
 )
 
-// childShares saves tools of its own, deletes every other one again, and with
-// all its siblings rewrites one tool and counts executions of another.
+// childShares saves tools of its own, and deletes every other one. Like all its siblings,
+// it rewrites one tool and counts executions of another.
 func childShares(id string) error {
 	s, err := OpenStore(".", StoreOptions{})
 	if err != nil {
 		return err
 	}
-	// All start together, when the test closes their standard input.
+	// All start at the same time, when the test closes their standard input.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func TestProcessesShareDirectory(t *testing.T) {
 	}
 }
 
-// The new form does not fit on the disk: the old one is unharmed, counts wait,
-// and smaller writes go on.
+// When the new form does not fit on the disk, the old one stays, counts wait, and smaller
+// writes still work.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	cmd := child(t, dir, "diskfull")

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/text/message"
 )
 
-// baseURL is the made-up address of the document being compiled. Having one
-// keeps the library from deriving a file name from the working directory.
+// baseURL is the invented address of the document being compiled. Without one, the library
+// would derive a file name from the working directory.
 const baseURL = "tool:///schema"
 
-// errNoLoad is what every attempt to load a document ends with.
+// errNoLoad is the error of every attempt to load a document.
 var errNoLoad = errors.New("schemas are never loaded from network or disk")
 
-// noLoader refuses every reference out of the document.
+// noLoader refuses references to other documents.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errNoLoad }
 
-// schemaError puts an error of the library into words that say what to do.
+// schemaError converts an error of the library into a message that says what to do.
 func schemaError(m *meter, err error, doc map[string]any, what string) error {
 	var (
 		load    *jsonschema.LoadURLError
@@ -45,7 +45,7 @@ func schemaError(m *meter, err error, doc map[string]any, what string) error {
 		reason = invalidReason(m, invalid, doc)
 	case errors.As(err, &pattern):
 		reason = fmt.Sprintf("%s: pattern %s cannot be used: %v (patterns are RE2: no look-around, no back-references)",
-			local(pattern.URL), display(shorten(pattern.Regex, 80)), shorten(pattern.Err.Error(), 200))
+			local(pattern.URL), show(shorten(pattern.Regex, 80)), shorten(pattern.Err.Error(), 200))
 	case errors.As(err, &ptr):
 		reason = fmt.Sprintf(`"$ref" to %s: nothing is there`, local(ptr.URL))
 	case errors.As(err, &anchor):
@@ -65,13 +65,13 @@ func unknownDraft(address string) string {
 	return fmt.Sprintf(`"$schema" %q is not known (leave it out for 2020-12, or declare 2020-12, 2019-09, draft-07, draft-06 or draft-04)`, address)
 }
 
-// invalidReason lists what the meta-schema finds wrong.
+// invalidReason lists the violations of the meta-schema.
 func invalidReason(m *meter, e *jsonschema.SchemaValidationError, doc map[string]any) string {
 	var lib *jsonschema.ValidationError
 	if !errors.As(e.Err, &lib) {
 		return local(e.Error())
 	}
-	// The error speaks of the part of the document that was being compiled.
+	// The error refers to the part of the document that was being compiled.
 	_, frag, _ := strings.Cut(e.URL, "#")
 	part := jsontext.Pointer(frag)
 	if plain, err := url.PathUnescape(frag); err == nil {
@@ -86,22 +86,22 @@ func invalidReason(m *meter, e *jsonschema.SchemaValidationError, doc map[string
 	return found.Error()
 }
 
-// local takes our made-up base off the addresses in a text.
+// local removes the invented base URL from the addresses in a text.
 func local(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, baseURL, ""), "tool:///", "")
 }
 
-// parts are what evaluation needs of one schema beside the library's form of it.
+// parts is what evaluation needs of one schema in addition to the library's form of it.
 type parts struct {
 	enum     valueSet
-	patterns []patternSchema // "patternProperties", in the order of their text
+	patterns []patternSchema // "patternProperties", sorted by pattern
 	resource *jsonschema.Schema
-	anchors  map[string]*jsonschema.Schema // of a resource: what dynamic references lead to
-	// The names of these, in order.
+	anchors  map[string]*jsonschema.Schema // of a resource: targets of dynamic references
+	// The names of the anchors, sorted.
 	dependencies, dependentSchemas, dependentRequired []string
 }
 
-// index walks the compiled schemas once.
+// index visits each compiled schema once.
 func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
 	if sch == nil || s.parts[sch] != nil {
 		return
@@ -122,7 +122,7 @@ func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
 		p.patterns = append(p.patterns, patternSchema{re.(*pattern), sub})
 	}
 	slices.SortFunc(p.patterns, func(a, b patternSchema) int { return strings.Compare(a.String(), b.String()) })
-	e := edgesOf(sch)
+	e := subschemasOf(sch)
 	for _, sub := range slices.Concat(e.same, e.names, e.children) {
 		s.index(m, sub)
 	}
@@ -132,15 +132,15 @@ func (s *Schema) index(m *meter, sch *jsonschema.Schema) {
 	}
 }
 
-// edges are the subschemas of a schema, by what they are applied to.
-type edges struct {
-	same     []*jsonschema.Schema // to the same value
-	names    []*jsonschema.Schema // to the names of its properties
-	children []*jsonschema.Schema // to its properties or items
+// subschemas are the subschemas of a schema, by what they are applied to.
+type subschemas struct {
+	same     []*jsonschema.Schema // the same value
+	names    []*jsonschema.Schema // the names of its properties
+	children []*jsonschema.Schema // its properties or items
 }
 
-func edgesOf(s *jsonschema.Schema) edges {
-	var e edges
+func subschemasOf(s *jsonschema.Schema) subschemas {
+	var e subschemas
 	add := func(list *[]*jsonschema.Schema, subs ...*jsonschema.Schema) {
 		for _, sub := range subs {
 			if sub != nil {
@@ -185,7 +185,7 @@ func edgesOf(s *jsonschema.Schema) edges {
 	return e
 }
 
-// nameKind is a property whose name its schema does not allow.
+// nameKind is a violation of "propertyNames" by a property.
 type nameKind struct {
 	name string
 	why  *jsonschema.ValidationError

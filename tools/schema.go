@@ -6,20 +6,20 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Limits on what is accepted as a schema. They are far above what tools need
-// and keep the compiling of a hostile one below about a second.
+// Limits of schemas. They are far above what tools need and keep the compilation of a
+// hostile one below about a second.
 const (
 	// MaxSchemaBytes is the largest schema in bytes.
 	MaxSchemaBytes = 1 << 20
-	// MaxSchemaDepth is how deep a schema's objects and arrays may be nested.
+	// MaxSchemaDepth is the nesting depth of a schema's objects and arrays.
 	MaxSchemaDepth = 100
-	// MaxSchemaObjects is the number of objects in a schema. The library's
-	// compiling is quadratic in it.
+	// MaxSchemaObjects is the number of objects in a schema. The library's compilation is
+	// quadratic in it.
 	MaxSchemaObjects = 5000
-	// MaxSchemaValues is the number of JSON values in a schema, of all kinds.
+	// MaxSchemaValues is the number of JSON values of all kinds in a schema.
 	MaxSchemaValues = 100_000
-	// MaxPatternBytes is the longest regular expression in a schema. Patterns
-	// are Go's (RE2): linear in the text, but also in the pattern.
+	// MaxPatternBytes is the longest regular expression in a schema. Patterns are Go's
+	// (RE2). Matching is linear in the text, but also in the pattern.
 	MaxPatternBytes = 8192
 )
 
@@ -27,26 +27,25 @@ const (
 // use.
 type Schema struct {
 	root *jsonschema.Schema
-	// byLocation finds the schema a violation came from.
+	// byLocation finds the schema of a violation.
 	byLocation map[string]*jsonschema.Schema
-	// parts are what evaluation needs beside the library's schemas.
+	// parts is what evaluation needs in addition to the library's schemas.
 	parts map[*jsonschema.Schema]*parts
 }
 
-// SchemaError says why a JSON document is not a schema that can be used.
+// SchemaError says why a JSON document cannot be used as a schema.
 type SchemaError struct {
-	What   string // what the schema is, as given to CompileSchema
+	What   string // the role of the schema, as passed to CompileSchema
 	Reason string // one line, or one line per violation of the meta-schema
 }
 
 func (e *SchemaError) Error() string { return e.What + ": " + e.Reason }
 
-// CompileSchema compiles a JSON Schema, which must be an object. Without
-// "$schema" it is read as 2020-12; drafts 4, 6, 7 and 2019-09 are used when
-// declared. "format" is asserted where the draft says so (up to draft-07).
-// References reach only into the document itself and the drafts' own
-// meta-schemas: nothing is ever loaded from network or disk. What names the
-// document in errors ("inputSchema"), which are a [*SchemaError].
+// CompileSchema compiles a JSON Schema, which must be an object. Without "$schema" it is
+// read as 2020-12; drafts 4, 6, 7 and 2019-09 are used when declared. "format" is asserted
+// where the draft says so (up to draft-07). References can only refer to the document
+// itself and to the drafts' meta-schemas: nothing is ever loaded from network or disk. what
+// names the document in errors ("inputSchema"), which are a [*SchemaError].
 func CompileSchema(raw []byte, what string) (*Schema, error) {
 	doc, err := parseSchema(raw, what)
 	if err != nil {
@@ -66,7 +65,7 @@ func CompileInputSchema(raw []byte, what string) (*Schema, error) {
 	case !ok:
 		return nil, &SchemaError{what, `root "type" is missing (the arguments of a tool are an object: add "type": "object")`}
 	case typ != "object":
-		return nil, &SchemaError{what, fmt.Sprintf(`root "type" is %s, must be "object" (the arguments of a tool are an object)`, display(typ))}
+		return nil, &SchemaError{what, fmt.Sprintf(`root "type" is %s, must be "object" (the arguments of a tool are an object)`, show(typ))}
 	}
 	return compile(doc, what)
 }
@@ -101,7 +100,7 @@ func parseSchema(raw []byte, what string) (map[string]any, error) {
 	return obj, nil
 }
 
-// count is the number of objects in a value, and of values of all kinds.
+// count returns the number of objects in a value, and that of values of all kinds.
 func count(v any) (objects, values int) {
 	add := func(sub any) {
 		o, n := count(sub)
@@ -149,16 +148,16 @@ func compileWithin(m *meter, doc map[string]any, what string) (*Schema, error) {
 	return s, nil
 }
 
-// Validate checks one JSON value. The error is a [*ValidationError], whose
-// violations can be bytes that are not JSON; or that of spend when it refuses
-// more work. A nil spend allows [FreeWork], and the error is a [*WorkError] then.
+// Validate checks one JSON value. The error is a [*ValidationError], also for bytes that
+// are not JSON, or that of spend if it refuses more work. A nil spend allows [FreeWork];
+// the error is then a [*WorkError].
 func (s *Schema) Validate(value []byte, spend Spend) error {
 	return s.validate(value, spend, false)
 }
 
-// ValidateArguments is Validate for the arguments of a tool that is not ours.
-// A property that is required and has a default may be left out: its server
-// fills it in. (Generators of schemas list all that a handler finds set.)
+// ValidateArguments is Validate for the arguments of an upstream's tool. A required
+// property that has a default may be left out, because the server sets it. (Schema
+// generators list as required what a handler always finds set.)
 func (s *Schema) ValidateArguments(value []byte, spend Spend) error {
 	return s.validate(value, spend, true)
 }

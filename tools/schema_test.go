@@ -67,7 +67,7 @@ func TestCompileInputSchema(t *testing.T) {
 	}
 }
 
-// chainSchema has n definitions that refer each to the next.
+// chainSchema returns n definitions, each referring to the next.
 func chainSchema(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`)
@@ -88,8 +88,8 @@ func TestOutputSchemaNeedsNoObject(t *testing.T) {
 	}
 }
 
-// The drafts disagree on what an array of schemas under "items" means: a way to
-// see which one is used.
+// The drafts differ in the meaning of an array of schemas under "items", which shows which
+// draft is used.
 func TestDrafts(t *testing.T) {
 	for schema, valid := range map[string]bool{
 		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`: false,
@@ -125,8 +125,8 @@ func TestExactNumbers(t *testing.T) {
 	}
 }
 
-// Each of these makes the validator alone work for longer than the universe
-// is old: 32^15 and 2^200 evaluations.
+// Each of these would keep the validator busy for longer than the age of the universe:
+// 32^15 and 2^200 evaluations.
 func TestExponentialSchemas(t *testing.T) {
 	var defs strings.Builder
 	defs.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{`)
@@ -154,7 +154,7 @@ func TestExponentialSchemas(t *testing.T) {
 	}
 }
 
-// Recursive schemas that people write are not refused.
+// Ordinary recursive schemas are accepted.
 func TestRecursiveSchema(t *testing.T) {
 	s := mustCompile(t, `{"$ref":"#/$defs/json","$defs":{"json":{"anyOf":[
 		{"type":["string","number","boolean","null"]},
@@ -203,8 +203,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// The longest chain that is accepted, applied at every level of the deepest
-// value: the stack of the library holds it.
+// The longest accepted chain, applied at every level of the deepest value, does not
+// overflow the library's stack.
 func TestDeepestValidation(t *testing.T) {
 	schema := strings.Replace(chainSchema(maxChain-2), `{"type":"string"}`, `{"type":"object","additionalProperties":{"$ref":"#/$defs/d0"}}`, 1)
 	s := mustCompile(t, schema)

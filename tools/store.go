@@ -17,32 +17,31 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// ErrNotFound is what errors.Is finds when no tool of that name is saved.
+// ErrNotFound is matched by errors.Is if no tool of that name is saved.
 var ErrNotFound = errors.New("no such saved tool")
 
-// ErrClosed is what errors.Is finds when a closed store is written to.
+// ErrClosed is matched by errors.Is after a write to a closed store.
 var ErrClosed = errors.New("the tool store is closed")
 
-// StoreOptions are the optional parts of a Store.
+// StoreOptions are the options of a Store.
 type StoreOptions struct {
-	// Log gets warnings about corrupt files and failed writes; nil discards.
+	// Log receives warnings about corrupt files and failed writes; nil discards them.
 	Log *slog.Logger
-	// OnChange, when set, is called after something that agents can see has
-	// changed: a tool came or went, or its description, schemas or code are
-	// others, whichever process did it. Calls never overlap, come from a
-	// goroutine of the store and hold no lock; several changes may share one
-	// call. OnChange may call the store, except for Close.
+	// OnChange, if set, is called after a change that agents can see, by any process: a
+	// tool was added or removed, or its description, schemas or code changed. Calls never
+	// overlap, come from a goroutine of the store and hold no lock; several changes may
+	// share one call. OnChange may call the store, except for Close.
 	OnChange func()
 }
 
-// Problem is a file in the tools directory that is not used.
+// Problem is a file in the tools directory that cannot be used.
 type Problem struct {
 	Name string // the file's name without ".json"
 	Path string // the file
 	Err  error  // why
 }
 
-// CorruptError refuses to touch a file that cannot be read as a tool: it may
+// CorruptError is returned instead of changing a file that cannot be read as a tool: it may
 // be somebody's work.
 type CorruptError struct{ Problem }
 
@@ -52,50 +51,48 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// ClashError refuses a name that differs from a saved tool's in case alone:
-// on Windows and macOS both would be the same file.
+// ClashError refuses a name that differs from that of a saved tool only in case: on Windows
+// and macOS both would be the same file.
 type ClashError struct{ Name, Existing string }
 
 func (e *ClashError) Error() string {
 	return fmt.Sprintf("tool name %q: differs from the saved tool %q only in upper and lower case (choose another name, or delete %[2]q first)", e.Name, e.Existing)
 }
 
-// Store is a directory of saved tools, one file each in the format of the
-// specification. All methods may be called concurrently, and by several
-// processes on one directory: reads see what others wrote, writes are
-// exclusive. Writes are atomic: whenever the process or the machine stops, each
-// tool is there in its old or its new form.
+// Store is a directory of saved tools, one file each in the format of the specification.
+// All methods are safe for concurrent use, also by several processes on one directory:
+// reads see what others wrote, writes are exclusive. Writes are atomic: if the process or
+// the machine stops, each tool has its old or its new form.
 //
-// Locks, in the order in which they are taken: writing, the lock file, files,
-// mu. None is held while OnChange or a caller's code runs.
+// Locks, in the order in which they are taken: writing, the lock file, files, mu. None is
+// held while OnChange or a caller's code runs.
 type Store struct {
 	dir      string
 	log      *slog.Logger
 	onChange func()
 
-	// writing admits one writer of this process to the lock file, which only
-	// keeps out other processes.
+	// writing lets one writer of this process at a time use the lock file, which excludes
+	// only other processes.
 	writing sync.Mutex
-	// files guards cache and orders it with the directory.
+	// files guards cache and keeps it consistent with the directory.
 	files sync.Mutex
 	cache map[string]*entry // by name, for every file NAME.json
 
-	// mu guards what a call's critical path touches: nothing slow is done
-	// under it.
+	// mu guards the state for fast operations: nothing slow is done while it is held.
 	mu      sync.Mutex
-	pending map[string]executions // recorded, not on disk yet
+	pending map[string]executions // executions that are not on disk yet
 
-	counted  chan struct{} // something is pending; capacity 1, the map has the rest
-	changed  chan struct{} // this process changed a file; capacity 1 likewise
+	counted  chan struct{} // signals pending executions; capacity 1, since the map has the details
+	changed  chan struct{} // signals that this process changed a file; capacity 1 likewise
 	done     chan struct{} // closed by Close
 	closing  sync.Once
 	closeErr error
 	routines sync.WaitGroup
 }
 
-// OpenStore opens the directory dir/tools and makes it if needed (directories
-// 0700, files 0600). A directory that cannot be written to can be read: only
-// writing is an error then. The caller must Close the store.
+// OpenStore opens the directory dir/tools and creates it if needed (directories 0700, files
+// 0600). A read-only directory can be opened; only writing to it fails. The caller must
+// Close the store.
 func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	s := &Store{
 		dir:      filepath.Join(dir, "tools"),
@@ -110,7 +107,7 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if err := s.own(); err != nil {
+	if err := s.checkOwner(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -121,37 +118,36 @@ func OpenStore(dir string, opts StoreOptions) (*Store, error) {
 	}
 	s.routines.Go(s.writeCounts)
 	if s.onChange != nil {
-		w := s.newWatcher() // before Open returns: what changes later is seen
+		w := s.newWatcher() // before OpenStore returns, so that later changes are noticed
 		s.routines.Go(w.run)
 	}
 	return s, nil
 }
 
-// own is the error that others may change the tools, or what is kept beside them.
-func (s *Store) own() error {
-	told := map[string]bool{} // folders have those above them in common
+// checkOwner returns an error if others may change the tools, or the files beside them.
+func (s *Store) checkOwner() error {
+	reported := map[string]bool{} // both have parent folders in common
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, historyDir), filepath.Dir(s.dir)} {
 		doubts, err := owner.Check(dir)
-		if errors.Is(err, owner.ErrUnsafe) { // it names the folder
+		if errors.Is(err, owner.ErrUnsafe) { // the error names the folder
 			return fmt.Errorf("tool store %w", err)
 		}
 		if err != nil {
 			return fmt.Errorf("tool store %s: %w", s.dir, err)
 		}
 		for _, d := range doubts {
-			if !told[d.At] {
+			if !reported[d.At] {
 				s.log.Warn("others may be able to change saved tools", "why", d.Error())
 			}
-			told[d.At] = true
+			reported[d.At] = true
 		}
 	}
 	return nil
 }
 
-// clean takes away what crashed writers left, if that is possible, and reads
-// the directory.
+// clean removes what crashed writers left, if possible, and reads the directory.
 func (s *Store) clean() error {
-	// No waiting: another writer that is at work now cleans up itself.
+	// Do not wait: a writer that is active now cleans up itself.
 	if err := s.exclusive(0, func(*os.Root) error { return nil }); err != nil {
 		s.log.Debug("tool store: leftover files of a crash are not cleaned up", "error", err)
 	}
@@ -160,12 +156,11 @@ func (s *Store) clean() error {
 	return s.refresh()
 }
 
-// Dir is the directory that holds the tool files.
+// Dir returns the directory with the tool files.
 func (s *Store) Dir() string { return s.dir }
 
-// List returns all tools, sorted by name, as they are on disk now. If the
-// directory cannot be read, that is logged and the last known tools are
-// returned.
+// List returns all tools, sorted by name, as they are on disk now. If the directory cannot
+// be read, it logs that and returns the last known tools.
 func (s *Store) List() []Definition {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -179,8 +174,8 @@ func (s *Store) List() []Definition {
 	return out
 }
 
-// Get returns the tool called name; errors.Is(err, ErrNotFound) if there is
-// none, a [*CorruptError] if its file cannot be used.
+// Get returns the tool called name. The error matches ErrNotFound if there is none, and is
+// a [*CorruptError] if its file cannot be used.
 func (s *Store) Get(name string) (Definition, error) {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -194,7 +189,7 @@ func (s *Store) Get(name string) (Definition, error) {
 	return s.withPending(e.def), nil
 }
 
-// known finds a tool in the cache. files is held.
+// known returns the cache entry of a tool. The caller holds files.
 func (s *Store) known(name string) (*entry, error) {
 	e := s.cache[name]
 	switch {
@@ -217,19 +212,17 @@ func (s *Store) find(name string) (*entry, error) {
 	return s.known(name)
 }
 
-// Save writes a tool: a new one, or the next form of an existing one, whose
-// creation time and counts it keeps whatever def.Metadata says. It returns
-// what is on disk now, and whether the tool is new. A form that differs for
-// agents or runs makes the one before a version, see [Store.History]. Errors:
-// [*NameError], [*SchemaError], [*ClashError], [*CorruptError], ErrClosed, or
-// that writing or keeping the version failed, in which case the old form is
-// still there.
+// Save writes a tool: a new one, or a new form of an existing one. That keeps its creation
+// time and counts, whatever def.Metadata says. It returns what is on disk now, and whether
+// the tool is new. If the forms differ in a way that matters to agents or runs, the old one
+// becomes a version, see [Store.History]. Errors: [*NameError], [*SchemaError],
+// [*ClashError], [*CorruptError], ErrClosed, or that writing or keeping the version failed.
+// After an error the old form is unchanged.
 func (s *Store) Save(def Definition) (saved Definition, created bool, err error) {
 	return s.save(def, SavedOver)
 }
 
-// Import is Save for a definition that came from elsewhere; only the history
-// tells the difference.
+// Import is Save for a definition from elsewhere. It differs only in what the history says.
 func (s *Store) Import(def Definition) (saved Definition, created bool, err error) {
 	return s.save(def, Imported)
 }
@@ -250,7 +243,7 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 			if err := s.checkClash(def.Name); err != nil {
 				return err
 			}
-			if ending != Reverted { // else it comes back as it was
+			if ending != Reverted { // a reverted form is restored unchanged
 				def.Metadata = Metadata{Created: now, Extra: def.Metadata.Extra}
 			}
 		case err != nil:
@@ -258,7 +251,7 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 		default:
 			inherit(&def, &old.def)
 			if !def.sameToAgents(&old.def) {
-				if err := s.keep(root, &old.def, ending, now); err != nil {
+				if err := s.keepVersion(root, &old.def, ending, now); err != nil {
 					return err
 				}
 			}
@@ -277,7 +270,7 @@ func (s *Store) save(def Definition, ending Ending) (saved Definition, created b
 	return saved, created, nil
 }
 
-// inherit gives a new form of a tool what it keeps of the old one.
+// inherit gives a new form of a tool what it keeps from the old one.
 func inherit(def, old *Definition) {
 	extra := def.Metadata.Extra
 	def.Metadata = old.Metadata
@@ -300,9 +293,9 @@ func (s *Store) checkClash(name string) error {
 	return nil
 }
 
-// Delete removes the tool called name, with the executions not yet on disk; its
-// last form becomes a version. Errors: ErrNotFound, [*CorruptError], ErrClosed,
-// or that moving its file failed, in which case the tool is still there.
+// Delete removes the tool called name, with the executions that are not on disk yet. Its
+// last form becomes a version. Errors: ErrNotFound, [*CorruptError], ErrClosed, or that
+// moving its file failed; the tool is unchanged then.
 func (s *Store) Delete(name string) error {
 	if s.closed() {
 		return ErrClosed
@@ -311,11 +304,11 @@ func (s *Store) Delete(name string) error {
 		if _, err := s.find(name); err != nil {
 			return err
 		}
-		versions, err := keptVersions(root, name)
+		versions, err := versionFiles(root, name)
 		if err != nil {
 			return err
 		}
-		file, err := placeInHistory(root, name, nextVersion(versions, Deleted, time.Now()))
+		file, err := versionPath(root, name, nextVersion(versions, Deleted, time.Now()))
 		if err == nil {
 			err = s.remove(root, name, file)
 		}
@@ -345,12 +338,12 @@ func (s *Store) remove(root *os.Root, name, file string) error {
 	return nil
 }
 
-// exists says whether there is a file for the name in any case, which on some
-// systems is the same.
+// exists reports whether there is a file with the name in any case, which is the same file
+// on some systems.
 func (s *Store) exists(name string) bool { return s.checkClash(name) != nil }
 
-// Problems returns the files that are not used, sorted by name. Each is also
-// logged once whenever it changes.
+// Problems returns the files that cannot be used, sorted by name. Each is also logged once
+// whenever it changes.
 func (s *Store) Problems() []Problem {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -370,8 +363,8 @@ func (s *Store) problem(name string, e *entry) Problem {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name+extension) }
 
-// Close ends the goroutines and writes the counts that are not on disk yet;
-// its error says which could not be. Later calls return the same.
+// Close stops the goroutines and writes the counts that are not on disk yet. The error says
+// which could not be written. Later calls return the same error.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.done)
@@ -390,8 +383,8 @@ func (s *Store) closed() bool {
 	}
 }
 
-// wake wakes the reader of a channel of capacity 1. One that is full
-// already has its reader about to look at everything.
+// wake signals the reader of a channel of capacity 1. If the channel is full, the reader is
+// already going to look at everything.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -51,7 +51,7 @@ func names(defs []Definition) string {
 	return strings.Join(out, " ")
 }
 
-// put writes a file as another program would.
+// put writes a file like another program.
 func put(t testing.TB, s *Store, file, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.Dir(), file), []byte(content), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestSaveGetListDelete(t *testing.T) {
 	d := tool("b")
 	d.InputSchema = []byte(" {\n\"type\" : \"object\", \"z\": 1.0, \"a\": 12345678901234567890 }")
 	d.OutputSchema = []byte(`{ "type": "array" }`)
-	d.Metadata.ExecutionCount = 99 // not the caller's to say
+	d.Metadata.ExecutionCount = 99 // ignored: the store counts executions
 	saved, created, err := s.Save(d)
 	if err != nil || !created {
 		t.Fatalf("Save: created %v, %v", created, err)
@@ -116,7 +116,7 @@ func TestSaveGetListDelete(t *testing.T) {
 func TestSaveRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("Report"))
-	mustSave(t, s, tool("Report")) // the same name is no clash
+	mustSave(t, s, tool("Report")) // the same name is not a clash
 	change := func(name string, f func(*Definition)) Definition {
 		d := tool(name)
 		f(&d)
@@ -154,8 +154,8 @@ func TestSaveRefuses(t *testing.T) {
 
 func TestSeesOtherWriters(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
-	// The second content has the length of the first, and comes at once: size
-	// and time may well be the same.
+	// The second content has the same length and follows immediately, so that size and time
+	// may be the same.
 	for _, code := range []string{"1", "2", "3"} {
 		put(t, s, "a.json", toolJSON("a", code))
 		if d, err := s.Get("a"); err != nil || d.Code != code {
@@ -170,7 +170,7 @@ func TestSeesOtherWriters(t *testing.T) {
 	if err := os.Chtimes(old, longAgo, longAgo); err != nil {
 		t.Fatal(err)
 	}
-	s.List() // now the entry is trusted
+	s.List() // from now on the entry is trusted
 	put(t, s, "a.json", toolJSON("a", "4"))
 	if d, err := s.Get("a"); err != nil || d.Code != "4" {
 		t.Errorf("Get: code %q, %v", d.Code, err)
@@ -379,7 +379,7 @@ func TestCountsOfDeletedTool(t *testing.T) {
 	}
 }
 
-// A count waits for a corrupt file to be repaired, and saturates.
+// A count waits until a corrupt file is repaired, and saturates.
 func TestCountsOfCorruptTool(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	put(t, s, "a.json", "{")
@@ -458,7 +458,7 @@ func BenchmarkRecordExecution(b *testing.B) {
 	}
 }
 
-// Neither opening nor reading waits for another process that is writing.
+// Opening and reading do not wait for another process that is writing.
 func TestLockedByAnother(t *testing.T) {
 	dir := t.TempDir()
 	holder := openStore(t, dir, StoreOptions{})

@@ -1,27 +1,26 @@
-// Package tools is the composite-tool domain: what a saved tool is, which
-// names and JSON Schemas it may have, how the arguments of a call are checked
-// against its schema, and the directory that saved tools live in.
+// Package tools implements saved composite tools: their definitions, names and JSON
+// Schemas, the checking of arguments against a schema, and the directory in which tools are
+// stored.
 //
 // A tool is a [Definition]. Its schemas are compiled with [CompileSchema] and
-// [CompileInputSchema] into a [Schema], which validates JSON and coerces the
-// arguments of a call where that loses nothing. [Store] keeps definitions as
-// one JSON file each, shared safely between processes.
+// [CompileInputSchema] into a [Schema], which validates JSON and coerces the arguments of a
+// call where that loses nothing. [Store] keeps definitions as one JSON file each, shared
+// safely between processes.
 //
-// Everything here takes raw JSON bytes and gives raw JSON bytes back: no
-// number passes through float64 and no object loses its key order.
+// Everything here reads and writes raw JSON: no number is converted to float64, and no
+// object loses its key order.
 //
-// Files: name.go (names), value.go (strict JSON reading), schema.go, resolve.go
-// and cost.go (compiling), meter.go (how much work checking is), evaluate.go,
-// evaluate_parts.go, evaluate_types.go and evaluate_refs.go (applying a schema),
-// pattern.go and equal.go (what takes longest of that), violation.go and
-// describe.go (what is wrong with a value, in words), coerce.go and defaults.go
-// (arguments), limits.go (what a tool may use), hash.go (what
-// identifies a definition), format.go (the file format), store.go, cache.go,
-// count.go, dir.go and watch.go (the directory), history.go (versions).
+// Files: name.go (names), value.go (strict JSON reading), schema.go, resolve.go and cost.go
+// (compiling), meter.go (limiting the work of checking), evaluate.go, evaluate_parts.go,
+// evaluate_types.go and evaluate_refs.go (applying a schema), pattern.go and equal.go (the
+// expensive parts of that), violation.go and describe.go (descriptions of violations),
+// coerce.go and defaults.go (arguments), limits.go (the limits of a tool), hash.go (the
+// identity of a definition), format.go (the file format), store.go, cache.go, count.go,
+// dir.go and watch.go (the directory), history.go (versions).
 //
-// Package tools/bundle has files that definitions travel in.
+// Package tools/bundle exports and imports definitions.
 //
-// The package imports nothing of the host.
+// The package does not import any package in host.
 package tools
 
 import (
@@ -32,38 +31,37 @@ import (
 
 // Definition is one saved composite tool.
 //
-// The byte slices of a definition that a [Store] gave out are shared with
-// other callers: read them, do not write to them.
+// The byte slices of a definition from a [Store] are shared with other callers and must not
+// be changed.
 type Definition struct {
-	// Name is the tool's name and, with ".json" added, its file's; see
-	// [CheckName].
+	// Name is the tool's name and, with ".json" added, that of its file; see [CheckName].
 	Name string
-	// Description is the text that agents choose the tool by. May be empty.
+	// Description is the text by which agents choose the tool. It may be empty.
 	Description string
-	// InputSchema is the JSON Schema of the call's arguments, an object whose
-	// root "type" is "object". Key order and number literals are as they were
-	// given; white space between tokens is not kept.
+	// InputSchema is the JSON Schema of the call's arguments, an object whose root "type"
+	// is "object". Key order and number literals are kept; white space between tokens is
+	// not.
 	InputSchema json.RawMessage
-	// OutputSchema is the JSON Schema of the script's result, kept like
-	// InputSchema; nil when the tool has none.
+	// OutputSchema is the JSON Schema of the script's result, kept like InputSchema; nil if
+	// the tool has none.
 	OutputSchema json.RawMessage
-	// Limits are the tool's own; zero for those of the configuration.
+	// Limits are the tool's own limits; the zero value means those of the configuration.
 	Limits Limits
-	// Code is the Starlark script. It is never parsed here: untrusted source
-	// is only read inside the sandbox.
+	// Code is the Starlark script. It is never parsed here: untrusted source is parsed only
+	// in the sandbox.
 	Code string
-	// Metadata is kept by the store, see [Store.Save].
+	// Metadata is maintained by the store, see [Store.Save].
 	Metadata Metadata
-	// Extra holds the members of the file that this program does not know, in
-	// file order, so that a file written by a later version loses nothing when
-	// it is rewritten. In [Store.Save], nil means: keep what the file has.
+	// Extra holds the members of the file that this program does not know, in file order,
+	// so that nothing is lost when a file from a later version is rewritten. In
+	// [Store.Save], nil keeps those that the file has.
 	Extra []Member
 
-	// What a Store has compiled already; see Input.
+	// The schemas that a Store has compiled; see Input.
 	input, output compiled
 }
 
-// compiled is a schema and the bytes it was made of.
+// compiled is a schema and the bytes that it was compiled from.
 type compiled struct {
 	raw    json.RawMessage
 	schema *Schema
@@ -76,9 +74,8 @@ func (c *compiled) of(raw json.RawMessage) *Schema {
 	return nil
 }
 
-// Input returns the compiled InputSchema. A definition that came from a
-// [Store] has it already; for others it is compiled each time. The error is a
-// [*SchemaError].
+// Input returns the compiled InputSchema. A definition from a [Store] has it already; for
+// others it is compiled on each call. The error is a [*SchemaError].
 func (d *Definition) Input() (*Schema, error) {
 	if s := d.input.of(d.InputSchema); s != nil {
 		return s, nil
@@ -86,7 +83,7 @@ func (d *Definition) Input() (*Schema, error) {
 	return CompileInputSchema(d.InputSchema, "inputSchema")
 }
 
-// Output is Input for the OutputSchema; nil, nil if there is none.
+// Output is like Input for the OutputSchema; it returns nil, nil if there is none.
 func (d *Definition) Output() (*Schema, error) {
 	if d.OutputSchema == nil {
 		return nil, nil
@@ -97,7 +94,7 @@ func (d *Definition) Output() (*Schema, error) {
 	return CompileSchema(d.OutputSchema, "outputSchema")
 }
 
-// compileSchemas checks both schemas and keeps what they compile to.
+// compileSchemas compiles both schemas and keeps the results.
 func (d *Definition) compileSchemas() error {
 	in, err := d.Input()
 	if err != nil {
@@ -111,30 +108,28 @@ func (d *Definition) compileSchemas() error {
 	return nil
 }
 
-// Metadata says when a tool was made and how often it ran. All times are UTC.
+// Metadata says when a tool was created and how often it ran. All times are in UTC.
 type Metadata struct {
-	// Created and Modified are written in RFC 3339. A file that lacks them
-	// gets its modification time on reading.
+	// Created and Modified are written in RFC 3339. If a file lacks them, they are set to
+	// its modification time.
 	Created, Modified time.Time
-	// ExecutionCount is the number of executions ever recorded, by all
-	// processes, including those of this process that are not yet on disk.
+	// ExecutionCount is the number of executions recorded by all processes, including those
+	// of this process that are not on disk yet.
 	ExecutionCount int64
-	// LastExecuted is zero, and absent from the file, before the first
-	// execution.
+	// LastExecuted is zero, and absent from the file, before the first execution.
 	LastExecuted time.Time
-	// Extra holds unknown members of the metadata object, like
-	// Definition.Extra.
+	// Extra holds unknown members of the metadata object, like Definition.Extra.
 	Extra []Member
 }
 
-// Member is one name and raw value of a JSON object.
+// Member is a name and raw value of a JSON object.
 type Member struct {
 	Name  string
 	Value json.RawMessage
 }
 
-// sameToAgents reports whether an agent would see no difference between two
-// definitions: counts and times do not matter to it.
+// sameToAgents reports whether two definitions are the same for an agent, ignoring counts
+// and times.
 func (d *Definition) sameToAgents(o *Definition) bool {
 	return d.Changes(o) == nil
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asUser takes root's power over permission bits from the rest of the test, by
-// making its thread use files as an ordinary user who owns dir.
+// asUser removes root's power over permission bits from the rest of the test: its thread
+// accesses files as an ordinary user who owns dir.
 func asUser(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -12,25 +12,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits on the JSON values that are checked against a schema.
+// Limits of JSON values that are checked against a schema.
 const (
-	// MaxValueDepth is how deep objects and arrays may be nested.
+	// MaxValueDepth is the nesting depth of objects and arrays.
 	MaxValueDepth = 1000
-	// MaxNumberDigits is the length of the longest number literal, and the
-	// largest power of ten, that is checked. Checking is exact, so that
-	// 1e999999999 would otherwise become an integer of a gigabit.
+	// MaxNumberDigits is the length of the longest number literal, and the largest power of
+	// ten, that is accepted. Checking is exact, so that 1e999999999 would otherwise become
+	// an integer of a gigabit.
 	MaxNumberDigits = 4096
 )
 
-// valueError is why bytes are not one acceptable JSON value.
+// valueError says why bytes are not an acceptable JSON value.
 type valueError struct{ Violation }
 
 func (e *valueError) Error() string { return e.String() }
 
-// parseValue reads exactly one JSON value into the types the schema library
-// works on: nil, bool, json.Number, string, []any, map[string]any. Invalid
-// UTF-8 and duplicate names are refused: another reader of the same bytes
-// could see another value than the one that was checked.
+// parseValue parses exactly one JSON value into the types that the schema library uses:
+// nil, bool, json.Number, string, []any, map[string]any. Invalid UTF-8 and duplicate names
+// are refused, because another parser could get a different value from the same bytes.
 func parseValue(m *meter, raw []byte, maxDepth int) (any, error) {
 	p := valueParser{meter: m, dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), depth: maxDepth}
 	v, err := p.value()
@@ -117,7 +116,7 @@ func (p *valueParser) object() (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		key := name.String() // before the next read: the token's bytes are the decoder's
+		key := name.String() // before the next read, which may overwrite the token's bytes
 		if obj[key], err = p.value(); err != nil {
 			return nil, err
 		}
@@ -142,8 +141,7 @@ func (p *valueParser) array() (any, error) {
 	return arr, err
 }
 
-// exactNumber reports whether a JSON number literal is small enough for exact
-// arithmetic.
+// exactNumber reports whether a JSON number literal is small enough for exact arithmetic.
 func exactNumber(lit string) bool {
 	if len(lit) > MaxNumberDigits {
 		return false
@@ -179,7 +177,7 @@ func lookup(v any, tokens []string) (any, bool) {
 	return v, true
 }
 
-// pointer is the RFC 6901 form of tokens.
+// pointer returns tokens as a JSON pointer (RFC 6901).
 func pointer(tokens []string) string {
 	var p jsontext.Pointer
 	for _, tok := range tokens {
@@ -188,7 +186,7 @@ func pointer(tokens []string) string {
 	return string(p)
 }
 
-// kindOf is the JSON type of a parsed value, as JSON Schema names it.
+// kindOf returns the JSON type of a parsed value, as JSON Schema names it.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:

@@ -12,17 +12,16 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Violation is one way in which a value does not satisfy a schema.
+// Violation is a way in which a value does not satisfy a schema.
 type Violation struct {
-	// Pointer is the RFC 6901 JSON pointer to the offending value; "" is the
-	// root.
+	// Pointer is the JSON pointer (RFC 6901) to the invalid value; "" is the root.
 	Pointer string `json:"pointer"`
 	// Message is a short phrase without the pointer: got string "abc", want
 	// integer.
 	Message string `json:"message"`
 }
 
-// String is "POINTER: MESSAGE", with the root shown as "/".
+// String returns "POINTER: MESSAGE", with the root shown as "/".
 func (v Violation) String() string {
 	if v.Pointer == "" {
 		return "/: " + v.Message
@@ -30,24 +29,24 @@ func (v Violation) String() string {
 	return shorten(v.Pointer, 200) + ": " + v.Message
 }
 
-// ValidationError lists the violations, in the order of their pointers (array
-// items by number) and without repetition; never empty. Of very many, it has
-// the first [MaxViolations], or fewer when their pointers are very long.
+// ValidationError lists violations, sorted by pointer (array items by number) and without
+// repetition. It is never empty. If there are very many, it has the first [MaxViolations],
+// or fewer if their pointers are very long.
 type ValidationError struct {
 	Violations []Violation
 }
 
 const (
-	// MaxViolations is how many violations are told of one value.
+	// MaxViolations is the number of violations that are reported for one value.
 	MaxViolations = 1000
-	// maxPointers is how many bytes their pointers have together.
+	// maxPointers is the total length of their pointers, in bytes.
 	maxPointers = 1 << 20
 )
 
-// maxShown is how many violations the text of an error lists.
+// maxShown is the number of violations in the text of an error.
 const maxShown = 20
 
-// Error has one violation per line, the first 20 of them.
+// Error returns one violation per line, at most 20.
 func (e *ValidationError) Error() string {
 	var b strings.Builder
 	for i, v := range e.Violations {
@@ -63,7 +62,7 @@ func (e *ValidationError) Error() string {
 	return b.String()
 }
 
-// unreadable turns an error of parseValue into a ValidationError.
+// unreadable converts an error of parseValue into a ValidationError.
 func unreadable(err error) *ValidationError {
 	var ve *valueError
 	if errors.As(err, &ve) {
@@ -72,15 +71,15 @@ func unreadable(err error) *ValidationError {
 	return &ValidationError{[]Violation{{"", err.Error()}}}
 }
 
-// finding is a violation on its way out of the library's error tree.
+// finding is a violation as found in the library's error tree.
 type finding struct {
 	at      []string
 	message string
-	want    []string // the types demanded, for a wrong type
-	choice  bool     // an enum or const was missed: a wrong alternative, often
+	want    []string // the required types, for a wrong type
+	choice  bool     // a violated enum or const, which often means a wrong alternative
 }
 
-// explainer turns the library's error tree into findings.
+// explainer converts the library's error tree into findings.
 type explainer struct {
 	schema *Schema
 	value  any
@@ -88,16 +87,16 @@ type explainer struct {
 	room   *room
 }
 
-// room is what is left of the limits on what is told of a value.
+// room is what remains of the limits for one report.
 type room struct {
-	findings int // alternatives that are merged into one count, too
+	findings int // including alternatives that are merged into one
 	hints    int // units of work
 }
 
-// maxHints is how much work goes into guessing what may have been meant.
+// maxHints is the work for guessing what was meant.
 const maxHints = 20_000_000
 
-// hint tells whether a guess is worth that much work.
+// hint reports whether there is enough work left for a guess, and subtracts it.
 func (x explainer) hint(units int) bool {
 	if x.room.hints < units {
 		return false
@@ -107,7 +106,7 @@ func (x explainer) hint(units int) bool {
 	return true
 }
 
-// explain lists what was found wrong with v.
+// explain lists the violations of v.
 func (s *Schema) explain(m *meter, lib *jsonschema.ValidationError, v any) *ValidationError {
 	x := explainer{s, v, m, &room{findings: 3 * MaxViolations, hints: maxHints}}
 	found := x.sorted(x.findings(lib))
@@ -129,7 +128,7 @@ func (s *Schema) explain(m *meter, lib *jsonschema.ValidationError, v any) *Vali
 	return &ValidationError{out}
 }
 
-// sorted orders findings: the library meets properties in random order.
+// sorted sorts findings: the library visits properties in random order.
 func (x explainer) sorted(found []finding) []finding {
 	slices.SortStableFunc(found, func(a, b finding) int {
 		x.meter.poll()
@@ -172,9 +171,9 @@ func (x explainer) findings(e *jsonschema.ValidationError) []finding {
 	return x.describe(e)
 }
 
-// alternatives words the failure of every branch of an anyOf or oneOf: as one
-// list of types if that is all, as the one branch that was meant if the others
-// are clearly not, else as a list of what each branch lacks.
+// alternatives describes the failure of every branch of an anyOf or oneOf: as one list of
+// types if only the type is wrong, as the one branch that was meant if the others clearly
+// were not, or as a list of what is wrong in each branch.
 func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
 	branches := make([][]finding, 0, len(e.Causes))
 	for _, cause := range e.Causes {
@@ -205,7 +204,7 @@ func (x explainer) alternatives(e *jsonschema.ValidationError) []finding {
 	}}
 }
 
-// typesOnly merges branches that each only want another type of this value.
+// typesOnly merges branches that each only require another type of this value.
 func (x explainer) typesOnly(at []string, branches [][]finding) (finding, bool) {
 	var want []string
 	for _, b := range branches {

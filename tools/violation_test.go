@@ -82,7 +82,7 @@ func TestViolations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := mustCompile(t, c.schema)
-			for range 5 { // maps iterate in another order each time
+			for range 5 { // maps iterate in a different order each time
 				var ve *ValidationError
 				if err := s.Validate([]byte(c.value), nil); !errors.As(err, &ve) {
 					t.Fatalf("got %v", err)

@@ -13,23 +13,22 @@ import (
 const (
 	// gather is how long the events of one change are collected.
 	gather = 25 * time.Millisecond
-	// pollBlind is the interval of looking without notifications from the
-	// system, pollSure with them: some file systems (NFS) tell only of what
-	// their own machine did.
+	// pollBlind is the polling interval without notifications from the system, and pollSure
+	// that with them. Polling is still needed then, since some file systems (NFS) only
+	// report changes by the same machine.
 	pollBlind = 2 * time.Second
 	pollSure  = 30 * time.Second
 )
 
-// watcher calls OnChange. It belongs to one goroutine.
+// watcher calls OnChange. It is used by one goroutine.
 type watcher struct {
 	store   *Store
-	notify  *fsnotify.Watcher // nil where the system has none
+	notify  *fsnotify.Watcher // nil if the system has none
 	watched fs.FileInfo       // the directory that notify watches, nil if none
-	told    map[string]Definition
+	seen    map[string]Definition
 }
 
-// newWatcher starts watching and remembers the state that the caller of
-// OpenStore can see.
+// newWatcher starts watching and remembers the state that the caller of OpenStore can see.
 func (s *Store) newWatcher() *watcher {
 	w := &watcher{store: s}
 	var err error
@@ -40,12 +39,12 @@ func (s *Store) newWatcher() *watcher {
 	} else {
 		w.attach()
 	}
-	w.told = s.visible()
+	w.seen = s.visible()
 	return w
 }
 
-// attach makes the system's watch follow the directory's name: one that was
-// deleted and created again is another directory.
+// attach makes the system's watch follow the name of the directory: if it was deleted and
+// created again, it is another directory.
 func (w *watcher) attach() {
 	if w.notify == nil {
 		return
@@ -56,7 +55,7 @@ func (w *watcher) attach() {
 	}
 	w.detach()
 	if err != nil {
-		return // not there: the next look tries again
+		return // it does not exist: the next check tries again
 	}
 	if err := w.notify.Add(w.store.dir); err != nil {
 		w.store.log.Warn("tools directory is not watched: looking at it regularly instead",
@@ -68,7 +67,7 @@ func (w *watcher) attach() {
 
 func (w *watcher) detach() {
 	if w.watched != nil {
-		// An error means that the watch is gone already, as it should be.
+		// An error means that the watch is gone already.
 		_ = w.notify.Remove(w.store.dir)
 		w.watched = nil
 	}
@@ -81,7 +80,7 @@ func (w *watcher) interval() time.Duration {
 	return pollSure
 }
 
-// run looks at the directory when there is a reason to, until Close.
+// run looks for changes when notified, and at intervals, until Close.
 func (w *watcher) run() {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -102,9 +101,9 @@ func (w *watcher) run() {
 			return
 		case ev := <-events:
 			if ev.Name == w.store.dir && (ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)) {
-				w.detach() // one made again may even have the same inode
+				w.detach() // a new directory may even have the same inode
 			}
-			if gathered == nil && w.matters(ev) {
+			if gathered == nil && w.isRelevant(ev) {
 				gathered = time.After(gather)
 			}
 			continue
@@ -115,28 +114,28 @@ func (w *watcher) run() {
 			gathered = nil
 		case <-poll.C:
 		}
-		w.look()
+		w.check()
 		poll.Reset(w.interval())
 	}
 }
 
-// matters is false for the files that every write makes beside the tool's.
-func (w *watcher) matters(ev fsnotify.Event) bool {
+// isRelevant is false for the temporary files that every write creates.
+func (w *watcher) isRelevant(ev fsnotify.Event) bool {
 	return ev.Name == w.store.dir || !strings.HasPrefix(filepath.Base(ev.Name), ".")
 }
 
-// look calls OnChange if agents can see a difference since the last time.
-func (w *watcher) look() {
+// check calls OnChange if agents can see a difference since the last time.
+func (w *watcher) check() {
 	w.attach()
 	now := w.store.visible()
-	if sameTools(w.told, now) {
+	if sameTools(w.seen, now) {
 		return
 	}
-	w.told = now
+	w.seen = now
 	w.store.onChange()
 }
 
-// visible is what agents can see, by name.
+// visible returns the tools as agents see them, by name.
 func (s *Store) visible() map[string]Definition {
 	out := map[string]Definition{}
 	for _, d := range s.List() {

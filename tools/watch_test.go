@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// changes opens a store whose changes arrive on a channel.
+// changes opens a store and returns a channel that signals its changes.
 func changes(t *testing.T, dir string) (*Store, <-chan struct{}) {
 	t.Helper()
 	c := make(chan struct{}, 100)
 	return openStore(t, dir, StoreOptions{OnChange: func() { c <- struct{}{} }}), c
 }
 
-// await fails the test if nothing comes; the limit is for a broken program,
-// not for a slow machine.
+// await fails the test if nothing arrives; the limit is for a broken program, not for a
+// slow machine.
 func await(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -48,7 +48,7 @@ func TestOnChange(t *testing.T) {
 	put(t, other, "b.json", toolJSON("b", "1"))
 	both("a file written by hand")
 
-	// What agents do not see is not reported: the next report is the deletion.
+	// Changes that agents do not see are not reported: the next report is the deletion.
 	mine.RecordExecution("a", mtime)
 	if err := mine.flush(); err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func TestWatchSurvivesNewDirectory(t *testing.T) {
 	}
 }
 
-// mkdirAgain makes a directory that was just removed. On Windows its name is free
-// only when the last one who had it open, such as the watch, has closed it.
+// mkdirAgain creates a directory that was just removed. On Windows its name becomes free
+// only when everything that had it open, such as the watch, has closed it.
 func mkdirAgain(t *testing.T, dir string) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
@@ -120,13 +120,13 @@ func mkdirAgain(t *testing.T, dir string) {
 	}
 }
 
-// Without notifications from the system, looking regularly finds changes.
+// Without notifications from the system, changes are found by polling.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	c := make(chan struct{}, 100)
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	s.onChange = func() { c <- struct{}{} }
-	w := &watcher{store: s, told: s.visible()}
+	w := &watcher{store: s, seen: s.visible()}
 	if w.interval() != pollBlind {
 		t.Errorf("interval %v", w.interval())
 	}
@@ -135,7 +135,7 @@ func TestPolling(t *testing.T) {
 	await(t, c, "by polling")
 }
 
-// What was there when the store was opened is no change.
+// What exists when the store is opened is not a change.
 func TestNoChangeAtStart(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o700); err != nil {
@@ -145,9 +145,9 @@ func TestNoChangeAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, seen := changes(t, dir)
-	w := &watcher{store: s, told: s.visible()}
-	w.look()
+	w := &watcher{store: s, seen: s.visible()}
+	w.check()
 	if len(seen) != 0 {
-		t.Error("the first look reports a change")
+		t.Error("the first check reports a change")
 	}
 }

@@ -100,10 +100,10 @@ func (v *storeView) exported(names []string) ([]bundle.Tool, error) {
 	if len(names) == 0 {
 		definitions = v.List()
 	}
-	shelf := bundle.NewShelf(v.cfg.Store.Dir)
+	fileStore := bundle.NewFileStore(v.cfg.Store.Dir)
 	list := make([]bundle.Tool, len(definitions))
 	for i, d := range definitions {
-		files, err := shelf.Files(d.Name)
+		files, err := fileStore.Files(d.Name)
 		if err != nil {
 			return nil, fmt.Errorf("tool %q: %w (in %s)", d.Name, err, v.cfg.Store.Dir)
 		}

@@ -148,14 +148,14 @@ func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
 	case !errors.Is(err, tools.ErrNotFound):
 		return nil, fmt.Errorf("import: %w", err)
 	}
-	shelf, err := bundle.NewShelf(m.cfg.Store.Dir).Files(t.Name)
+	existing, err := bundle.NewFileStore(m.cfg.Store.Dir).Files(t.Name)
 	if err != nil {
 		return nil, fmt.Errorf("import: tool %q: %w (in %s)", t.Name, err, m.cfg.Store.Dir)
 	}
 	for _, f := range t.Files {
 		change := fileChange{Name: bundle.FilesDir + "/" + f.Name, State: stateNew, file: f}
-		if i := slices.IndexFunc(shelf, func(s bundle.File) bool { return s.Name == f.Name }); i >= 0 {
-			change.before, change.State = shelf[i].Content, stateChanged
+		if i := slices.IndexFunc(existing, func(s bundle.File) bool { return s.Name == f.Name }); i >= 0 {
+			change.before, change.State = existing[i].Content, stateChanged
 			if change.before == f.Content {
 				change.State = stateSame
 			}
@@ -322,17 +322,17 @@ func (m *importing) ask() error {
 
 // apply saves the tools, each of them wholly or not at all.
 func (m *importing) apply() error {
-	shelf := bundle.NewShelf(m.cfg.Store.Dir)
+	fileStore := bundle.NewFileStore(m.cfg.Store.Dir)
 	var failed error
 	for _, c := range m.changes {
-		if err := m.save(shelf, c); err != nil {
+		if err := m.save(fileStore, c); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("import: %w", err))
 		}
 	}
 	return failed
 }
 
-func (m *importing) save(shelf bundle.Shelf, c *toolChange) error {
+func (m *importing) save(fileStore bundle.FileStore, c *toolChange) error {
 	if c.State != stateSame {
 		if now, err := m.Get(c.Name); c.saved != (err == nil) || c.saved && now.Changes(&c.before) != nil {
 			return fmt.Errorf("tool %q: has changed since it was shown, and is not imported (import again)", c.Name)
@@ -347,7 +347,7 @@ func (m *importing) save(shelf bundle.Shelf, c *toolChange) error {
 			files = append(files, f.file)
 		}
 	}
-	if err := shelf.Put(files); err != nil {
+	if err := fileStore.Put(files); err != nil {
 		return fmt.Errorf("tool %q: %w (the tool itself is imported)", c.Name, err)
 	}
 	return nil

@@ -3,14 +3,14 @@
 // recorded. So if a replay differs, then the code, the guest, the host or the record has
 // changed, and the report says where.
 //
-// \treplay.go   Run
-// \treport.go   the report, and its text
-// \treading.go  how a recorded run ended
-// \tstrict.go   the tape for the recorded code: every step must be the same
-// \tlenient.go  the tape for changed code: it finds answers where it can
-// \tdiffer.go   readable differences
-// \tredacted.go comparing with redacted records
-// \ttighten.go  limits in records that are larger than ours
+//	replay.go   Run
+//	report.go   the report, and its text
+//	reading.go  how a recorded run ended
+//	strict.go   the tape for the recorded code: every step must be the same
+//	lenient.go  the tape for changed code: it finds answers where it can
+//	differ.go   readable differences
+//	redacted.go comparing with redacted records
+//	tighten.go  limits in records that are larger than ours
 //
 // Calls are matched by their sequence number. Saved tools that the script called run again
 // too, from the definitions in the record, with their own answers and on the same account.

@@ -1,25 +1,25 @@
 // Package smoke runs checks of MCP servers and composite tools. The checks are written in
 // TOML files; docs/smoke.md describes the format.
 //
-// \tfile.go      File: reading a file, finding files
-// \tcheck.go     Check: one [[check]]
-// \tmocks.go     answers in a check, or in the cassette that it names
-// \twants.go     the expectations, and how they are read
-// \twantlists.go expectations of lists and images
-// \tanswer.go    the answer to a check, and its parts
-// \tresult.go    comparing an answer with the expectations
-// \trunner.go    Runner: many files, in order, several checks at a time
-// \tscript.go    the composite tool of a check
-// \tlive.go      a real host for the checks of a file
-// \toffline.go   what files from untrusted sources may do
-// \tmocked.go    running a script with answers from a cassette
-// \tserver.go    a check of what a server offers
-// \tcancel.go    a check of what the server does when its call is cancelled
-// \tending.go    why a check ended early: timeout, cancel_after, failure
-// \tinputs.go    Inputs: the files that a check file depends on
-// \trecord.go    recording the answers of servers in a cassette
-// \tupdate.go    writing the answers into the file as expectations
-// \ttomlvalue.go values as TOML
+//	file.go      File: reading a file, finding files
+//	check.go     Check: one [[check]]
+//	mocks.go     answers in a check, or in the cassette that it names
+//	wants.go     the expectations, and how they are read
+//	wantlists.go expectations of lists and images
+//	answer.go    the answer to a check, and its parts
+//	result.go    comparing an answer with the expectations
+//	runner.go    Runner: many files, in order, several checks at a time
+//	script.go    the composite tool of a check
+//	live.go      a real host for the checks of a file
+//	offline.go   what files from untrusted sources may do
+//	mocked.go    running a script with answers from a cassette
+//	server.go    a check of what a server offers
+//	cancel.go    a check of what the server does when its call is cancelled
+//	ending.go    why a check ended early: timeout, cancel_after, failure
+//	inputs.go    Inputs: the files that a check file depends on
+//	record.go    recording the answers of servers in a cassette
+//	update.go    writing the answers into the file as expectations
+//	tomlvalue.go values as TOML
 //
 // Packages below: expect (matchers), lock (definitions of servers in a file), report
 // (output formats). Nothing here writes to the user's store: live checks run in a host with

@@ -19,7 +19,9 @@ type updateError struct{ reason string }
 
 func (e *updateError) Error() string { return e.reason }
 
-func notUpdatable(format string, args ...any) error { return &updateError{fmt.Sprintf(format, args...)} }
+func notUpdatable(format string, args ...any) error {
+	return &updateError{fmt.Sprintf(format, args...)}
+}
 
 // tomlValue writes a JSON value as TOML, on one line.
 func tomlValue(raw []byte) (string, error) {

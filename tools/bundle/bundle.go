@@ -1,5 +1,5 @@
-// Package bundle has the form in which saved tools travel: between machines,
-// and through reviews. A bundle is TOML, to be read by people:
+// Package bundle reads and writes bundles: the format in which saved tools are exported,
+// imported and reviewed. A bundle is TOML that people can read:
 //
 //	format = "mcp-metatool tools 1"
 //
@@ -21,21 +21,20 @@
 //	...
 //	'''
 //
-// Schemas and limits are JSON text, so that no number or order of keys changes
-// on the way; all texts come back byte for byte. A bundle can also be a folder:
-// NAME.toml as above for each tool, but with code_file = "NAME.star" in place of
-// code, that script, and the tool's other files in smoke/.
+// Schemas and limits are JSON text, so that numbers and the order of keys are preserved;
+// all texts are restored byte for byte. A bundle can also be a folder: NAME.toml as above
+// for each tool, but with code_file = "NAME.star" in place of code, that script, and the
+// tool's other files in smoke/.
 //
-// Those other files, see [Owns], are a tool's smoke tests and what they record.
-// They lie in the folder "smoke" under the store's directory (beside the folder
-// "tools"), see [Shelf].
+// The other files of a tool, see [Owns], are its smoke tests and what they record. They are
+// in the folder "smoke" in the store's directory (beside the folder "tools"), see [FileStore].
 //
-// A bundle may be hostile: nothing outside of its folder is read, symbolic links
-// are not followed, sizes are bounded, and what is wrong is an [*Error] that says
-// where. Scripts are not parsed here.
+// A bundle may be hostile: nothing outside of its folder is read, symbolic links are not
+// followed, sizes are limited, and errors are an [*Error] with a position. Scripts are not
+// parsed here.
 //
-// Files: quote.go and write.go (writing), read.go and folder.go
-// (reading), shelf.go (the files beside a tool).
+// Files: quote.go and write.go (writing), read.go and folder.go (reading), filestore.go (the
+// files beside a tool).
 package bundle
 
 import (
@@ -46,18 +45,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// Format is what a bundle says of itself.
+// Format is the value of a bundle's "format" key.
 const Format = "mcp-metatool tools 1"
 
-// Limits on what is read.
+// Limits of what is read.
 const (
-	// MaxBytes is the size of a bundle, or of all files of a folder.
+	// MaxBytes is the size of a bundle, or of all files in a folder.
 	MaxBytes = 64 << 20
-	// MaxFiles is how many files a folder may have.
+	// MaxFiles is the number of files that a folder may have.
 	MaxFiles = 4096
 )
 
-// FilesDir is the folder of the files beside tools.
+// FilesDir is the name of the folder of the files beside tools.
 const FilesDir = "smoke"
 
 const (
@@ -65,8 +64,7 @@ const (
 	scriptSuffix = ".star"
 )
 
-// recordings are the suffixes of what smoke tests record: cassettes, and what
-// servers offer.
+// recordings are the suffixes of files that smoke tests record: cassettes, and locks.
 var recordings = []string{".cassette.toml", ".lock.toml"}
 
 // IsRecording reports whether a file beside a tool was recorded, not written.
@@ -74,7 +72,7 @@ func IsRecording(file string) bool {
 	return slices.ContainsFunc(recordings, func(suffix string) bool { return strings.HasSuffix(file, suffix) })
 }
 
-// Tool is a definition without metadata, and what lies beside it.
+// Tool is a definition without metadata, and the files beside it.
 type Tool struct {
 	tools.Definition
 	Files []File // sorted by name
@@ -83,11 +81,10 @@ type Tool struct {
 // File is a text file beside a tool. Its name is one that the tool Owns.
 type File struct{ Name, Content string }
 
-// Owns reports whether a file beside tools is that of the tool: its smoke tests
-// are in NAME.toml, its cassettes in NAME.cassette.toml or
-// NAME.ANYTHING.cassette.toml, where ANYTHING is of A-Z a-z 0-9 _ - and "."; its
-// locks likewise in *.lock.toml. Names of tools have no ".", so each file has one
-// owner at most.
+// Owns reports whether a file beside tools belongs to the tool. Its smoke tests are in
+// NAME.toml and its cassettes in NAME.cassette.toml or NAME.ANYTHING.cassette.toml, where
+// ANYTHING consists of A-Z a-z 0-9 _ - and "."; its locks are likewise in *.lock.toml.
+// Names of tools have no ".", so each file belongs to at most one tool.
 func Owns(tool, file string) bool {
 	rest, ok := strings.CutPrefix(file, tool)
 	if !ok || len(file) > 200 {
@@ -107,12 +104,12 @@ func Owns(tool, file string) bool {
 
 const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 
-// Error is something wrong with a bundle, and where.
+// Error describes an error in a bundle, with its position.
 type Error struct {
 	File         string
-	Line, Column int // from 1; 0 when not known
+	Line, Column int // from 1; 0 if unknown
 	Text         string
-	Err          error // what Text is about, may be nil
+	Err          error // the cause; may be nil
 }
 
 func (e *Error) Error() string {

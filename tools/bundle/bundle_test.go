@@ -42,7 +42,7 @@ func rich(t testing.TB) Tool {
 	}}
 }
 
-// plain is a tool without what only speeds up its use.
+// plain returns a tool without its cached compiled schemas.
 func plain(t Tool) Tool {
 	d := t.Definition
 	t.Definition = tools.Definition{
@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 	expectSame(t, got, list)
 
 	dir := filepath.Join(t.TempDir(), "new", "export")
-	for range 2 { // the second time over what is there
+	for range 2 { // the second time the files exist already
 		if err := WriteFolder(dir, list); err != nil {
 			t.Fatal(err)
 		}
@@ -198,13 +198,13 @@ func write(t testing.TB, dir, file, content string) {
 	}
 }
 
-func TestShelf(t *testing.T) {
+func TestFileStore(t *testing.T) {
 	dir := t.TempDir()
-	s := NewShelf(dir)
+	s := NewFileStore(dir)
 	if files, err := s.Files("a"); files != nil || err != nil {
 		t.Errorf("nothing there: %v, %v", files, err)
 	}
-	if files, err := NewShelf(filepath.Join(dir, "none")).Files("a"); files != nil || err != nil {
+	if files, err := NewFileStore(filepath.Join(dir, "none")).Files("a"); files != nil || err != nil {
 		t.Errorf("not even the folder: %v, %v", files, err)
 	}
 	want := []File{{"a.cassette.toml", "2"}, {"a.toml", "1"}}
@@ -221,7 +221,7 @@ func TestShelf(t *testing.T) {
 	}
 	outside, linked := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(linked, FilesDir)); err == nil {
-		if err := NewShelf(linked).Put(want); err == nil {
+		if err := NewFileStore(linked).Put(want); err == nil {
 			t.Error("followed a link out")
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// folder is where a bundle's files are, and how many bytes of them may be read.
+// folder is the folder of a bundle, with the number of bytes that may still be read from
+// it.
 type folder struct {
 	root *os.Root
 	left int64
@@ -28,10 +29,9 @@ func openFolder(dir string) (*folder, error) {
 	return &folder{root, MaxBytes}, nil
 }
 
-// Read reads a bundle: a file, or every *.toml of a folder. A file that ends in
-// .json is a tool as a store keeps it. The path itself may be a symbolic link;
-// what is found from there may not. An error that is an [*Error] is the bundle's
-// fault.
+// Read reads a bundle: a file, or every *.toml in a folder. A file that ends in .json is a
+// tool in the format of the store. The path itself may be a symbolic link; links below it
+// are not followed. An [*Error] means that the bundle is wrong.
 func Read(ctx context.Context, path string) ([]Tool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func readStored(data []byte, path string) ([]Tool, error) {
 	if err != nil {
 		return nil, &Error{File: path, Text: err.Error(), Err: err}
 	}
-	d.Metadata = tools.Metadata{} // of another machine
+	d.Metadata = tools.Metadata{} // it is from another machine
 	return []Tool{{Definition: d}}, nil
 }
 
@@ -95,15 +95,16 @@ func readFolder(dir string) ([]Tool, error) {
 		}
 		out = append(out, list...)
 	}
-	if err := noClash(out, dir); err != nil {
+	if err := checkClashes(out, dir); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(out, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) })
-	return out, noOrphans(dir, names, out)
+	return out, checkOrphans(dir, names, out)
 }
 
-// noOrphans wants each script to be that of a tool: it would be missed.
-func noOrphans(dir string, names []string, list []Tool) error {
+// checkOrphans requires that each script belongs to a tool; otherwise it would be silently
+// left out.
+func checkOrphans(dir string, names []string, list []Tool) error {
 	for _, name := range names {
 		tool, ok := strings.CutSuffix(name, scriptSuffix)
 		if ok && !slices.ContainsFunc(list, func(t Tool) bool { return t.Name == tool }) {
@@ -113,7 +114,7 @@ func noOrphans(dir string, names []string, list []Tool) error {
 	return nil
 }
 
-// inFolder puts the folder into the name of a file.
+// inFolder prepends the folder to the file name in an error.
 func inFolder(dir string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// quote is text as a TOML string: as it is between ”' where that is possible,
-// so that it can be read. What cannot be seen, or makes a terminal show
-// something else than is there, is escaped. The text must be valid UTF-8.
+// quote returns text as a TOML string: readable, between ”', where that is possible.
+// Invisible characters, and those that make a terminal show something else, are escaped.
+// The text must be valid UTF-8.
 func quote(text string) string {
 	lines := strings.Contains(text, "\n")
 	switch {
@@ -22,16 +22,16 @@ func quote(text string) string {
 	return "'" + text + "'"
 }
 
-// hidden runes are the invisible, those that control, and those that reverse
+// hidden reports whether a character is invisible, a control character, or one that changes
 // the direction of text ("Trojan Source", CVE-2021-42574).
 func hidden(r rune) bool {
-	if r >= ' ' && r <= '~' { // nearly all
+	if r >= ' ' && r <= '~' { // the most common case
 		return false
 	}
 	return r != '\n' && r != '\t' && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp)
 }
 
-// basic is a string with escapes, on several lines or on one.
+// basic returns a TOML string with escapes, on several lines or on one.
 func basic(text string, lines bool) string {
 	var b strings.Builder
 	mark := `"`
@@ -41,7 +41,7 @@ func basic(text string, lines bool) string {
 	} else {
 		b.WriteString(mark)
 	}
-	quotes := 0 // just written
+	quotes := 0 // consecutive quotes written so far
 	for i, r := range text {
 		last := i == len(text)-1
 		switch {

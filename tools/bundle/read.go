@@ -14,14 +14,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// Parse reads a bundle of one file, sorted by the names of the tools. What is
-// wrong with it is an [*Error]. file is what it is called in errors. Tools
-// whose code is in another file are refused.
+// Parse reads a bundle in one file. The tools are sorted by name. Errors in the bundle are
+// an [*Error], in which the file is called file. Tools with their code in another file are
+// refused.
 func Parse(data []byte, file string) ([]Tool, error) {
 	return parse(data, file, nil)
 }
 
-// parse is Parse with the folder that the file is in.
+// parse is Parse with the folder of the file.
 func parse(data []byte, file string, folder *folder) ([]Tool, error) {
 	r := &reader{file: file, data: strings.TrimPrefix(string(data), "\ufeff"), folder: folder}
 	if len(data) > MaxBytes {
@@ -52,11 +52,11 @@ func parse(data []byte, file string, folder *folder) ([]Tool, error) {
 		}
 		out = append(out, t)
 	}
-	return out, noClash(out, file)
+	return out, checkClashes(out, file)
 }
 
-// noClash wants names that are different files on every system.
-func noClash(list []Tool, file string) error {
+// checkClashes requires names that are different files on every system.
+func checkClashes(list []Tool, file string) error {
 	seen := map[string]string{}
 	for _, t := range list {
 		key := strings.ToLower(t.Name)
@@ -68,7 +68,7 @@ func noClash(list []Tool, file string) error {
 	return nil
 }
 
-// reader reads the text of a bundle.
+// reader reads a bundle.
 type reader struct {
 	file   string
 	data   string
@@ -76,7 +76,7 @@ type reader struct {
 	folder *folder
 }
 
-// format looks at everything in a bundle but the tools.
+// format checks everything in a bundle except the tools.
 func (r *reader) format(top map[string]toml.Primitive) error {
 	format, ok := top["format"]
 	if !ok {
@@ -97,7 +97,7 @@ func (r *reader) format(top map[string]toml.Primitive) error {
 	return nil
 }
 
-// keys of a tool.
+// toolKeys are the keys of a tool.
 var toolKeys = []string{"description", "inputSchema", "outputSchema", "limits", "extra", "code", "code_file", "files"}
 
 func (r *reader) tool(name string, table toml.Primitive) (Tool, error) {
@@ -147,7 +147,7 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 	case "extra":
 		t.Extra, err = tools.ParseExtra([]byte(text))
 	case "code":
-		t.Code += text // code_file comes later and wants it to be empty
+		t.Code += text // code_file is read later and requires that it is empty
 	case "code_file":
 		err = r.codeFile(t, text)
 	}
@@ -175,7 +175,7 @@ func (r *reader) codeFile(t *Tool, name string) (err error) {
 	return err
 }
 
-// files reads the files that are in the bundle's text.
+// files reads the files that are contained in the bundle.
 func (r *reader) files(t *Tool, table toml.Primitive) error {
 	var keys map[string]toml.Primitive
 	if err := r.decode(table, &keys); err != nil {
@@ -183,7 +183,7 @@ func (r *reader) files(t *Tool, table toml.Primitive) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !Owns(t.Name, name) {
-			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is not a file beside it (they are called %[1]s.toml, %[1]s.cassette.toml, %[1]s.ANYTHING.cassette.toml, or so with lock)", t.Name, clip(name)))
+			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is not a file beside it (they are called %[1]s.toml, %[1]s.cassette.toml, %[1]s.ANYTHING.cassette.toml, or the same with lock)", t.Name, clip(name)))
 		}
 		if slices.ContainsFunc(t.Files, func(f File) bool { return f.Name == name }) {
 			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is also in %s (leave one out)", t.Name, name, FilesDir))
@@ -198,13 +198,13 @@ func (r *reader) files(t *Tool, table toml.Primitive) error {
 	return nil
 }
 
-// decode reads a text into a *string, or the keys of a table into a map.
+// decode decodes a text into a *string, or the keys of a table into a map.
 func (r *reader) decode(value toml.Primitive, into any) error {
 	err := r.md.PrimitiveDecode(value, into)
 	want := "a text in quotes"
 	if keys, ok := into.(*map[string]toml.Primitive); ok {
 		want = "a table"
-		if *keys == nil { // of other values the library says nothing
+		if *keys == nil { // the library reports no error for other values
 			err = errors.New("no table")
 		}
 	}
@@ -214,19 +214,18 @@ func (r *reader) decode(value toml.Primitive, into any) error {
 	return nil
 }
 
-// refuse is an error at the place of a value.
+// refuse returns an error at the position of a value.
 func (r *reader) refuse(value toml.Primitive, err error) error {
 	return r.place(r.md.PrimitiveDecode(value, &refusal{err}))
 }
 
-// refusal makes the library tell where a value is, which it does only for
-// errors.
+// refusal makes the library return the position of a value, which it does only for errors.
 type refusal struct{ err error }
 
 // UnmarshalTOML implements toml.Unmarshaler.
 func (r *refusal) UnmarshalTOML(any) error { return r.err }
 
-// place is an error of the library in our words.
+// place converts an error of the library.
 func (r *reader) place(err error) error {
 	var parse toml.ParseError
 	var guarded *tomldoc.Error
@@ -241,7 +240,7 @@ func (r *reader) place(err error) error {
 	return &Error{File: r.file, Text: err.Error(), Err: err}
 }
 
-// placed is an error whose place is known.
+// placed is an error with its position.
 type placed struct {
 	message string
 	cause   error

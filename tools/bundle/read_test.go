@@ -12,7 +12,7 @@ import (
 
 const head = "format = \"" + Format + "\"\n"
 
-// minimal is a tool with more keys.
+// minimal returns a bundle of one tool with additional keys.
 func minimal(more string) string {
 	return head + "[tool.a]\ninputSchema = '{\"type\":\"object\"}'\ncode = 'return 1'\n" + more
 }
@@ -117,7 +117,8 @@ func TestFolderRefuses(t *testing.T) {
 	}
 }
 
-// What is read is written so that it is read again, and nothing crashes.
+// FuzzParse checks that a bundle that can be read stays the same when it is written and
+// read again.
 func FuzzParse(f *testing.F) {
 	text, err := Text([]Tool{tool(f, "a", "return 1\n"), rich(f)})
 	if err != nil {
@@ -152,7 +153,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzQuote asks the library what it makes of our strings.
+// FuzzQuote decodes quoted strings with the library.
 func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "'", "''", `"`, `""`, `"""`, "a\n'''", "\n", "\r\n\"\"\"\"\n\"", "\\", "\\\n", "\x00\t\u2028\ufeff\U0001F468\u200d", "'''\n\""} {
 		f.Add(s)

@@ -17,7 +17,7 @@ const heading = "# Saved tools of mcp-metatool, for \"mcp-metatool tools import\
 
 var errTooLarge = fmt.Errorf("the export is longer than %d bytes (export to a directory, or fewer tools)", MaxBytes)
 
-// Text is the bundle of some tools as one file.
+// Text returns a bundle of tools as one file.
 func Text(list []Tool) ([]byte, error) {
 	b := newWriter()
 	for _, t := range list {
@@ -33,9 +33,8 @@ func Text(list []Tool) ([]byte, error) {
 	return b.done()
 }
 
-// WriteFolder writes the bundle of some tools as files of a folder, which is
-// made if it is not there. Files that are there are replaced; those of other
-// tools stay.
+// WriteFolder writes a bundle of tools as files in a folder, which it creates if needed.
+// Existing files of these tools are replaced; those of other tools stay.
 func WriteFolder(dir string, list []Tool) error {
 	for _, t := range list {
 		b := newWriter()
@@ -44,9 +43,9 @@ func WriteFolder(dir string, list []Tool) error {
 		if err != nil {
 			return err
 		}
-		err = NewShelf(dir).write(".", []File{{t.Name + scriptSuffix, t.Code}, {t.Name + tomlSuffix, string(text)}})
+		err = NewFileStore(dir).write(".", []File{{t.Name + scriptSuffix, t.Code}, {t.Name + tomlSuffix, string(text)}})
 		if err == nil {
-			err = NewShelf(dir).Put(t.Files)
+			err = NewFileStore(dir).Put(t.Files)
 		}
 		if err != nil {
 			return fmt.Errorf("tool %q: not exported: %w", t.Name, err)
@@ -55,7 +54,7 @@ func WriteFolder(dir string, list []Tool) error {
 	return nil
 }
 
-// Review is the text of a tool without its files, for people and diffs.
+// Review returns the text of a tool without its files, for people and diffs.
 func Review(d *tools.Definition) ([]byte, error) {
 	b := &writer{}
 	b.definition(d, "")
@@ -78,7 +77,7 @@ func newWriter() *writer {
 
 func (b *writer) done() ([]byte, error) { return b.Bytes(), b.err }
 
-// definition writes a tool, its code in a file of that name if there is one.
+// definition writes a tool. If codeFile is not empty, it is named in place of the code.
 func (b *writer) definition(d *tools.Definition, codeFile string) {
 	if err := tools.CheckName(d.Name); err != nil {
 		b.fail(err)
@@ -129,7 +128,7 @@ func (b *writer) schema(key string, raw []byte) {
 		return
 	}
 	text := strings.TrimSuffix(string(wide), "\n")
-	if len(text) > 8*len(raw)+1024 { // so deep that indenting hides it
+	if len(text) > 8*len(raw)+1024 { // nested so deep that indenting it makes it unreadable
 		text = string(raw)
 	}
 	if strings.Contains(text, "\n") {
@@ -153,7 +152,7 @@ func membersText(members []tools.Member) string {
 	return b.String() + "}"
 }
 
-// WriteText writes a bundle's text to a file, all or nothing.
+// WriteText writes the text of a bundle to a file atomically.
 func WriteText(file string, text []byte) error {
 	return regular.Write(file, text, 0o600)
 }

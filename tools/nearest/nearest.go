@@ -1,6 +1,6 @@
-// Package nearest finds the known names that a wrong name was probably meant to
-// be, for "did you mean" hints. Upper and lower case letters are the same to it, and
-// so are underscores and hyphens. All functions are safe for concurrent use.
+// Package nearest finds the known names that a wrong name was probably meant to be, for
+// "did you mean" hints. It ignores the difference between upper and lower case, and between
+// underscores and hyphens. All functions are safe for concurrent use.
 package nearest
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// maxNames is how many names a hint shows.
+// maxNames is the number of names in a hint.
 const maxNames = 3
 
-// Names returns at most three of known, best first: those within [Limit] of name,
-// then those that contain name or are contained in it.
+// Names returns at most three of the known names, best first: those within [Limit] edits of
+// name, then those that contain name or are contained in it.
 func Names(name string, known []string) []string {
 	type candidate struct {
 		name     string
@@ -44,8 +44,8 @@ func Names(name string, known []string) []string {
 	return names
 }
 
-// Name returns the known name with the fewest edits to name, "" if all need more
-// than limit. The first of several equals wins.
+// Name returns the known name with the fewest edits to name, "" if all need more than
+// limit. The first of several equals is returned.
 func Name(name string, known []string, limit int) string {
 	best, bestDistance := "", limit+1
 	folded := fold(name)
@@ -57,8 +57,8 @@ func Name(name string, known []string, limit int) string {
 	return best
 }
 
-// Limit is the number of edits that a misspelt name of n bytes usually has at
-// most. Two letters that changed places are two edits.
+// Limit returns the number of edits that a misspelt name of n bytes usually has at most.
+// Two swapped letters are two edits.
 func Limit(n int) int {
 	if n >= 4 {
 		return max((n+1)/3, 2)
@@ -66,5 +66,5 @@ func Limit(n int) int {
 	return (n + 1) / 3
 }
 
-// fold is a name in the form in which names are compared.
+// fold returns a name in the form in which names are compared.
 func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "_")) }

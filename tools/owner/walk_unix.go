@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// user is who asks.
+// user is the user for whom folders are checked.
 type user struct{ uid, gid int }
 
-func look(dir string) ([]*Problem, error) { return user{os.Geteuid(), os.Getegid()}.look(dir) }
+func inspect(dir string) ([]*Problem, error) { return user{os.Geteuid(), os.Getegid()}.inspect(dir) }
 
-// CheckFile says why a file of a folder of ours may be another's: it belongs to
-// another user, or everybody may write to it.
+// CheckFile returns an error if a file in a folder of ours may be another user's: it
+// belongs to another user, or everybody may write to it.
 func CheckFile(info fs.FileInfo) error { return user{os.Geteuid(), os.Getegid()}.file(info) }
 
 func (u user) file(info fs.FileInfo) error {
@@ -32,11 +32,11 @@ func (u user) file(info fs.FileInfo) error {
 	return nil
 }
 
-// maxLinks is how many links there may be on the way to a folder.
+// maxLinks is the number of links that may be on the way to a folder.
 const maxLinks = 40
 
-// look goes from the root to a folder, by the way of all links.
-func (u user) look(dir string) ([]*Problem, error) {
+// inspect walks from the root to a folder, following all links.
+func (u user) inspect(dir string) ([]*Problem, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (u user) look(dir string) ([]*Problem, error) {
 		if len(rest) == 0 {
 			return w.problems, nil
 		}
-		entry := filepath.Join(at, rest[0]) // of "..", the folder above
+		entry := filepath.Join(at, rest[0]) // for "..", the folder above
 		rest = rest[1:]
 		var info fs.FileInfo
 		if info, err = os.Lstat(entry); err != nil {
@@ -73,13 +73,13 @@ func (u user) look(dir string) ([]*Problem, error) {
 			at, above = entry, info
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // whoever makes the rest makes it for themselves
+	if errors.Is(err, fs.ErrNotExist) { // whoever creates the rest owns it
 		return w.problems, nil
 	}
 	return nil, err
 }
 
-// split are the parts of a path; ".." stays where it is.
+// split returns the parts of a path; it keeps "..".
 func split(path string) []string {
 	parts := strings.Split(path, "/")
 	return slices.DeleteFunc(parts, func(p string) bool { return p == "" || p == "." })
@@ -93,7 +93,7 @@ func ids(info fs.FileInfo) (uid, gid int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// walk is one way to a folder.
+// walk is the way to one folder.
 type walk struct {
 	user
 	dir      string
@@ -107,12 +107,12 @@ func (w *walk) add(at string, certain bool, format string, args ...any) {
 	}
 }
 
-// trusted tells whether a user may change what is ours anyway.
+// trusted reports whether a user can change our files anyway.
 func (w *walk) trusted(uid int) bool { return uid == w.uid || uid == 0 }
 
-// folder looks at a folder on the way; last is the one that is asked about. Above
-// it, the sticky bit keeps others from replacing what is not theirs; within the
-// last, they could still add files.
+// folder checks a folder on the way; last is the one in question. In the folders above it,
+// the sticky bit keeps others from replacing files that are not theirs; in the last, they
+// could still add files.
 func (w *walk) folder(at string, info fs.FileInfo, last bool) {
 	uid, gid := ids(info)
 	if !w.trusted(uid) {
@@ -128,12 +128,12 @@ func (w *walk) folder(at string, info fs.FileInfo, last bool) {
 	}
 }
 
-// private tells whether a group is that of one user: by custom it has the number
-// of the user. Where each user has one, it may write to all that is the user's.
+// private reports whether a group belongs to one user: by convention it then has the number
+// of the user. Where each user has such a group, it may write to the user's files.
 func (w *walk) private(gid int) bool { return gid == w.gid && gid == w.uid }
 
-// entry looks at what is in a folder on the way: where everybody may make files,
-// it must be ours.
+// entry checks an entry of a folder on the way: where everybody may create files, it must
+// be ours.
 func (w *walk) entry(at string, above, info fs.FileInfo) {
 	uid, _ := ids(info)
 	open := above.Mode().Perm()&0o022 != 0 && above.Mode()&fs.ModeSticky != 0

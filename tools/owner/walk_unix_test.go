@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// family is a folder dir/a/b that belongs to a user who is not root, and users.
+// family returns a folder dir/a/b that belongs to a user who is not root, and several
+// users.
 func family(t *testing.T) (dir string, owner, other, root user) {
 	t.Helper()
 	dir = t.TempDir()
@@ -38,7 +39,7 @@ func family(t *testing.T) (dir string, owner, other, root user) {
 
 func TestWhoMayChangeAFolder(t *testing.T) {
 	dir, owner, other, root := family(t)
-	shared := user{owner.uid, owner.gid + 7} // whose own group is another than that of the folder
+	shared := user{owner.uid, owner.gid + 7} // its own group is not that of the folder
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink("a/../a", link); err != nil {
 		t.Fatal(err)
@@ -46,9 +47,9 @@ func TestWhoMayChangeAFolder(t *testing.T) {
 	for name, tt := range map[string]struct {
 		by    user
 		ask   string // below dir
-		at    string // what gets the mode
+		at    string // the path that gets the mode
 		mode  fs.FileMode
-		wrong string // folder that is complained of, "" for none
+		wrong string // the folder in the error, "" for none
 		sure  bool
 		says  string
 	}{
@@ -82,7 +83,7 @@ func TestWhoMayChangeAFolder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			problems, err := tt.by.look(filepath.Join(dir, tt.ask))
+			problems, err := tt.by.inspect(filepath.Join(dir, tt.ask))
 			if err != nil {
 				t.Fatal(err)
 			}

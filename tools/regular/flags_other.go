@@ -2,5 +2,6 @@
 
 package regular
 
-// noWait is nothing here: what is looked up before opening says what is no file.
+// noWait has no flags on these systems. The check before opening recognises other kinds of
+// files.
 const noWait = 0

@@ -8,19 +8,20 @@ import (
 	"path/filepath"
 )
 
-// Place is where a file is that the content of another file names. The zero value
-// is no place.
+// Place is the location of a file that is named in another file. The zero value is no
+// place.
 type Place struct {
-	// Folder is what the file must be below, however links lead; "" for anywhere.
+	// Folder is the folder that the file must be below, even through links; "" allows any
+	// file.
 	Folder string
-	// Name is relative to Folder; without one it is a path.
+	// Name is relative to Folder; without a folder it is a path.
 	Name string
 }
 
-// String is the path, for messages.
+// String returns the path, for messages.
 func (p Place) String() string { return filepath.Join(p.Folder, p.Name) }
 
-// Read is [Read] for the file of a place.
+// Read is [Read] for the file at the place.
 func (p Place) Read(ctx context.Context, limit int64) ([]byte, error) {
 	if p.Folder == "" {
 		return Read(ctx, p.Name, limit)
@@ -37,7 +38,7 @@ func (p Place) Read(ctx context.Context, limit int64) ([]byte, error) {
 // ErrOutside says that a link leads out of a Place's folder.
 var ErrOutside = errors.New("leads out of the folder")
 
-// outside is err, or ErrOutside within an [*fs.PathError] where that is the reason.
+// outside returns err, or ErrOutside in an [*fs.PathError] if that is the reason.
 func (p Place) outside(err error) error {
 	if err == nil || p.Folder == "" {
 		return err
@@ -53,10 +54,10 @@ func (p Place) outside(err error) error {
 	return &fs.PathError{Op: "open", Path: p.String(), Err: ErrOutside}
 }
 
-// Replace writes the file of a place as [Write] does, but an existing file keeps
-// its mode (a new one gets perm), and it is an error if something other than a
-// regular file is there. Without a folder, a link is followed: it stays, and the
-// file that it leads to is replaced.
+// Replace writes the file at the place as [Write] does, but an existing file keeps its mode
+// (a new one gets perm), and it is an error if there is something other than a regular
+// file. Without a folder, a link is followed: it stays, and the file that it leads to is
+// replaced.
 func (p Place) Replace(data []byte, perm fs.FileMode) error {
 	folder, name := p.Folder, p.Name
 	if folder == "" {

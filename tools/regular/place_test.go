@@ -64,8 +64,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceAndLinks: with a folder no link leads out of it, neither to read nor to
-// write; without one, links are followed and stay.
+// TestPlaceAndLinks checks that with a folder no link leads out of it, for reading and for
+// writing, and that without a folder links are followed and stay.
 func TestPlaceAndLinks(t *testing.T) {
 	dir := t.TempDir()
 	inside, outside := filepath.Join(dir, "inside"), filepath.Join(dir, "outside")

@@ -11,13 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// chunk is how much is read between two looks at the context, in bytes.
+// chunk is the number of bytes that are read between two checks of the context.
 const chunk = 1 << 20
 
-// Read reads a regular file of at most limit bytes, also if it grows while it is
-// read. Symbolic links are followed. Errors are those of the file system,
-// [ErrNotRegular], a [*SizeError], each within a [*fs.PathError], or the cause of
-// ctx.
+// Read reads a regular file of at most limit bytes, even if it grows while it is read.
+// Symbolic links are followed. Errors are those of the file system, [ErrNotRegular], a
+// [*SizeError], each in a [*fs.PathError], or the cause of ctx.
 func Read(ctx context.Context, name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
@@ -26,7 +25,7 @@ func Read(ctx context.Context, name string, limit int64) ([]byte, error) {
 	return readFile(ctx, f, limit)
 }
 
-// ReadIn is [Read] for a file below a folder, which no link leads out of.
+// ReadIn is [Read] for a file below a folder. Links cannot lead out of it.
 func ReadIn(ctx context.Context, root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := OpenIn(root, name)
 	if err != nil {
@@ -54,12 +53,12 @@ func readFile(ctx context.Context, f *os.File, limit int64) ([]byte, error) {
 }
 
 // ReadAll reads a stream of at most limit bytes; the error for a longer one is a
-// [*SizeError]. Where r waits, only closing it ends the wait, not ctx.
+// [*SizeError]. ctx does not interrupt a blocked r; only closing r does.
 func ReadAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
 	return readAll(ctx, r, limit, 0)
 }
 
-// readAll reads at most limit bytes of r, of which it expects so many.
+// readAll reads at most limit bytes from r; expected is a guess at their number.
 func readAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(min(expected, limit)) + bytes.MinRead)
@@ -69,7 +68,7 @@ func readAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, e
 		}
 		more := int64(chunk)
 		if left := limit - int64(b.Len()); left < more {
-			more = left + 1 // to see whether there is more than may be
+			more = left + 1 // one more, to detect that there is more than allowed
 		}
 		n, err := b.ReadFrom(io.LimitReader(r, more))
 		switch {

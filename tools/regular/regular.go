@@ -1,21 +1,21 @@
-// Package regular opens, reads and replaces regular files whose names or contents
-// others may control: scripts, check files, cassettes, locks, configurations, records,
-// bundles, saved tools, journals, tokens.
+// Package regular opens, reads and replaces regular files if others may control their names
+// or contents: scripts, check files, cassettes, locks, configurations, records, bundles,
+// saved tools, journals, tokens.
 //
 //	regular.go        Open, OpenFile, OpenIn, Check
 //	read.go           Read, ReadIn, ReadAll
 //	write.go          Write, WriteIn, WriteTemp: atomic, durable replacement
 //	write_other.go    Rename and SyncFolder
-//	write_windows.go  likewise, for Windows
-//	place.go          Place: a file that the content of another names
+//	write_windows.go  the same for Windows
+//	place.go          Place: a file that another file names
 //	lock.go           NewLock
-//	flags_unix.go     how a file is opened without waiting
-//	flags_other.go    likewise, where the system has no such flag
+//	flags_unix.go     flags for opening a file without waiting
+//	flags_other.go    systems without such flags
 //
-// Everything but regular files is refused: opening a named pipe waits for a writer
-// forever, a device has no end, and opening some devices has effects. Nothing here
-// waits for another process, whatever a name leads to. Tests keep product code from
-// reading and replacing files in any other way.
+// Everything except regular files is refused: opening a named pipe waits for a writer
+// forever, a device has no end, and opening some devices has effects. Nothing here waits
+// for another process, whatever a name leads to. Tests keep product code from reading and
+// replacing files in any other way.
 package regular
 
 import (
@@ -51,18 +51,18 @@ func (e *KindError) Error() string {
 	return "is not a regular file"
 }
 
-// Is tells that it is ErrNotRegular.
+// Is makes a KindError match ErrNotRegular.
 func (e *KindError) Is(target error) bool { return target == ErrNotRegular }
 
 // Open opens a regular file for reading. Symbolic links are followed. The caller
 // closes it.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenFile is [os.OpenFile] for regular files only. It never waits. With
-// os.O_CREATE, the file need not be there.
+// OpenFile is [os.OpenFile] for regular files only. It never waits. With os.O_CREATE, the
+// file need not exist.
 func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	// Looked at before, because opening a device can have effects, and after,
-	// because another may have taken the place in between.
+	// Check before opening, because opening a device can have effects, and afterwards,
+	// because the file may have been replaced in between.
 	info, err := os.Stat(name)
 	switch {
 	case err == nil:
@@ -97,8 +97,8 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return checked(f)
 }
 
-// OpenRoot is [os.OpenRoot], which would wait for ever if a named pipe were in
-// the place of the folder.
+// OpenRoot is [os.OpenRoot], except that it does not wait if there is a named pipe in place
+// of the folder.
 func OpenRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func OpenRoot(dir string) (*os.Root, error) {
 	if !info.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: errors.New("is not a directory")}
 	}
-	// A name that ends in a separator can be that of a folder only.
+	// A name that ends in a separator can only be a folder.
 	root, err := os.OpenRoot(dir + string(filepath.Separator))
 	if path := new(fs.PathError); errors.As(err, &path) {
 		path.Path = dir
@@ -129,7 +129,7 @@ func Names(root *os.Root, folder string, limit int) ([]string, error) {
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(limit + 1)
-	if errors.Is(err, io.EOF) { // it is empty
+	if errors.Is(err, io.EOF) { // the folder is empty
 		err = nil
 	}
 	if len(names) > limit {
@@ -156,8 +156,8 @@ func checked(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// opening is an error of looking at a file as one of opening it, which is what
-// was asked for.
+// opening converts an error of examining a file into one of opening it, which is what the
+// caller wanted.
 func opening(name string, err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return &fs.PathError{Op: "open", Path: name, Err: path.Err}

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	content := strings.Repeat("0123456789abcdef", 100_000) // more than one piece
+	content := strings.Repeat("0123456789abcdef", 100_000) // more than one chunk
 	size := int64(len(content))
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 		ctx   context.Context
 		file  string
 		limit int64
-		want  error // nil: the content
+		want  error // nil if the content can be read
 		says  string
 	}{
 		{"whole", t.Context(), "file", size, nil, ""},
@@ -70,7 +70,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// growing gives bytes without end, and notices who has taken how many.
+// growing is an endless reader that counts the bytes read from it.
 type growing struct{ taken int64 }
 
 func (g *growing) Read(p []byte) (int, error) {
@@ -90,7 +90,7 @@ func TestReadAllStopsAtTheLimit(t *testing.T) {
 	}
 }
 
-// cancelling ends a context when so many bytes were read.
+// cancelling cancels a context when a number of bytes has been read.
 type cancelling struct {
 	growing
 	after  int64

@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// TestNothingWaits opens everything that is no regular file. Each of these
-// would wait for another process, or have no end.
+// TestNothingWaits opens everything that is not a regular file. Each would wait for another
+// process, or have no end.
 func TestNothingWaits(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir) // the names of sockets are short
+	t.Chdir(dir) // names of sockets must be short
 	if err := errors.Join(syscall.Mkfifo("fifo", 0o600), os.Mkdir("folder", 0o700),
 		os.Symlink("fifo", "link"), os.Symlink("/dev/zero", "zero")); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestNothingWaits(t *testing.T) {
 		} else if !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: %v does not say %q", name, err, kind)
 		}
-		if filepath.IsAbs(name) || name == "zero" { // os.Root leads nowhere else
+		if filepath.IsAbs(name) || name == "zero" { // os.Root does not lead outside
 			continue
 		}
 		if _, err := regular.ReadIn(t.Context(), root, name, 1<<20); !errors.Is(err, regular.ErrNotRegular) {
@@ -58,8 +58,8 @@ func TestNothingWaits(t *testing.T) {
 	}
 }
 
-// TestAnotherTakesThePlace swaps a file and a named pipe all the time: whatever
-// is found, opening does not wait, and a pipe is never read.
+// TestAnotherTakesThePlace replaces a file by a named pipe and back all the time, and
+// checks that opening does not wait and a pipe is never read.
 func TestAnotherTakesThePlace(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, name := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "name")
@@ -80,7 +80,7 @@ func TestAnotherTakesThePlace(t *testing.T) {
 				done <- err
 				return
 			}
-			os.Remove(temp) // of two links to one file, rename leaves both
+			os.Remove(temp) // rename leaves two links to one file as they are
 		}
 	}()
 	for range 2000 {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// TempPrefix begins the names of temporary files. Files with such names are
-// left behind only by a process that crashed.
+// TempPrefix is the beginning of the names of temporary files. Only a process that crashed
+// leaves such files behind.
 const TempPrefix = ".tmp-"
 
 // Write creates or replaces the file at path with mode perm. It is atomic and
@@ -41,9 +41,9 @@ func WriteIn(root *os.Root, name string, data []byte, perm fs.FileMode) error {
 	return SyncFolder(root, folder)
 }
 
-// Temp is a file that is complete and synced but still has a temporary name.
-// Most callers need only [Write] or [WriteIn]; Temp is for those that rename
-// under a lock. Exactly one of Rename and Remove must be called.
+// Temp is a file that is complete and synced but still has a temporary name. Most callers
+// need only [Write] or [WriteIn]; Temp is for those that rename under a lock. Exactly one
+// of Rename and Remove must be called.
 type Temp struct {
 	root *os.Root
 	name string
@@ -62,7 +62,7 @@ func WriteTemp(root *os.Root, folder string, data []byte, perm fs.FileMode) (*Te
 		err = f.Chmod(perm)
 	}
 	if err == nil {
-		err = f.Sync() // before the rename: the name must not come before the content
+		err = f.Sync() // before the rename, so that the name never refers to an incomplete file
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, errors.Join(err, t.Remove())
@@ -70,9 +70,8 @@ func WriteTemp(root *os.Root, folder string, data []byte, perm fs.FileMode) (*Te
 	return t, nil
 }
 
-// Rename gives the file its name below root and replaces what has that name.
-// If it fails, the temporary file is removed. The new name is durable after
-// [SyncFolder].
+// Rename gives the file its name below root and replaces an existing file. If it fails, the
+// temporary file is removed. The new name is durable after [SyncFolder].
 func (t *Temp) Rename(name string) error {
 	if err := Rename(t.root, t.name, name); err != nil {
 		return errors.Join(err, t.Remove())

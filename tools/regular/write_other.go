@@ -4,8 +4,8 @@ package regular
 
 import "os"
 
-// Rename renames a file below root. What has the new name is replaced. The
-// names are durable after [SyncFolder].
+// Rename renames a file below root and replaces an existing file. The names are durable
+// after [SyncFolder].
 func Rename(root *os.Root, from, to string) error { return root.Rename(from, to) }
 
 // SyncFolder makes new, changed and removed names in a folder below root

@@ -30,8 +30,8 @@ func TestWrite(t *testing.T) {
 	onlyNames(t, dir, "file")
 }
 
-// TestWriteFails: a failed write leaves no temporary file and does not touch what
-// was there.
+// TestWriteFails checks that a failed write leaves no temporary file and does not change
+// the existing file.
 func TestWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	taken := filepath.Join(dir, "taken")
@@ -47,7 +47,7 @@ func TestWriteFails(t *testing.T) {
 	onlyNames(t, taken, "kept")
 }
 
-// TestWriteReplacesLinks: what a link leads to is never written.
+// TestWriteReplacesLinks checks that the target of a link is never written.
 func TestWriteReplacesLinks(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")

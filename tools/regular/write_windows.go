@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Rename renames a file below root. What has the new name is replaced. It tries
-// for a second: a virus scanner or another reader that has the old file open
-// without sharing makes it fail for a moment.
+// Rename renames a file below root and replaces an existing file. It tries for a second,
+// since it fails while a virus scanner or another reader has the old file open without
+// sharing.
 func Rename(root *os.Root, from, to string) error {
 	for try := 0; ; try++ {
 		err := root.Rename(from, to)

@@ -2,17 +2,17 @@ package tomldoc
 
 import "strings"
 
-// What the library keeps, in bytes: of each key, of each part of its path, and
-// of each value in an array.
+// The memory that the library uses, in bytes: for each key, each part of its path, and each
+// value in an array.
 const (
 	costOfKey  = 256
 	costOfPart = 48
 	costOfItem = 64
 )
 
-// Check looks through a text once and returns an *[Error] if it is nested too
-// deep or would take too much memory. A text that is no TOML is judged up to
-// where that shows, where the library stops too.
+// Check scans a text once and returns an *[Error] if it is nested too deep or would take
+// too much memory. A text that is not TOML is checked up to the point where that becomes
+// apparent, which is where the library stops too.
 func Check(text string) error {
 	g := &guard{text: text, levels: []level{{table: true}}, maxDepth: MaxDepth, maxCost: maxCost}
 	if g.run() {
@@ -25,16 +25,16 @@ func Check(text string) error {
 	}
 }
 
-// level is an array or an inline table that is open, or the text itself.
+// level is an open array or inline table, or the text itself.
 type level struct {
-	table bool // else an array
-	value bool // of a table: a key and = were read
-	parts int  // of the key
-	from  int  // where the key began
-	bytes int  // of the key
+	table bool // a table; otherwise an array
+	value bool // in a table: a key and = were read
+	parts int  // parts of the key
+	from  int  // position of the key
+	bytes int  // bytes in the key
 }
 
-// guard goes through a text.
+// guard scans a text.
 type guard struct {
 	text              string
 	pos               int
@@ -43,7 +43,7 @@ type guard struct {
 
 	header      bool // within [ ] or [[ ]]
 	headerFrom  int
-	headerParts int // of the table whose keys follow
+	headerParts int // parts of the name of the current table
 	headerBytes int
 
 	depth   int // of all levels and the header together
@@ -53,7 +53,7 @@ type guard struct {
 	deep    bool
 }
 
-// run tells whether the text may be decoded; pos is where it may not.
+// run reports whether the text may be decoded. If not, pos is the position of the error.
 func (g *guard) run() bool {
 	for g.pos < len(g.text) {
 		switch c := g.text[g.pos]; c {
@@ -67,7 +67,7 @@ func (g *guard) run() bool {
 		case '"', '\'':
 			end := endOfString(g.text[g.pos:])
 			if end < 0 {
-				return true // the library will say so
+				return true // the library will report the error
 			}
 			g.pos += end
 			continue
@@ -113,7 +113,7 @@ func (g *guard) take(c byte) {
 	}
 }
 
-// inHeader takes what is in the name of a table.
+// inHeader reads a byte in the name of a table.
 func (g *guard) inHeader(c byte) {
 	switch c {
 	case '.':
@@ -128,7 +128,7 @@ func (g *guard) inHeader(c byte) {
 	}
 }
 
-// part counts one part of the key that is being read.
+// part counts one part of the current key.
 func (g *guard) part() {
 	g.levels[len(g.levels)-1].parts++
 	g.depth++
@@ -140,14 +140,14 @@ func (g *guard) open(table bool) {
 	if !table {
 		g.depth++
 	}
-	if len(g.levels) > 2*g.maxDepth { // tables without keys in each other are none, but who knows
+	if len(g.levels) > 2*g.maxDepth { // tables without keys, to be safe
 		g.depth = g.maxDepth + 1
 	}
 }
 
 func (g *guard) shut() {
 	if len(g.levels) == 1 {
-		return // the library will say so
+		return // the library will report the error
 	}
 	g.next()
 	if !g.levels[len(g.levels)-1].table {
@@ -156,7 +156,7 @@ func (g *guard) shut() {
 	g.levels = g.levels[:len(g.levels)-1]
 }
 
-// next ends a key with its value.
+// next ends a key and its value.
 func (g *guard) next() {
 	top := &g.levels[len(g.levels)-1]
 	g.depth -= top.parts
@@ -164,7 +164,7 @@ func (g *guard) next() {
 	top.parts, top.bytes, top.value, top.from = 0, 0, false, g.pos+1
 }
 
-// endOfString is the length of the TOML string that a text begins with, -1 if it
+// endOfString returns the length of the TOML string at the beginning of a text, -1 if it
 // does not end.
 func endOfString(text string) int {
 	mark := text[:1]
@@ -179,7 +179,7 @@ func endOfString(text string) int {
 			return -1
 		case strings.HasPrefix(text[i:], mark):
 			i += len(mark)
-			// Up to two more quotes belong to the string.
+			// Up to two further quotes belong to the string.
 			for more := 0; len(mark) == 3 && more < 2 && i < len(text) && text[i] == mark[0]; more++ {
 				i++
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// bombs take gigabytes or crash the library, and are short.
+// bombs are short texts that take gigabytes or crash the library.
 var bombs = map[string]struct {
 	text         string
 	line, column int
@@ -75,7 +75,7 @@ func TestGuardKnowsStrings(t *testing.T) {
 	}
 }
 
-// depthOf is how deep a decoded value is nested, as the guard counts.
+// depthOf returns the nesting of a decoded value, counted like the guard does.
 func depthOf(v any) int {
 	deepest := 0
 	switch v := v.(type) {
@@ -96,8 +96,8 @@ func depthOf(v any) int {
 	return deepest
 }
 
-// FuzzGuard holds the guard against the library: it sees how deep a text is, and
-// what it lets pass takes memory in proportion to what it has counted.
+// FuzzGuard compares the guard with the library: it must detect how deep a text is nested,
+// and the memory for a text that it accepts must be proportional to its estimate.
 func FuzzGuard(f *testing.F) {
 	for _, b := range bombs {
 		f.Add(b.text[:min(len(b.text), 3000)])

@@ -1,4 +1,4 @@
-// Package units reads and writes sizes and durations as people do, in the
+// Package units parses and formats sizes and durations as people write them, in the
 // configuration and in saved tools: "128MB", "30s".
 package units
 
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// sizeUnits are what a size may end in, in bytes. "MB" and "MiB" are the same:
-// memory is counted in powers of two here, as wasm pages are, so that the
-// specification's "128MB" is the default of 128 MiB.
+// sizeUnits are the suffixes of sizes, in bytes. "MB" and "MiB" are the same: memory is
+// counted in powers of two, like WebAssembly pages, so that the specification's "128MB" is
+// the default of 128 MiB.
 var sizeUnits = map[string]uint64{
 	"": 1, "b": 1,
 	"kb": 1 << 10, "kib": 1 << 10,
@@ -23,16 +23,16 @@ var sizeUnits = map[string]uint64{
 
 var errSize = errors.New(`is not a size (write "128MB", "1GB" or a number of bytes)`)
 
-// ParseSize reads "128MB", "128 MiB", "1GB" or a plain number of bytes. What is
-// too large for a uint64 is math.MaxUint64. The error is worded to follow the
-// text that was read.
+// ParseSize parses "128MB", "128 MiB", "1GB" or a plain number of bytes. A size that is too
+// large for a uint64 becomes math.MaxUint64. The error message is meant to follow the text
+// that was parsed.
 func ParseSize(s string) (uint64, error) {
 	digits := strings.TrimLeft(s, "0123456789")
 	n, err := strconv.ParseUint(s[:len(s)-len(digits)], 10, 64)
 	unit, ok := sizeUnits[strings.ToLower(strings.TrimLeft(digits, " "))]
 	switch {
 	case errors.Is(err, strconv.ErrRange) && ok:
-		return math.MaxUint64, nil // out of any bounds, which is what to report
+		return math.MaxUint64, nil // exceeds every limit, which the caller reports
 	case err != nil || !ok:
 		return 0, errSize
 	case n > math.MaxUint64/unit:
@@ -41,7 +41,7 @@ func ParseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// FormatSize writes a size in the largest unit that divides it.
+// FormatSize formats a size in the largest unit that divides it.
 func FormatSize(n uint64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
@@ -54,8 +54,8 @@ func FormatSize(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ParseDuration reads "30s" or "1m30s". The error is worded to follow the text
-// that was read.
+// ParseDuration parses "30s" or "1m30s". The error message is meant to follow the text that
+// was parsed.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {
@@ -67,7 +67,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return 0, errors.New(`is not a duration (write "30s", "1m30s" or "500ms")`)
 }
 
-// FormatDuration is d.String() without its zero parts: 24h, not 24h0m0s.
+// FormatDuration is d.String() without zero parts: 24h, not 24h0m0s.
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -18,9 +18,9 @@ var update = flag.Bool("update", false, "update the expectations in testdata")
 
 // TestDescribe describes the functions in testdata/signatures. The files of an archive are
 //
-// \tcall            the function as scripts write it
-// \tinput, output   its schemas; output is optional
-// \twant            signature, notes, conditions and example
+//	call            the function as scripts write it
+//	input, output   its schemas; output is optional
+//	want            signature, notes, conditions and example
 func TestDescribe(t *testing.T) {
 	for _, file := range signatureFiles(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {

@@ -1,14 +1,14 @@
 // Package expect compares the answer of a server or script with an expectation.
 //
-// \texpect.go    Mismatch
-// \tjson.go      Equal and Subset of raw JSON
-// \tvalue.go     JSON values: parsing, differences, numbers
-// \tdiff.go      unified diffs, clipping
-// \tpattern.go   Pattern: literal text or /regexp/flags; Text, Logs
-// \tresult.go    members of a CallToolResult: IsError, Meta, Schema
-// \timage.go     Image: blocks that can be decoded; png.go: PNG as viewers read it
-// \tprogress.go  Progress: the notifications of one call
-// \trun.go       Calls, ErrorType, upper limits of a run
+//	expect.go    Mismatch
+//	json.go      Equal and Subset of raw JSON
+//	value.go     JSON values: parsing, differences, numbers
+//	diff.go      unified diffs, clipping
+//	pattern.go   Pattern: literal text or /regexp/flags; Text, Logs
+//	result.go    members of a CallToolResult: IsError, Meta, Schema
+//	image.go     Image: blocks that can be decoded; png.go: PNG as viewers read it
+//	progress.go  Progress: the notifications of one call
+//	run.go       Calls, ErrorType, upper limits of a run
 //
 // All functions return nil if the expectation is met. They are safe for concurrent use and
 // do not keep their arguments. Raw JSON is read as most clients do: of several members with

@@ -7,7 +7,7 @@ import (
 
 // String describes the change in one line, such as
 //
-// \ttool "get-sum": inputSchema: property "a": type changed from "number" to "string"
+//	tool "get-sum": inputSchema: property "a": type changed from "number" to "string"
 func (c Change) String() string {
 	item := fmt.Sprintf("%s %q", noun(c.Surface), c.Name)
 	if len(c.steps) == 0 {

@@ -1,9 +1,9 @@
 // Package lock keeps the definitions that servers had in a file, so that a check can tell
 // when they change.
 //
-// \tlock.go     Lock, Read, Write
-// \tcompare.go  Compare: what changed, property by property
-// \tdescribe.go a change in words
+//	lock.go     Lock, Read, Write
+//	compare.go  Compare: what changed, property by property
+//	describe.go a change in words
 package lock
 
 import (
@@ -104,8 +104,8 @@ const maxFile = 64 << 20
 // document is the file: JSON with members sorted by name, so that a change of one
 // definition changes only its lines.
 //
-// \t{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
-// \t  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
+//	{"version": 1, "servers": {"everything": {"tools": {"get-sum": {
+//	  "sha256": "…", "definition": {"name": "get-sum", …}}}}}}
 type document struct {
 	Version int                                                  `json:"version"`
 	Servers map[string]map[wire.Surface]map[string]documentEntry `json:"servers"`

@@ -16,8 +16,7 @@ import (
 // gitHub writes the same as text, and for each check that did not pass a workflow command
 // that annotates its line:
 //
-// \t::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open:
-// other value
+//	::error file=smoke.toml,line=17,col=1,title=summary tool::expect.result at $.open: other value
 //
 // Everything else is written while commands are stopped, so that no text from a server can
 // be a command. The summary is appended to the file that GITHUB_STEP_SUMMARY names.

@@ -17,17 +17,17 @@ const jsonVersion = 1
 
 // jsonWriter writes one JSON document, one file of checks at a time:
 //
-// \t{"version": 1,
-// \t "files": [{
-// \t   "path": "smoke.toml", "error": "", "duration": 0.33,
-// \t   "results": [{
-// \t     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
-// \t     "status": "passed" | "failed" | "skipped" | "broken",
-// \t     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
-// \t                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
-// \t     "logs": ["text"], "output": "text"}]}],
-// \t "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
-// \t             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
+//	{"version": 1,
+//	 "files": [{
+//	   "path": "smoke.toml", "error": "", "duration": 0.33,
+//	   "results": [{
+//	     "name": "adds", "line": 5, "column": 1, "duration": 0.012,
+//	     "status": "passed" | "failed" | "skipped" | "broken",
+//	     "problems": [{"what": "expect.result", "path": "$.open", "message": "other value",
+//	                   "want": "3", "got": "4", "diff": "", "line": 17, "column": 1}],
+//	     "logs": ["text"], "output": "text"}]}],
+//	 "summary": {"checks": 1, "passed": 1, "failed": 0, "skipped": 0, "broken": 0,
+//	             "files": 1, "badFiles": 0, "duration": 0.34, "exitCode": 0}}
 //
 // All members are always present. Durations are in seconds; lines and columns count from 1,
 // and 0 means unknown. Invalid UTF-8 becomes U+FFFD.

@@ -1,13 +1,13 @@
 // Package report writes the results of smoke checks, for people and for CI tools.
 //
-// \treport.go     Result, File, Summary; Writer, New
-// \ttext.go       readable lines with diffs
-// \tdetails.go    the description of one check in text, junit and github
-// \ttap.go        Test Anything Protocol, version 14
-// \tjunit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
-// \tjson.go       one JSON document
-// \tgithub.go     workflow commands of GitHub Actions
-// \tmarkdown.go   the step summary of GitHub Actions
+//	report.go     Result, File, Summary; Writer, New
+//	text.go       readable lines with diffs
+//	details.go    the description of one check in text, junit and github
+//	tap.go        Test Anything Protocol, version 14
+//	junit.go      JUnit XML as Jenkins, GitLab and GitHub's actions read it
+//	json.go       one JSON document
+//	github.go     workflow commands of GitHub Actions
+//	markdown.go   the step summary of GitHub Actions
 //
 // Servers are not trusted: in no format can their text write control characters to a
 // terminal, end an XML section or give a command to a runner.

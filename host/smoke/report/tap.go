@@ -12,8 +12,8 @@ import (
 // test point per check, "FILE: NAME", with a YAML diagnostic that has these keys, unless
 // they have no value:
 //
-// \tstatus, file, line, column, duration_ms, logs, output
-// \tproblems: list of {what, path, message, want, got, diff, line, column}
+//	status, file, line, column, duration_ms, logs, output
+//	problems: list of {what, path, message, want, got, diff, line, column}
 //
 // Of checks that passed or were skipped, only the duration is written. A file that could
 // not be run is a test point of its own. The plan comes last.

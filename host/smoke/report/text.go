@@ -19,14 +19,14 @@ func hasColors(w io.Writer, getenv func(string) string) bool {
 
 // textWriter writes lines for people, as results arrive:
 //
-// \tsmoke.toml
-// \t  ok      adds (12ms)
-// \t  FAILED  summary tool (310ms)
-// \t          expect.result at $.open: other value (smoke.toml:17:1)
-// \t            want: 3
-// \t            got:  4
+//	smoke.toml
+//	  ok      adds (12ms)
+//	  FAILED  summary tool (310ms)
+//	          expect.result at $.open: other value (smoke.toml:17:1)
+//	            want: 3
+//	            got:  4
 //
-// \t2 checks in 1 file: 1 passed, 1 failed (330ms)
+//	2 checks in 1 file: 1 passed, 1 failed (330ms)
 type textWriter struct {
 	out     *sink
 	paint   painter
@@ -112,7 +112,7 @@ func (t *textWriter) Close(s Summary) error {
 
 // String returns a line such as
 //
-// \t3 checks in 1 file: 1 passed, 1 failed, 1 skipped (330ms)
+//	3 checks in 1 file: 1 passed, 1 failed, 1 skipped (330ms)
 func (s Summary) String() string {
 	parts := []string{fmt.Sprintf("%d passed", s.Passed)}
 	for _, p := range []struct {

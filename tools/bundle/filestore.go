@@ -13,17 +13,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// Shelf is the folder that has the files beside tools, in a folder FilesDir.
-// Writers of one file at a time see to it themselves that nobody else writes it.
-type Shelf struct{ dir string }
+// FileStore keeps the files beside tools, in a folder called FilesDir. Callers must not write
+// the same file concurrently.
+type FileStore struct{ dir string }
 
-// NewShelf is the shelf in a directory, such as that of the store. The folder
-// need not be there.
-func NewShelf(dir string) Shelf { return Shelf{dir} }
+// NewFileStore returns a FileStore in dir, which is usually the directory of the tool store.
+// The folder need not exist.
+func NewFileStore(dir string) FileStore { return FileStore{dir} }
 
-// Files are the files of a tool, sorted by name, none if the folder is not
-// there. What is not a regular file of valid UTF-8 is an error.
-func (s Shelf) Files(tool string) ([]File, error) {
+// Files returns the files of a tool, sorted by name; none if the folder does not exist. A
+// file that is not regular or not valid UTF-8 is an error.
+func (s FileStore) Files(tool string) ([]File, error) {
 	root, err := regular.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -36,8 +36,7 @@ func (s Shelf) Files(tool string) ([]File, error) {
 	return filesOf(root, tool, &left)
 }
 
-// filesOf reads the files of a tool out of the folder FilesDir, as long as there
-// are bytes left to be read.
+// filesOf reads the files of a tool from the folder FilesDir, until left bytes are read.
 func filesOf(root *os.Root, tool string, left *int64) ([]File, error) {
 	names, err := namesIn(root, FilesDir)
 	if err != nil {
@@ -57,7 +56,7 @@ func filesOf(root *os.Root, tool string, left *int64) ([]File, error) {
 	return out, nil
 }
 
-// namesIn are the sorted names in a folder, none if it is not there.
+// namesIn returns the sorted names in a folder, none if it does not exist.
 func namesIn(root *os.Root, folder string) ([]string, error) {
 	names, err := regular.Names(root, folder, MaxFiles)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +65,7 @@ func namesIn(root *os.Root, folder string) ([]string, error) {
 	return names, err
 }
 
-// readText reads a text file and takes its size off what is left.
+// readText reads a text file and subtracts its size from left.
 func readText(root *os.Root, name string, left *int64) (string, error) {
 	data, err := tools.ReadFile(root, name, *left)
 	switch {
@@ -81,18 +80,16 @@ func readText(root *os.Root, name string, left *int64) (string, error) {
 	return string(data), nil
 }
 
-// Put writes files, each of them all or nothing, and makes the folder if it is
-// needed.
-func (s Shelf) Put(files []File) error {
+// Put writes each file atomically, and creates the folder if needed.
+func (s FileStore) Put(files []File) error {
 	if len(files) == 0 {
 		return nil
 	}
 	return s.write(FilesDir, files)
 }
 
-// write makes files in a folder that is in the shelf's directory, wherever
-// somebody's link would lead.
-func (s Shelf) write(folder string, files []File) error {
+// write writes files to a folder in dir. Links cannot lead out of it.
+func (s FileStore) write(folder string, files []File) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -110,7 +107,7 @@ func (s Shelf) write(folder string, files []File) error {
 	}
 	defer root.Close()
 	for _, f := range files {
-		if strings.ContainsAny(f.Name, `/\`) { // who made it should have known
+		if strings.ContainsAny(f.Name, `/\`) { // a mistake of the caller
 			return fmt.Errorf("%q is not the name of a file", f.Name)
 		}
 		if err := regular.WriteIn(root, f.Name, []byte(f.Content), 0o600); err != nil {
