@@ -15,6 +15,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -64,9 +65,9 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.MaxProperties:
 		return one("got %d properties, want at most %d", k.Got, k.Want)
 	case *kind.Pattern:
-		return one("got %s, want a match of %s", describe(k.Got), shorten(k.Want, 200))
+		return one("got %s, want a match of %s", describe(k.Got), display.Clip(k.Want, 200))
 	case *kind.Format:
-		return one("got %s, want format %s (%s)", describe(k.Got), k.Want, shorten(k.Err.Error(), 120))
+		return one("got %s, want format %s (%s)", describe(k.Got), k.Want, display.Clip(k.Err.Error(), 120))
 	case *kind.Minimum:
 		return one("got %s, want at least %s", show(got), exact(k.Want))
 	case *kind.Maximum:
@@ -86,7 +87,7 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 	case *kind.Not:
 		return one(`got %s, which "not" rules out`, describe(got))
 	}
-	return one("%s", shorten(e.ErrorKind.LocalizedString(printer), 300))
+	return one("%s", display.Clip(e.ErrorKind.LocalizedString(printer), 300))
 }
 
 func (x explainer) missing(at, names []string, because string) []finding {
@@ -137,7 +138,7 @@ func (x explainer) misnamed(location string, value any, name string) string {
 	case near != "":
 		return fmt.Sprintf(" (got %s: did you mean %s?)", show(near), show(name))
 	}
-	return fmt.Sprintf(" (got %s, which the schema does not name)", shorten(strings.Join(shown, ", "), 200))
+	return fmt.Sprintf(" (got %s, which the schema does not name)", display.Clip(strings.Join(shown, ", "), 200))
 }
 
 func (x explainer) describeEnum(k *kind.Enum) string {
@@ -175,7 +176,7 @@ const maxKnown = 200
 func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []string) []finding {
 	known := x.knownProperties(e.SchemaURL)
 	var out []finding
-	list := shorten(strings.Join(known[:min(len(known), maxKnown)], ", "), maxKnown)
+	list := display.Clip(strings.Join(known[:min(len(known), maxKnown)], ", "), maxKnown)
 	for _, name := range x.within(names) {
 		hint := x.suggest(name, known)
 		if hint == "" && len(known) > 0 {
@@ -267,11 +268,11 @@ func show(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case json.Number:
-		return shorten(v.String(), most)
+		return display.Clip(v.String(), most)
 	case string:
-		quoted, err := jsontext.AppendQuote(nil, shorten(v, most))
+		quoted, err := jsontext.AppendQuote(nil, display.Clip(v, most))
 		if err != nil { // invalid UTF-8: not from parsed JSON, but possibly from Go callers
-			return strconv.Quote(shorten(v, most))
+			return strconv.Quote(display.Clip(v, most))
 		}
 		return string(quoted)
 	case []any, map[string]any:
@@ -310,10 +311,10 @@ func fits(v any, room *int) bool {
 // exact formats a number of a schema without rounding it.
 func exact(r *big.Rat) string {
 	if r.IsInt() {
-		return shorten(r.Num().String(), 60)
+		return display.Clip(r.Num().String(), 60)
 	}
 	if prec, ok := r.FloatPrec(); ok {
-		return shorten(r.FloatString(prec), 60)
+		return display.Clip(r.FloatString(prec), 60)
 	}
-	return shorten(r.RatString(), 60)
+	return display.Clip(r.RatString(), 60)
 }

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 const (
@@ -116,7 +118,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 	r := fileReader{members: top}
 	version := r.text("version", versioned)
 	if r.err == nil && version != FormatVersion && (versioned || version != "") {
-		return d, fmt.Errorf(`its version %q is not known (this program reads %q)`, shorten(version, 20), FormatVersion)
+		return d, fmt.Errorf(`its version %q is not known (this program reads %q)`, display.Clip(version, 20), FormatVersion)
 	}
 	d.Name = r.text("name", true)
 	d.Description = r.text("description", false)
@@ -133,7 +135,7 @@ func decodeTool(data []byte, name string, modified time.Time, versioned bool) (D
 		return d, err
 	}
 	if d.Name != name {
-		return d, fmt.Errorf("it says its name is %q, which does not match that of the file (rename one of them)", shorten(d.Name, 80))
+		return d, fmt.Errorf("it says its name is %q, which does not match that of the file (rename one of them)", display.Clip(d.Name, 80))
 	}
 	if d.Code == "" {
 		return d, errors.New(`"code" is empty`)
@@ -293,7 +295,7 @@ func (r *fileReader) time(name string, fallback time.Time) time.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.UTC().Year() < 0 || t.UTC().Year() > 9999 {
-		r.fail("metadata.%s %q is not a time like 2026-01-31T12:00:00Z", name, shorten(text, 40))
+		r.fail("metadata.%s %q is not a time like 2026-01-31T12:00:00Z", name, display.Clip(text, 40))
 	}
 	return t.UTC()
 }
@@ -328,7 +330,7 @@ func (r *fileReader) metadata(modified time.Time) Metadata {
 	if n := in.raw("executionCount"); n != nil {
 		count, err := strconv.ParseInt(string(n), 10, 64)
 		if err != nil || count < 0 {
-			in.fail("metadata.executionCount %s is not a count", shorten(string(n), 40))
+			in.fail("metadata.executionCount %s is not a count", display.Clip(string(n), 40))
 		}
 		m.ExecutionCount = count
 	}

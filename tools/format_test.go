@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 var mtime = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -133,7 +135,7 @@ func TestBadFiles(t *testing.T) {
 	} {
 		_, err := decodeFile([]byte(in), "a", mtime)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s:\ngot  %v\nwant %s", shorten(in, 200), err, want)
+			t.Errorf("%s:\ngot  %v\nwant %s", display.Clip(in, 200), err, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -99,16 +100,16 @@ func number(raw []byte, want string, parse func(string) (uint64, error), least i
 	switch text, unquoteErr := jsontext.AppendUnquote(nil, raw); {
 	case raw[0] == '"' && parse != nil && unquoteErr == nil:
 		if n, err = parse(string(text)); err != nil {
-			return 0, fmt.Errorf("%s %w", shorten(string(raw), 40), err)
+			return 0, fmt.Errorf("%s %w", display.Clip(string(raw), 40), err)
 		}
 	default:
 		n, err = strconv.ParseUint(string(raw), 10, 64)
 		if err != nil && n != math.MaxUint64 {
-			return 0, fmt.Errorf("got %s, want %s", shorten(string(raw), 40), want)
+			return 0, fmt.Errorf("got %s, want %s", display.Clip(string(raw), 40), want)
 		}
 	}
 	if n < uint64(least) {
-		return 0, fmt.Errorf("got %s, want at least %s", shorten(string(raw), 40), format(least))
+		return 0, fmt.Errorf("got %s, want at least %s", display.Clip(string(raw), 40), format(least))
 	}
 	return n, nil
 }

@@ -3,6 +3,8 @@ package tools
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // MaxNameLength is the longest tool name in bytes, as limited by model providers for the
@@ -16,7 +18,7 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("tool name %q: %s", shorten(e.Name, 80), e.Reason)
+	return fmt.Sprintf("tool name %q: %s", display.Clip(e.Name, 80), e.Reason)
 }
 
 // CheckName returns an error if name cannot name a composite tool. A name has 1 to 64 of
@@ -57,16 +59,4 @@ func isDeviceName(name string) bool {
 		return false
 	}
 	return upper[:3] == "COM" || upper[:3] == "LPT"
-}
-
-// shorten cuts s to about n bytes for a message, at a rune boundary.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	cut := n
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + "…"
 }

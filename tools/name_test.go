@@ -34,15 +34,3 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
-
-func TestShorten(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		n    int
-		want string
-	}{{"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aöb", 2, "a…"}, {"", 0, ""}, {"öö", 1, "…"}} {
-		if got := shorten(c.in, c.n); got != c.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
-		}
-	}
-}

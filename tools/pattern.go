@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 const (
@@ -116,7 +118,7 @@ func parsePattern(text string) (*syntax.Regexp, error) {
 	var bad *syntax.Error
 	switch {
 	case errors.As(err, &bad):
-		return nil, &syntax.Error{Code: bad.Code, Expr: shorten(bad.Expr, 200)}
+		return nil, &syntax.Error{Code: bad.Code, Expr: display.Clip(bad.Expr, 200)}
 	case err != nil:
 		return nil, err
 	case patternSize(tree) > maxPatternSize:

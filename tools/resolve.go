@@ -11,6 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/message"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // baseURL is the invented address of the document being compiled. Without one, the library
@@ -45,7 +47,7 @@ func schemaError(m *meter, err error, doc map[string]any, what string) error {
 		reason = invalidReason(m, invalid, doc)
 	case errors.As(err, &pattern):
 		reason = fmt.Sprintf("%s: pattern %s cannot be used: %v (patterns are RE2: no look-around, no back-references)",
-			local(pattern.URL), show(shorten(pattern.Regex, 80)), shorten(pattern.Err.Error(), 200))
+			local(pattern.URL), show(display.Clip(pattern.Regex, 80)), display.Clip(pattern.Err.Error(), 200))
 	case errors.As(err, &ptr):
 		reason = fmt.Sprintf(`"$ref" to %s: nothing is there`, local(ptr.URL))
 	case errors.As(err, &anchor):

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 func mustCompile(t testing.TB, raw string) *Schema {
 	t.Helper()
 	s, err := CompileSchema([]byte(raw), "schema")
 	if err != nil {
-		t.Fatalf("CompileSchema(%s): %v", shorten(raw, 200), err)
+		t.Fatalf("CompileSchema(%s): %v", display.Clip(raw, 200), err)
 	}
 	return s
 }
@@ -62,7 +64,7 @@ func TestCompileInputSchema(t *testing.T) {
 		case c.want == "" && err != nil:
 			t.Errorf("%s:\n%v", c.raw, err)
 		case c.want != "" && (!errors.As(err, &se) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s:\ngot  %v\nwant %s", shorten(c.raw, 300), err, c.want)
+			t.Errorf("%s:\ngot  %v\nwant %s", display.Clip(c.raw, 300), err, c.want)
 		}
 	}
 }
@@ -145,7 +147,7 @@ func TestExponentialSchemas(t *testing.T) {
 			func() error { _, err := s.Coerce([]byte(c.value), nil); return err },
 		} {
 			if err := check(); !errors.As(err, new(*WorkError)) {
-				t.Errorf("%s: got %v", shorten(c.schema, 100), err)
+				t.Errorf("%s: got %v", display.Clip(c.schema, 100), err)
 			}
 		}
 		if err := s.Validate([]byte(`{}`), nil); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -202,7 +203,7 @@ func (s *Store) known(name string) (*entry, error) {
 }
 
 func notFound(name string) error {
-	return fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", shorten(name, 80), ErrNotFound)
+	return fmt.Errorf("tool %q: %w (list_saved_tools shows the names)", display.Clip(name, 80), ErrNotFound)
 }
 
 // find is known for callers that do not hold files. Entries never change.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Limits of JSON values that are checked against a schema.
@@ -56,7 +58,7 @@ func (p *valueParser) wrap(err error) error {
 		return ve
 	case errors.As(err, &se):
 		msg := fmt.Sprintf("not valid JSON: %v (at byte %d)", se.Err, se.ByteOffset)
-		return &valueError{Violation{string(se.JSONPointer), shorten(msg, 300)}}
+		return &valueError{Violation{string(se.JSONPointer), display.Clip(msg, 300)}}
 	case errors.Is(err, io.EOF):
 		return &valueError{Violation{"", "not valid JSON: it is empty"}}
 	}
@@ -78,7 +80,7 @@ func (p *valueParser) value() (any, error) {
 	case '0':
 		lit := tok.String()
 		if !exactNumber(lit) {
-			return nil, p.refuse(fmt.Sprintf("the number %s is too long (at most %d digits, and exponents up to ±%[2]d)", shorten(lit, 40), MaxNumberDigits))
+			return nil, p.refuse(fmt.Sprintf("the number %s is too long (at most %d digits, and exponents up to ±%[2]d)", display.Clip(lit, 40), MaxNumberDigits))
 		}
 		return json.Number(lit), nil
 	case '{':

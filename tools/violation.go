@@ -10,6 +10,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Violation is a way in which a value does not satisfy a schema.
@@ -26,7 +28,7 @@ func (v Violation) String() string {
 	if v.Pointer == "" {
 		return "/: " + v.Message
 	}
-	return shorten(v.Pointer, 200) + ": " + v.Message
+	return display.Clip(v.Pointer, 200) + ": " + v.Message
 }
 
 // ValidationError lists violations, sorted by pointer (array items by number) and without
@@ -257,5 +259,5 @@ func listAlternatives(at []string, branches [][]finding, total int) string {
 			b.WriteString(f.message)
 		}
 	}
-	return shorten(b.String(), 600)
+	return display.Clip(b.String(), 600)
 }

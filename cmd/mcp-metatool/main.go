@@ -51,7 +51,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 const (

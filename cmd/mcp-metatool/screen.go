@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // screens returns what the verbs write to. Output may contain text from others, so it is

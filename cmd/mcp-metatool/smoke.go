@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 	reports "github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // smokeCommand makes the checks of files.

@@ -11,9 +11,9 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 func historyCommand() *cobra.Command {

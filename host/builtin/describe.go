@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -214,7 +215,7 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 
 // unknown returns the failure for an unknown name, with similar names.
 func (d *directory) unknown(s *snapshot, name string, absent absences) error {
-	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", discover.Clip(name, maxSummary))}
+	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", display.Summary(name, maxSummary))}
 	server, tool, isScript := splitScript(name)
 	if isScript {
 		for _, a := range absent.of(server) {

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -198,7 +199,7 @@ func listRun(r *journal.Record) listedRun {
 		Outcome: r.OutcomeName(), Calls: len(r.Calls),
 	}
 	if r.Done {
-		l.Duration, l.Error = milliseconds(r.Duration), clipped(r.Outcome.Message, 200)
+		l.Duration, l.Error = milliseconds(r.Duration), display.ClipSize(r.Outcome.Message, 200)
 	}
 	return l
 }

@@ -271,7 +271,7 @@ func TestLargeRun(t *testing.T) {
 		t.Errorf("%d bytes", len(reply.Result))
 	}
 	text := textOf(t, reply)
-	for _, want := range []string{"(270 calls left out)", "(270 entries left out)", `  7 git-hub.search {"n":6,`, `  278 git-hub.search {"n":277,`, "... (50002 bytes)"} {
+	for _, want := range []string{"(270 calls left out)", "(270 entries left out)", `  7 git-hub.search {"n":6,`, `  278 git-hub.search {"n":277,`, "… (50002 bytes)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%.3000s", want, text)
 		}

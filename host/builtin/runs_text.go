@@ -5,13 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
@@ -67,7 +67,7 @@ type shownCall struct {
 func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	s := shownRun{
 		Run: rec.ID, Tool: rec.Definition.Name, Started: stamp(rec.Start), Outcome: rec.OutcomeName(),
-		Params: clipped(string(rec.Params), d.value), Calls: []shownCall{}, Logs: []string{},
+		Params: display.ClipSize(string(rec.Params), d.value), Calls: []shownCall{}, Logs: []string{},
 		Notes: timeline.Gaps(rec),
 	}
 	rows := lines.Rows
@@ -93,9 +93,9 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	o := rec.Outcome
 	s.Duration, s.Fuel, s.Memory = milliseconds(rec.Duration), o.Fuel, o.Memory
 	if o.Error == "" {
-		s.Result = clipped(string(compose.WithoutData(o.Result)), d.result)
+		s.Result = display.ClipSize(string(compose.WithoutData(o.Result)), d.result)
 	} else {
-		s.Error = clipped(failureText(o), d.result)
+		s.Error = display.ClipSize(failureText(o), d.result)
 		s.Hint = hint(rec, lines)
 	}
 	return s
@@ -103,21 +103,21 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 
 func showCall(r timeline.Row, most int) shownCall {
 	c := shownCall{
-		Call: r.Number, Tool: r.Label, Start: milliseconds(r.Start), Arguments: clipped(string(r.Call.Asked.Arguments), most), Undo: r.Undo,
+		Call: r.Number, Tool: r.Label, Start: milliseconds(r.Start), Arguments: display.ClipSize(string(r.Call.Asked.Arguments), most), Undo: r.Undo,
 	}
 	switch e := r.Call.Answer.Err; {
 	case r.State == timeline.Unanswered:
 		c.Error = "no answer before the run ended"
 	case e != nil:
-		c.Duration, c.Error = milliseconds(r.Took), clipped(string(e.Type)+" error: "+e.Message, max(most, maxError))
+		c.Duration, c.Error = milliseconds(r.Took), display.ClipSize(string(e.Type)+" error: "+e.Message, max(most, maxError))
 	default:
-		c.Duration, c.Answer = milliseconds(r.Took), clipped(string(compose.WithoutData(r.Call.Answer.Value)), most)
+		c.Duration, c.Answer = milliseconds(r.Took), display.ClipSize(string(compose.WithoutData(r.Call.Answer.Value)), most)
 	}
 	return c
 }
 
 func logLine(e timeline.Entry, most int) string {
-	text := clipped(e.Text, most)
+	text := display.ClipSize(e.Text, most)
 	switch e.Level {
 	case abi.LogWarn:
 		text = "warning: " + text
@@ -240,17 +240,6 @@ func (s shownRun) body(b *strings.Builder) {
 	if s.Hint != "" {
 		b.WriteString("hint: " + s.Hint + "\n")
 	}
-}
-
-// clipped returns the first n bytes or so of a text, and its length if it was cut.
-func clipped(text string, n int) string {
-	if len(text) <= n+20 { // the note would not be shorter
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return fmt.Sprintf("%s... (%s)", text[:n], units.FormatSize(uint64(len(text))))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/builtin/discover"
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -142,7 +142,7 @@ func summary(e catalog.Entry) string {
 	if i := strings.Index(paragraph, ". "); i > 0 {
 		paragraph = paragraph[:i+1]
 	}
-	return discover.Clip(paragraph, maxSummary)
+	return display.Summary(paragraph, maxSummary)
 }
 
 // text returns a line for each tool: its name in scripts, what it does, and its name
@@ -164,7 +164,7 @@ func (f findings) text(query string) string {
 	}
 	switch more := f.Total - len(f.Tools); {
 	case f.Total == 0 && query != "":
-		fmt.Fprintf(&b, "No tool matches %q. ", discover.Clip(query, maxSummary))
+		fmt.Fprintf(&b, "No tool matches %q. ", display.Summary(query, maxSummary))
 	case more > 0 && query != "":
 		fmt.Fprintf(&b, "%d more match less well.\n", more)
 	case more > 0:

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // maxCallMessage limits the message of a failed call, in bytes; its details have the
@@ -65,7 +66,7 @@ func (t *target) rpcError(raw []byte) journal.Answer {
 	}
 	a.Err.Details = strict(details.Bytes())
 	if msg, _ := wire.GetString(raw, "message"); msg != "" {
-		a.Err.Message = clip(msg, maxCallMessage)
+		a.Err.Message = display.ClipSize(msg, maxCallMessage)
 	}
 	return a
 }
@@ -146,7 +147,7 @@ func resultMessage(result []byte) string {
 	if len(lines) == 0 {
 		return "the tool reported an error without saying which"
 	}
-	return clip(strings.Join(lines, "\n"), maxCallMessage)
+	return display.ClipSize(strings.Join(lines, "\n"), maxCallMessage)
 }
 
 func errorDetails(result []byte) []byte {
@@ -197,16 +198,4 @@ func depth(raw []byte) int {
 		}
 	}
 	return deepest
-}
-
-// clip shortens text to about n bytes, and adds its length.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	cut := n
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "... (" + strconv.Itoa(len(text)) + " bytes in all)"
 }

@@ -111,7 +111,7 @@ func TestAnswerError(t *testing.T) {
 		})
 	}
 	long := (&target{}).answer(wire.Reply{Error: []byte(`{"message":"` + strings.Repeat("é", 1<<20) + `"}`)}).Err.Message
-	if len(long) > maxCallMessage+100 || !utf8.ValidString(long) || !strings.HasSuffix(long, "(2097152 bytes in all)") {
+	if len(long) > maxCallMessage+100 || !utf8.ValidString(long) || !strings.HasSuffix(long, "… (2097152 bytes)") {
 		t.Errorf("long message has %d bytes, ends %q", len(long), long[len(long)-40:])
 	}
 }

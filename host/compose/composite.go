@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
@@ -162,7 +163,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	if f.Violations != nil {
 		message += ": " + (&tools.ValidationError{Violations: f.Violations}).Error()
 	}
-	a.Err = t.fail(f.Type, clip(message, maxCallMessage))
+	a.Err = t.fail(f.Type, display.ClipSize(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
 		a.Err.Type = abi.ErrTool // for its caller, a tool has failed
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // contentOf returns the content blocks of a script's result, text first; none if it is a
@@ -124,7 +125,10 @@ const (
 
 // describe describes a content block.
 func describe(kind string, raw []byte) string {
-	text := func(path ...string) string { s, _ := wire.GetString(raw, path...); return clip(s, maxAddress) }
+	text := func(path ...string) string {
+		s, _ := wire.GetString(raw, path...)
+		return display.ClipSize(s, maxAddress)
+	}
 	size := func(path ...string) int { v, _ := wire.GetString(raw, path...); return len(v) }
 	switch kind {
 	case "text":

@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Failure is an error as clients see it: its class, a message, and details.
@@ -76,7 +77,7 @@ func (f *Failure) Text() string {
 		if u.err == nil {
 			fmt.Fprintf(&b, "\n  undone by %s", u.call())
 		} else {
-			fmt.Fprintf(&b, "\n  NOT undone by %s: %s", u.call(), clip(u.err.Message, maxListedMessage))
+			fmt.Fprintf(&b, "\n  NOT undone by %s: %s", u.call(), display.ClipSize(u.err.Message, maxListedMessage))
 		}
 	}
 	if f.Stack != "" {
@@ -129,7 +130,7 @@ func (f *Failure) body() []byte {
 		details.NonEmpty("file", p.File)
 		details.NonZero("line", uint64(max(0, p.Line)))
 		details.NonZero("column", uint64(max(0, p.Column)))
-		details.NonEmpty("source", clip(p.Source, 4*maxSourceLine*utf8.UTFMax))
+		details.NonEmpty("source", display.ClipSize(p.Source, 4*maxSourceLine*utf8.UTFMax))
 	}
 	details.NonEmpty("server", f.Server)
 	details.NonEmpty("tool", f.Tool)

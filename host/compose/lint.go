@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Warning is about a script that runs, but probably not as intended.
@@ -104,7 +105,7 @@ type linter struct {
 }
 
 func (l *linter) warn(at abi.Position, message string) {
-	w := Warning{Line: at.Line, Column: at.Column, Message: clip(message, maxCallMessage), Source: at.Source}
+	w := Warning{Line: at.Line, Column: at.Column, Message: display.ClipSize(message, maxCallMessage), Source: at.Source}
 	if !slices.Contains(l.found, w) {
 		l.found = append(l.found, w)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // maxSchemas is how many compiled schemas of upstream tools are kept. When there are
@@ -67,7 +68,7 @@ func (t *target) checkMeta() *abi.CallError {
 		return t.fail(abi.ErrValidation, fmt.Sprintf("meta of %d bytes, more than %d", len(t.Meta), maxMeta))
 	}
 	if err := wire.MetaShape.Check(t.Meta); err != nil {
-		return t.fail(abi.ErrValidation, clip("meta: "+err.Error(), maxCallMessage))
+		return t.fail(abi.ErrValidation, display.ClipSize("meta: "+err.Error(), maxCallMessage))
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 		failed.Limit = string(limit.Limit)
 		return failed
 	}
-	failed := t.fail(abi.ErrValidation, clip("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
+	failed := t.fail(abi.ErrValidation, display.ClipSize("the arguments do not match the tool's inputSchema: "+err.Error(), maxCallMessage))
 	var v *tools.ValidationError
 	if errors.As(err, &v) {
 		var details wire.Object

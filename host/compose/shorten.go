@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Detail is how much of the calls of a run is in its result. Hosts give
@@ -170,7 +171,7 @@ func (l *callList) name(text string) string {
 	if l.detail == Full {
 		return text
 	}
-	return clip(text, maxShortName)
+	return display.ClipSize(text, maxShortName)
 }
 
 func (l *callList) message(text string) string {
@@ -179,7 +180,7 @@ func (l *callList) message(text string) string {
 	}
 	most := min(maxShortValue, l.values.all)
 	l.values.all -= min(most, len(text))
-	return clip(text, most)
+	return display.ClipSize(text, most)
 }
 
 func callError(class abi.ErrorType, message string) []byte {

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // compensations holds the calls that undo what a run did if it fails, in the order in which the
@@ -206,7 +207,7 @@ func compensationList(all []undoOutcome) []byte {
 			o.Bool("undone", true)
 		} else {
 			o.Bool("undone", false)
-			o.Raw("error", callError(u.err.Type, clip(u.err.Message, maxListedMessage)))
+			o.Raw("error", callError(u.err.Type, display.ClipSize(u.err.Message, maxListedMessage)))
 		}
 		items[i] = o.Bytes()
 	}

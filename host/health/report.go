@@ -5,10 +5,9 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Outcome is the outcome of a check.
@@ -98,7 +97,7 @@ func (c Checker) addStatus(r *Report, st upstream.Status) {
 // without the server's own output. It can contain secrets.
 func LastError(st upstream.Status) string {
 	first, _ := lastError(st)
-	return oneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // they are left out
+	return display.OneLine(strings.TrimSuffix(first, "; its last lines on stderr:")) // they are left out
 }
 
 // lastError returns the first line of the last error, without the name of the upstream,
@@ -144,7 +143,7 @@ func (r *Report) Cells() []string {
 	}
 	cells := []string{r.Server, string(r.State), string(r.Check), latency, probe, restarts, wrong}
 	for i, cell := range cells {
-		cells[i] = oneLine(cell)
+		cells[i] = display.OneLine(cell)
 	}
 	return cells
 }
@@ -181,22 +180,12 @@ func duration(ms float64) string {
 	}
 }
 
-// oneLine returns text without line breaks and other control characters.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.C, r) {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.Join(strings.Fields(text), " "))
-}
-
 // text prepares text from a server for a report. It masks secrets before it shortens
 // the text, so that no part of a secret remains.
-func (c Checker) text(text string) string { return cut(c.masked(text), maxText) }
+func (c Checker) text(text string) string { return display.Clip(c.masked(text), maxText) }
 
 // excerpt returns the beginning of text from a server, masked and on one line.
-func (c Checker) excerpt(text string) string { return cut(oneLine(c.masked(text)), maxExcerpt) }
+func (c Checker) excerpt(text string) string { return display.Line(c.masked(text), maxExcerpt) }
 
 func (c Checker) masked(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
@@ -204,12 +193,4 @@ func (c Checker) masked(text string) string {
 		return text
 	}
 	return c.Mask(text)
-}
-
-// cut shortens a text to at most most characters.
-func cut(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
 }

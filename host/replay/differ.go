@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Difference is a difference between a replay and its record.

@@ -3,9 +3,9 @@ package route
 import (
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // OnNotification delivers a notification of the upstream other than progress and
@@ -55,7 +55,7 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	o, several := p.owner(m)
 	if several {
 		p.router.Log.Info("a notification of an upstream belongs to one of several sessions, but which one is not known",
-			"upstream", p.conn.server, "method", m.Method, "params", clip(params))
+			"upstream", p.conn.server, "method", m.Method, "params", excerpt(params))
 		return
 	}
 	for _, s := range to {
@@ -68,8 +68,8 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	}
 }
 
-// clip is the beginning of a message, for the log.
-func clip(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
+// excerpt is the beginning of a message, for the log.
+func excerpt(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 
 // updated delivers the update of a resource to the sessions that are subscribed to
 // it or to a resource above it (revision 2025-11-25, schema,

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // assumed are the capabilities of an upstream that are not known yet. A client that is
@@ -121,10 +121,7 @@ func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + " [cut]"
+	return display.Head(s, most) + " [cut]"
 }
 
 // Left forgets a session that has ended. Upstreams are told in the background.

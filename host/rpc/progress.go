@@ -23,7 +23,7 @@ func (c *Conn) progress(params []byte) {
 		if late != nil {
 			late("progress")
 		}
-		c.log.Debug("progress for no request in flight dropped", "token", clip(string(token)))
+		c.log.Debug("progress for no request in flight dropped", "token", excerpt(string(token)))
 		return
 	}
 	p.progress(params)

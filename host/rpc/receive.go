@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Receive handles one frame of the peer: a message, or a batch in a revision that
@@ -101,7 +101,7 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	if c.opts.Peer == Server {
 		c.reportGarbage(err.Error(), raw)
 	} else if !c.wantsAnswer(m, err) {
-		c.log.Warn("malformed message of the client dropped", "method", clip(m.Method), "err", err)
+		c.log.Warn("malformed message of the client dropped", "method", excerpt(m.Method), "err", err)
 	}
 	if own && m.Method == "" && (m.Result != nil || m.Error != nil) {
 		c.FailUnusable(id, err)
@@ -211,11 +211,11 @@ func (c *Conn) strayAnswer(id int64, m wire.Message, raw []byte, late func(strin
 	case cancelled:
 		c.log.Debug("late answer to a cancelled request dropped", "id", id)
 	case c.opts.Peer == Client:
-		c.log.Debug("answer to a request that is not in flight dropped", "id", clip(string(m.ID)))
+		c.log.Debug("answer to a request that is not in flight dropped", "id", excerpt(string(m.ID)))
 	case issued:
 		c.reportGarbage("a second answer to one request", raw)
 	case m.Error != nil && string(m.ID) == "null":
-		c.reportGarbage("it could not read a message of ours: "+clip(wire.ParseError(m.Error).Message), raw)
+		c.reportGarbage("it could not read a message of ours: "+excerpt(wire.ParseError(m.Error).Message), raw)
 	default:
 		c.reportGarbage("an answer to a request that was never made", raw)
 	}
@@ -274,7 +274,7 @@ func (c *Conn) reportGarbage(reason string, raw []byte) {
 	more, ok := c.garbage.allow()
 	c.garbageMu.Unlock()
 	if ok {
-		attrs := []any{"reason", reason, "line", clip(string(head))}
+		attrs := []any{"reason", reason, "line", excerpt(string(head))}
 		if more > 0 {
 			attrs = append(attrs, "not_logged", more)
 		}
@@ -308,5 +308,5 @@ func IsErrorFor(raw []byte, id int64) bool {
 	return !ok || string(given) == "null" || number && own == id
 }
 
-// clip makes text of a peer fit for logs and errors: its beginning, displayable.
-func clip(s string) string { return display.Excerpt(s, 200) }
+// excerpt makes text of a peer fit for logs and errors: its beginning, displayable.
+func excerpt(s string) string { return display.Excerpt(s, 200) }

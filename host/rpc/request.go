@@ -260,7 +260,7 @@ func (c *Conn) cancelled(params []byte) {
 		return r.key == key && r.Method != protocol.MethodInitialize
 	})
 	if found == 0 {
-		c.log.Debug("cancellation of no request in flight dropped", "id", clip(string(id)))
+		c.log.Debug("cancellation of no request in flight dropped", "id", excerpt(string(id)))
 	}
 }
 

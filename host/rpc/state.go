@@ -282,11 +282,11 @@ func (s *state) endTask(task string) {
 func (s *state) admit(r *Request, most int) *wire.RPCError {
 	switch {
 	case s.closed:
-		return wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", clip(string(r.ID)))
+		return wire.Errorf(wire.CodeInternal, "request %s refused: the session has ended", excerpt(string(r.ID)))
 	case s.requests[r.key] != nil:
 		// With the id, the answer would seem to be that of the other request.
 		r.ID = nil
-		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", clip(r.key))
+		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", excerpt(r.key))
 	case s.open >= most:
 		return wire.Errorf(wire.CodeInternal, "too many requests in flight (at most %d)", most)
 	}

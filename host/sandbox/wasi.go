@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // The Go runtime imports 20 functions of WASI preview 1. They reach nothing: there are
@@ -46,7 +46,7 @@ type wasiState struct {
 // firstLine returns the first line of stderr, printable and short.
 func (w *wasiState) firstLine() string {
 	line, _, _ := bytes.Cut(bytes.TrimSpace(w.stderr), []byte("\n"))
-	return printable(line)
+	return excerpt(line)
 }
 
 // fatal returns the Go runtime's fatal error, the text of the line that begins with
@@ -54,14 +54,14 @@ func (w *wasiState) firstLine() string {
 func (w *wasiState) fatal() string {
 	for line := range bytes.Lines(w.stderr) {
 		if text, ok := bytes.CutPrefix(line, []byte("fatal error: ")); ok {
-			return printable(bytes.TrimSpace(text))
+			return excerpt(bytes.TrimSpace(text))
 		}
 	}
 	return ""
 }
 
-// printable returns the start of what the guest wrote, for an error message.
-func printable(b []byte) string { return display.Excerpt(string(b), 200) }
+// excerpt returns the start of what the guest wrote, for an error message.
+func excerpt(b []byte) string { return display.Excerpt(string(b), 200) }
 
 var wasiFunctions = []hostFunction{
 	{"args_get", types(i32, i32), types(i32), answer(errnoSuccess)},

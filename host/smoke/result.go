@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // maxOutput bounds what a report shows of an answer, in bytes.

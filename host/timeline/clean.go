@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // pretty indents raw JSON, keeps its numbers, and cuts it to about most bytes; 0 means no
@@ -28,11 +27,9 @@ func pretty(raw []byte, most int) (text, left string) {
 // cut returns the beginning of text, made safe to display, and how much was cut off.
 func cut(text string, most int) (head, left string) {
 	if most > 0 && len(text) > most {
-		i := most
-		for i > 0 && !utf8.RuneStart(text[i]) {
-			i--
-		}
-		text, left = text[:i], fmt.Sprintf("%s more", display.Size(uint64(len(text)-i)))
+		all := len(text)
+		text = display.Head(text, most)
+		left = fmt.Sprintf("%s more", display.Size(uint64(all-len(text))))
 	}
 	return display.Text(text), left
 }

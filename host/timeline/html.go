@@ -11,8 +11,8 @@ import (
 	_ "embed"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 //go:embed page.html

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // DownError says that a request could not be answered because its upstream is down:
@@ -127,6 +127,6 @@ func (e CallErrors) Timeout(method string, after time.Duration, max bool) error 
 	return &TimeoutError{Upstream: string(e), Method: method, After: after, Max: max}
 }
 
-// clip makes text of a server fit for logs and errors: one line of at most 200
+// excerpt makes text of a server fit for logs and errors: one line of at most 200
 // characters.
-func clip(text string) string { return display.Line(text, 200) }
+func excerpt(text string) string { return display.Line(text, 200) }

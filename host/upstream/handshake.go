@@ -50,7 +50,7 @@ func Initialize(ctx context.Context, conn Conn, params []byte) (InitializeResult
 	res.ProtocolVersion, _ = wire.GetString(reply.Result, "protocolVersion")
 	revision, ok := protocol.Handshake.Lookup(res.ProtocolVersion)
 	if !ok {
-		return InitializeResult{}, &VersionError{Version: clip(res.ProtocolVersion)}
+		return InitializeResult{}, &VersionError{Version: excerpt(res.ProtocolVersion)}
 	}
 	res.ServerName, _ = wire.GetString(reply.Result, "serverInfo", "name")
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
@@ -78,6 +78,6 @@ func (p ClientParams) Params() []byte {
 // displayable.
 func refusal(raw []byte) *wire.RPCError {
 	e := wire.ParseError(raw)
-	e.Message = clip(e.Message)
+	e.Message = excerpt(e.Message)
 	return e
 }

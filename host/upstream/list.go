@@ -57,7 +57,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.L
 		case !ok || cursor == "":
 			return c.items, c.meta, nil
 		case cursors[cursor]:
-			log.Warn(method+" repeats a cursor: the list ends there", "cursor", clip(cursor), "items", len(c.items))
+			log.Warn(method+" repeats a cursor: the list ends there", "cursor", excerpt(cursor), "items", len(c.items))
 			return c.items, c.meta, nil
 		case page == maxPages || len(c.items) >= maxItems:
 			log.Warn(method+" does not end: the list was cut off", "pages", page, "items", len(c.items))
@@ -84,11 +84,11 @@ func (c *listing) add(page []byte) error {
 		err := wire.ItemShape.Check(item)
 		switch {
 		case !ok || key == "":
-			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", clip(string(item[:min(len(item), rpc.MaxExcerpt)])))
+			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", excerpt(string(item[:min(len(item), rpc.MaxExcerpt)])))
 		case err != nil:
-			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", clip(key), "err", clip(err.Error()))
+			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", excerpt(key), "err", excerpt(err.Error()))
 		case c.keys[key]:
-			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", clip(key))
+			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", excerpt(key))
 		default:
 			c.keys[key] = true
 			c.items = append(c.items, item)

@@ -24,7 +24,7 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []b
 		return nil, err
 	}
 	u.mu.Lock()
-	u.status.ServerName, u.status.ServerVersion = clip(res.ServerName), clip(res.ServerVersion)
+	u.status.ServerName, u.status.ServerVersion = excerpt(res.ServerName), excerpt(res.ServerVersion)
 	u.status.ProtocolVersion = res.ProtocolVersion
 	u.initializeResult = res.Raw
 	closeIfOpen(u.handshakeDone)
@@ -125,6 +125,6 @@ func (u *Upstream) noteGarbage(_ string, raw []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.firstGarbage == "" {
-		u.firstGarbage = clip(string(raw))
+		u.firstGarbage = excerpt(string(raw))
 	}
 }

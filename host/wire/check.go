@@ -61,7 +61,7 @@ func (a *ambiguity) text() string {
 	if a.shape.path != "" {
 		where = a.shape.path
 	}
-	name := clip(a.name)
+	name := excerpt(a.name)
 	switch a.kind {
 	case lookalike:
 		return fmt.Sprintf("member %s of %s is taken for %q by some readers (write %q, or leave it out)", name, where, a.resembling, a.resembling)

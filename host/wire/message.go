@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Message is one JSON-RPC message. Absent members are nil.
@@ -76,7 +76,7 @@ func parse(raw []byte) (Message, error) {
 	if m.ID != nil && !validID(m.ID) && (m.Error == nil || string(m.ID) != "null") {
 		id := m.ID
 		m.ID = nil
-		return m, Errorf(CodeInvalidRequest, "invalid request: id must be a string or a number, got %s", clip(id))
+		return m, Errorf(CodeInvalidRequest, "invalid request: id must be a string or a number, got %s", excerpt(id))
 	}
 	if method != nil {
 		m.Method = methodName(method)
@@ -90,7 +90,7 @@ func parse(raw []byte) (Message, error) {
 		return m, Errorf(CodeInvalidRequest, `invalid request: jsonrpc must be "2.0"`)
 	case method != nil:
 		if m.Method == "" {
-			return m, Errorf(CodeInvalidRequest, "invalid request: method must be a non-empty string, got %s", clip(method))
+			return m, Errorf(CodeInvalidRequest, "invalid request: method must be a non-empty string, got %s", excerpt(method))
 		}
 		if m.Result != nil || m.Error != nil {
 			return m, Errorf(CodeInvalidRequest, "invalid request: a message with a method has no result or error")
@@ -146,8 +146,8 @@ func firstByte(raw []byte) byte {
 	return 0
 }
 
-// clip shortens raw JSON from a peer for an error message.
-func clip(raw []byte) string { return display.Excerpt(string(raw), 64) }
+// excerpt shortens raw JSON from a peer for an error message.
+func excerpt(raw []byte) string { return display.Excerpt(string(raw), 64) }
 
 // IDKey returns a map key for a raw id or progress token. Two encodings of the same
 // string give the same key; the number 1 and the string "1" give different keys.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
@@ -87,11 +89,11 @@ func (r *reader) format(top map[string]toml.Primitive) error {
 		return err
 	}
 	if text != Format {
-		return r.refuse(format, fmt.Errorf("format %s is not known (this program reads %q)", clip(text), Format))
+		return r.refuse(format, fmt.Errorf("format %s is not known (this program reads %q)", quoted(text), Format))
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if key != "format" && key != "tool" {
-			return r.refuse(top[key], fmt.Errorf("unknown key %s (there are format and tool)", clip(key)))
+			return r.refuse(top[key], fmt.Errorf("unknown key %s (there are format and tool)", quoted(key)))
 		}
 	}
 	return nil
@@ -126,7 +128,7 @@ func (r *reader) key(t *Tool, key string, value toml.Primitive) error {
 		return r.files(t, value)
 	}
 	if !slices.Contains(toolKeys, key) {
-		return r.refuse(value, fmt.Errorf("tool %q: unknown key %s (there are %s)", t.Name, clip(key), strings.Join(toolKeys, ", ")))
+		return r.refuse(value, fmt.Errorf("tool %q: unknown key %s (there are %s)", t.Name, quoted(key), strings.Join(toolKeys, ", ")))
 	}
 	var text string
 	err := r.decode(value, &text)
@@ -163,7 +165,7 @@ func (r *reader) codeFile(t *Tool, name string) (err error) {
 	case t.Code != "":
 		return errors.New("has code and code_file (leave one out)")
 	case name != t.Name+scriptSuffix:
-		return fmt.Errorf("code_file %s must be %q, beside the bundle", clip(name), t.Name+scriptSuffix)
+		return fmt.Errorf("code_file %s must be %q, beside the bundle", quoted(name), t.Name+scriptSuffix)
 	case r.folder == nil:
 		return errors.New("code_file is only for bundles in files (write the script as code)")
 	}
@@ -183,7 +185,7 @@ func (r *reader) files(t *Tool, table toml.Primitive) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !Owns(t.Name, name) {
-			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is not a file beside it (they are called %[1]s.toml, %[1]s.cassette.toml, %[1]s.ANYTHING.cassette.toml, or the same with lock)", t.Name, clip(name)))
+			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is not a file beside it (they are called %[1]s.toml, %[1]s.cassette.toml, %[1]s.ANYTHING.cassette.toml, or the same with lock)", t.Name, quoted(name)))
 		}
 		if slices.ContainsFunc(t.Files, func(f File) bool { return f.Name == name }) {
 			return r.refuse(keys[name], fmt.Errorf("tool %q: %s is also in %s (leave one out)", t.Name, name, FilesDir))
@@ -256,10 +258,5 @@ func (r *reader) at(offset int, err error) error {
 	return &Error{File: r.file, Line: line, Column: column, Text: err.Error(), Err: err}
 }
 
-// clip is a text of the bundle for a message.
-func clip(text string) string {
-	if runes := []rune(text); len(runes) > 60 {
-		text = string(runes[:60]) + "…"
-	}
-	return fmt.Sprintf("%q", text)
-}
+// quoted returns a text of the bundle for a message.
+func quoted(text string) string { return strconv.Quote(display.Clip(text, 60)) }

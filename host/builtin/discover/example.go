@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Limits of examples.
@@ -274,7 +275,7 @@ var exampleByName = map[string]string{
 // string returns a string for the argument called name; "<name>" if nothing better is
 // known.
 func (s *shape) string(name string) string {
-	value := "<" + Clip(name, maxName) + ">"
+	value := "<" + display.Summary(name, maxName) + ">"
 	if parts := words(name, 16); len(parts) > 0 {
 		if v, ok := exampleByName[parts[len(parts)-1]]; ok {
 			value = v

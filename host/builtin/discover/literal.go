@@ -4,7 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // maxLiteral is the length of the longest literal that is shown, in bytes.
@@ -81,27 +82,12 @@ func Identifier(name string) bool {
 	return name != "" && !keywords[name]
 }
 
-// Clip returns the beginning of a text with single spaces as white space. If the text has
-// more than most characters, it is cut at the end of a word.
-func Clip(text string, most int) string {
-	text = text[:min(len(text), 16*most)] // there is no need to read all of a long text
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	cut := string([]rune(text)[:most])
-	if i := strings.LastIndexByte(cut, ' '); i > len(cut)/2 {
-		cut = cut[:i]
-	}
-	return strings.TrimRight(cut, " ,;:.") + "..."
-}
-
 // maxName is the length of the part of a name that is shown.
 const maxName = 80
 
 func quoted(name string) string {
 	if len(name) > maxName {
-		name = Clip(name, maxName)
+		name = display.Summary(name, maxName)
 	}
 	return strconv.Quote(name)
 }

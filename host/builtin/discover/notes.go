@@ -3,6 +3,8 @@ package discover
 import (
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Limits of notes on arguments.
@@ -58,7 +60,7 @@ func (r *noter) nested(path string, s *shape, level int) {
 		dot += "."
 	}
 	for _, p := range s.ordered() {
-		r.argument(dot+Clip(p.name, maxName), p.of, level+1)
+		r.argument(dot+display.Summary(p.name, maxName), p.of, level+1)
 	}
 	if s.items != nil {
 		r.argument(path+"[]", s.items, level+1)
@@ -73,9 +75,9 @@ func (r *noter) nested(path string, s *shape, level int) {
 }
 
 func (r *noter) note(path string, s *shape) {
-	text := Clip(s.description, maxNote)
+	text := display.Summary(s.description, maxNote)
 	if text == "" {
-		text = Clip(s.title, maxNote)
+		text = display.Summary(s.title, maxNote)
 	}
 	rules := s.ruleText()
 	if text == "" && rules == "" || r.paths[path] {
@@ -108,9 +110,9 @@ func (s *shape) ruleText() string {
 			return ""
 		}
 		if n.kind == '"' {
-			return Clip(n.text(), maxName)
+			return display.Summary(n.text(), maxName)
 		}
-		return Clip(string(n.raw), maxName)
+		return display.Summary(string(n.raw), maxName)
 	}
 	between := func(from, to, of string) {
 		a, b := bound(from), bound(to)

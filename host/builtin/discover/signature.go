@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Function is a tool to describe.
@@ -237,7 +239,7 @@ func (t *typer) form(o *shape) string {
 	room := t.room
 	form := t.shapeType(o, 1).flat()
 	t.room = room // it is limited below
-	return Clip(form, maxForm)
+	return display.Summary(form, maxForm)
 }
 
 func (c choice) condition(forms []string) string {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // get opens the session's own stream, or resumes any stream.
@@ -43,7 +44,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 func (s *session) resume(e *eventWriter, last string) *refusal {
 	id, ok := parseEventID(last)
 	if !ok {
-		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + strconv.Quote(clip(last)) + " is not one of ours"}
+		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + strconv.Quote(display.Clip(last, maxQuoted)) + " is not one of ours"}
 	}
 	out, ok := s.stream(id.stream)
 	if !ok || !out.attach(e, id.seq, false) {

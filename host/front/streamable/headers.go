@@ -125,5 +125,5 @@ func isCompressed(r *http.Request) bool {
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// clip bounds what is quoted of a client's header.
-func clip(s string) string { return s[:min(len(s), 64)] }
+// maxQuoted bounds the part of a header that logs and errors quote, in bytes.
+const maxQuoted = 64

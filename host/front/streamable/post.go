@@ -12,19 +12,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.policy.Load() // once: a reload must not mix two policies
 	if !p.allowsHost(r) {
-		h.log().Warn("request refused: unknown Host", "host", clip(r.Host))
-		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(clip(r.Host)) + " is not allowed (add it to allowed_hosts)"})
+		h.log().Warn("request refused: unknown Host", "host", display.Excerpt(r.Host, maxQuoted))
+		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(display.Clip(r.Host, maxQuoted)) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
 	ok, configured := p.allowsOrigin(r)
 	if !ok {
-		h.log().Warn("request refused: unknown Origin", "origin", clip(r.Header.Get("Origin")))
+		h.log().Warn("request refused: unknown Origin", "origin", display.Excerpt(r.Header.Get("Origin"), maxQuoted))
 		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
 		return
 	}
@@ -150,7 +151,7 @@ func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) 
 	if version := r.Header.Get(versionHeader); version != "" {
 		if _, ok := protocol.Handshake.Lookup(version); !ok {
 			return nil, &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
-				strconv.Quote(clip(version)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
+				strconv.Quote(display.Clip(version, maxQuoted)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
 		}
 	}
 	s, ok := h.find(id, token)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/riff"
 	"golang.org/x/image/webp"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // ImageWant says which images are expected in a result.

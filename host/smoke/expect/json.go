@@ -3,7 +3,7 @@ package expect
 import (
 	"fmt"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Equal compares two JSON values. Objects must have the same members in any order, and

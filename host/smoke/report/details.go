@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Limits of what is shown of one check.
@@ -83,23 +83,23 @@ func (d *details) problem(r Result, p Problem) {
 // headline summarises a problem in one line.
 func headline(p Problem) string {
 	var b strings.Builder
-	b.WriteString(oneLine(p.What))
+	b.WriteString(display.EscapeLine(p.What))
 	if p.Path != "" && p.Path != "$" {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString("at " + oneLine(p.Path))
+		b.WriteString("at " + display.EscapeLine(p.Path))
 	}
 	if b.Len() > 0 && p.Message != "" {
 		b.WriteString(": ")
 	}
-	b.WriteString(oneLine(p.Message))
+	b.WriteString(display.EscapeLine(p.Message))
 	return b.String()
 }
 
 // place formats a position in a file.
 func place(file string, line, column int) string {
-	s := oneLine(file)
+	s := display.EscapeLine(file)
 	if line > 0 {
 		s += fmt.Sprintf(":%d", line)
 		if column > 0 {
@@ -194,5 +194,5 @@ func reason(r Result) string {
 	if len(r.Problems) == 0 {
 		return ""
 	}
-	return oneLine(r.Problems[0].Message)
+	return display.EscapeLine(r.Problems[0].Message)
 }

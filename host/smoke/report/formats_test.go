@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // TestJUnitParses checks that the XML is well-formed, token by token, and that all texts
@@ -46,7 +46,7 @@ func TestJUnitParses(t *testing.T) {
 		t.Errorf("suites have %+v, the root %+v", sum, root.junitCounts)
 	}
 	c := root.Suites[1].Cases[0]
-	if c.Name != oneLine(hostile) || !strings.Contains(c.SystemOut, "]]> <b>&amp; 100%") || !strings.Contains(c.Failure.Text, `\x1b[31mred`) {
+	if c.Name != display.EscapeLine(hostile) || !strings.Contains(c.SystemOut, "]]> <b>&amp; 100%") || !strings.Contains(c.Failure.Text, `\x1b[31mred`) {
 		t.Errorf("case = %+v", c)
 	}
 }
@@ -161,7 +161,7 @@ func TestTAPParses(t *testing.T) {
 	if p := points[2]; !p.ok || !p.isSkip || p.skip != "does not match --filter" {
 		t.Errorf("skipped: %+v", p)
 	}
-	if p := points[6]; p.ok || p.isSkip || p.text != "odd, name: 100%.toml: "+oneLine(hostile) {
+	if p := points[6]; p.ok || p.isSkip || p.text != "odd, name: 100%.toml: "+display.EscapeLine(hostile) {
 		t.Errorf("hostile: %+v", p)
 	}
 	scalars := readYAML(t, points[6].block)

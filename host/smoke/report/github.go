@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // gitHub writes the same as text, and for each check that did not pass a workflow command
@@ -110,7 +110,7 @@ func data(s string) string {
 }
 
 func property(s string) string {
-	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(oneLine(s))
+	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(display.EscapeLine(s))
 }
 
 func (g *gitHub) File(f File) error {

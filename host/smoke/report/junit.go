@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // junitWriter writes JUnit XML: a testsuite per file, and a testcase with file and line per
@@ -68,7 +68,7 @@ func (j *junitWriter) Result(Result) error { return j.out.err }
 func (j *junitWriter) File(f File) error {
 	var s Summary
 	s.Add(f)
-	name := oneLine(f.Path)
+	name := display.EscapeLine(f.Path)
 	suite := junitSuite{Name: name, File: name, junitCounts: countsOf(s, f.Duration)}
 	for _, r := range f.Results {
 		suite.Cases = append(suite.Cases, junitCaseOf(r, name))
@@ -77,7 +77,7 @@ func (j *junitWriter) File(f File) error {
 		text := display.Escape(f.Err.Error())
 		suite.Cases = append(suite.Cases, junitCase{
 			Name: "file can be run", Class: name, File: name, Time: seconds(0),
-			Error: &junitFailure{Message: oneLine(firstLine(text)), Type: "wrong", Text: text},
+			Error: &junitFailure{Message: display.EscapeLine(firstLine(text)), Type: "wrong", Text: text},
 		})
 	}
 	j.suites = append(j.suites, suite)
@@ -94,7 +94,7 @@ func countsOf(s Summary, d time.Duration) junitCounts {
 
 func junitCaseOf(r Result, class string) junitCase {
 	c := junitCase{
-		Name: oneLine(r.Name), Class: class, File: oneLine(r.File), Line: r.Line, Time: seconds(r.Duration),
+		Name: display.EscapeLine(r.Name), Class: class, File: display.EscapeLine(r.File), Line: r.Line, Time: seconds(r.Duration),
 	}
 	failure := &junitFailure{Type: string(r.Status)}
 	switch r.Status {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // maxMarkdown bounds a step summary in bytes. GitHub accepts 1 MiB for a step and shows
@@ -72,7 +72,7 @@ func (m *document) end() string {
 // text escapes everything that has a meaning in Markdown or HTML.
 func text(s string) string {
 	var b strings.Builder
-	for _, r := range oneLine(s) {
+	for _, r := range display.EscapeLine(s) {
 		if r < 0x80 && strings.ContainsRune("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", r) {
 			fmt.Fprintf(&b, "&#%d;", r)
 		} else {

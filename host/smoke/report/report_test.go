@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // tapWriter writes TAP 14 (https://testanything.org/tap-version-14-specification.html): one
@@ -36,7 +36,7 @@ func (t *tapWriter) point(ok bool, description, directive string) {
 
 // tapText escapes characters that have a meaning in TAP.
 func tapText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `#`, `\#`).Replace(oneLine(s))
+	return strings.NewReplacer(`\`, `\\`, `#`, `\#`).Replace(display.EscapeLine(s))
 }
 
 func (t *tapWriter) Result(r Result) error {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // hasColors reports whether to use colours on w (https://no-color.org).
@@ -52,7 +52,7 @@ func (t *textWriter) Result(r Result) error {
 	if word[0] == "" {
 		word = words[Failed]
 	}
-	line := fmt.Sprintf("  %s  %s", t.paint.color(word[1], word[0]), oneLine(r.Name))
+	line := fmt.Sprintf("  %s  %s", t.paint.color(word[1], word[0]), display.EscapeLine(r.Name))
 	if r.Status == Skipped {
 		if why := reason(r); why != "" {
 			line += t.paint.color(faint, ": "+why)
@@ -82,7 +82,7 @@ func (t *textWriter) heading(file string) {
 		return
 	}
 	t.begun, t.file = true, file
-	fmt.Fprintln(t.out, t.paint.color(bold, oneLine(file)))
+	fmt.Fprintln(t.out, t.paint.color(bold, display.EscapeLine(file)))
 }
 
 func (t *textWriter) File(f File) error {
@@ -135,9 +135,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// oneLine escapes text as [display.Escape] does, on one line.
-func oneLine(s string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(display.Escape(s))
 }

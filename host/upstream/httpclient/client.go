@@ -24,9 +24,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Media types of MCP over HTTP.

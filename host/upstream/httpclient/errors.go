@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mcp-metatool/mcp-metatool/host/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 const (

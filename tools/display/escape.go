@@ -8,7 +8,7 @@ import (
 )
 
 // Escape makes text safe like [Text], but shows what it replaces: control characters,
-// bidirectional overrides and bytes that are not UTF-8 become escapes such as \x1b.
+// bidirectional overrides and invalid UTF-8 become escapes such as \x1b.
 // Newlines and tabs stay; a carriage return before a newline is dropped.
 func Escape(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
@@ -37,7 +37,12 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// isPlain reports whether a text is all printable ASCII.
+// EscapeLine is like [Escape], but returns one line: newlines become \n, and tabs spaces.
+func EscapeLine(s string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(s))
+}
+
+// isPlain reports whether a text consists of printable ASCII, newlines and tabs.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' || c > '~') && c != '\n' && c != '\t' {
@@ -47,8 +52,8 @@ func isPlain(s string) bool {
 	return true
 }
 
-// Harmless reports whether a character is shown as it is. The joiner combines several
-// emoji into one.
+// Harmless reports whether Escape leaves a character unchanged. The zero-width joiner, which
+// combines several emoji into one, is among them.
 func Harmless(r rune) bool {
 	const joiner = '\u200d'
 	return r == '\n' || r == '\t' || r == joiner || strconv.IsGraphic(r)

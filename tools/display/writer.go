@@ -7,19 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text of others to a terminal, made safe as by [Text] however it is
-// split into writes. It is safe for concurrent use.
+// Writer writes text from others to a terminal, made safe as by [Text], however it is split
+// into writes. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	to   io.Writer
 	held []byte // an incomplete character, or a carriage return
 }
 
-// NewWriter returns a Writer to a terminal. Flush ends it.
+// NewWriter returns a Writer to a terminal. Call Flush at the end.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Unwrap returns the terminal, for text that is safe and contains our own escapes, such
-// as colours.
+// Unwrap returns the terminal, for text that is safe and contains escapes of ours, such as
+// colours.
 func (w *Writer) Unwrap() io.Writer { return w.to }
 
 // Write implements io.Writer. The end of p may be held back until more is known.
@@ -44,10 +44,10 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// whole is the length of the part of text that does not depend on what follows it.
+// whole returns the length of the part of text that does not depend on what follows it.
 func whole(text []byte) int {
 	n := len(text)
-	if n > 0 && text[n-1] == '\r' { // perhaps a line ends there
+	if n > 0 && text[n-1] == '\r' { // possibly the first half of a line break
 		return n - 1
 	}
 	for back := 1; back < utf8.UTFMax && back <= n; back++ {

@@ -2,8 +2,8 @@ package display
 
 import "time"
 
-// Time formats a time for people, to the second or the millisecond, in the machine's
-// time zone and with its offset. Records, JSON and what agents see use UTC.
+// Time formats a time for people in the local time zone, with its offset, to the second or
+// the millisecond. Records, JSON and texts for agents use UTC instead.
 func Time(t time.Time, to time.Duration) string {
 	layout := "2006-01-02 15:04:05 -07:00"
 	if to < time.Second {

@@ -49,11 +49,43 @@ func TestExcerptAndClip(t *testing.T) {
 		if got := Excerpt(tt.text, tt.n); got != tt.excerpt {
 			t.Errorf("Excerpt(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.excerpt)
 		}
+		if got, want := Head(tt.text, tt.n), strings.TrimSuffix(tt.clip, "…"); got != want {
+			t.Errorf("Head(%q, %d) = %q, want %q", tt.text, tt.n, got, want)
+		}
 		if got := Clip(tt.text, tt.n); got != tt.clip {
 			t.Errorf("Clip(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.clip)
 		}
 		if got := ClipSize(tt.text, tt.n); got != tt.clipSize {
 			t.Errorf("ClipSize(%q, %d) = %q, want %q", tt.text, tt.n, got, tt.clipSize)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", " a\n b\t\r\n c ": "a b c", "\x1b[2J\u202ex": "\uFFFD[2J\uFFFDx", "\xff": "\uFFFD",
+	} {
+		if got := OneLine(text); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{"a\tb\nc\r\nd": `a b\nc\nd`, "\x07": `\x07`} {
+		if got := EscapeLine(text); got != want {
+			t.Errorf("EscapeLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{" a\n b ", 3, "a b"}, {"one two three", 8, "one two..."}, {"one, two", 5, "one..."}, {"a bcdefgh", 5, "a bcd..."}, {"ääää", 3, "äää..."},
+	} {
+		if got := Summary(c.text, c.n); got != c.want {
+			t.Errorf("Summary(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
 		}
 	}
 }
