@@ -92,7 +92,7 @@ func (x explainer) describe(e *jsonschema.ValidationError) []finding {
 
 func (x explainer) missing(at, names []string, because string) []finding {
 	var out []finding
-	for _, name := range x.within(names) {
+	for _, name := range x.fitting(names) {
 		msg := "missing property " + show(name)
 		if because != "" {
 			msg += fmt.Sprintf(" (needed with %s)", show(because))
@@ -102,8 +102,8 @@ func (x explainer) missing(at, names []string, because string) []finding {
 	return out
 }
 
-// within returns as many names as there is room for, at least one.
-func (x explainer) within(names []string) []string {
+// fitting returns as many names as there is room for, at least one.
+func (x explainer) fitting(names []string) []string {
 	names = names[:min(len(names), max(1, x.room.findings))]
 	x.room.findings -= len(names)
 	x.meter.take(int64(len(names)) * 10 * schemaCost)
@@ -177,7 +177,7 @@ func (x explainer) unknownProperties(e *jsonschema.ValidationError, names []stri
 	known := x.knownProperties(e.SchemaURL)
 	var out []finding
 	list := display.Clip(strings.Join(known[:min(len(known), maxKnown)], ", "), maxKnown)
-	for _, name := range x.within(names) {
+	for _, name := range x.fitting(names) {
 		hint := x.suggest(name, known)
 		if hint == "" && len(known) > 0 {
 			hint = fmt.Sprintf(" (known: %s)", list)

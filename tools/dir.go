@@ -107,13 +107,13 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (D
 	}
 	temp, err := regular.WriteTemp(root, ".", data, 0o600)
 	if err != nil {
-		return Definition{}, unwritten(def.Name, err)
+		return Definition{}, writeError(def.Name, err)
 	}
 	// files is held, so that no reader sees the new count together with the pending one.
 	s.files.Lock()
 	defer s.files.Unlock()
 	if err := temp.Rename(def.Name + extension); err != nil {
-		return Definition{}, unwritten(def.Name, err)
+		return Definition{}, writeError(def.Name, err)
 	}
 	s.deduct(def.Name, counted)
 	if !s.load(root, def.Name) || s.cache[def.Name].problem != nil {
@@ -122,7 +122,7 @@ func (s *Store) writeTool(root *os.Root, def *Definition, counted executions) (D
 	return s.withPending(s.cache[def.Name].def), nil
 }
 
-func unwritten(name string, err error) error {
+func writeError(name string, err error) error {
 	return fmt.Errorf("tool %q: cannot be written: %w (what was saved before is unchanged)", name, err)
 }
 

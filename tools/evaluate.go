@@ -148,7 +148,7 @@ func (f *frame) evaluate() *jsonschema.ValidationError {
 	case json.Number:
 		f.number(v)
 	}
-	if !f.enough() {
+	if !f.canStop() {
 		f.applyDynamic()
 		f.combine()
 		f.applyUnevaluated()
@@ -181,9 +181,9 @@ func (f *frame) cycle() bool {
 	return false
 }
 
-// enough reports whether evaluation can stop: the value is known to be invalid, and either
+// canStop reports whether evaluation can stop: the value is known to be invalid, and either
 // no details are needed or there are enough errors.
-func (f *frame) enough() bool {
+func (f *frame) canStop() bool {
 	return f.failed || f.made >= maxErrors && len(f.errs) > 0
 }
 

@@ -16,7 +16,7 @@ func (f *frame) object(obj map[string]any) {
 	if missing := f.missing(obj, s.Required); missing != nil {
 		f.add(&kind.Required{Missing: missing})
 	}
-	if f.enough() {
+	if f.canStop() {
 		return
 	}
 	parts := f.schema.parts[s]
@@ -81,7 +81,7 @@ func (f *frame) properties(obj map[string]any) {
 	var additional []string
 	for name, v := range f.members(obj) {
 		f.meter.take(nameCost)
-		if !f.quiet && f.enough() {
+		if !f.quiet && f.canStop() {
 			return
 		}
 		evaluated := false
@@ -121,7 +121,7 @@ func (f *frame) properties(obj map[string]any) {
 func (f *frame) propertyNames(obj map[string]any) {
 	for name := range f.members(obj) {
 		f.meter.take(nameCost)
-		if !f.quiet && f.enough() {
+		if !f.quiet && f.canStop() {
 			return
 		}
 		if f.start(f.s.PropertyNames, name, true) == nil {
@@ -177,7 +177,7 @@ func itemSchemas(s *jsonschema.Schema) (tuple []*jsonschema.Schema, rest *jsonsc
 
 func (f *frame) elements(items []any, from int, schema func(i int) *jsonschema.Schema) {
 	for i, item := range items {
-		if f.enough() {
+		if f.canStop() {
 			return
 		}
 		f.addErr(f.element(schema(i), from+i, item))

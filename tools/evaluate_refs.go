@@ -123,7 +123,7 @@ func (f *frame) applyUnevaluated() {
 	if obj, ok := f.v.(map[string]any); ok && s.UnevaluatedProperties != nil {
 		for name, v := range f.members(obj) {
 			f.meter.take(nameCost)
-			if !f.quiet && f.enough() {
+			if !f.quiet && f.canStop() {
 				return
 			}
 			if _, ok := f.open.props[name]; ok {
@@ -135,7 +135,7 @@ func (f *frame) applyUnevaluated() {
 	if items, ok := f.v.([]any); ok && s.UnevaluatedItems != nil {
 		for i, item := range items {
 			f.meter.take(nameCost)
-			if f.enough() {
+			if f.canStop() {
 				return
 			}
 			if _, ok := f.open.items[i]; ok {

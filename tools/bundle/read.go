@@ -233,23 +233,23 @@ func (r *reader) place(err error) error {
 	var guarded *tomldoc.Error
 	switch {
 	case errors.As(err, &guarded):
-		return r.at(guarded.Offset, placed{guarded.Message(), err})
+		return r.at(guarded.Offset, positionedError{guarded.Message(), err})
 	case err == nil:
 		return nil
 	case errors.As(err, &parse):
-		return r.at(parse.Position.Start, placed{parse.Message, err})
+		return r.at(parse.Position.Start, positionedError{parse.Message, err})
 	}
 	return &Error{File: r.file, Text: err.Error(), Err: err}
 }
 
-// placed is an error with its position.
-type placed struct {
+// positionedError is an error with its position.
+type positionedError struct {
 	message string
 	cause   error
 }
 
-func (p placed) Error() string { return p.message }
-func (p placed) Unwrap() error { return p.cause }
+func (p positionedError) Error() string { return p.message }
+func (p positionedError) Unwrap() error { return p.cause }
 
 func (r *reader) at(offset int, err error) error {
 	before := r.data[:max(0, min(offset, len(r.data)))]

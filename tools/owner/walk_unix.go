@@ -123,14 +123,14 @@ func (w *walk) folder(at string, info fs.FileInfo, last bool) {
 	case sticky && !last:
 	case perm&0o002 != 0:
 		w.add(at, true, "everybody may write to it (chmod o-w it)")
-	case perm&0o020 != 0 && !w.private(gid):
+	case perm&0o020 != 0 && !w.isPrivateGroup(gid):
 		w.add(at, false, "its group may write to it (chmod g-w it, unless all of group %d may act as you)", gid)
 	}
 }
 
-// private reports whether a group belongs to one user: by convention it then has the number
+// isPrivateGroup reports whether a group belongs to one user: by convention it then has the number
 // of the user. Where each user has such a group, it may write to the user's files.
-func (w *walk) private(gid int) bool { return gid == w.gid && gid == w.uid }
+func (w *walk) isPrivateGroup(gid int) bool { return gid == w.gid && gid == w.uid }
 
 // entry checks an entry of a folder on the way: where everybody may create files, it must
 // be ours.

@@ -71,13 +71,13 @@ func OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		err = nil
 	}
 	if err != nil {
-		return nil, opening(name, err)
+		return nil, asOpenError(name, err)
 	}
 	f, err := os.OpenFile(name, flag|noWait, perm)
 	if err != nil {
 		return nil, err
 	}
-	return checked(f)
+	return requireRegular(f)
 }
 
 // OpenIn opens a regular file below a folder for reading. Symbolic links are
@@ -88,13 +88,13 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 		err = checkKind("open", name, info)
 	}
 	if err != nil {
-		return nil, opening(name, err)
+		return nil, asOpenError(name, err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return nil, err
 	}
-	return checked(f)
+	return requireRegular(f)
 }
 
 // OpenRoot is [os.OpenRoot], except that it does not wait if there is a named pipe in place
@@ -148,7 +148,7 @@ func Check(f *os.File) error {
 	return checkKind("open", f.Name(), info)
 }
 
-func checked(f *os.File) (*os.File, error) {
+func requireRegular(f *os.File) (*os.File, error) {
 	if err := Check(f); err != nil {
 		f.Close() // nothing was written to it
 		return nil, err
@@ -156,9 +156,9 @@ func checked(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// opening converts an error of examining a file into one of opening it, which is what the
+// asOpenError converts an error of examining a file into one of opening it, which is what the
 // caller wanted.
-func opening(name string, err error) error {
+func asOpenError(name string, err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return &fs.PathError{Op: "open", Path: name, Err: path.Err}
 	}

@@ -72,7 +72,7 @@ func (g *guard) run() bool {
 			g.pos += end
 			continue
 		default:
-			g.take(c)
+			g.readByte(c)
 		}
 		g.deepest = max(g.deepest, g.depth)
 		if g.deep = g.depth > g.maxDepth; g.deep || g.cost > g.maxCost {
@@ -83,7 +83,7 @@ func (g *guard) run() bool {
 	return true
 }
 
-func (g *guard) take(c byte) {
+func (g *guard) readByte(c byte) {
 	top := &g.levels[len(g.levels)-1]
 	switch {
 	case g.header:
@@ -94,9 +94,9 @@ func (g *guard) take(c byte) {
 		g.header, g.headerFrom, g.headerParts, g.headerBytes = true, g.pos, 1, 0
 		g.depth++
 	case c == '[' || c == '{':
-		g.open(c == '{')
+		g.openLevel(c == '{')
 	case c == ']' || c == '}':
-		g.shut()
+		g.closeLevel()
 	case c == ',':
 		g.cost += costOfItem
 		g.next()
@@ -134,7 +134,7 @@ func (g *guard) part() {
 	g.depth++
 }
 
-func (g *guard) open(table bool) {
+func (g *guard) openLevel(table bool) {
 	g.levels = append(g.levels, level{table: table, from: g.pos + 1})
 	g.cost += costOfItem
 	if !table {
@@ -145,7 +145,7 @@ func (g *guard) open(table bool) {
 	}
 }
 
-func (g *guard) shut() {
+func (g *guard) closeLevel() {
 	if len(g.levels) == 1 {
 		return // the library will report the error
 	}

@@ -56,17 +56,17 @@ func (e *exampler) call(s *shape) []byte {
 		}
 	}
 	s = e.chooseOptions(s)
-	defer e.opened(s)()
-	chosen := e.chosen(s)
+	defer e.markOpen(s)()
+	chosen := e.chooseArguments(s)
 	if len(chosen) == 0 {
 		return []byte("{}")
 	}
 	return e.object(chosen, 0)
 }
 
-// chosen returns the arguments for an example: the required ones, and a few others for
+// chooseArguments returns the arguments for an example: the required ones, and a few others for
 // which the schema has an example; at least one if there are any.
-func (e *exampler) chosen(s *shape) []property {
+func (e *exampler) chooseArguments(s *shape) []property {
 	var chosen, others []property
 	for _, p := range s.ordered() {
 		of := e.shape(p.of)
@@ -83,8 +83,8 @@ func (e *exampler) chosen(s *shape) []property {
 	return chosen
 }
 
-// opened marks the schemas of s as open until the returned function is called.
-func (e *exampler) opened(s *shape) (closed func()) {
+// markOpen marks the schemas of s as open until the returned function is called.
+func (e *exampler) markOpen(s *shape) (closed func()) {
 	var mine []*node
 	for n := range s.seen {
 		if !e.open[n] {
@@ -154,7 +154,7 @@ func (e *exampler) value(all schemas, name string, level int) []byte {
 	if s = e.chooseOptions(s); s.schemaValue() != nil {
 		return s.schemaValue()
 	}
-	defer e.opened(s)()
+	defer e.markOpen(s)()
 	kinds := s.kinds()
 	kind := "string"
 	if i := slices.IndexFunc(kinds, func(k string) bool { return k != "null" }); i >= 0 {

@@ -92,8 +92,8 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-// listed joins names, at most a dozen.
-func listed(names []string, last string) string {
+// joinNames joins names, at most a dozen.
+func joinNames(names []string, last string) string {
 	all := make([]string, 0, len(names))
 	for i, n := range names {
 		if i == 12 {

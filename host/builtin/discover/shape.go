@@ -278,7 +278,7 @@ func (r *reader) conditional(s *shape, n *node) {
 		for _, m := range n.get(keyword).object() {
 			if m.value.kind == '[' {
 				if names := m.value.texts(); len(names) > 0 {
-					s.conditions = append(s.conditions, quoted(m.name)+" needs "+listed(names, " and ")+", too")
+					s.conditions = append(s.conditions, quoted(m.name)+" needs "+joinNames(names, " and ")+", too")
 				}
 				continue
 			}

@@ -231,7 +231,7 @@ func (s *shape) requireAll(options [][]string) {
 // form describes what distinguishes an option.
 func (t *typer) form(o *shape) string {
 	if len(o.properties) == 0 && len(o.required) > 0 {
-		return listed(o.required, " and ")
+		return joinNames(o.required, " and ")
 	}
 	deep := t.deep
 	t.deep = 2

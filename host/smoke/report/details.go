@@ -48,13 +48,13 @@ func detailsOf(r Result, paint painter) []string {
 		d.problem(r, p)
 	}
 	d.logs(r.Logs)
-	d.output(r.beside())
+	d.output(r.outputBeside())
 	return d.lines
 }
 
 // outputBeside returns the output, unless a problem shows it already: if a tool failed,
 // both are its error.
-func (r *Result) beside() string {
+func (r *Result) outputBeside() string {
 	for _, p := range r.Problems {
 		if p.Got == r.Output {
 			return ""
@@ -73,7 +73,7 @@ func (d *details) problem(r Result, p Problem) {
 		head += d.paint.color(faint, fmt.Sprintf(" (%s)", place(r.File, p.Line, p.Column)))
 	}
 	d.add(0, head)
-	if p.Diff == "" || !several(p.Want) && !several(p.Got) {
+	if p.Diff == "" || !isMultiline(p.Want) && !isMultiline(p.Got) {
 		d.side("want: ", p.Want)
 		d.side("got:  ", p.Got)
 	}
@@ -109,13 +109,13 @@ func place(file string, line, column int) string {
 	return s
 }
 
-func several(s string) bool { return strings.Contains(s, "\n") }
+func isMultiline(s string) bool { return strings.Contains(s, "\n") }
 
 // side shows what was wanted, or what was received.
 func (d *details) side(label, s string) {
 	switch s = display.Escape(s); {
 	case s == "":
-	case several(s):
+	case isMultiline(s):
 		d.add(2, strings.TrimSpace(label))
 		d.block(4, s)
 	default:
@@ -170,7 +170,7 @@ func (d *details) output(s string) {
 	if s = display.Escape(s); s == "" {
 		return
 	}
-	if !several(s) {
+	if !isMultiline(s) {
 		d.add(0, d.paint.color(faint, "output: ")+s)
 		return
 	}

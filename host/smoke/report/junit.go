@@ -119,7 +119,7 @@ func junitCaseOf(r Result, class string) junitCase {
 	failure.Text = strings.Join(d.lines, "\n")
 	var out details
 	out.logs(r.Logs)
-	out.output(r.beside())
+	out.output(r.outputBeside())
 	c.SystemOut = strings.Join(out.lines, "\n")
 	return c
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 // hostile has everything that could have a meaning in one of the formats.
 const hostile = "]]> <b>&amp; 100% ::error file=x::y ##[error]z\n::error::at the start of a line\n" +
@@ -119,7 +119,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if d := diff.Diff("want", want, "got", []byte(got)); d != nil {
-		t.Errorf("%s (-update writes it anew):\n%s", path, d)
+		t.Errorf("%s (-update updates it):\n%s", path, d)
 	}
 }
 

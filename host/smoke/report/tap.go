@@ -62,7 +62,7 @@ func (t *tapWriter) Result(r Result) error {
 	if !ok {
 		y.problems(r.Problems)
 		y.list("logs", r.Logs)
-		y.text(1, "output", r.beside())
+		y.text(1, "output", r.outputBeside())
 	}
 	y.close()
 	return t.out.flush()
@@ -118,7 +118,7 @@ func (y yaml) text(level int, key, s string) {
 // explicit indentation (YAML 1.2, section 8.1).
 func (y yaml) scalar(level int, s string) {
 	s = display.Escape(s)
-	if !several(s) {
+	if !isMultiline(s) {
 		y.out.WriteString(strconv.Quote(s) + "\n")
 		return
 	}
