@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestNothingCrosses has sessions use one upstream at the same time, with the
+// TestSessionsAreIsolated has sessions use one upstream at the same time, with the
 // same ids and tokens: each gets all that is its own, and nothing else.
-func TestNothingCrosses(t *testing.T) {
+func TestSessionsAreIsolated(t *testing.T) {
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {

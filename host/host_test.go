@@ -224,7 +224,7 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 	}
 }
 
-func TestDeadUpstreamHarmsNoOther(t *testing.T) {
+func TestDeadUpstreamAffectsNoOther(t *testing.T) {
 	one := upstreamOf("one", "raw")
 	one.Restart = config.RestartNever
 	h, log := startHost(t, testConfig(t, one, upstreamOf("two", "raw")))

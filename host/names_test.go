@@ -76,10 +76,10 @@ func (s *typedServer) answer(m *typedMessage) string {
 	return `{"content":[]}`
 }
 
-// TestNamesThatOthersFold plays what makes a server that ignores the case of
+// TestNamesInOtherCase plays what makes a server that ignores the case of
 // names act on other than we have looked at: a hidden tool, the task of another
 // session, a call of another session.
-func TestNamesThatOthersFold(t *testing.T) {
+func TestNamesInOtherCase(t *testing.T) {
 	up := upstreamOf("typed", "typed")
 	up.Hide = []string{"delete_all"}
 	h, _ := startHost(t, testConfig(t, up))

@@ -13,9 +13,9 @@ func hideText(t testing.TB, h *Host) {
 	reload(t, h, func(cfg *config.Config) { cfg.Upstreams[0].Hide = []string{"text"} })
 }
 
-// TestUndoAsksForPermissionAgain: a call that was named to undo something is not
+// TestUndoChecksPermissionAgain: a call that was named to undo something is not
 // made once the configuration forbids it.
-func TestUndoAsksForPermissionAgain(t *testing.T) {
+func TestUndoChecksPermissionAgain(t *testing.T) {
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c, g := dial(t, h), newGate(t)
 	c.pid("raw__")
@@ -34,10 +34,10 @@ func TestUndoAsksForPermissionAgain(t *testing.T) {
 	}
 }
 
-// TestQueuedCallsAskForPermissionAgain: of a batch, those calls that wait for
+// TestQueuedCallsCheckPermissionAgain: of a batch, those calls that wait for
 // their turn are not made once the configuration forbids them, and no script can
 // catch that.
-func TestQueuedCallsAskForPermissionAgain(t *testing.T) {
+func TestQueuedCallsCheckPermissionAgain(t *testing.T) {
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxParallel = 1
 	h, _ := startHost(t, cfg)

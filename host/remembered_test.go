@@ -119,10 +119,10 @@ func TestTheFirstSeconds(t *testing.T) {
 	}
 }
 
-// TestRememberedIsJudgedByTheConfiguration: what is hidden is, whoever says that
+// TestRememberedListsFollowTheConfiguration: what is hidden is, whoever says that
 // there is such a tool; and a script's call is held against what the server says
 // now.
-func TestRememberedIsJudgedByTheConfiguration(t *testing.T) {
+func TestRememberedListsFollowTheConfiguration(t *testing.T) {
 	s := newSlow(t, `"name":"text"`, `"inputSchema":{"type":"object","required":["other"]},"name":"text"`)
 	s.cfg.Upstreams[0].Hide = []string{"pid"}
 	h, _ := startHostFor(t, s.cfg, OneClient)
@@ -141,9 +141,9 @@ func TestRememberedIsJudgedByTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestRememberedOfAnother: a server that is reached in another way is not taken
+// TestRememberedListsOfAnotherServer: a server that is reached in another way is not taken
 // for the one that is remembered, and neither is a file that is damaged believed.
-func TestRememberedOfAnother(t *testing.T) {
+func TestRememberedListsOfAnotherServer(t *testing.T) {
 	s := newSlow(t)
 	data, err := os.ReadFile(s.file())
 	if err != nil {

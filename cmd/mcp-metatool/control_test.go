@@ -117,9 +117,9 @@ func TestControlIgnoresNoise(t *testing.T) {
 	}
 }
 
-// TestControlSweeps leaves behind what servers do that are killed, and finds that
+// TestControlRemovesStaleSockets leaves behind what servers do that are killed, and finds that
 // nothing else is touched.
-func TestControlSweeps(t *testing.T) {
+func TestControlRemovesStaleSockets(t *testing.T) {
 	dir := shortDir(t)
 	run := filepath.Join(dir, controlDir)
 	if err := os.MkdirAll(run, 0o755); err != nil {
@@ -166,9 +166,9 @@ func TestControlSweeps(t *testing.T) {
 	}
 }
 
-// TestControlFollowsNoLink: a link in the place of the folder is refused, and what
+// TestControlRefusesLink: a link in the place of the folder is refused, and what
 // it leads to stays as it is.
-func TestControlFollowsNoLink(t *testing.T) {
+func TestControlRefusesLink(t *testing.T) {
 	dir := shortDir(t)
 	target := filepath.Join(dir, "target")
 	if err := os.Mkdir(target, 0o755); err != nil {

@@ -55,9 +55,9 @@ func scatter(args []string) int {
 	return 0
 }
 
-// TestNothingIsLeft: when the program ends, in order or by kill -9, everything
+// TestNoProcessIsLeft: when the program ends, in order or by kill -9, everything
 // that its servers have started ends.
-func TestNothingIsLeft(t *testing.T) {
+func TestNoProcessIsLeft(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}

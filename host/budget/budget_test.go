@@ -143,9 +143,9 @@ func TestNoBudget(t *testing.T) {
 	h.Close()
 }
 
-// TestNobodyWaitsForEver checks that holds that finish by themselves all get what they
+// TestEveryHoldIsServed checks that holds that finish by themselves all get what they
 // request, and that never more is used than there is.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestEveryHoldIsServed(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

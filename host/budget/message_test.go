@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestOneMessageGoesBeyond checks that only one message of a kind exceeds the budget at a
+// TestOneMessageExceedsTheBudget checks that only one message of a kind exceeds the budget at a
 // time, and that a request does not block an answer.
-func TestOneMessageGoesBeyond(t *testing.T) {
+func TestOneMessageExceedsTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(3200)
 		first, second, third, other := b.OpenAnswer(), b.OpenRequest("a"), b.OpenRequest("b"), b.OpenAnswer()
@@ -35,9 +35,9 @@ func TestOneMessageGoesBeyond(t *testing.T) {
 	})
 }
 
-// TestRunGivesWayToAnswers checks that a run fails if all bytes belong to runs that wait
+// TestRunFailsForAnswers checks that a run fails if all bytes belong to runs that wait
 // for answers themselves.
-func TestRunGivesWayToAnswers(t *testing.T) {
+func TestRunFailsForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(3200)
 		var failed error

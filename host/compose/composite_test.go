@@ -119,8 +119,8 @@ func TestChainOfComposites(t *testing.T) {
 	}
 }
 
-// TestTreesShareTheirLimits checks that inner runs use the limits of the tree.
-func TestTreesShareTheirLimits(t *testing.T) {
+// TestNestedRunsShareLimits checks that inner runs use the limits of the tree.
+func TestNestedRunsShareLimits(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
 	saved := shelf{

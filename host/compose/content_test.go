@@ -74,10 +74,10 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestBlocksStandInContentAlone checks that blocks are only in content: hosts that show
+// TestBlocksAreInContentOnly checks that blocks are only in content: hosts that show
 // structuredContent would show the data as text, and not the picture. If a schema
 // requires structuredContent, that describes the blocks.
-func TestBlocksStandInContentAlone(t *testing.T) {
+func TestBlocksAreInContentOnly(t *testing.T) {
 	const code = `print('hi')
 return ['look', content.image('YWJj' * 20000), content.resource('x:1', text='t'), content.link('x:2')]`
 	run := func(schema string, o func(*Options)) (tools.Definition, wire.Reply) {

@@ -49,10 +49,10 @@ func TestReceiptsShowTheTree(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryOfATree checks that the memory of saved tools belongs to their root.
+// TestTotalMemoryOfNestedRuns checks that the memory of saved tools belongs to their root.
 // If the root fails for lack of memory, the whole tree ends with that error and undoes
 // what it did.
-func TestTotalMemoryOfATree(t *testing.T) {
+func TestTotalMemoryOfNestedRuns(t *testing.T) {
 	b := memory.New(120 << 20)
 	var u upstreams
 	came, open := make(chan struct{}, 10), make(chan struct{})

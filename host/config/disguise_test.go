@@ -91,9 +91,9 @@ func secretOf(r *rand.Rand) string {
 	return b.String() + "Zq"
 }
 
-// TestEveryDisguiseIsMasked writes secrets in every way that the documentation
+// TestEveryEncodingIsMasked writes secrets in every way that the documentation
 // promises to see through, and in two of them, one within the other.
-func TestEveryDisguiseIsMasked(t *testing.T) {
+func TestEveryEncodingIsMasked(t *testing.T) {
 	layers := map[string]func(r *rand.Rand, s string) string{
 		"": func(_ *rand.Rand, s string) string { return s }, " in JSON": jsonDisguise, " in an address": percentDisguise,
 	}

@@ -195,9 +195,9 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// TestWasteOfEvents: comments and fields that make no event cost something, events
+// TestIgnoredFieldsAreCounted: comments and fields that make no event cost something, events
 // themselves nothing here.
-func TestWasteOfEvents(t *testing.T) {
+func TestIgnoredFieldsAreCounted(t *testing.T) {
 	for stream, want := range map[string]int{
 		strings.Repeat("event: message\nid: 1\nretry: 5\ndata: x\n\n", 100): 0,
 		strings.Repeat(":\n", 100):                                   100,

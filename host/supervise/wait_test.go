@@ -44,10 +44,10 @@ func TestRefreshed(t *testing.T) {
 	}
 }
 
-// TestRefreshedIsBounded checks that a server that does not answer the request for
+// TestWaitForChangedListIsBounded checks that a server that does not answer the request for
 // the changed list does not delay the lists of others, and neither does an upstream
 // of another session, or a server that is down.
-func TestRefreshedIsBounded(t *testing.T) {
+func TestWaitForChangedListIsBounded(t *testing.T) {
 	hangs := mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
 	shared, _ := server(t, "shared", hangs)
 	own, _ := server(t, "own", hangs)

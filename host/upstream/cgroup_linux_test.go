@@ -12,9 +12,9 @@ import (
 // unified is where systems of both versions of control groups mount the second.
 const unified = "/sys/fs/cgroup/unified"
 
-// TestCgroupOfItsOwn: where we may, a server gets a control group, which is gone
+// TestServerHasCgroup: where we may, a server gets a control group, which is gone
 // with it. It takes a superuser and a tree of groups to make that so.
-func TestCgroupOfItsOwn(t *testing.T) {
+func TestServerHasCgroup(t *testing.T) {
 	top := unified
 	if _, err := os.Stat(top); err != nil {
 		top = filepath.Dir(unified)

@@ -100,9 +100,9 @@ type nothing struct{}
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (nothing) Close() error                { return nil }
 
-// TestWhatWasAskedForIsFree checks that progress of a call in flight and answers of
+// TestRequestedMessagesAreFree checks that progress of a call in flight and answers of
 // any size cost nothing, however many there are.
-func TestWhatWasAskedForIsFree(t *testing.T) {
+func TestRequestedMessagesAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := small(io.Discard)
 		fromServer, toClient := io.Pipe()
@@ -182,7 +182,7 @@ func TestFloodOfHTTP(t *testing.T) {
 	}
 	for name, flood := range floods {
 		if strings.TrimSpace(flood) == "" {
-			continue // of no event; see TestWasteOfEvents in package sse
+			continue // of no event; see TestIgnoredFieldsAreCounted in package sse
 		}
 		if got := inCall(flood); got < 1 {
 			t.Errorf("%s in the stream of a call costs %d", name, got)
@@ -206,9 +206,9 @@ func TestFloodOfHTTP(t *testing.T) {
 	}
 }
 
-// TestRelistingIsPaidFor checks that a server that announces a change each time its
+// TestRelistingIsCharged checks that a server that announces a change each time its
 // list is read is charged for each reading, not only for its notifications.
-func TestRelistingIsPaidFor(t *testing.T) {
+func TestRelistingIsCharged(t *testing.T) {
 	const readings = 50
 	lists := make(chan struct{}, 1)
 	s := newWebServer(t, func(w http.ResponseWriter, r *http.Request, m webMessage) {

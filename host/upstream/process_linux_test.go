@@ -54,8 +54,8 @@ func TestNoDescendantIsLeft(t *testing.T) {
 	}
 }
 
-// TestKilledParentTakesAllAlong: kill -9 is not a way to leave processes behind.
-func TestKilledParentTakesAllAlong(t *testing.T) {
+// TestKilledParentLeavesNoProcess: kill -9 is not a way to leave processes behind.
+func TestKilledParentLeavesNoProcess(t *testing.T) {
 	b := newBeacon(t)
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), serverEnv+"=parent of scatters", b.env())
@@ -76,9 +76,9 @@ func TestKilledParentTakesAllAlong(t *testing.T) {
 	}
 }
 
-// TestSupervisorIsAttacked: a server has our rights, and so it can signal its
+// TestServerSignalsSupervisor: a server has our rights, and so it can signal its
 // supervisor. That gets it nowhere, short of SIGKILL, which ends it too.
-func TestSupervisorIsAttacked(t *testing.T) {
+func TestServerSignalsSupervisor(t *testing.T) {
 	t.Run("signals", func(t *testing.T) {
 		f := launch(t, spec("ok"))
 		<-f.Started()
@@ -119,8 +119,8 @@ func TestSupervisorIsAttacked(t *testing.T) {
 	})
 }
 
-// TestComet: a process that always has another one started when it is found.
-func TestComet(t *testing.T) {
+// TestChainOfProcesses: a process that always has another one started when it is found.
+func TestChainOfProcesses(t *testing.T) {
 	b := newBeacon(t)
 	f := launch(t, spec("launches a comet", b.env()))
 	for range 4 { // the server, and what is in flight

@@ -298,7 +298,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-func TestFaultsInService(t *testing.T) {
+func TestFaultyServers(t *testing.T) {
 	tests := []struct{ tool, reason string }{
 		{"half line", "its process ended: exit status 0"},
 		{"closes stdout", "its process ended"}, // by our shutdown

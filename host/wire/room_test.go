@@ -17,9 +17,9 @@ func roomOf(t *testing.T, b *budget.Budget) *Room {
 	return &Room{Context: t.Context(), Open: func() *budget.Hold { return b.Open("client") }}
 }
 
-// TestReaderWithin checks that large messages count against the budget while they are
+// TestReaderCountsLargeMessages checks that large messages count against the budget while they are
 // referenced, that messages that do not fit are skipped, and that small ones are free.
-func TestReaderWithin(t *testing.T) {
+func TestReaderCountsLargeMessages(t *testing.T) {
 	b := budget.New(5 << 19)
 	large := strings.Repeat("a", 100<<10)
 	in := strings.Join([]string{"small", large, strings.Repeat("b", 600<<10), "next", strings.Repeat("c", 3<<20), "last"}, "\n")

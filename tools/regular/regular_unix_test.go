@@ -15,9 +15,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// TestNothingWaits opens everything that is not a regular file. Each would wait for another
+// TestSpecialFilesAreRefused opens everything that is not a regular file. Each would wait for another
 // process, or have no end.
-func TestNothingWaits(t *testing.T) {
+func TestSpecialFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // names of sockets must be short
 	if err := errors.Join(syscall.Mkfifo("fifo", 0o600), os.Mkdir("folder", 0o700),

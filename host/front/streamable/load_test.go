@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestNothingCrosses makes many calls in several sessions at once. Each stream has
+// TestSessionsAreIsolated makes many calls in several sessions at once. Each stream has
 // exactly its own progress, in order, and then its answer.
-func TestNothingCrosses(t *testing.T) {
+func TestSessionsAreIsolated(t *testing.T) {
 	const sessions, calls, times = 8, 25, 40
 	w := newServer(t, Options{})
 	var all sync.WaitGroup

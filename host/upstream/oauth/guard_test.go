@@ -147,9 +147,9 @@ func comeBack(login Login) error {
 	return resp.Body.Close()
 }
 
-// TestWhatAServerMayName: who may have which addresses asked. All names resolve
+// TestAddressesNamedByServers: who may have which addresses asked. All names resolve
 // to 127.0.0.1, so that only the check at the time of the connection can tell.
-func TestWhatAServerMayName(t *testing.T) {
+func TestAddressesNamedByServers(t *testing.T) {
 	kinds := []reach{reachPublic, reachPrivate, reachLinkLocal, reachLoopback}
 	for _, own := range []reach{reachPublic, reachPrivate, reachLinkLocal} {
 		for _, other := range kinds {
@@ -181,9 +181,9 @@ func TestWhatAServerMayName(t *testing.T) {
 	}
 }
 
-// TestAddressesThatAreWritten are refused before anybody is asked, also where a
+// TestLiteralAddresses are refused before anybody is asked, also where a
 // browser would go.
-func TestAddressesThatAreWritten(t *testing.T) {
+func TestLiteralAddresses(t *testing.T) {
 	for _, issuer := range []string{
 		"https://127.0.0.1:1", "https://[::1]:1", "https://localhost:1", "https://a.LocalHost.:1", "https://10.0.0.1", "https://169.254.169.254",
 		"https://[::ffff:10.0.0.1]", "https://127.1", "https://0x7f000001", "https://2130706433/", "https://0.0.0.0:1",
@@ -211,9 +211,9 @@ func TestAddressesThatAreWritten(t *testing.T) {
 	}
 }
 
-// TestPinnedIssuerMayBeInside: the operator may name what a server may not.
+// TestConfiguredIssuerMayBePrivate: the operator may name what a server may not.
 // What the issuer names itself is held to the same rule as before.
-func TestPinnedIssuerMayBeInside(t *testing.T) {
+func TestConfiguredIssuerMayBePrivate(t *testing.T) {
 	n := newTown(t)
 	issuer := ""
 	spec := n.upstream(reachPublic, &issuer)
@@ -230,9 +230,9 @@ func TestPinnedIssuerMayBeInside(t *testing.T) {
 	}
 }
 
-// TestServerThatMoves: a name that resolves to this machine for a moment makes
+// TestAddressThatChanges: a name that resolves to this machine for a moment makes
 // no server one of this machine, and one that was public stays so.
-func TestServerThatMoves(t *testing.T) {
+func TestAddressThatChanges(t *testing.T) {
 	u, _ := url.Parse("https://mcp.example.com/mcp")
 	g := newGuard(u, Config{})
 	defer g.close()

@@ -62,9 +62,9 @@ func TestIssuerAndSecret(t *testing.T) {
 	evil.MustKnowNothing(t)
 }
 
-// TestTokensOfNoIssuer: files of earlier versions do not say where their tokens
+// TestTokensWithoutIssuer: files of earlier versions do not say where their tokens
 // are from. The access token is for the upstream alone, the rest is not used.
-func TestTokensOfNoIssuer(t *testing.T) {
+func TestTokensWithoutIssuer(t *testing.T) {
 	a, spec := authorized(t, nil)
 	file, key := tokenFile{spec.OAuth.TokenFile}, "web "+spec.URL
 	entry, err := file.entry(key)
@@ -118,9 +118,9 @@ func TestAnotherIssuerIsShown(t *testing.T) {
 	}
 }
 
-// TestMetadataThatLies: what a server and an authorization server say of
+// TestFalseMetadata: what a server and an authorization server say of
 // themselves has to be of them.
-func TestMetadataThatLies(t *testing.T) {
+func TestFalseMetadata(t *testing.T) {
 	evil := oauthtest.NewThief(t)
 	for _, tt := range []struct {
 		name string

@@ -18,9 +18,9 @@ func wantDenied(t *testing.T, err error) {
 	}
 }
 
-// TestPermitIsAskedAtTheLastMoment checks that calls that wait for a server that
+// TestPermitIsCheckedBeforeWriting checks that calls that wait for a server that
 // does not read are not written once they are forbidden, and that others are.
-func TestPermitIsAskedAtTheLastMoment(t *testing.T) {
+func TestPermitIsCheckedBeforeWriting(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	halfway := call(t.Context(), c, "halfway", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`, nil)
 	first, err := p.in.ReadByte()

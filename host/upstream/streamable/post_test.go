@@ -133,9 +133,9 @@ func TestFullLink(t *testing.T) {
 	l.Shutdown(time.Minute, nil)
 }
 
-// TestPermitIsAskedForEachAttempt checks that a request that the server redirects
+// TestPermitIsCheckedForEachAttempt checks that a request that the server redirects
 // is not repeated once it is forbidden.
-func TestPermitIsAskedForEachAttempt(t *testing.T) {
+func TestPermitIsCheckedForEachAttempt(t *testing.T) {
 	permit := &linktest.Permit{}
 	calls := 0
 	l := serve(t, func(w http.ResponseWriter, r *http.Request, _ string) {
