@@ -211,7 +211,7 @@ func TestTooManyInFlight(t *testing.T) {
 			fmt.Fprintf(k.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`+"\n", i)
 		}
 	})
-	if got := k.receive(); !strings.Contains(got, fmt.Sprintf(`"id":%d,"error":{"code":-32603,"message":"too many requests in flight (at most %d)"`, maxRequests, maxRequests)) {
+	if got := k.receive(); !strings.Contains(got, fmt.Sprintf(`"id":%d,"error":{"code":-32603,"message":"too many requests in flight (at most %d): wait for answers or cancel some, then send it again"`, maxRequests, maxRequests)) {
 		t.Errorf("got %s", got)
 	}
 	writer.Wait()

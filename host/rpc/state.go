@@ -288,7 +288,7 @@ func (s *state) admit(r *Request, most int) *wire.RPCError {
 		r.ID = nil
 		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: id %s is in use by a request in flight", excerpt(r.key))
 	case s.open >= most:
-		return wire.Errorf(wire.CodeInternal, "too many requests in flight (at most %d)", most)
+		return wire.Errorf(wire.CodeInternal, "too many requests in flight (at most %d): wait for answers or cancel some, then send it again", most)
 	}
 	s.requests[r.key] = r
 	s.open++

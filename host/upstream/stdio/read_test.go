@@ -210,7 +210,7 @@ func TestServerRequests(t *testing.T) {
 		<-entered
 	}
 	p.send(`{"jsonrpc":"2.0","id":"over","method":"slow"}`)
-	p.want(`{"jsonrpc":"2.0","id":"over","error":{"code":-32603,"message":"too many requests in flight (at most 128)"}}`)
+	p.want(`{"jsonrpc":"2.0","id":"over","error":{"code":-32603,"message":"too many requests in flight (at most 128): wait for answers or cancel some, then send it again"}}`)
 	p.send(`{"jsonrpc":"2.0","id":"alive","method":"ping"}`) // answered nevertheless
 	p.want(`{"jsonrpc":"2.0","id":"alive","result":{}}`)
 	c.Close()
