@@ -23,14 +23,14 @@ var codes = map[string]abi.Code{
 	"OK": abi.OK, "ToolError": abi.ToolError, "Invalid": abi.Invalid, "Limit": abi.Limit,
 }
 
-// hostFunction is how a function is described.
+// hostFunction is the description of a host function.
 type hostFunction struct {
 	signature string // (ptr, cap i32) -> i64
 	codes     []string
 }
 
-// TestABIFunctions: docs/abi.md describes the functions of abi.go, with the same
-// parameters and the same codes.
+// TestABIFunctions checks that docs/abi.md describes the functions of abi.go, with the
+// same parameters and codes.
 func TestABIFunctions(t *testing.T) {
 	page, source := functionsOfPage(t), functionsOfSource(t)
 	if len(source) != len(abitest.HostFunctions)+1 { // fuel_out is for metered code only
@@ -134,7 +134,7 @@ func TestABIResults(t *testing.T) {
 	}
 }
 
-// TestABILimits compares the table of limits.
+// TestABILimits compares the table of limits with the constants of abi.go.
 func TestABILimits(t *testing.T) {
 	text := read(t, "docs/abi.md")
 	for name, value := range map[string]int{
@@ -150,8 +150,8 @@ func TestABILimits(t *testing.T) {
 	}
 }
 
-// TestABIWorkedRun checks each call of the worked run: messages are what abi
-// encodes, lengths are theirs, and results unpack to them.
+// TestABIWorkedRun checks each call of the worked run: abi encodes the messages in the
+// same way, and the lengths and the unpacked results match them.
 func TestABIWorkedRun(t *testing.T) {
 	_, text, _ := strings.Cut(read(t, "docs/abi.md"), "## A worked run")
 	block := codeBlock.FindString(text)

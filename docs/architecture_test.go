@@ -57,8 +57,8 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestArchitectureSequences: the sequence diagrams have real packages and host
-// functions.
+// TestArchitectureSequences checks that the packages and host functions in the sequence
+// diagrams exist.
 func TestArchitectureSequences(t *testing.T) {
 	text := read(t, "docs/architecture.md")
 	imports := importsOfPackages(t)
@@ -78,9 +78,9 @@ func TestArchitectureSequences(t *testing.T) {
 	}
 }
 
-// importsOfPackages are the packages of this module, by folder, with those of
-// this module that they import: their tests left out, files for all platforms
-// included.
+// importsOfPackages returns the packages of this module, by folder, with the packages of
+// this module that they import: without their tests, and with the files for all
+// platforms.
 func importsOfPackages(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := map[string][]string{"docs": nil} // has nothing but tests

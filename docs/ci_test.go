@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestWorkflow: the workflow on GitHub runs each group of steps of .ci/run.
+// TestWorkflow checks that the workflow on GitHub runs each group of steps of .ci/run.
 func TestWorkflow(t *testing.T) {
 	groups := ciGroups(t)
 	workflow := read(t, ".github/workflows/ci.yml")
@@ -28,7 +28,7 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestGroups: each group of .ci/run has steps and is described at its top.
+// TestGroups checks that each group of .ci/run has steps and is described at its top.
 func TestGroups(t *testing.T) {
 	script := read(t, ".ci/run")
 	for _, group := range ciGroups(t) {
@@ -51,10 +51,11 @@ func ciGroups(t *testing.T) []string {
 	return strings.Fields(m[1])
 }
 
-// verbs are what every contributor may expect of the Makefile.
+// verbs are the targets that the Makefile must have.
 var verbs = []string{"build", "test", "lint", "race", "e2e", "bench", "guest", "check"}
 
-// TestMakefile: the verbs of the Makefile run scripts and groups that exist.
+// TestMakefile checks that the targets of the Makefile run scripts and groups that
+// exist.
 func TestMakefile(t *testing.T) {
 	makefile := read(t, "Makefile")
 	var rules []string
@@ -82,7 +83,7 @@ func TestMakefile(t *testing.T) {
 	}
 }
 
-// checkRecipe looks at the script that a recipe runs, if it runs one of ours.
+// checkRecipe checks the script that a recipe runs, if it is one of ours.
 func checkRecipe(t *testing.T, verb string, words []string) {
 	t.Helper()
 	program := words[0]

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// pages are the documents for people, as slash-separated paths in the
+// pages returns the documents for people, as slash-separated paths in the
 // repository.
 func pages(t *testing.T) []string {
 	t.Helper()
@@ -59,7 +59,7 @@ var (
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// TestLinks follows the links between pages, to their sections too.
+// TestLinks follows the links between pages, and to their sections.
 func TestLinks(t *testing.T) {
 	followed := 0
 	for _, page := range pages(t) {
@@ -86,8 +86,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are the fragments by which the sections of a page can be linked to,
-// formed as GitHub does.
+// anchors returns the URL fragments of the sections of a page, formed as GitHub does.
 func anchors(t *testing.T, page string) []string {
 	t.Helper()
 	var names []string
@@ -112,8 +111,8 @@ var (
 	testName = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark|Example)[A-Z]\w+$`)
 )
 
-// TestNamesInPages: files, packages and tests that pages name in backquotes
-// exist. A name may be a pattern: host/front/http*.go.
+// TestNamesInPages checks that the files, packages and tests that pages name in
+// backquotes exist. A name may be a pattern: host/front/http*.go.
 func TestNamesInPages(t *testing.T) {
 	tests := testNames(t)
 	files := 0
@@ -128,7 +127,7 @@ func TestNamesInPages(t *testing.T) {
 				}
 			case testName.MatchString(name):
 				if !tests[name] {
-					t.Errorf("%s names %s, which is no test", page, name)
+					t.Errorf("%s names %s, which is not a test", page, name)
 				}
 			}
 		}
@@ -138,10 +137,10 @@ func TestNamesInPages(t *testing.T) {
 	}
 }
 
-// isMethod tells methods of MCP from paths in the folder tools.
+// isMethod reports whether a name is a method of MCP and not a path in the folder tools.
 func isMethod(name string) bool { return name == "tools/call" || name == "tools/list" }
 
-// testNames are the names of all tests, examples and benchmarks there are.
+// testNames returns the names of all tests, fuzz tests, examples and benchmarks.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w+)\(`)
@@ -165,7 +164,7 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestChangelog: the changelog has the form of keepachangelog.com 1.1.0.
+// TestChangelog checks that the changelog has the form of keepachangelog.com 1.1.0.
 func TestChangelog(t *testing.T) {
 	text := read(t, "CHANGELOG.md")
 	versions := regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1)
@@ -174,13 +173,13 @@ func TestChangelog(t *testing.T) {
 	}
 	for _, v := range versions[1:] {
 		if !regexp.MustCompile(`^\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$`).MatchString(v[1]) {
-			t.Errorf("%q is no version with a date", v[1])
+			t.Errorf("%q is not a version with a date", v[1])
 		}
 	}
 	kinds := []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 	for _, m := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(kinds, m[1]) {
-			t.Errorf("%q is no kind of change, there are %q", m[1], kinds)
+			t.Errorf("%q is not a kind of change; the kinds are %q", m[1], kinds)
 		}
 	}
 }

@@ -24,8 +24,8 @@ const listFrom = 6
 // machine_*.go.
 var goFile = regexp.MustCompile(`(?:^|[^\w/.*-])(\w+(?:_\*)?\.go)\b`)
 
-// TestFileLists: each package of more than a few files lists its files in its
-// doc comment, and each list is complete.
+// TestFileLists checks that each package of more than a few files lists its files in
+// its doc comment, and that each list is complete.
 func TestFileLists(t *testing.T) {
 	packages := map[string]sourceFiles{}
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
@@ -89,7 +89,7 @@ func readSources(folder fs.FS) (sourceFiles, error) {
 	return files, nil
 }
 
-// check compares the files that the doc comment names with those there are.
+// check compares the files that the doc comment names with those that exist.
 func (s sourceFiles) check() error {
 	var named []string
 	for _, m := range goFile.FindAllStringSubmatch(s.doc, -1) {
