@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,27 +15,10 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
-
-// logBuffer collects a log.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 func upstreamOf(name, kind string) config.Upstream {
 	return config.Upstream{
@@ -55,14 +37,14 @@ func testConfig(t testing.TB, upstreams ...config.Upstream) *config.Config {
 }
 
 // startHost runs a Host whose compiled guest is shared by all tests.
-func startHost(t testing.TB, cfg *config.Config) (*Host, *logBuffer) {
+func startHost(t testing.TB, cfg *config.Config) (*Host, *mcptest.Buffer) {
 	t.Helper()
 	return startHostFor(t, cfg, NoClient)
 }
 
-func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *logBuffer) {
+func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *mcptest.Buffer) {
 	t.Helper()
-	var log logBuffer
+	var log mcptest.Buffer
 	h, err := New(cfg, Options{Version: "test", Clients: clients, CacheDir: guestCache, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)

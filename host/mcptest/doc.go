@@ -25,8 +25,8 @@
 //	clientstdio.go, clienthttp.go, clientsse.go  the transports
 //	sse.go          reading server-sent events
 //
-// Both record what they receive in a [Log] (log.go). [Diff] compares JSON token
-// by token (compare.go). [Items] is the fidelity list: exchanges that must look
+// Both record what they receive in a [Log] (log.go). [Buffer] collects text, such
+// as the log of a proxy (buffer.go). [Diff] compares JSON token by token (compare.go). [Items] is the fidelity list: exchanges that must look
 // the same through a proxy as without one.
 //
 //	items.go         Item; Pair: a client, and the log of its server

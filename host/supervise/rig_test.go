@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http/httptest"
@@ -26,24 +25,6 @@ func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// logBuffer collects a log.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // lists is a Catalog. It keeps the number of items of each list.
@@ -107,14 +88,14 @@ func (*session) Revision() protocol.Revision { return protocol.Handshake.Newest(
 type rig struct {
 	*Upstreams
 	lists *lists
-	log   *logBuffer
+	log   *mcptest.Buffer
 }
 
 // start starts the upstreams of a configuration, and closes them at the end of
 // the test.
 func start(t testing.TB, cfg *config.Config, clients Clients) *rig {
 	t.Helper()
-	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &logBuffer{}}
+	r := &rig{lists: &lists{items: map[string]map[wire.Surface]int{}, notices: map[string]string{}}, log: &mcptest.Buffer{}}
 	r.Upstreams = New(cfg, Options{
 		Clients: clients, Name: "test", Version: "0", Dir: cfg.Store.Dir, Catalog: r.lists,
 		Receiver: func(string, route.Session) Receiver { return receiver{} },

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -94,7 +95,7 @@ func TestOnlyTheChangedListIsReadAgain(t *testing.T) {
 }
 
 func TestMetaIsBounded(t *testing.T) {
-	var log syncBuffer
+	var log mcptest.Buffer
 	c := listing{surface: wire.Tools, log: slog.New(slog.NewTextHandler(&log, nil)), keys: make(map[string]bool)}
 	big := `{"big":"` + strings.Repeat("x", maxMeta) + `"}`
 	for _, meta := range []string{big, `{"more":1}`, `[]`} {

@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // fixture is an Upstream whose server is the test binary in some mode.
 type fixture struct {
 	*Upstream
-	log   syncBuffer
+	log   mcptest.Buffer
 	tools chan []string // names of each listing of tools
 	notes chan string   // methods and params of notifications, if asked for
 }
@@ -434,22 +435,4 @@ func mustUnmarshal(t testing.TB, raw string, v any) {
 	if err := json.Unmarshal([]byte(raw), v); err != nil {
 		t.Fatalf("%v: %.200s", err, raw)
 	}
-}
-
-// syncBuffer is a buffer that goroutines may share.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

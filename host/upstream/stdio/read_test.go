@@ -1,7 +1,6 @@
 package stdio
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
@@ -104,7 +104,7 @@ func TestUnusableAnswerFailsItsCall(t *testing.T) {
 
 func TestGarbageLogIsLimited(t *testing.T) {
 	const most = 10 // records in 10 seconds
-	var log logBuffer
+	var log mcptest.Buffer
 	c, p := pair(t, link.Options{Log: slog.New(slog.NewTextHandler(&log, nil)).With("upstream", "noisy")})
 	for i := range 1000 {
 		p.send("line %d \x1b[31m %s", i, strings.Repeat("y", 500))
@@ -250,22 +250,4 @@ func TestServerThatAsksAndDoesNotRead(t *testing.T) {
 		i++
 	}
 	wg.Wait()
-}
-
-// logBuffer is a buffer that goroutines may share.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
