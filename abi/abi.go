@@ -16,12 +16,12 @@
 // writes the bytes only if they fit in cap; if not, the guest calls again with a
 // larger buffer. To pass bytes to the host, the guest passes (ptr, len). The host
 // copies them before it does anything else and never keeps a pointer. Each ptr,
-// cap and len is an unsigned 32-bit number. A range outside the guest's memory is
-// a fault of the guest and ends the instance.
+// cap and len is an unsigned 32-bit number. A range outside the guest's memory
+// ends the instance, as a fault of the guest.
 //
 // # Results
 //
-// Every host function but FuncFuelOut returns one i64: a [Code] in the upper 32
+// Every host function except FuncFuelOut returns one i64: a [Code] in the upper 32
 // bits and a length or count in the lower 32 bits. Worked numbers:
 //
 //	0x0000_0000_0000_0005  code OK (0), length 5
@@ -34,7 +34,7 @@
 //	request_read(0, 0)          0x0000_0000_0000_012c  its length
 //	request_read(0x2000, 256)   0x0000_0000_0000_012c  nothing was written
 //	request_read(0x2000, 512)   0x0000_0000_0000_012c  0x2000 to 0x212b hold it
-//	call_tools(0x3000, 120)     0x0000_0000_0000_0002  two answers wait
+//	call_tools(0x3000, 120)     0x0000_0000_0000_0002  there are two answers
 //	answer_read(1, 0x4000, 64)  0x0000_0001_0000_0025  37 bytes of CallError
 //	answer_read(1, 0x4000, 64)  0x0000_0002_0000_0000  it was fetched before
 //
@@ -48,16 +48,16 @@
 //
 // # The guest
 //
-// A guest is a WebAssembly module with exactly the exports below and no imports
-// but the functions of [HostModule] and the ones of WASI preview 1 that Go's
-// runtime needs; those reach nothing (package sandbox). It has one
-// memory, which it owns.
+// A guest is a WebAssembly module with exactly the exports below. It imports only
+// functions of [HostModule] and the functions of WASI preview 1 that Go's runtime
+// needs, which have no effect outside the guest (package sandbox). It has one memory,
+// which it owns.
 //
 // The host initialises an instance ([ExportInitialize]), asks for its version,
 // lets it serve some requests of its own, and takes a snapshot: the memory and
-// the globals of [ExportStatePrefix]. Each run goes on from that snapshot in an
-// instance of its own, which serves one request ([ExportRun]) and is dropped.
-// So a guest must not rely on anything but its memory and globals.
+// the globals of [ExportStatePrefix]. Each run continues from that snapshot in an
+// instance of its own, which serves one request ([ExportRun]) and is dropped. So a
+// guest must rely only on its memory and globals.
 //
 // # Fuel
 //
@@ -97,14 +97,14 @@ const (
 	// FuncCallTools (ptr, len i32) -> i64 takes a JSON array of one or more
 	// [ToolCall], runs them concurrently and returns once all are answered.
 	// Code OK with the number of answers, which equals the number of calls and
-	// keeps their order; each waits to be fetched with FuncAnswerRead. Answers
-	// to an earlier batch that were not fetched are dropped.
+	// keeps their order; each can be fetched with FuncAnswerRead. Answers to an
+	// earlier batch that were not fetched are dropped.
 	// Code Invalid: the bytes are not such an array, it has more than
 	// [MaxBatch] calls, or the response was written already. Code Limit: the
 	// run has reached a limit (number of calls, bytes in a batch, or an earlier
 	// one); no call of the batch was made. Reaching a limit is final: all later
-	// batches get Limit too, and the run ends with that limit whatever the guest
-	// responds.
+	// batches get Limit too, and the run ends with that limit, whatever response the
+	// guest writes.
 	//
 	// An answer larger than the run's limit is replaced by a CallError of type
 	// [ErrResource].
@@ -115,7 +115,7 @@ const (
 	// call returned. Code ToolError: they are a [CallError]. The length is the
 	// true one. The bytes are written only if they fit in cap; then the host
 	// drops the answer, so that it can be fetched once.
-	// Code Invalid: there is no such answer (any more).
+	// Code Invalid: there is no such answer, or it was fetched before.
 	FuncAnswerRead = "answer_read"
 
 	// FuncUndo (ptr, len i32) -> i64 registers one [ToolCall], as JSON, that the
@@ -140,7 +140,7 @@ const (
 
 	// FuncLog (level, ptr, len i32) -> i64 takes one entry of the script's log,
 	// UTF-8 text of [LogLevel] level. Code OK; Code Limit when the log is full
-	// (that entry and all later ones are not kept; the run goes on); Code
+	// (that entry and all later ones are dropped; the run continues); Code
 	// Invalid when there is no such level, the text is not UTF-8, or the
 	// response was written already.
 	FuncLog = "log"
@@ -151,8 +151,8 @@ const (
 	// was written before, there is no such kind, or the bytes are not of that
 	// kind (an error of type [ErrCancelled] is not accepted: only the host knows
 	// of cancellations); Limit when there are more bytes than a result may have.
-	// The guest can then write a smaller error, but a result that was too large
-	// is a limit that was reached.
+	// The guest can then write a smaller error, but after a result that was too
+	// large the run ends with that limit.
 	FuncResponseWrite = "response_write"
 
 	// FuncFuelOut () is called by metered code when the fuel slice is used up,

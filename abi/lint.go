@@ -2,8 +2,8 @@ package abi
 
 import "encoding/json"
 
-// Lint is the result of OpLint: what can be known of code without running it. For
-// code that does not parse, only Open is set; OpCheck returns the error.
+// Lint is the result of OpLint: what is known about code without running it. For code
+// that does not parse, only Open is set; OpCheck returns the error.
 type Lint struct {
 	Parses bool `json:"parses"`
 	// Warnings are in the order of the source, at most 100.
@@ -11,10 +11,10 @@ type Lint struct {
 	// Calls are the tools that the code names, in no order, at most 1000. Only the
 	// host knows which of them exist.
 	Calls []NamedTool `json:"calls"`
-	// Open tells that the code is incomplete: it ends within brackets or a long
+	// Open reports that the code is incomplete: it ends within brackets or a long
 	// string, or where a block must follow.
 	Open bool `json:"open,omitempty"`
-	// Block tells that the last statement has a block, which more lines could
+	// Block reports that the last statement has a block, which more lines could
 	// continue.
 	Block bool `json:"block,omitempty"`
 	// Value is the position of the last statement if that is an expression. Its
@@ -37,23 +37,23 @@ type NamedTool struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	Exact  bool   `json:"exact,omitempty"`
-	// Undefined tells that nothing is called Server; there is a warning, too.
+	// Undefined reports that nothing is called Server. There is also a warning.
 	Undefined bool `json:"undefined,omitempty"`
 	// Arguments is a JSON object of the arguments in the code, with null for each
 	// value that is not a literal; absent if the code does not show them.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Unknown are the JSON pointers (RFC 6901) of values that are not literals.
 	Unknown []string `json:"unknown,omitempty"`
-	// More tells that there can be arguments whose names the code does not show.
+	// More reports that there can be arguments with names that the code does not show.
 	More bool `json:"more,omitempty"`
 }
 
-// Binding is a variable of a script, functions that it defines included.
+// Binding is a variable of a script. Functions that it defines are variables too.
 type Binding struct {
 	Name string `json:"name"`
-	// First and Last are the lines of the only statement that binds it, if that
-	// defines a function and nothing else is on these lines: running them again
-	// binds the same function, without any call. Otherwise 0.
+	// First and Last are the first and last line of the statement that binds it, if it
+	// is the only one, defines a function, and has these lines for itself. Running the
+	// lines again binds the same function and calls nothing. Otherwise they are 0.
 	First int `json:"first,omitempty"`
 	Last  int `json:"last,omitempty"`
 }

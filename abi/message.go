@@ -26,12 +26,12 @@ type Request struct {
 	// Servers are the script names (see [Ident]) of the servers a script can
 	// name. Their tools are resolved by the host when they are called.
 	Servers []string `json:"servers,omitempty"`
-	// AgentTools are the names of tools that Code mentions and that agents can
-	// call and scripts cannot: the host's built-in tools. A script that uses such
-	// a name is told so in the error message.
+	// AgentTools are the names of tools that Code mentions and that only agents can
+	// call: the host's built-in tools. If a script uses such a name, the error
+	// message says so.
 	AgentTools []string `json:"agentTools,omitempty"`
 	// Memory is the run's memory limit in bytes, for the guest's garbage
-	// collector. The host enforces the limit whatever the guest does.
+	// collector. The host enforces the limit in any case.
 	Memory uint64 `json:"memory,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type ToolCall struct {
 	// server's own name first and for the script name second.
 	Tool  string `json:"tool"`
 	Exact bool   `json:"exact,omitempty"`
-	// Raw asks for the whole MCP result instead of the value in it.
+	// Raw requests the whole MCP result instead of the value in it.
 	Raw bool `json:"raw,omitempty"`
 	// Timeout is how long the call may take, in seconds; 0 is no limit other than
 	// that of the run. A call that takes longer gets a CallError of type
@@ -72,8 +72,8 @@ type Answer struct {
 // CallError says why a tool call returned no value. It raises an error in the
 // script.
 type CallError struct {
-	// Type is ErrTool, or the class of the error that prevented the call, such as
-	// ErrPermission or ErrValidation.
+	// Type is ErrTool if the tool failed. Otherwise it is the class of the error
+	// that prevented the call, such as ErrPermission or ErrValidation.
 	Type ErrorType `json:"type"`
 	// Server and Tool are the real names (not script names).
 	Server  string `json:"server"`
@@ -131,7 +131,7 @@ type Error struct {
 const (
 	LimitRecursion = "recursion" // MaxFrames
 	LimitDepth     = "depth"     // MaxDepth
-	LimitMemory    = "memory"    // for a value larger than any memory
+	LimitMemory    = "memory"    // a value larger than any memory
 )
 
 // LimitChain is a fixed limit that the host enforces: MaxChain.

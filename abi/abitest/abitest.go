@@ -1,7 +1,7 @@
 // Package abitest is the conformance suite of package abi: handmade guests, and how a
 // run of each must end in a host that implements the contract.
 //
-//	cases.go         the suite: correct guests, wild pointers, wrong order, bad content
+//	cases.go         the suite: correct guests, ranges outside memory, wrong order, bad content
 //	cases_limits.go  limits, endless loops, guests that must be refused
 //	cases_hostile.go guests that use the contract to attack the host
 //	guest.go         the contract as data, and building guests

@@ -15,9 +15,9 @@ type End string
 const (
 	EndResult   End = "result"
 	EndError    End = "error"    // an error of the script
-	EndTrap     End = "trap"     // the guest is at fault
+	EndTrap     End = "trap"     // a fault of the guest
 	EndLimit    End = "limit"    // see Case.Limit
-	EndDeadline End = "deadline" // only the context ends it
+	EndDeadline End = "deadline" // it runs until the context ends
 	EndRefused  End = "refused"  // it never runs
 )
 
@@ -48,9 +48,9 @@ type Case struct {
 	Limit string
 	// Result is the result at EndResult; "" is not compared.
 	Result string
-	// Calls is how many tool calls have been made in the end.
+	// Calls is how many tool calls have been made at the end.
 	Calls int
-	// Undo is how many compensations are registered in the end. The host refuses
+	// Undo is how many compensations are registered at the end. The host refuses
 	// calls of a tool "refused" with the error type permission and the message "no".
 	Undo int
 	// Logs are the log entries that the host received.
@@ -59,7 +59,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(honest(), wild(), order(), content(), limits(), endless(), refused(), hostile())
+	return slices.Concat(correct(), outOfRange(), order(), content(), limits(), endless(), refused(), hostile())
 }
 
 const (
@@ -72,8 +72,8 @@ const (
 
 func value(json string) abi.Answer { return abi.Answer{Value: []byte(json)} }
 
-// honest returns guests that keep the contract.
-func honest() []Case {
+// correct returns guests that implement the contract.
+func correct() []Case {
 	echo := new(script).call(abi.FuncRequestRead, bufAt, bufSize)
 	echo.add(I32Wrap, LocalSet(0), I32Const(abi.ResponseResult), I32Const(bufAt), LocalGet(0), Call(index(abi.FuncResponseWrite)), Drop)
 
@@ -116,8 +116,8 @@ func honest() []Case {
 	}
 }
 
-// wild returns guests that pass ranges outside of their memory to every function.
-func wild() (cases []Case) {
+// outOfRange returns guests that pass ranges outside their memory to every function.
+func outOfRange() (cases []Case) {
 	ranges := []struct {
 		what     string
 		ptr, len uint32
@@ -140,14 +140,14 @@ func wild() (cases []Case) {
 			}
 			s.call(f.Name, args...).add(Drop).result("1", abi.OK)
 			cases = append(cases, Case{
-				Name: fmt.Sprintf("wild pointer: %s: %s", f.Name, r.what), Answers: []abi.Answer{value("1")},
+				Name: fmt.Sprintf("out of range: %s: %s", f.Name, r.what), Answers: []abi.Answer{value("1")},
 				Wasm: s.module().Encode(), End: EndTrap, Calls: 1,
 			})
 		}
 	}
 	return append(cases,
 		Case{
-			Name: "wild pointer: after memory has grown", End: EndTrap,
+			Name: "out of range: after memory has grown", End: EndTrap,
 			Wasm: new(script).add(I32Const(1), MemoryGrow, Drop).call(abi.FuncLog, 0, 2*memSize-1, 2).add(Drop).module().Encode(),
 		},
 		Case{Name: "its own load out of bounds", Wasm: new(script).add(I32Const(memSize), Load, Drop).module().Encode(), End: EndTrap},
@@ -167,7 +167,7 @@ func order() []Case {
 			End:  EndResult,
 		},
 		{
-			Name: "answer that there is not", Answers: one, Calls: 1,
+			Name: "answer that does not exist", Answers: one, Calls: 1,
 			Wasm: new(script).tools(okCall, abi.OK, 1).fetch(1, 9, abi.Invalid, 0).fetch(0xffffffff, 9, abi.Invalid, 0).result("1", abi.OK).module().Encode(),
 			End:  EndResult,
 		},
@@ -184,7 +184,7 @@ func order() []Case {
 		{Name: "second response", Wasm: new(script).result("1", abi.OK).result("2", abi.Invalid).fail(okError, abi.Invalid).module().Encode(), End: EndResult, Result: "1"},
 		{Name: "error, then result", Wasm: new(script).fail(okError, abi.OK).result("2", abi.Invalid).module().Encode(), End: EndError},
 		{
-			Name: "business after the response",
+			Name: "host calls after the response",
 			Wasm: new(script).result("1", abi.OK).tools(okCall, abi.Invalid, 0).
 				undo(okUndo, abi.Invalid, 0).call(abi.FuncCommit).want(abi.Invalid, 0).
 				send(abi.FuncLog, []uint32{0}, "late", abi.Invalid, 0).
@@ -207,7 +207,7 @@ func content() (cases []Case) {
 		})
 	}
 	deep := strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth)
-	cases = append(cases, Case{Name: "result as deep as may be", Wasm: new(script).result(deep, abi.OK).module().Encode(), End: EndResult, Result: deep})
+	cases = append(cases, Case{Name: "result of the maximum depth", Wasm: new(script).result(deep, abi.OK).module().Encode(), End: EndResult, Result: deep})
 	for what, json := range map[string]string{
 		"not an object": "1", "unknown type": `{"type":"x","message":""}`, "type that only the host knows": `{"type":"cancelled","message":""}`,
 		"names in another case": `{"Type":"runtime","Message":""}`, "bad UTF-8": "{\"type\":\"runtime\",\"message\":\"\xff\"}",

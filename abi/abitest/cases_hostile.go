@@ -10,7 +10,7 @@ import (
 // hostile returns guests that use the contract to attack the host.
 func hostile() []Case {
 	var cases []Case
-	for _, group := range [][]Case{early(), boundaries(), giants(), storms(), parking(), deep(), after()} {
+	for _, group := range [][]Case{early(), boundaries(), largeMessages(), floods(), unusualFetches(), deep(), after()} {
 		cases = append(cases, group...)
 	}
 	return cases
@@ -65,11 +65,11 @@ func early() (cases []Case) {
 		initializes := new(script).result("1", abi.OK).module()
 		initializes.Data = append(initializes.Data, Data{dataAt, s.data})
 		initializes.Functions[0].Body = s.code
-		cases = append(cases, Case{Name: "refused: business while it is initialised: " + f.Name, Wasm: initializes.Encode(), End: EndRefused})
+		cases = append(cases, Case{Name: "refused: host call during initialisation: " + f.Name, Wasm: initializes.Encode(), End: EndRefused})
 	}
-	leaves := new(script).module()
-	leaves.Functions[0].Body = Code(I32Const(0), Call(index(procExit.Name)))
-	return append(cases, Case{Name: "refused: leaves while it is initialised", Wasm: leaves.Encode(), End: EndRefused})
+	exits := new(script).module()
+	exits.Functions[0].Body = Code(I32Const(0), Call(index(procExit.Name)))
+	return append(cases, Case{Name: "refused: exit during initialisation", Wasm: exits.Encode(), End: EndRefused})
 }
 
 // boundaries returns guests that pass ranges at the end of memory to every function.
@@ -96,7 +96,7 @@ func boundaries() (cases []Case) {
 				args = append([]uint32{0}, args...)
 			}
 			c := Case{
-				Name: fmt.Sprintf("edge: %s: %s", f.Name, r.what), End: r.end,
+				Name: fmt.Sprintf("end of memory: %s: %s", f.Name, r.what), End: r.end,
 				Wasm: new(script).call(f.Name, args...).add(Drop).result("1", abi.OK).module().Encode(),
 			}
 			if f.Name == abi.FuncLog && r.end == EndResult {
@@ -108,59 +108,59 @@ func boundaries() (cases []Case) {
 	return cases
 }
 
-// giants returns guests that pass all possible memory in one message to every
-// function.
-func giants() []Case {
+// largeMessages returns guests that pass all their memory as one message to every
+// function, or ask for too much memory.
+func largeMessages() []Case {
 	const pages = MaxMemory >> 16
-	giant := func(function string, first ...uint32) *script {
+	withLargeMessage := func(function string, first ...uint32) *script {
 		return new(script).add(I32Const(pages-memSize>>16), MemoryGrow, Drop).call(function, append(first, 0, MaxMemory)...)
 	}
 	ok := func(s *script) []byte { return s.result("1", abi.OK).module().Encode() }
 	return []Case{
 		{
-			Name: "giant: all memory as a buffer for the request", End: EndTrap, // it has written over its own data
-			Wasm: giant(abi.FuncRequestRead).add(I64Const(0), []byte{0x51}, If(Unreachable), Unreachable).module().Encode(),
+			Name: "large message: all memory as a buffer for the request", End: EndTrap, // it has written over its own data
+			Wasm: withLargeMessage(abi.FuncRequestRead).add(I64Const(0), []byte{0x51}, If(Unreachable), Unreachable).module().Encode(),
 		},
 		{
-			Name: "giant: all memory as arguments", End: EndLimit, Limit: "arguments",
-			Wasm: giant(abi.FuncCallTools).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+			Name: "large message: all memory as arguments", End: EndLimit, Limit: "arguments",
+			Wasm: withLargeMessage(abi.FuncCallTools).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
 		},
-		{Name: "giant: all memory as progress", End: EndResult, Result: "1", Wasm: ok(giant(abi.FuncProgress).want(abi.Invalid, 0))},
+		{Name: "large message: all memory as progress", End: EndResult, Result: "1", Wasm: ok(withLargeMessage(abi.FuncProgress).want(abi.Invalid, 0))},
 		{
-			Name: "giant: all memory as a log entry", End: EndResult, Result: "1", Logs: []string{"the log is full"},
-			Wasm: ok(giant(abi.FuncLog, 0).want(abi.Limit, 0)),
-		},
-		{
-			Name: "giant: all memory as a result", End: EndLimit, Limit: "result",
-			Wasm: giant(abi.FuncResponseWrite, abi.ResponseResult).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+			Name: "large message: all memory as a log entry", End: EndResult, Result: "1", Logs: []string{"the log is full"},
+			Wasm: ok(withLargeMessage(abi.FuncLog, 0).want(abi.Limit, 0)),
 		},
 		{
-			Name: "giant: all memory as an error", End: EndError,
-			Wasm: giant(abi.FuncResponseWrite, abi.ResponseError).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+			Name: "large message: all memory as a result", End: EndLimit, Limit: "result",
+			Wasm: withLargeMessage(abi.FuncResponseWrite, abi.ResponseResult).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
 		},
 		{
-			Name: "giant: the limit of memory in the first step", End: EndResult, Result: "1",
+			Name: "large message: all memory as an error", End: EndError,
+			Wasm: withLargeMessage(abi.FuncResponseWrite, abi.ResponseError).want(abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
+		},
+		{
+			Name: "growing by almost 4 GiB at once", End: EndResult, Result: "1",
 			Wasm: ok(new(script).add(I32Const(0xffff), MemoryGrow, I32Const(0xffffffff), I32Ne, If(Unreachable))),
 		},
 		{
-			Name: "giant: more memory than there can be", End: EndResult, Result: "1",
+			Name: "growing beyond 4 GiB", End: EndResult, Result: "1",
 			Wasm: ok(new(script).add(I32Const(0xffffffff), MemoryGrow, I32Const(0xffffffff), I32Ne, If(Unreachable))),
 		},
 		{
-			Name: "giant: a numeral", End: EndResult, Result: strings.Repeat("9", MaxResult),
+			Name: "large message: a long number", End: EndResult, Result: strings.Repeat("9", MaxResult),
 			Wasm: new(script).result(strings.Repeat("9", MaxResult), abi.OK).module().Encode(),
 		},
 	}
 }
 
-// storms returns guests that repeat a call until the deadline.
-func storms() (cases []Case) {
+// floods returns guests that repeat a call until the deadline.
+func floods() (cases []Case) {
 	for _, f := range HostFunctions {
 		if f.Name == abi.FuncProgress || f.Name == abi.FuncAnswerRead {
 			continue // see endless
 		}
 		text := validText(f.Name)
-		c := Case{Name: "storm: " + f.Name, End: EndDeadline}
+		c := Case{Name: "flood: " + f.Name, End: EndDeadline}
 		switch f.Name {
 		case abi.FuncCallTools:
 			text = "[]" // not the calls themselves: they are counted
@@ -187,15 +187,15 @@ func storms() (cases []Case) {
 	ptr, n := calls.text(okCall)
 	return append(cases,
 		Case{
-			Name: "storm: tool calls after their limit", Calls: MaxCalls, End: EndDeadline, Answers: ones(MaxCalls),
+			Name: "flood: tool calls after their limit", Calls: MaxCalls, End: EndDeadline, Answers: ones(MaxCalls),
 			Wasm: calls.add(Forever(I32Const(ptr), I32Const(n), Call(index(abi.FuncCallTools)), Drop)).module().Encode(),
 		},
 		Case{
-			Name: "storm: growing by nothing", End: EndDeadline,
+			Name: "flood: growing by nothing", End: EndDeadline,
 			Wasm: new(script).add(Forever(I32Const(0), MemoryGrow, Drop)).module().Encode(),
 		},
 		Case{
-			Name: "storm: growing by too much", End: EndDeadline,
+			Name: "flood: growing by too much", End: EndDeadline,
 			Wasm: new(script).add(Forever(I32Const(0xffff), MemoryGrow, Drop)).module().Encode(),
 		},
 	)
@@ -208,34 +208,34 @@ func ones(n int) (answers []abi.Answer) {
 	return answers
 }
 
-// parking returns guests that never fetch answers, or fetch them in unusual ways.
-func parking() []Case {
+// unusualFetches returns guests that never fetch answers, or fetch them in unusual ways.
+func unusualFetches() []Case {
 	three := "[" + strings.Repeat(strings.Trim(okCall, "[]")+",", 2) + strings.Trim(okCall, "[]") + "]"
 	large := value(`"` + strings.Repeat("x", MaxAnswer-2) + `"`)
 	text := strings.Repeat("x", 100)
 	return []Case{
 		{
-			Name: "parking: answers that nobody fetches", Answers: []abi.Answer{large, large, large, large, large}, Calls: 5, End: EndResult, Result: "1",
+			Name: "fetch: answers that are never fetched", Answers: []abi.Answer{large, large, large, large, large}, Calls: 5, End: EndResult, Result: "1",
 			Wasm: new(script).tools(three, abi.OK, 3).tools(okCall, abi.OK, 1).tools(okCall, abi.OK, 1).result("1", abi.OK).module().Encode(),
 		},
 		{
-			Name: "parking: fetched backwards, one twice", Answers: ones(3), Calls: 3, End: EndResult, Result: "1",
+			Name: "fetch: in reverse order, one twice", Answers: ones(3), Calls: 3, End: EndResult, Result: "1",
 			Wasm: new(script).tools(three, abi.OK, 3).fetch(2, 1, abi.OK, 1).fetch(1, 1, abi.OK, 1).fetch(2, 1, abi.Invalid, 0).
 				fetch(0, 1, abi.OK, 1).fetch(3, 1, abi.Invalid, 0).result("1", abi.OK).module().Encode(),
 		},
 		{
-			Name: "parking: a buffer that is always one byte short", Answers: []abi.Answer{value(`"` + text + `"`)}, Calls: 1, End: EndDeadline,
+			Name: "fetch: a buffer that is always one byte too small", Answers: []abi.Answer{value(`"` + text + `"`)}, Calls: 1, End: EndDeadline,
 			Wasm: new(script).tools(okCall, abi.OK, 1).add(Forever(I32Const(0), I32Const(bufAt), I32Const(uint32(len(text)+1)), Call(index(abi.FuncAnswerRead)), Drop)).
 				module().Encode(),
 		},
 		{
-			Name: "parking: an answer over the batch it answers", Answers: []abi.Answer{value(`"` + text + `"`), value("2")}, Calls: 2, End: EndResult, Result: "1",
+			Name: "fetch: an answer into the bytes of its batch", Answers: []abi.Answer{value(`"` + text + `"`), value("2")}, Calls: 2, End: EndResult, Result: "1",
 			Wasm: new(script).tools(okCall+strings.Repeat(" ", len(text)), abi.OK, 1).call(abi.FuncAnswerRead, 0, dataAt, bufSize).want(abi.OK, uint32(len(text)+2)).
 				call(abi.FuncCallTools, dataAt, uint32(len(text)+2)).want(abi.Invalid, 0).
 				tools(okCall, abi.OK, 1).fetch(0, 1, abi.OK, 1).result("1", abi.OK).module().Encode(),
 		},
 		{
-			Name: "parking: fetched after the response", Answers: ones(1), Calls: 1, End: EndResult, Result: "1",
+			Name: "fetch: after the response", Answers: ones(1), Calls: 1, End: EndResult, Result: "1",
 			Wasm: new(script).tools(okCall, abi.OK, 1).result("1", abi.OK).fetch(0, 1, abi.OK, 1).fetch(0, 1, abi.Invalid, 0).module().Encode(),
 		},
 	}
@@ -256,7 +256,7 @@ func deep() []Case {
 			Wasm: new(script).fail(`{"type":"runtime","message":"m","call":{"details":`+open+`}}`, abi.Invalid).fail(okError, abi.OK).module().Encode(),
 		},
 		{
-			Name: "deep: where a text should be", End: EndError,
+			Name: "deep: instead of a string", End: EndError,
 			Wasm: new(script).fail(`{"type":"runtime","message":`+closed+`}`, abi.Invalid).fail(okError, abi.OK).module().Encode(),
 		},
 		{Name: "deep: progress", End: EndResult, Result: "1", Wasm: ok(new(script).send(abi.FuncProgress, nil, `{"progress":`+closed+`}`, abi.Invalid, 0))},
@@ -268,8 +268,7 @@ func deep() []Case {
 	}
 }
 
-// after returns guests that go on after the response. Nothing counts then, except
-// faults.
+// after returns guests that continue after the response. Only faults count then.
 func after() []Case {
 	// A guest may call its own exports: that is only recursion.
 	itself := new(script).result("1", abi.OK).module()
@@ -280,9 +279,9 @@ func after() []Case {
 	run := len(again.Imports) + 2
 	again.Functions[2].Body = Code(again.Functions[2].Body, Call(run))
 	return []Case{
-		{Name: "after: wild pointer", End: EndTrap, Wasm: new(script).result("1", abi.OK).call(abi.FuncLog, 0, memSize, 1).add(Drop).module().Encode()},
-		{Name: "after: exit with a code", End: EndTrap, Wasm: new(script).result("1", abi.OK).add(I32Const(0xffffffff), Call(index(procExit.Name))).module().Encode()},
-		{Name: "after: more memory than it may have", End: EndResult, Result: "1", Wasm: new(script).result("1", abi.OK).add(I32Const(MaxMemory>>16), MemoryGrow, Drop).module().Encode()},
+		{Name: "after the response: out of range", End: EndTrap, Wasm: new(script).result("1", abi.OK).call(abi.FuncLog, 0, memSize, 1).add(Drop).module().Encode()},
+		{Name: "after the response: exit with a code", End: EndTrap, Wasm: new(script).result("1", abi.OK).add(I32Const(0xffffffff), Call(index(procExit.Name))).module().Encode()},
+		{Name: "after the response: more memory than it may have", End: EndResult, Result: "1", Wasm: new(script).result("1", abi.OK).add(I32Const(MaxMemory>>16), MemoryGrow, Drop).module().Encode()},
 		{Name: "calls its own exports", End: EndResult, Result: "1", Wasm: itself.Encode()},
 		// The second response is refused, and its check traps.
 		{Name: "runs itself again after the response", End: EndTrap, Wasm: again.Encode()},

@@ -30,12 +30,12 @@ func limits() []Case {
 				tools(okCall, abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
 		},
 		{
-			Name: "limit: calls to undo with count as calls", End: EndLimit, Limit: "calls", Undo: MaxCalls,
+			Name: "limit: compensations count as calls", End: EndLimit, Limit: "calls", Undo: MaxCalls,
 			Wasm: new(script).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).undo(okUndo, abi.OK, 0).
 				undo(okUndo, abi.OK, 0).tools(okCall, abi.Limit, 0).undo(okUndo, abi.Limit, 0).fail(okError, abi.OK).module().Encode(),
 		},
 		{
-			Name: "limit: bytes of calls to undo with", End: EndLimit, Limit: "arguments", Undo: 1,
+			Name: "limit: size of compensations", End: EndLimit, Limit: "arguments", Undo: 1,
 			Wasm: new(script).undo(half, abi.OK, 0).call(abi.FuncCommit).want(abi.OK, 0).undo(half, abi.OK, 0).undo(half, abi.Limit, 0).
 				fail(okError, abi.OK).module().Encode(),
 		},
@@ -59,11 +59,11 @@ func limits() []Case {
 				send(abi.FuncLog, []uint32{0}, entry, abi.Limit, 0).send(abi.FuncLog, []uint32{0}, "x", abi.Limit, 0).result("1", abi.OK).module().Encode(),
 		},
 		{
-			Name: "limit: memory, and a trap when it is refused", End: EndLimit, Limit: "memory",
+			Name: "limit: memory, with a trap when it is refused", End: EndLimit, Limit: "memory",
 			Wasm: new(script).add(Forever(grow, If(Unreachable))).module().Encode(),
 		},
 		{
-			Name: "memory refused and lived with", End: EndResult, Result: "1",
+			Name: "memory refused, and the guest continues", End: EndResult, Result: "1",
 			Wasm: new(script).add(I32Const(MaxMemory>>16), MemoryGrow, I32Const(0xffffffff), I32Ne, If(Unreachable)).result("1", abi.OK).module().Encode(),
 		},
 		{Name: "limit: memory at the start", Wasm: startsWith(MaxMemory>>16 + 1), End: EndLimit, Limit: "memory"},
@@ -118,32 +118,32 @@ func refused() []Case {
 		return m.Encode()
 	}
 	cases := map[string][]byte{
-		"not wasm":           []byte("#!/bin/sh"),
-		"empty":              {},
-		"cut short":          guest(func(*Module) {})[:60],
-		"another version":    guest(func(m *Module) { m.Functions[1].Body = I32Const(abi.Version + 1) }),
-		"version traps":      guest(func(m *Module) { m.Functions[1].Body = Unreachable }),
-		"no version":         guest(func(m *Module) { m.Functions[1].Export = "" }),
-		"no run":             guest(func(m *Module) { m.Functions[2].Export = "main" }),
-		"no initialize":      guest(func(m *Module) { m.Functions[0].Export = "" }),
-		"initialize traps":   guest(func(m *Module) { m.Functions[0].Body = Unreachable }),
-		"run with a result":  guest(func(m *Module) { m.Functions[2].Results = oneI32; m.Functions[2].Body = I32Const(0) }),
-		"one export more":    guest(func(m *Module) { m.Functions = append(m.Functions, Function{Export: "more"}) }),
-		"no memory":          guest(func(m *Module) { m.Memory, m.Data = "", nil }),
-		"memory called else": guest(func(m *Module) { m.Memory = "mem" }),
+		"not wasm":          []byte("#!/bin/sh"),
+		"empty":             {},
+		"cut short":         guest(func(*Module) {})[:60],
+		"another version":   guest(func(m *Module) { m.Functions[1].Body = I32Const(abi.Version + 1) }),
+		"version traps":     guest(func(m *Module) { m.Functions[1].Body = Unreachable }),
+		"no version":        guest(func(m *Module) { m.Functions[1].Export = "" }),
+		"no run":            guest(func(m *Module) { m.Functions[2].Export = "main" }),
+		"no initialize":     guest(func(m *Module) { m.Functions[0].Export = "" }),
+		"initialize traps":  guest(func(m *Module) { m.Functions[0].Body = Unreachable }),
+		"run with a result": guest(func(m *Module) { m.Functions[2].Results = oneI32; m.Functions[2].Body = I32Const(0) }),
+		"extra export":      guest(func(m *Module) { m.Functions = append(m.Functions, Function{Export: "more"}) }),
+		"no memory":         guest(func(m *Module) { m.Memory, m.Data = "", nil }),
+		"memory renamed":    guest(func(m *Module) { m.Memory = "mem" }),
 		"start traps": guest(func(m *Module) {
 			m.Functions = append(m.Functions, Function{Body: Unreachable})
 			m.Start = len(m.Imports) + len(m.Functions)
 		}),
-		"start leaves": guest(func(m *Module) {
+		"start exits": guest(func(m *Module) {
 			m.Functions = append(m.Functions, Function{Body: Code(I32Const(1), Call(index(procExit.Name)))})
 			m.Start = len(m.Imports) + len(m.Functions)
 		}),
-		"foreign import":     guest(func(m *Module) { m.Imports[len(m.Imports)-1].Name = "sock_open" }),
-		"foreign module":     guest(func(m *Module) { m.Imports[len(m.Imports)-1].Module = "env" }),
-		"import as another":  guest(func(m *Module) { m.Imports[len(m.Imports)-1].Params = []ValueType{I32, I32}; m.Functions[0].Body = nil }),
-		"invalid code":       guest(func(m *Module) { m.Functions[2].Body = Drop }),
-		"fuel not asked for": guest(func(m *Module) { m.Imports[len(m.Imports)-1] = Import{Module: abi.HostModule, Name: abi.FuncFuelOut} }),
+		"foreign import":   guest(func(m *Module) { m.Imports[len(m.Imports)-1].Name = "sock_open" }),
+		"foreign module":   guest(func(m *Module) { m.Imports[len(m.Imports)-1].Module = "env" }),
+		"wrong signature":  guest(func(m *Module) { m.Imports[len(m.Imports)-1].Params = []ValueType{I32, I32}; m.Functions[0].Body = nil }),
+		"invalid code":     guest(func(m *Module) { m.Functions[2].Body = Drop }),
+		"imports fuel_out": guest(func(m *Module) { m.Imports[len(m.Imports)-1] = Import{Module: abi.HostModule, Name: abi.FuncFuelOut} }),
 	}
 	var out []Case
 	for what, wasm := range cases {

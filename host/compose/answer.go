@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// maxCallMessage limits the message of a failed call, in bytes; its details have the
-// rest.
+// maxCallMessage limits the message of a failed call, in bytes. Its details are
+// complete.
 const maxCallMessage = 16 << 10
 
 // answer turns an upstream's reply into the answer for the script. A script that asked
@@ -43,7 +43,7 @@ func (t *target) answer(reply wire.Reply) journal.Answer {
 	a.Meta, _ = wire.Get(result, "_meta")
 	if flag, _ := wire.Get(result, "isError"); string(flag) == "true" && !t.Raw {
 		a.Err = t.fail(abi.ErrTool, resultMessage(result))
-		a.Err.Details = strict(errorDetails(result))
+		a.Err.Details = validOrNil(errorDetails(result))
 		return a
 	}
 	if a.Value = result; !t.Raw {
@@ -64,7 +64,7 @@ func (t *target) rpcError(raw []byte) journal.Answer {
 			details.Raw(name, v)
 		}
 	}
-	a.Err.Details = strict(details.Bytes())
+	a.Err.Details = validOrNil(details.Bytes())
 	if msg, _ := wire.GetString(raw, "message"); msg != "" {
 		a.Err.Message = display.ClipSize(msg, maxCallMessage)
 	}
@@ -145,7 +145,7 @@ func resultMessage(result []byte) string {
 		}
 	}
 	if len(lines) == 0 {
-		return "the tool reported an error without saying which"
+		return "the tool reported an error without a message"
 	}
 	return display.ClipSize(strings.Join(lines, "\n"), maxCallMessage)
 }
@@ -158,9 +158,9 @@ func errorDetails(result []byte) []byte {
 	return v
 }
 
-// strict returns raw if a guest can read and return it: no duplicate names, and only
+// validOrNil returns raw if a guest can read and return it: no duplicate names, and only
 // escapes of valid text. Otherwise it returns nil; the journal has the whole answer.
-func strict(raw []byte) []byte {
+func validOrNil(raw []byte) []byte {
 	if !jsontext.Value(raw).IsValid() {
 		return nil
 	}

@@ -84,7 +84,7 @@ func TestAnswerError(t *testing.T) {
 			"a\nb", `[{"type":"text","text":"a"},{"type":"image"},{"type":"text","text":"b"}]`},
 		{"isError with structured content", wire.Reply{Result: []byte(`{"isError": true ,"content":[{"type":"text","text":"a"}],"structuredContent":{"n":1.0}}`)},
 			"a", `{"n":1.0}`},
-		{"isError without text", wire.Reply{Result: []byte(`{"isError":true}`)}, "the tool reported an error without saying which", ``},
+		{"isError without text", wire.Reply{Result: []byte(`{"isError":true}`)}, "the tool reported an error without a message", ``},
 		{"rpc error", wire.Reply{Error: []byte(`{"code":-32602,"message":"no such thing","data":{"x":9007199254740993},"more":1}`)},
 			"no such thing", `{"code":-32602,"data":{"x":9007199254740993}}`},
 		{"rpc error without message", wire.Reply{Error: []byte(`{"code":1e400}`)}, "the server answered with an error that cannot be read", `{"code":1e400}`},

@@ -19,10 +19,10 @@ import (
 type target struct {
 	abi.ToolCall
 	server, tool string // real names
-	err          error  // why there is no such tool
+	err          error  // from resolving it
 	record       *journal.Call
 	undo         []target      // compensations that the saved tool registered
-	replayed     *ReplayedCall // in a replay; otherwise nil
+	replayed     *ReplayedCall // nil except in a replay
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
@@ -34,11 +34,11 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 		t.record = r.journal.OpenCall(t.ToolCall, t.server, t.tool)
 	}
 	answers := make([]abi.Answer, len(calls))
-	more := int64(0)
-	for int(more) < len(targets)-1 && r.tree.more.TryAcquire(1) {
-		more++
+	extra := int64(0)
+	for int(extra) < len(targets)-1 && r.tree.extraCalls.TryAcquire(1) {
+		extra++
 	}
-	defer r.tree.more.Release(more)
+	defer r.tree.extraCalls.Release(extra)
 	var next atomic.Int64
 	work := func() {
 		for i := next.Add(1) - 1; int(i) < len(targets); i = next.Add(1) - 1 {
@@ -46,16 +46,16 @@ func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer 
 		}
 	}
 	var workers sync.WaitGroup
-	r.tree.account.Work(int(more))
+	r.tree.account.AddWorkers(int(extra))
 	var working atomic.Int64
-	working.Store(more + 1)
+	working.Store(extra + 1)
 	share := func() {
 		work()
-		if working.Add(-1) > 0 { // the last one counts as this goroutine
-			r.tree.account.Work(-1)
+		if working.Add(-1) > 0 { // the run's own goroutine stays counted
+			r.tree.account.AddWorkers(-1)
 		}
 	}
-	for range more {
+	for range extra {
 		workers.Go(share)
 	}
 	share()
@@ -114,7 +114,7 @@ func needsStart(c Catalog, server string, err error) bool {
 	return c.Remembered(server)
 }
 
-// downError says that a call's server is not available.
+// downError is the error for a call of a server that is not available.
 type downError struct{ error }
 
 // call makes one call and records it.
@@ -150,10 +150,10 @@ func (r *run) forward(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
 	case limited.Err() != nil:
 		part.finish()
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.timeoutMessage())}
 	}
 	part.finish()
-	r.tree.account.Own(len(reply.Result) + len(reply.Error))
+	r.tree.account.AddMessage(len(reply.Result) + len(reply.Error))
 	return t.answer(reply)
 }
 
@@ -176,12 +176,12 @@ func (t *target) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, t.timeout())
 }
 
-// late returns the message for a call that took longer than its own timeout.
-func (t *target) late() string {
+// timeoutMessage returns the message for a call that took longer than its own timeout.
+func (t *target) timeoutMessage() string {
 	return fmt.Sprintf("no answer within %v, the timeout of the call", t.timeout())
 }
 
-// timeout returns the call's own timeout, limited to longer than any run.
+// timeout returns the call's own timeout, at most a day.
 func (t *target) timeout() time.Duration {
 	const most = 24 * time.Hour
 	return min(time.Duration(min(t.Timeout, most.Seconds())*float64(time.Second)), most)

@@ -54,14 +54,14 @@ func (c *Composer) inspect(ctx context.Context, op abi.Op, name, code string) (s
 	case ctx.Err() != nil:
 		return out, contextFailure(ctx)
 	case limited.Err() != nil:
-		return out, b.late("checking the script took", out)
+		return out, b.timeoutFailure("checking the script took", out)
 	case errors.As(err, &limit):
 		f := b.failure(limit, out)
 		f.Message = "checking the script: " + f.Message
 		return out, f
 	}
 	c.cfg.Log.Error("checking a script failed inside the sandbox", "tool", name, "err", err)
-	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while it checked the script (the server's log says why)"}
+	return out, &Failure{Type: abi.ErrInternal, Message: "the sandbox failed while checking the script (the server's log says why)"}
 }
 
 // noCalls is the sandbox.Caller of a script that is only checked. It reaches nothing.

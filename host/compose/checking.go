@@ -10,24 +10,24 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// checked checks values for the run with the run's fuel and time, and a slot if needed.
+// check checks values with the fuel and the time of the run, and with a slot if needed.
 // It returns the fuel used.
-func (r *run) checked(ctx context.Context, check func(tools.Spend) error) (fuel uint64, err error) {
+func (r *run) check(ctx context.Context, check func(tools.Spend) error) (fuel uint64, err error) {
 	work := r.cfg.Sandbox.Compute(ctx, r.tool, r.tree.account)
 	defer work.Close()
 	err = check(work.Spend)
 	return work.Spent(), err
 }
 
-// unchecked returns the failure for a value, named by what, that could not be checked
-// or does not match its schema. limited is the run's clock.
-func (r *run) unchecked(ctx, limited context.Context, what string, err error) *Failure {
+// checkFailure returns the failure for a value that could not be checked or does not
+// match its schema. what describes the value; limited is the context of the script.
+func (r *run) checkFailure(ctx, limited context.Context, what string, err error) *Failure {
 	var limit *sandbox.LimitError
 	switch {
 	case ctx.Err() != nil:
 		return contextFailure(ctx)
 	case limited.Err() != nil:
-		return r.budget.late("the script, with the checking of values, ran", sandbox.Outcome{})
+		return r.budget.timeoutFailure("the script, with the checking of values, ran", sandbox.Outcome{})
 	case errors.As(err, &limit):
 		return r.budget.failure(limit, sandbox.Outcome{Fuel: limit.Value})
 	}
@@ -45,14 +45,14 @@ func (r *run) arguments(ctx, limited context.Context, def tools.Definition, args
 		return nil, tooDeep(fmt.Sprintf("arguments of %q", def.Name))
 	}
 	var params []byte
-	_, err = r.checked(limited, func(spend tools.Spend) (err error) {
+	_, err = r.check(limited, func(spend tools.Spend) (err error) {
 		if params, err = schema.Coerce(args, spend); err == nil {
 			params, err = schema.Fill(params, spend)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, r.unchecked(ctx, limited, fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
+		return nil, r.checkFailure(ctx, limited, fmt.Sprintf("arguments of %q do not match its inputSchema", def.Name), err)
 	}
 	if depth(params) > abi.MaxDepth {
 		return nil, tooDeep(fmt.Sprintf("arguments of %q, with defaults", def.Name))
@@ -68,8 +68,8 @@ func (r *run) checkResult(ctx, limited context.Context, def tools.Definition, re
 	if schema == nil {
 		return nil
 	}
-	if _, err = r.checked(limited, func(spend tools.Spend) error { return schema.Validate(result, spend) }); err != nil {
-		return r.unchecked(ctx, limited, fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
+	if _, err = r.check(limited, func(spend tools.Spend) error { return schema.Validate(result, spend) }); err != nil {
+		return r.checkFailure(ctx, limited, fmt.Sprintf("result of %q does not match its outputSchema", def.Name), err)
 	}
 	return nil
 }

@@ -19,13 +19,13 @@ import (
 // hostileSchema takes minutes to check a property of a megabyte of x.
 var hostileSchema = fmt.Sprintf(`{"type":"object","properties":{"x":{"type":"string","pattern":%q}}}`, strings.Repeat("(x+x+)+y|", 880)+"z")
 
-// schemaSpy is a catalog that reports each request for the schema of a tool.
-type schemaSpy struct {
+// observedCatalog is a catalog that reports each lookup of a tool's schema.
+type observedCatalog struct {
 	Catalog
 	asked chan struct{}
 }
 
-func (a schemaSpy) InputSchema(server, tool string) []byte {
+func (a observedCatalog) InputSchema(server, tool string) []byte {
 	if tool != "hostile" {
 		return nil
 	}
@@ -64,7 +64,7 @@ func TestCheckingIsPartOfTheRun(t *testing.T) {
 	inner.Name, inner.InputSchema = "inner", json.RawMessage(hostileSchema)
 	call := func(ctx context.Context, def tools.Definition, asked chan struct{}, change func(*Options)) wire.Reply {
 		c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
-			o.Catalog, o.Saved, o.Timeout = schemaSpy{o.Catalog, asked}, library{"inner": inner}, time.Hour
+			o.Catalog, o.Saved, o.Timeout = observedCatalog{o.Catalog, asked}, savedTools{"inner": inner}, time.Hour
 			change(o)
 		})
 		args := "{}"
@@ -118,7 +118,7 @@ func TestLintIsBounded(t *testing.T) {
 	var u upstreams
 	u.result("s.hostile", `{"content":[]}`)
 	c := composer(sandboxtest.Guest(t), &u, func(o *Options) {
-		o.Catalog = schemaSpy{o.Catalog, nil}
+		o.Catalog = observedCatalog{o.Catalog, nil}
 		o.Limits = sandbox.Limits{Fuel: 300_000_000}
 	})
 	code := "s.hostile(x='" + strings.Repeat("x", 100_000) + "')"

@@ -25,8 +25,8 @@
 //	build.go     building JSON out of raw pieces
 //	replay.go    Replay: running a recorded run again
 //
-// JSON of upstreams and scripts stays raw bytes: no number is ever read as a float64
-// and written again.
+// JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
+// and back.
 package compose
 
 import (
@@ -85,12 +85,11 @@ type Options struct {
 	Upstreams Upstreams
 	// Saved has the tools that scripts can call as tools.NAME; nil is none.
 	Saved Saved
-	// AgentTools returns the names of tools that code mentions and that agents can
-	// call and scripts cannot. Scripts that call one are told so. Nil: there are no
-	// such tools.
+	// AgentTools returns the names of tools that code mentions and that only agents can
+	// call. The error for a script that uses one says so. Nil is no such tools.
 	AgentTools func(code string) []string
-	// Journal opens the record of each run. If it returns an error, the run does not
-	// take place. Nil keeps records in memory while they are needed.
+	// Journal opens the record of each run. If it returns an error, the script is not
+	// run. Nil keeps records in memory while they are needed.
 	Journal func(journal.Begin) (*journal.Run, error)
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
@@ -220,7 +219,7 @@ func (r *run) unsaved(ctx context.Context, code string, params []byte) (sandbox.
 	if !wire.IsObject(params) {
 		return sandbox.Outcome{}, &Failure{Type: abi.ErrValidation, Message: "params must be a JSON object"}
 	}
-	limited, cancel := r.clock(ctx)
+	limited, cancel := r.scriptContext(ctx)
 	defer cancel()
 	return r.execute(ctx, limited, code, params, nil)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -93,12 +95,12 @@ func (u *upstreams) block(name string) (called chan struct{}) {
 // catalog lists all tools of u, and the hidden tool "secret" of each server.
 func (u *upstreams) catalog() *catalog.Catalog {
 	names := map[string][][]byte{}
-	for full := range u.tools {
+	for _, full := range slices.Sorted(maps.Keys(u.tools)) {
 		server, tool, _ := bytes.Cut([]byte(full), []byte("."))
 		names[string(server)] = append(names[string(server)], fmt.Appendf(nil, `{"name":%q}`, tool))
 	}
 	var sources []catalog.Source
-	for server := range names {
+	for _, server := range slices.Sorted(maps.Keys(names)) {
 		sources = append(sources, catalog.Source{Server: server, Prefix: server + "__",
 			Exposes: func(string) bool { return true }, Hides: func(tool string) bool { return tool == "secret" }})
 	}

@@ -30,14 +30,14 @@ type Saved interface {
 	List() []tools.Definition
 }
 
-// A tree is a run with the runs of all saved tools that it calls, directly or not. They
+// A tree is a run and the runs of all saved tools that it calls, directly or not. They
 // share one account and one time limit.
 type tree struct {
 	account *sandbox.Account
-	// more limits concurrent calls beyond the first of each run. A run can always make
-	// one call, so that runs cannot wait for each other.
-	more *semaphore.Weighted
-	fuel atomic.Uint64 // used by runs below the root
+	// extraCalls limits concurrent calls beyond the first one of each run. A run can always
+	// make one call, so that runs cannot block each other.
+	extraCalls *semaphore.Weighted
+	fuel       atomic.Uint64 // used by runs below the root
 	// checked is the fuel used for checking arguments for upstreams.
 	checked atomic.Uint64
 }
@@ -47,8 +47,8 @@ func (c *Composer) newTree(l sandbox.Limits, call route.Call) *tree {
 	if call.Origin != nil {
 		owner = call.Origin.Session()
 	}
-	t := &tree{account: sandbox.NewAccount(l, owner), more: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
-	t.account.Own(len(call.Params))
+	t := &tree{account: sandbox.NewAccount(l, owner), extraCalls: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+	t.account.AddMessage(len(call.Params))
 	return t
 }
 
@@ -58,7 +58,7 @@ func (r *run) resolveSaved(call abi.ToolCall) (name string, err error) {
 		return call.Tool, &savedError{name: call.Tool, upstream: r.scriptName(call.Tool)}
 	}
 	if _, err := r.cfg.Saved.Get(call.Tool); !errors.Is(err, tools.ErrNotFound) {
-		return call.Tool, nil // any other error is returned when it is run
+		return call.Tool, nil // any other error is returned when the tool is run
 	}
 	var all, found []string
 	for _, d := range r.cfg.Saved.List() {
@@ -90,7 +90,7 @@ func (r *run) scriptName(name string) string {
 	return server + "." + tool
 }
 
-// savedError says that there is no saved tool with that name.
+// savedError is the error for a call of a saved tool that does not exist.
 type savedError struct {
 	name     string
 	nearest  []string
@@ -117,7 +117,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	chain := append(slices.Clone(r.chain), t.tool)
 	switch {
 	case slices.Contains(r.chain, t.tool):
-		return journal.Answer{Err: t.fail(abi.ErrValidation, "saved tools call one another in a circle: "+strings.Join(chain, " -> "))}
+		return journal.Answer{Err: t.fail(abi.ErrValidation, "saved tools call each other in a cycle: "+strings.Join(chain, " -> "))}
 	case len(chain) > abi.MaxChain:
 		failed := t.fail(abi.ErrResource, fmt.Sprintf("more than %d saved tools call one another, a fixed limit: %s", abi.MaxChain, strings.Join(chain, " -> ")))
 		failed.Limit = abi.LimitChain
@@ -144,7 +144,7 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer), Run: &rec}
 	case limited.Err() != nil:
-		f = &Failure{Type: abi.ErrTimeout, Message: t.late()}
+		f = &Failure{Type: abi.ErrTimeout, Message: t.timeoutMessage()}
 	}
 	part.finish()
 	a := journal.Answer{Run: &rec}
@@ -165,9 +165,9 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 	}
 	a.Err = t.fail(f.Type, display.ClipSize(message, maxCallMessage))
 	if f.Type == abi.ErrRuntime {
-		a.Err.Type = abi.ErrTool // for its caller, a tool has failed
+		a.Err.Type = abi.ErrTool // for its caller it is a failed tool
 	}
-	a.Err.Details = strict(f.body())
+	a.Err.Details = validOrNil(f.body())
 	return a
 }
 
@@ -200,7 +200,7 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 
 // saved runs a saved tool with raw arguments.
 func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (sandbox.Outcome, *Failure) {
-	limited, cancel := r.clock(ctx)
+	limited, cancel := r.scriptContext(ctx)
 	defer cancel()
 	params, f := r.arguments(ctx, limited, def, args)
 	if f != nil {
@@ -217,11 +217,11 @@ func (r *run) saved(ctx context.Context, def tools.Definition, args []byte) (san
 }
 
 // inherit adds details from the failure of a called saved tool to the failure of a run.
-func (f *Failure) inherit(of *Failure) {
-	if of == nil || f.Limit != "" {
+func (f *Failure) inherit(from *Failure) {
+	if from == nil || f.Limit != "" {
 		return
 	}
-	f.Limit, f.Value, f.Used, f.Setting, f.Queued = of.Limit, of.Value, of.Used, of.Setting, of.Queued
+	f.Limit, f.Value, f.Used, f.Setting, f.Queued = from.Limit, from.Value, from.Used, from.Setting, from.Queued
 }
 
 // failures holds the last failure of each saved tool that a run has called.

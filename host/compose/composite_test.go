@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,10 +16,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// shelf has saved tools by name.
-type shelf map[string]string
+// savedScripts has the scripts of saved tools, by name.
+type savedScripts map[string]string
 
-func (s shelf) Get(name string) (tools.Definition, error) {
+func (s savedScripts) Get(name string) (tools.Definition, error) {
 	code, ok := s[name]
 	if !ok {
 		return tools.Definition{}, tools.ErrNotFound
@@ -28,18 +30,18 @@ func (s shelf) Get(name string) (tools.Definition, error) {
 	return def, nil
 }
 
-func (s shelf) List() (all []tools.Definition) {
-	for name := range s {
+func (s savedScripts) List() (all []tools.Definition) {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
 		def, _ := s.Get(name)
 		all = append(all, def)
 	}
 	return all
 }
 
-func (s shelf) in(o *Options) { o.Saved = s }
+func (s savedScripts) in(o *Options) { o.Saved = s }
 
-// callTool calls a saved tool of the shelf.
-func (s shelf) call(ctx context.Context, c *Composer, name, arguments string) wire.Reply {
+// call calls a saved tool.
+func (s savedScripts) call(ctx context.Context, c *Composer, name, arguments string) wire.Reply {
 	def, _ := s.Get(name)
 	return c.CallSaved(ctx, def, route.Call{Params: params(arguments)})
 }
@@ -50,7 +52,7 @@ func TestCompositesCallComposites(t *testing.T) {
 		args, _ := wire.Get(p, "arguments")
 		return wire.Reply{Result: fmt.Appendf(nil, `{"structuredContent":%s}`, args)}
 	})
-	saved := shelf{
+	saved := savedScripts{
 		"outer":     `return [tools.inner({"n": params.n}), tools["in-ner2"](n="2"), tools.in_ner2.raw(n=3).structuredContent.result]`,
 		"inner":     "print('inside')\nreturn s.t({'n': params.n}).n + 1",
 		"in-ner2":   "return {'got': params.n}",
@@ -92,15 +94,15 @@ func TestCompositesCallComposites(t *testing.T) {
 }
 
 func TestChainOfComposites(t *testing.T) {
-	saved := shelf{"a": "tools.b()", "b": "tools.c()", "c": "tools.a()", "me": "tools.me()"}
+	saved := savedScripts{"a": "tools.b()", "b": "tools.c()", "c": "tools.a()", "me": "tools.me()"}
 	for n := range 9 {
 		saved[fmt.Sprint("deep", n)] = fmt.Sprintf("return tools.deep%d()", n+1)
 	}
 	saved["deep9"] = "return 'the end'"
 	c := composer(sandboxtest.Guest(t), &upstreams{}, saved.in)
 	for name, want := range map[string]string{
-		"a":     "saved tools call one another in a circle: a -> b -> c -> a",
-		"me":    "in a circle: me -> me",
+		"a":     "saved tools call each other in a cycle: a -> b -> c -> a",
+		"me":    "in a cycle: me -> me",
 		"deep0": "more than 8 saved tools call one another, a fixed limit: deep0 -> deep1 -> deep2 -> deep3 -> deep4 -> deep5 -> deep6 -> deep7 -> deep8",
 	} {
 		if got := get(t, saved.call(t.Context(), c, name, `{}`), "structuredContent", "error", "message"); !strings.Contains(got, want) {
@@ -123,7 +125,7 @@ func TestChainOfComposites(t *testing.T) {
 func TestNestedRunsShareLimits(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
-	saved := shelf{
+	saved := savedScripts{
 		"spins":    "x = 0\nwhile x < 30000:\n    x += 1\nreturn x",
 		"fuel":     "try:\n    for _ in range(100): tools.spins()\nexcept:\n    return 'caught'",
 		"fuel_par": "parallel([lambda: tools.spins()] * 40, errors='collect')",
@@ -151,7 +153,7 @@ func TestNestedRunsShareLimits(t *testing.T) {
 func TestProgressOfATree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
-	saved := shelf{"outer": "tools.inner()\ns.t()", "inner": "s.t()\ns.t()"}
+	saved := savedScripts{"outer": "tools.inner()\ns.t()", "inner": "s.t()\ns.t()"}
 	c := composer(sandboxtest.Guest(t), &u, saved.in)
 	var s sink
 	def, _ := saved.Get("outer")

@@ -12,8 +12,8 @@ import (
 // contentOf returns the content blocks of a script's result, text first; none if it is a
 // plain value. A result has blocks if it is one, or a list of blocks and texts. In a
 // list with a rich block, one that is more than text, other values become text, too.
-// Blocks are not changed, but those of a type that the revision lacks are replaced by
-// text about them.
+// Blocks are not changed, except that blocks of a type that the revision lacks are
+// replaced by text that describes them.
 func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich bool) {
 	if !bytes.Contains(result, []byte(`"type":"`)) { // the form in which guests write it
 		return nil, false
@@ -52,7 +52,7 @@ func contentOf(result []byte, revision protocol.Revision) (blocks [][]byte, rich
 }
 
 // blocksWithin returns the content blocks in the answer of a tool, which is a list of
-// them or a whole result; rich tells that one is more than text.
+// them or a whole result; rich reports whether one is more than text.
 func blocksWithin(value []byte) (blocks [][]byte, rich bool) {
 	if content, ok := wire.Get(value, "content"); ok {
 		value = content

@@ -20,7 +20,7 @@ type listener struct {
 	told     []string
 }
 
-// anySession is nil: tests use nothing else of a listener.
+// anySession is nil: tests call only the methods that listener defines.
 type anySession = route.Session
 
 func (l *listener) Session() route.Session { return l }
@@ -155,7 +155,7 @@ func TestContentOfOldRevisions(t *testing.T) {
 // TestLogsAreForwarded checks that clients that ask for logs get them.
 func TestLogsAreForwarded(t *testing.T) {
 	run := func(l *listener, code string) {
-		c := composer(sandboxtest.Guest(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = shelf{"inner": "log.error('inside')"} })
+		c := composer(sandboxtest.Guest(t), &upstreams{}, func(o *Options) { o.Listeners = l; o.Saved = savedScripts{"inner": "log.error('inside')"} })
 		c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`), Origin: l})
 	}
 	l := &listener{}

@@ -52,7 +52,7 @@ func TestDefaultsOfSavedTools(t *testing.T) {
 		"days":{"type":"integer","default":3},
 		"place":{"type":"object","properties":{"unit":{"type":"string","default":"C"}}},
 		"never":{"type":"integer","default":"x"}},"required":["place","days"]}`)
-	c := composer(sandboxtest.Guest(t), &u, func(o *Options) { o.Saved = library{"inner": inner} })
+	c := composer(sandboxtest.Guest(t), &u, func(o *Options) { o.Saved = savedTools{"inner": inner} })
 	reply := c.CallSaved(t.Context(), inner, route.Call{Params: []byte(`{"name":"inner","arguments":{"place":{}}}`)})
 	if got := get(t, reply, "structuredContent", "result"); got != `[3,"C"]` {
 		t.Errorf("called by a client: %s", reply.Result)

@@ -31,7 +31,7 @@ func ToolDefinition(def tools.Definition) []byte {
 }
 
 func advertisedOutput(schema []byte) []byte {
-	if schema == nil || !movable(schema) {
+	if schema == nil || !embeddable(schema) {
 		return nil
 	}
 	var properties, root wire.Object
@@ -55,9 +55,9 @@ func advertisedOutput(schema []byte) []byte {
 	return root.Bytes()
 }
 
-// movable reports whether schema has the same meaning inside another one: it has no
-// reference to itself by JSON pointer.
-func movable(schema []byte) bool {
+// embeddable reports whether schema has the same meaning inside another schema: it has
+// no reference to itself by JSON pointer.
+func embeddable(schema []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewReader(schema), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
 		tok, err := d.ReadToken()

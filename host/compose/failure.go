@@ -21,12 +21,12 @@ type Failure struct {
 	Position     *abi.Position     // in the script
 	Server, Tool string            // the call that failed
 	Upstream     []byte            // raw JSON: the server's details
-	Limit        string            // the limit that was reached ...
-	Value        float64           // ... its value (bytes, seconds, units of fuel or a number) ...
-	Used         float64           // ... what was used or requested, in the same unit ...
-	Setting      string            // ... and the setting that raises it; "" if it is fixed
+	Limit        string            // the limit that was reached
+	Value        float64           // of the limit: bytes, seconds, units of fuel or a number
+	Used         float64           // what was used or requested, in the same unit
+	Setting      string            // raises the limit; "" if it is fixed
 	Queued       float64           // seconds of waiting for a slot, if that matters
-	Fuel         uint64            // what the run had used
+	Fuel         uint64            // used by the run
 	Violations   []tools.Violation // of a schema
 	Nearest      []string          // names that may have been meant
 	Compensation []undoOutcome     // the outcomes of the calls that undo what the run did
@@ -38,16 +38,16 @@ type Failure struct {
 // Error returns the message with its class.
 func (f *Failure) Error() string { return string(f.Type) + " error: " + f.Message }
 
-// locate adds the guest's details of an error, such as its position.
-func (f *Failure) locate(e *abi.Error, debug bool) {
+// addDetails adds the guest's details of an error, such as its position.
+func (f *Failure) addDetails(e *abi.Error, debug bool) {
 	if e == nil {
 		return
 	}
 	f.Position, f.Data = e.Position, e.Details
-	f.limited(e.Limit)
+	f.addLimit(e.Limit)
 	if e.Call != nil {
 		f.Server, f.Tool, f.Upstream = e.Call.Server, e.Call.Tool, e.Call.Details
-		f.limited(e.Call.Limit)
+		f.addLimit(e.Call.Limit)
 	}
 	if debug {
 		f.Stack = e.Stack
@@ -71,7 +71,7 @@ func (f *Failure) Text() string {
 	}
 	for i, u := range f.Compensation {
 		if i == maxShownViolations {
-			fmt.Fprintf(&b, "\n  and %d calls more to undo what was done", len(f.Compensation)-i)
+			fmt.Fprintf(&b, "\n  and %d more calls to undo what was done", len(f.Compensation)-i)
 			break
 		}
 		if u.err == nil {

@@ -57,7 +57,7 @@ func TestFailureText(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		f      Failure
-		column int // where the caret must stand, from 1; 0: none
+		column int // the column of the caret, from 1; 0: none
 	}{
 		{"tabs", Failure{Position: at("\tx.é.y()", 6)}, 6},
 		{"no source", Failure{Position: at("", 6)}, 0},

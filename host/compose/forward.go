@@ -17,8 +17,8 @@ type Listeners interface {
 // server/utilities/logging).
 var logNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warning", abi.LogError: "error"}
 
-// maxForwarded is how many log entries of one run are sent to a client: with more, a
-// slow client could lose its session. The result has all of them.
+// maxForwarded limits the log entries of one run that are sent to a client: with more,
+// a slow client could lose its session. The result has all of them.
 const maxForwarded = 256
 
 // Log implements sandbox.Caller. It writes an entry of the script's log to the
@@ -27,13 +27,13 @@ const maxForwarded = 256
 func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	r.journal.Log(level, text)
 	if r.replay != nil {
-		r.replay.Tape.Log(level, text)
+		r.replay.Recording.Log(level, text)
 	}
 	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
 		return nil
 	}
 	if r.forwarded++; r.forwarded == maxForwarded {
-		text = "this script logs too much: what follows is in its result only"
+		text = "this script logs too much: later entries are only in its result"
 	}
 	var params wire.Object
 	params.NonEmpty("level", logNames[level])

@@ -13,7 +13,7 @@ import (
 // slowReader is a client that asks for logs and does not read them yet.
 type slowReader struct {
 	listener
-	written chan struct{} // gets a token for each message that waits to be read
+	written chan struct{} // receives a token for each message that has not been read
 	read    chan struct{} // closed when the client reads
 }
 
@@ -26,7 +26,7 @@ func (s *slowReader) Notify(method string, params []byte) {
 }
 
 // TestSlowLogReader checks that a script whose client does not read its log
-// messages keeps no other script from running.
+// messages does not keep other scripts from running.
 func TestSlowLogReader(t *testing.T) {
 	one, err := sandboxtest.Guest(t).Share(sandbox.Options{MaxConcurrent: 1})
 	if err != nil {

@@ -74,7 +74,7 @@ func TestLimitsOfRealRuns(t *testing.T) {
 	}
 }
 
-// TestCancelRealRun checks that scripts stop that compute or wait.
+// TestCancelRealRun checks that cancelling stops scripts, whether they compute or wait.
 func TestCancelRealRun(t *testing.T) {
 	for name, code := range map[string]string{
 		"waiting":   "return s.wait()",
@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRunsAreIndependent checks that many runs at once see only their own data.
+// TestRunsAreIndependent checks that concurrent runs see only their own data.
 func TestRunsAreIndependent(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", func(_ context.Context, p []byte, progress func([]byte)) wire.Reply {

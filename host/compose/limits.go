@@ -122,8 +122,8 @@ func (b *budget) remedy(limit sandbox.Limit) string {
 	return limits.Find(string(limit)).Remedy()
 }
 
-// late returns the failure for a run that did not end in time.
-func (b *budget) late(what string, out sandbox.Outcome) *Failure {
+// timeoutFailure returns the failure for a run that did not end in time.
+func (b *budget) timeoutFailure(what string, out sandbox.Outcome) *Failure {
 	f := &Failure{
 		Type: abi.ErrTimeout, Limit: string(limitTime), Value: b.timeout.Seconds(), Setting: limits.Time.Setting(),
 		Message: fmt.Sprintf("%s longer than %v (%s)", what, b.timeout, b.remedy(limitTime)),
@@ -139,9 +139,9 @@ func (b *budget) late(what string, out sandbox.Outcome) *Failure {
 	return f
 }
 
-// limited adds the limit that a guest says it has reached, if that is one that the guest
-// enforces: it is not trusted to report the host's limits.
-func (f *Failure) limited(name string) {
+// addLimit adds the limit that a guest reports, if the guest enforces that limit: it is
+// not trusted to report the host's limits.
+func (f *Failure) addLimit(name string) {
 	if l := limits.Find(name); l != nil && l.Key == "" && f.Limit == "" {
 		f.Limit, f.Value = name, float64(l.Default)
 	}

@@ -134,7 +134,7 @@ func TestOwnLimits(t *testing.T) {
 }
 
 func TestCheckLimits(t *testing.T) {
-	c := composer(never{}, &upstreams{}, func(o *Options) { o.Limits = sandbox.Limits{Memory: 64 << 20, Calls: 10} })
+	c := composer(neverReady{}, &upstreams{}, func(o *Options) { o.Limits = sandbox.Limits{Memory: 64 << 20, Calls: 10} })
 	for limits, want := range map[string][]string{
 		`{}`: nil,
 		`{"fuel":10000000000,"memory":"64MB","timeout":"1m","calls":10}`: nil,
@@ -207,8 +207,8 @@ func TestDeepArguments(t *testing.T) {
 	}
 }
 
-// TestCheckMeetsLimits checks that limits also apply to checking a script.
-func TestCheckMeetsLimits(t *testing.T) {
+// TestCheckIsLimited checks that limits also apply to checking a script.
+func TestCheckIsLimited(t *testing.T) {
 	limit := &sandbox.LimitError{Limit: sandbox.LimitFuel, Value: 4, Message: "too much"}
 	c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return sandbox.Outcome{Fuel: 4}, limit }), &upstreams{})
 	var f *Failure

@@ -24,18 +24,18 @@ type Warning struct {
 	Message string `json:"message"`
 	// Source is that line of the script.
 	Source string `json:"-"`
-	// Unchecked tells that this is about a server that is down, not about the script.
+	// Unchecked reports that this is about a server that is down, not about the script.
 	Unchecked bool `json:"-"`
 }
 
 const (
 	// maxWarnings limits the warnings about one script.
 	maxWarnings = 100
-	// maxFollowed is how many saved tools Lint searches for calls that lead back.
+	// maxFollowed limits how many saved tools Lint searches for a cycle of calls.
 	maxFollowed = 64
-	// lintPatience is how long Lint waits, in all, for servers whose tools are
-	// not known yet.
-	lintPatience = 3 * time.Second
+	// lintWait is how long Lint waits, in total, for servers that have not listed
+	// their tools yet.
+	lintWait = 3 * time.Second
 )
 
 // Inspect analyses a script in the sandbox without running it; see abi.Lint. The error is
@@ -70,7 +70,7 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
 	}
-	patient, cancel := context.WithTimeout(ctx, lintPatience)
+	waiting, cancel := context.WithTimeout(ctx, lintWait)
 	defer cancel()
 	for _, n := range found.Calls {
 		switch {
@@ -80,7 +80,7 @@ func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, erro
 				return nil, err
 			}
 		default:
-			l.upstream(ctx, patient, n)
+			l.upstream(ctx, waiting, n)
 		}
 	}
 	if ctx.Err() != nil {
@@ -120,14 +120,15 @@ func (l *linter) unchecked(n abi.NamedTool, err error) {
 	}
 }
 
-// upstream checks a call of a server's tool.
-func (l *linter) upstream(ctx, patient context.Context, n abi.NamedTool) {
+// upstream checks a call of a server's tool. It waits for the server until waiting
+// ends.
+func (l *linter) upstream(ctx, waiting context.Context, n abi.NamedTool) {
 	if l.down[n.Server] {
 		return
 	}
 	server, tool, err := l.cfg.Catalog.Resolve(n.Server, n.Tool, n.Exact)
 	if needsStart(l.cfg.Catalog, server, err) {
-		if err := l.cfg.Upstreams.Ready(patient, nil, server); err != nil {
+		if err := l.cfg.Upstreams.Ready(waiting, nil, server); err != nil {
 			if l.down == nil {
 				l.down = map[string]bool{}
 			}
@@ -178,7 +179,7 @@ func (l *linter) saved(ctx context.Context, n abi.NamedTool) error {
 	}
 	if back != nil {
 		chain := append([]string{l.name}, back...)
-		l.warn(n.Position, "saved tools call one another in a circle, which is refused: "+strings.Join(chain, " -> "))
+		l.warn(n.Position, "saved tools call each other in a cycle, which is refused: "+strings.Join(chain, " -> "))
 	}
 	return nil
 }
@@ -246,7 +247,7 @@ func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, sc
 	var wrong *tools.ValidationError
 	if err := validate(n.Arguments, work.Spend); errors.As(err, &wrong) {
 		for _, v := range wrong.Violations {
-			if whole || known(v.Pointer, n) {
+			if whole || decided(v.Pointer, n) {
 				l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: %s", tool, v))
 			}
 		}
@@ -254,13 +255,13 @@ func (l *linter) arguments(ctx context.Context, n abi.NamedTool, tool string, sc
 	if whole {
 		return
 	}
-	for _, message := range names(n, schema) {
+	for _, message := range nameProblems(n, schema) {
 		l.warn(n.Position, fmt.Sprintf("%s: the arguments do not match the tool's inputSchema: /: %s", tool, message))
 	}
 }
 
-// options warns about arguments that are probably meant as options of the call: next to
-// a dict of arguments they would be, and the tool has no argument of that name.
+// options warns about arguments that are probably meant as options of the call: they
+// would be, next to a dict of arguments, and the tool has no argument of that name.
 func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -271,14 +272,13 @@ func (l *linter) options(n abi.NamedTool, tool string, schema []byte) {
 	}
 	for _, name := range []string{"meta", "timeout"} {
 		if _, ok := given[name]; ok && s.Properties[name] == nil {
-			l.warn(n.Position, fmt.Sprintf("%s: %s is sent as an argument, and the tool has none of that name: if it is meant for the call itself, write the arguments as a dict and it beside: ({...}, %s=...)", tool, name, name))
+			l.warn(n.Position, fmt.Sprintf("%s: %s is sent as an argument, but the tool has no argument of that name: if it is an option of the call, pass the arguments as a dict: ({...}, %s=...)", tool, name, name))
 		}
 	}
 }
 
-// known reports whether the literals show everything that matters for a violation at a
-// pointer.
-func known(pointer string, n abi.NamedTool) bool {
+// decided reports whether the literals determine a violation at a pointer.
+func decided(pointer string, n abi.NamedTool) bool {
 	if pointer == "" {
 		return false
 	}
@@ -298,9 +298,9 @@ func (p *property) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// names returns what is wrong with the names of arguments, according to the simple
-// parts of a schema.
-func names(n abi.NamedTool, schema []byte) []string {
+// nameProblems returns what is wrong with the names of arguments, according to the
+// simple parts of a schema.
+func nameProblems(n abi.NamedTool, schema []byte) []string {
 	var s struct {
 		Properties           map[string]property `json:"properties"`
 		PatternProperties    json.RawMessage     `json:"patternProperties"`

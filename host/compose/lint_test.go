@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,10 +19,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// library has saved tools by name.
-type library map[string]tools.Definition
+// savedTools has saved tools, by name.
+type savedTools map[string]tools.Definition
 
-func (l library) Get(name string) (tools.Definition, error) {
+func (l savedTools) Get(name string) (tools.Definition, error) {
 	d, ok := l[name]
 	if !ok {
 		return d, tools.ErrNotFound
@@ -28,20 +30,20 @@ func (l library) Get(name string) (tools.Definition, error) {
 	return d, nil
 }
 
-func (l library) List() []tools.Definition {
+func (l savedTools) List() []tools.Definition {
 	var all []tools.Definition
-	for _, d := range l {
-		all = append(all, d)
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		all = append(all, l[name])
 	}
 	return all
 }
 
-func (l library) add(name, code string) {
+func (l savedTools) add(name, code string) {
 	schema := `{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`
 	l[name] = tools.Definition{Name: name, Description: "d", InputSchema: json.RawMessage(schema), Code: code}
 }
 
-// serverDown reports that the server "down" is down, and counts the requests.
+// serverDown reports that the server "down" is down, and counts how often it is asked.
 type serverDown struct {
 	upstreams
 	asked int
@@ -67,7 +69,7 @@ func lintComposer(t testing.TB) (*Composer, *serverDown) {
 		[]byte(`{"name":"secret"}`),
 		[]byte(`{"name":"a-b"}`), []byte(`{"name":"a.b"}`),
 	}, nil)
-	saved := library{}
+	saved := savedTools{}
 	saved.add("other", "return params.n")
 	saved.add("b-1", "return tools.c({})")
 	saved.add("c", "return tools.me({})")
@@ -78,7 +80,7 @@ func lintComposer(t testing.TB) (*Composer, *serverDown) {
 
 func TestLint(t *testing.T) {
 	const not = ": the arguments do not match the tool's inputSchema: "
-	const sent = " is sent as an argument, and the tool has none of that name: if it is meant for the call itself, write the arguments as a dict and it beside: ({...}, "
+	const sent = " is sent as an argument, but the tool has no argument of that name: if it is an option of the call, pass the arguments as a dict: ({...}, "
 	c, up := lintComposer(t)
 	for _, tt := range []struct {
 		code string
@@ -112,9 +114,9 @@ func TestLint(t *testing.T) {
 		{"tools.git_hub__search({})", []string{`1:1 there is no saved tool "git_hub__search": it is a tool of a server, write git_hub.search`}},
 		{"tools.me({})", []string{"1:1 me calls itself, which saved tools cannot"}},
 		{"[tools.other({}), tools.c({}), tools.b_1({}), tools['b-1']({})]", []string{
-			"1:19 saved tools call one another in a circle, which is refused: me -> c -> me",
-			"1:32 saved tools call one another in a circle, which is refused: me -> b-1 -> c -> me",
-			"1:47 saved tools call one another in a circle, which is refused: me -> b-1 -> c -> me"}},
+			"1:19 saved tools call each other in a cycle, which is refused: me -> c -> me",
+			"1:32 saved tools call each other in a cycle, which is refused: me -> b-1 -> c -> me",
+			"1:47 saved tools call each other in a cycle, which is refused: me -> b-1 -> c -> me"}},
 		{"x = ", nil},
 	} {
 		found, err := c.Lint(t.Context(), "me", tt.code)
@@ -147,8 +149,8 @@ func TestLint(t *testing.T) {
 // TestLintFails checks a sandbox that fails, and a context that ends.
 func TestLintFails(t *testing.T) {
 	for name, outcome := range map[string]sandbox.Outcome{
-		"not what was asked for": {Result: []byte(`[]`)},
-		"an error":               {Err: &abi.Error{Type: abi.ErrInternal, Message: "it panicked"}},
+		"another type": {Result: []byte(`[]`)},
+		"an error":     {Err: &abi.Error{Type: abi.ErrInternal, Message: "it panicked"}},
 	} {
 		var u upstreams
 		c := composer(fakeSandbox(func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return outcome, nil }), &u)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestParallelOverlaps makes ten calls wait for each other: one after the other they
-// would wait for ever.
+// would wait forever.
 func TestParallelOverlaps(t *testing.T) {
 	for name, code := range map[string]string{
 		"parallel":     "return [r.n for r in parallel([lambda n=n: s.t({'n': n}) for n in range(10)])]",
@@ -87,7 +87,7 @@ return [parallel_map(work, range(6), limit=4), seen]`
 			n, _ := wire.Get(args, "n")
 			mu.Lock()
 			calls++
-			if calls == 4 { // all calls of the first round have come
+			if calls == 4 { // all calls of the first round have arrived
 				close(last)
 			}
 			mu.Unlock()

@@ -212,8 +212,8 @@ func (p *progress) sendNow(n *notice) {
 	p.send(params.Bytes())
 }
 
-// close sends what is still waiting, and ends the sequence. Later notifications belong to
-// calls that were given up, and are dropped.
+// close sends the waiting notification, and ends the sequence. Later notifications are
+// from abandoned calls, and are dropped.
 func (p *progress) close() {
 	if p == nil {
 		return
@@ -221,7 +221,7 @@ func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
-		p.timer.Stop() // one that runs already finds the sequence closed
+		p.timer.Stop() // if it has fired already, it will find the sequence closed
 	}
 	if n := p.waiting; n != nil {
 		p.waiting = nil

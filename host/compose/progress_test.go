@@ -119,7 +119,7 @@ func TestProgressOfScriptRules(t *testing.T) {
 	}
 }
 
-func TestNobodyAskedForProgress(t *testing.T) {
+func TestProgressNotRequested(t *testing.T) {
 	var p *progress
 	part := p.begin("s.t")
 	if part.reporter(nil) != nil {
@@ -149,7 +149,7 @@ func TestProgressFlood(t *testing.T) {
 	})
 	var s sink
 	reply := composer(script, &u).CallSaved(t.Context(), saved(""), route.Call{Params: params(`{}`), Progress: s.send})
-	got := len(s.params) // nothing may come later
+	got := len(s.params) // nothing may be sent later
 	if get(t, reply, "structuredContent", "result") != "1" {
 		t.Fatalf("reply = %s", reply.Result)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// The tests of this file are about what models read: structuredContent if there is
-// one; for errors perhaps only the content.
+// The tests of this file are about what hosts show to models: structuredContent if
+// there is one; for errors perhaps only the content.
 
-// TestModelsReadLittle checks that answers that a script has condensed add almost
-// nothing to the result.
-func TestModelsReadLittle(t *testing.T) {
+// TestResultsAreShort checks that the answers that a script received add almost nothing
+// to its result.
+func TestResultsAreShort(t *testing.T) {
 	var u upstreams
 	u.result("files.read", `{"content":[{"type":"text","text":"`+strings.Repeat("x", 10<<10)+`"}]}`)
 	c := composer(sandboxtest.Guest(t), &u)
@@ -68,7 +68,7 @@ func TestResultsAreBounded(t *testing.T) {
 		"odd logs":        "for n in range(500): print('\\x00' * 1000)\nreturn 1",
 		"long lines":      "for n in range(200): log.warn('é' * 900)\nfail('no')",
 	} {
-		c := composer(sandboxtest.Guest(t), &u, shelf{"inner": "print('x')\nfor n in range(20): s.echo(n='x' * 100)"}.in)
+		c := composer(sandboxtest.Guest(t), &u, savedScripts{"inner": "print('x')\nfor n in range(20): s.echo(n='x' * 100)"}.in)
 		reply := c.CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		failed := strings.HasPrefix(name, "a failure") || name == "long lines"
 		if get(t, reply, "isError") != fmt.Sprint(failed) {
@@ -92,7 +92,7 @@ func TestResultsAreBounded(t *testing.T) {
 func TestListedCalls(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
-	all := shelf{"inner": "for n in range(6): s.echo()", "outer": "tools.inner()\ntools.inner()\ns.echo(a=1)\nreturn 1"}
+	all := savedScripts{"inner": "for n in range(6): s.echo()", "outer": "tools.inner()\ntools.inner()\ns.echo(a=1)\nreturn 1"}
 	c := composer(sandboxtest.Guest(t), &u, all.in)
 	reply := all.call(t.Context(), c, "outer", `{}`)
 	const e = `{"server":"s","tool":"echo","params":{},"result":{}}`
@@ -116,7 +116,7 @@ for n in range(100):
 }
 
 // TestDetail checks that the detail of calls in results can be configured, and that
-// people get all.
+// results for people have all of it.
 func TestDetail(t *testing.T) {
 	var u upstreams
 	u.add("s.echo", echo)
@@ -178,9 +178,9 @@ func TestShownLog(t *testing.T) {
 	}
 }
 
-// TestErrorsReadWellAlone checks that content and structuredContent each say what
+// TestErrorsAreCompleteInEachForm checks that content and structuredContent each say what
 // happened, where, and what led to it.
-func TestErrorsReadWellAlone(t *testing.T) {
+func TestErrorsAreCompleteInEachForm(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{"isError":true,"content":[{"type":"text","text":"no such page (try 1 to 9)"},{"type":"image","mimeType":"image/png","data":"YWJj"}]}`)
 	c := composer(sandboxtest.Guest(t), &u)

@@ -12,10 +12,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Tape answers for the outside world while a run is replayed, from the record of
-// the run. It sees everything that the script does, in order. A tape is used by one
-// goroutine, and so are all tapes of a tree of runs.
-type Tape interface {
+// Recording has the recorded answers for a replay, and receives everything that the
+// script does, in order. One goroutine uses all recordings of a tree of runs.
+type Recording interface {
 	// Calls returns the recorded answer to each call of a batch, in order.
 	Calls(asked []abi.ToolCall) []ReplayedCall
 	// Undo resolves a compensation that the script registers to real names. failed
@@ -38,7 +37,7 @@ type ReplayedCall struct {
 	// RPCError, or from Run, instead of using the recorded Value and Err: changed code
 	// may ask for the answer in another form.
 	Recompute bool
-	// Unanswered says that the recorded run ended before the answer came. The replay
+	// Unanswered reports that the recorded run ended before the answer arrived. The replay
 	// ends too, once all calls of the batch are answered.
 	Unanswered bool
 	// Run is the run of the saved tool that answered, which is replayed too; nil for
@@ -46,20 +45,20 @@ type ReplayedCall struct {
 	Run *ReplayRun
 }
 
-// ReplayRun is a run to replay: where it started, and how it ended.
+// ReplayRun is a recorded run to replay: its start, its end, and its recording.
 type ReplayRun struct {
 	journal.Begin
-	Tape Tape
+	Recording Recording
 	// Failure is the raw failure that the run ended with; nil if it succeeded or its
 	// end was not recorded.
 	Failure []byte
-	// Stopped, when set, says where something outside the script ended the run. The
+	// Stopped, if set, is where something outside the script ended the run. The
 	// replay ends there too, with Failure.
 	Stopped *Stop
 	// Checked is the fuel that the run and those below it used for checking arguments
 	// for upstreams, which a replay does not do.
 	Checked uint64
-	// Orphan says that the caller of the tool ended as well; then the caller undoes
+	// Orphan reports that the caller of the tool ended as well. Then the caller undoes
 	// what the tool did.
 	Orphan bool
 }
@@ -67,10 +66,10 @@ type ReplayRun struct {
 // Stop is the point at which a run was ended from outside, by its timeout or by
 // cancellation.
 type Stop struct {
-	// Waiting says that the run was waiting for answers; the tape knows which.
+	// Waiting reports that the run was waiting for answers; the recording knows which.
 	Waiting bool
-	// Fuel is what the run itself had used by then, if it was not waiting; 0 if it had
-	// not started.
+	// Fuel is the fuel that the run itself had used by then, if it was not waiting; 0
+	// if it had not started.
 	Fuel uint64
 }
 
@@ -81,7 +80,7 @@ const (
 )
 
 // Replay runs a recorded run again, with the limits it had but without a clock:
-// everything that the script learns comes from the tape. Calls are made one after
+// everything that the script learns comes from the recording. Calls are made one after
 // the other. Only the options Sandbox, Log and Debug matter. The error is a *Failure
 // if ctx ends before the sandbox is ready; if it ends later, the outcome in the
 // returned record says so.
@@ -90,7 +89,7 @@ func (c *Composer) Replay(ctx context.Context, replay ReplayRun) (journal.Record
 		return journal.Record{}, f
 	}
 	r := c.replayed(&replay)
-	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), more: semaphore.NewWeighted(0)}
+	r.tree = &tree{account: sandbox.NewAccount(r.budget.Limits, nil), extraCalls: semaphore.NewWeighted(0)}
 	r.tree.account.Charge(replay.Checked)
 	var out sandbox.Outcome
 	var f *Failure
@@ -139,9 +138,9 @@ func (t *ReplayRun) budget() budget {
 	return b
 }
 
-// clock returns the context of a run's script. It ends when the run's time is over, or
+// scriptContext returns the context of a run's script. It ends when the run's time is over, or
 // where the recorded run was stopped.
-func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
+func (r *run) scriptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
 		return context.WithTimeout(ctx, r.budget.timeout)
 	}
@@ -152,7 +151,7 @@ func (r *run) clock(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // limits returns the limits of the run's instance. A replay of a run that was stopped
 // while it computed reaches a limit on fuel in the same place: the limit is one unit
-// less than the run had used when the meter noticed the end of its context.
+// less than the fuel used when the meter noticed the end of the context.
 func (r *run) limits() sandbox.Limits {
 	l := r.budget.Limits
 	if r.replay != nil && r.replay.Stopped != nil && !r.replay.Stopped.Waiting {
@@ -224,7 +223,7 @@ func (r *run) replayCall(ctx context.Context, t *target) journal.Answer {
 func (r *run) resolveAll(ctx context.Context, calls []abi.ToolCall) []target {
 	targets := make([]target, len(calls))
 	if r.replay != nil {
-		for i, p := range r.replay.Tape.Calls(calls) {
+		for i, p := range r.replay.Recording.Calls(calls) {
 			targets[i] = target{ToolCall: calls[i], server: p.Server, tool: p.Tool, replayed: &p}
 		}
 		return targets

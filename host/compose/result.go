@@ -22,14 +22,14 @@ const ReceiptKey = "io.github.mcp-metatool/receipt"
 type audience struct {
 	revision protocol.Revision // of the client; zero: it supports everything
 	detail   Detail            // of calls
-	// structured asks for structuredContent even if the result is content blocks.
+	// structured requests structuredContent even if the result is content blocks.
 	structured bool
-	// whole asks for everything in structuredContent, for readers that are not models:
+	// whole requests everything in structuredContent, for readers that are not models:
 	// all calls, the log, and any result.
 	whole bool
 	// memory is the memory of the whole tree of runs; 0: unknown.
 	memory uint64
-	// script tells that a script gets the result, which must be the same in each run.
+	// script reports that the result is for a script, and must be the same in each run.
 	script bool
 }
 

@@ -42,8 +42,8 @@ type run struct {
 	stop   context.CancelFunc // ends the script of a replayed run
 }
 
-// execute runs the script until limited, the run's clock, ends. check, if not nil, checks
-// its result.
+// execute runs the script until limited, the context of the script, ends. check, if not
+// nil, checks its result.
 func (r *run) execute(ctx, limited context.Context, code string, params []byte, check func(result []byte) *Failure) (sandbox.Outcome, *Failure) {
 	if r.unstarted() {
 		return sandbox.Outcome{}, readFailure(r.replay.Failure)
@@ -76,13 +76,13 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 	case ctx.Err() != nil:
 		return contextFailure(ctx)
 	case limited.Err() != nil:
-		return r.budget.late("the script ran", out)
+		return r.budget.timeoutFailure("the script ran", out)
 	}
 	var limit *sandbox.LimitError
 	switch {
 	case errors.As(err, &limit):
 		f := r.budget.failure(limit, out)
-		f.locate(out.Err, r.cfg.Debug)
+		f.addDetails(out.Err, r.cfg.Debug)
 		return f
 	case errors.Is(err, sandbox.ErrClosed):
 		return &Failure{Type: abi.ErrCancelled, Message: shuttingDown}
@@ -94,7 +94,7 @@ func (r *run) classify(ctx, limited context.Context, out sandbox.Outcome, err er
 		return r.internal(errors.New("guest: " + out.Err.Message))
 	}
 	f := &Failure{Type: r.errorType(out.Err), Message: out.Err.Message}
-	f.locate(out.Err, r.cfg.Debug)
+	f.addDetails(out.Err, r.cfg.Debug)
 	if f.Server == abi.Composites {
 		f.inherit(r.failures.of(f.Tool))
 	}
@@ -115,9 +115,7 @@ func (r *run) internal(err error) *Failure {
 	}
 }
 
-const (
-	shuttingDown = "the server is shutting down"
-)
+const shuttingDown = "the server is shutting down"
 
 // scriptErrorType returns the class that a guest gave an error if scripts can cause that
 // class, otherwise abi.ErrRuntime: the guest is not trusted to report for the host.
@@ -177,7 +175,7 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
 	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() {
-		f.Compensation = r.compensate(ctx) // otherwise its caller ends, too, and does so
+		f.Compensation = r.compensate(ctx) // otherwise its caller, which also ends, does it
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
 	if r.inner {
@@ -193,7 +191,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	r.journal.Close(end)
 	rec := r.journal.Record()
 	if r.replay != nil {
-		r.replay.Tape.End(rec)
+		r.replay.Recording.End(rec)
 	}
 	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
 		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestHowRunsEnd checks all ways in which the sandbox can end a run.
-func TestHowRunsEnd(t *testing.T) {
+// TestRunOutcomes checks all ways in which the sandbox can end a run.
+func TestRunOutcomes(t *testing.T) {
 	position := &abi.Position{File: "job", Line: 2, Column: 3, Source: "  x.y"}
 	end := func(out sandbox.Outcome, err error) fakeSandbox {
 		return func(context.Context, sandbox.Run) (sandbox.Outcome, error) { return out, err }
@@ -193,7 +193,7 @@ func TestCancelWhileCallsBlock(t *testing.T) {
 func TestCancelWhileCompiling(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&wire.CancelledError{})
-	c := composer(never{}, &upstreams{})
+	c := composer(neverReady{}, &upstreams{})
 	for name, reply := range map[string]wire.Reply{
 		"saved": c.CallSaved(ctx, saved("x"), route.Call{Params: params(`{}`)}),
 		"eval":  c.Eval(ctx, "x", nil, route.Call{}),
@@ -208,10 +208,10 @@ func TestCancelWhileCompiling(t *testing.T) {
 	}
 }
 
-// never is a sandbox that never gets ready.
-type never struct{ fakeSandbox }
+// neverReady is a sandbox that does not become ready.
+type neverReady struct{ fakeSandbox }
 
-func (never) Ready() <-chan struct{} { return nil }
+func (neverReady) Ready() <-chan struct{} { return nil }
 
 func TestParallelIsBounded(t *testing.T) {
 	const limit = 4
@@ -281,7 +281,7 @@ func TestRequestForUpstream(t *testing.T) {
 	}
 }
 
-func TestNamesAScriptMayNotCall(t *testing.T) {
+func TestForbiddenCalls(t *testing.T) {
 	var u upstreams
 	u.result("github.search_issues", `{}`)
 	var answers []abi.Answer

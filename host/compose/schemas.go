@@ -83,7 +83,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if schema == nil {
 		return nil
 	}
-	fuel, err := r.checked(limited, func(spend tools.Spend) error { return schema.ValidateArguments(t.Arguments, spend) })
+	fuel, err := r.check(limited, func(spend tools.Spend) error { return schema.ValidateArguments(t.Arguments, spend) })
 	r.tree.checked.Add(fuel)
 	var limit *sandbox.LimitError
 	switch {
@@ -92,7 +92,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	case ctx.Err() != nil:
 		return t.fail(contextFailure(ctx).Type, NotMade)
 	case limited.Err() != nil:
-		return t.fail(abi.ErrTimeout, t.late())
+		return t.fail(abi.ErrTimeout, t.timeoutMessage())
 	case errors.As(err, &limit):
 		failed := t.fail(abi.ErrResource, limits.Explain(limit))
 		failed.Limit = string(limit.Limit)
@@ -103,7 +103,7 @@ func (r *run) checkCall(ctx, limited context.Context, t *target) *abi.CallError 
 	if errors.As(err, &v) {
 		var details wire.Object
 		details.Raw("violations", wire.Marshal(v.Violations[:min(len(v.Violations), maxShownViolations)]))
-		failed.Details = strict(details.Bytes())
+		failed.Details = validOrNil(details.Bytes())
 	}
 	return failed
 }

@@ -27,7 +27,7 @@ const (
 // The limits of Short. Sizes are bytes of JSON.
 const (
 	maxShortValue  = 256     // of params or result of one call
-	maxShortValues = 2 << 10 // of those of all calls together
+	maxShortValues = 2 << 10 // of all these values together
 	maxShortCalls  = 10      // listed calls, including those of saved tools
 	maxShortTools  = 20      // tools for which the other calls are counted
 	maxShortName   = 100     // of the name of a server or a tool

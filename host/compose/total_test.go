@@ -17,7 +17,7 @@ import (
 func TestReceiptsShowTheTree(t *testing.T) {
 	var u upstreams
 	u.result("s.t", `{}`)
-	saved := shelf{
+	saved := savedScripts{
 		"leaf":  "x = 'x' * (20 * 1024 * 1024)\ns.t()\ns.t()\nreturn len(x)",
 		"inner": "return tools.leaf()",
 		"outer": "x = 'x' * (30 * 1024 * 1024)\ntools.inner()\ntools.leaf()\nreturn len(x)",
@@ -65,7 +65,7 @@ func TestTotalMemoryOfNestedRuns(t *testing.T) {
 		return wire.Reply{Result: []byte(`{}`)}
 	})
 	u.result("s.undone", `{}`)
-	saved := shelf{
+	saved := savedScripts{
 		"inner": "undo(s.undone)\ny = 'y' * (20 * 1024 * 1024)\ns.t()\nz = 'z' * (50 * 1024 * 1024)\nreturn len(y) + len(z)",
 		"outer": "x = 'x' * (20 * 1024 * 1024)\nparallel([lambda: tools.inner()])\nreturn len(x)",
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// compensations holds the calls that undo what a run did if it fails, in the order in which the
-// script registered them. When a saved tool succeeds, its caller takes them over.
+// compensations holds the calls that undo what a run did if it fails, in the order in
+// which the script registered them. When a saved tool succeeds, its caller takes them
+// over.
 type compensations struct {
 	mu    sync.Mutex
 	calls []target
@@ -37,13 +38,13 @@ func (u *compensations) take() []target {
 }
 
 // Undo registers a call that is made if the run fails. It returns all errors that can be
-// found now: later nobody could handle them.
+// found now, because later the script could not handle them.
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	var t target
 	var failed *abi.CallError
 	if r.replay != nil {
 		t.ToolCall = call
-		t.server, t.tool, failed = r.replay.Tape.Undo(call)
+		t.server, t.tool, failed = r.replay.Recording.Undo(call)
 	} else {
 		t = r.resolve(ctx, call)
 		failed = r.checkUndo(ctx, &t)
@@ -120,7 +121,7 @@ func (r *run) compensate(ctx context.Context) []undoOutcome {
 		}
 	}
 	for _, c := range late {
-		<-c.done // the end of ctx ends it
+		<-c.done // it ends with ctx at the latest
 	}
 	return outcomes
 }
@@ -145,7 +146,7 @@ func (r *run) beginUndo(ctx context.Context, t *target, timeout time.Duration, o
 		}
 		*outcome = undoOutcome{t.server, t.tool, t.Arguments, answer.Err}
 	}
-	if r.replay != nil { // the tape has the answers, in this order
+	if r.replay != nil { // the recording has the answers in this order
 		work()
 	} else {
 		go work()
@@ -174,7 +175,7 @@ func (c activeCompensation) abort() {
 // compensation makes one of the calls.
 func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration) journal.Answer {
 	if r.replay != nil {
-		return r.replay.Tape.Compensation(t.ToolCall, t.server, t.tool)
+		return r.replay.Recording.Compensation(t.ToolCall, t.server, t.tool)
 	}
 	late := func() journal.Answer {
 		return journal.Answer{Err: t.fail(abi.ErrTimeout, fmt.Sprintf("not done within %v (%s)", timeout, limits.UndoTime.Setting()))}
@@ -189,7 +190,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	case ctx.Err() != nil:
 		return late()
 	case limited.Err() != nil:
-		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.late())}
+		return journal.Answer{Err: t.fail(abi.ErrTimeout, t.timeoutMessage())}
 	}
 	t.Raw = false // a result with isError is a failure here
 	return t.answer(reply)

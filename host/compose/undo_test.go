@@ -65,7 +65,7 @@ func TestUndo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			u := saga()
 			u.result("s.strict", `{}`)
-			c := composer(sandboxtest.Guest(t), u, shelf{"other": "return 1"}.in, func(o *Options) {
+			c := composer(sandboxtest.Guest(t), u, savedScripts{"other": "return 1"}.in, func(o *Options) {
 				o.Limits.Fuel, o.Limits.Calls, o.Calls = 50_000_000, 20, Full
 				o.Catalog.(*catalog.Catalog).SetUpstream("s", wire.Tools, [][]byte{[]byte(`{"name":"make"}`), []byte(`{"name":"remove"}`), []byte(`{"name":"fails"}`),
 					[]byte(`{"name":"secret"}`), []byte(`{"name":"strict","inputSchema":{"properties":{"n":{"type":"integer"}}}}`)}, nil)
@@ -151,7 +151,7 @@ func TestUndoAfterTimeoutOfASavedTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := saga()
 		u.block("s.wait")
-		all := shelf{"slow": "slow"}
+		all := savedScripts{"slow": "slow"}
 		c := composer(fakeSandbox(func(ctx context.Context, r sandbox.Run) (sandbox.Outcome, error) {
 			if r.Request.Code == "slow" {
 				step(ctx, r, 1)
@@ -207,7 +207,7 @@ func TestUndoInTrees(t *testing.T) {
 		"tools.middle(n=1)\nfail('no')":                                       "make1 remove1",
 	} {
 		u := saga()
-		all := shelf{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)"}
+		all := savedScripts{"good": step, "bad": step + "fail('no')", "done": step + "commit()", "middle": "tools.good(n=params.n)"}
 		composer(sandboxtest.Guest(t), u, all.in).CallSaved(t.Context(), saved(code), route.Call{Params: params(`{}`)})
 		if got := made(u); got != want {
 			t.Errorf("%s\ncalls %s, want %s", code, got, want)

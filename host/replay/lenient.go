@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lenient is the tape for changed code. A call gets the recorded answer to the same call,
-// or else the first unused answer to another call of the same tool. If there is none, the
-// script ends. Each answer is used once.
+// lenient is the compose.Recording for changed code. A call gets the recorded answer to
+// the same call, or else the first unused answer to another call of the same tool. If
+// there is none, the script ends. Each answer is used once.
 type lenient struct {
 	*session
 	in                   string
@@ -95,7 +95,7 @@ func canonical(raw []byte) []byte {
 	return v
 }
 
-// Calls implements compose.Tape.
+// Calls implements compose.Recording.
 func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
 	replayed := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
@@ -122,8 +122,8 @@ func (t *lenient) miss(call abi.ToolCall) {
 	}
 }
 
-// answer returns a recorded answer to a call. A saved tool runs with a lenient tape of its
-// own if the call is not the recorded one.
+// answer returns a recorded answer to a call. A saved tool runs with a lenient
+// recording of its own if the call is not the recorded one.
 func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.ReplayedCall {
 	p := compose.ReplayedCall{Server: c.Server, Tool: c.Tool, Answer: c.Answer, Recompute: true}
 	run := c.Answer.Run
@@ -139,11 +139,11 @@ func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.Rep
 		p.Run = t.session.replayRun(run, newStrict(t.session, run, in))
 		return p
 	}
-	p.Run = &compose.ReplayRun{Begin: t.session.begin(run.Begin), Tape: newLenient(t.session, run, in)}
+	p.Run = &compose.ReplayRun{Begin: t.session.begin(run.Begin), Recording: newLenient(t.session, run, in)}
 	return p
 }
 
-// Undo implements compose.Tape.
+// Undo implements compose.Recording.
 func (t *lenient) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	t.undos++
 	var known *journal.UndoRecord
@@ -166,7 +166,7 @@ func (t *lenient) Undo(asked abi.ToolCall) (server, tool string, failed *abi.Cal
 	return asked.Server, asked.Tool, nil
 }
 
-// Compensation implements compose.Tape.
+// Compensation implements compose.Recording.
 func (t *lenient) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
 	if found, _ := find(t.compensations, asked); found != nil && (found.Answer.Err != nil || found.Answer.Value != nil) {
 		found.used = true
@@ -176,10 +176,10 @@ func (t *lenient) Compensation(asked abi.ToolCall, server, tool string) journal.
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: server, Tool: tool, Message: "replay: the record has no answer to this call"}}
 }
 
-// Log implements compose.Tape.
+// Log implements compose.Recording.
 func (t *lenient) Log(abi.LogLevel, string) { t.logs++ }
 
-// End implements compose.Tape. If a saved tool ends because an answer is missing, so does
+// End implements compose.Recording. If a saved tool ends because an answer is missing, so does
 // its caller, and the note says why.
 func (t *lenient) End(replayed journal.Record) {
 	if t.missing != nil && t.in != "" {

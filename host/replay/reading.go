@@ -80,9 +80,9 @@ func debugged(rec *journal.Record) bool {
 	return rec.Any(func(r *journal.Record) bool { _, ok := wire.Get(r.Outcome.Failure, "stack"); return ok })
 }
 
-// replayRun returns a recorded run with the tape that replays it.
-func (s *session) replayRun(rec *journal.Record, tape compose.Tape) *compose.ReplayRun {
-	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Tape: tape, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
+// replayRun returns a run to replay, with its recording.
+func (s *session) replayRun(rec *journal.Record, recording compose.Recording) *compose.ReplayRun {
+	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: recording, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

@@ -6,8 +6,8 @@
 //	replay.go   Run
 //	report.go   the report, and its text
 //	reading.go  how a recorded run ended
-//	strict.go   the tape for the recorded code: every step must be the same
-//	lenient.go  the tape for changed code: it finds answers where it can
+//	strict.go   answers for the recorded code: every step must be the same
+//	lenient.go  answers for changed code: it finds them where it can
 //	differ.go   readable differences
 //	redacted.go comparing with redacted records
 //	tighten.go  limits in records that are larger than ours
@@ -60,7 +60,7 @@ func Run(ctx context.Context, box compose.Sandbox, rec journal.Record, opts Opti
 	var run *compose.ReplayRun
 	if opts.Code != nil {
 		changed = newLenient(s, &rec, "")
-		run = &compose.ReplayRun{Begin: s.begin(rec.Begin), Tape: changed}
+		run = &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: changed}
 		run.Definition.Code, run.AgentTools = *opts.Code, builtin.Mentioned(*opts.Code)
 	} else {
 		run = s.replayRun(&rec, newStrict(s, &rec, ""))

@@ -86,7 +86,7 @@ type Side struct {
 	Version string          `json:"version"` // hash of the definition
 }
 
-// session collects what the tapes of one replay find.
+// session collects the findings of one replay.
 type session struct {
 	guest       string // hash of our own guest
 	most        sandbox.Limits

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// strict is the tape for recorded code. It gives the recorded answers in order, and
+// strict is the compose.Recording for recorded code. It gives the recorded answers in order, and
 // compares each step with the record.
 type strict struct {
 	*session
@@ -56,7 +56,7 @@ func newStrict(s *session, rec *journal.Record, in string) *strict {
 	return t
 }
 
-// Calls implements compose.Tape.
+// Calls implements compose.Recording.
 func (t *strict) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
 	replayed := make([]compose.ReplayedCall, len(asked))
 	for i, call := range asked {
@@ -125,7 +125,7 @@ func (t *strict) answer(c *journal.CallRecord) compose.ReplayedCall {
 	return p
 }
 
-// Undo implements compose.Tape.
+// Undo implements compose.Recording.
 func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	what := fmt.Sprintf("undo %d", t.undo+1)
 	switch {
@@ -145,7 +145,7 @@ func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.Call
 	return asked.Server, asked.Tool, t.refusal(asked)
 }
 
-// Compensation implements compose.Tape.
+// Compensation implements compose.Recording.
 func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
 	t.undoing = t.undoing || t.diverged == nil && !t.ended
 	what := fmt.Sprintf("compensation %d", t.compensation+1)
@@ -167,7 +167,7 @@ func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.A
 	return journal.Answer{Err: &abi.CallError{Type: abi.ErrTool, Server: server, Tool: tool, Message: "replay: the record has no answer to this call"}}
 }
 
-// Log implements compose.Tape.
+// Log implements compose.Recording.
 func (t *strict) Log(level abi.LogLevel, text string) {
 	if t.diverged != nil || t.ended {
 		return
@@ -191,7 +191,7 @@ func (t *strict) differ(d Difference) {
 	t.add(d)
 }
 
-// End implements compose.Tape.
+// End implements compose.Recording.
 func (t *strict) End(replayed journal.Record) {
 	switch {
 	case t.diverged != nil && !t.undoing:

@@ -10,19 +10,19 @@ import (
 
 // Account is the fuel and the number of calls that a script and the scripts that it
 // calls may use together, beside the limits of each run. It is safe for concurrent
-// use. When runs use it at the same time, which of them finds it empty depends on
-// timing; how much each uses until then does not.
+// use. When runs use it at the same time, timing determines which of them
+// finds it empty, but not how much each has used by then.
 //
-// It also holds what these runs have of Options.Budget together.
+// It also holds the part of Options.Budget that these runs have together.
 type Account struct {
 	fuel, calls       atomic.Int64 // what is left
 	allFuel, allCalls int64
 	owner             any
 
-	mu           sync.Mutex  // guards what follows
+	mu           sync.Mutex  // guards the fields below
 	run          *budget.Run // nil while none of the runs is active
 	runs         int         // number of active runs
-	owned        int64       // bytes of messages that belong to the runs
+	messages     int64       // bytes of messages that belong to the runs
 	memory, peak uint64      // linear memory of their instances
 }
 
@@ -91,7 +91,7 @@ func (a *Account) begin(ctx context.Context, b *budget.Budget) (_ context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.run = b.OpenRun(a.owner, cancel)
 	a.run.Work(1)
-	a.run.Own(a.owned)
+	a.run.Own(a.messages)
 	return ctx, func() { a.end(); cancel(nil) }
 }
 
@@ -104,33 +104,33 @@ func (a *Account) end() {
 	}
 }
 
-// Work adds n, which may be negative, to the number of goroutines that work for the
-// runs, such as goroutines that make concurrent calls of one run. A goroutine that waits
-// for another of them does not work; see budget.Run.Work. The goroutine that runs the
-// script is already counted.
-func (a *Account) Work(n int) {
-	if run := a.holding(); run != nil {
+// AddWorkers adds n, which may be negative, to the number of goroutines that work for
+// the runs, such as those that make concurrent calls of one run. A goroutine that waits
+// for another one of them does not count; see budget.Run.Work. The goroutine that runs
+// the script is already counted.
+func (a *Account) AddWorkers(n int) {
+	if run := a.budgetRun(); run != nil {
 		run.Work(n)
 	}
 }
 
-// Own registers a message of n bytes that belongs to the runs; see budget.Run.Own.
-// Small ones do not count.
-func (a *Account) Own(n int) {
+// AddMessage registers a message of n bytes that belongs to the runs; see
+// budget.Run.Own. Small messages do not count.
+func (a *Account) AddMessage(n int) {
 	if n <= budget.Small {
 		return
 	}
 	n *= budget.Copies
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.owned += int64(n)
+	a.messages += int64(n)
 	if a.run != nil {
 		a.run.Own(int64(n))
 	}
 }
 
-// holding returns what the runs have of the budget.
-func (a *Account) holding() *budget.Run {
+// budgetRun returns the runs' part of the budget; nil if no run is active.
+func (a *Account) budgetRun() *budget.Run {
 	if a == nil {
 		return nil
 	}
@@ -139,9 +139,8 @@ func (a *Account) holding() *budget.Run {
 	return a.run
 }
 
-// grown records that an instance has n bytes more of linear memory; n may be
-// negative.
-func (a *Account) grown(n int64) {
+// addMemory adds n bytes, which may be negative, to the linear memory of the instances.
+func (a *Account) addMemory(n int64) {
 	if a == nil {
 		return
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// answers are the answers to the last batch of calls that were not fetched yet.
+// answers has the answers to the last batch of calls.
 type answers struct{ pending []pendingAnswer }
 
-// pendingAnswer is an answer that waits to be fetched once.
+// pendingAnswer is an answer that the guest can fetch once.
 type pendingAnswer struct {
 	code    abi.Code
 	bytes   []byte // JSON

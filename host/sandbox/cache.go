@@ -28,10 +28,8 @@ type compileCache struct {
 	wazero.CompilationCache
 }
 
-// openCache opens the cache, after checking that nobody but the user can write the
-// code in it.
-//
-// It removes damaged files and returns their number.
+// openCache opens the cache, after checking that only the user can write the code in
+// it. It removes damaged files and returns their number.
 func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damaged int, err error) {
 	if err := owner.CheckStrictly(parent); err != nil { // before anything is created there
 		return nil, 0, fmt.Errorf("%w (it holds native code)", err)
@@ -39,7 +37,7 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, 0, err
 	}
-	info, err := os.Stat(parent) // it may be a link made by the user
+	info, err := os.Stat(parent) // follows a link, which the user may have made
 	if err == nil {
 		err = checkPrivate(parent, info)
 	}
@@ -87,7 +85,7 @@ func prune(parent, dir string) {
 // sumSuffix is the suffix of the file with the digest of the file beside it.
 const sumSuffix = ".sha256"
 
-// staleAfter is the age at which an unfinished file must be a left-over.
+// staleAfter is the age above which an unfinished file is a leftover.
 const staleAfter = time.Hour
 
 // verifyFiles removes each file below dir that does not match its digest or has none.
@@ -128,7 +126,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 	return damaged, err
 }
 
-// seal writes the digests of what wazero has added.
+// seal writes digests of the files that wazero has added.
 func (c *compileCache) seal() error {
 	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || strings.HasSuffix(path, sumSuffix) {

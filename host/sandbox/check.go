@@ -25,8 +25,8 @@ func encode(v any) ([]byte, error) {
 }
 
 // checkValue checks that text is one JSON value in valid UTF-8, at most depth deep,
-// without duplicate names in an object (of which different readers use different
-// ones).
+// without duplicate names in an object, because readers differ in which of them they
+// use.
 func checkValue(b []byte, depth int) error {
 	if !jsontext.Value(b).IsValid() {
 		return errors.New("not one valid JSON value")

@@ -26,9 +26,9 @@ func (s *Sandbox) Compute(ctx context.Context, name string, account *Account) *C
 	return &Compute{slot: computeSlot{slots: s.slots, ctx: ctx}, account: account, name: name}
 }
 
-// Spend is called before each piece of the work. It charges the units of that piece,
-// and waits for a slot if needed. The error is that of Run for a run whose context
-// has ended, or a [*LimitError] of [LimitFuel].
+// Spend must be called before each piece of the work. It charges the units of that
+// piece, and waits for a slot if needed. If the context has ended, the error is the one
+// that Run returns then; if the fuel is used up, it is a [*LimitError] of [LimitFuel].
 func (c *Compute) Spend(units uint64) error {
 	if c.slot.ctx.Err() != nil {
 		return stopped(c.slot.ctx, c.name)

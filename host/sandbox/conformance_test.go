@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 			}}
 			ctx := context.Background()
 			deadline := 50 * time.Millisecond
-			if raceEnabled || c.Calls > 0 || c.Undo > 0 { // a storm needs time to start and to make its calls
+			if raceEnabled || c.Calls > 0 || c.Undo > 0 { // a flood of calls needs time to start
 				deadline *= 10
 			}
 			if c.End == abitest.EndDeadline {
@@ -58,7 +58,7 @@ func TestConformance(t *testing.T) {
 				t.Errorf("logs %q, want %q", caller.logs, c.Logs)
 			}
 			if len(caller.undo) != c.Undo {
-				t.Errorf("%d calls to undo with, want %d", len(caller.undo), c.Undo)
+				t.Errorf("%d compensations, want %d", len(caller.undo), c.Undo)
 			}
 			if out.Memory > abitest.MaxMemory {
 				t.Errorf("%d bytes of memory, more than the limit", out.Memory)

@@ -83,7 +83,7 @@ func TestDeterminism(t *testing.T) {
 		if got[n] != other[n] {
 			t.Errorf("differs in another process:\n%s\n%s", got[n], other[n])
 		}
-		// They allocate many times the memory that they may have.
+		// They allocate many times their limit of memory.
 		if strings.HasPrefix(got[n], "collector") && !strings.HasSuffix(got[n], "error null, <nil>") {
 			t.Errorf("without a collection? %s", got[n])
 		}

@@ -25,7 +25,7 @@ const (
 	LimitArguments Limit = "arguments"
 	LimitAnswer    Limit = "answer"
 	LimitResult    Limit = "result"
-	LimitQueue     Limit = "queue" // of all runs together; the run did not start
+	LimitQueue     Limit = "queue" // the number of runs; the run did not start
 )
 
 // LimitError says that a run was ended, or could not go on, because of a limit.
@@ -43,8 +43,8 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return e.Message }
 
-// LimitName is the name of the limit in errors; see package limits, which says
-// what to do about it.
+// LimitName returns the name of the limit in errors. Package limits says what to do
+// about each limit.
 func (e *LimitError) LimitName() string { return string(e.Limit) }
 
 // TrapError says that the guest failed: it trapped, ended without a response, or
@@ -64,9 +64,9 @@ func (e *TrapError) Error() string {
 	return fmt.Sprintf("sandbox: guest fault: %s (%s)", e.Reason, e.Stderr)
 }
 
-// hostError is a bug of the host.
+// hostError is an error for a bug in the host.
 type hostError struct {
-	function string // the host function it happened in
+	function string // the name of the host function
 	problem  string
 }
 

@@ -184,8 +184,8 @@ func compiled(t *testing.T) []byte {
 	return wasm
 }
 
-// takeTurns runs each of kinds a few times in a row, and repeats this n times. It
-// returns the median of each.
+// takeTurns runs each of kinds inARow times, and repeats this n times. It returns the
+// median time of each.
 func takeTurns(n, inARow int, kinds map[string]func()) map[string]time.Duration {
 	took := map[string][]time.Duration{}
 	for range n {

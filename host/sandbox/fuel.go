@@ -25,7 +25,7 @@ type fuel struct {
 	counter api.MutableGlobal // what is left of the slice; nil before the start
 	budget  int64
 	left    int64    // of the budget, not yet in the counter
-	account *Account // slices are taken from it, too; nil: none
+	account *Account // slices are also taken from it; nil: none
 	shared  bool     // the account ran out, not the budget
 }
 
@@ -37,8 +37,8 @@ func (f *fuel) start(m api.Module, budget int64, account *Account) {
 	f.refill()
 }
 
-// refill adds the next slice, less what the last one was overdrawn by. It reports
-// whether there was enough fuel.
+// refill adds the next slice, less the overdraft of the last one. It reports whether
+// there was enough fuel.
 func (f *fuel) refill() bool {
 	over := -int64(f.counter.Get()) // far from overflow: see charge
 	if over > f.left {
@@ -60,8 +60,8 @@ func (f *fuel) refill() bool {
 	return true
 }
 
-// settle returns what is left of the last slice to the account, or takes what was
-// overdrawn from it.
+// settle returns the rest of the last slice to the account, or takes the overdraft from
+// it.
 func (f *fuel) settle() {
 	if f.counter == nil {
 		return

@@ -40,7 +40,7 @@ func types(t ...api.ValueType) []api.ValueType { return t }
 func (f hostFunction) guarded() api.GoModuleFunc {
 	return func(ctx context.Context, m api.Module, stack []uint64) {
 		i := ctx.Value(instanceKey{}).(*instance)
-		i.module = m // also when a start function calls
+		i.module = m // not set yet if a start function calls
 		defer func() {
 			switch r := recover(); r {
 			case nil:
@@ -69,8 +69,8 @@ var abiFunctions = []hostFunction{
 	{abi.FuncFuelOut, nil, nil, fuelOut},
 }
 
-// serving wraps a function that may only be called while a request is served. The
-// effects of an earlier call would be in every copy of the snapshot.
+// serving wraps a function that may only be called while a request is served. Every
+// copy of the snapshot would have the effects of an earlier call.
 func serving(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
 	return func(ctx context.Context, i *instance, stack []uint64) {
 		if !i.serving {
@@ -138,9 +138,9 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 		return abi.Pack(abi.Invalid, 0)
 	case i.limit != nil:
 		return abi.Pack(abi.Limit, 0)
-	case len(message) > i.limits.Arguments-i.undoing:
+	case len(message) > i.limits.Arguments-i.undoBytes:
 		i.recordLimit(LimitArguments, i.limits.Arguments, fmt.Sprintf(
-			"arguments of more than %s in calls to undo with", formatBytes(uint64(i.limits.Arguments))))
+			"arguments of more than %s in calls registered with undo", formatBytes(uint64(i.limits.Arguments))))
 		return abi.Pack(abi.Limit, 0)
 	}
 	call, err := decodeCall(append([]byte(nil), message...))
@@ -150,8 +150,8 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 	if !i.admitCalls(1) {
 		return abi.Pack(abi.Limit, 0)
 	}
-	i.undos++
-	i.undoing += len(message)
+	i.undoCalls++
+	i.undoBytes += len(message)
 	i.chargeMemory(ctx)
 	var failed *abi.CallError
 	i.withoutSlot(func() { failed = i.caller.Undo(ctx, call) })
@@ -168,7 +168,7 @@ func (i *instance) undo(ctx context.Context, ptr, length uint32) uint64 {
 // admitCalls reports whether n more calls are within the limits. If not, it records
 // the limit.
 func (i *instance) admitCalls(n int) bool {
-	if n > i.limits.Calls-i.calls-i.undos {
+	if n > i.limits.Calls-i.calls-i.undoCalls {
 		i.recordLimit(LimitCalls, i.limits.Calls, fmt.Sprintf("more than %d tool calls", i.limits.Calls))
 		return false
 	}
@@ -186,7 +186,7 @@ func commit(_ context.Context, i *instance, stack []uint64) {
 		stack[0] = abi.Pack(abi.Invalid, 0)
 		return
 	}
-	i.undoing = 0
+	i.undoBytes = 0
 	i.caller.Commit()
 	stack[0] = abi.Pack(abi.OK, 0)
 }
@@ -224,7 +224,7 @@ func logWrite(_ context.Context, i *instance, stack []uint64) {
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case cost > i.limits.Logs-i.logged:
 		i.logFull = true
-		i.addLog(abi.LogWarn, fmt.Sprintf("the log is full (%s): what follows is not kept%s",
+		i.addLog(abi.LogWarn, fmt.Sprintf("the log is full (%s): later entries are dropped%s",
 			formatBytes(uint64(i.limits.Logs)), i.logFullAdvice))
 		stack[0] = abi.Pack(abi.Limit, 0)
 	case !utf8.Valid(text):
@@ -309,7 +309,7 @@ const (
 func (i *instance) chargeCall(n, cost int) { i.fuel.charge(callCost + n*cost) }
 
 // recordLimit records the first limit that the run has reached. The guest can still
-// say where in the script that was.
+// report the position in the script.
 func (i *instance) recordLimit(limit Limit, value int, message string) {
 	if i.limit == nil {
 		i.limit = &LimitError{Limit: limit, Value: uint64(value),

@@ -36,8 +36,8 @@ func runScript(t testing.TB, ctx context.Context, code, params string, l Limits,
 	return realSandbox(t).Run(ctx, Run{Request: request(code, params), Limits: l, Caller: c})
 }
 
-// fineClock says whether the clock is fine enough to show that a run takes time. The
-// clock of Windows can stand still for 15 ms.
+// fineClock reports whether the clock is fine enough to measure a run. The clock of
+// Windows advances in steps of up to 15 ms.
 const fineClock = runtime.GOOS != "windows"
 
 func TestScripts(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// health is what the process holds after everything that can be freed was freed.
+// health has what the process holds after everything that can be freed was freed.
 type health struct {
 	resident    uint64
 	mappings    int
@@ -117,9 +117,9 @@ func checkHealth(t *testing.T, before, after health) {
 	}
 }
 
-// TestHostileNeighbours checks that other runs return the usual results during
+// TestOtherRunsDuringAttacks checks that other runs return the usual results during
 // attacks of all kinds.
-func TestHostileNeighbours(t *testing.T) {
+func TestOtherRunsDuringAttacks(t *testing.T) {
 	const attackers, neighbours, runs = 2, 3, 100
 	s := realSandbox(t)
 	alone := neighbour(t, s, runs)

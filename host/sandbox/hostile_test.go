@@ -23,7 +23,7 @@ import (
 // TestStartState more rounds.
 var (
 	long         = flag.Bool("long", false, "run the tests that take minutes in full")
-	hostileTable = flag.Bool("hostile.table", false, "print what each hostile script ended in and took")
+	hostileTable = flag.Bool("hostile.table", false, "print the outcome and the cost of each hostile script")
 	hostileRuns  = flag.Int("hostile.runs", 10, "runs of each memory attack between two looks at the process")
 	hostileStops = flag.Int("hostile.stops", 100, "hostile runs to be stopped, and timed")
 )

@@ -5,14 +5,14 @@ package sandbox
 type image interface {
 	// Size is its length in bytes, whole wasm pages.
 	Size() uint64
-	// Base is how much of the machine's memory, in bytes, a typical run uses without
-	// growing: at most Size.
+	// Base is how much of the machine's memory, in bytes, a typical run uses if its
+	// memory does not grow: at most Size.
 	Base() uint64
 	// Open returns memory that gets the content of the image when wazero allocates
 	// it. It may grow to limit bytes; limit is at least Size.
 	Open(limit uint64) memory
-	// Learn gets the memory of a typical run after its end and before it is released.
-	// Most runs will change the parts that differ from the image.
+	// Learn receives the memory of a typical run that has ended, before it is released.
+	// The parts that differ from the image are those that most runs change.
 	Learn(m memory)
 	// Close frees the image. All memory that was opened must have been released.
 	Close()
@@ -26,7 +26,7 @@ type span struct{ from, to uint64 }
 type copyImage struct {
 	size    uint64
 	content []byte // up to the last byte that is not zero
-	// filled are the parts of content that are copied.
+	// filled has the parts of content that are not zero, which are copied.
 	filled []span
 }
 

@@ -17,19 +17,19 @@ import (
 // the file, so an instance only holds the pages that it has written, and making one
 // costs the same whatever the size of the image.
 //
-// Released mappings are used again. Pages that most runs write are restored by
-// copying, which saves page faults. All others are dropped, so that the next access
-// finds the file's page again (or zeros, behind the end of the file).
+// Released mappings are reused. Pages that most runs write are restored by copying,
+// which saves page faults. All other pages are dropped, so that the next access finds
+// the file's page again (or zeros, beyond the end of the file).
 type cowImage struct {
 	file   int // descriptor
 	size   uint64
 	mapped uint64 // the length of the file: up to the last page that is not zero
-	source []byte // the file, to read
-	// pages is /proc/self/pagemap; nil: it cannot be read.
+	source []byte // the file, mapped for reading
+	// pages is /proc/self/pagemap; nil if it cannot be read.
 	pages *os.File
 
 	mu     sync.Mutex
-	hot    []bool // by page of the file: written by a typical run
+	hot    []bool // by page of the file: a typical run writes it
 	copied []span // the hot pages as joined ranges
 	idle   []*mapping
 }
@@ -56,7 +56,7 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	page := os.Getpagesize()
 	filled := spans(len(content), page, 0, func(from, to int) bool { return !isZero(content[from:to]) })
 	if len(filled) == 0 {
-		filled = []span{{0, uint64(page)}} // a mapping has a length
+		filled = []span{{0, uint64(page)}} // a mapping cannot be empty
 	}
 	i := &cowImage{size: uint64(len(content)), mapped: filled[len(filled)-1].to}
 	i.file, err = unix.MemfdCreate("sandbox-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -125,18 +125,18 @@ func (i *cowImage) reuse(limit uint64) *mapping {
 	return nil
 }
 
-// keep keeps a restored mapping for a later run. If there are enough, it frees the least
-// recently used one, which may be too small for the current limits.
+// keep keeps a restored mapping for a later run. If there are too many, it frees the
+// least recently used one, which may be too small for the current limits.
 func (i *cowImage) keep(m *mapping) {
-	var gone *mapping
+	var excess *mapping
 	i.mu.Lock()
 	if i.idle = append(i.idle, m); len(i.idle) > idlePerCPU*runtime.GOMAXPROCS(0) {
-		gone = i.idle[0]
+		excess = i.idle[0]
 		i.idle = slices.Delete(i.idle, 0, 1)
 	}
 	i.mu.Unlock()
-	if gone != nil {
-		gone.unmap()
+	if excess != nil {
+		excess.unmap()
 	}
 }
 

@@ -24,20 +24,20 @@ type instance struct {
 	request []byte // JSON
 
 	memory  memory     // nil until it is started
-	module  api.Module // as well
+	module  api.Module // nil until it is started
 	serving bool       // the guest is initialised and serves the request
 
 	charged    uint64 // bytes taken from the budget of all runs
-	sized      uint64 // bytes of linear memory that the account knows of
-	measuredAt uint64 // fuel used when charged was checked last
+	linear     uint64 // bytes of linear memory that were added to the account
+	measuredAt uint64 // fuel used when the memory was last measured
 
-	fuel    fuel
-	answers answers
-	calls   int
-	undos   int // calls registered for undo, including committed ones
-	undoing int // bytes of the ones that are not committed
-	logged  int // bytes charged against Limits.Logs
-	logFull bool
+	fuel      fuel
+	answers   answers
+	calls     int
+	undoCalls int // calls registered for undo, including committed ones
+	undoBytes int // size of the ones that are not committed
+	logged    int // bytes charged against Limits.Logs
+	logFull   bool
 
 	logFullAdvice string // as in Run
 
@@ -45,7 +45,7 @@ type instance struct {
 	result    []byte
 	scriptErr *abi.Error
 
-	limit *LimitError // the first limit reached that lets the guest go on
+	limit *LimitError // the first limit reached after which the guest could continue
 	fault error       // why the host ended the instance, if it did
 
 	wasi wasiState
@@ -111,8 +111,8 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 		return err
 	}
 	i.memory.OnGrow(i.grow)
-	i.sized = s.image.Size()
-	i.account.grown(int64(i.sized))
+	i.linear = s.image.Size()
+	i.account.addMemory(int64(i.linear))
 	i.module, i.serving = m, true
 	s.setState(m)
 	i.wasi = s.wasi
@@ -128,7 +128,7 @@ func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 	return stack[0], err
 }
 
-// close frees everything, whatever state the instance is in.
+// close frees everything. It works in any state of the instance.
 func (i *instance) close() {
 	if i.module != nil {
 		if err := i.module.Close(context.Background()); err != nil {
@@ -161,7 +161,7 @@ func (i *instance) classify(ctx context.Context, callErr error) error {
 	case i.fault != nil:
 		return i.fault
 	case callErr != nil:
-		return i.trap(leaf(callErr).Error())
+		return i.trap(innermost(callErr).Error())
 	}
 	return nil
 }
@@ -217,9 +217,9 @@ func (i *instance) recursionLimit() *LimitError {
 		Message: fmt.Sprintf("script %q: functions call each other too deep (use a loop)", i.name)}
 }
 
-// leaf returns the innermost error of a chain. wazero wraps it with a stack trace of the
-// guest, which is of no use.
-func leaf(err error) error {
+// innermost returns the innermost error of a chain, without wazero's stack trace of the
+// guest.
+func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
 		if next == nil {

@@ -29,7 +29,7 @@ type memory interface {
 	Release()
 }
 
-// gauge tracks the size of a memory, for all kinds of memory.
+// gauge tracks and limits the size of a memory. All kinds of memory embed it.
 type gauge struct {
 	limit   uint64 // bytes, whole pages
 	size    uint64

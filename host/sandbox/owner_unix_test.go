@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 )
 
-// TestCacheBelowOthersIsRefused checks that a cache is refused if others can write to
+// TestCacheRefusesSharedParent checks that a cache is refused if others can write to
 // a parent directory, because they could replace the cache.
-func TestCacheBelowOthersIsRefused(t *testing.T) {
+func TestCacheRefusesSharedParent(t *testing.T) {
 	top := t.TempDir()
 	above, cache := filepath.Join(top, "above"), filepath.Join(top, "above", "cache")
 	if err := errors.Join(os.MkdirAll(cache, 0o700), os.Chmod(above, 0o777)); err != nil {

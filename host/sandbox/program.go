@@ -30,7 +30,7 @@ type program struct {
 	// its content. They share the bytes of the guest.
 	initial  uint64
 	segments []rewrite.Segment
-	state    []string // the names of the globals that are state
+	state    []string // names of the globals that are state
 }
 
 // compile compiles guest, with a cache if possible.
@@ -63,8 +63,8 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheD
 }
 
 func compileWith(ctx context.Context, guest []byte, cache *compileCache) (*program, error) {
-	// Not with WithCloseOnContextDone, which checks at every loop and call. The host
-	// checks the context of metered code when a slice of its fuel is used up.
+	// WithCloseOnContextDone is not used, because it checks at every loop and call. The
+	// host checks the context whenever a slice of fuel is used up.
 	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
 	if cache != nil {
 		config = config.WithCompilationCache(cache.CompilationCache)

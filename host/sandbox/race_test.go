@@ -2,6 +2,6 @@
 
 package sandbox
 
-// raceEnabled says that the race detector is on. It keeps shadow memory, so the size
-// of the process says nothing about the product.
+// raceEnabled reports that the race detector is on. It keeps shadow memory, so the size
+// of the process is not that of the product.
 const raceEnabled = true

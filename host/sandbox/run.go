@@ -11,9 +11,8 @@ import (
 
 // Options configure a Sandbox. The zero value is usable.
 type Options struct {
-	// CacheDir is the directory for compiled guests, which other processes can use.
-	// It holds native code that is executed, so it must belong to the user and have
-	// mode 0700. It is created if absent. If it cannot be used, this is logged, and
+	// CacheDir is the directory for compiled guests. Processes can share it. It holds
+	// native code that is executed, so it must belong to the user and have mode 0700. It is created if absent. If it cannot be used, this is logged, and
 	// the sandbox works without it. "" is no cache.
 	CacheDir string
 	// Log gets warnings; nil is slog.Default().
@@ -24,15 +23,15 @@ type Options struct {
 	// MaxConcurrent is how many guests may compute at the same time; 0 is
 	// DefaultMaxConcurrent(). Runs that wait for a tool do not count.
 	MaxConcurrent int
-	// MaxQueued is how many more runs there may be, which wait for a slot or for
-	// tools; 0 is DefaultMaxQueued. Runs beyond that are refused.
+	// MaxQueued is how many more runs may wait for a slot or for tools; 0 is
+	// DefaultMaxQueued. Runs beyond that are refused.
 	MaxQueued int
 	// Budget is the budget for the memory of all runs; nil is no limit.
 	Budget *budget.Budget
 }
 
-// Caller is everything that a script can reach. A run never calls methods of its
-// Caller concurrently.
+// Caller is the only way in which a script can have effects. A run never calls methods
+// of its Caller concurrently.
 type Caller interface {
 	// CallTools makes the calls of one batch concurrently and returns one
 	// answer per call, in order. It must return promptly when ctx ends; then its
@@ -90,15 +89,15 @@ type Limits struct {
 	// Result is the most bytes of JSON in the result, or in the script's error.
 	Result int
 	// Logs is the most bytes of all log entries together; each entry counts 32
-	// bytes more than its text. Entries beyond that are dropped, which does not fail
-	// the run; one last entry says so.
+	// bytes more than its text. Entries beyond that are dropped, and a last entry
+	// says so; the run does not fail.
 	Logs int
 }
 
 // The defaults of Limits.
 const (
 	DefaultMemory    = 128 << 20
-	DefaultFuel      = 10_000_000_000 // some seconds
+	DefaultFuel      = 10_000_000_000 // a few seconds
 	DefaultCalls     = 1000
 	DefaultArguments = 16 << 20
 	DefaultAnswer    = 16 << 20

@@ -1,5 +1,5 @@
 // Package sandbox runs scripts. Each run gets a WebAssembly instance of its own, with
-// hard limits, that can reach nothing but its [Caller]. It is the only package that
+// hard limits, whose only way to the outside is its [Caller]. It is the only package that
 // imports wazero.
 //
 //	sandbox.go    Sandbox: compile in the background, run, close
@@ -16,7 +16,7 @@
 //	fuel.go       the fuel of a run, provided in slices
 //	functions.go  the host's side of package abi
 //	answers.go    passing the answers of tools to the guest
-//	wasi.go       the few WASI functions that the Go runtime needs, which reach nothing
+//	wasi.go       the WASI functions that the Go runtime needs, without effects
 //	memory.go     linear memory with a limit (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
 //	image.go      memory with an initial content (image_linux.go: copy on
@@ -49,7 +49,7 @@ type Sandbox struct {
 	// base and err are set before ready is closed. Each run starts from base.
 	base *snapshot
 	err  error
-	// borrowed says that the guest belongs to another Sandbox, which closes it.
+	// borrowed reports that the guest belongs to another Sandbox, which closes it.
 	borrowed bool
 
 	mu     sync.Mutex

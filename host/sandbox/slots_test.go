@@ -79,7 +79,7 @@ func TestComputingRunsYield(t *testing.T) {
 		}()
 	}
 	for range cap(done) {
-		<-started // the last one could only start because another one yielded
+		<-started // the last run can only start after another has yielded
 	}
 	out, err := s.Run(t.Context(), Run{Request: request("return s.echo({'n': 1}).n", "{}"), Caller: &fakeCaller{tools: echoTools}})
 	if err != nil || string(out.Result) != "1" || out.Queued == 0 {
@@ -153,9 +153,9 @@ func (c *waitingCaller) Undo(ctx context.Context, call abi.ToolCall) *abi.CallEr
 	return c.fakeCaller.Undo(ctx, call)
 }
 
-// TestSlotIsNotLost checks that slots are released after a panic of the Caller and
+// TestSlotIsReleased checks that slots are released after a panic of the Caller and
 // after the end of the context.
-func TestSlotIsNotLost(t *testing.T) {
+func TestSlotIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSandbox(t, Options{Guest: guestNamed(t, callingGuest), MaxConcurrent: 2, Log: slog.New(slog.DiscardHandler)})
 		_, err := s.Run(t.Context(), Run{Caller: &fakeCaller{tools: func(context.Context, abi.ToolCall) abi.Answer { panic("boom") }}})

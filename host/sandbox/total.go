@@ -11,16 +11,17 @@ import (
 // LimitTotalMemory is the limit on the memory of all runs together.
 const LimitTotalMemory Limit = "total_memory"
 
-// An instance takes from the budget of all runs the memory of the machine that it uses:
-// the part of the image that a typical run changes, and the growth of its memory.
-// Before it may have to wait for long, the first figure is replaced by what it has
-// really changed.
+// An instance is charged to the budget of all runs for the memory of the machine that it
+// uses: the part of the image that a typical run changes, and the growth of its memory.
+// Before a wait that may be long, the first figure is replaced by the part that it has
+// actually changed.
 
 // measureInterval is how much fuel an instance uses before we measure again how much of
 // the image it has changed. A measurement takes as long as some ten thousand units.
 const measureInterval = 100_000
 
-// reserve takes what a typical run changes of an image from the budget.
+// reserve takes the part of an image that a typical run changes, base bytes, from the
+// budget.
 func (i *instance) reserve(base uint64) error {
 	if err := i.acquire(base); err != nil {
 		return err
@@ -35,15 +36,15 @@ func (i *instance) grow(bytes uint64) bool {
 		return false // the context has ended, which takes precedence
 	}
 	i.charged += bytes
-	i.sized += bytes
-	i.account.grown(int64(bytes))
+	i.linear += bytes
+	i.account.addMemory(int64(bytes))
 	return true
 }
 
 // chargeMemory charges the memory that the instance uses now, before it waits for others.
 func (i *instance) chargeMemory(ctx context.Context) {
 	used := i.fuel.used()
-	if i.account.holding() == nil || i.measuredAt > 0 && used-i.measuredAt < measureInterval {
+	if i.account.budgetRun() == nil || i.measuredAt > 0 && used-i.measuredAt < measureInterval {
 		return
 	}
 	i.measuredAt = used
@@ -53,30 +54,30 @@ func (i *instance) chargeMemory(ctx context.Context) {
 			i.end(stopped(ctx, i.name))
 		}
 	} else {
-		i.account.holding().Release(int64(i.charged - held))
+		i.account.budgetRun().Release(int64(i.charged - held))
 	}
 	i.charged = held
 }
 
 // settleMemory returns everything to the budget, when the memory is released.
 func (i *instance) settleMemory() {
-	if run := i.account.holding(); run != nil {
+	if run := i.account.budgetRun(); run != nil {
 		run.Release(int64(i.charged))
 	}
-	i.account.grown(-int64(i.sized))
+	i.account.addMemory(-int64(i.linear))
 }
 
 // acquire takes bytes of the budget. While it waits for them it holds no slot.
 func (i *instance) acquire(bytes uint64) error {
-	run := i.account.holding()
+	run := i.account.budgetRun()
 	if run == nil || run.TryAcquire(int64(bytes)) {
 		return nil
 	}
 	return i.slot.acquireMemory(run, int64(bytes)) // a run that has an account has a slot
 }
 
-// acquireMemory waits for memory, without a slot. The error says why the run
-// must not go on; its context has ended then.
+// acquireMemory waits for memory, without a slot. On an error, the run's context has
+// ended and the run must not continue.
 func (s *computeSlot) acquireMemory(run *budget.Run, bytes int64) error {
 	s.release()
 	err := s.queue(func() error { return run.Acquire(s.ctx, bytes) })
@@ -96,7 +97,7 @@ func Exhausted(cause error, name string) *LimitError {
 	}
 	return &LimitError{
 		Limit: LimitTotalMemory, Value: uint64(e.Total), Used: uint64(e.Used),
-		Message: fmt.Sprintf("script %q: stopped with %s of memory, the youngest of those that wait for more: all together need more than the %s that scripts have of %s",
+		Message: fmt.Sprintf("script %q: stopped with %s of memory, as the youngest of the scripts that wait for more memory: together they need more than the %s that scripts may use of %s",
 			name, formatBytes(uint64(e.Used)), formatBytes(uint64(e.Most)), formatBytes(uint64(e.Total))),
 	}
 }

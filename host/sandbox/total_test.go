@@ -29,15 +29,15 @@ func withBudget(t testing.TB, b *budget.Budget) *Sandbox {
 
 // gate is a tool. Its calls wait until the gate opens.
 type gate struct {
-	came chan string // the run of each call
-	open chan struct{}
+	called chan string // receives the run of each call
+	open   chan struct{}
 }
 
-func newGate() *gate { return &gate{came: make(chan string, 100), open: make(chan struct{})} }
+func newGate() *gate { return &gate{called: make(chan string, 100), open: make(chan struct{})} }
 
 func (g *gate) tool(name string) *fakeCaller {
 	return &fakeCaller{tools: func(ctx context.Context, _ abi.ToolCall) abi.Answer {
-		g.came <- name
+		g.called <- name
 		select {
 		case <-g.open:
 		case <-ctx.Done():
@@ -46,8 +46,8 @@ func (g *gate) tool(name string) *fakeCaller {
 	}}
 }
 
-// TestTotalMemoryWaits checks that runs for which there is no memory wait until others
-// have ended, and that none fails.
+// TestTotalMemoryWaits checks that runs wait for memory until other runs have ended,
+// and that none fails.
 func TestTotalMemoryWaits(t *testing.T) {
 	const runs = 6
 	b := budget.New(120 << 20)
@@ -62,8 +62,8 @@ func TestTotalMemoryWaits(t *testing.T) {
 			}
 		})
 	}
-	<-g.came
-	<-g.came
+	<-g.called
+	<-g.called
 	if f := b.Figures(); f.Runs < 40<<20 {
 		t.Errorf("two runs with 20 MiB each have %d bytes", f.Runs)
 	}
@@ -91,7 +91,7 @@ func TestTotalMemoryFails(t *testing.T) {
 			out, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: g.tool(fmt.Sprint(n))})
 			runs[n] <- ended{out, err}
 		}()
-		<-g.came // one after the other, so that the youngest is known
+		<-g.called // one after the other, so that the youngest is known
 	}
 	close(g.open)
 	if first := <-runs[0]; first.err != nil || string(first.out.Result) != fmt.Sprint(76<<20) {
@@ -121,9 +121,9 @@ func TestTotalMemoryAlone(t *testing.T) {
 	}
 }
 
-// TestTotalMemoryIsWaitedForWithoutASlot checks that others compute while a run waits
+// TestTotalMemoryWaitsWithoutSlot checks that others compute while a run waits
 // for memory.
-func TestTotalMemoryIsWaitedForWithoutASlot(t *testing.T) {
+func TestTotalMemoryWaitsWithoutSlot(t *testing.T) {
 	b := budget.New(64 << 20)
 	s, g := withBudget(t, b), newGate()
 	s.slots = newSlots(1, 0)
@@ -190,7 +190,7 @@ func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 }
 
 // TestHeldMemory checks that a script is charged for the memory that it has changed: a
-// small script for little, and one that writes much within the image for that.
+// small script for little, and one that writes a lot within the image for more.
 func TestHeldMemory(t *testing.T) {
 	b := budget.New(1 << 30)
 	s, g := withBudget(t, b), newGate()
@@ -200,7 +200,7 @@ func TestHeldMemory(t *testing.T) {
 			_, err := s.Run(t.Context(), Run{Request: request(code, "{}"), Caller: g.tool("")})
 			done <- err
 		}()
-		<-g.came
+		<-g.called
 		n := b.Figures().Runs
 		g.open <- struct{}{}
 		if err := <-done; err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// warmup is a script that the embedded guest runs before its snapshot is taken. So no
-// run pays for work that only the first run has to do: making tables at first use,
-// filling free lists, growing the stack.
+// warmup is a script that the embedded guest runs before its snapshot is taken. It does
+// the work that otherwise each run would do first: making tables at first use, filling
+// free lists, growing the stack.
 type warmup struct {
 	code, params string
 	// want is the result as JSON or, for a script that fails, the type of its error.
 	want string
-	// typical says that it writes to memory like most scripts.
+	// typical reports that it writes to memory like most scripts.
 	typical bool
 }
 
@@ -63,7 +63,7 @@ func (w warmup) check(result []byte, err *abi.Error) error {
 		got = string(err.Type)
 	}
 	if got != w.want {
-		return fmt.Errorf("it ended in %.200q (%+v), not in %q", got, err, w.want)
+		return fmt.Errorf("it ended with %.200q (%+v), not with %q", got, err, w.want)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// The Go runtime imports 20 functions of WASI preview 1. They reach nothing: there are
-// no files, arguments or environment, time is a counter, random numbers are a fixed
-// sequence, and what is written to any descriptor is kept for error messages. Errors
+// The Go runtime imports 20 functions of WASI preview 1. They have no effect outside the
+// instance: there are no files, arguments or environment, time is a counter, random
+// numbers are a fixed sequence, and writes to any descriptor are kept for error messages. Errors
 // are errno values of preview 1.
 // https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/docs.md
 const wasiModule = "wasi_snapshot_preview1"
@@ -188,5 +188,5 @@ func pollOneoff(_ context.Context, i *instance, stack []uint64) {
 
 // procExit (code) ends the instance: a guest must return from its export instead.
 func procExit(_ context.Context, i *instance, stack []uint64) {
-	i.end(i.trap(fmt.Sprintf("it left with exit code %d", uint32(stack[0]))))
+	i.end(i.trap(fmt.Sprintf("it exited with code %d", uint32(stack[0]))))
 }

@@ -31,12 +31,12 @@ const sumHead = `# guest.wasm and the inputs of its build. Written by scripts/bu
 // line "source" has the hash of the lines below it.
 func (s Sum) String() string {
 	source := s.Inputs.Hash()
-	var faces strings.Builder
+	var lines strings.Builder
 	for _, line := range s.Interface {
-		faces.WriteString(line + "\n")
+		lines.WriteString(line + "\n")
 	}
 	return fmt.Sprintf("%swasm sha256:%s\nsize %d\n%ssource sha256:%s\n%s",
-		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, faces.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
+		sumHead, hex.EncodeToString(s.Wasm[:]), s.Size, lines.String(), hex.EncodeToString(source[:]), s.Inputs.lines())
 }
 
 // Compare checks that the text of a committed sum file matches the guest and the
@@ -50,8 +50,8 @@ func Compare(text string, wasm []byte, in Inputs) error {
 	if text == want {
 		return nil
 	}
-	gone, come := difference(text, want)
-	return fmt.Errorf("%w\nrecorded but not found:\n%sfound but not recorded:\n%s", ErrDiffers, gone, come)
+	recorded, found := difference(text, want)
+	return fmt.Errorf("%w\nrecorded but not found:\n%sfound but not recorded:\n%s", ErrDiffers, recorded, found)
 }
 
 // difference returns the lines that only one of two texts has.

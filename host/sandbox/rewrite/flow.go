@@ -4,7 +4,7 @@ package rewrite
 //
 // A body is divided into segments: sequences of instructions that are entered only
 // at the start and left only at the end (basic blocks). Charging each segment at its
-// start is correct but does more work than needed. If code continues after a branch
+// start is correct, but charges more often than needed. If code continues after a branch
 // that is rarely taken, both parts can be charged together, and the taken branch
 // refunds the part that it skips.
 //
@@ -19,7 +19,8 @@ package rewrite
 // p is never negative: nothing runs before it is charged. The length of the function
 // bounds p: each class has the p of a segment that continues at a later place, or 0.
 
-// charge is what to insert before the instruction with index at.
+// charge is a change of the counter, or a check, to insert before the instruction with
+// index at.
 type charge struct {
 	at    int
 	cost  int64 // may be negative
@@ -31,11 +32,11 @@ type segment struct {
 	cost  int64
 	in    int // class of the edges that lead here
 	out   int // class of the edges that leave
-	// header says that the segment starts the body of a loop.
+	// header reports that the segment starts the body of a loop.
 	header bool
 	// table is the index of the br_table at its end, or 0.
 	table int
-	// check says that fuel is checked at its start.
+	// check reports that fuel is checked at its start.
 	check bool
 }
 
@@ -64,7 +65,7 @@ type flow struct {
 	tables map[int][]int
 	backs  []back
 	calls  bool // the body has calls
-	// early says that the first segment has an instruction that needs a check
+	// early reports that the first segment has an instruction that needs a check
 	// before it: a call, or a charge by length.
 	early bool
 }

@@ -45,7 +45,7 @@ var runaways = map[string][]byte{
 	"go's shape, default":   goShape(i32(-1), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, unknown":   goShape(op(OpLocalGet, 0), i32(1), op(OpI32Sub), op(OpLocalSet, 0), op(OpBr, 0)),
 	"go's shape, tee":       goShape(i32(0), op(OpLocalTee, 0), op(OpDrop), op(OpBr, 0)),
-	// Another local is set, which only looks like an exit.
+	// It sets another local, so this is not an exit.
 	"go's shape, another local": goShape(i32(0), op(OpLocalSet, 0), i32(2), op(OpLocalSet, 1), op(OpBr, 0)),
 	"go's shape, br_if":         goShape(i32(0), op(OpLocalSet, 0), i32(1), op(OpBrIf, 0)),
 	"table to its own loop":     module(Module{}, FuncType{Params: []ValType{I32}}, block(OpLoop), op(OpLocalGet, 0), Instr{Op: OpBrTable, Labels: []uint32{1, 0}}, end1),

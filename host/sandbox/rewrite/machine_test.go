@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// machine is a simple WebAssembly interpreter that counts costs. It is a second
-// opinion on results and costs: it shares only the decoder with the passes, and
-// nothing with wazero. Modules must be valid.
+// machine is a simple WebAssembly interpreter that counts costs. It is an
+// independent check of results and costs: it shares only the decoder with the passes,
+// and nothing with wazero. Modules must be valid.
 type machine struct {
 	m       *Module
 	code    []machineCode

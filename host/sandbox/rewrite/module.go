@@ -68,7 +68,7 @@ type Module struct {
 	Exports  []Export
 	Start    *uint32
 	Elems    []Elem
-	// DataCount says that there is a data count section, which memory.init and
+	// DataCount reports that there is a data count section, which memory.init and
 	// data.drop need.
 	DataCount bool
 	Data      []Data

@@ -35,7 +35,7 @@ type parser struct {
 	reader // of the current section
 	m      *Module
 	base   int // offset of the section in the module
-	// withCode is false to skip function bodies and data.
+	// withCode is false if function bodies and data are skipped.
 	withCode bool
 	bodies   []int // offsets of the bodies in the module
 	declared uint32

@@ -21,7 +21,7 @@ func TestRefusals(t *testing.T) {
 		code []Instr
 		pass Pass
 		want string
-		// plain says that the module is wrong, not unsupported.
+		// plain reports that the module is invalid, not unsupported.
 		plain bool
 	}{
 		"data of an imported memory": {Module{Imports: []Import{{Kind: KindMemory}}, Data: data}, nil, ExtractData(), "memory is imported", false},

@@ -100,7 +100,7 @@ func TestSpecification(t *testing.T) {
 				}
 			}
 			for i := range s.commands {
-				s.play(i)
+				s.run(i)
 			}
 		})
 	}
@@ -113,7 +113,8 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-func (s *specRun) play(i int) {
+// run executes one command of the file.
+func (s *specRun) run(i int) {
 	c := &s.commands[i]
 	switch c.Type {
 	case "module":
