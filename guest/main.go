@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/guest/interp"
 )
 
-// The imports. Their names are abi.HostModule and abi.Func... Directives cannot
-// use constants, so a test of host/sandbox compares the names.
+// The imports, named by abi.HostModule and abi.Func... Directives cannot use
+// constants, so a test of host/sandbox compares the names.
 
 //go:wasmimport metatool request_read
 func requestRead(ptr unsafe.Pointer, capacity uint32) uint64
@@ -75,8 +75,8 @@ func run() {
 	writeError(scriptErr)
 }
 
-// serve turns a panic of the interpreter into an error, so that it is reported
-// with its text instead of as a bare trap.
+// serve runs the request. It turns a panic of the interpreter into an error, so that
+// its text is reported instead of a bare trap.
 func serve() (result []byte, scriptErr *abi.Error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -89,8 +89,8 @@ func serve() (result []byte, scriptErr *abi.Error) {
 		return nil, &abi.Error{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	if req.Memory > 0 {
-		// The rest is for memory that the collector does not count and for the
-		// last allocation before it runs.
+		// A quarter is left for memory that the collector does not count and for
+		// the last allocation before it runs.
 		debug.SetMemoryLimit(int64(req.Memory / 4 * 3))
 	}
 	return interp.Run(req, host{})

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// short is the length in bytes up to which nothing is remembered of a text.
-	short = 48
-	// stride is the distance in code points between remembered offsets.
+	// shortText is the length in bytes up to which texts are not remembered.
+	shortText = 48
+	// stride is the distance between remembered offsets, in code points.
 	stride = 16
-	// kept is the number of long texts that an Index remembers.
-	kept = 8
-	// large is the length in bytes above which a text displaces all others: an
-	// Index keeps the memory of its texts from being used again.
-	large = 128 << 10
+	// maxTexts is the number of texts that an Index remembers.
+	maxTexts = 8
+	// largeText is the length in bytes above which a text replaces all others, because
+	// an Index keeps the memory of its texts from being reused.
+	largeText = 128 << 10
 )
 
 // Index measures and cuts texts. It remembers the last few long ones, so it must
@@ -27,16 +27,16 @@ const (
 //
 // Each byte that is not part of valid UTF-8 counts as a code point.
 type Index struct {
-	texts [kept]measured
-	next  int // the text that is replaced next
+	texts [maxTexts]measured
+	next  int // index of the text that is replaced next
 }
 
 // measured is a long text with its remembered offsets.
 type measured struct {
-	text   string // keeps the memory, so that no other text is at the same address
+	text   string // keeps the memory in use, so that no other text has its address
 	length int    // in code points
-	// offsets are those of every stride-th code point, in bytes; nil until one is
-	// asked for, and for ASCII.
+	// offsets has the offset in bytes of every stride-th code point. It is nil until
+	// an offset is needed, and for ASCII.
 	offsets []uint32
 }
 
@@ -44,7 +44,7 @@ func (m *measured) ascii() bool { return m.length == len(m.text) }
 
 // Len returns the number of code points in s.
 func (x *Index) Len(s string) int {
-	if len(s) <= short {
+	if len(s) <= shortText {
 		return count(s)
 	}
 	return x.measure(s).length
@@ -53,7 +53,7 @@ func (x *Index) Len(s string) int {
 // Slice returns the part of s from the code point at start up to, but without,
 // the one at end. 0 <= start <= end <= Len(s).
 func (x *Index) Slice(s string, start, end int) string {
-	if len(s) <= short {
+	if len(s) <= shortText {
 		from := offset(s, start)
 		return s[from : from+offset(s[from:], end-start)]
 	}
@@ -71,7 +71,7 @@ func (x *Index) Slice(s string, start, end int) string {
 // Offset returns the offset in bytes of the code point at i in s.
 // 0 <= i <= Len(s).
 func (x *Index) Offset(s string, i int) int {
-	if len(s) <= short {
+	if len(s) <= shortText {
 		return offset(s, i)
 	}
 	m := x.measure(s)
@@ -81,19 +81,18 @@ func (x *Index) Offset(s string, i int) int {
 	return m.offset(i)
 }
 
-// measure returns what is remembered of a long text, after counting it if it is
-// new.
+// measure returns the entry of a long text. It makes a new one if needed.
 func (x *Index) measure(s string) *measured {
 	for i := range x.texts {
 		if m := &x.texts[i]; len(m.text) == len(s) && unsafe.StringData(m.text) == unsafe.StringData(s) {
 			return m
 		}
 	}
-	if len(s) > large {
+	if len(s) > largeText {
 		clear(x.texts[:])
 	}
 	m := &x.texts[x.next]
-	x.next = (x.next + 1) % kept
+	x.next = (x.next + 1) % maxTexts
 	*m = measured{text: s, length: count(s)}
 	return m
 }

@@ -39,7 +39,7 @@ func TestIndex(t *testing.T) {
 	var x Index
 	for _, s := range []string{
 		"", "a", "Zoë", "日本語", "a\xffb", "\xe2\x82", "e\u0301", "👩‍👩‍👧",
-		strings.Repeat("a", short), strings.Repeat("a", short+1), strings.Repeat("é", short/2), strings.Repeat("é", short),
+		strings.Repeat("a", shortText), strings.Repeat("a", shortText+1), strings.Repeat("é", shortText/2), strings.Repeat("é", shortText),
 		strings.Repeat("a", 1000) + "é", "é" + strings.Repeat("a", 1000),
 		strings.Repeat("aé日👩", 16), strings.Repeat("aé日👩", 300), strings.Repeat("\xff", 200), strings.Repeat("日", stride*4),
 	} {
@@ -51,7 +51,7 @@ func TestIndex(t *testing.T) {
 func TestManyTexts(t *testing.T) {
 	var x Index
 	var texts []string
-	for i := range 3 * kept {
+	for i := range 3 * maxTexts {
 		texts = append(texts, strings.Repeat("é", 50+i)+strings.Repeat("a", 100-i))
 	}
 	for range 3 {

@@ -10,8 +10,8 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// predeclared returns what a script can name. The value of params is set later,
-// by setParams.
+// predeclared returns the names that a script can use without defining them.
+// setParams sets the value of params later.
 func predeclared(servers []string) starlark.StringDict {
 	env := maps.Clone(always)
 	for _, name := range servers {
@@ -24,8 +24,7 @@ func predeclared(servers []string) starlark.StringDict {
 	return env
 }
 
-// always holds what every script can name, and names that only rewritten trees
-// use.
+// always holds the names of every script, and those that only rewritten trees use.
 var always = func() starlark.StringDict {
 	env := starlark.StringDict{
 		"params":    starlark.None,
@@ -105,7 +104,7 @@ func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	return Object{v.(*starlark.Dict)}, nil
 }
 
-// library calls the library's own function of that name.
+// library calls the interpreter library's built-in function of that name.
 func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 }
@@ -131,7 +130,7 @@ func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.
 		return library(thread, b, args, kwargs)
 	}
 	if len(args) != 1 {
-		return nil, fmt.Errorf("%s: default= goes with one argument, a sequence, and there are %d", b.Name(), len(args))
+		return nil, fmt.Errorf("%s: default= needs exactly one other argument, a sequence, got %d", b.Name(), len(args))
 	}
 	if xs, ok := args[0].(starlark.Iterable); ok && isEmpty(xs) {
 		return kwargs[i][1], nil
@@ -155,7 +154,7 @@ func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	}
 	if len(args) == 1 && len(kwargs) == 0 {
 		if e, ok := args[0].(*errorValue); ok { // fail(e) is raise e
-			return nil, e.again()
+			return nil, e.reraise()
 		}
 	}
 	message := joinText(args, sep)
@@ -194,15 +193,15 @@ func onlyArgument(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tu
 	return args[0], nil
 }
 
-// module is a namespace. Its errors say which name was probably meant.
+// module is a namespace. Its errors suggest the name that was probably meant.
 type module struct {
 	name    string
 	members starlark.StringDict
-	// meant maps names from other languages to names that do the same here.
-	meant map[string]string
+	// instead maps names from other languages to what to write here.
+	instead map[string]string
 }
 
-var mathModule = &module{name: "math", members: math.Module.Members, meant: map[string]string{
+var mathModule = &module{name: "math", members: math.Module.Members, instead: map[string]string{
 	"trunc": "int(x)", "inf": `float("inf")`, "nan": `float("nan")`, "abs": "abs(x)", "min": "min(...)", "max": "max(...)",
 }}
 
@@ -217,8 +216,8 @@ func (m *module) Attr(name string) (starlark.Value, error) {
 	if v, ok := m.members[name]; ok {
 		return v, nil
 	}
-	if meant, ok := m.meant[name]; ok {
-		return nil, fmt.Errorf("%s has no .%s (write %s)", m.name, name, meant)
+	if hint, ok := m.instead[name]; ok {
+		return nil, fmt.Errorf("%s has no .%s (write %s)", m.name, name, hint)
 	}
 	names := m.members.Keys()
 	return nil, fmt.Errorf("%s has no .%s%s", m.name, name, suggest(name, names, names))

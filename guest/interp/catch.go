@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// The ways to leave a part of a try statement early.
+// A leaveKind is a way to leave a part of a try statement early.
 type leaveKind int
 
 const (
@@ -70,7 +70,7 @@ func classNamed(name string) (classSet, bool) {
 	return 0, false
 }
 
-func (c classSet) takes(e *errorValue) bool { return c&^toolErrorClass != 0 || e.tool }
+func (c classSet) catches(e *errorValue) bool { return c&^toolErrorClass != 0 || e.tool }
 
 // A tryPlan runs a try statement. It is called with the variables of the function
 // around it, or None, and with the parts in the order of the source.
@@ -122,7 +122,7 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value, parts starlark.Tuple) (starlark.Value, error) {
 	caught := errorOf(err)
 	for i, h := range p.handlers {
-		if !h.classes.takes(caught) {
+		if !h.classes.catches(caught) {
 			continue
 		}
 		if h.slot >= 0 {
@@ -138,32 +138,33 @@ func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value
 	return nil, err
 }
 
-// inHand is the stack of errors whose clauses are running, innermost first. A
-// bare raise raises the first one again.
-type inHand struct {
+// A handledError is an error that a clause of a try statement is handling, in a stack
+// with the innermost first. A bare raise raises the innermost one again.
+type handledError struct {
 	err   *errorValue
-	outer *inHand
+	outer *handledError
 }
 
-const inHandKey = "errors in hand"
+// handledErrorKey is the key of the stack among the locals of a thread.
+const handledErrorKey = "handled error"
 
-func errorsInHand(thread *starlark.Thread) *inHand {
-	h, _ := thread.Local(inHandKey).(*inHand)
+func handledErrorOf(thread *starlark.Thread) *handledError {
+	h, _ := thread.Local(handledErrorKey).(*handledError)
 	return h
 }
 
-// handling calls f while an error is being handled; nil is no error.
+// handling calls f while err is being handled; if err is nil, it only calls f.
 func handling(thread *starlark.Thread, err *errorValue, f func() (starlark.Value, error)) (starlark.Value, error) {
 	if err != nil {
-		outer := errorsInHand(thread)
-		thread.SetLocal(inHandKey, &inHand{err, outer})
-		defer thread.SetLocal(inHandKey, outer)
+		outer := handledErrorOf(thread)
+		thread.SetLocal(handledErrorKey, &handledError{err, outer})
+		defer thread.SetLocal(handledErrorKey, outer)
 	}
 	return f()
 }
 
-// uncatchable reports whether an error ends the run even if the script has a
-// clause for it: limits, forbidden tools, and the end of the request.
+// uncatchable reports whether an error ends the run although the script has an
+// except clause: a limit, a forbidden tool, or the end of the request.
 func (r *run) uncatchable(err error) bool {
 	if r.fatal != nil || errors.Is(err, errTooDeep) || errors.Is(err, errAbandoned) {
 		return true
@@ -179,14 +180,14 @@ func (r *run) uncatchable(err error) bool {
 	return failed.call.Limit != ""
 }
 
-// raise is raise x, raise x from y, and raise.
+// raise implements raise x, raise x from y, and a bare raise.
 func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
-	current := errorsInHand(thread)
+	current := handledErrorOf(thread)
 	if len(args) == 0 {
 		if current == nil {
-			return nil, errors.New("there is no error to raise again (raise without a value belongs into except)")
+			return nil, errors.New("there is no error to raise again (raise without a value belongs in an except block)")
 		}
-		return nil, current.err.again()
+		return nil, current.err.reraise()
 	}
 	e, err := raisable(args[0])
 	if err != nil {
@@ -194,11 +195,11 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 	}
 	for h := current; h != nil; h = h.outer {
 		if h.err == e {
-			return nil, e.again()
+			return nil, e.reraise()
 		}
 	}
 	if e.origin != nil && !e.raised {
-		return nil, e.again() // caught before: it keeps the position where it happened
+		return nil, e.reraise() // caught before: it keeps the position where it happened
 	}
 	e.raised = true
 	switch {

@@ -13,8 +13,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// toplevel is the name of the function whose body is the script. The library also
-// calls the outermost frame so.
+// toplevel is the name of the function whose body is the script. It is also the
+// library's name for the outermost frame.
 const toplevel = "<toplevel>"
 
 // compile parses, rewrites and resolves a script. The program defines one
@@ -23,7 +23,7 @@ const toplevel = "<toplevel>"
 func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Error) {
 	if i := strings.IndexByte(src.code, 0); i >= 0 {
 		// The library treats a NUL as the end of the source.
-		return nil, src.invalid(src.positionOf(i), "a NUL character cannot stand in a script")
+		return nil, src.invalid(src.positionOf(i), "a script cannot contain a NUL character")
 	}
 	file, marks, failure := src.parse()
 	if failure != nil {
@@ -48,7 +48,7 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 	return prog, nil
 }
 
-// candidates returns the names that could have been meant by an undefined name.
+// candidates returns the names that an undefined name may be a misspelling of.
 func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	var names []string
 	for name := range bound {
@@ -83,7 +83,7 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 	for i, e := range list[:min(len(list), shown)] {
 		text := e.Msg
 		if text == "can't assign to sliceexpr" {
-			text = "a part of a list cannot be assigned: write xs = xs[:a] + new + xs[b:]"
+			text = "a slice cannot be assigned to: write xs = xs[:a] + new + xs[b:]"
 		}
 		if name := s.wordAt(e.Pos); undefined[name] {
 			text = s.undefinedName(name, names, env)

@@ -20,7 +20,7 @@ var contentModule = &module{
 		"resource": starlark.NewBuiltin("content.resource", resourceBlock),
 		"link":     starlark.NewBuiltin("content.link", linkBlock),
 	},
-	meant: map[string]string{"resource_link": "content.link(uri, name=...)", "json": "content.text(json.encode(value))", "file": "content.resource(uri, text=...)"},
+	instead: map[string]string{"resource_link": "content.link(uri, name=...)", "json": "content.text(json.encode(value))", "file": "content.resource(uri, text=...)"},
 }
 
 // block makes a dict of names and values, without values that are nil or None.
@@ -51,10 +51,10 @@ func textBlock(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwa
 }
 
 // dataBlock is content.image(data, mime_type) or content.audio.
-func dataBlock(kind, usual string) builtinFunc {
+func dataBlock(kind, defaultType string) builtinFunc {
 	return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var data starlark.Value
-		mimeType, other := usual, ""
+		mimeType, other := defaultType, ""
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs, "data", &data, "mime_type?", &mimeType, "mimeType?", &other); err != nil {
 			return nil, err
 		}

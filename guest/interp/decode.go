@@ -241,7 +241,7 @@ func (d *decoder) str() (string, error) {
 }
 
 // scanString skips a string. It returns the text between its quotes, and whether
-// that is the value as it stands.
+// that is the value itself.
 func (d *decoder) scanString() (raw string, plain bool, err error) {
 	d.pos++
 	start := d.pos

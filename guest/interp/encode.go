@@ -22,7 +22,7 @@ var errTooDeep = fmt.Errorf("nested deeper than %d levels, a fixed limit", abi.M
 // encodeJSON encodes a value as JSON (RFC 8259): dicts with string keys in their
 // order, lists, tuples, sets and other sequences as arrays, integers with all
 // their digits, floats so that they read back as the same float. A value that JSON
-// does not have is an error with its path; root is the path of v itself.
+// cannot represent is an error with its path; root is the path of v itself.
 //
 // An encoding larger than abi.MaxMessage is errTooLarge.
 func encodeJSON(root string, v starlark.Value) ([]byte, error) {
@@ -48,7 +48,7 @@ type encoder struct {
 	// yield is the method member, bound once instead of for each object.
 	yield func(k, v starlark.Value) bool
 	err   *encodeError // of member
-	// repaired says that a key of the innermost object was not UTF-8.
+	// repaired reports that a key of the innermost object was not UTF-8.
 	repaired bool
 }
 
@@ -56,7 +56,7 @@ type encoder struct {
 type encodeError struct {
 	steps []string
 	err   error
-	keep  int // if not 0, only that many of the outermost steps count
+	keep  int // if not 0, the path has only that many of the outermost steps
 }
 
 func unencodable(format string, args ...any) *encodeError {
@@ -115,13 +115,13 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 	case starlark.Float:
 		return e.float(float64(v))
 	case starlark.Bytes:
-		return unencodable("bytes have no JSON form (make a string of them with str)")
+		return unencodable("bytes have no JSON form (convert them with str)")
 	case *errorValue:
 		return e.object(v.object())
 	case starlark.Iterable:
 		return e.iterable(v)
 	case starlark.Callable:
-		return unencodable("a %s has no JSON form (was the call, with its parentheses, meant?)", v.Type())
+		return unencodable("a %s has no JSON form (did you mean to call it, with parentheses?)", v.Type())
 	default:
 		return unencodable("a %s has no JSON form", v.Type())
 	}

@@ -16,7 +16,7 @@ import (
 // A source is a script with its name.
 type source struct {
 	name, code string
-	lines      []string // made when first needed
+	lines      []string // split when first needed
 	agentTools []string // see abi.Request
 }
 
@@ -86,7 +86,7 @@ const (
 	maxTraceLine = 400
 )
 
-// clip cuts a text to about that number of bytes.
+// clip cuts a text to about most bytes, with a note of how much is missing.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -96,8 +96,8 @@ func clip(s string, most int) string {
 
 // panicError returns the error for a panic of the interpreter. That is a bug, or a
 // script that asks for more than any memory can hold, as in list(range(1 << 62)).
-// The Go runtime has no error value for the latter, only a text. What is merely
-// too large for this run's memory does not panic.
+// For the latter the Go runtime has only a text, no error value. A value that is only
+// too large for the memory of this run does not panic.
 func panicError(p any) *abi.Error {
 	if fault, ok := p.(runtime.Error); ok && strings.Contains(fault.Error(), "makeslice: ") || p == bytes.ErrTooLarge {
 		return &abi.Error{Type: abi.ErrResource, Message: "a value would be larger than any memory", Limit: abi.LimitMemory}
@@ -114,7 +114,7 @@ func (r *run) scriptError(err error) *abi.Error {
 	case r.fatal != nil:
 		out.Type, out.Message, out.Limit = abi.ErrResource, clip(r.fatal.message, maxErrorText), r.fatal.limit
 	case errors.As(err, &failed):
-		out.Message = clip(err.Error(), maxErrorText) // its server's words, or the host's
+		out.Message = clip(err.Error(), maxErrorText) // the server's text, or the host's
 		out.Type, out.Call = failed.call.Type, failed.call
 	case errors.As(err, &own):
 		out.Message = clip(own.Error(), maxErrorText)
@@ -170,7 +170,7 @@ func (r *run) causes(e *errorValue) string {
 	return b.String()
 }
 
-// resultError returns the error for a result that JSON does not have.
+// resultError returns the error for a result that JSON cannot represent.
 func (r *run) resultError(err error) *abi.Error {
 	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(err.Error(), maxErrorText)}
 	switch {
@@ -182,7 +182,7 @@ func (r *run) resultError(err error) *abi.Error {
 	return out
 }
 
-// isBuiltin reports whether a frame is not of the script.
+// isBuiltin reports whether a frame belongs to a built-in function.
 func isBuiltin(f starlark.CallFrame) bool { return f.Pos.Line < 1 }
 
 // innermost returns the position at which the script failed.

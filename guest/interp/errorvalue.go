@@ -20,7 +20,7 @@ type errorValue struct {
 	details      starlark.Value
 
 	raised bool                // by the script, with raise or fail
-	origin *starlark.EvalError // where it came from, once it has been caught
+	origin *starlark.EvalError // has its backtrace; set when it is caught
 	cause  *errorValue         // the error being handled, or the operand of from
 }
 
@@ -79,7 +79,7 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
 }
 
-// object returns its fields, without those that are not set, for JSON.
+// object returns the fields that are set, for JSON.
 func (e *errorValue) object() Object {
 	o := newObject(len(errorAttrs))
 	for _, name := range []string{"type", "message", "server", "tool", "details"} {
@@ -94,7 +94,7 @@ func (e *errorValue) object() Object {
 func (e *errorValue) Get(k starlark.Value) (starlark.Value, bool, error) {
 	name, ok := starlark.AsString(k)
 	if !ok {
-		return nil, false, fmt.Errorf("%s has fields by name, e.message, and none for %s", e.Type(), repr(k))
+		return nil, false, fmt.Errorf("%s has named fields, such as e.message, and no %s", e.Type(), repr(k))
 	}
 	v, err := e.Attr(name)
 	return v, err == nil, err
@@ -106,7 +106,7 @@ func (e *errorValue) encodedDetails() []byte {
 	if e.details == starlark.None {
 		return nil
 	}
-	const most = 1 << 20 // more than anybody reads of an error
+	const most = 1 << 20 // no reader of an error needs more
 	out, err := encodeWithin(most, "details", e.details)
 	if err != nil || len(out) > most {
 		return appendString(nil, clip(repr(e.details), maxErrorText))
@@ -122,9 +122,9 @@ func (e *errorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Sid
 	return nil, nil
 }
 
-// again returns the Go error that raises it once more. That is the one that was
-// caught, so that position and backtrace are those of where it happened.
-func (e *errorValue) again() error {
+// reraise returns the Go error that raises e again. It is the one that was caught, if
+// any, so that the position and backtrace of the first raise are kept.
+func (e *errorValue) reraise() error {
 	if e.origin != nil {
 		return e.origin
 	}
@@ -187,8 +187,8 @@ func (*errorMaker) Freeze()                 {}
 func (*errorMaker) Truth() starlark.Bool    { return true }
 func (m *errorMaker) Hash() (uint32, error) { return starlark.String(m.Name()).Hash() }
 
-// CallInternal is Error(message, details=None), and the same for ToolError with
-// server and tool besides.
+// CallInternal implements Error(message, details=None), and ToolError, which also has
+// server and tool.
 func (m *errorMaker) CallInternal(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	e := &errorValue{kind: m.kind(), tool: m.tool, details: starlark.None}
 	var message starlark.Value = starlark.String(m.Name())

@@ -10,9 +10,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// text % x and text.format(x) are implemented here. The library has no widths and
-// precisions, and formats nested values by recursion without a limit: a deeply
-// nested list would overflow the stack, which ends the guest without a position.
+// This file implements text % x and text.format(x). The library has no widths and
+// precisions, and formats nested values by recursion without a limit: a deeply nested
+// list would overflow the stack and end the guest without a position.
 
 const formatMethod = "format"
 
@@ -26,7 +26,7 @@ func (markModulo) Binary(op syntax.Token, x starlark.Value, side starlark.Side) 
 	return x, nil
 }
 
-// percent is a text on the left of a %.
+// percent is the text to the left of a %.
 type percent starlark.String
 
 func (p percent) String() string        { return string(p) }
@@ -161,7 +161,7 @@ func (f *percentFormat) write(flags string, verb byte, v starlark.Value) error {
 			v, verb = s, 's'
 		}
 	default:
-		return fmt.Errorf("%%%c is no type (write %%%% for the character)", verb)
+		return fmt.Errorf("%%%c is not a format type (write %%%% for the character)", verb)
 	}
 	switch {
 	case strings.Contains(flags, "-"):
@@ -292,8 +292,8 @@ func (s *braceFormat) field(out *strings.Builder, field string, depth int) error
 	if err != nil {
 		return err
 	}
-	written, err := parsed.format(v)
-	out.WriteString(written)
+	formatted, err := parsed.format(v)
+	out.WriteString(formatted)
 	return err
 }
 
@@ -381,31 +381,31 @@ func element(v starlark.Value, key string) (starlark.Value, error) {
 	return nil, fmt.Errorf("%s has no [%s]", v.Type(), key)
 }
 
-// markFormat makes (markFormat | y) the right operand of x.z %= y, where x.z cannot
-// be marked: values that the library formats as text does.
+// markFormat makes (markFormat | y) the right operand of x.z %= y, where x.z cannot be
+// marked. The library then formats y with our repr.
 type markFormat struct{ operandOnly }
 
 func (markFormat) Binary(op syntax.Token, x starlark.Value, side starlark.Side) (starlark.Value, error) {
 	tuple, ok := x.(starlark.Tuple)
 	if !ok {
-		return asWritten(x), nil
+		return asRepr(x), nil
 	}
 	out := make(starlark.Tuple, len(tuple))
 	for i, v := range tuple {
-		out[i] = asWritten(v)
+		out[i] = asRepr(v)
 	}
 	return out, nil
 }
 
-// written is a value that the library formats as a whole.
-type written struct{ starlark.Value }
+// reprValue is a value that the library formats with our repr.
+type reprValue struct{ starlark.Value }
 
-func (w written) String() string { return repr(w.Value) }
+func (v reprValue) String() string { return repr(v.Value) }
 
-func asWritten(v starlark.Value) starlark.Value {
+func asRepr(v starlark.Value) starlark.Value {
 	switch v.(type) {
 	case *starlark.List, starlark.Tuple, *starlark.Set, Object:
-		return written{v}
+		return reprValue{v}
 	}
 	return v
 }

@@ -10,13 +10,13 @@ type fPart struct {
 	field bool
 
 	exprStart, exprEnd int
-	debugEnd           int  // of {x=}: the text up to here comes first; else 0
+	debugEnd           int  // of {x=}: the end of the text that is shown first; else 0
 	conversion         byte // 'r', 's', 'a' or 0
 	spec               []fPart
 	hasSpec            bool
 }
 
-// An fError says what is wrong with an f-string, and at which offset.
+// An fError is an error in an f-string, with its offset.
 type fError struct {
 	at      int
 	message string

@@ -15,8 +15,7 @@ var keywords = []string{
 	"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while",
 }
 
-// reservedWords are words of Python that the grammar reserves, with a hint what to
-// write instead.
+// reservedWords are words of Python that the grammar reserves, each with a hint.
 var reservedWords = map[string]string{
 	"as":       "there is nothing to rename: name what you need by assigning it",
 	"assert":   `write if not x: fail("message")`,
@@ -29,11 +28,11 @@ var reservedWords = map[string]string{
 	"from":     "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
 	"global":   "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
 	"import":   "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
-	"is":       "it stands between a value and None, True or False; compare others with ==",
+	"is":       "it goes between a value and None, True or False; compare other values with ==",
 	"nonlocal": "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
 	"raise":    `it begins a statement of its own: raise Error("message")`,
-	"try":      "it stands on a line of its own, as try: with the body indented below",
-	"with":     "a script opens nothing that must be closed (for what has to be done in any case there is try: and finally:)",
+	"try":      "write try: on a line of its own, with the body indented below it",
+	"with":     "a script opens nothing that needs closing (for cleanup, use try: and finally:)",
 	"yield":    "collect the values in a list and return it",
 }
 
@@ -68,7 +67,7 @@ var undefinedHints = func() map[string]string {
 		"input":       "the arguments of the tool are in params",
 		"arguments":   "the arguments of the tool are in params",
 		"args":        "the arguments of the tool are in params",
-		"__name__":    "the script is run as it stands: call the function, or return",
+		"__name__":    "the whole script is run: call the function, or return",
 		"console":     "use print(...)",
 		"logger":      "use log.info(...), log.warn(...), log.error(...)",
 		"logging":     "use log.info(...), log.warn(...), log.error(...)",
@@ -105,8 +104,8 @@ var undefinedHints = func() map[string]string {
 	return hints
 }()
 
-// syntaxError turns an error of the parser in a portion into one at the token that
-// is wrong, with a hint what to write instead if there is one.
+// syntaxError turns an error of the parser in a portion into one at the wrong token,
+// with a hint if there is one.
 func (s *source) syntaxError(err error, in portion) *abi.Error {
 	var e syntax.Error
 	if !errors.As(err, &e) {
@@ -141,7 +140,7 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 	case strings.Contains(message, " does not associate with "):
 		message = strings.TrimSuffix(message, " (use parens)") // which would compare with a bool
 	case message == "unexpected newline in string":
-		message += `: the quote is not closed (text of several lines is put between """)`
+		message += `: the quote is not closed (put text of several lines between """)`
 	}
 	if in.field && strings.Count(in.code, "(") == 1 {
 		message = strings.ReplaceAll(message, "')'", "'}'") // the parenthesis stands for the brace
@@ -170,7 +169,7 @@ func wordHint(tokens []token, i int) string {
 	case i > 0 && tokens[i-1].is("def"):
 		return "give the function another name"
 	case i+1 < len(tokens) && tokens[i+1].is("=") && t.innermostBracket == '(':
-		return fmt.Sprintf("as the name of an argument it must stand in a dict: tool({%q: ...})", t.text)
+		return fmt.Sprintf("as an argument name it must be in a dict: tool({%q: ...})", t.text)
 	}
 	return hint
 }

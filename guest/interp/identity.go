@@ -6,15 +6,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// The grammar has no operator is, but reserves the word. None, True and False have
-// one value each, and type(x) is text, so with these operands == means the same as
-// is. With others it would not, so is is refused.
+// The grammar reserves the word is, but has no such operator. None, True and False have
+// one value each, and type(x) is text, so with these operands "is" means the same as
+// ==. With other operands it does not, and is refused.
 //
 //	x is None         x == None
 //	x is not None     x !=     None
 
-// identity replaces is, and the not after it, if t is an operator: it must stand
-// between operands. Anywhere else it is a misused name and is left alone.
+// identity replaces "is", and "not" after it, between two operands. Anywhere else, the
+// word is a misused name and is left alone.
 func (m *marker) identity(t, next token) bool {
 	switch {
 	case t.is("is") && isOperandEnd(m.prev) && (isOperandStart(next) || next.is("not")):
@@ -60,8 +60,8 @@ func isName(word string) bool {
 	return !reserved && !slices.Contains(keywords, word)
 }
 
-// identical refuses a comparison that was written with is and for which == does not
-// mean the same.
+// identical refuses a comparison with "is" if == does not mean the same for its
+// operands.
 func (r *rewriter) identical(e *syntax.BinaryExpr) {
 	if r.marks.find(e.OpPos, isMark) == nil {
 		return
@@ -71,16 +71,16 @@ func (r *rewriter) identical(e *syntax.BinaryExpr) {
 		word, operator = "is not", "!="
 	}
 	switch {
-	case isSingle(e.X) || isSingle(e.Y):
+	case isSingleton(e.X) || isSingleton(e.Y):
 	case isTypeCall(e.X) || isTypeCall(e.Y):
-		r.typesAre = append(r.typesAre, e.OpPos)
+		r.typeIdentities = append(r.typeIdentities, e.OpPos)
 	default:
-		r.fail(e.OpPos, "syntax error: %s compares only with None, True, False, and type(x) with a type: write %s", word, operator)
+		r.fail(e.OpPos, "syntax error: %s only compares with None, True or False, or type(x) with a type: write %s", word, operator)
 	}
 }
 
-// isSingle reports whether an expression is None, True or False.
-func isSingle(e syntax.Expr) bool {
+// isSingleton reports whether an expression is None, True or False.
+func isSingleton(e syntax.Expr) bool {
 	id, ok := unparen(e).(*syntax.Ident)
 	return ok && (id.Name == "None" || id.Name == "True" || id.Name == "False")
 }

@@ -51,7 +51,7 @@
 //	parallel.go      parallel and parallel_map
 //	undo.go          undo and commit
 //	content.go       content blocks
-//	say.go           print, log, progress
+//	output.go        print, log, progress
 //	builtins.go      names that every script has; numbers.go, kinds.go and
 //	                 jsonmodule.go: some of these
 //	decode.go        from JSON to values
@@ -179,8 +179,8 @@ type run struct {
 	src      *source
 	maxSteps uint64
 	steps    uint64 // of all threads, as counted by onSteps
-	// fatal is the first error that scripts cannot catch. If it is set, it is the
-	// run's error, whatever Go error the interpreter returns.
+	// fatal is the first error that scripts cannot catch. If it is set, it takes
+	// precedence over the Go error that the interpreter returns.
 	fatal *fatalError
 }
 
@@ -207,7 +207,7 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 	return result, nil
 }
 
-// newThread is a thread of the script.
+// newThread returns a new thread of the script.
 func (r *run) newThread() *starlark.Thread {
 	thread := &starlark.Thread{Name: r.src.name, OnMaxSteps: r.onSteps}
 	thread.SetLocal(runKey, r)

@@ -17,7 +17,7 @@ var jsonModule = &module{
 		"encode_indent": starlark.NewBuiltin("json.encode_indent", jsonEncodeIndent),
 		"indent":        starlark.NewBuiltin("json.indent", jsonIndent),
 	},
-	meant: map[string]string{
+	instead: map[string]string{
 		"loads": "json.decode(text)", "parse": "json.decode(text)", "load": "json.decode(text)",
 		"dumps": "json.encode(value)", "stringify": "json.encode(value)", "dump": "json.encode(value)",
 	},

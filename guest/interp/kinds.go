@@ -15,8 +15,8 @@ var kindNames = map[string]string{
 	"Error": "Error", "Exception": "Error", "ToolError": "ToolError",
 }
 
-// compared records a comparison of type(x) with the name of a type. It would always
-// be false, because type(x) is text in Starlark.
+// compared records a comparison of type(x) with the name of a type. Without nameKinds
+// it would always be false, because type(x) is text in Starlark.
 func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ:
@@ -32,12 +32,12 @@ func (r *rewriter) compared(e *syntax.BinaryExpr) {
 	}
 }
 
-// nameKinds replaces the names of types that type(x) is compared with by the texts
-// that type returns, unless the script gives these names another meaning.
+// nameKinds replaces the names of types that are compared with type(x) by the texts
+// that type returns, unless the script defines these names.
 func (r *rewriter) nameKinds() {
 	if r.bound["type"] {
-		if len(r.typesAre) > 0 {
-			r.fail(r.typesAre[0], "syntax error: is compares only with None, True and False where type is a name of the script: write ==")
+		if len(r.typeIdentities) > 0 {
+			r.fail(r.typeIdentities[0], "syntax error: is only compares with None, True and False in a script that defines type: write ==")
 		}
 		return
 	}
@@ -51,8 +51,8 @@ func (r *rewriter) nameKinds() {
 	}
 }
 
-// isinstanceBuiltin is isinstance(x, type) or isinstance(x, (type, ...)): types
-// are the functions of their names, classes of errors, and what type(x) gives. As
+// isinstanceBuiltin implements isinstance(x, type) or isinstance(x, (type, ...)): types
+// are functions such as str, classes of errors, and results of type(x). As
 // in Python a bool is an int too, and a ToolError an Error.
 func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x, class starlark.Value
@@ -67,7 +67,7 @@ func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	for _, c := range classes {
 		name := kindOf(c)
 		if name == "" {
-			return nil, fmt.Errorf("%s: %s is no type: write one of bool, bytes, dict, float, int, list, range, set, str, tuple, Error, ToolError, or several as a tuple; for None write x == None", b.Name(), repr(c))
+			return nil, fmt.Errorf("%s: %s is not a type: write one of bool, bytes, dict, float, int, list, range, set, str, tuple, Error, ToolError, or several as a tuple; for None write x == None", b.Name(), repr(c))
 		}
 		if kind == name || kind == "bool" && name == "int" || kind == "ToolError" && name == "Error" {
 			return starlark.True, nil
@@ -115,7 +115,7 @@ func isTypeCall(e syntax.Expr) bool {
 	return ok && fn.Name == "type"
 }
 
-// elements are those of a tuple or list that is written out.
+// elements returns the elements of a tuple or list literal.
 func elements(e syntax.Expr) (slots []*syntax.Expr) {
 	var list []syntax.Expr
 	switch e := e.(type) {

@@ -41,11 +41,11 @@ func lex(code string) []token {
 	return lexAround(portion{code: code, line: 1, col: 1}, math.MaxInt, 0, math.MaxInt)
 }
 
-// lexAround is lex for the neighbourhood of a position: it returns at least the last
-// keep tokens before it and as many after it. All tokens of a long script would
-// take more memory than it may have.
+// lexAround returns only the tokens around a position: at least the last keep tokens
+// before it, and as many after it. All tokens of a long script could take more memory
+// than the run may use.
 func lexAround(p portion, line, col, keep int) []token {
-	l := lexer{code: p.code, line: p.line, col: p.col, fresh: true}
+	l := lexer{code: p.code, line: p.line, col: p.col, statement: true}
 	for after := 0; l.pos < len(l.code) && after < keep; {
 		l.scan()
 		if l.line > line || l.line == line && l.col > col {
@@ -63,8 +63,8 @@ type lexer struct {
 	pos       int
 	line, col int
 	brackets  []byte
-	fresh     bool // at the beginning of a statement
 	space     bool // after white space
+	statement bool // at the start of a statement
 	tokens    []token
 }
 
@@ -89,7 +89,7 @@ func (l *lexer) scan() {
 			return
 		}
 		l.emit(newlineToken, 1)
-		l.fresh = true
+		l.statement = true
 	case c == '#':
 		n := strings.IndexAny(rest, "\r\n")
 		if n < 0 {
@@ -135,13 +135,13 @@ func (l *lexer) punct(rest string) {
 func (l *lexer) emit(kind tokenKind, n int) {
 	t := token{
 		kind: kind, text: l.code[l.pos : l.pos+n], pos: l.pos, line: l.line, col: l.col,
-		spaceBefore: l.space, insideBrackets: len(l.brackets) > 0, startsStatement: l.fresh,
+		spaceBefore: l.space, insideBrackets: len(l.brackets) > 0, startsStatement: l.statement,
 	}
 	if b := len(l.brackets); b > 0 {
 		t.innermostBracket = l.brackets[b-1]
 	}
 	l.advance(n)
-	l.space, l.fresh = false, kind != newlineToken && t.text == ";"
+	l.space, l.statement = false, kind != newlineToken && t.text == ";"
 	t.endLine, t.endCol = l.line, l.col
 	l.tokens = append(l.tokens, t)
 }
@@ -179,7 +179,7 @@ func isFString(literal string) bool {
 	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
 }
 
-// literalLength is the length of the string literal at the start of s, whose
+// literalLength returns the length of the string literal at the start of s, whose
 // prefix has n letters.
 func literalLength(s string, n int) int {
 	if isFString(s) {
@@ -189,7 +189,7 @@ func literalLength(s string, n int) int {
 	return n + stringLength(s[n:])
 }
 
-// stringLength is the length of the string literal at the start of s, up to its
+// stringLength returns the length of the string literal at the start of s, up to its
 // end of line if it is not closed.
 func stringLength(s string) int {
 	quote := s[:1]
@@ -214,7 +214,8 @@ func isWordStart(s string) bool {
 	return r == '_' || unicode.IsLetter(r)
 }
 
-// runLength is the length of the letters, digits and underscores s starts with.
+// runLength returns the length of the letters, digits and underscores at the start
+// of s.
 func runLength(s string) int {
 	for i, r := range s {
 		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -224,8 +225,7 @@ func runLength(s string) int {
 	return len(s)
 }
 
-// isIdentifier reports whether s has the form of a name. Reserved words have it,
-// too.
+// isIdentifier reports whether s has the form of a name, as reserved words do too.
 func isIdentifier(s string) bool {
 	return s != "" && isWordStart(s) && runLength(s) == len(s)
 }

@@ -26,7 +26,7 @@ func lint(src *source, servers []string) abi.Lint {
 	out := abi.Lint{Warnings: []abi.Warning{}, Calls: []abi.NamedTool{}, Bound: []abi.Binding{}}
 	file, marks, failure := src.parse()
 	if failure != nil {
-		out.Open = src.open(failure)
+		out.Open = src.incomplete(failure)
 		return out
 	}
 	out.Parses = true
@@ -81,9 +81,9 @@ type lintScope struct {
 }
 
 type lintVar struct {
-	id   *syntax.Ident
-	what string // for the warning that it is not used; "" for none
-	used bool
+	id     *syntax.Ident
+	unused string // the format of the warning if it is not used; "" for none
+	used   bool
 }
 
 func (l *linter) warn(pos syntax.Position, format string, args ...any) {
@@ -92,12 +92,12 @@ func (l *linter) warn(pos syntax.Position, format string, args ...any) {
 	}
 }
 
-// bind makes a name known in the innermost scope.
-func (l *linter) bind(id *syntax.Ident, what string) {
+// bind adds a name to the innermost scope.
+func (l *linter) bind(id *syntax.Ident, unused string) {
 	if _, known := l.scope.names[id.Name]; known {
 		return
 	}
-	l.scope.names[id.Name] = &lintVar{id: id, what: what}
+	l.scope.names[id.Name] = &lintVar{id: id, unused: unused}
 	v, ok := l.env[id.Name]
 	if !ok {
 		v, ok = starlark.Universe[id.Name]
@@ -109,7 +109,7 @@ func (l *linter) bind(id *syntax.Ident, what string) {
 	case server:
 		l.warn(id.NamePos, "%s hides the server of that name", id.Name)
 	default:
-		l.warn(id.NamePos, "%s hides what is built in under that name", id.Name)
+		l.warn(id.NamePos, "%s hides the built-in of that name", id.Name)
 	}
 }
 
@@ -126,8 +126,8 @@ func (l *linter) function(params []syntax.Expr, body []syntax.Stmt) {
 
 func (l *linter) leave() {
 	for _, v := range l.scope.names {
-		if !v.used && v.what != "" && !strings.HasPrefix(v.id.Name, "_") {
-			l.warn(v.id.NamePos, v.what, v.id.Name)
+		if !v.used && v.unused != "" && !strings.HasPrefix(v.id.Name, "_") {
+			l.warn(v.id.NamePos, v.unused, v.id.Name)
 		}
 	}
 	l.scope = l.scope.outer
@@ -135,20 +135,20 @@ func (l *linter) leave() {
 
 // bindings adds the names that statements bind to the scope of their function.
 func (l *linter) bindings(stmts []syntax.Stmt) {
-	// Loop variables, names of errors and parts of tuples may go unused.
-	what := make(map[*syntax.Ident]string)
+	// Loop variables, names of errors and elements of tuples may be unused.
+	unused := make(map[*syntax.Ident]string)
 	eachStmt(stmts, func(s syntax.Stmt) {
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
 			if id, ok := s.LHS.(*syntax.Ident); ok {
-				what[id] = "%s is assigned but never used"
+				unused[id] = "%s is assigned but never used"
 			}
 		case *syntax.DefStmt:
-			what[s.Name] = "function %s is never used"
+			unused[s.Name] = "function %s is never used"
 		}
 	})
 	for _, id := range bindings(stmts, nil) {
-		l.bind(id, what[id])
+		l.bind(id, unused[id])
 	}
 }
 
@@ -179,23 +179,23 @@ func eachStmt(stmts []syntax.Stmt, f func(syntax.Stmt)) {
 	}
 }
 
-// block checks statements, and reports whether the code after them is reached.
-func (l *linter) block(stmts []syntax.Stmt) (goesOn bool) {
-	goesOn = true
+// block checks statements, and reports whether the code after them is reachable.
+func (l *linter) block(stmts []syntax.Stmt) (reachable bool) {
+	reachable = true
 	warned := false
 	for _, s := range stmts {
-		if !goesOn && !warned {
+		if !reachable && !warned {
 			l.warn(syntax.Start(s), "this is never reached")
 			warned = true
 		}
 		if !l.stmt(s) {
-			goesOn = false
+			reachable = false
 		}
 	}
-	return goesOn
+	return reachable
 }
 
-// stmt checks a statement, and reports whether the one after it is reached.
+// stmt checks a statement, and reports whether the one after it is reachable.
 func (l *linter) stmt(s syntax.Stmt) bool {
 	switch s := s.(type) {
 	case *syntax.ExprStmt:
@@ -227,13 +227,13 @@ func (l *linter) stmt(s syntax.Stmt) bool {
 	case *tryStmt:
 		return l.try(s)
 	case *syntax.IfStmt:
-		goesOn := false
+		reachable := false
 		for {
 			l.expr(s.Cond)
-			goesOn = l.block(s.True) || goesOn
+			reachable = l.block(s.True) || reachable
 			next := elif(s)
 			if next == nil {
-				return l.block(s.False) || goesOn
+				return l.block(s.False) || reachable
 			}
 			s = next
 		}
@@ -242,16 +242,16 @@ func (l *linter) stmt(s syntax.Stmt) bool {
 }
 
 func (l *linter) try(s *tryStmt) bool {
-	goesOn := l.block(s.True)
-	if goesOn {
-		goesOn = l.block(s.orElse)
+	reachable := l.block(s.True)
+	if reachable {
+		reachable = l.block(s.orElse)
 	} else if len(s.orElse) > 0 {
 		l.warn(syntax.Start(s.orElse[0]), "this is never reached")
 	}
 	for _, c := range s.clauses {
-		goesOn = l.block(c.body) || goesOn
+		reachable = l.block(c.body) || reachable
 	}
-	return l.block(s.finally) && goesOn
+	return l.block(s.finally) && reachable
 }
 
 // target checks the target of an assignment, which does not use its names.
@@ -340,7 +340,7 @@ func (l *linter) pieces(pieces []piece) {
 	}
 }
 
-// call checks a call, and the server that it is for.
+// call checks a call, and that its server exists.
 func (l *linter) call(e *syntax.CallExpr) {
 	if id := calledOn(e.Fn); id != nil && !l.use(id.Name) {
 		var servers []string

@@ -34,9 +34,9 @@ func TestLint(t *testing.T) {
 		{"try:\n    return 1\nexcept Error as e:\n    return 2\nelse:\n    return 3\nprint(1)", []string{"6:5: this is never reached", "7:1: this is never reached"}},
 		{"try:\n    x = demo.f({})\nexcept Error as e:\n    raise\nreturn x", nil},
 		{"try:\n    pass\nfinally:\n    return 1\nprint(1)", []string{"5:1: this is never reached"}},
-		{"list = [1]\nreturn list", []string{"1:1: list hides what is built in under that name"}},
+		{"list = [1]\nreturn list", []string{"1:1: list hides the built-in of that name"}},
 		{"def f(json, demo):\n    return [json, demo]\nreturn f([len for len in []], 1)", []string{
-			"1:7: json hides what is built in under that name", "1:13: demo hides the server of that name", "3:19: len hides what is built in under that name"}},
+			"1:7: json hides the built-in of that name", "1:13: demo hides the server of that name", "3:19: len hides the built-in of that name"}},
 		{"return dmo.search({})", []string{"1:8: no server is called dmo (did you mean demo?)"}},
 		{"return gitlab['x-y']({'a': [huub.b()]})", []string{
 			"1:8: no server is called gitlab (the servers are demo, other)", "1:29: no server is called huub (the servers are demo, other)"}},

@@ -43,8 +43,7 @@ func (l *linter) isTool(e syntax.Expr) bool {
 	return ok
 }
 
-// tool records e once if it is a tool. If it is called, arguments are those of the
-// call.
+// tool records e, once, if it is a tool. args are the arguments if it is called.
 func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	id := calledOn(e)
 	undefined := id != nil && l.find(id.Name) == nil && !l.env.Has(id.Name) && !starlark.Universe.Has(id.Name)
@@ -73,8 +72,8 @@ func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	l.out.Calls = append(l.out.Calls, named)
 }
 
-// arguments records the arguments of a call; see tool.request for what a dict
-// changes.
+// arguments records the arguments of a call. With a dict, some keywords are options
+// of the call; see tool.request.
 func (l *linter) arguments(named *abi.NamedTool, args []syntax.Expr) {
 	s := literals{linter: l, buf: []byte{'{'}, keys: make(map[string]bool)}
 	dict := false
@@ -111,7 +110,7 @@ func (l *linter) arguments(named *abi.NamedTool, args []syntax.Expr) {
 			return // not literals
 		}
 	}
-	if s.twice {
+	if s.duplicate {
 		return // the call itself is an error
 	}
 	named.Arguments, named.Unknown = append(s.buf, '}'), s.unknown
@@ -141,17 +140,17 @@ func (l *linter) text(e syntax.Expr) (string, bool) {
 // literals writes the literals in a value as JSON.
 type literals struct {
 	*linter
-	buf     []byte
-	keys    map[string]bool // pointers of members
-	twice   bool            // there is a duplicate member
-	unknown []string
+	buf       []byte
+	keys      map[string]bool // pointers of members
+	duplicate bool            // there is a duplicate member
+	unknown   []string
 }
 
 // member writes a member of the object at a pointer.
 func (s *literals) member(pointer, key string, e syntax.Expr) {
 	pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 	if s.keys[pointer] {
-		s.twice = true
+		s.duplicate = true
 		return
 	}
 	s.keys[pointer] = true

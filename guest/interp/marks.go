@@ -8,10 +8,10 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Syntax that Starlark's grammar lacks is parsed like this: the words of try
-// statements and raise, f-strings, and adjacent literals are replaced by text that
-// the library's parser accepts, of the same length and on the same lines. So all
-// positions stay correct. A mark records what each placeholder stands for, and
+// Syntax that Starlark's grammar lacks is replaced before parsing: the keywords of try
+// statements and raise, f-strings, and adjacent literals become text that the library's
+// parser accepts, of the same length and on the same lines. So all positions stay
+// correct. A mark records what each placeholder stands for, and
 // shape.go changes the tree accordingly:
 //
 //	try:                  if 1:
@@ -54,7 +54,7 @@ type mark struct {
 	bytes  bool // of a string: the pieces are text of a bytes literal
 }
 
-// A piece is a part of a string that is put together: text or a field.
+// A piece is a part of an f-string or of adjacent literals: text or a field.
 type piece struct {
 	text       string
 	expr       syntax.Expr     // nil for text
@@ -142,7 +142,7 @@ func (s *source) parseField(p portion, found marks, depth int) (syntax.Expr, *ab
 func (s *source) mark(p portion, statements bool, depth int) (string, marks, *abi.Error) {
 	m := marker{
 		src: s, statements: statements, depth: depth, marks: make(marks),
-		lexer: lexer{code: p.code, line: p.line, col: p.col, fresh: true},
+		lexer: lexer{code: p.code, line: p.line, col: p.col, statement: true},
 		prev:  token{kind: newlineToken},
 	}
 	for m.pos < len(m.code) && m.err == nil {
@@ -171,7 +171,7 @@ type marker struct {
 	prev, held token
 	hasHeld    bool
 	literals   []token // string literals side by side
-	header     *mark   // of the statement that the tokens are of: except or raise
+	header     *mark   // of the except or raise statement that the tokens belong to
 }
 
 func (m *marker) fail(line, col int, format string, args ...any) {
@@ -192,8 +192,8 @@ func (m *marker) add(t token, found *mark) *mark {
 	return found
 }
 
-// next takes the next token and handles the one before it, for which it had to be
-// known what follows.
+// next handles the token before t, which needs to know what follows it, and holds t
+// back.
 func (m *marker) next(t token) {
 	if m.hasHeld && m.err == nil {
 		m.token(m.held, t)

@@ -11,9 +11,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// sumBuiltin is sum(iterable, start=0), as in Python since 3.12: integers are
-// added exactly, floats with what their rounding loses, bools count as 0 and 1,
-// and lists can be joined with a list to start with.
+// sumBuiltin implements sum(iterable, start=0), as in Python since 3.12: integers are
+// added exactly, floats with compensation for rounding errors, bools count as 0 and 1,
+// and lists are joined if start is a list.
 func sumBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var xs starlark.Iterable
 	var start starlark.Value = starlark.MakeInt(0)
@@ -34,7 +34,7 @@ func sumBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kw
 	return s.total(), nil
 }
 
-// sum is what has been added up: a value, or once a float was met, hi+lo.
+// sum is a sum so far: exact, or hi+lo once a float was added.
 type sum struct {
 	exact   starlark.Value
 	isFloat bool
@@ -44,14 +44,14 @@ type sum struct {
 func newSum(start starlark.Value) *sum {
 	switch start := start.(type) {
 	case starlark.Bool:
-		return &sum{exact: flagNumber(start)}
+		return &sum{exact: boolInt(start)}
 	case starlark.Float:
 		return &sum{isFloat: true, hi: float64(start)}
 	}
 	return &sum{exact: start}
 }
 
-func flagNumber(b starlark.Bool) starlark.Int {
+func boolInt(b starlark.Bool) starlark.Int {
 	if b {
 		return starlark.MakeInt(1)
 	}
@@ -60,7 +60,7 @@ func flagNumber(b starlark.Bool) starlark.Int {
 
 func (s *sum) add(x starlark.Value) error {
 	if b, ok := x.(starlark.Bool); ok {
-		x = flagNumber(b)
+		x = boolInt(b)
 	}
 	total, isInt := s.exact.(starlark.Int)
 	switch x := x.(type) {
@@ -84,9 +84,9 @@ func (s *sum) add(x starlark.Value) error {
 			return nil
 		}
 	case starlark.NoneType:
-		return errors.New("it is None (leave such out: sum([x for x in xs if x != None]))")
+		return errors.New("it is None (leave None out: sum([x for x in xs if x != None]))")
 	case starlark.String:
-		return errors.New(`it is text (join text with "".join(xs), make a number of it with int(x) or float(x))`)
+		return errors.New(`it is text (join text with "".join(xs), or convert it with int(x) or float(x))`)
 	}
 	if isInt || s.isFloat {
 		return fmt.Errorf("got %s, want a number%s", x.Type(), sumHint(x))
@@ -137,7 +137,7 @@ func (s *sum) total() starlark.Value {
 	return starlark.Float(s.hi)
 }
 
-// roundBuiltin is round(x, ndigits=None), as in Python: a number exactly in the
+// roundBuiltin implements round(x, ndigits=None), as in Python: a number exactly in the
 // middle is rounded to the even neighbour, and without ndigits the result is an
 // int.
 func roundBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -170,7 +170,7 @@ func roundBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 		}
 		return n, nil
 	case starlark.String:
-		return nil, fmt.Errorf("%s: got string, want a number (make one of it with float(x))", b.Name())
+		return nil, fmt.Errorf("%s: got string, want a number (convert it with float(x))", b.Name())
 	}
 	return nil, fmt.Errorf("%s: got %s, want a number", b.Name(), x.Type())
 }
@@ -200,8 +200,8 @@ func roundInt(x starlark.Int, digits int) starlark.Value {
 // roundFloat returns the float nearest to the decimal that x rounds to.
 func roundFloat(x float64, digits int) float64 {
 	const (
-		most  = 323  // every float is a multiple of that power of ten, nearly
-		least = -308 // no float is larger than that
+		most  = 323  // rounding to more digits changes no float
+		least = -308 // rounding to fewer digits makes every float 0
 	)
 	switch {
 	case digits > most || math.IsNaN(x) || math.IsInf(x, 0) || x == 0:
@@ -210,12 +210,12 @@ func roundFloat(x float64, digits int) float64 {
 		return math.Copysign(0, x)
 	case digits >= 0:
 		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', digits, 64), 64)
-		return rounded // nothing that has digits after the point is near the largest float
+		return rounded // a float with digits after the point is far below the largest float
 	}
 	whole, _ := big.NewFloat(math.Trunc(math.Abs(x))).Int(nil)
 	twice := new(big.Int).Lsh(whole, 1)
 	if math.Trunc(x) != x {
-		twice.SetBit(twice, 0, 1) // what is behind the point only breaks ties
+		twice.SetBit(twice, 0, 1) // digits after the point only break ties
 	}
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil)
 	rounded, _ := new(big.Float).SetInt(nearestMultiple(twice, unit)).Float64()

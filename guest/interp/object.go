@@ -63,7 +63,7 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 	return v, nil
 }
 
-// popMethod is d.pop(key, default), whose error names the key.
+// popMethod is d.pop(key, default), with an error that names the key.
 var popMethod = starlark.NewBuiltin("pop", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	o := b.Receiver().(Object)
 	method, err := o.Dict.Attr(b.Name())
@@ -112,8 +112,8 @@ func (o Object) SetKey(k, v starlark.Value) error {
 	return fmt.Errorf("%w (params and what is in it cannot change: change a copy, dict(params))", err)
 }
 
-// Get is x[k]. Unlike what the interface asks for, a missing key is an error. The
-// interpreter passes it on, so that the script's author is told the nearest key.
+// Get is x[k]. Contrary to the interface, it returns an error for a missing key. The
+// interpreter passes the error on, and it names the nearest key.
 func (o Object) Get(k starlark.Value) (starlark.Value, bool, error) {
 	v, found, err := o.Dict.Get(k)
 	if err == nil && !found {
@@ -179,7 +179,7 @@ func (e *missingKey) Error() string {
 	}
 	name, ok := starlark.AsString(e.key)
 	hint := ""
-	if ofWholeResult[name] {
+	if resultMembers[name] {
 		hint = "; " + answerHint
 	}
 	switch {
@@ -196,18 +196,18 @@ func (e *missingKey) Error() string {
 	return "dict has no key " + repr(e.key)
 }
 
-// hidingMethod is a method of a dict that has a key of the same name. It can be
-// called like any other. If the script meant the key (for x in answer.items: ...),
-// the name of its type is part of the interpreter's error.
+// hidingMethod is a method of a dict that has a key of the same name. It can be called
+// like any other. If the script meant the key (for x in answer.items: ...), the error of
+// the interpreter contains the name of its type, which says what to write.
 type hidingMethod struct{ *starlark.Builtin }
 
 func (m hidingMethod) Type() string {
 	return fmt.Sprintf(`builtin_function_or_method (a dict's .%s is a method; write ["%s"] for the key)`, m.Name(), m.Name())
 }
 
-// The operands below are used only in expressions that rewrite.go makes. An operator
-// on a value of our own is the cheapest way to run Go code from a script: calling a
-// built-in function would push a frame.
+// The operands below occur only in expressions that rewrite.go makes. An operator on a
+// value of our own is the cheapest way to run Go code from a script: calling a built-in
+// function would push a frame.
 
 // wrapDict makes (wrapDict | d) the Object of a bare dict d.
 type wrapDict struct{ operandOnly }

@@ -8,9 +8,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// open reports whether code that did not parse, for the reason given, is incomplete:
-// more lines could make it valid.
-func (s *source) open(failure *abi.Error) bool {
+// incomplete reports whether code that did not parse, for the reason given, could
+// become valid with more lines.
+func (s *source) incomplete(failure *abi.Error) bool {
 	tokens := lexAround(s.whole(), math.MaxInt, 0, 64)
 	at, end := failure.Position, tokens[len(tokens)-1]
 	if at == nil || at.Line == end.line && at.Column == end.col {
@@ -24,8 +24,8 @@ func (s *source) open(failure *abi.Error) bool {
 		return false
 	}
 	t := tokens[last]
-	behind := at.Line > t.line || at.Line == t.line && at.Column > t.col
-	return t.is(":") && behind || t.kind == stringToken && unclosedLong(t.text)
+	after := at.Line > t.line || at.Line == t.line && at.Column > t.col
+	return t.is(":") && after || t.kind == stringToken && unclosedLong(t.text)
 }
 
 // unclosedLong reports whether a literal over several lines has no end.
@@ -39,24 +39,23 @@ func unclosedLong(literal string) bool {
 	return false
 }
 
-// outline records how the tree of the parser ends. In this tree the placeholders of
-// try statements are statements with blocks, and those of raise are not
-// expressions.
+// outline records the kind of the last statement. The tree is that of the parser,
+// where placeholders of try statements are statements with blocks, and those of raise
+// are not expressions.
 func (s *source) outline(out *abi.Lint, file *syntax.File) {
 	if len(file.Stmts) == 0 {
 		return
 	}
 	switch last := file.Stmts[len(file.Stmts)-1].(type) {
 	case *syntax.ExprStmt:
-		start := firstOf(last.X)
-		out.Value = s.position(start)
+		out.Value = s.position(startOf(last.X))
 	case *syntax.IfStmt, *syntax.ForStmt, *syntax.WhileStmt, *syntax.DefStmt:
 		out.Block = true
 	}
 }
 
-// firstOf returns the position at which an expression starts.
-func firstOf(e syntax.Expr) syntax.Position {
+// startOf returns the position at which an expression starts.
+func startOf(e syntax.Expr) syntax.Position {
 	for {
 		switch x := e.(type) {
 		case *syntax.BinaryExpr:

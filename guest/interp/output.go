@@ -9,10 +9,10 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// What a script says while it runs: print, log and progress.
+// The output of a script while it runs: print, log and progress.
 
-// logModule is log.info(...), log.warn(...) and log.error(...). They take their
-// arguments as print does.
+// logModule has log.info(...), log.warn(...) and log.error(...), with the arguments
+// of print.
 var logModule = &module{
 	name: "log",
 	members: starlark.StringDict{
@@ -20,15 +20,16 @@ var logModule = &module{
 		"warn":  starlark.NewBuiltin("log.warn", logBuiltin(abi.LogWarn)),
 		"error": starlark.NewBuiltin("log.error", logBuiltin(abi.LogError)),
 	},
-	meant: map[string]string{
+	instead: map[string]string{
 		"warning": "log.warn(...)", "debug": "log.info(...)", "critical": "log.error(...)", "exception": "log.error(...)", "log": "log.info(...)",
 	},
 }
 
 type builtinFunc = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-// logBuiltin is print(...) for one log level. Each call writes one entry to the log
-// at once. end and flush are accepted, because people write them, and ignored.
+// logBuiltin returns print(...) for one log level. Each call writes one entry to the
+// log at once. flush is accepted and ignored, because scripts may have it; so is a
+// newline at the end of end.
 func logBuiltin(level abi.LogLevel) builtinFunc {
 	return func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		sep, end := " ", ""
@@ -37,7 +38,7 @@ func logBuiltin(level abi.LogLevel) builtinFunc {
 			return nil, err
 		}
 		if file != nil {
-			return nil, fmt.Errorf("%s: there are no files: what is printed is the log of the run (leave out file)", b.Name())
+			return nil, fmt.Errorf("%s: there are no files: printed text goes to the log of the run (leave out file)", b.Name())
 		}
 		entry := joinText(args, sep) + strings.TrimSuffix(end, "\n")
 		runOf(thread).host.Log(level, strings.ToValidUTF8(entry, "\uFFFD"))
@@ -45,7 +46,7 @@ func logBuiltin(level abi.LogLevel) builtinFunc {
 	}
 }
 
-// progressBuiltin is progress(current, total=None, message="").
+// progressBuiltin implements progress(current, total=None, message="").
 func progressBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var current, total starlark.Value
 	var message starlark.Value = starlark.String("")
@@ -66,6 +67,7 @@ func progressBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	return starlark.None, nil
 }
 
+// finite returns a number as a float. name is for the error.
 func finite(name string, v starlark.Value) (float64, error) {
 	f, ok := starlark.AsFloat(v)
 	if !ok || math.IsInf(f, 0) || math.IsNaN(f) {

@@ -11,18 +11,18 @@ import (
 )
 
 // Functions that run in parallel are coroutines. Each runs until it calls a tool.
-// Once all of them wait, their calls are made as one batch; when all answers are
-// there, they go on in the order in which the script gave them. So the calls
-// overlap, and the script stays deterministic: what it does and in which order
-// depends on the answers, never on when they came. The price is that each round
-// takes as long as its slowest call.
+// Once all of them wait, their calls are made as one batch. When all answers have
+// arrived, the functions continue in the order in which the script passed them. So
+// the calls overlap, and the script stays deterministic: what it does, and in which
+// order, depends on the answers and not on when they arrive. The price is that each
+// round takes as long as its slowest call.
 
 const (
-	// maxTogether is how many functions of one parallel can be started at the same
+	// maxConcurrent limits how many functions of one call of parallel run at the same
 	// time. Each has a stack of its own.
-	maxTogether = 128
-	// maxParallelDepth is how deep parallel may be nested. Each level has MaxFrames
-	// frames of its own.
+	maxConcurrent = 128
+	// maxParallelDepth limits how deep calls of parallel may be nested. Each level has
+	// MaxFrames frames of its own.
 	maxParallelDepth = 8
 )
 
@@ -32,52 +32,53 @@ func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 		args = starlark.Tuple{args}
 	}
 	var given starlark.Iterable
-	g := gathering{outer: thread, limit: maxTogether}
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "functions", &given, "errors?", &g.errors); err != nil {
+	p := parallelCall{outer: thread, limit: maxConcurrent}
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "functions", &given, "errors?", &p.errors); err != nil {
 		return nil, err
 	}
 	for f := range starlark.Elements(given) {
 		callable, ok := f.(starlark.Callable)
 		if !ok {
 			return nil, fmt.Errorf("%s: function %d is a %s: write %s([lambda: server.tool({...}), ...]), with lambda in front of each call",
-				b.Name(), len(g.calls)+1, f.Type(), b.Name())
+				b.Name(), len(p.calls)+1, f.Type(), b.Name())
 		}
-		g.calls = append(g.calls, pending{fn: callable})
+		p.calls = append(p.calls, functionCall{fn: callable})
 	}
-	return g.run(b.Name())
+	return p.run(b.Name())
 }
 
 // parallelMapBuiltin is parallel_map(function, items, limit=8, errors="raise").
 func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fn starlark.Callable
 	var items starlark.Iterable
-	g := gathering{outer: thread, limit: 8}
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "function", &fn, "items", &items, "limit?", &g.limit, "errors?", &g.errors); err != nil {
+	p := parallelCall{outer: thread, limit: 8}
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "function", &fn, "items", &items, "limit?", &p.limit, "errors?", &p.errors); err != nil {
 		return nil, err
 	}
-	if g.limit < 1 {
-		return nil, fmt.Errorf("%s: limit is %d, must be 1 at least", b.Name(), g.limit)
+	if p.limit < 1 {
+		return nil, fmt.Errorf("%s: limit is %d, must be at least 1", b.Name(), p.limit)
 	}
-	g.limit = min(g.limit, maxTogether)
-	if err := takesOne(b.Name(), fn); err != nil {
+	p.limit = min(p.limit, maxConcurrent)
+	if err := checkTakesOne(b.Name(), fn); err != nil {
 		return nil, err
 	}
 	for item := range starlark.Elements(items) {
-		g.calls = append(g.calls, pending{fn: fn, args: starlark.Tuple{item}})
+		p.calls = append(p.calls, functionCall{fn: fn, args: starlark.Tuple{item}})
 	}
-	return g.run(b.Name())
+	return p.run(b.Name())
 }
 
-// takesOne refuses a function of the script that cannot be called with one argument.
-// Otherwise each call would fail with an error that does not say why.
-func takesOne(name string, fn starlark.Callable) error {
+// checkTakesOne returns an error for a function of the script that cannot be called
+// with one argument. Otherwise each call would fail with an error that does not say
+// why.
+func checkTakesOne(name string, fn starlark.Callable) error {
 	f, ok := fn.(*starlark.Function)
 	if !ok {
 		return nil
 	}
 	positional := f.NumParams() - f.NumKwonlyParams()
-	for _, rest := range []bool{f.HasVarargs(), f.HasKwargs()} {
-		if rest {
+	for _, collects := range []bool{f.HasVarargs(), f.HasKwargs()} {
+		if collects {
 			positional--
 		}
 	}
@@ -90,32 +91,33 @@ func takesOne(name string, fn starlark.Callable) error {
 	}
 	switch {
 	case positional == 0 && !f.HasVarargs():
-		return fmt.Errorf("%s: the function is given one argument, an item, and takes none: write lambda item: f()", name)
+		return fmt.Errorf("%s: the function gets one argument, an item, but takes none: write lambda item: f()", name)
 	case len(needed) < 2:
 		return nil
 	}
-	return fmt.Errorf("%s: the function is given one argument, an item, and wants %d (%s): if the items are pairs, write lambda item: ... with item[0] and item[1]",
+	return fmt.Errorf("%s: the function gets one argument, an item, but needs %d (%s): if the items are pairs, write lambda item: ... with item[0] and item[1]",
 		name, len(needed), strings.Join(needed, ", "))
 }
 
-// pending is a call that a task waits to make.
-type pending struct {
+// functionCall is a function with its arguments.
+type functionCall struct {
 	fn   starlark.Callable
 	args starlark.Tuple
 }
 
-// gathering is one call of parallel or parallel_map in progress.
-type gathering struct {
+// parallelCall is the state of one call of parallel or parallel_map.
+type parallelCall struct {
 	outer  *starlark.Thread
-	calls  []pending
-	limit  int    // of started tasks at the same time
+	calls  []functionCall
+	limit  int    // of active tasks
 	errors string // "raise" or "collect"
 
 	results []starlark.Value
-	failed  error // that of the first function in order that failed
-	failure int   // its index
-	begun   int
-	active  []*task // in order
+	// failed is the error of the function with the lowest index that failed.
+	failed      error
+	failedIndex int
+	started     int
+	active      []*task // in order
 }
 
 const taskKey = "task"
@@ -126,47 +128,47 @@ func taskOf(thread *starlark.Thread) *task {
 	return t
 }
 
-func (g *gathering) run(name string) (starlark.Value, error) {
-	if g.errors == "" {
-		g.errors = "raise"
+func (p *parallelCall) run(name string) (starlark.Value, error) {
+	if p.errors == "" {
+		p.errors = "raise"
 	}
-	if g.errors != "raise" && g.errors != "collect" {
-		return nil, fmt.Errorf("%s: errors is %q, must be \"raise\" (the first one) or \"collect\" (they stand in the list)", name, g.errors)
+	if p.errors != "raise" && p.errors != "collect" {
+		return nil, fmt.Errorf("%s: errors is %q, must be \"raise\" (raise the first error) or \"collect\" (put errors into the list)", name, p.errors)
 	}
-	r := runOf(g.outer)
-	if outer := taskOf(g.outer); outer != nil && outer.depth >= maxParallelDepth {
+	r := runOf(p.outer)
+	if outer := taskOf(p.outer); outer != nil && outer.depth >= maxParallelDepth {
 		fatal := &fatalError{limit: abi.LimitRecursion,
 			message: fmt.Sprintf("%s within %s deeper than %d, a fixed limit", name, name, maxParallelDepth)}
 		r.setFatal(fatal)
 		return nil, fatal
 	}
-	g.results = make([]starlark.Value, len(g.calls))
-	defer g.abandon()
+	p.results = make([]starlark.Value, len(p.calls))
+	defer p.abandon()
 	for {
-		if err := g.begin(); err != nil {
+		if err := p.start(); err != nil {
 			return nil, err
 		}
-		if len(g.active) == 0 {
+		if len(p.active) == 0 {
 			break
 		}
-		if err := g.round(r); err != nil {
+		if err := p.round(r); err != nil {
 			return nil, err
 		}
 	}
-	if g.failed != nil {
-		return nil, g.failed
+	if p.failed != nil {
+		return nil, p.failed
 	}
-	return starlark.NewList(g.results), nil
+	return starlark.NewList(p.results), nil
 }
 
-// begin starts functions until the limit is reached. It starts no more once one has
-// failed, unless errors are collected.
-func (g *gathering) begin() error {
-	for len(g.active) < g.limit && g.begun < len(g.calls) && g.failed == nil {
-		t := newTask(g.outer, g.begun, g.calls[g.begun])
-		g.begun++
-		g.active = append(g.active, t)
-		if err := g.goOn(t); err != nil {
+// start starts functions until the limit is reached. Once a function has failed, it
+// starts no more, unless errors are collected.
+func (p *parallelCall) start() error {
+	for len(p.active) < p.limit && p.started < len(p.calls) && p.failed == nil {
+		t := newTask(p.outer, p.started, p.calls[p.started])
+		p.started++
+		p.active = append(p.active, t)
+		if err := p.resume(t); err != nil {
 			return err
 		}
 	}
@@ -174,57 +176,57 @@ func (g *gathering) begin() error {
 }
 
 // round makes the calls for which all tasks wait, and resumes the tasks.
-func (g *gathering) round(r *run) error {
+func (p *parallelCall) round(r *run) error {
 	var batch []abi.ToolCall
-	for _, t := range g.active {
+	for _, t := range p.active {
 		batch = append(batch, t.calls...)
 	}
-	answers, err := r.callTools(g.outer, batch)
-	for _, t := range append([]*task(nil), g.active...) {
+	answers, err := r.callTools(p.outer, batch)
+	for _, t := range append([]*task(nil), p.active...) {
 		if t.err = err; err == nil {
 			t.answers, answers = answers[:len(t.calls)], answers[len(t.calls):]
 		}
-		if err := g.goOn(t); err != nil {
+		if err := p.resume(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// goOn resumes a task until it calls tools again or ends. An error ends the whole
+// resume resumes a task until it calls tools again or ends. An error ends the whole
 // script.
-func (g *gathering) goOn(t *task) error {
-	var waits bool
-	if t.calls, waits = t.next(); waits {
+func (p *parallelCall) resume(t *task) error {
+	var waiting bool
+	if t.calls, waiting = t.next(); waiting {
 		return nil
 	}
-	for i, a := range g.active {
+	for i, a := range p.active {
 		if a == t {
-			g.active = append(g.active[:i], g.active[i+1:]...)
+			p.active = append(p.active[:i], p.active[i+1:]...)
 			break
 		}
 	}
 	switch {
 	case t.failure == nil:
-		g.results[t.index] = t.result
-	case runOf(g.outer).uncatchable(t.failure):
+		p.results[t.index] = t.result
+	case runOf(p.outer).uncatchable(t.failure):
 		return &taskError{t.failure}
-	case g.errors == "collect":
-		g.results[t.index] = errorOf(t.failure)
-	case g.failed == nil || t.index < g.failure:
-		g.failed, g.failure = &taskError{t.failure}, t.index
+	case p.errors == "collect":
+		p.results[t.index] = errorOf(t.failure)
+	case p.failed == nil || t.index < p.failedIndex:
+		p.failed, p.failedIndex = &taskError{t.failure}, t.index
 	}
 	return nil
 }
 
 // abandon ends the remaining tasks when the script cannot go on.
-func (g *gathering) abandon() {
-	for _, t := range g.active {
+func (p *parallelCall) abandon() {
+	for _, t := range p.active {
 		t.stop()
 	}
 }
 
-// A task is a function that runs beside others.
+// A task is a function that runs concurrently with others.
 type task struct {
 	index int
 	depth int // of parallel in parallel, from 1
@@ -232,7 +234,7 @@ type task struct {
 	stop  func()
 	wait  func([]abi.ToolCall) bool // within the task
 
-	calls   []abi.ToolCall // that it waits to make
+	calls   []abi.ToolCall // for whose answers it waits
 	answers []abi.Answer   // to the calls
 	err     error          // why there are no answers
 
@@ -240,7 +242,7 @@ type task struct {
 	failure error
 }
 
-func newTask(outer *starlark.Thread, index int, call pending) *task {
+func newTask(outer *starlark.Thread, index int, call functionCall) *task {
 	t := &task{index: index, depth: 1}
 	if above := taskOf(outer); above != nil {
 		t.depth = above.depth + 1
@@ -248,7 +250,7 @@ func newTask(outer *starlark.Thread, index int, call pending) *task {
 	r := runOf(outer)
 	thread := r.newThread()
 	thread.SetLocal(taskKey, t)
-	thread.SetLocal(inHandKey, outer.Local(inHandKey))
+	thread.SetLocal(handledErrorKey, outer.Local(handledErrorKey))
 	t.next, t.stop = iter.Pull(func(wait func([]abi.ToolCall) bool) {
 		t.wait = wait
 		t.result, t.failure = starlark.Call(thread, call.fn, call.args, nil)
@@ -256,7 +258,7 @@ func newTask(outer *starlark.Thread, index int, call pending) *task {
 	return t
 }
 
-// errAbandoned is what a task gets instead of answers when the script has ended
+// errAbandoned is returned to a task instead of answers when the script has ended
 // elsewhere.
 var errAbandoned = errors.New("the script has ended")
 
@@ -267,7 +269,7 @@ func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 	return t.answers, t.err
 }
 
-// taskError is the failure of a task, as an error in the script that waits for it.
+// taskError is the error of a task, in the script that waits for the task.
 type taskError struct{ error }
 
 func (e *taskError) Unwrap() error { return e.error }
@@ -300,8 +302,8 @@ func atCall(eval *starlark.EvalError) starlark.CallStack {
 	if !ok || isBuiltin(last) {
 		return stack
 	}
-	for _, said := range []string{"missing ", "accepts ", "got an unexpected keyword argument ", "got multiple values for "} {
-		if strings.HasPrefix(rest, said) {
+	for _, problem := range []string{"missing ", "accepts ", "got an unexpected keyword argument ", "got multiple values for "} {
+		if strings.HasPrefix(rest, problem) {
 			return stack[:len(stack)-1]
 		}
 	}

@@ -98,7 +98,7 @@ func (w *reprWriter) element(i int, v starlark.Value) {
 
 func (w *reprWriter) container(v starlark.Value, open, end string, elements func()) {
 	w.out.WriteString(open)
-	if w.within(v) {
+	if w.elides(v) {
 		w.out.WriteString("...")
 	} else {
 		w.path = append(w.path, v)
@@ -108,8 +108,8 @@ func (w *reprWriter) container(v starlark.Value, open, end string, elements func
 	w.out.WriteString(end)
 }
 
-// within reports whether to stop at v.
-func (w *reprWriter) within(v starlark.Value) bool {
+// elides reports whether v is written as "...".
+func (w *reprWriter) elides(v starlark.Value) bool {
 	if len(w.path) >= abi.MaxDepth {
 		return true
 	}

@@ -119,7 +119,7 @@ func (d *decoder) list(opening, closing byte, item func() error) error {
 	}
 }
 
-// skip skips a value. It does not check it in full; whoever decodes it does.
+// skip skips a value. It does not check the value in full; decoding it does.
 func (d *decoder) skip() error {
 	depth := 0
 	for {

@@ -44,7 +44,7 @@ const (
 //
 // Each new node has the position of the old one it stands for.
 type rewriter struct {
-	bound    map[string]bool // every name the script binds, anywhere
+	bound    map[string]bool // every name that the script binds, in any scope
 	depth    int
 	branches int // so far in the function being walked
 	err      *syntax.Error
@@ -52,10 +52,10 @@ type rewriter struct {
 	env    starlark.StringDict // what the program can name
 	marks  marks               // nil in most scripts
 	tries  bool                // there are try statements
-	values int                 // number of values in env for this script only
+	values int                 // number of values that were added to env
 	kinds  []*syntax.Expr      // compared with type(x)
-	// typesAre are positions of an is that is only allowed beside type(x).
-	typesAre []syntax.Position
+	// typeIdentities are the positions of is operators next to type(x).
+	typeIdentities []syntax.Position
 }
 
 // value adds a value for this script only to env, and returns its name.
@@ -118,7 +118,7 @@ func (r *rewriter) file(f *syntax.File) {
 	}
 }
 
-// setParams sets params in env, under all names that a program has for it.
+// setParams sets params in env, under both names that a program may use for it.
 func setParams(env starlark.StringDict, params starlark.Value) {
 	env["params"] = params
 	if _, ok := env[outerPrefix+"params"]; ok {
@@ -210,7 +210,7 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 			if id, ok := s.LHS.(*syntax.Ident); ok {
 				s.Op, s.RHS = syntax.EQ, modulo(s.OpPos, ident(id.NamePos, id.Name), s.RHS)
 			} else {
-				s.RHS = formatted(s.OpPos, s.RHS)
+				s.RHS = formatOperand(s.OpPos, s.RHS)
 			}
 		}
 	case *syntax.IfStmt:
@@ -246,7 +246,7 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 			s.Body = append([]syntax.Stmt{assign(pos, kwargs.Name, wrapped)}, s.Body...)
 		}
 	case *syntax.LoadStmt:
-		r.fail(s.Load, "load is not available: a script stands alone (json and math are always there, and tools are called as server.tool({...}))")
+		r.fail(s.Load, "load is not available: a script cannot load other files (json and math are always there, and tools are called as server.tool({...}))")
 	}
 }
 

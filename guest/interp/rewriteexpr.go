@@ -180,8 +180,8 @@ func isText(x syntax.Expr) bool {
 	return ok && text.Token == syntax.STRING
 }
 
-// formatted marks the right operand of x.y %= ...
-func formatted(pos syntax.Position, x syntax.Expr) syntax.Expr {
+// formatOperand marks the right operand of x.y %= ...
+func formatOperand(pos syntax.Position, x syntax.Expr) syntax.Expr {
 	return operator(pos, markFormatName, x)
 }
 

@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 		"":                                 "null\n",
 		"x = ":                             "error: validation\nmessage: syntax error: got end of file, want primary expression\nat: t:1:5\n  | x = \n  |     ^\n",
 		"zyzzyva({})":                      "error: validation\nmessage: undefined: zyzzyva (a saved tool is called as tools.zyzzyva({...}))\nat: t:1:1\n  | zyzzyva({})\n  | ^\n",
-		"x = 1\ny = 'a\x00b'":              "error: validation\nmessage: a NUL character cannot stand in a script\nat: t:2:7\n  | y = 'a\x00b'\n  |       ^\n",
+		"x = 1\ny = 'a\x00b'":              "error: validation\nmessage: a script cannot contain a NUL character\nat: t:2:7\n  | y = 'a\x00b'\n  |       ^\n",
 		"x = 1\r\n\r\ny = zyzzyva\r\n":     "error: validation\nmessage: undefined: zyzzyva\nat: t:3:5\n  | y = zyzzyva\n  |     ^\n",
 		"x = 1\ry = zyzzyva\r":             "error: validation\nmessage: undefined: zyzzyva\nat: t:2:5\n  | y = zyzzyva\n  |     ^\n",
 	} {
@@ -195,9 +195,9 @@ def undefined_key(d): return d.get("x")
 	}
 }
 
-// TestValuesTogether checks that all operations on values of all kinds never panic and
+// TestOperatorsOnAllValues checks that all operations on values of all kinds never panic and
 // never return a dict that is not an Object.
-func TestValuesTogether(t *testing.T) {
+func TestOperatorsOnAllValues(t *testing.T) {
 	const values = `
 def function(a=1, **kw): return kw
 values = [None, True, 0, 1, -5, 1 << 70, 1.5, float("nan"), float("inf"), "", "abc", b"abc", [], [1, {}], (), (1,), {}, {"a": 1}, {"a": {}},

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// explain adds a hint what to write instead to the library's message about a
-// failure, if there is one for that message.
+// explain adds a hint to the library's message about a failure, if there is one for
+// that message.
 func explain(message string) string {
 	if hint := runtimeHint(message); hint != "" {
 		return fmt.Sprintf("%s (%s)", message, hint)
@@ -17,7 +17,7 @@ func explain(message string) string {
 func runtimeHint(message string) string {
 	if kind, rest, ok := strings.Cut(message, " has no ."); ok {
 		switch name, after, _ := strings.Cut(rest, " "); {
-		case strings.HasPrefix(after, "field or method") && kind != "NoneType" && ofWholeResult[name]:
+		case strings.HasPrefix(after, "field or method") && kind != "NoneType" && resultMembers[name]:
 			return answerHint
 		case after == "field or method":
 			return methodHint(kind, name)
@@ -41,7 +41,7 @@ func runtimeHint(message string) string {
 		return ""
 	}
 	if strings.HasSuffix(message, " not implemented") && strings.Contains(message, "NoneType") {
-		return "None has no order: test x != None first, or leave such out, sorted([x for x in xs if x != None])"
+		return "None has no order: test x != None first, or leave None out, sorted([x for x in xs if x != None])"
 	}
 	for _, h := range []struct{ prefix, suffix, hint string }{
 		{"unhandled index operation NoneType", "", noneHint},
@@ -53,8 +53,8 @@ func runtimeHint(message string) string {
 		{"server value is not iterable", "", "its tools are called as server.tool({...})"},
 		{"string index: got string", "", textHint},
 		{"json.decode: for parameter x: got ", "", "JSON that a tool answers with is decoded already: use the value as it is"},
-		{"join: in list, want string, got ", "", "make text of each: \", \".join([str(x) for x in xs])"},
-		{"", " not implemented", "these have no order: make a number of text with int(x), give sorted a key=lambda x: ..."},
+		{"join: in list, want string, got ", "", "convert each to text: \", \".join([str(x) for x in xs])"},
+		{"", " not implemented", "these have no order: convert text to a number with int(x), or give sorted a key=lambda x: ..."},
 		{"round: got 2 arguments, want 1", "", "for two digits write round(x, 2), without math"},
 		{"max: argument is an empty sequence", "", "write max(xs, default=0), or max(xs) if xs else 0"},
 		{"min: argument is an empty sequence", "", "write min(xs, default=0), or min(xs) if xs else 0"},
@@ -64,7 +64,7 @@ func runtimeHint(message string) string {
 		{"too few values to unpack", ", want 2)", pairsHint},
 		{"too many values to unpack", ", want 2)", pairsHint},
 		{"string value does not support item assignment", "", "text cannot change: make a new one"},
-		{"tuple value does not support item assignment", "", "a tuple cannot change: make a list of it, list(x)"},
+		{"tuple value does not support item assignment", "", "a tuple cannot change: convert it to a list, list(x)"},
 		{"", " frozen list", "params and what is in it cannot change: change a copy, list(x)"},
 		{"", " frozen hash table", "params and what is in it cannot change: change a copy, dict(params)"},
 		{"", " hash table during iteration", "no dict or set can change while it is looped over: loop over a copy, list(x)"},
@@ -81,13 +81,13 @@ func runtimeHint(message string) string {
 const unboundHint = "it has no value here; a function cannot rebind a variable outside of it: return the value, or change a dict or list"
 
 const (
-	answerHint = "a call gives what the tool answered itself; server.tool.raw({...}) gives the whole result"
+	answerHint = "a call returns the value of the tool's answer; server.tool.raw({...}) returns the whole result"
 	textHint   = "the value is text; " + answerHint
 )
 
-// ofWholeResult are the members of an MCP result, which scripts often look for in
-// the value that a call returns.
-var ofWholeResult = map[string]bool{"content": true, "structuredContent": true, "isError": true}
+// resultMembers are the members of an MCP result. Scripts often look for them in the
+// value that a call returns.
+var resultMembers = map[string]bool{"content": true, "structuredContent": true, "isError": true}
 
 const pairsHint = "for the pairs of a dict, loop over d.items()"
 

@@ -78,7 +78,7 @@ func (tool) Truth() starlark.Bool    { return true }
 func (t tool) Hash() (uint32, error) { return starlark.String(t.Name()).Hash() }
 func (tool) AttrNames() []string     { return []string{"raw"} }
 
-// Attr has only .raw, the same tool with the whole result of its calls.
+// Attr has only .raw: the same tool, whose calls return the whole result.
 func (t tool) Attr(name string) (starlark.Value, error) {
 	if name != "raw" || t.raw {
 		return nil, fmt.Errorf("tool %s has no .%s (it must be called to get a value: %s({...}).%s)", t.Name(), name, t.Name(), name)
@@ -109,8 +109,8 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 }
 
 // request returns the call with the arguments from a positional dict and keywords.
-// Beside a dict, the keywords timeout and meta say how the call is made. Without a
-// dict, all keywords are arguments, so that every argument of a tool can be given.
+// With a dict, the keywords timeout and meta are options of the call. Without one, all
+// keywords are arguments, so that no name of an argument is reserved.
 func (t tool) request(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (abi.ToolCall, error) {
 	call := abi.ToolCall{Server: t.server, Tool: t.name, Exact: t.exact, Raw: t.raw}
 	var err error
@@ -171,7 +171,7 @@ func (t tool) meta(r *run, v starlark.Value) ([]byte, error) {
 	return nil, fmt.Errorf("%s: meta must be a dict, got %s", t.Name(), v.Type())
 }
 
-// arguments makes one object of a call's positional dict and keywords.
+// arguments merges the positional dict and the keywords of a call.
 func (t tool) arguments(args starlark.Tuple, kwargs []starlark.Tuple) (Object, error) {
 	var given Object
 	switch {
@@ -221,8 +221,8 @@ type fatalError struct {
 
 func (e *fatalError) Error() string { return e.message }
 
-// encodeFailed returns the error for a value that could not be encoded. It is fatal
-// if the value was too large.
+// encodeFailed returns the error for a value that could not be encoded. If the value
+// was too large, the error ends the run.
 func (r *run) encodeFailed(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	if errors.Is(err, errTooLarge) {

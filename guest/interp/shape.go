@@ -22,8 +22,8 @@ type exceptClause struct {
 	body    []syntax.Stmt
 }
 
-// maxTries is how deep try statements may be nested in one script. The cost of a
-// variable that is used in the innermost one grows with the depth.
+// maxTries limits how deep try statements may be nested. The cost of a variable that
+// is used in the innermost one grows with the depth.
 const maxTries = 50
 
 // A shaper turns placeholders into statements. Its recursion is limited, because the
@@ -55,7 +55,7 @@ func (s *shaper) block(stmts []syntax.Stmt) []syntax.Stmt {
 				i++
 			}
 			if len(try.clauses) == 0 && try.finally == nil {
-				s.fail(stmt.If, "try needs an except or a finally of the same indentation")
+				s.fail(stmt.If, "try needs an except or a finally at the same indentation")
 			}
 			out = append(out, try)
 		case *syntax.ForStmt:
@@ -88,9 +88,9 @@ func (s *shaper) ifChain(stmt *syntax.IfStmt) {
 		switch found := s.marks.find(stmt.If, exceptMark, finallyMark); {
 		case found == nil:
 		case found.kind == exceptMark:
-			s.fail(stmt.If, "except without a try of the same indentation")
+			s.fail(stmt.If, "except without a try at the same indentation")
 		default:
-			s.fail(stmt.If, "finally without a try of the same indentation")
+			s.fail(stmt.If, "finally without a try at the same indentation")
 		}
 		stmt.True = s.block(stmt.True)
 		next := elif(stmt)
@@ -102,8 +102,8 @@ func (s *shaper) ifChain(stmt *syntax.IfStmt) {
 	}
 }
 
-// elif returns the elif branch that follows, if there is one. In the tree, an else
-// with only an if in it differs from it in nothing but its position.
+// elif returns the elif branch that follows, if there is one. In the tree, only its
+// position distinguishes it from an else with an if in it.
 func elif(stmt *syntax.IfStmt) *syntax.IfStmt {
 	if len(stmt.False) != 1 {
 		return nil
@@ -176,7 +176,7 @@ func (s *shaper) classes(e syntax.Expr) classSet {
 		if c, ok := classNamed(e.Name); ok {
 			return c
 		}
-		s.fail(e.NamePos, "%s is no class of errors here: there are Error (all that can be caught) and ToolError (failed calls of tools); tell others apart by e.type and e.message", e.Name)
+		s.fail(e.NamePos, "%s is not an error class here: there are Error (every error that can be caught) and ToolError (failed tool calls); distinguish others by e.type and e.message", e.Name)
 	case *syntax.ParenExpr:
 		if tuple, ok := e.X.(*syntax.TupleExpr); ok {
 			return s.classes(tuple)

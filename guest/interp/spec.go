@@ -13,7 +13,7 @@ import (
 
 // A formatSpec is the format specification after the colon of a field, as in Python:
 // [[fill]align][sign][#][0][width][,][.precision][type]. The zero value is an empty
-// one.
+// specification.
 type formatSpec struct {
 	text      string // as it was written
 	fill      rune   // 0: a space
@@ -212,8 +212,8 @@ func (f formatSpec) float(v float64) (string, error) {
 	return f.number(math.Signbit(v) && !math.IsNaN(v), "", out[:whole], out[whole:]+suffix, 3), nil
 }
 
-// shortened returns a float with that number of significant digits, so that it still
-// looks like a float.
+// shortened returns a float with that number of significant digits, and always with a
+// point or an exponent.
 func shortened(v float64, digits int) string {
 	out := strconv.FormatFloat(v, 'e', digits-1, 64)
 	mantissa, exponent, _ := strings.Cut(out, "e")

@@ -31,9 +31,9 @@ func syntaxHint(tokens []token, i int) string {
 	case t.is("else") && t.innermostBracket != 0, t.is("if") && (before.is("[") || before.is("{")):
 		return "the choice comes first: [x if a else b for x in xs]"
 	case t.is("else") && t.startsStatement:
-		return "it belongs to no if or try of the same indentation (loops have no else)"
+		return "there is no if or try at the same indentation (loops have no else)"
 	case t.is("elif") && t.startsStatement:
-		return "it belongs to no if of the same indentation"
+		return "there is no if at the same indentation"
 	case t.is("if") && before.kind != newlineToken && !t.startsStatement && !before.is("else") && !isOpening(before):
 		return "write a if condition else b"
 	case t.is("=") && startsWith(tokens, i, "lambda"):
@@ -45,7 +45,7 @@ func syntaxHint(tokens []token, i int) string {
 	case t.kind == numberToken && strings.Contains(t.text, "_"):
 		return "write numbers without _"
 	case t.kind == wordToken && before.kind == stringToken && !t.spaceBefore:
-		return `a quote inside text is written \' or \", or the text is put into other quotes`
+		return `escape a quote inside text as \' or \", or put other quotes around the text`
 	case t.is("*") && !t.insideBrackets && (before.is(",") || t.startsStatement):
 		return "there is no * in an assignment: first, rest = xs[0], xs[1:]"
 	case before.is("print") && before.startsStatement:
@@ -132,7 +132,7 @@ func isOpening(t token) bool {
 // unclosed returns the bracket that is still open at a token that should not be
 // inside one: at the end, or on a later line.
 func unclosed(in portion, at token) *token {
-	l := lexer{code: in.code, line: in.line, col: in.col, fresh: true}
+	l := lexer{code: in.code, line: in.line, col: in.col, statement: true}
 	var open []token
 	for l.pos < len(l.code) && (l.line < at.line || l.line == at.line && l.col <= at.col) {
 		l.scan()

@@ -84,7 +84,7 @@ type formatField struct {
 	operandOnly
 	conversion byte
 	spec       formatSpec
-	known      bool // spec is given, and not part of the operand
+	known      bool // spec is set, and is not part of the operand
 }
 
 func (f *formatField) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {

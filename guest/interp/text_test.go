@@ -14,9 +14,9 @@ func TestCountsCodePoints(t *testing.T) {
 	}
 }
 
-// TestKeysThatBecomeOne checks that keys that are not UTF-8, which no script can make,
+// TestKeysEqualAfterRepair checks that keys that are not UTF-8, which no script can make,
 // are repaired in JSON, and refused if two of them become equal.
-func TestKeysThatBecomeOne(t *testing.T) {
+func TestKeysEqualAfterRepair(t *testing.T) {
 	for want, keys := range map[string][]string{
 		"{\"\uFFFD\":1,\"x\":1}":     {"\xc3", "x"},
 		"two keys are both \"\uFFFD": {"\xc3", "x", "\xa9"},

@@ -25,14 +25,14 @@ import (
 // them out of backtraces.
 type tryRewriter struct {
 	*rewriter
-	made int // names so far
+	made int // number of names made so far
 }
 
 // A scope is what a function or comprehension binds.
 type scope struct {
 	outer *scope
 	names map[string]bool
-	boxed map[string]int // names that live in vars, with their index there
+	boxed map[string]int // names that are stored in vars, with their index there
 	vars  string
 }
 
@@ -53,9 +53,9 @@ func (s *scope) find(name string) (vars string, index int, ok bool) {
 type region struct {
 	scope    *scope
 	part     bool
-	loops    int // around the code, in the region
-	allLoops int // and in the whole function
-	// leaves are the ways in which a part is left early.
+	loops    int // open loops within the region
+	allLoops int // open loops within the whole function
+	// leaves says, by leaveKind, how the part can be left early.
 	leaves [3]bool
 }
 
@@ -66,6 +66,7 @@ func (t *tryRewriter) file(f *syntax.File) {
 	}
 }
 
+// name returns a new name.
 func (t *tryRewriter) name(kind string) string {
 	t.made++
 	return fmt.Sprintf("·%s%d", kind, t.made)
@@ -178,7 +179,7 @@ func (t *tryRewriter) loop(body []syntax.Stmt, r *region) []syntax.Stmt {
 	return body
 }
 
-// branch rewrites break, continue or pass. The first two may have to leave a part.
+// branch rewrites break, continue or pass. A break or continue may leave a part.
 func (t *tryRewriter) branch(s *syntax.BranchStmt, r *region) syntax.Stmt {
 	how := leaveBreak
 	switch s.Token {
@@ -245,12 +246,12 @@ func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stm
 		return append(out, &syntax.ExprStmt{X: call})
 	}
 	result := t.name("r")
-	return append(out, assign(pos, result, call), r.passOn(pos, result, leaves))
+	return append(out, assign(pos, result, call), r.completeLeave(pos, result, leaves))
 }
 
-// passOn returns the statement that completes the break, continue or return with
-// which a part of a try statement was left: if result: ...
-func (r *region) passOn(pos syntax.Position, result string, leaves [3]bool) syntax.Stmt {
+// completeLeave returns the statement after a try statement that completes the break,
+// continue or return of one of its parts: if result: ...
+func (r *region) completeLeave(pos syntax.Position, result string, leaves [3]bool) syntax.Stmt {
 	field := func(name string) syntax.Expr {
 		return &syntax.DotExpr{X: ident(pos, result), Dot: pos, NamePos: pos, Name: ident(pos, name)}
 	}
@@ -374,8 +375,9 @@ func (t *tryRewriter) comprehension(e *syntax.Comprehension, outer *scope) {
 	e.Body = t.expr(e.Body, s)
 }
 
-// variables holds the variables that a function shares with its try statements, and
-// makes them.
+// variables holds the variables that a function shares with its try statements. The
+// value in the rewritten tree has only the names; (value | None) makes the variables
+// of one call.
 type variables struct {
 	operandOnly
 	names  []string
