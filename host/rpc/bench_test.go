@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// ignore is a Handler of a peer that asks nothing.
+// ignore is a Handler for a peer that makes no requests.
 type ignore struct{}
 
 func (ignore) Request(r *rpc.Request)    { r.Reply(wire.Reply{Result: []byte("{}")}) }
 func (ignore) Notification(wire.Inbound) {}
 
-// BenchmarkCall is one echo call over OS pipes: plain and with a notification of
-// progress, waited for (call) and not (submit).
+// BenchmarkCall measures one echo call over OS pipes, without and with a progress
+// notification, made with Call (call) and with Submit (submit).
 func BenchmarkCall(b *testing.B) {
 	for name, progress := range map[string]func([]byte){"plain": nil, "progress": func([]byte) {}} {
 		call := rpc.Call{Call: wire.Call{
@@ -65,8 +65,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// overPipes is a connection with a server that echoes params, after one
-// notification of progress if it is asked for that.
+// overPipes returns a connection with a server that echoes params. If the request has a
+// progress token, the server sends one progress notification first.
 func overPipes(b *testing.B) *rpc.Conn {
 	r1, w1, err1 := os.Pipe()
 	r2, w2, err2 := os.Pipe()

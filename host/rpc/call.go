@@ -39,7 +39,7 @@ func (p Pending) ID() int64 { return p.id }
 // the call has ended, it does nothing. It does not block.
 func (p Pending) Cancel(cause error) { p.conn.cancelCall(p.id, cause) }
 
-// ErrFull says that a call was not submitted because its stream is full: the peer
+// ErrFull means that a call was not submitted because its stream is full: the peer
 // does not read. Conn.Call waits for room.
 var ErrFull = errors.New("the stream takes no request without waiting")
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Peer says what is at the other end of a connection. It determines what happens
-// to malformed messages.
+// Peer is what is at the other end of a connection. It determines what happens to
+// malformed messages.
 type Peer int
 
 const (
@@ -29,13 +29,13 @@ const (
 // DefaultMaxRequests is the default of Options.MaxRequests.
 const DefaultMaxRequests = 128
 
-// Options of a Conn. Main and Handler must be set.
+// Options are the options of a Conn. Main and Handler must be set.
 type Options struct {
 	// Peer is what is at the other end.
 	Peer Peer
 	// Main is the stream for messages that belong to no request in flight.
 	Main Stream
-	// Handler takes the peer's requests and notifications.
+	// Handler handles the peer's requests and notifications.
 	Handler Handler
 	// Errors makes the errors of calls; nil: those of this package.
 	Errors Errors
@@ -43,25 +43,27 @@ type Options struct {
 	// the same numbers. Otherwise neither can be guessed, which matters where
 	// several sessions share one connection.
 	SerialIDs bool
-	// MaxRequests bounds the peer's requests in flight, including cancelled ones
-	// that are still being worked on. More are refused. 0: DefaultMaxRequests.
+	// MaxRequests limits the number of the peer's requests in flight, including
+	// cancelled ones that are still being worked on. More are refused. 0:
+	// DefaultMaxRequests.
 	MaxRequests int
-	// MaxAnswers bounds the peer's requests, and batches of requests, whose answers
-	// have not been written. Receive waits while there are that many. It should be
-	// larger than MaxRequests, because requests in flight count too. 0: 128 more
-	// than MaxRequests.
+	// MaxAnswers limits the number of the peer's requests, and batches of requests,
+	// whose answers have not been written. Receive waits while there are that many. It
+	// should be larger than MaxRequests, because requests in flight count too. 0: 128
+	// more than MaxRequests.
 	MaxAnswers int
 	// KeepWorkers is how many idle goroutines are kept for further requests.
 	KeepWorkers int
-	// Unasked is called with the number of bytes from the peer that belong to no call
+	// Unsolicited is called with the number of bytes from the peer that belong to no call
 	// in flight, on the goroutine that reads them. It may block, so that the peer is
 	// read slowly. Nil: such bytes cost nothing.
-	Unasked func(bytes int)
+	Unsolicited func(bytes int)
 	// Garbage is called with what is not a usable message: the reason, for people,
 	// and its first bytes (at most MaxExcerpt). Nil: it is only logged.
 	Garbage func(reason string, raw []byte)
-	// Count is called with each response before it is passed to a stream, so that a
-	// large response can be counted until it has been written. It may be nil.
+	// Count is called with each response before it is passed to a stream, so that the
+	// memory of a large response can be counted until it has been written. It may be
+	// nil.
 	Count func(response []byte)
 	// Log gets garbage at level warn, at most 10 records in 10 seconds, and late
 	// messages at level debug. Nil: they are not logged.
@@ -83,16 +85,17 @@ type Handler interface {
 // Errors makes the errors that calls end with. The owner of the connection
 // implements it. Its methods are safe for concurrent use and must not block.
 type Errors interface {
-	// Down says that the connection has ended or does not work any more.
+	// Down returns the error for a connection that has ended or does not work any
+	// more.
 	Down(reason string, cause error) error
 	// Unsent marks an error of Down, or one that wraps it, as that of a request that
 	// the peer has certainly not seen. It returns other errors unchanged.
 	Unsent(err error) error
-	// Unusable says that the answer to a request cannot be used; cause is a
+	// Unusable returns the error for an answer that cannot be used; cause is a
 	// *wire.RPCError or a *wire.TooLargeError.
 	Unusable(method string, cause error) error
-	// Timeout says that no answer came within a limit: Limit.Max if max is set, else
-	// Limit.Idle.
+	// Timeout returns the error for a request that was not answered within a limit:
+	// Limit.Max if max is set, else Limit.Idle.
 	Timeout(method string, after time.Duration, max bool) error
 }
 
@@ -173,7 +176,8 @@ func (c *Conn) endWith(ctx context.Context) {
 // that was passed to End.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Done is closed when the connection has ended and every call has its outcome.
+// Done returns a channel that is closed when the connection has ended and every call
+// has its outcome.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns the error that the connection ended with, nil before its end.
@@ -295,14 +299,14 @@ func (plainErrors) Timeout(method string, after time.Duration, _ bool) error {
 	return fmt.Errorf("no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
 }
 
-// UnsentError says that the peer has certainly not seen the request.
+// UnsentError means that the peer has certainly not seen the request.
 type UnsentError struct{ Err error }
 
 func (e *UnsentError) Error() string { return e.Err.Error() }
 
 func (e *UnsentError) Unwrap() error { return e.Err }
 
-// String is "client" or "server".
+// String returns "client" or "server".
 func (p Peer) String() string {
 	if p == Server {
 		return "server"

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// manual is a Handler that leaves requests to the test.
+// manual is a Handler that passes requests and notifications to the test.
 type manual struct {
 	requests chan *Request
 	notes    chan string
@@ -35,7 +35,7 @@ func equal(t *testing.T, what, got, want string) {
 	}
 }
 
-// drain takes what was written.
+// drain removes and returns the frames that were written.
 func (s *fakeStream) drain() (frames []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *fakeStream) drain() (frames []string) {
 	return frames
 }
 
-// connectTest is a connection over a stream that the test writes.
+// connectTest returns a connection over a fakeStream.
 func connectTest(t *testing.T, opts Options) (*Conn, *fakeStream, manual) {
 	h, main := newManual(), newMain()
 	opts.Main, opts.Handler, opts.SerialIDs = main, h, true

@@ -1,10 +1,10 @@
-// Package rpc is one JSON-RPC connection of MCP, in either direction: with a
-// client or with a server, over any transport that carries raw frames.
+// Package rpc implements a JSON-RPC connection of MCP with a client or with a server,
+// over any transport that carries raw frames.
 //
 //	conn.go     Conn: options, start and end
 //	state.go    everything in flight, its invariants, and each change of it
 //	stream.go   Stream and Frame: sending messages to the peer
-//	call.go     requests of ours: Submit, Call, Notify, cancellation
+//	call.go     our requests: Submit, Call, Notify, cancellation
 //	limit.go    time limits of calls
 //	receive.go  frames of the peer: answers, notifications, batches, garbage
 //	progress.go progress of calls, and of tasks that outlive their call
@@ -18,13 +18,13 @@
 //
 // A transport passes what it reads to the connection: [Conn.Receive] takes one frame
 // and the [Stream] that it came on. Messages to the peer are sent on a Stream: the
-// connection's main one, or that of the request that they belong to. Stdio and the legacy SSE transport have only the main stream; over
-// streamable HTTP each POST is a stream of its own, and the GET stream is the
-// main one.
+// connection's main one, or that of the request that they belong to. Stdio and the
+// legacy SSE transport have only the main stream. Over streamable HTTP each POST is a
+// stream of its own, and the GET stream is the main one.
 //
-// [Conn.Submit] is the asynchronous core: it never blocks, and the outcome goes
-// to a [wire.CompletionFunc]. [Conn.Call] is Submit and a wait. No goroutine is
-// started for a call.
+// [Conn.Submit] makes a call without blocking and passes the outcome to a
+// [wire.CompletionFunc]. [Conn.Call] also waits for the outcome. Neither starts a
+// goroutine.
 //
 // Package rpc handles the methods that are about requests itself: ping,
 // notifications/cancelled, notifications/progress, and those that report the end of

@@ -21,8 +21,8 @@ func (echo) Request(r *rpc.Request) {
 
 func (echo) Notification(m wire.Inbound) { fmt.Println("notification", m.Method) }
 
-// connect makes a connection over a pair of pipes, as over stdio. The function it
-// returns ends it.
+// connect makes a connection over a pair of pipes, as over stdio. The returned function
+// ends the connection.
 func connect(r io.ReadCloser, w io.WriteCloser, peer rpc.Peer) (*rpc.Conn, func()) {
 	out := rpc.NewWriter(w)
 	conn := rpc.New(context.Background(), rpc.Options{Peer: peer, Main: out, Handler: echo{}, SerialIDs: true})
@@ -39,7 +39,8 @@ func connect(r io.ReadCloser, w io.WriteCloser, peer rpc.Peer) (*rpc.Conn, func(
 	}
 }
 
-// A client calls a server over pipes and gets its progress.
+// This example connects a client to a server over pipes. The client makes a call and
+// gets progress.
 func Example() {
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeStream is a Stream that the test writes, frame by frame.
+// fakeStream is a Stream that writes frames only when the test calls flush.
 type fakeStream struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -149,7 +149,7 @@ func (s *fakeStream) flush(n int) {
 	}
 }
 
-// fail breaks the stream within the first frame that it holds.
+// fail breaks the stream in the middle of the first frame that it holds.
 func (s *fakeStream) fail() {
 	s.mu.Lock()
 	s.broken = true
@@ -166,7 +166,8 @@ func (s *fakeStream) fail() {
 	}
 }
 
-// written are the requests and the cancellations that were written.
+// written returns the ids of the requests, and of the cancelled requests, that were
+// written.
 func (s *fakeStream) written() (requests, cancels []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

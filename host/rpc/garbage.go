@@ -55,9 +55,9 @@ type lineSampler struct {
 	long  []Excerpt // complete ones, oldest first
 	blank bool      // the current line has only white space so far
 
-	// unasked is called with the number of bytes that belong to no message: blank
+	// unsolicited is called with the number of bytes that belong to no message: blank
 	// lines, and what exceeds the limit. It may be nil.
-	unasked func(bytes int)
+	unsolicited func(bytes int)
 }
 
 func newLineSampler(r io.Reader, max int) *lineSampler {
@@ -91,8 +91,8 @@ func (l *lineSampler) add(part []byte) {
 	before := l.n
 	l.n += len(part)
 	l.blank = l.blank && len(bytes.TrimSpace(part)) == 0
-	if over := l.n - max(before, l.limit); over > 0 && l.unasked != nil {
-		l.unasked(over)
+	if over := l.n - max(before, l.limit); over > 0 && l.unsolicited != nil {
+		l.unsolicited(over)
 	}
 	if l.n > l.limit-MaxExcerpt {
 		tail := append(l.line.Tail, part[max(0, len(part)-MaxExcerpt):]...)
@@ -101,8 +101,8 @@ func (l *lineSampler) add(part []byte) {
 }
 
 func (l *lineSampler) endLine() {
-	if l.blank && l.n > 0 && l.unasked != nil {
-		l.unasked(l.n)
+	if l.blank && l.n > 0 && l.unsolicited != nil {
+		l.unsolicited(l.n)
 	}
 	l.blank = true
 	if l.n > l.limit {

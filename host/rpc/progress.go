@@ -17,7 +17,7 @@ func (c *Conn) progress(params []byte) {
 	task := p != nil && p.task != ""
 	c.mu.Unlock()
 	if p == nil || task {
-		c.unasked(len(params)) // that of a task is charged too, because a task may go on forever
+		c.charge(len(params)) // that of a task is charged too, because a task may go on forever
 	}
 	if p == nil {
 		if late != nil {

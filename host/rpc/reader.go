@@ -15,7 +15,7 @@ func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
 	var lines *lineSampler // nil for a client: all of its long lines get the same answer
 	if c.opts.Peer == Server {
 		lines = newLineSampler(r, max)
-		lines.unasked = c.opts.Unasked
+		lines.unsolicited = c.opts.Unsolicited
 		r = lines
 	}
 	in := wire.NewReader(r, max).Within(room)

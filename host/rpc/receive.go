@@ -18,7 +18,7 @@ import (
 // perhaps before Receive returns. Parts of raw are kept.
 //
 // Receive waits while MaxAnswers answers have not been written, while the peer
-// sends too much without being asked (Options.Unasked), and while a callback runs.
+// sends too many unsolicited messages (Options.Unsolicited), and while a callback runs.
 func (c *Conn) Receive(raw []byte, on Stream) (waits bool) {
 	if c.batches.Load() {
 		if items, ok, err := wire.Split(raw); ok {
@@ -228,13 +228,13 @@ func (c *Conn) notification(m wire.Message, on Stream) {
 		c.progress(m.Params)
 		return
 	case protocol.NotificationCancelled:
-		c.unasked(len(m.Params))
+		c.charge(len(m.Params))
 		c.cancelled(m.Params)
 		return
 	case protocol.NotificationTaskStatus:
 		c.taskStatus(m.Params)
 	}
-	c.unasked(len(m.Params))
+	c.charge(len(m.Params))
 	c.opts.Handler.Notification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.ownersOf(on)})
 }
 
@@ -259,16 +259,16 @@ func (c *Conn) mainOwners() []any {
 	return c.state.owners(time.Now())
 }
 
-// unasked charges the peer for bytes that belong to no call in flight.
-func (c *Conn) unasked(bytes int) {
-	if c.opts.Unasked != nil {
-		c.opts.Unasked(bytes)
+// charge charges the peer for bytes that belong to no call in flight.
+func (c *Conn) charge(bytes int) {
+	if c.opts.Unsolicited != nil {
+		c.opts.Unsolicited(bytes)
 	}
 }
 
 // reportGarbage reports what is not a usable message.
 func (c *Conn) reportGarbage(reason string, raw []byte) {
-	c.unasked(len(raw))
+	c.charge(len(raw))
 	head := raw[:min(len(raw), MaxExcerpt)]
 	c.garbageMu.Lock()
 	more, ok := c.garbage.allow()

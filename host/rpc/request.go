@@ -47,7 +47,7 @@ const (
 
 // request handles a request of the peer.
 func (c *Conn) request(m wire.Message, on Stream, b *batch) {
-	c.unasked(len(m.Params))
+	c.charge(len(m.Params))
 	if b == nil && !c.acquire() {
 		return
 	}

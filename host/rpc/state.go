@@ -44,7 +44,7 @@ const (
 //  5. A request of the peer is in requests from its arrival until its answer or
 //     its cancellation, so no id is there twice. open counts it until Reply, which
 //     is called for cancelled requests too. len(requests) <= open.
-//  6. The timer is set (waking) whenever a call in calls has a limit, for the
+//  6. The timer is set (timerSet) whenever a call in calls has a limit, for the
 //     time when the first of them is due or earlier.
 type state struct {
 	ids       ids

@@ -23,10 +23,9 @@ type Stream interface {
 	// Withdraw removes a request that was accepted. It returns true if nothing of the
 	// request has been or will be written; then its frame's Done is not called.
 	Withdraw(id int64) bool
-	// Finish says that all requests of one frame of the peer that came on the
-	// stream have been answered or dropped. f is the last message for them, without
-	// Data if there is none. It accepts f without waiting. It is called once for each
-	// frame that had requests.
+	// Finish is called once for each frame of the peer that came on the stream and had
+	// requests, when all of them have been answered or dropped. f is the last message
+	// for them, without Data if there is none. Finish accepts f without waiting.
 	Finish(f Frame)
 }
 
@@ -43,8 +42,8 @@ type CallStream interface {
 	Settled(answered bool)
 }
 
-// ErrFinished says that a stream accepts no more messages because Finish was called
-// before. They are sent on the main stream then.
+// ErrFinished means that a stream accepts no more messages because Finish was called.
+// They are then sent on the main stream.
 var ErrFinished = errors.New("the stream is finished")
 
 // Frame is a message on its way to a Stream.

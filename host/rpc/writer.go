@@ -161,7 +161,8 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Done is closed when the Writer has ended and its io.WriteCloser is closed.
+// Done returns a channel that is closed when the Writer has ended and its
+// io.WriteCloser is closed.
 func (w *Writer) Done() <-chan struct{} { return w.done }
 
 // Run writes messages until Drain, Close, or an error.

@@ -21,63 +21,64 @@ const (
 	maxRetry   = 24 * time.Hour
 )
 
-// Event is one server-sent event with data, perhaps empty.
+// Event is one server-sent event that has data, which may be empty.
 type Event struct {
-	Name string // "" where the server gave none, which means "message"
+	Name string // "" if the server sent none, which means "message"
 	Data []byte // the lines of data joined by \n; the receiver owns it
 	// Head and Tail are the beginning and the end of the data of an event that is
-	// too large, at most 256 bytes each; Data is nil then.
+	// too large, at most 256 bytes each. Data is then nil.
 	Head, Tail []byte
 }
 
-// Reader reads a text/event-stream (HTML standard, 9.2.6): lines that end
-// in \n, \r\n or \r, a byte order mark at the start, comments, the fields
-// event, data, id and retry. An event that is cut off by the end of the stream is
-// dropped, and so is its id. It is for one goroutine.
+// Reader reads a text/event-stream (HTML standard, 9.2.6): lines that end in \n, \r\n
+// or \r, a byte order mark at the start, comments, and the fields event, data, id and
+// retry. An event that is cut off by the end of the stream is dropped, and so is its
+// id. A Reader is for one goroutine.
 type Reader struct {
 	r   io.Reader
 	max int // bytes of data of one event
-	// room is where large events are counted; nil: nowhere.
+	// room is where large events are counted; nil: they are not counted.
 	room *wire.Room
 
-	// LastID is the id of the last whole event, to resume behind it; empty for
-	// none. An event without data counts as well (SEP-1699 primes with it). Its
-	// bytes are good until the next event.
+	// LastID is the id of the last complete event, after which the stream can be
+	// resumed; empty for none. Events without data count too (SEP-1699 uses them to
+	// send the first id). The bytes are valid until the next event.
 	LastID []byte
 	// Retry is how long the server wants us to wait before we connect again;
-	// negative while it has not said.
+	// negative if it has not told us.
 	Retry time.Duration
 
 	window     []byte // read from r
-	start, end int    // of what is not taken from window yet
-	begun      bool   // a byte order mark can come no more
-	afterCR    bool   // a \n now belongs to the line before
+	start, end int    // the part of window that has not been used yet
+	begun      bool   // the start of the stream, where a byte order mark may be, has been read
+	afterCR    bool   // the last line ended in \r; a \n that follows belongs to it
 
-	line    []byte // the part of the current line that left the window
-	cutting bool   // the current line is too long: line is its head only
-	tail    []byte // and tail its end
+	line    []byte // the beginning of the current line, if it is no longer in window
+	cutting bool   // the current line is too long; line has only its head
+	tail    []byte // the end of a line that is too long
 
-	// Wasted is told of bytes that are of no event with data: comments, fields
-	// without end, what is over the limit. Nil: nobody is.
+	// Wasted is called with the number of bytes that are no part of an event with
+	// data: comments, an excessive number of fields, data above the limit. It may be
+	// nil.
 	Wasted func(bytes int)
-	fields int // lines of the event so far that are no data
+	fields int // the number of lines of the current event that are not data
 
-	// The event so far.
+	// The current event.
 	name  string
 	data  []byte
-	has   bool // a data field was there
+	has   bool // it has a data field
 	large bool // more than max
 	long  excerpt
 	id    []byte
 	hasID bool
 
-	lineHold, dataHold *budget.Hold // of line and data while they are large
+	lineHold, dataHold *budget.Hold // for line and data while they are large
 }
 
 var readers = sync.Pool{New: func() any { return &Reader{window: make([]byte, windowSize)} }}
 
-// NewReader makes a reader of r whose events have at most max bytes of
-// data. It must be released.
+// NewReader returns a Reader of r. max is the size limit of an event's data in bytes; 0:
+// wire.DefaultMaxMessage. The caller must call Release.
 func NewReader(r io.Reader, max int) *Reader {
 	if max <= 0 {
 		max = wire.DefaultMaxMessage
@@ -87,20 +88,20 @@ func NewReader(r io.Reader, max int) *Reader {
 	return e
 }
 
-// After sets the id that is valid until the stream brings another one.
+// After sets LastID, which is valid until the stream has another id.
 func (e *Reader) After(id string) *Reader {
 	e.LastID = append(e.LastID[:0], id...)
 	return e
 }
 
-// Within makes large events wait for room before they are read.
+// Within makes large events wait for room, in which they are counted.
 func (e *Reader) Within(room *wire.Room) *Reader {
 	e.room = room
 	return e
 }
 
-// count waits for room for something of size bytes. An error would be the end of
-// the context, which ends the stream too.
+// count waits for room for size bytes. It ignores the error, which would be the end of
+// the context: that ends the stream too.
 func (e *Reader) count(hold **budget.Hold, size int) {
 	if e.room == nil || size <= budget.Small {
 		return
@@ -111,8 +112,8 @@ func (e *Reader) count(hold **budget.Hold, size int) {
 	_ = (*hold).Fit(e.room.Context, size)
 }
 
-// counted says that b is complete: it is counted until it is garbage. For an empty
-// b nothing is counted any more.
+// counted ends the use of a hold: b is complete and is counted until it is garbage
+// collected. If b is empty, nothing is counted any more.
 func counted(hold **budget.Hold, b []byte) {
 	if *hold != nil {
 		(*hold).Attach(b[:min(len(b), 1)])
@@ -120,7 +121,7 @@ func counted(hold **budget.Hold, b []byte) {
 	}
 }
 
-// Release gives the reader back. It must not be used any more.
+// Release returns the reader to a pool. It must not be used any more.
 func (e *Reader) Release() {
 	counted(&e.lineHold, nil)
 	counted(&e.dataHold, nil)
@@ -128,9 +129,9 @@ func (e *Reader) Release() {
 	readers.Put(e)
 }
 
-// Next returns the next event. A *wire.TooLargeError comes with an event that
-// tells what was skipped, and the next call goes on behind it. Other errors
-// are those of the stream, io.EOF at its end.
+// Next returns the next event. With a *wire.TooLargeError it returns the Name, Head and
+// Tail of the event that was skipped, and the next call returns the event after it.
+// Other errors are those of the stream, io.EOF at its end.
 func (e *Reader) Next() (Event, error) {
 	for {
 		l, err := e.readLine()
@@ -166,11 +167,11 @@ type excerpt struct{ head, tail []byte }
 // eventLine is a line of the stream without its ending.
 type eventLine struct {
 	text []byte
-	kept bool   // text is the receiver's; otherwise it is good until more is read
-	tail []byte // not nil if the line was too long, and text is its head only
+	kept bool   // text may be kept; otherwise it is valid until more is read
+	tail []byte // not nil if the line was too long; then text is only its head
 }
 
-// field takes a line that is not empty.
+// field handles a line that is not empty.
 func (e *Reader) field(l eventLine) {
 	name, value, _ := bytes.Cut(l.text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -198,7 +199,8 @@ func (e *Reader) field(l eventLine) {
 	}
 }
 
-// usualFields is how many lines beside its data an event may have for free.
+// usualFields is how many lines other than data an event may have before they count as
+// wasted.
 const usualFields = 8
 
 func (e *Reader) waste(bytes int) {
@@ -207,8 +209,8 @@ func (e *Reader) waste(bytes int) {
 	}
 }
 
-// digits reads a number of ASCII digits, and nothing else. Numbers above maxRetry
-// are maxRetry.
+// digits parses a number that consists of ASCII digits only, in milliseconds. It returns
+// at most maxRetry.
 func digits(b []byte) (n int64, ok bool) {
 	for _, c := range b {
 		if c < '0' || c > '9' {
@@ -297,8 +299,8 @@ func (e *Reader) readLine() (eventLine, error) {
 	}
 }
 
-// lineEnd is where the first line in w ends, or -1. A \r is looked for only
-// before the first \n, so that a window of many lines is read once.
+// lineEnd returns the index of the end of the first line in w, or -1. It looks for \r
+// only before the first \n, so that a window of many lines is not searched repeatedly.
 func lineEnd(w []byte) int {
 	i := bytes.IndexByte(w, '\n')
 	if i < 0 {
@@ -310,9 +312,9 @@ func lineEnd(w []byte) int {
 	return i
 }
 
-// keep adds a part to the current line. A comment is not worth keeping.
+// keep adds a part to the current line. Of a comment it keeps only the head.
 func (e *Reader) keep(part []byte) {
-	const room = len("event: ") // more than any field that matters has before its value
+	const room = len("event: ") // at least the length of the name of each field that we use
 	switch {
 	case len(part) == 0:
 	case e.cutting:
@@ -327,7 +329,7 @@ func (e *Reader) keep(part []byte) {
 	case e.line == nil:
 		e.line = bytes.Clone(part)
 	default:
-		if cap(e.line)-len(e.line) < len(part) { // append alone would copy a long line over and over
+		if cap(e.line)-len(e.line) < len(part) { // doubles; append alone would copy a long line many times
 			more := max(len(e.line), len(part))
 			e.count(&e.lineHold, len(e.line)+more)
 			e.line = slices.Grow(e.line, more)
@@ -367,7 +369,7 @@ func (e *Reader) fill() error {
 
 var bom = []byte("\xEF\xBB\xBF")
 
-// ended is a reader that has nothing more.
+// ended is an io.Reader that only returns an error.
 type ended struct{ err error }
 
 func (e ended) Read([]byte) (int, error) { return 0, e.err }

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// readEvents reads all of r and writes down each event as "name|data|last id".
+// readEvents reads all of r and formats each event as "name|data|last id".
 func readEvents(r io.Reader, max int) (all []string, retry time.Duration, err error) {
 	e := NewReader(r, max)
 	defer e.Release()
@@ -58,7 +58,7 @@ func TestEvents(t *testing.T) {
 		{"too large", "id: 7\ndata: 0123456789abcdefghijk\n\ndata: ok\n\n", []string{"too large", "|ok|7", "end 7"}},
 		{"too large together", "data: 0123456789\ndata: abcdefghijk\ndata: more\n\ndata: ok\n\n", []string{"too large", "|ok|", "end "}},
 		{"long comment", ": 0123456789abcdefghijk0123456789abcdefghijk\ndata: ok\n\n", []string{"|ok|", "end "}},
-		{"as large as can be", "data: 0123456789abcdefghij\n\n", []string{"|0123456789abcdefghij|", "end "}},
+		{"exactly the limit", "data: 0123456789abcdefghij\n\n", []string{"|0123456789abcdefghij|", "end "}},
 		{"nothing", "", []string{"end "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,8 +74,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsAtOnce: an event is there when its blank line is, whatever ended it.
-func TestEventsAtOnce(t *testing.T) {
+// TestEventsAreNotDelayed checks that an event is returned as soon as its blank line has
+// been read, whatever the line ending.
+func TestEventsAreNotDelayed(t *testing.T) {
 	for _, ending := range []string{"\n", "\r", "\r\n"} {
 		r, w := io.Pipe()
 		e := NewReader(r, 0)
@@ -99,7 +100,8 @@ func TestEventRetry(t *testing.T) {
 	}
 }
 
-// TestEventTooLarge: enough is kept to find the call that it would have answered.
+// TestEventTooLarge checks that enough of an event is kept to find the call that it
+// answers.
 func TestEventTooLarge(t *testing.T) {
 	body := strings.Repeat("x", 100<<10)
 	for _, in := range []string{
@@ -120,8 +122,8 @@ func TestEventTooLarge(t *testing.T) {
 	}
 }
 
-// eventsByTheBook reads a whole stream the way the HTML standard words it.
-func eventsByTheBook(in string) (all []string) {
+// referenceEvents reads a whole stream with the algorithm of the HTML standard.
+func referenceEvents(in string) (all []string) {
 	in = strings.TrimPrefix(in, "\xEF\xBB\xBF")
 	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n"), "\n")
 	var name, data, id, last string
@@ -148,12 +150,13 @@ func eventsByTheBook(in string) (all []string) {
 	return append(all, "end "+last)
 }
 
+// FuzzEvents compares Reader with referenceEvents.
 func FuzzEvents(f *testing.F) {
 	for _, s := range []string{"data: a\n\n", "\xEF\xBB\xBFid: 1\r\ndata: x\rdata\n\r\n", ":\r\r\n\nid\ndata:\n\n", "event: e\ndata: {}\n\nid: \x00\n\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		want := eventsByTheBook(string(in))
+		want := referenceEvents(string(in))
 		if len(in) > maxExcerpt { // names and ids are bounded
 			return
 		}
@@ -162,7 +165,7 @@ func FuzzEvents(f *testing.F) {
 				t.Fatalf("reader %d: got %q, %v, want %q", i, got, err, want)
 			}
 		}
-		for _, max := range []int{1, 3, 8} { // no event is larger, whatever comes
+		for _, max := range []int{1, 3, 8} { // no event exceeds the limit
 			e := NewReader(bytes.NewReader(in), max)
 			for {
 				ev, err := e.Next()
@@ -195,8 +198,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// TestIgnoredFieldsAreCounted: comments and fields that make no event cost something, events
-// themselves nothing here.
+// TestIgnoredFieldsAreCounted checks that Wasted is called for comments, fields without data, and
+// data above the limit, but not for events.
 func TestIgnoredFieldsAreCounted(t *testing.T) {
 	for stream, want := range map[string]int{
 		strings.Repeat("event: message\nid: 1\nretry: 5\ndata: x\n\n", 100): 0,

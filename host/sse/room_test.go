@@ -10,8 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestLargeEventsCount: in one line or in many, as long as somebody has them; and
-// what is skipped or breaks off does not stay.
+// TestLargeEventsCount checks that large events are counted in the room, whether they
+// have one line or many, for as long as they are in use, and that events that are
+// skipped or cut off are not counted any more.
 func TestLargeEventsCount(t *testing.T) {
 	b := budget.New(64 << 20)
 	line := "data: " + strings.Repeat("x", 300<<10) + "\n"
@@ -49,7 +50,7 @@ func TestLargeEventsCount(t *testing.T) {
 	e.Release()
 	all := b.Open("all")
 	defer all.Close()
-	if err := all.Acquire(t.Context(), 10<<20); err != nil { // it waits until the others are gone
+	if err := all.Acquire(t.Context(), 10<<20); err != nil { // waits until the others have been freed
 		t.Error(err)
 	}
 	if f := b.Figures(); f.Used > 11<<20 {

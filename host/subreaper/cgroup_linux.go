@@ -9,15 +9,15 @@ import (
 
 // cgroup is a control group (version 2) for the server alone, below ours. The
 // kernel kills all processes in it at once, including those that start others
-// faster than they can be found, and those that have become another user's. nil:
-// none.
+// faster than they can be found, and those that have become another user's. A nil
+// cgroup has no processes.
 type cgroup struct {
 	dir string
 	fd  int // of dir, for the start of the server
 }
 
-// newCgroup makes a group if our own was delegated to us, which is unusual; else
-// it returns nil.
+// newCgroup makes a group if our own group was delegated to us. That is unusual;
+// otherwise it returns nil.
 func newCgroup() *cgroup {
 	own := ownCgroup()
 	if own == "" {
@@ -28,7 +28,7 @@ func newCgroup() *cgroup {
 		return nil
 	}
 	fd, err := syscall.Open(c.dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-	if err != nil || syscall.Access(c.dir+"/cgroup.kill", 2) != nil { // there since Linux 5.14
+	if err != nil || syscall.Access(c.dir+"/cgroup.kill", 2) != nil { // cgroup.kill exists since Linux 5.14
 		c.remove()
 		return nil
 	}
@@ -36,9 +36,9 @@ func newCgroup() *cgroup {
 	return c
 }
 
-// ownCgroup is the folder of the group that we are in if it was delegated to us:
-// it belongs to the user, has the mark of systemd, or is the top of a container.
-// Groups that somebody else manages are left alone. "": none.
+// ownCgroup returns the directory of our own group if it was delegated to us, or "": it
+// belongs to the user, systemd has marked it as delegated, or it is the top of a
+// container. Groups that another program manages are left alone.
 func ownCgroup() string {
 	path, ok := cgroupPath(content("/proc/self/cgroup"))
 	if !ok {
@@ -46,7 +46,7 @@ func ownCgroup() string {
 	}
 	dir := strings.TrimSuffix(cgroupMount(content("/proc/self/mountinfo"))+path, "/")
 	var st syscall.Stat_t
-	if syscall.Stat(dir, &st) != nil || syscall.Access(dir+"/cgroup.type", 0) != nil { // the top of the machine has no type
+	if syscall.Stat(dir, &st) != nil || syscall.Access(dir+"/cgroup.type", 0) != nil { // the root group of the machine has no type
 		return ""
 	}
 	if uid := os.Geteuid(); path == "/" || uid != 0 && int(st.Uid) == uid || delegated(dir) {
@@ -55,6 +55,7 @@ func ownCgroup() string {
 	return ""
 }
 
+// delegated reports whether systemd has marked a group as delegated.
 func delegated(dir string) bool {
 	var b [8]byte
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
@@ -65,7 +66,8 @@ func delegated(dir string) bool {
 	return false
 }
 
-// cgroupPath reads /proc/self/cgroup (cgroups(7)).
+// cgroupPath returns the path of our group, given the content of /proc/self/cgroup
+// (cgroups(7)).
 func cgroupPath(text string) (string, bool) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if path, ok := strings.CutPrefix(line, "0::/"); ok {
@@ -75,8 +77,8 @@ func cgroupPath(text string) (string, bool) {
 	return "", false
 }
 
-// cgroupMount reads where the whole tree of groups is mounted, "" for nowhere
-// (proc_pid_mountinfo(5)).
+// cgroupMount returns where the whole tree of groups is mounted, "" for nowhere, given
+// the content of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 func cgroupMount(text string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		mount, filesystem, _ := strings.Cut(line, " - ")
@@ -87,7 +89,7 @@ func cgroupMount(text string) string {
 	return ""
 }
 
-// content is the beginning of a kernel file, "" if it cannot be read.
+// content returns the first 64 KiB of a kernel file, "" if it cannot be read.
 func content(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -105,8 +107,8 @@ func content(path string) string {
 	return string(b[:n])
 }
 
-// kill kills all processes in it, and tells whether there are any. They end a
-// little later.
+// kill kills all processes in the group and reports whether there are any. They end
+// a little later.
 func (c *cgroup) kill() (populated bool) {
 	if c == nil {
 		return false
@@ -118,8 +120,8 @@ func (c *cgroup) kill() (populated bool) {
 	return strings.Contains(content(c.dir+"/cgroup.events"), "populated 1")
 }
 
-// remove removes it, with the groups that its processes have made, unless a
-// process is left.
+// remove removes the group and the groups that its processes have made, unless they
+// still have processes.
 func (c *cgroup) remove() {
 	if c != nil {
 		removeGroups(c.dir, 8)

@@ -14,31 +14,31 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-func FuzzOrder(f *testing.F) {
+func FuzzCommand(f *testing.F) {
 	f.Add("/bin/x", "", "x\n-a\n", "A=b\nC=")
 	f.Add("", "/", "", "")
 	f.Fuzz(func(t *testing.T, path, dir, args, env string) {
 		if strings.Contains(path+dir+args+env, "\x00") {
 			t.Skip()
 		}
-		o := Order{Path: path, Dir: dir, Args: strings.Split(args, "\n"), Env: strings.Split(env, "\n")}
+		o := Command{Path: path, Dir: dir, Args: strings.Split(args, "\n"), Env: strings.Split(env, "\n")}
 		b := o.Bytes()
 		if n := binary.BigEndian.Uint32(b); int(n) != len(b)-4 {
 			t.Errorf("length %d of %d bytes", n, len(b))
 		}
-		if got, ok := parseOrder(string(b[4:])); !ok || !reflect.DeepEqual(got, o) {
+		if got, ok := parseCommand(string(b[4:])); !ok || !reflect.DeepEqual(got, o) {
 			t.Errorf("%+v became %+v", o, got)
 		}
 	})
 }
 
-func TestBadOrders(t *testing.T) {
+func TestMalformedCommands(t *testing.T) {
 	for _, text := range []string{"", "a", "a\x00b", "a\x00b\x00", "a\x00b\x00-1", "a\x00b\x001", "a\x00b\x00x\x00y"} {
-		if o, ok := parseOrder(text); ok {
+		if o, ok := parseCommand(text); ok {
 			t.Errorf("%q: %+v", text, o)
 		}
 	}
-	if o, ok := parseOrder("a\x00b\x000"); !ok || len(o.Args)+len(o.Env) != 0 {
+	if o, ok := parseCommand("a\x00b\x000"); !ok || len(o.Args)+len(o.Env) != 0 {
 		t.Errorf("no strings: %+v, %t", o, ok)
 	}
 }

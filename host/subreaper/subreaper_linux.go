@@ -18,8 +18,8 @@ const (
 	wNoWait             = 0x01000000
 )
 
-// maxOrder bounds an order, in bytes: no kernel takes more for one execve.
-const maxOrder = 64 << 20
+// maxCommand limits a command, in bytes. No kernel accepts more for one execve.
+const maxCommand = 64 << 20
 
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == Name && isSocket(socket) {
@@ -32,8 +32,9 @@ func isSocket(fd int) bool {
 	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFSOCK
 }
 
-// run is the whole life of the process. It runs on the main thread, as
-// initialization does: the parent-death signal of the server is bound to it.
+// run is the whole program of the process, and returns its exit status. It runs on the
+// main thread, as init functions do: the kernel sends the server's parent-death signal
+// when the thread that started the server ends.
 func run() int {
 	syscall.CloseOnExec(socket)
 	name := [16]byte{}
@@ -42,18 +43,18 @@ func run() int {
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
 		return 1
 	}
-	// These signals are not for this process. They are caught rather than
-	// ignored, because the server would inherit that they are ignored.
+	// These signals must not end this process. They are caught and not ignored,
+	// because the server would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	order, ok := receive()
+	command, ok := receive()
 	if !ok {
 		return 1
 	}
 	group := newCgroup()
 	defer group.remove()
-	pid, err := start(order, group)
+	pid, err := start(command, group)
 	if err != nil && group != nil { // perhaps because of the group
-		pid, err = start(order, nil)
+		pid, err = start(command, nil)
 	}
 	release()
 	if err != nil {
@@ -62,24 +63,24 @@ func run() int {
 		return 0
 	}
 	send(Frame{Started, uint32(pid)})
-	f := &family{server: pid, group: group}
+	f := &processTree{server: pid, group: group}
 	go f.serve()
 	f.wait()
 	return 0
 }
 
 // start starts the server, in a control group if there is one.
-func start(order Order, group *cgroup) (pid int, err error) {
+func start(command Command, group *cgroup) (pid int, err error) {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
 		sys.UseCgroupFD, sys.CgroupFD = true, group.fd
 	}
-	return syscall.ForkExec(order.Path, order.Args, &syscall.ProcAttr{
-		Dir: order.Dir, Env: order.Env, Files: []uintptr{0, 1, 2}, Sys: sys,
+	return syscall.ForkExec(command.Path, command.Args, &syscall.ProcAttr{
+		Dir: command.Dir, Env: command.Env, Files: []uintptr{0, 1, 2}, Sys: sys,
 	})
 }
 
-// release lets go of the server's pipes and of the working directory.
+// release closes the server's pipes and leaves its working directory.
 func release() {
 	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
@@ -89,26 +90,26 @@ func release() {
 	_ = syscall.Chdir("/")
 }
 
-// send writes a frame. That nobody is there to read it is noticed when reading.
+// send writes a frame. If nobody reads it any more, serve sees the end of the socket.
 func send(f Frame) {
 	_, _ = syscall.Write(socket, f.Bytes())
 }
 
-// receive reads the order.
-func receive() (Order, bool) {
+// receive reads the command.
+func receive() (Command, bool) {
 	var size [4]byte
 	if !fill(size[:]) {
-		return Order{}, false
+		return Command{}, false
 	}
 	n := binary.BigEndian.Uint32(size[:])
-	if n > maxOrder {
-		return Order{}, false
+	if n > maxCommand {
+		return Command{}, false
 	}
 	text := make([]byte, n)
 	if !fill(text) {
-		return Order{}, false
+		return Command{}, false
 	}
-	return parseOrder(string(text))
+	return parseCommand(string(text))
 }
 
 // fill reads until b is full.
@@ -126,18 +127,18 @@ func fill(b []byte) bool {
 	return true
 }
 
-// family is the server and all of its descendants.
-type family struct {
-	server int
+// processTree is the server and all of its descendants.
+type processTree struct {
+	server int // process id
 	group  *cgroup
 
 	mu      sync.Mutex
-	reaped  bool // the server's id may now be that of another process
-	killing bool // all of them are to end
+	reaped  bool // the server was reaped; its id may now be that of another process
+	killing bool // all processes are to be killed
 }
 
 // serve handles requests until the socket ends.
-func (f *family) serve() {
+func (f *processTree) serve() {
 	var b [1]byte
 	for {
 		if !fill(b[:]) {
@@ -153,15 +154,15 @@ func (f *family) serve() {
 		}
 		f.mu.Unlock()
 		if b[0] == Kill {
-			return // there is nothing more to ask for
+			return // no request has an effect any more
 		}
 	}
 }
 
-// wait reaps whatever ends, until no process is left. When the server has ended,
-// the others are killed. A process that is started meanwhile is found when its
-// parent is reaped at the latest: then it is our child.
-func (f *family) wait() {
+// wait reaps processes until none is left. When the server has ended, it kills the
+// others. A process that is started meanwhile is found, at the latest, when its parent
+// is reaped, because then it has become our child.
+func (f *processTree) wait() {
 	for {
 		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pAll, 0, 0, wExited|wNoWait, 0, 0)
 		if errno == syscall.EINTR {
@@ -179,9 +180,9 @@ func (f *family) wait() {
 	}
 }
 
-// reap reaps all processes that have ended. The caller holds f.mu, so that none
-// of them is signalled any more.
-func (f *family) reap() {
+// reap reaps all processes that have ended. The caller holds f.mu, so that nothing
+// signals them meanwhile.
+func (f *processTree) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -198,12 +199,12 @@ func (f *family) reap() {
 	}
 }
 
-// kill kills all of them. If those that are left may not be signalled (they have
-// become another user's), this process ends: nothing more can be done. The
-// caller holds f.mu.
-func (f *family) kill() {
+// kill kills all processes. If it may not signal those that are left, because they
+// have become another user's, this process exits: it can do nothing more. The caller
+// holds f.mu.
+func (f *processTree) kill() {
 	if !f.reaped {
-		_ = syscall.Kill(-f.server, syscall.SIGKILL) // also where there is no /proc
+		_ = syscall.Kill(-f.server, syscall.SIGKILL) // works without /proc
 	}
 	dying := f.group.kill()
 	if alive, denied := killDescendants(); alive > 0 && alive == denied && !dying {

@@ -19,21 +19,19 @@ const (
 	sysPidfdOpen       = 434
 )
 
-// process is what /proc says about one.
+// process is what /proc says about a process.
 type process struct {
 	parent int
-	// zombie: it has ended, or at least its first thread has.
-	zombie bool
+	zombie bool // it has ended, or at least its first thread has
 }
 
-// killDescendants sends SIGKILL to all descendants of this process. It returns
-// how many there were that had not ended, and how many of them may not be
-// signalled.
+// killDescendants sends SIGKILL to all descendants of this process. It returns how many
+// of them had not ended, and how many of those it may not signal.
 func killDescendants() (alive, denied int) {
 	all := processes()
 	self := os.Getpid()
 	ours := map[int]bool{self: true}
-	for again := true; again; { // as often as the tree is deep
+	for again := true; again; { // at most once for each level of the tree
 		again = false
 		for pid, p := range all {
 			if ours[p.parent] && !ours[pid] {
@@ -58,7 +56,7 @@ func killDescendants() (alive, denied int) {
 	return alive, denied
 }
 
-// processes are all processes of the system.
+// processes returns all processes of the system by id.
 func processes() map[int]process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -92,8 +90,8 @@ func processOf(pid int) (process, bool) {
 	return parseStat(string(b[:n]))
 }
 
-// parseStat reads the state and the parent. They follow the name, which can
-// contain anything, parentheses included.
+// parseStat parses the state and the parent. They follow the name, which can contain
+// any character, even parentheses.
 func parseStat(stat string) (process, bool) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 || fields[0] == "X" {
@@ -103,9 +101,9 @@ func parseStat(stat string) (process, bool) {
 	return process{parent: parent, zombie: fields[0] == "Z"}, err == nil
 }
 
-// killIf kills a process if its parent still is one of ours: its id may belong to
+// killIf kills a process if ours returns true for its parent: its id may belong to
 // another process by now. Without pidfds (before Linux 5.3, or under an old seccomp
-// filter) the time in which that could be is short.
+// filter) the id could still be reused between the check and the signal.
 func killIf(pid int, ours func(parent int) bool) syscall.Errno {
 	fd, _, failed := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
 	if failed == 0 {

@@ -28,7 +28,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestKillIf: only who still is whom it was taken for is killed.
+// TestKillIf checks that a process is killed only if it still has the expected parent.
 func TestKillIf(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^TestWaits$")
 	child.Env = append(os.Environ(), "SUPERVISOR_TEST_WAITS=1")
@@ -56,7 +56,7 @@ func TestKillIf(t *testing.T) {
 	}
 }
 
-// TestWaits is the child of TestKillIf.
+// TestWaits is the process that TestKillIf kills.
 func TestWaits(*testing.T) {
 	if os.Getenv("SUPERVISOR_TEST_WAITS") != "" {
 		_, _ = os.Stdin.Read(make([]byte, 1))

@@ -68,7 +68,7 @@ func (l *lists) notice(server string) string {
 	return l.notices[server]
 }
 
-// receiver takes what upstreams send, and forgets it.
+// receiver is a Receiver that ignores everything.
 type receiver struct{}
 
 func (receiver) OnNotification(wire.Inbound)                            {}

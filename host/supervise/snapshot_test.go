@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// odd is what would be another after being encoded anew.
+// odd is a snapshot whose bytes would change if it were decoded and encoded again.
 var odd = Snapshot{
 	Handshake: []byte(`{ "n":9007199254740993, "s":"<\u00e9>&` + "\u2028" + `"}`),
 	Lists: map[wire.Surface]List{

@@ -9,19 +9,22 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth/oauthtest"
 )
 
-// authorized is a server that wants tokens, and a Spec with a token file that is
-// good there. web is what answers authorized requests.
-func authorized(t *testing.T) (a *oauthtest.Server, web *webServer, spec Spec) {
+// authorized starts a server that requires tokens, and returns a Spec with valid tokens
+// for it. web answers the authorized requests.
+func authorized(t *testing.T) (a *oauthtest.Server, web *linktest.HTTPServer, spec Spec) {
 	t.Helper()
-	web = newWebServer(t, func(w http.ResponseWriter, _ *http.Request, m webMessage) { answer(w, m, `{"in":1}`) })
-	web.stateful = false
+	web = linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
+		linktest.Answer(w, m, `{"in":1}`)
+	})
+	web.Stateless = true
 	a = oauthtest.New(t, web)
 	spec = oauthSpec(t, a)
-	if err := oauth.Authorize(t.Context(), spec.HTTP(), *spec.OAuth, func(l oauth.Login) error { return oauthtest.Agree(t, l.URL) }); err != nil {
+	if err := oauth.Authorize(t.Context(), spec.HTTP(), *spec.OAuth, func(l oauth.Login) error { return oauthtest.Consent(t, l.URL) }); err != nil {
 		t.Fatal(err)
 	}
 	return a, web, spec
@@ -34,14 +37,14 @@ func oauthSpec(t *testing.T, a *oauthtest.Server) Spec {
 	}
 }
 
-// TestTokensAreNotLogged: tokens are renewed unnoticed, and are in no log and no
-// error when that is not possible any more.
+// TestTokensAreNotLogged checks that callers do not notice the renewal of tokens, and
+// that tokens are not in the log, or in the error when they cannot be renewed.
 func TestTokensAreNotLogged(t *testing.T) {
 	a, _, spec := authorized(t)
-	c := newCallbacks()
+	c := linktest.NewRecorder()
 	l := dialWeb(t, spec, c)
 	for range 2 {
-		if got := outcomeOf(l.Call(t.Context(), callOf("a"))); got != `{"in":1}` {
+		if got := linktest.FormatOutcome(l.Call(t.Context(), linktest.ToolCall("a"))); got != `{"in":1}` {
 			t.Errorf("got %s", got)
 		}
 		a.Revoke(false)
@@ -50,61 +53,61 @@ func TestTokensAreNotLogged(t *testing.T) {
 		t.Errorf("renewed %d times", n)
 	}
 	a.Revoke(true)
-	_, err := l.Call(t.Context(), callOf("a"))
+	_, err := l.Call(t.Context(), linktest.ToolCall("a"))
 	var auth *httpclient.AuthError
 	if !errors.As(err, &auth) || !auth.OAuth || !strings.Contains(err.Error(), "run `mcp-metatool auth web`") {
 		t.Fatalf("got %v", err)
 	}
-	a.MustHide(err.Error() + c.logged())
+	a.MustNotLeak(err.Error() + c.Logged())
 }
 
-// TestTokensStayWithTheirIssuer: a server that names another authorization
-// server than the one its tokens are from does not get them sent there.
+// TestTokensStayWithTheirIssuer checks that tokens are not sent to another authorization
+// server that the server names.
 func TestTokensStayWithTheirIssuer(t *testing.T) {
-	evil := oauthtest.NewThief(t)
+	attacker := oauthtest.NewAttacker(t)
 	a, _, spec := authorized(t)
-	l := dialWeb(t, spec, newCallbacks())
+	l := dialWeb(t, spec, linktest.NewRecorder())
 	before := a.Refreshes()
-	a.Name(evil.URL)
+	a.SetIssuers(attacker.URL)
 	a.Revoke(false)
-	for range 3 { // it is tried again and again
-		_, err := l.Call(t.Context(), callOf("a"))
+	for range 3 { // each call tries again
+		_, err := l.Call(t.Context(), linktest.ToolCall("a"))
 		var auth *httpclient.AuthError
 		var down *DownError
 		if !errors.As(err, &auth) || !errors.As(err, &down) || !strings.Contains(err.Error(), "run `mcp-metatool auth web`") {
 			t.Fatalf("got %v", err)
 		}
-		for _, issuer := range []string{evil.URL, a.Issuer.URL} {
-			if !strings.Contains(down.Reason, issuer) { // which is what the status shows
+		for _, issuer := range []string{attacker.URL, a.Issuer.URL} {
+			if !strings.Contains(down.Reason, issuer) { // the status shows Reason
 				t.Errorf("%q does not name %s", down.Reason, issuer)
 			}
 		}
 	}
 	u := launch(t, spec)
 	<-u.Started()
-	if s := u.Status(); s.State != Failed || !strings.Contains(s.Err, evil.URL) || !strings.Contains(s.Err, "mcp-metatool auth web") {
+	if s := u.Status(); s.State != Failed || !strings.Contains(s.Err, attacker.URL) || !strings.Contains(s.Err, "mcp-metatool auth web") {
 		t.Errorf("status %+v", s)
 	}
-	evil.MustKnowNothing(t)
+	attacker.MustHaveNoRequests(t)
 	if n := a.Refreshes(); n != before {
 		t.Errorf("renewed %d times", n-before)
 	}
 
-	a.Name(evil.URL, a.Issuer.URL) // the right one is among them
-	if got := outcomeOf(l.Call(t.Context(), callOf("a"))); got != `{"in":1}` {
+	a.SetIssuers(attacker.URL, a.Issuer.URL) // the right one is among them
+	if got := linktest.FormatOutcome(l.Call(t.Context(), linktest.ToolCall("a"))); got != `{"in":1}` {
 		t.Errorf("got %s", got)
 	}
-	evil.MustKnowNothing(t)
+	attacker.MustHaveNoRequests(t)
 }
 
-func TestNarrowToken(t *testing.T) {
+func TestInsufficientScope(t *testing.T) {
 	_, web, spec := authorized(t)
-	web.handle = func(w http.ResponseWriter, _ *http.Request, _ webMessage) {
+	web.Handle = func(w http.ResponseWriter, _ *http.Request, _ linktest.HTTPMessage) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="files:write"`)
 		w.WriteHeader(http.StatusForbidden)
 	}
-	l := dialWeb(t, spec, newCallbacks())
-	_, err := l.Call(t.Context(), callOf("a"))
+	l := dialWeb(t, spec, linktest.NewRecorder())
+	_, err := l.Call(t.Context(), linktest.ToolCall("a"))
 	if err == nil || !strings.Contains(err.Error(), `lacks the scope "files:write"`) {
 		t.Errorf("got %v", err)
 	}
@@ -112,7 +115,7 @@ func TestNarrowToken(t *testing.T) {
 
 func TestNoToken(t *testing.T) {
 	a := oauthtest.New(t, http.NotFoundHandler())
-	l, err := dialSpec(t.Context(), oauthSpec(t, a), newCallbacks())
+	l, err := dialSpec(t.Context(), oauthSpec(t, a), linktest.NewRecorder())
 	if err != nil {
 		t.Fatal(err)
 	}

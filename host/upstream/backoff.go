@@ -31,9 +31,9 @@ type backoff struct {
 
 // next returns the delay after a failure. It begins with about firstDelay and doubles
 // up to maxDelay. A random part of up to a quarter is subtracted, so that upstreams
-// that failed together do not restart together. up is how long the server had been
-// ready, 0 if it never was. With redial, only a connection has to be made again, so
-// the delay after a first failure is 0.
+// that failed at the same time do not restart at the same time. up is how long the
+// server had been ready, 0 if it never was. With redial, only a connection has to be
+// made again, so the delay after a first failure is 0.
 func (b *backoff) next(up time.Duration, redial bool) time.Duration {
 	if up >= b.stableAfter {
 		b.failures = 0

@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// unified is where systems of both versions of control groups mount the second.
+// unified is where systems with both versions of control groups mount version 2.
 const unified = "/sys/fs/cgroup/unified"
 
-// TestServerHasCgroup: where we may, a server gets a control group, which is gone
-// with it. It takes a superuser and a tree of groups to make that so.
+// TestServerHasCgroup checks that a server gets a control group of its own if our own group
+// was delegated to us, and that the group is removed when the server ends. The test
+// needs a superuser and control groups.
 func TestServerHasCgroup(t *testing.T) {
 	top := unified
 	if _, err := os.Stat(top); err != nil {
@@ -43,7 +44,7 @@ func TestServerHasCgroup(t *testing.T) {
 		}
 		return found
 	}
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	f := launch(t, spec("scatters", b.env()))
 	all := scattered(b)
 	<-f.Started()
@@ -58,7 +59,7 @@ func TestServerHasCgroup(t *testing.T) {
 		t.Error(err)
 	}
 	for _, r := range all {
-		gone(r)
+		awaitEnd(r)
 	}
 	if found := groups(); len(found) != 0 {
 		t.Errorf("groups are left: %v", found)

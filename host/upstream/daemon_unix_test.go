@@ -8,13 +8,14 @@ import (
 	"syscall"
 )
 
-// startDaemon starts a process that leaves our group with our pipes.
-func startDaemon() { startAway("daemon") }
+// startDaemon starts a process in mode "daemon" that leaves our process group and has
+// our pipes.
+func startDaemon() { startDetached("daemon") }
 
-// startAway starts one that does so in that mode.
-func startAway(mode string) {
+// startDetached is startDaemon for any mode.
+func startDetached(mode string) {
 	child := exec.Command(os.Args[0])
-	child.Env = []string{serverEnv + "=" + mode, beaconEnv + "=" + os.Getenv(beaconEnv)}
+	child.Env = []string{serverEnv + "=" + mode, monitorEnv + "=" + os.Getenv(monitorEnv)}
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {

@@ -1,8 +1,8 @@
 package upstream
 
-// startDaemon does nothing: no process leaves a job object that does not let it.
+// startDaemon does nothing: a process cannot leave a job object that does not allow it.
 func startDaemon() {}
 
-func startAway(string) {}
+func startDetached(string) {}
 
 func terminateGroup(int) {}

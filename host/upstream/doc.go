@@ -12,11 +12,11 @@
 //	life.go       the state machine of an Upstream
 //	backoff.go    the delays before restarts
 //	silent.go     checking whether a server still responds
-//	start.go      handshake, lists, and what the server sends on its own account
+//	start.go      handshake, lists, and the server's requests and notifications
 //	handshake.go  initialize
 //	list.go       reading one list
 //	changes.go    changes of lists that the server announces
-//	flood.go      how much the server may send that nobody asked for
+//	flood.go      limits on what the server sends unsolicited
 //	link.go       making a link for a Spec
 //	fallback.go   streamable HTTP first, then HTTP with SSE
 //	errors.go     the errors

@@ -9,16 +9,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// DownError says that a request could not be answered because its upstream is down:
+// DownError means that a request could not be answered because its upstream is down:
 // its stream has ended, it failed to start, or we closed it. It is not known whether
-// the upstream has acted on the request. The error does not contain what the upstream
-// wrote to stderr, because clients see it; the log and Status do.
+// the upstream has acted on the request. Clients see the error, so it does not contain
+// what the upstream wrote to stderr. The log and Status do.
 type DownError struct {
 	Upstream string // name of the upstream; "" if it has none
-	Reason   string // what happened and what to do, bounded
+	Reason   string // what happened and what to do, of bounded length
 	Err      error  // cause for errors.Is, or nil; wire.ErrClosed when we closed it
 
 	// unsent says that the upstream has certainly not acted on the request.
@@ -34,9 +33,9 @@ func (e *DownError) Error() string {
 
 func (e *DownError) Unwrap() error { return e.Err }
 
-// notSent marks err, if it is a *DownError, as that of a request on which the upstream
-// has certainly not acted. It returns other errors unchanged.
-func notSent(err error) error {
+// markUnsent marks err, if it is a *DownError, as the error of a request on which the
+// upstream has certainly not acted. It returns other errors unchanged.
+func markUnsent(err error) error {
 	var down *DownError
 	if !errors.As(err, &down) {
 		return err
@@ -46,16 +45,15 @@ func notSent(err error) error {
 	return &marked
 }
 
-// surelyUnsent reports whether notSent has marked err.
+// surelyUnsent reports whether err was marked by markUnsent.
 func surelyUnsent(err error) bool {
 	var down *DownError
 	return err != nil && errors.As(err, &down) && down.unsent
 }
 
-// TimeoutError says that an upstream neither answered a request nor made progress with
+// TimeoutError means that an upstream neither answered a request nor made progress with
 // it within the configured time. The request has been cancelled at the upstream. The
-// error does not match context.DeadlineExceeded, which stands for limits of the
-// caller.
+// error does not match context.DeadlineExceeded, which is for limits of the caller.
 type TimeoutError struct {
 	Upstream string
 	Method   string
@@ -72,7 +70,7 @@ func (e *TimeoutError) reason() string {
 	return fmt.Sprintf("no answer to %s within %v (raise its %s)", e.Method, e.After, limits.RequestTime.Key)
 }
 
-// AnswerError says that an upstream's answer to a request cannot be used: it exceeds
+// AnswerError means that an upstream's answer to a request cannot be used: it exceeds
 // the size limit (errors.As *wire.TooLargeError) or is not a JSON-RPC 2.0 response
 // (errors.As *wire.RPCError). The connection remains usable.
 type AnswerError struct {
@@ -93,18 +91,18 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // Is matches wire.ErrUnusable.
 func (e *AnswerError) Is(target error) bool { return target == wire.ErrUnusable }
 
-// VersionError says that a server chose a protocol revision that we do not support in
-// initialize.
+// VersionError means that a server chose, in its answer to initialize, a protocol
+// revision that we do not support.
 type VersionError struct {
-	Version string // as the server sent it, bounded
+	Version string // as the server sent it, shortened
 }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("server speaks protocol revision %q, which is none of %v (update the server)", e.Version, protocol.Handshake.Names())
 }
 
-// CallErrors makes the errors of calls to the upstream of that name, which may be
-// "". It implements rpc.Errors.
+// CallErrors makes the errors of calls to an upstream. Its value is the name of the
+// upstream, which may be "". It implements rpc.Errors.
 type CallErrors string
 
 var _ rpc.Errors = CallErrors("")
@@ -115,7 +113,7 @@ func (e CallErrors) Down(reason string, cause error) error {
 }
 
 // Unsent implements rpc.Errors.
-func (e CallErrors) Unsent(err error) error { return notSent(err) }
+func (e CallErrors) Unsent(err error) error { return markUnsent(err) }
 
 // Unusable implements rpc.Errors. The error is an *AnswerError.
 func (e CallErrors) Unusable(method string, cause error) error {
@@ -126,7 +124,3 @@ func (e CallErrors) Unusable(method string, cause error) error {
 func (e CallErrors) Timeout(method string, after time.Duration, max bool) error {
 	return &TimeoutError{Upstream: string(e), Method: method, After: after, Max: max}
 }
-
-// excerpt makes text of a server fit for logs and errors: one line of at most 200
-// characters.
-func excerpt(text string) string { return display.Line(text, 200) }

@@ -35,7 +35,7 @@ func newFallbackLink(spec Spec, opts link.Options, first link.Link) *fallbackLin
 	return f
 }
 
-// watch waits for the end of the link, unless that is replaced.
+// watch waits for the end of the link, or of the one that replaces it.
 func (f *fallbackLink) watch() {
 	defer close(f.done)
 	for {
@@ -95,8 +95,8 @@ func (f *fallbackLink) replace(by link.Link) bool {
 	return true
 }
 
-// refusedLikeSSE reports whether initialize failed as it does with a server that does
-// not accept a POST to its URL.
+// refusedLikeSSE reports whether initialize failed in the way it does with a server
+// that does not accept a POST to its URL.
 func refusedLikeSSE(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) || status.Status/100 != 4 {

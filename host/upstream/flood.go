@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// Limits on what a server sends that belongs to no call in flight: log messages, list
-// changes, requests, unexpected progress, garbage, lines on stderr. A unit is one
-// message, or floodUnit bytes of a larger one. A server may send floodBurst units at
-// once, and floodRate units per second without end. More is read at that rate, so that
-// the server has to wait; nothing is dropped. Answers and progress of calls in flight
-// cost nothing, but they can be delayed by unsolicited messages in the same stream.
+// Limits on unsolicited messages of a server, which belong to no call in flight: log
+// messages, list changes, requests, unexpected progress, garbage, lines on stderr. A
+// unit is one message, or floodUnit bytes of a larger one. A server may send floodBurst
+// units at once, and floodRate units per second in the long run. A server that sends
+// more is read at that rate, so that it has to wait; nothing is dropped. Answers and
+// progress of calls in flight cost nothing, but they can be delayed by unsolicited
+// messages in the same stream.
 const (
 	floodUnit  = 4 << 10 // bytes
 	floodBurst = 20_000
 	floodRate  = 500 // units a second
 )
 
-// allowance is a leaky bucket for what one server sends unasked. It lives as long
-// as the upstream, so that a restart does not reset it. It is safe for concurrent
-// use; a nil allowance is unlimited.
+// allowance is a leaky bucket for the unsolicited messages of one server. It lives as
+// long as the upstream, so that a restart does not reset it. It is safe for concurrent
+// use. A nil allowance is unlimited.
 type allowance struct {
 	log   *slog.Logger
 	what  string // for the log
 	burst int    // units
 
 	mu    sync.Mutex
-	used  time.Duration // how long at floodRate until the bucket is empty
+	used  time.Duration // the time until the bucket is empty
 	at    time.Time     // when used was computed
 	since time.Time     // when reading was slowed; zero if it is not
 }
@@ -66,7 +67,7 @@ func (a *allowance) spend(bytes int, stop, stopToo <-chan struct{}) {
 func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.recover()
+	a.drain()
 	a.used += time.Duration(units) * unitTime
 	wait = a.used - a.most()
 	if first = wait > 0 && a.since.IsZero(); first {
@@ -75,8 +76,8 @@ func (a *allowance) take(units int) (wait time.Duration, first bool) {
 	return wait, first
 }
 
-// recover drains the bucket by the time that has passed. The caller holds a.mu.
-func (a *allowance) recover() {
+// drain empties the bucket by the time that has passed. The caller holds a.mu.
+func (a *allowance) drain() {
 	now := time.Now()
 	a.used = max(0, a.used-now.Sub(a.at))
 	a.at = now
@@ -85,6 +86,7 @@ func (a *allowance) recover() {
 	}
 }
 
+// most is the size of the bucket.
 func (a *allowance) most() time.Duration { return time.Duration(a.burst) * unitTime }
 
 // slowed returns when reading became slow; zero if it is not.
@@ -94,6 +96,6 @@ func (a *allowance) slowed() time.Time {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.recover()
+	a.drain()
 	return a.since
 }

@@ -14,13 +14,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/stdio"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// small returns an allowance that is soon used up.
+// small returns a small allowance.
 func small(log io.Writer) *allowance {
 	return &allowance{log: slog.New(slog.NewTextHandler(log, nil)), what: "messages", burst: 100}
 }
@@ -29,25 +31,25 @@ func small(log io.Writer) *allowance {
 func charged(a *allowance) link.Options {
 	return link.Options{
 		Handler: link.Callbacks{}, Errors: CallErrors(""),
-		Unasked: func(bytes int, done <-chan struct{}) { a.spend(bytes, done, nil) },
+		Unsolicited: func(bytes int, done <-chan struct{}) { a.spend(bytes, done, nil) },
 	}
 }
 
 // floods are messages that a server can send without end and without being asked.
 var floods = map[string]string{
-	"garbage":          "this is no message\n",
-	"no JSON-RPC":      `{"x":1}` + "\n",
-	"blank lines":      "\n",
-	"spaces":           strings.Repeat(" ", 1000) + "\r\n",
-	"log messages":     `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}` + "\n",
-	"changes":          `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n",
-	"unknown":          `{"jsonrpc":"2.0","method":"x/y"}` + "\n",
-	"requests":         `{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}` + "\n",
-	"pings":            `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n",
-	"cancellations":    `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}` + "\n",
-	"unknown tokens":   `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":1}}` + "\n",
-	"second answers":   `{"jsonrpc":"2.0","id":77,"result":{}}` + "\n",
-	"a line of no end": strings.Repeat("x", floodUnit),
+	"garbage":         "this is no message\n",
+	"no JSON-RPC":     `{"x":1}` + "\n",
+	"blank lines":     "\n",
+	"spaces":          strings.Repeat(" ", 1000) + "\r\n",
+	"log messages":    `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}` + "\n",
+	"changes":         `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n",
+	"unknown":         `{"jsonrpc":"2.0","method":"x/y"}` + "\n",
+	"requests":        `{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}` + "\n",
+	"pings":           `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n",
+	"cancellations":   `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}` + "\n",
+	"unknown tokens":  `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":1}}` + "\n",
+	"second answers":  `{"jsonrpc":"2.0","id":77,"result":{}}` + "\n",
+	"an endless line": strings.Repeat("x", floodUnit),
 }
 
 // TestFloodIsReadSlowly checks that a server that sends without end is read at a
@@ -61,7 +63,7 @@ func TestFloodIsReadSlowly(t *testing.T) {
 				fromServer, toClient := io.Pipe()
 				opts := charged(a)
 				opts.MaxMessage = 1 << 10
-				c := stdio.NewConn(fromServer, nothing{}, opts)
+				c := stdio.NewConn(fromServer, discard{}, opts)
 				written := 0
 				done := make(chan struct{})
 				go func() {
@@ -74,9 +76,9 @@ func TestFloodIsReadSlowly(t *testing.T) {
 					}
 				}()
 				const seconds = 30
-				time.Sleep(seconds * time.Second) // of the bubble's clock
+				time.Sleep(seconds * time.Second) // on the bubble's clock
 				synctest.Wait()
-				held := 1 + 64<<10/len(message) // in buffers on the way
+				held := 1 + 64<<10/len(message) // in buffers
 				if least, most := seconds*floodRate/2, a.burst+seconds*floodRate+held; written < least || written > most {
 					t.Errorf("%d messages in %d s, want %d to %d", written, seconds, least, most)
 				}
@@ -94,11 +96,11 @@ func TestFloodIsReadSlowly(t *testing.T) {
 	}
 }
 
-// nothing accepts all that is written to it.
-type nothing struct{}
+// discard is an io.WriteCloser that discards everything.
+type discard struct{}
 
-func (nothing) Write(p []byte) (int, error) { return len(p), nil }
-func (nothing) Close() error                { return nil }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) Close() error                { return nil }
 
 // TestRequestedMessagesAreFree checks that progress of a call in flight and answers of
 // any size cost nothing, however many there are.
@@ -137,63 +139,63 @@ func TestRequestedMessagesAreFree(t *testing.T) {
 }
 
 // TestFloodOfHTTP checks that the same messages are charged over HTTP as over pipes,
-// on the stream of a call and on the server's own.
+// on the stream of a call and on the GET stream.
 func TestFloodOfHTTP(t *testing.T) {
 	message := make(chan string, 1)
-	own, written := make(chan eventWriter, 1), make(chan struct{})
-	s := newWebServer(t, func(w http.ResponseWriter, _ *http.Request, m webMessage) {
-		e := streamTo(w)
-		for _, line := range strings.Split(strings.ReplaceAll(<-message, "TOKEN", m.token()), "\n") {
-			e.raw("data: %s\n\n", line)
+	own, written := make(chan linktest.EventWriter, 1), make(chan struct{})
+	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
+		e := linktest.StreamTo(w)
+		for _, line := range strings.Split(strings.ReplaceAll(<-message, "TOKEN", m.ProgressToken()), "\n") {
+			e.Raw("data: %s\n\n", line)
 		}
-		e.result(m, `{}`)
+		e.Result(m, `{}`)
 	})
-	s.get = func(w http.ResponseWriter, r *http.Request) {
-		own <- streamTo(w)
+	s.Get = func(w http.ResponseWriter, r *http.Request) {
+		own <- linktest.StreamTo(w)
 		<-r.Context().Done()
 		<-written
 	}
 	defer close(written)
-	spec, c := s.httpSpec(), newCallbacks()
-	spec.MaxMessage = 1 << 10
-	c.ask = func(context.Context, wire.Inbound) wire.Reply { return wire.Reply{Result: []byte("{}")} }
-	client, err := spec.client()
+	c := linktest.NewRecorder()
+	c.MaxMessage = 1 << 10
+	c.OnRequest = func(context.Context, wire.Inbound) wire.Reply { return wire.Reply{Result: []byte("{}")} }
+	client, err := httpclient.New(s.ClientConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := c.options(spec)
+	opts := c.Options()
 	var charges atomic.Int32
-	opts.Unasked = func(int, <-chan struct{}) { charges.Add(1) }
+	opts.Unsolicited = func(int, <-chan struct{}) { charges.Add(1) }
 	l := streamable.New(client, opts)
 	defer l.Shutdown(time.Minute, nil)
-	if _, err := Initialize(t.Context(), l, ClientParams{}.Params()); err != nil {
+	if err := linktest.Initialize(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 	listening := <-own
 	inCall := func(text string) int32 {
 		before := charges.Load()
 		message <- text
-		call := callOf("a")
+		call := linktest.ToolCall("a")
 		call.Progress = func([]byte) {}
-		if got := outcomeOf(l.Call(t.Context(), call)); got != "{}" {
+		if got := linktest.FormatOutcome(l.Call(t.Context(), call)); got != "{}" {
 			t.Errorf("got %s", got)
 		}
 		return charges.Load() - before
 	}
 	for name, flood := range floods {
 		if strings.TrimSpace(flood) == "" {
-			continue // of no event; see TestIgnoredFieldsAreCounted in package sse
+			continue // not part of an event; see TestIgnoredFieldsAreCounted in package sse
 		}
 		if got := inCall(flood); got < 1 {
-			t.Errorf("%s in the stream of a call costs %d", name, got)
+			t.Errorf("%s on the stream of a call costs %d", name, got)
 		}
 		before := charges.Load()
-		listening.raw("data: %s\n\n", strings.TrimSpace(flood))
-		listening.send(`{"jsonrpc":"2.0","method":"mark"}`)
-		for <-c.notes != "mark[]" {
+		listening.Raw("data: %s\n\n", strings.TrimSpace(flood))
+		listening.Send(`{"jsonrpc":"2.0","method":"mark"}`)
+		for <-c.Notes != "mark[]" {
 		}
 		if got := charges.Load() - before; got < 2 { // the mark costs as well
-			t.Errorf("%s in the server's own stream costs %d", name, got)
+			t.Errorf("%s on the GET stream costs %d", name, got)
 		}
 	}
 	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":TOKEN,"progress":1}}`
@@ -201,7 +203,7 @@ func TestFloodOfHTTP(t *testing.T) {
 		t.Errorf("progress and an answer cost %d", got)
 	}
 	message <- progress
-	if got := outcomeOf(l.Call(t.Context(), callOf("without progress"))); got != "{}" {
+	if got := linktest.FormatOutcome(l.Call(t.Context(), linktest.ToolCall("without progress"))); got != "{}" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -211,17 +213,17 @@ func TestFloodOfHTTP(t *testing.T) {
 func TestRelistingIsCharged(t *testing.T) {
 	const readings = 50
 	lists := make(chan struct{}, 1)
-	s := newWebServer(t, func(w http.ResponseWriter, r *http.Request, m webMessage) {
-		e := streamTo(w)
-		e.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		e.result(m, `{"tools":[]}`)
+	s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
+		e := linktest.StreamTo(w)
+		e.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		e.Result(m, `{"tools":[]}`)
 		select {
 		case lists <- struct{}{}:
 		case <-r.Context().Done():
 		}
 	})
 	begun := time.Now()
-	u := Start(s.httpSpec(), Options{})
+	u := Start(httpSpec(s), Options{})
 	for range readings {
 		<-lists
 	}

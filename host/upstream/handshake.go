@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -44,13 +45,13 @@ func Initialize(ctx context.Context, conn Conn, params []byte) (InitializeResult
 		return InitializeResult{}, err
 	}
 	if reply.Error != nil {
-		return InitializeResult{}, fmt.Errorf("server refused initialize: %w", refusal(reply.Error))
+		return InitializeResult{}, fmt.Errorf("server refused initialize: %w", parseError(reply.Error))
 	}
 	res := InitializeResult{Raw: reply.Result}
 	res.ProtocolVersion, _ = wire.GetString(reply.Result, "protocolVersion")
 	revision, ok := protocol.Handshake.Lookup(res.ProtocolVersion)
 	if !ok {
-		return InitializeResult{}, &VersionError{Version: excerpt(res.ProtocolVersion)}
+		return InitializeResult{}, &VersionError{Version: link.Excerpt(res.ProtocolVersion)}
 	}
 	res.ServerName, _ = wire.GetString(reply.Result, "serverInfo", "name")
 	res.ServerVersion, _ = wire.GetString(reply.Result, "serverInfo", "version")
@@ -74,10 +75,9 @@ func (p ClientParams) Params() []byte {
 	return params.Bytes()
 }
 
-// refusal parses a server's error object and makes its message short and
-// displayable.
-func refusal(raw []byte) *wire.RPCError {
+// parseError parses a server's error object and makes its message safe to show.
+func parseError(raw []byte) *wire.RPCError {
 	e := wire.ParseError(raw)
-	e.Message = excerpt(e.Message)
+	e.Message = link.Excerpt(e.Message)
 	return e
 }

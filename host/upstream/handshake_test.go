@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// handshakeConn is a Conn that records what the handshake does with it, and
-// answers its request.
+// handshakeConn is a Conn that records the steps of the handshake and answers its
+// request.
 type handshakeConn struct {
 	reply wire.Reply
 	steps []string

@@ -8,11 +8,12 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestMCPGoServers: the servers of mcp-go, over both transports, chosen by what
-// they understand.
+// TestMCPGoServers checks that an upstream finds the right transport for servers of
+// mcp-go over streamable HTTP and over HTTP with SSE, and works with both.
 func TestMCPGoServers(t *testing.T) {
 	s := server.NewMCPServer("interop", "1", server.WithToolCapabilities(true), server.WithElicitation())
 	s.AddTool(mcp.NewTool("work"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -57,10 +58,10 @@ func TestMCPGoServers(t *testing.T) {
 				},
 			})
 			defer u.Close(t.Context())
-			call := callOf("work")
+			call := linktest.ToolCall("work")
 			call.Owner = "me"
-			call.Progress = func([]byte) {} // some of it comes after the answer there, and is dropped
-			if got := outcomeOf(u.Call(t.Context(), call)); got != `{"content":[{"type":"text","text":"`+tt.want+`"}]}` {
+			call.Progress = func([]byte) {} // mcp-go sends some of it after the answer; that is dropped
+			if got := linktest.FormatOutcome(u.Call(t.Context(), call)); got != `{"content":[{"type":"text","text":"`+tt.want+`"}]}` {
 				t.Errorf("got %s", got)
 			}
 			<-done

@@ -16,7 +16,7 @@ import (
 // This file is the state machine of an upstream. It has one goroutine, run, and
 // enter is the only place where the state changes.
 
-// maxStatusErr bounds Status.Err, in bytes.
+// maxStatusErr limits Status.Err, in bytes.
 const maxStatusErr = 2 << 10
 
 // run drives the upstream through one link after another until it is closed.
@@ -77,13 +77,13 @@ func (u *Upstream) linkOptions() link.Options {
 		callbacks.OnRequest = u.request
 	}
 	return link.Options{
-		MaxMessage: u.spec.MaxMessage,
-		Budget:     u.opts.Budget,
-		Handler:    callbacks,
-		Errors:     CallErrors(u.spec.Name),
-		Unasked:    func(bytes int, done <-chan struct{}) { u.allowance.spend(bytes, done, nil) },
-		Garbage:    u.noteGarbage,
-		Log:        u.log,
+		MaxMessage:  u.spec.MaxMessage,
+		Budget:      u.opts.Budget,
+		Handler:     callbacks,
+		Errors:      CallErrors(u.spec.Name),
+		Unsolicited: func(bytes int, done <-chan struct{}) { u.allowance.spend(bytes, done, nil) },
+		Garbage:     u.noteGarbage,
+		Log:         u.log,
 	}
 }
 
@@ -150,8 +150,8 @@ func (u *Upstream) ready(l link.Link) {
 	}
 }
 
-// failed changes the state to Failed because of err. l is the link, nil if there was
-// none. due is when to start the upstream again, zero for never.
+// failed changes the state to Failed because of err. l is the link, or nil. due is when
+// to start the upstream again, zero for never.
 func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time) {
 	var down *DownError
 	if !errors.As(err, &down) {
@@ -192,7 +192,7 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 	return due
 }
 
-// reason is the text of a DownError without the name of the upstream.
+// reason returns the text of err for DownError.Reason, without the name of the upstream.
 func reason(err error) string {
 	var timeout *TimeoutError
 	var answer *AnswerError
@@ -209,8 +209,8 @@ func (u *Upstream) closing() {
 	u.enter(Closed, transition{down: &DownError{Upstream: u.spec.Name, Reason: "closed", Err: wire.ErrClosed}})
 }
 
-// follows lists which states may follow each state.
-var follows = map[State][]State{
+// nextStates lists the states that may follow each state.
+var nextStates = map[State][]State{
 	Starting: {Ready, Failed, Closed},
 	Ready:    {Failed, Closed},
 	Failed:   {Starting, Closed},
@@ -229,7 +229,7 @@ func (u *Upstream) enter(s State, t transition) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	was := u.status.State
-	if !slices.Contains(follows[was], s) {
+	if !slices.Contains(nextStates[was], s) {
 		return false
 	}
 	now := time.Now()
@@ -263,8 +263,8 @@ func closeIfOpen(c chan struct{}) {
 	}
 }
 
-// refusal is the error of a call while there is no link. The caller holds u.mu.
-func (u *Upstream) refusal() *DownError {
+// downError returns the error of a call while there is no link. The caller holds u.mu.
+func (u *Upstream) downError() *DownError {
 	if u.down == nil { // run has not noticed the end of the link yet
 		return &DownError{Upstream: u.spec.Name, Reason: "its connection has just ended"}
 	}

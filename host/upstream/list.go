@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Bounds of one listing. They are far above what real servers have. They end the
-// listing of a server that always returns another cursor.
+// Limits of one listing. They are far above what real servers have, and end the listing
+// of a server that always returns another cursor.
 const (
 	maxPages = 1000
 	maxItems = 20000
@@ -47,7 +47,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.L
 			return nil, nil, err
 		}
 		if reply.Error != nil {
-			return nil, nil, fmt.Errorf("server refused %s: %w", method, refusal(reply.Error))
+			return nil, nil, fmt.Errorf("server refused %s: %w", method, parseError(reply.Error))
 		}
 		if err := c.add(reply.Result); err != nil {
 			return nil, nil, err
@@ -57,7 +57,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.L
 		case !ok || cursor == "":
 			return c.items, c.meta, nil
 		case cursors[cursor]:
-			log.Warn(method+" repeats a cursor: the list ends there", "cursor", excerpt(cursor), "items", len(c.items))
+			log.Warn(method+" repeats a cursor: the list ends there", "cursor", link.Excerpt(cursor), "items", len(c.items))
 			return c.items, c.meta, nil
 		case page == maxPages || len(c.items) >= maxItems:
 			log.Warn(method+" does not end: the list was cut off", "pages", page, "items", len(c.items))
@@ -69,6 +69,7 @@ func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.L
 	}
 }
 
+// add adds the items and the _meta of one page.
 func (c *listing) add(page []byte) error {
 	name := string(c.surface)
 	raw, ok := wire.Get(page, name)
@@ -84,11 +85,11 @@ func (c *listing) add(page []byte) error {
 		err := wire.ItemShape.Check(item)
 		switch {
 		case !ok || key == "":
-			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", excerpt(string(item[:min(len(item), rpc.MaxExcerpt)])))
+			c.log.Warn("an item without a "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(string(item[:min(len(item), rpc.MaxExcerpt)])))
 		case err != nil:
-			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", excerpt(key), "err", excerpt(err.Error()))
+			c.log.Warn("an item was left out because clients could mistake it for another", "list", name, "item", link.Excerpt(key), "err", link.Excerpt(err.Error()))
 		case c.keys[key]:
-			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", excerpt(key))
+			c.log.Warn("a second item with the same "+c.surface.Key()+" was left out", "list", name, "item", link.Excerpt(key))
 		default:
 			c.keys[key] = true
 			c.items = append(c.items, item)

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// scattered waits until a server that scatters is complete: it, a child in its
-// group, one that has left the group, and one whose parent is gone.
-func scattered(b *beacon) (all []*bufio.Reader) {
+// scattered waits until a server in mode "scatters" and its processes have started: a
+// child in its group, one that has left the group, and one whose parent has ended.
+func scattered(b *processMonitor) (all []*bufio.Reader) {
 	b.t.Helper()
 	var modes []string
 	for range 4 {
@@ -30,7 +30,8 @@ func scattered(b *beacon) (all []*bufio.Reader) {
 	return all
 }
 
-// TestNoDescendantIsLeft: however a server ends, what it has started ends too.
+// TestNoDescendantIsLeft checks that all descendants of a server end with it, however it
+// ends.
 func TestNoDescendantIsLeft(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, f *fixture){
 		"close": func(t *testing.T, f *fixture) {
@@ -42,21 +43,22 @@ func TestNoDescendantIsLeft(t *testing.T) {
 		"crash":         func(t *testing.T, f *fixture) { _, _ = f.Call(t.Context(), toolCall("crash")) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			b := newBeacon(t)
+			b := newProcessMonitor(t)
 			f := launch(t, spec("scatters", b.env()))
 			all := scattered(b)
 			<-f.Started()
 			end(t, f)
 			for _, r := range all {
-				gone(r)
+				awaitEnd(r)
 			}
 		})
 	}
 }
 
-// TestKilledParentLeavesNoProcess: kill -9 is not a way to leave processes behind.
+// TestKilledParentLeavesNoProcess checks that all descendants of a server end when
+// the server's parent is killed.
 func TestKilledParentLeavesNoProcess(t *testing.T) {
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), serverEnv+"=parent of scatters", b.env())
 	if err := parent.Start(); err != nil {
@@ -72,12 +74,12 @@ func TestKilledParentLeavesNoProcess(t *testing.T) {
 	}
 	_ = parent.Wait()
 	for _, r := range all {
-		gone(r)
+		awaitEnd(r)
 	}
 }
 
-// TestServerSignalsSupervisor: a server has our rights, and so it can signal its
-// supervisor. That gets it nowhere, short of SIGKILL, which ends it too.
+// TestServerSignalsSupervisor checks that signals from a server, which has the same rights,
+// have no effect on its supervisor, except that SIGKILL ends the server too.
 func TestServerSignalsSupervisor(t *testing.T) {
 	t.Run("signals", func(t *testing.T) {
 		f := launch(t, spec("ok"))
@@ -90,7 +92,7 @@ func TestServerSignalsSupervisor(t *testing.T) {
 		}
 	})
 	t.Run("stopped", func(t *testing.T) {
-		b := newBeacon(t)
+		b := newProcessMonitor(t)
 		f := launch(t, spec("scatters", b.env()))
 		all := scattered(b)
 		<-f.Started()
@@ -100,30 +102,31 @@ func TestServerSignalsSupervisor(t *testing.T) {
 			t.Error(err)
 		}
 		for _, r := range all {
-			gone(r)
+			awaitEnd(r)
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
-		b := newBeacon(t)
+		b := newProcessMonitor(t)
 		f := launch(t, spec("family", b.env()))
 		_, _, r1 := b.next()
 		_, _, r2 := b.next()
 		<-f.Started()
 		signalTo(t, parentOf(t, f.Status().Pid), syscall.SIGKILL)
 		<-f.done
-		gone(r1)
-		gone(r2)
+		awaitEnd(r1)
+		awaitEnd(r2)
 		if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "its supervisor was killed") {
 			t.Errorf("status %+v", s)
 		}
 	})
 }
 
-// TestChainOfProcesses: a process that always has another one started when it is found.
+// TestChainOfProcesses checks that a process is killed that keeps starting a copy of
+// itself and exiting, so that it has gone whenever it is found.
 func TestChainOfProcesses(t *testing.T) {
-	b := newBeacon(t)
-	f := launch(t, spec("launches a comet", b.env()))
-	for range 4 { // the server, and what is in flight
+	b := newProcessMonitor(t)
+	f := launch(t, spec("starts a self-replacer", b.env()))
+	for range 4 { // the server, and three of the copies
 		b.next()
 	}
 	<-f.Started()
@@ -141,8 +144,8 @@ func TestChainOfProcesses(t *testing.T) {
 	}
 }
 
-// TestServerDoesNotStart: what the supervisor cannot start is told as without
-// one.
+// TestServerDoesNotStart checks that the error of a server that the supervisor cannot
+// start is the same as without a supervisor.
 func TestServerDoesNotStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "server")
 	if err := os.WriteFile(path, []byte("\x7fELF of another world"), 0o700); err != nil {
@@ -155,7 +158,7 @@ func TestServerDoesNotStart(t *testing.T) {
 	}
 }
 
-// parentOf is the supervisor of a server.
+// parentOf returns the process id of a server's supervisor.
 func parentOf(t *testing.T, pid int) int {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

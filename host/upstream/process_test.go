@@ -50,18 +50,18 @@ func TestServerSeesOnlyItsEnvironment(t *testing.T) {
 
 func TestShutdownSteps(t *testing.T) {
 	t.Run("a server that ignores everything is killed", func(t *testing.T) {
-		b := newBeacon(t)
-		f := launch(t, spec("stubborn", b.env()))
+		b := newProcessMonitor(t)
+		f := launch(t, spec("stubborn", b.env())) // ignores SIGTERM and the end of its input
 		_, _, r := b.next()
 		<-f.Started()
 		f.timings.grace = time.Millisecond
 		if err := f.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		gone(r)
+		awaitEnd(r)
 	})
 	t.Run("a context that ends kills at once", func(t *testing.T) {
-		b := newBeacon(t)
+		b := newProcessMonitor(t)
 		f := launch(t, spec("stubborn", b.env()))
 		_, _, r := b.next()
 		<-f.Started()
@@ -70,7 +70,7 @@ func TestShutdownSteps(t *testing.T) {
 		if err := f.Close(ctx); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		gone(r)
+		awaitEnd(r)
 	})
 	t.Run("while it starts", func(t *testing.T) {
 		f := launch(t, spec("hang"))
@@ -82,7 +82,7 @@ func TestShutdownSteps(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 	})
-	t.Run("terminate", func(t *testing.T) {
+	t.Run("SIGTERM", func(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("there is no SIGTERM")
 		}
@@ -113,7 +113,7 @@ func TestShutdownSteps(t *testing.T) {
 
 func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 	for _, how := range []string{"close", "crash"} {
-		b := newBeacon(t)
+		b := newProcessMonitor(t)
 		f := launch(t, spec("family", b.env()))
 		_, _, r1 := b.next()
 		_, _, r2 := b.next()
@@ -128,18 +128,18 @@ func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 			}
 			<-f.done
 		}
-		gone(r1)
-		gone(r2)
+		awaitEnd(r1)
+		awaitEnd(r2)
 	}
 }
 
-// TestDaemonHoldsThePipes: where a process that left the group is out of reach,
-// what it holds open must not hold us.
+// TestDaemonHoldsThePipes checks that Close, and calls after a crash, do not wait for a
+// process that left the group and still has the server's pipes open.
 func TestDaemonHoldsThePipes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no process leaves a job")
 	}
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	f := launch(t, spec("daemonizes", b.env()))
 	one, c1, r1 := b.next()
 	_, c2, r2 := b.next()
@@ -151,9 +151,9 @@ func TestDaemonHoldsThePipes(t *testing.T) {
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(server)
+	awaitEnd(server)
 	daemon.Close() // ends it
-	gone(r)
+	awaitEnd(r)
 
 	f = launch(t, spec("daemonizes", b.env()))
 	one, c1, _ = b.next()
@@ -170,12 +170,12 @@ func TestDaemonHoldsThePipes(t *testing.T) {
 	daemon.Close()
 }
 
-// TestKilledParentTakesTheServerAlong is the parent-death signal.
-func TestKilledParentTakesTheServerAlong(t *testing.T) {
+// TestServerEndsWithKilledParent checks that a server ends when its parent is killed.
+func TestServerEndsWithKilledParent(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
-		t.Skip("the system has no such thing")
+		t.Skip("the system cannot do that")
 	}
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), serverEnv+"=parent", b.env())
 	if err := parent.Start(); err != nil {
@@ -187,6 +187,6 @@ func TestKilledParentTakesTheServerAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	gone(r1)
-	gone(r2)
+	awaitEnd(r1)
+	awaitEnd(r2)
 }

@@ -6,37 +6,37 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 )
 
-// TestHTTPUpstreamRestart: a web server that dies fails the call that is under
-// way at once, and is used again when it is back.
+// TestHTTPUpstreamRestart checks that the call in flight fails at once when an HTTP
+// server ends, and that the server is used again after its restart.
 func TestHTTPUpstreamRestart(t *testing.T) {
-	for _, listens := range []bool{false, true} { // the death shows on the server's own stream, or to the next call
+	for _, listens := range []bool{false, true} { // the end is noticed by the next call, or on the GET stream
 		reached, listening := make(chan struct{}, 1), make(chan struct{}, 10)
-		s := newWebServer(t, func(w http.ResponseWriter, r *http.Request, m webMessage) {
+		s := linktest.NewHTTPServer(t, func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
 			switch {
 			case m.Method == "tools/list":
-				answer(w, m, `{"tools":[{"name":"a"}]}`)
+				linktest.Answer(w, m, `{"tools":[{"name":"a"}]}`)
 			case m.Header.Get("Mcp-Session-Id") == "session-1":
 				reached <- struct{}{}
 				<-r.Context().Done()
 			default:
-				answer(w, m, `{"back":1}`)
+				linktest.Answer(w, m, `{"back":1}`)
 			}
 		})
 		if listens {
-			s.get = func(w http.ResponseWriter, r *http.Request) {
-				streamTo(w)
+			s.Get = func(w http.ResponseWriter, r *http.Request) {
+				linktest.StreamTo(w)
 				listening <- struct{}{}
 				<-r.Context().Done()
 			}
 		}
-		spec := s.httpSpec()
-		spec.Name = "web"
-		f := launchWith(t, spec, Options{}, fastTimings)
+		f := launchWith(t, httpSpec(s), Options{}, fastTimings)
 		got := make(chan error)
 		go func() {
-			_, err := f.Call(t.Context(), callOf("a"))
+			_, err := f.Call(t.Context(), linktest.ToolCall("a"))
 			got <- err
 		}()
 		<-reached
@@ -48,10 +48,10 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 		s.Close()
 		var down *DownError
 		if err := <-got; !errors.As(err, &down) || down.unsent {
-			t.Errorf("the call under way: %v", err)
+			t.Errorf("the call in flight: %v", err)
 		}
-		s.forget()
-		s.restart(func(h *httptest.Server) {
+		s.Forget()
+		s.Restart(func(h *httptest.Server) {
 			h.Listener.Close()
 			l, err := net.Listen("tcp", address)
 			if err != nil {
@@ -62,8 +62,8 @@ func TestHTTPUpstreamRestart(t *testing.T) {
 		})
 		var out string
 		for out != `{"back":1}` { // until the upstream has noticed
-			reply, err := f.Call(t.Context(), callOf("a"))
-			out = outcomeOf(reply, err)
+			reply, err := f.Call(t.Context(), linktest.ToolCall("a"))
+			out = linktest.FormatOutcome(reply, err)
 			if err != nil && !errors.As(err, &down) {
 				t.Fatal(out)
 			}

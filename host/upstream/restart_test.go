@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// phoenix is the spec of a server that is started again, and counts its starts.
-func phoenix(t *testing.T, mode string) Spec {
+// restartingSpec returns the Spec of a server that is restarted and counts its starts.
+func restartingSpec(t *testing.T, mode string) Spec {
 	s := spec(mode, startsEnv+"="+filepath.Join(t.TempDir(), "starts"))
 	s.Restart = RestartAlways
 	return s
 }
 
-// slow waits an hour before a new start.
+// slow returns timings with an hour before a restart.
 func slow() timings {
 	slow := fastTimings
 	slow.firstDelay, slow.maxDelay = time.Hour, time.Hour
@@ -29,7 +29,7 @@ func wantDown(t *testing.T, err error, text string) {
 	t.Helper()
 	var down *DownError
 	if !errors.As(err, &down) || down.Upstream != "x" || !strings.Contains(down.Reason, text) {
-		t.Errorf("got %v, want one with %q", err, text)
+		t.Errorf("got %v, want a DownError with %q", err, text)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestRestart(t *testing.T) {
 	ready := make(chan string, 10)
 	var f *fixture
 	up := make(chan struct{})
-	f = launchWith(t, phoenix(t, "ok"), Options{OnList: onList, OnReady: func() {
+	f = launchWith(t, restartingSpec(t, "ok"), Options{OnList: onList, OnReady: func() {
 		<-up
 		reply, err := f.Call(t.Context(), toolCall("who")) // it may make calls
 		start, _ := wire.Get(reply.Result, "start")
@@ -63,14 +63,14 @@ func TestRestart(t *testing.T) {
 	_, err := f.Call(t.Context(), toolCall("crash"))
 	wantDown(t, err, "its process ended: exit status 9")
 	wantDown(t, <-hanging, "its process ended: exit status 9")
-	// At once, whether the end is noticed yet or not: it waits for the restart.
+	// A call waits for the restart, whether the upstream has noticed the end yet or not.
 	if got := f.call(t, "who"); !strings.HasPrefix(got, `{"start":2,`) {
 		t.Error(got)
 	}
 	if got := <-ready; got != "2" {
 		t.Error(got)
 	}
-	if got := <-listed; got != "tools [a b] " { // again, and no empty list before
+	if got := <-listed; got != "tools [a b] " { // there was no empty list in between
 		t.Error(got)
 	}
 	s := f.Status()
@@ -84,10 +84,10 @@ func TestRestart(t *testing.T) {
 
 func TestRestartUntilItWorks(t *testing.T) {
 	ready := make(chan struct{}, 1)
-	f := launchWith(t, phoenix(t, "third start works"), Options{OnReady: func() { ready <- struct{}{} }}, fastTimings)
-	<-f.Started() // with the first failure
+	f := launchWith(t, restartingSpec(t, "third start works"), Options{OnReady: func() { ready <- struct{}{} }}, fastTimings)
+	<-f.Started() // after the first failure
 	_, err := f.Handshake(t.Context())
-	if err != nil { // unless the third start came first
+	if err != nil { // it is nil if the third start was quicker
 		wantDown(t, err, "exit status 4")
 	}
 	<-ready
@@ -104,7 +104,7 @@ func TestRestartUntilItWorks(t *testing.T) {
 
 func TestCallsWhileItIsDown(t *testing.T) {
 	t.Run("until the next start, if it is far", func(t *testing.T) {
-		f := launchWith(t, phoenix(t, "ok"), Options{}, slow())
+		f := launchWith(t, restartingSpec(t, "ok"), Options{}, slow())
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		_, err = f.Call(t.Context(), toolCall("echo"))
@@ -123,23 +123,23 @@ func TestCallsWhileItIsDown(t *testing.T) {
 		with := fastTimings
 		with.maxDelay = time.Hour
 		with.firstDelay = time.Millisecond
-		f := launchWith(t, phoenix(t, "starts once"), Options{}, with)
+		f := launchWith(t, restartingSpec(t, "starts once"), Options{}, with)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
-		_, err = f.Call(t.Context(), toolCall("echo")) // waits for it
+		_, err = f.Call(t.Context(), toolCall("echo")) // waits for the restart
 		wantDown(t, err, "exit status 4")
 	})
 	t.Run("when it does not come up soon", func(t *testing.T) {
 		with := fastTimings
 		with.callPatience = 2 * time.Millisecond
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, with)
+		f := launchWith(t, restartingSpec(t, "hangs the second time"), Options{}, with)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		_, err = f.Call(t.Context(), toolCall("echo"))
 		wantDown(t, err, "exit status 9")
 	})
 	t.Run("until the caller gives up", func(t *testing.T) {
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, fastTimings)
+		f := launchWith(t, restartingSpec(t, "hangs the second time"), Options{}, fastTimings)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestCallsWhileItIsDown(t *testing.T) {
 		}
 	})
 	t.Run("until it is closed", func(t *testing.T) {
-		f := launchWith(t, phoenix(t, "hangs the second time"), Options{}, fastTimings)
+		f := launchWith(t, restartingSpec(t, "hangs the second time"), Options{}, fastTimings)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")
 		done := make(chan error, 1)
@@ -179,7 +179,7 @@ func TestCallsWhileItIsDown(t *testing.T) {
 }
 
 func TestCloseBetweenTwoStarts(t *testing.T) {
-	f := launchWith(t, phoenix(t, "exit"), Options{}, slow())
+	f := launchWith(t, restartingSpec(t, "exit"), Options{}, slow())
 	<-f.Started()
 	if err := f.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -189,8 +189,9 @@ func TestCloseBetweenTwoStarts(t *testing.T) {
 	}
 }
 
-// TestStatesFollow: nothing comes after Closed, and Started is settled once.
-func TestStatesFollow(t *testing.T) {
+// TestStateTransitions checks which states may follow each state, and that Started is
+// closed once.
+func TestStateTransitions(t *testing.T) {
 	u := &Upstream{started: make(chan struct{}), handshakeDone: make(chan struct{}), stateChanged: make(chan struct{})}
 	for _, tt := range []struct {
 		from, to State
@@ -221,16 +222,16 @@ func TestBackoff(t *testing.T) {
 			want = min(2*want, defaultTimings.maxDelay)
 		}
 		if got := b.next(defaultTimings.stableAfter-1, true); got < defaultTimings.maxDelay*3/4-1 {
-			t.Errorf("after a short life: %v", got)
+			t.Errorf("after a short time: %v", got)
 		}
 		if got := b.next(defaultTimings.stableAfter, false); got > defaultTimings.firstDelay {
-			t.Errorf("after a long life: %v", got)
+			t.Errorf("after a long time: %v", got)
 		}
 		if got := b.next(defaultTimings.stableAfter, true); got != 0 {
-			t.Errorf("a session to be made anew: %v", got)
+			t.Errorf("a lost session: %v", got)
 		}
 		if got := b.next(0, true); got == 0 || got > 2*defaultTimings.firstDelay {
-			t.Errorf("and again: %v", got)
+			t.Errorf("after the lost session: %v", got)
 		}
 	}
 }

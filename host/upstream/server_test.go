@@ -19,13 +19,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// serverEnv makes the test binary an MCP server with the fault that its value
-// names. beaconEnv is an address that each such process connects to and holds:
-// the end of that connection is the end of the process.
+// serverEnv makes the test binary an MCP server in the mode that its value names; see
+// serverMain. monitorEnv is the address of a processMonitor.
 const (
-	serverEnv = "UPSTREAM_TEST_SERVER"
-	beaconEnv = "UPSTREAM_TEST_BEACON"
-	startsEnv = "UPSTREAM_TEST_STARTS" // a file that grows by a byte with each start
+	serverEnv  = "UPSTREAM_TEST_SERVER"
+	monitorEnv = "UPSTREAM_TEST_MONITOR"
+	startsEnv  = "UPSTREAM_TEST_STARTS" // a file that grows by a byte with each start
 )
 
 func TestMain(m *testing.M) {
@@ -33,11 +32,11 @@ func TestMain(m *testing.M) {
 		serverMain(mode)
 		os.Exit(0)
 	}
-	exitWait = time.Minute // an exit status is always waited for
+	exitWait = time.Minute // so that EndReason always has the exit status
 	goleak.VerifyTestMain(m)
 }
 
-// rawServer is a hand-written MCP server: no code of the package under test.
+// rawServer is an MCP server that uses no code of the package under test.
 type rawServer struct {
 	in  *bufio.Reader
 	mu  sync.Mutex
@@ -45,8 +44,8 @@ type rawServer struct {
 
 	tools     []string
 	prompts   int
-	hello     json.RawMessage // params of initialize
-	start     int             // counted from 1; 0 if nobody counts
+	params    json.RawMessage // params of initialize
+	start     int             // the number of this start, from 1; 0 if starts are not counted
 	calls     int
 	lists     int
 	cancelled []json.RawMessage
@@ -54,6 +53,7 @@ type rawServer struct {
 	replies   chan json.RawMessage       // answers to our own requests
 }
 
+// rawMessage is any JSON-RPC message.
 type rawMessage struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -62,27 +62,29 @@ type rawMessage struct {
 	Error  json.RawMessage `json:"error"`
 }
 
+// serverMain is the program of a server in some mode, and of the processes that it
+// starts.
 func serverMain(mode string) {
 	if mode == "forker" { // leaves an orphan
 		startDaemon()
 		return
 	}
-	beacon := connectBeacon()
+	monitor := connectMonitor()
 	switch mode {
 	case "exit":
 		fmt.Fprintln(os.Stderr, "cannot open the database")
 		os.Exit(3)
 	case "hang":
-		fmt.Fprintln(os.Stderr, "waiting for the moon")
+		fmt.Fprintln(os.Stderr, "not answering")
 		io.Copy(io.Discard, os.Stdin)
 		return
-	case "grandchild", "daemon": // outlives everything but its beacon and SIGKILL
+	case "grandchild", "daemon": // ends only with the monitor's connection, or by SIGKILL
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-		io.Copy(io.Discard, beacon)
+		io.Copy(io.Discard, monitor)
 		return
 	case "parent", "parent of scatters":
 		child := map[string]string{"parent": "stubborn", "parent of scatters": "scatters"}[mode]
-		start(spec(child, beaconEnv+"="+os.Getenv(beaconEnv)), Options{}, fastTimings)
+		start(spec(child, monitorEnv+"="+os.Getenv(monitorEnv)), Options{}, fastTimings)
 		hang()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
@@ -94,12 +96,12 @@ func serverMain(mode string) {
 		startChild("grandchild")
 	case "daemonizes":
 		startDaemon()
-	case "comet": // flees before whoever looks for it
-		startAway("comet")
+	case "self-replacer": // starts a copy of itself and exits, again and again
+		startDetached("self-replacer")
 		return
-	case "launches a comet":
-		startAway("comet")
-	case "scatters": // into its group, out of it, and without a parent
+	case "starts a self-replacer":
+		startDetached("self-replacer")
+	case "scatters": // starts processes in its group, outside it, and without a parent
 		startChild("grandchild")
 		startDaemon()
 		_ = startChild("forker").Wait()
@@ -122,7 +124,7 @@ func serverMain(mode string) {
 		}
 		var m rawMessage
 		if json.Unmarshal(line, &m) != nil {
-			panic(fmt.Sprintf("half a message: %.80q", line))
+			panic(fmt.Sprintf("not a message: %.80q", line))
 		}
 		s.handle(mode, m)
 	}
@@ -131,10 +133,10 @@ func serverMain(mode string) {
 	}
 }
 
-// startChild starts a process in our group, with our pipes.
+// startChild starts a process in our process group, with our pipes.
 func startChild(mode string) *exec.Cmd {
 	child := exec.Command(os.Args[0])
-	child.Env = []string{serverEnv + "=" + mode, beaconEnv + "=" + os.Getenv(beaconEnv)}
+	child.Env = []string{serverEnv + "=" + mode, monitorEnv + "=" + os.Getenv(monitorEnv)}
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := child.Start(); err != nil {
 		panic(err)
@@ -142,17 +144,18 @@ func startChild(mode string) *exec.Cmd {
 	return child
 }
 
-// hang outlasts every test; an empty select would end in a deadlock panic.
+// hang blocks forever. An empty select could end in a deadlock panic.
 func hang() {
 	r, w, err := os.Pipe()
 	if err == nil {
-		_, _ = r.Read(make([]byte, 1)) // that nobody writes
+		_, _ = r.Read(make([]byte, 1)) // nobody writes
 	}
 	runtime.KeepAlive(w)
 }
 
-func connectBeacon() net.Conn {
-	addr := os.Getenv(beaconEnv)
+// connectMonitor connects to the processMonitor, if there is one, and sends the mode.
+func connectMonitor() net.Conn {
+	addr := os.Getenv(monitorEnv)
 	if addr == "" {
 		return nil
 	}
@@ -177,7 +180,7 @@ func (s *rawServer) result(id json.RawMessage, result string) {
 func (s *rawServer) handle(mode string, m rawMessage) {
 	switch m.Method {
 	case "initialize":
-		s.hello = m.Params
+		s.params = m.Params
 		s.initialize(mode, m.ID)
 	case "notifications/cancelled":
 		s.cancelled = append(s.cancelled, m.Params)
@@ -291,7 +294,7 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 		}
 		s.result(m.ID, `{}`)
 	case "who":
-		s.result(m.ID, fmt.Sprintf(`{"start":%d,"hello":%s}`, s.start, s.hello))
+		s.result(m.ID, fmt.Sprintf(`{"start":%d,"params":%s}`, s.start, s.params))
 	case "crash":
 		os.Exit(9)
 	case "more prompts":
@@ -307,7 +310,7 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 		os.Stdin.Close()
 		s.result(m.ID, `{}`)
 		hang()
-	case "deaf":
+	case "stop reading":
 		s.result(m.ID, `{}`)
 		hang()
 	default:
@@ -315,27 +318,28 @@ func (s *rawServer) call(m rawMessage, name string, token json.RawMessage) {
 	}
 }
 
-// beacon waits for processes to come and go.
-type beacon struct {
+// processMonitor accepts a connection from each process of a test. The connection ends
+// when the process does.
+type processMonitor struct {
 	t *testing.T
 	l net.Listener
 }
 
-func newBeacon(t *testing.T) *beacon {
+func newProcessMonitor(t *testing.T) *processMonitor {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return &beacon{t, l}
+	return &processMonitor{t, l}
 }
 
-func (b *beacon) env() string { return beaconEnv + "=" + b.l.Addr().String() }
+func (b *processMonitor) env() string { return monitorEnv + "=" + b.l.Addr().String() }
 
-// next is the next process to start: its mode, and a connection that ends with
-// it.
-func (b *beacon) next() (mode string, conn net.Conn, r *bufio.Reader) {
+// next waits for the next process to start. It returns the process's mode, and a
+// connection that ends with the process.
+func (b *processMonitor) next() (mode string, conn net.Conn, r *bufio.Reader) {
 	b.t.Helper()
 	conn, err := b.l.Accept()
 	if err != nil {
@@ -350,5 +354,5 @@ func (b *beacon) next() (mode string, conn net.Conn, r *bufio.Reader) {
 	return strings.TrimSuffix(mode, "\n"), conn, r
 }
 
-// gone waits for the end of a process.
-func gone(r *bufio.Reader) { _, _ = r.ReadByte() }
+// awaitEnd waits for the end of a process, given its connection.
+func awaitEnd(r *bufio.Reader) { _, _ = r.ReadByte() }

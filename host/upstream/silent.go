@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// listener is a link with a single stream from its server. Streamable HTTP has none:
-// there each request has a stream of its own.
-type listener interface {
+// singleStreamLink is a link with a single stream from the server. Links over
+// streamable HTTP are not: there each request has a stream of its own.
+type singleStreamLink interface {
 	// Heard returns a number that changes with each message. It is odd while a
 	// message is being processed, by us or by a slow client.
 	Heard() int64
 }
 
-// noteTimeout makes serve check whether the server still responds, if err says that a
-// call timed out.
+// noteTimeout makes serve check whether the server still responds, if err is the
+// timeout of a call.
 func (u *Upstream) noteTimeout(err error) {
 	var timeout *TimeoutError
 	if !errors.As(err, &timeout) || timeout.Max || u.spec.Restart == RestartNever {
@@ -31,12 +31,12 @@ func (u *Upstream) noteTimeout(err error) {
 	}
 }
 
-// checkSilence sends the server a ping. It returns an error if there is no answer and no
-// other message in the meantime: with such a server, every call would time out. It does
-// not check a server that waits for an answer of ours, because such a server may do
-// nothing else.
+// checkSilence sends the server a ping. It returns an error if neither the answer nor
+// any other message arrives in time, because every call to such a server would time
+// out. It does not check a server that is waiting for an answer of ours, because such a
+// server may do nothing else.
 func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
-	from, ok := l.(listener)
+	from, ok := l.(singleStreamLink)
 	if !ok || u.answering.Load() > 0 {
 		return nil
 	}

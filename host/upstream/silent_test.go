@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// TestSilentServerIsReplaced: a server that reads nothing any more ends for
-// nobody but us.
+// TestSilentServerIsReplaced checks that a server that has stopped reading is restarted.
 func TestSilentServerIsReplaced(t *testing.T) {
-	s := phoenix(t, "ok")
-	s.Timeout = time.Second // also for the start of the process
+	s := restartingSpec(t, "ok")
+	s.Timeout = 300 * time.Millisecond
 	ready := make(chan struct{}, 10)
 	quick := fastTimings
 	quick.grace = time.Millisecond
 	f := launchWith(t, s, Options{OnReady: func() { ready <- struct{}{} }}, quick)
 	<-ready
-	f.call(t, "deaf")
+	f.call(t, "stop reading")
 	var timeout *TimeoutError
 	if _, err := f.Call(t.Context(), toolCall("echo")); !errors.As(err, &timeout) {
 		t.Fatalf("got %v", err)
@@ -32,11 +31,11 @@ func TestSilentServerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestSlowServerIsKept: that a call times out says nothing of the server, and
-// one that waits for an answer of ours may do nothing else.
+// TestSlowServerIsKept checks that a server is not restarted if it still answers ping
+// after a call has timed out, or if it is waiting for an answer of ours.
 func TestSlowServerIsKept(t *testing.T) {
-	s := phoenix(t, "ok")
-	s.Timeout = time.Second // also for the start of the process
+	s := restartingSpec(t, "ok")
+	s.Timeout = 300 * time.Millisecond
 	f := launch(t, s)
 	var timeout *TimeoutError
 	if _, err := f.Call(t.Context(), toolCall("hang")); !errors.As(err, &timeout) {
@@ -49,17 +48,17 @@ func TestSlowServerIsKept(t *testing.T) {
 	if err := f.checkSilence(t.Context(), l); err != nil {
 		t.Errorf("it answers: %v", err)
 	}
-	f.call(t, "deaf")
+	f.call(t, "stop reading")
 	f.answering.Add(1)
 	if err := f.checkSilence(t.Context(), l); err != nil {
-		t.Errorf("it waits for us: %v", err)
+		t.Errorf("it is waiting for an answer: %v", err)
 	}
 	f.answering.Add(-1)
-	for l.(listener).Heard()%2 == 1 { // the answer to deaf is still being worked on
+	for l.(singleStreamLink).Heard()%2 == 1 { // the last answer is still being processed
 		runtime.Gosched()
 	}
 	var down *DownError
 	if err := f.checkSilence(t.Context(), l); !errors.As(err, &down) {
-		t.Errorf("it is deaf: %v", err)
+		t.Errorf("it does not read: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ const (
 // Spec says how to reach one server: a subprocess that speaks MCP on its
 // standard input and output, or an address.
 type Spec struct {
-	// Name of the upstream in the configuration, for logs and errors.
+	// Name is the name of the upstream in the configuration, for logs and errors.
 	Name string
 	// Transport is one of the constants; "": TransportHTTP if there is a URL,
 	// else TransportStdio.
@@ -46,7 +46,7 @@ type Spec struct {
 
 	// For HTTP and SSE.
 
-	// URL of the server's endpoint.
+	// URL is the address of the server's endpoint.
 	URL string
 	// Headers are sent with every request. They may be secrets and never appear in
 	// logs or errors.
@@ -58,7 +58,7 @@ type Spec struct {
 
 	// Timeout is how long a request may take without activity. Activity is progress of
 	// the request, or a request of the server that is being answered, perhaps by a
-	// person. 0: DefaultTimeout. It bounds the whole handshake and each whole listing.
+	// person. 0: DefaultTimeout. It also limits a whole handshake, and a whole listing.
 	// It does not apply to tasks/result, which waits for the end of a task by design.
 	Timeout time.Duration
 	// MaxTimeout is how long a request may take in any case; 0: no limit.

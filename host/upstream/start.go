@@ -24,7 +24,7 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []b
 		return nil, err
 	}
 	u.mu.Lock()
-	u.status.ServerName, u.status.ServerVersion = excerpt(res.ServerName), excerpt(res.ServerVersion)
+	u.status.ServerName, u.status.ServerVersion = link.Excerpt(res.ServerName), link.Excerpt(res.ServerVersion)
 	u.status.ProtocolVersion = res.ProtocolVersion
 	u.initializeResult = res.Raw
 	closeIfOpen(u.handshakeDone)
@@ -35,8 +35,8 @@ func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []b
 	return res.Capabilities, nil
 }
 
-// initializeParams gets the params of initialize from the owner. It gives up
-// when the link ends.
+// initializeParams returns the params of initialize, which it gets from
+// Options.InitializeParams. It returns an error if the link ends meanwhile.
 func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, error) {
 	if u.opts.InitializeParams == nil {
 		return ClientParams{Name: u.opts.ClientName, Version: u.opts.ClientVersion}.Params(), nil
@@ -63,8 +63,7 @@ func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, e
 	return params, err
 }
 
-// list lists a surface and passes the items on. If that fails, the old list
-// stays.
+// list lists a surface and passes the items on. If that fails, the old list is kept.
 func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error {
 	covers, notice := u.beginListing(s)
 	defer u.endListing(s, covers)
@@ -82,7 +81,7 @@ func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error 
 	return nil
 }
 
-// unlisted records that a listing failed; the previous list is kept.
+// unlisted records that a listing has failed.
 func (u *Upstream) unlisted(s wire.Surface, err error) {
 	u.log.Warn("listing failed: the previous list is kept", "list", string(s), "err", err)
 	u.setErr(err.Error())
@@ -103,7 +102,7 @@ func (u *Upstream) deadline(ctx context.Context, method string) (context.Context
 		&TimeoutError{Upstream: u.spec.Name, Method: method, After: u.spec.Timeout})
 }
 
-// notification runs on the link's read loop.
+// notification handles a notification of the server. It runs on the link's read loop.
 func (u *Upstream) notification(m wire.Inbound) {
 	if surfaces := announced[m.Method]; surfaces != nil {
 		u.announce(surfaces, m.Params)
@@ -125,6 +124,6 @@ func (u *Upstream) noteGarbage(_ string, raw []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.firstGarbage == "" {
-		u.firstGarbage = excerpt(string(raw))
+		u.firstGarbage = link.Excerpt(string(raw))
 	}
 }

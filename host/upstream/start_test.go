@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestHello: the process is started, and its handshake waits for the params,
-// however long that takes.
-func TestHello(t *testing.T) {
+// TestHandshakeWaitsForParams checks that the process is started, and that its handshake then waits until
+// the params of initialize are known.
+func TestHandshakeWaitsForParams(t *testing.T) {
 	const params = `{"protocolVersion":"2025-03-26","capabilities":{"x":1e400},"clientInfo":{"name":"theirs","version":"1","title":"é"},"_meta":{"n":9007199254740993}}`
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	asked, known := make(chan struct{}), make(chan struct{})
-	shaken := make(chan string, 1)
+	results := make(chan string, 1)
 	s := spec("ok", b.env())
 	s.Timeout = 5 * time.Second
 	f := launchWith(t, s, Options{
@@ -25,12 +25,12 @@ func TestHello(t *testing.T) {
 			<-known
 			return []byte(params), ctx.Err()
 		},
-		OnHandshake: func(result []byte) { shaken <- string(result) },
+		OnHandshake: func(result []byte) { results <- string(result) },
 	}, fastTimings)
-	b.next() // the process is there
+	b.next() // the process has started
 	<-asked
 	if _, ok := f.Server(); ok {
-		t.Error("an answer to a question that was not put")
+		t.Error("there is a result of initialize before it was sent")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -42,23 +42,23 @@ func TestHello(t *testing.T) {
 	if raw, err := f.Handshake(t.Context()); err != nil || string(raw) != result {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if got := <-shaken; got != result {
+	if got := <-results; got != result {
 		t.Error(got)
 	}
 	if raw, ok := f.Server(); !ok || string(raw) != result {
 		t.Errorf("server %s", raw)
 	}
-	if got := f.call(t, "who"); got != `{"start":0,"hello":`+params+`}` {
-		t.Errorf("the server saw %s", got)
+	if got := f.call(t, "who"); got != `{"start":0,"params":`+params+`}` {
+		t.Errorf("the server got %s", got)
 	}
 	if f.Name() != "x" {
 		t.Error(f.Name())
 	}
 }
 
-// TestHelloOfAServerThatEnds: nobody waits for a client on behalf of a process
-// that is gone.
-func TestHelloOfAServerThatEnds(t *testing.T) {
+// TestServerEndsBeforeParams checks that waiting for the params of initialize ends when
+// the process has exited.
+func TestServerEndsBeforeParams(t *testing.T) {
 	asked := make(chan error, 10)
 	f := launchWith(t, spec("exit"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		<-ctx.Done()
@@ -73,7 +73,7 @@ func TestHelloOfAServerThatEnds(t *testing.T) {
 	}
 }
 
-func TestCloseWhileHelloWaits(t *testing.T) {
+func TestCloseBeforeParams(t *testing.T) {
 	asked := make(chan struct{})
 	f := launchWith(t, spec("ok"), Options{InitializeParams: func(ctx context.Context) ([]byte, error) {
 		close(asked)
@@ -91,7 +91,7 @@ func TestCloseWhileHelloWaits(t *testing.T) {
 	}
 }
 
-func TestHelloThatFails(t *testing.T) {
+func TestInitializeParamsFail(t *testing.T) {
 	f := launchWith(t, spec("ok"), Options{InitializeParams: func(context.Context) ([]byte, error) {
 		return nil, errors.New("no client came")
 	}}, fastTimings)
@@ -116,7 +116,7 @@ func TestRequestsOfTheServer(t *testing.T) {
 	if got := <-asked; got != `roots/list{"x":1e400}me` {
 		t.Error(got)
 	}
-	if got := f.call(t, "ask"); got != "{}" || len(asked) != 0 { // ping goes to nobody
+	if got := f.call(t, "ask"); got != "{}" || len(asked) != 0 { // ping is not passed to OnRequest
 		t.Error(got)
 	}
 }

@@ -33,8 +33,8 @@ type Status struct {
 	StartTime time.Duration
 	Restarts  int       // starts after the first
 	RestartAt time.Time // in state Failed: when the next start is due; zero for never
-	// SlowedSince is when we began to read the server slowly because it sends too
-	// much without being asked; zero if we read at full speed.
+	// SlowedSince is when we began to read the server slowly because it sends too many
+	// unsolicited messages; zero if we read at full speed.
 	SlowedSince time.Time
 	Pid         int // of the process; 0 when there is none
 	// Err is the last error, at most 2 KiB; "" if there was none. If it took the

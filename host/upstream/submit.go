@@ -13,8 +13,8 @@ import (
 // returned. complete runs on a goroutine of the connection and must not block; the
 // continuation may.
 //
-// cancel ends the call in the way that the end of ctx with that cause ends Call. If the
-// call has ended, it does nothing. It does not block.
+// cancel ends the call with a cause, as the end of ctx with that cause ends Call. If the
+// call has ended, cancel does nothing. It does not block.
 //
 // ok is false, and nothing has been sent, if the call would have to wait for the
 // upstream to start, or for the server to read.

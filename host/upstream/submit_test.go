@@ -25,9 +25,9 @@ func TestLimitOf(t *testing.T) {
 }
 
 func TestUpstreamSubmit(t *testing.T) {
-	f := launch(t, phoenix(t, "ok"))
+	f := launch(t, restartingSpec(t, "ok"))
 	done := make(linktest.Outcomes, 2)
-	if _, ok := f.Submit(toolCall("echo"), done.Complete); ok { // it may be up already
+	if _, ok := f.Submit(toolCall("echo"), done.Complete); ok { // it may have started already
 		<-done
 	}
 	<-f.Started()

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lists takes OnList and says each as "surface [keys] meta".
+// lists returns a function for Options.OnList, and a channel that gets each list as
+// "surface [keys] meta".
 func lists(t *testing.T) (chan string, func(List)) {
 	c := make(chan string, 20)
 	return c, func(l List) {
@@ -44,7 +45,7 @@ func TestSurfaces(t *testing.T) {
 		if s := f.Status(); s.State != Ready {
 			t.Fatalf("%s: status %+v", tt.mode, s)
 		}
-		close(listed) // all of them come before
+		close(listed) // all lists come before Started
 		var got []string
 		for l := range listed {
 			got = append(got, l)
@@ -103,7 +104,7 @@ func TestMetaIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if string(c.meta) != big || strings.Count(log.String(), "too large") != 1 { // one page's own passes whole
+	if string(c.meta) != big || strings.Count(log.String(), "too large") != 1 { // the _meta of a single page is not limited
 		t.Errorf("%d bytes, log %s", len(c.meta), log.String())
 	}
 }

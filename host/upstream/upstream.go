@@ -20,11 +20,11 @@ const killWait = 500 * time.Millisecond
 // Options are what an Upstream needs from its owner. The callbacks run on
 // goroutines of the upstream and must not call Close.
 type Options struct {
-	// Budget bounds the memory of large messages. While it is used up, nothing is read
-	// from the server. Nil: no bound.
+	// Budget limits the memory of large messages. While it is used up, nothing is read
+	// from the server. Nil: no limit.
 	Budget *budget.Budget
-	// Log gets what happens to the upstream, including its stderr; nil: discarded.
-	// Every record has the attribute "upstream".
+	// Log gets what happens to the upstream, and what it writes to stderr. Every record
+	// has the attribute "upstream". Nil: nothing is logged.
 	Log *slog.Logger
 	// ClientName and ClientVersion are our clientInfo in the handshake, unless
 	// InitializeParams is set.
@@ -32,8 +32,8 @@ type Options struct {
 	// InitializeParams returns the raw params of initialize. It is called once
 	// per handshake, after the process or connection has been set up, and may
 	// block until the params are known; that time does not count towards
-	// Spec.Timeout. ctx ends with the upstream or the connection. Nil:
-	// ClientName and ClientVersion, no capabilities.
+	// Spec.Timeout. ctx ends with the upstream or the connection. Nil: the params have
+	// ClientName and ClientVersion, and no capabilities.
 	InitializeParams func(ctx context.Context) (params []byte, err error)
 	// OnHandshake gets the raw result of each initialize.
 	OnHandshake func(result []byte)
@@ -86,7 +86,7 @@ type Upstream struct {
 	relist        chan struct{} // holds a token after a change of a list
 	timedOut      chan struct{} // holds a token after a call has timed out
 
-	allowance, stderr *allowance // what the server may send without being asked, and write to stderr
+	allowance, stderr *allowance // for unsolicited messages, and for stderr
 
 	answering atomic.Int32 // the server's requests that are being answered
 
@@ -103,8 +103,8 @@ type Upstream struct {
 	firstGarbage     string        // the server's first line that was not a message
 }
 
-// Start creates an upstream and returns at once; it is started, initialized and
-// listed in the background. The caller must Close it.
+// Start creates an upstream and returns at once. The upstream is started, initialized
+// and listed in the background. The caller must Close it.
 func Start(spec Spec, opts Options) *Upstream {
 	return start(spec, opts, defaultTimings)
 }
@@ -140,7 +140,7 @@ func start(spec Spec, opts Options, timings timings) *Upstream {
 	return u
 }
 
-// logger returns the log of the upstream of that name.
+// logger returns the log of the upstream with that name.
 func logger(log *slog.Logger, name string) *slog.Logger {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -170,7 +170,7 @@ func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 	if u.initializeResult != nil {
 		return u.initializeResult, nil
 	}
-	return nil, u.refusal()
+	return nil, u.downError()
 }
 
 // Server returns the raw result of the last initialize, also while the server
@@ -262,16 +262,16 @@ func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, 
 	var patience *time.Timer
 	for {
 		u.mu.Lock()
-		l, stateChanged, restartPending, refusal := u.link, u.stateChanged, u.restartPending, error(nil)
+		l, stateChanged, restartPending, down := u.link, u.stateChanged, u.restartPending, error(nil)
 		if l == nil || l == stale {
-			refusal = u.refusal()
+			down = u.downError()
 		}
 		u.mu.Unlock()
-		if refusal == nil {
+		if down == nil {
 			return l, nil
 		}
 		if !restartPending && l == nil {
-			return nil, refusal
+			return nil, down
 		}
 		if patience == nil {
 			patience = time.NewTimer(u.timings.callPatience)
@@ -280,7 +280,7 @@ func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, 
 		select {
 		case <-stateChanged:
 		case <-patience.C:
-			return nil, refusal
+			return nil, down
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -298,15 +298,16 @@ func (u *Upstream) Status() Status {
 	return st
 }
 
-// Close shuts the upstream down as the specification says (revision
-// 2025-11-25, basic/lifecycle, shutdown, stdio): it closes the server's stdin,
-// waits up to a second, sends SIGTERM to the process group, waits up to a
-// second, and sends SIGKILL. Pending calls can still be answered until the
-// process ends; new ones fail. When ctx ends, it kills at once. Close returns
-// when every goroutine has ended and no process of the group is left; the error
-// wraps the cause of ctx if that cut the shutdown short. A goroutine that waits
-// for a client that does not read (in a progress callback) is left behind after
-// killWait, which is an error too. Close may be called again, and concurrently.
+// Close shuts the upstream down as specified (revision 2025-11-25, basic/lifecycle,
+// shutdown, stdio): it closes the server's stdin, waits up to a second, sends SIGTERM
+// to the process group, waits up to a second, and sends SIGKILL. Until the process
+// ends, pending calls can still be answered; new calls fail. When ctx ends, Close kills
+// the server at once.
+//
+// Close returns when every goroutine has ended and no process of the group is left.
+// The error wraps the cause of ctx if ctx ended the shutdown early. It is also an error
+// if a goroutine still waits, after killWait, for a client that does not read (in a
+// progress callback). Close may be called more than once, and concurrently.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.closing()
 	u.cancel(wire.ErrClosed)
@@ -322,6 +323,6 @@ func (u *Upstream) Close(ctx context.Context) error {
 	case <-u.done:
 		return fmt.Errorf("upstream %q was killed: it did not end in time (%w)", u.spec.Name, context.Cause(ctx))
 	case <-timer.C:
-		return fmt.Errorf("upstream %q: its processes were killed, but a message of it still waits for a client that does not read", u.spec.Name)
+		return fmt.Errorf("upstream %q: its processes were killed, but one of its messages is still waiting for a client that does not read", u.spec.Name)
 	}
 }

@@ -19,20 +19,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// fixture is an Upstream whose server is the test binary in some mode.
+// fixture is an Upstream whose server is the test binary in some mode; see serverMain.
 type fixture struct {
 	*Upstream
 	log   mcptest.Buffer
 	tools chan []string // names of each listing of tools
-	notes chan string   // methods and params of notifications, if asked for
+	notes chan string   // methods and params of notifications
 }
 
-// spec is that of a server in some mode, which is not started again.
+// spec returns the Spec of a server in some mode. It is not restarted.
 func spec(mode string, env ...string) Spec {
 	return Spec{Name: "x", Command: os.Args[0], Env: append(env, serverEnv+"="+mode, "GORACE=atexit_sleep_ms=0"), Restart: RestartNever}
 }
 
-// fastTimings takes no step of a shutdown by the clock, and starts anew at once.
+// fastTimings make no step of a shutdown depend on the clock, and restart at once.
 var fastTimings = timings{grace: time.Minute, firstDelay: time.Millisecond, maxDelay: time.Millisecond, stableAfter: time.Hour, callPatience: time.Minute}
 
 func launch(t *testing.T, s Spec) *fixture {
@@ -40,7 +40,8 @@ func launch(t *testing.T, s Spec) *fixture {
 	return launchWith(t, s, Options{}, fastTimings)
 }
 
-// launchWith fills in what opts leave out.
+// launchWith starts an upstream that is closed at the end of the test. It sets the
+// options that are missing in opts.
 func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	t.Helper()
 	f := &fixture{tools: make(chan []string, 10), notes: make(chan string, 100)}
@@ -61,6 +62,7 @@ func launchWith(t *testing.T, s Spec, opts Options, with timings) *fixture {
 	return f
 }
 
+// keys returns the key of each item.
 func keys(s wire.Surface, items [][]byte) []string {
 	var names []string
 	for _, item := range items {
@@ -70,12 +72,12 @@ func keys(s wire.Surface, items [][]byte) []string {
 	return names
 }
 
-// toolCall is a call of a tool without arguments.
+// toolCall returns a call of a tool without arguments.
 func toolCall(tool string) wire.Call {
 	return wire.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":%q}`, tool)}
 }
 
-// stop closes at once, so that only tests of the steps see them.
+// stop kills the server, without the steps of a shutdown.
 func (f *fixture) stop(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -84,6 +86,7 @@ func (f *fixture) stop(t *testing.T) {
 	}
 }
 
+// call calls a tool and returns the result.
 func (f *fixture) call(t *testing.T, tool string) string {
 	t.Helper()
 	reply, err := f.Call(t.Context(), toolCall(tool))
@@ -188,7 +191,7 @@ func TestUpstreamCancel(t *testing.T) {
 	mustUnmarshal(t, f.call(t, "cancelled"), &got)
 	if len(got.Params) != 2 || got.Params[0].RequestID.String() != got.Hang || got.Params[0].Reason != "hang" ||
 		got.Params[1].RequestID.String() != got.Late || got.Params[1].Reason != "late" {
-		t.Errorf("the server saw %+v", got)
+		t.Errorf("the server got %+v", got)
 	}
 	if log := f.log.String(); strings.Contains(log, "garbage") {
 		t.Error(log)
@@ -199,7 +202,7 @@ func TestUpstreamTimeout(t *testing.T) {
 	s := spec("ok")
 	f := launch(t, s)
 	<-f.Started()
-	f.spec.Timeout = time.Millisecond // after the handshake, which is held to it too
+	f.spec.Timeout = time.Millisecond // not before the handshake, which it also limits
 	var timeout *TimeoutError
 	_, err := f.Call(t.Context(), toolCall("hang"))
 	if !errors.As(err, &timeout) || timeout.Method != "tools/call" || timeout.Upstream != "x" || errors.Is(err, context.DeadlineExceeded) {
@@ -207,7 +210,7 @@ func TestUpstreamTimeout(t *testing.T) {
 	}
 	f.spec.Timeout = time.Minute
 	if got := f.call(t, "cancelled"); !strings.Contains(got, `no answer to tools/call within 1ms`) {
-		t.Errorf("the server saw %s", got)
+		t.Errorf("the server got %s", got)
 	}
 }
 
@@ -236,6 +239,7 @@ func TestStartFailures(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.spec.Restart = RestartNever // else the state may be Starting again
 			f := launch(t, tt.spec)
 			_, err := f.Call(t.Context(), wire.Call{Method: "m"}) // waits for the start
 			var down *DownError
@@ -259,7 +263,7 @@ func TestStartFailures(t *testing.T) {
 func TestHangInInitialize(t *testing.T) {
 	s := spec("hang")
 	s.Timeout = 500 * time.Millisecond
-	b := newBeacon(t)
+	b := newProcessMonitor(t)
 	s.Env = append(s.Env, b.env())
 	f := launch(t, s)
 	_, _, r := b.next()
@@ -267,7 +271,7 @@ func TestHangInInitialize(t *testing.T) {
 	if s := f.Status(); s.State != Failed || !strings.Contains(s.Err, "no answer to initialize within 500ms (raise its timeout)") {
 		t.Errorf("status %+v", s)
 	}
-	gone(r) // it ends by itself when its input does
+	awaitEnd(r) // it exits at the end of its input
 }
 
 func TestCrash(t *testing.T) {
@@ -286,7 +290,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	<-f.done // of itself
+	<-f.done // without Close
 	s := f.Status()
 	if s.State != Failed || s.Pid != 0 || !strings.Contains(s.Err, "on stderr:\n\uFFFD[31mout of \uFFFD luck\uFFFD[0m") {
 		t.Errorf("status %+v", s)
@@ -302,7 +306,7 @@ func TestCrash(t *testing.T) {
 func TestFaultyServers(t *testing.T) {
 	tests := []struct{ tool, reason string }{
 		{"half line", "its process ended: exit status 0"},
-		{"closes stdout", "its process ended"}, // by our shutdown
+		{"closes stdout", "its process ended"}, // because we shut it down
 	}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
@@ -327,9 +331,9 @@ func TestFaultyServers(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("deaf", func(t *testing.T) {
+	t.Run("stop reading", func(t *testing.T) {
 		f := launch(t, spec("ok"))
-		f.call(t, "deaf")
+		f.call(t, "stop reading")
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 5 {
@@ -380,7 +384,7 @@ func TestListing(t *testing.T) {
 func TestFailedRelistKeepsTheUpstream(t *testing.T) {
 	f := launch(t, spec("second list fails"))
 	<-f.tools
-	f.call(t, "change once") // the listing fails, and asks for one more
+	f.call(t, "change once") // listing fails, and the server announces another change
 	<-f.tools
 	if s := f.Status(); s.State != Ready || s.Tools != 2 || !strings.Contains(s.Err, "backend gone") {
 		t.Errorf("status %+v", s)
@@ -388,8 +392,8 @@ func TestFailedRelistKeepsTheUpstream(t *testing.T) {
 	f.call(t, "echo")
 }
 
-// TestStartBare is an upstream whose owner wants to know nothing.
-func TestStartBare(t *testing.T) {
+// TestStartWithoutCallbacks checks an upstream with the zero Options.
+func TestStartWithoutCallbacks(t *testing.T) {
 	u := Start(spec("ok"), Options{})
 	if _, err := u.Call(t.Context(), toolCall("change once")); err != nil {
 		t.Error(err)
@@ -405,7 +409,7 @@ func TestStartBare(t *testing.T) {
 func TestListChanged(t *testing.T) {
 	f := launch(t, spec("ok"))
 	<-f.tools
-	f.call(t, "change") // tells us 50 times
+	f.call(t, "change") // announced 50 times
 	listings := 0
 	for got := range f.tools {
 		listings++
@@ -423,7 +427,7 @@ func TestListChanged(t *testing.T) {
 	if listings > 10 {
 		t.Errorf("%d listings for two changes", listings)
 	}
-	for range 100 { // the notifications are passed on all the same
+	for range 100 { // every notification is passed on
 		if got := <-f.notes; got != "notifications/tools/list_changed" {
 			t.Fatal(got)
 		}

@@ -44,7 +44,7 @@ func TestChallenges(t *testing.T) {
 		{"token68", []string{"Negotiate YII/+a==, Bearer scope=x", "NTLM TlRM"},
 			[]Challenge{{Scheme: "negotiate"}, {"bearer", params("scope", "x")}, {Scheme: "ntlm"}}},
 		{"names in any case", []string{"BEARER Error=invalid_token"}, []Challenge{{"bearer", params("error", "invalid_token")}}},
-		{"spaces round the equals sign", []string{"Bearer scope = \"a b\"\t, error =\tx"}, []Challenge{{"bearer", params("scope", "a b", "error", "x")}}},
+		{"spaces around the equals sign", []string{"Bearer scope = \"a b\"\t, error =\tx"}, []Challenge{{"bearer", params("scope", "a b", "error", "x")}}},
 		{"no commas", []string{`Bearer error="x" scope="y"`}, []Challenge{{"bearer", params("error", "x", "scope", "y")}}},
 		{"a URL without quotes", []string{"Bearer resource_metadata=https://x/y?z=1, scope=a"},
 			[]Challenge{{"bearer", params("resource_metadata", "https://x/y?z=1", "scope", "a")}}},

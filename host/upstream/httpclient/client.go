@@ -66,8 +66,8 @@ type Authorizer interface {
 // except that SetAuthorizer must be called first.
 type Client struct {
 	config    Config
-	fixed     http.Header // as configured
-	host      string      // of a configured header Host; "" for none
+	fixed     http.Header // the configured headers but Host
+	host      string      // the configured Host; "" for none
 	auth      Authorizer  // nil: none
 	transport *http.Transport
 	// url is the server's address. endpoint is where messages are posted, nil if that
@@ -216,8 +216,8 @@ func (c *Client) Do(ctx context.Context, method string, body []byte, eventID str
 	}
 }
 
-// NewRequest is a POST of body without an access token, so that the server
-// answers with its challenge.
+// NewRequest returns a POST of body without an access token, to which the server
+// responds with its challenge.
 func (c *Client) NewRequest(ctx context.Context, body []byte) *http.Request {
 	return c.newRequest(ctx, http.MethodPost, body, "", "")
 }
@@ -246,12 +246,12 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, eve
 	return req.WithContext(ctx)
 }
 
-// bodyReader is the body of a request.
+// bodyReader is an io.ReadCloser over the body of a request.
 type bodyReader struct{ bytes.Reader }
 
 func (*bodyReader) Close() error { return nil }
 
-// headers are those of requests right now.
+// headers returns the headers of a request that is made now.
 func (c *Client) headers(authorization string) *cachedHeaders {
 	session, version := c.session.Load(), c.version.Load()
 	if m := c.cached.Load(); m != nil && m.authorization == authorization && m.session == session && m.version == version {
@@ -275,7 +275,7 @@ func (c *Client) headers(authorization string) *cachedHeaders {
 	return m
 }
 
-// ContentType is the media type of a response in lower case, without
+// ContentType returns the media type of a response in lower case, without
 // parameters.
 func ContentType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// MaxErrorBody is how much is read of the body of an HTTP error that is no
+	// MaxErrorBody limits how much is read of the body of an HTTP error that is not a
 	// JSON-RPC message, in bytes.
 	MaxErrorBody = 4 << 10
-	// maxShown is how much is shown of text of the server, in characters.
+	// maxShown limits text of the server in errors, in characters.
 	maxShown = 200
 )
 
-// StatusError says that a server answered a request with an HTTP status that
-// is no success and a body that is no JSON-RPC answer to it.
+// StatusError is the error of a request that the server answered with an HTTP status
+// other than success, and without a JSON-RPC response in the body.
 type StatusError struct {
 	Status int    // HTTP status code
 	Body   string // the beginning of the body, printable; "" for none
@@ -34,26 +34,27 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// NewStatusError makes an error of a response and closes its body.
+// NewStatusError returns the error for a response, and closes its body.
 func NewStatusError(resp *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, MaxErrorBody))
 	Discard(resp.Body)
 	return &StatusError{Status: resp.StatusCode, Body: display.Line(string(body), maxShown)}
 }
 
-// Discard reads what little is left of a body, so that its connection can be
-// used again, and closes it.
+// Discard reads up to MaxErrorBody bytes of a body, so that its connection can be
+// reused, and closes it.
 func Discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, MaxErrorBody)
 	body.Close()
 }
 
-// AuthError says that a server refuses requests because they lack an
-// authorization. It names no token.
+// AuthError is the error of a request that the server refuses because it is not
+// authorized. It contains no token.
 type AuthError struct {
 	Upstream string
-	Reason   string // what is wrong, bounded
-	// OAuth tells that tokens are configured, so that the command auth helps.
+	Reason   string // what is wrong, of bounded length
+	// OAuth means that oauth is configured for the upstream, so that the command auth
+	// helps.
 	OAuth bool
 	Err   error // cause, or nil
 }
@@ -72,8 +73,8 @@ func (c *Client) unauthorized(resp *http.Response) error {
 	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Err: err}
 }
 
-// lacksScope reports whether the server refuses a token for its scopes (RFC 6750,
-// 3.1).
+// lacksScope reports whether the server refuses a token because of its scopes (RFC
+// 6750, 3.1).
 func lacksScope(h http.Header) bool { return ChallengeParam(h, "error") == "insufficient_scope" }
 
 func (c *Client) missingScope(resp *http.Response) error {
@@ -83,7 +84,8 @@ func (c *Client) missingScope(resp *http.Response) error {
 		Reason: fmt.Sprintf("the token lacks the scope %q, which can be added to the scopes of oauth", scope)}
 }
 
-// RedirectError says that a server redirects to an address that is not followed.
+// RedirectError is the error of a request that the server redirects to an address
+// that we do not follow.
 type RedirectError struct {
 	To string // without user, query and fragment
 }

@@ -21,9 +21,10 @@ func IsRedirect(status int) bool {
 	return false
 }
 
-// redirected moves the client to where resp redirects: only within the origin,
-// because credentials go with every request, and only with the same method,
-// because a message that was posted has not been delivered yet.
+// redirected makes the client use the address that resp redirects to. It follows
+// redirects only within the origin, because credentials are sent with every request,
+// and only those that keep the method, because the server has not got the message of
+// a POST yet.
 func (c *Client) redirected(resp *http.Response, method string, hops int) error {
 	Discard(resp.Body)
 	target := c.target(method)

@@ -21,7 +21,6 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 var _ link.Link = (*Link)(nil)
@@ -63,7 +62,7 @@ func Dial(ctx context.Context, client *httpclient.Client, opts link.Options) (*L
 	}
 	l.out = rpc.NewWriter(poster{l})
 	l.rpc = l.opts.Conn(l.out, l.ctx.Done())
-	l.stream.events.Wasted = l.unasked
+	l.stream.events.Wasted = l.charge
 	l.wg.Go(l.out.Run)
 	l.wg.Go(l.read)
 	return l, nil
@@ -129,7 +128,7 @@ func (l *Link) read() {
 	l.stream.close()
 	reason := "it ended its event stream"
 	if !errors.Is(err, io.EOF) {
-		reason = "its event stream broke off: " + clip(err.Error())
+		reason = "its event stream broke off: " + link.Excerpt(err.Error())
 	}
 	l.rpc.End(l.opts.Errors.Down(reason, err))
 	l.cancel(io.EOF)
@@ -150,7 +149,7 @@ func (l *Link) receiveAll() error {
 		case err != nil:
 			return err
 		case len(bytes.TrimSpace(ev.Data)) == 0 || ev.Name != "" && ev.Name != "message":
-			l.unasked(len(ev.Data))
+			l.charge(len(ev.Data))
 		default:
 			l.rpc.Receive(ev.Data, l.out)
 		}
@@ -159,13 +158,9 @@ func (l *Link) receiveAll() error {
 	return context.Cause(l.ctx)
 }
 
-// unasked charges the server for bytes that belong to no call in flight.
-func (l *Link) unasked(bytes int) {
-	if l.opts.Unasked != nil {
-		l.opts.Unasked(bytes, l.ctx.Done())
+// charge charges the server for bytes that belong to no call in flight.
+func (l *Link) charge(bytes int) {
+	if l.opts.Unsolicited != nil {
+		l.opts.Unsolicited(bytes, l.ctx.Done())
 	}
 }
-
-// clip makes text of the server fit for errors and logs: one line of at most 200
-// characters.
-func clip(text string) string { return display.Line(text, 200) }

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// postPatience is how long the next message waits for a server that has not
-// responded to the one before.
+// postPatience is how long a message waits for the server's response to the message
+// before it.
 const postPatience = 200 * time.Millisecond
 
 // poster posts the messages that are written to it, one per line.
@@ -54,8 +55,9 @@ func (l *Link) send(body []byte) error {
 	}
 }
 
-// post posts one message. A failure ends the call that the message belongs to. Only
-// if the session has ended, the failure ends the stream and is returned.
+// post posts one message. A failure ends the call that the message belongs to. If the
+// session has ended, or the server cannot be reached, it also ends the stream and is
+// returned.
 func (l *Link) post(body []byte) error {
 	resp, err := l.client.Do(l.ctx, http.MethodPost, body, "", nil)
 	if err == nil && resp.StatusCode/100 == 2 {
@@ -92,7 +94,7 @@ func (l *Link) fail(body []byte, status *httpclient.StatusError, err error) {
 	m, _ := wire.Parse(body)
 	id, bad := strconv.ParseInt(string(m.ID), 10, 64)
 	if !m.IsRequest() || bad != nil {
-		l.log().Warn("message not accepted by the server", "method", clip(m.Method), "err", clip(err.Error()))
+		l.log().Warn("message not accepted by the server", "method", link.Excerpt(m.Method), "err", link.Excerpt(err.Error()))
 		return
 	}
 	var auth *httpclient.AuthError
@@ -106,9 +108,9 @@ func (l *Link) fail(body []byte, status *httpclient.StatusError, err error) {
 	case errors.As(err, &auth):
 		reason = auth.Error()
 	case httpclient.NotDialed(err):
-		reason, unsent = "it cannot be reached: "+clip(err.Error()), true
+		reason, unsent = "it cannot be reached: "+link.Excerpt(err.Error()), true
 	default:
-		reason = "the request could not be posted: " + clip(err.Error())
+		reason = "the request could not be posted: " + link.Excerpt(err.Error())
 	}
 	l.rpc.Fail(id, l.opts.Errors.Down(reason, err), unsent)
 }

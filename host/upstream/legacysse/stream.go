@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 )
 
 // stream is the server's stream of events. One goroutine uses it.
@@ -33,7 +34,7 @@ func (l *Link) open() error {
 	}
 	if t := httpclient.ContentType(resp.Header); t != httpclient.ContentEvents {
 		resp.Body.Close()
-		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", clip(t), httpclient.ContentEvents)
+		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", link.Excerpt(t), httpclient.ContentEvents)
 	}
 	l.stream = stream{resp.Body, sse.NewReader(resp.Body, l.opts.MaxMessage).Within(l.opts.Room(l.ctx))}
 	if err := l.readEndpoint(); err != nil {
@@ -66,7 +67,7 @@ func (l *Link) setEndpoint(ref string) error {
 	}
 	if !httpclient.SameOrigin(from, to) {
 		other := url.URL{Scheme: to.Scheme, Host: to.Host}
-		return fmt.Errorf("its event endpoint names another server, %s, which is not followed", clip(other.String()))
+		return fmt.Errorf("its event endpoint names another server, %s, which is not followed", link.Excerpt(other.String()))
 	}
 	l.client.SetEndpoint(to)
 	return nil

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
 // Callbacks is an rpc.Handler made of functions.
@@ -29,7 +28,7 @@ var _ rpc.Handler = Callbacks{}
 // Request implements rpc.Handler.
 func (c Callbacks) Request(r *rpc.Request) {
 	if c.OnRequest == nil {
-		r.Reply(wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", display.Line(r.Method, 200)).Raw()})
+		r.Reply(wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", Excerpt(r.Method)).Raw()})
 		return
 	}
 	owners := r.Owners() // they may be others by the time OnRequest asks

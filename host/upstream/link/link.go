@@ -3,6 +3,7 @@
 //
 //	link.go       Link, Options
 //	callbacks.go  Callbacks: an rpc.Handler made of functions
+//	excerpt.go    Excerpt: text of a server for errors and logs
 package link
 
 import (
@@ -62,10 +63,10 @@ type Options struct {
 	Handler rpc.Handler
 	// Errors makes the errors of calls.
 	Errors rpc.Errors
-	// Unasked is called with the number of bytes from the server that belong to no
+	// Unsolicited is called with the number of bytes from the server that belong to no
 	// call in flight. It may block until done is closed, so that the server is read
 	// slowly. Nil: such bytes cost nothing.
-	Unasked func(bytes int, done <-chan struct{})
+	Unsolicited func(bytes int, done <-chan struct{})
 	// Garbage is rpc.Options.Garbage.
 	Garbage func(reason string, raw []byte)
 	// SerialIDs is rpc.Options.SerialIDs.
@@ -74,7 +75,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Conn makes the connection of a link. done is closed when Unasked must not block
+// Conn makes the connection of a link. done is closed when Unsolicited must not block
 // any more; nil: when the connection ends.
 func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 	opts := rpc.Options{
@@ -82,13 +83,13 @@ func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 		Garbage: o.Garbage, Log: o.Log,
 	}
 	var conn *rpc.Conn
-	if o.Unasked != nil {
-		opts.Unasked = func(bytes int) {
+	if o.Unsolicited != nil {
+		opts.Unsolicited = func(bytes int) {
 			if done == nil {
-				o.Unasked(bytes, conn.Context().Done())
+				o.Unsolicited(bytes, conn.Context().Done())
 				return
 			}
-			o.Unasked(bytes, done)
+			o.Unsolicited(bytes, done)
 		}
 	}
 	conn = rpc.New(context.Background(), opts)

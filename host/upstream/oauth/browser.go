@@ -20,13 +20,13 @@ type callback struct {
 	served   chan struct{}   // closed when the server has ended
 
 	mu    sync.Mutex
-	state string // the state that the callback must have; "" for none
+	state string // the state that the callback must have; "": none is accepted
 }
 
 func newCallback(port int) (*callback, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("the browser could not come back (choose another redirect_port): %w", err)
+		return nil, fmt.Errorf("cannot listen for the redirect of the browser (choose another redirect_port): %w", err)
 	}
 	b := &callback{
 		listener: l,
@@ -36,11 +36,12 @@ func newCallback(port int) (*callback, error) {
 	b.server = &http.Server{Handler: b, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	go func() {
 		defer close(b.served)
-		_ = b.server.Serve(l) // ends with close
+		_ = b.server.Serve(l) // until close
 	}()
 	return b, nil
 }
 
+// redirect returns the redirect URI.
 func (b *callback) redirect() string {
 	return "http://" + b.listener.Addr().String() + "/callback"
 }
@@ -52,12 +53,13 @@ func (b *callback) expect(state string) {
 	b.state = state
 }
 
+// wait returns the query of the callback.
 func (b *callback) wait(ctx context.Context) (url.Values, error) {
 	select {
 	case back := <-b.back:
 		return back, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the browser did not come back: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("the browser was not redirected back: %w", context.Cause(ctx))
 	}
 }
 
@@ -71,8 +73,8 @@ func (b *callback) close() {
 	<-b.served
 }
 
-// ServeHTTP accepts the first request with the right state. Any web page can make a
-// browser send requests here, so others have no effect.
+// ServeHTTP accepts the first request with the right state. Other requests have no
+// effect, because any web page can make a browser send requests here.
 func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -84,11 +86,11 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	if !b.take(q.Get("state")) {
-		http.Error(w, "This is not the authorization that mcp-metatool waits for.", http.StatusBadRequest)
+		http.Error(w, "This is not the authorization that mcp-metatool is waiting for.", http.StatusBadRequest)
 		return
 	}
 	b.back <- q
-	fmt.Fprintln(w, "mcp-metatool has got the answer. You can close this window; the terminal says how it went.")
+	fmt.Fprintln(w, "mcp-metatool has received the answer. You can close this window. The terminal shows the result.")
 }
 
 // take reports whether state is the expected one, and returns true only once.

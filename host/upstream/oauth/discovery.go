@@ -17,15 +17,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// maxDocument bounds metadata, and answers of authorization servers, in bytes.
+// maxDocument limits metadata, and answers of authorization servers, in bytes.
 const maxDocument = 256 << 10
 
-// issuerError says that a server names another authorization server than the one that
-// its tokens belong to. Nothing is sent there.
+// issuerError means that a server names another authorization server than the one that
+// its tokens belong to. Nothing is sent to the named one.
 type issuerError struct {
 	named []string // what the server names
 	ours  string   // the issuer of the tokens, or the configured one
-	how   string   // describes ours in the error
+	how   string   // introduces ours in the text of the error
 }
 
 func (e *issuerError) Error() string {
@@ -42,8 +42,8 @@ func (e *issuerError) check() error {
 	return e
 }
 
-// sameIssuer compares identifiers of issuers. They must be identical (RFC 8414,
-// 3.3), except for a slash at the end, which many servers add.
+// sameIssuer reports whether two issuer identifiers are identical (RFC 8414, 3.3),
+// except for a slash at the end, which many servers add.
 func sameIssuer(a, b string) bool {
 	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }
@@ -51,7 +51,7 @@ func sameIssuer(a, b string) bool {
 // serverMetadata is the metadata of an authorization server (RFC 8414, 2).
 type serverMetadata struct {
 	transport.AuthServerMetadata
-	// SendsIssuer says that every callback has the parameter iss (RFC 9207, 3).
+	// SendsIssuer means that every callback has the parameter iss (RFC 9207, 3).
 	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
 	// resource is what tokens are requested for (RFC 8707); "" if it is not sent.
 	resource string
@@ -110,9 +110,9 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 		case err != nil:
 			return nil, err
 		case status != http.StatusOK:
-			return nil, fmt.Errorf("the metadata of the server at %s answered %w", shown(address), &httpclient.StatusError{Status: status})
+			return nil, fmt.Errorf("the metadata of the server cannot be read from %s: %w", shown(address), &httpclient.StatusError{Status: status})
 		case !sameResource(m.Resource, base):
-			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", shown(address), shown(m.Resource), base)
+			return nil, fmt.Errorf("the metadata of the server at %s describes %q, not %s", shown(address), shown(m.Resource), base)
 		}
 		return m, nil
 	}
@@ -122,12 +122,12 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 		switch {
 		case err != nil:
 			return nil, err
-		case status == http.StatusOK && !bindsResource(m.Resource, base):
-			return nil, fmt.Errorf("the metadata of the server at %s is of %q, and not of %s", shown(address), shown(m.Resource), base)
+		case status == http.StatusOK && !coversResource(m.Resource, base):
+			return nil, fmt.Errorf("the metadata of the server at %s describes %q, not %s", shown(address), shown(m.Resource), base)
 		case status == http.StatusOK:
 			return m, nil
 		case status >= http.StatusInternalServerError:
-			return nil, fmt.Errorf("the metadata of the server at %s answered %w", shown(address), &httpclient.StatusError{Status: status})
+			return nil, fmt.Errorf("the metadata of the server cannot be read from %s: %w", shown(address), &httpclient.StatusError{Status: status})
 		}
 	}
 	return nil, nil
@@ -157,9 +157,10 @@ func sameResource(resource string, base *url.URL) bool {
 		strings.TrimSuffix(u.EscapedPath(), "/") == strings.TrimSuffix(base.EscapedPath(), "/")
 }
 
-// bindsResource is sameResource, but also allows base to be below resource, because
-// many servers name their origin. The location of the metadata confirms the origin.
-func bindsResource(resource string, base *url.URL) bool {
+// coversResource is like sameResource, but also allows base to be below resource,
+// because many servers name their origin. The location of the metadata confirms the
+// origin.
+func coversResource(resource string, base *url.URL) bool {
 	u, err := url.Parse(resource)
 	if err != nil || !httpclient.SameOrigin(u, base) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
@@ -209,9 +210,9 @@ func (t *Tokens) authorizationServer(ctx context.Context, issuer string) (*serve
 	return m, err
 }
 
-// metadata returns the first document found at the addresses, nil for none. It must be
-// that of one of the issuers. If there is none and a request failed, it returns an
-// error.
+// metadata returns the first document found at the addresses, nil for none. It returns
+// an error if the document is not about one of the issuers, or if there is none and a
+// request failed.
 func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []string, issuers ...string) (*serverMetadata, error) {
 	var failed error
 	for _, address := range addresses {
@@ -228,7 +229,7 @@ func (t *Tokens) metadata(ctx context.Context, client *http.Client, addresses []
 			continue
 		}
 		if !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, m.Issuer) }) {
-			return nil, fmt.Errorf("the metadata of the authorization server at %s is of the issuer %q, and not of %s (RFC 8414, 3.3; if that is right, set issuer to it)",
+			return nil, fmt.Errorf("the metadata of the authorization server at %s describes the issuer %q, not %s (RFC 8414, 3.3; if that is right, set issuer to it)",
 				shown(address), shown(m.Issuer), shown(issuers[0]))
 		}
 		return m, nil
@@ -274,7 +275,7 @@ func (t *Tokens) checkMetadata(m *serverMetadata) error {
 		}
 	}
 	if methods := m.CodeChallengeMethodsSupported; len(methods) > 0 && !slices.Contains(methods, "S256") {
-		return fmt.Errorf("the authorization server %s has no PKCE with S256", shown(m.Issuer))
+		return fmt.Errorf("the authorization server %s does not support PKCE with S256", shown(m.Issuer))
 	}
 	return nil
 }
@@ -301,7 +302,7 @@ func (t *Tokens) document(ctx context.Context, client *http.Client, address stri
 		return 0, fmt.Errorf("%s: %w", shown(address), err)
 	}
 	if json.Unmarshal(body, v) != nil {
-		return 0, fmt.Errorf("%s: the answer is no JSON of metadata", shown(address))
+		return 0, fmt.Errorf("%s: the answer is not metadata in JSON", shown(address))
 	}
 	return resp.StatusCode, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// TestDiscovery: where the authorization server is found, by what a server has
-// at its well-known addresses. $URL is its origin.
+// TestDiscovery checks which authorization server is found, depending on the documents
+// at the well-known addresses of a server. $URL is its origin.
 func TestDiscovery(t *testing.T) {
 	const (
 		own   = `{"issuer":"$URL","authorization_endpoint":"$URL/own","token_endpoint":"$URL/t"}`
@@ -24,7 +24,7 @@ func TestDiscovery(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		pages map[string]string
-		want  string // what the login begins with, or a part of the error
+		want  string // a prefix of the login URL, or a part of the error
 	}{
 		{"nothing", nil, "$URL/authorize?"},
 		{"the origin", map[string]string{oauth: own}, "$URL/own?"},
@@ -38,17 +38,17 @@ func TestDiscovery(t *testing.T) {
 			oauth: own, oauth + "/tenant": other}, "$URL/other?"},
 		{"OpenID with a path", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`,
 			"/tenant/.well-known/openid-configuration": other}, "$URL/other?"},
-		{"resource without a name", map[string]string{about: `{"authorization_servers":["$URL"]}`, oauth: own}, `is of "", and not of`},
-		{"resource of somebody else", map[string]string{about: `{"resource":"https://victim.example","authorization_servers":["$URL"]}`, oauth: own}, "and not of"},
+		{"resource without a name", map[string]string{about: `{"authorization_servers":["$URL"]}`, oauth: own}, `describes "", not `},
+		{"resource of another server", map[string]string{about: `{"resource":"https://victim.example","authorization_servers":["$URL"]}`, oauth: own}, `describes "https://victim.example", not `},
 		{"no metadata", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`, oauth: own}, "has no metadata"},
-		{"no JSON", map[string]string{about: `<html>`}, "no JSON"},
+		{"no JSON", map[string]string{about: `<html>`}, "not metadata in JSON"},
 		{"a query in the endpoint", map[string]string{oauth: strings.Replace(own, "/own", "/own?x=1", 1)}, "$URL/own?client_id=me&"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s *httptest.Server
 			s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				page, ok := tt.pages[r.URL.Path]
-				// The revision that we speak, not the newest that a library knows.
+				// Our newest revision, not the newest one of a library.
 				if got := r.Header.Get("MCP-Protocol-Version"); r.URL.Path != "/mcp" && got != protocol.Handshake.Newest().String() {
 					t.Errorf("%s: MCP-Protocol-Version is %q", r.URL.Path, got)
 				}
@@ -101,7 +101,8 @@ func TestAuthMethod(t *testing.T) {
 	}
 }
 
-// TestSecretInTheHeader: a secret that goes in the header is not in the body.
+// TestSecretInTheHeader checks that a secret that is sent in the header is not sent in
+// the body.
 func TestSecretInTheHeader(t *testing.T) {
 	a := newServer(t)
 	a.Clients["me"] = ""

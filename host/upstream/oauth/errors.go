@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxError bounds the text of an error, and maxShown what is shown of one
-	// piece of text from a server, in characters.
+	// maxError limits the text of an error, and maxShown one piece of text from a
+	// server in it, in characters.
 	maxError = 800
 	maxShown = 200
 )
@@ -21,12 +21,13 @@ const (
 // errTooLong means that an answer is larger than maxDocument.
 var errTooLong = errors.New("the answer is too long")
 
-// shown makes text of a server fit for an error.
+// shown returns text from a server as it is shown in an error.
 func shown(text string) string { return display.Line(text, maxShown) }
 
-// hide returns an error of bounded length without secrets for err, an error of an
-// authorization server. It keeps a transport.OAuthError in the chain.
-func hide(err error, secrets ...string) error {
+// withoutSecrets returns the error err of an authorization server without secrets and
+// with a text of bounded length. A transport.OAuthError stays in the chain, and so does
+// an error of the context.
+func withoutSecrets(err error, secrets ...string) error {
 	var answer transport.OAuthError
 	if errors.As(err, &answer) {
 		return &hiddenError{text: redact(answer.Error(), secrets), err: transport.OAuthError{ErrorCode: redact(answer.ErrorCode, secrets)}}
@@ -49,6 +50,7 @@ type hiddenError struct {
 func (e *hiddenError) Error() string { return e.text }
 func (e *hiddenError) Unwrap() error { return e.err }
 
+// redact replaces secrets in text, and makes it safe to show.
 func redact(text string, secrets []string) string {
 	for _, s := range secrets {
 		if s != "" {

@@ -39,8 +39,8 @@ func authMethod(client client, supported []string) string {
 	return authPost
 }
 
-// exchange requests tokens from the token endpoint of e. Only exchange sends secrets,
-// codes and refresh tokens. Its errors may contain them.
+// exchange requests tokens from the token endpoint of e. It is the only function that
+// sends secrets, codes and refresh tokens. Its errors may contain them.
 func (t *Tokens) exchange(ctx context.Context, e credentials, client client, form url.Values) (*transport.Token, error) {
 	if e.Resource != "" {
 		form.Set("resource", e.Resource) // RFC 8707
@@ -73,13 +73,13 @@ func (t *Tokens) exchange(ctx context.Context, e credentials, client client, for
 	return token, nil
 }
 
-// maxLifetime bounds a token's lifetime, in seconds, so that the time of its expiry can
+// maxLifetime limits a token's lifetime, in seconds, so that the time of its expiry can
 // be represented.
 const maxLifetime = 100 * 365 * 24 * 3600
 
-// answer sends a request to an authorization server. Errors: transport.OAuthError for
-// an OAuth error, which some servers send with status 200; *httpclient.StatusError for
-// other statuses that are not a success.
+// answer sends a request to an authorization server and decodes the answer into v.
+// Errors: transport.OAuthError for an OAuth error, which some servers send with status
+// 200; *httpclient.StatusError for other statuses that are not a success.
 func (t *Tokens) answer(req *http.Request, v any) error {
 	resp, err := t.issuer.Do(req)
 	if err != nil {
@@ -97,7 +97,7 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 		return fmt.Errorf("%s answered %w", shown(req.URL.String()), &httpclient.StatusError{Status: resp.StatusCode, Body: shown(string(body))})
 	}
 	if json.Unmarshal(body, v) != nil {
-		return fmt.Errorf("%s: the answer is no JSON that was asked for", shown(req.URL.String()))
+		return fmt.Errorf("%s: the answer is not the expected JSON", shown(req.URL.String()))
 	}
 	return nil
 }
@@ -105,9 +105,9 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 // register registers a client for us (RFC 7591).
 func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (client, error) {
 	if m.RegistrationEndpoint == "" {
-		return client{}, errors.New("the authorization server registers no clients")
+		return client{}, errors.New("the authorization server does not register clients")
 	}
-	wish := map[string]any{
+	metadata := map[string]any{
 		"client_name":                clientName,
 		"redirect_uris":              []string{redirect},
 		"token_endpoint_auth_method": authNone,
@@ -116,9 +116,9 @@ func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 		"scope":                      strings.Join(scopes, " "),
 	}
 	if m.resource != "" {
-		wish["resource"] = m.resource
+		metadata["resource"] = m.resource
 	}
-	body, err := json.Marshal(wish)
+	body, err := json.Marshal(metadata)
 	if err != nil {
 		return client{}, err
 	}
@@ -144,8 +144,9 @@ func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect strin
 	return client, nil
 }
 
-// moved reports whether err says that the token endpoint does not exist any more.
-func moved(err error) bool {
+// endpointGone reports whether err means that the token endpoint does not exist any
+// more.
+func endpointGone(err error) bool {
 	var status *httpclient.StatusError
 	if !errors.As(err, &status) {
 		return false

@@ -17,14 +17,14 @@ import (
 )
 
 // guard is an http.RoundTripper for authorization servers. An MCP server chooses the
-// authorization servers that it names, so it must not be able to make us send requests
-// to other hosts of our network (server-side request forgery). Only https is allowed,
-// and no address that is more private than the server's own. Addresses are checked after
-// names are resolved, for every connection. It is safe for concurrent use.
+// authorization servers that it names, and it must not be able to make us send requests
+// to other hosts of our network (server-side request forgery). So only https is allowed,
+// and no address that is more private than the server's own. For every connection, the
+// address is checked after the name has been resolved. It is safe for concurrent use.
 type guard struct {
 	upstream *url.URL
-	// pinned is the host of the configured issuer, which may be anywhere because
-	// the operator has named it. "" for none.
+	// pinned is the host of the configured issuer, "" for none. It may be anywhere,
+	// because the operator has named it.
 	pinned string
 	net    *network
 	// seen is the most public reach of the server's addresses so far, plus one; 0
@@ -45,7 +45,7 @@ type network struct {
 	proxy    func(*http.Request) (*url.URL, error)
 }
 
-// systemNetwork is that of the system; tests use others.
+// systemNetwork is the network of the system. Tests use others.
 var systemNetwork = network{
 	reach: func(a netip.AddrPort) reach { return reachOf(a.Addr()) },
 	proxy: http.ProxyFromEnvironment,
@@ -66,12 +66,12 @@ func newGuard(upstream *url.URL, conf Config) *guard {
 
 type controlFunc func(ctx context.Context, network, address string, c syscall.RawConn) error
 
-// transport makes a transport with timeouts for everything that a server could delay.
+// transport returns a transport with a timeout for everything that a server could delay.
 func (g *guard) transport(control controlFunc) *http.Transport {
 	t := httpclient.NewTransport("https")
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: g.net.resolver, ControlContext: control}
 	t.DialContext = dialer.DialContext
-	t.DisableKeepAlives = true // a login needs three requests, a renewal one
+	t.DisableKeepAlives = true // there are too few requests: three for a login, one for a renewal
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.ResponseHeaderTimeout = requestTimeout
 	g.trust(t)
@@ -106,8 +106,8 @@ func (g *guard) watch(t *http.Transport) {
 	g.trust(t)
 }
 
-// saw keeps the most public reach. Otherwise the owner of the name could make the server
-// look local for a moment.
+// saw records the reach of an address of the server. The most public one is kept,
+// because the owner of the name could make it resolve to a local address for a moment.
 func (g *guard) saw(r reach) {
 	for {
 		old := g.seen.Load()
@@ -117,8 +117,8 @@ func (g *guard) saw(r reach) {
 	}
 }
 
-// own returns the reach of the server. It counts as a server on this machine only if
-// its URL says so, because a name can be made to resolve to anything.
+// own returns the reach of the server. It is that of this machine only if the URL says
+// so, because the owner of a name can make it resolve to any address.
 func (g *guard) own() reach {
 	if r, ok := literalReach(g.upstream.Host, g.net); ok {
 		return r
@@ -155,21 +155,21 @@ func (g *guard) close() {
 	g.open.CloseIdleConnections()
 }
 
-// check refuses a URL that no authorization server of the upstream may have,
-// whatever its name resolves to.
+// check returns an error for a URL that no authorization server of the upstream may
+// have, whatever its name resolves to.
 func (g *guard) check(u *url.URL) error {
 	literal, isLiteral := literalReach(u.Host, g.net)
 	switch {
 	case u.Host == "" || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return &addressError{url: u, why: "that is no address of an authorization server"}
+		return &addressError{url: u, why: "that is not the address of an authorization server"}
 	case strings.EqualFold(u.Hostname(), g.pinned) && u.Scheme == "https":
 		return nil
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLiteral || literal != reachLoopback || g.own() != reachLoopback):
-		return &addressError{url: u, why: "authorization servers are used over https only (http on this machine is for servers whose own url is of this machine)"}
+		return &addressError{url: u, why: "authorization servers are used over https only (http is allowed on this machine, for servers whose own url is on this machine)"}
 	case isLiteral && !g.own().mayName(literal):
 		return g.refused(u.Host, literal)
 	case !isLiteral && looksNumeric(u.Hostname()):
-		return &addressError{url: u, why: "that is no name of a host, and no full address"}
+		return &addressError{url: u, why: "that is neither a host name nor a complete address"}
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (g *guard) check(u *url.URL) error {
 func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%s is no address: %w", shown(address), err)
+		return fmt.Errorf("%s is not an address: %w", shown(address), err)
 	}
 	if r := g.net.reach(a); !g.own().mayName(r) {
 		return g.refused(address, r)
@@ -189,11 +189,11 @@ func (g *guard) control(_ context.Context, _, address string, _ syscall.RawConn)
 func (g *guard) refused(host string, r reach) error {
 	return &addressError{
 		url: &url.URL{Host: host},
-		why: fmt.Sprintf("it is a %s address, and the server that names it has a %s one (if it is right, set issuer in oauth)", r, g.own()),
+		why: fmt.Sprintf("it is a %s address, and the server that names it has a %s one (if that is right, set issuer in oauth)", r, g.own()),
 	}
 }
 
-// addressError says that no request is sent to an authorization server because of its
+// addressError means that no request is sent to an authorization server because of its
 // address.
 type addressError struct {
 	url *url.URL
@@ -202,11 +202,11 @@ type addressError struct {
 
 func (e *addressError) Error() string {
 	u := url.URL{Scheme: e.url.Scheme, Host: e.url.Host, Path: e.url.Path}
-	return fmt.Sprintf("%s is not asked: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
+	return fmt.Sprintf("no request is sent to %s: %s", shown(strings.TrimPrefix(u.String(), "//")), e.why)
 }
 
-// sameOriginOnly follows redirects of requests that carry no secret, and only
-// within the origin.
+// sameOriginOnly is an http.Client.CheckRedirect that follows redirects only within the
+// origin, and only of GET requests, which carry no secret.
 func sameOriginOnly(req *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet || len(via) > httpclient.MaxRedirects || !httpclient.SameOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse

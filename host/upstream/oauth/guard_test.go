@@ -21,9 +21,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// town is a network in which every name is of this machine, and ports say how
-// public an address counts as.
-type town struct {
+// testNetwork is a network in which all names resolve to this machine. The reach of an
+// address depends on its port.
+type testNetwork struct {
 	t     *testing.T
 	roots *x509.CertPool
 
@@ -33,13 +33,13 @@ type town struct {
 	ports map[uint16]reach
 }
 
-func newTown(t *testing.T) *town {
-	n := &town{t: t, roots: x509.NewCertPool(), ports: map[uint16]reach{}}
+func newTestNetwork(t *testing.T) *testNetwork {
+	n := &testNetwork{t: t, roots: x509.NewCertPool(), ports: map[uint16]reach{}}
 	t.Cleanup(n.queries.Wait)
 	return n
 }
 
-func (n *town) network() *network {
+func (n *testNetwork) network() *network {
 	return &network{
 		resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
@@ -59,8 +59,8 @@ func (n *town) network() *network {
 	}
 }
 
-// serveName answers one DNS query (RFC 1035) over a stream: 127.0.0.1 for A,
-// nothing for the rest.
+// serveName answers one DNS query (RFC 1035) over a stream: with 127.0.0.1 for A, and
+// with no record for other types.
 func serveName(conn net.Conn) {
 	defer conn.Close()
 	var size [2]byte
@@ -71,7 +71,7 @@ func serveName(conn net.Conn) {
 	if _, err := io.ReadFull(conn, query); err != nil {
 		return
 	}
-	end := 12 // behind the header is the name
+	end := 12 // the name follows the header
 	for query[end] != 0 {
 		end += int(query[end]) + 1
 	}
@@ -86,8 +86,8 @@ func serveName(conn net.Conn) {
 	_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 }
 
-// house starts a server with a name, whose port counts as r.
-func (n *town) house(name string, r reach, h http.HandlerFunc) (origin string) {
+// serve starts a server with a name and a reach.
+func (n *testNetwork) serve(name string, r reach, h http.HandlerFunc) (origin string) {
 	s := httptest.NewTLSServer(h)
 	n.t.Cleanup(s.Close)
 	s.Config.ErrorLog = nil
@@ -100,9 +100,9 @@ func (n *town) house(name string, r reach, h http.HandlerFunc) (origin string) {
 }
 
 // upstream starts an MCP server that names an authorization server.
-func (n *town) upstream(r reach, issuer *string) spec {
+func (n *testNetwork) upstream(r reach, issuer *string) spec {
 	var origin string
-	origin = n.house("mcp.example.com", r, func(w http.ResponseWriter, r *http.Request) {
+	origin = n.serve("mcp.example.com", r, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metadata" {
 			_ = json.NewEncoder(w).Encode(map[string]any{"resource": origin + "/mcp", "authorization_servers": []string{*issuer}})
 			return
@@ -115,9 +115,9 @@ func (n *town) upstream(r reach, issuer *string) spec {
 	}}
 }
 
-// office is an authorization server whose token endpoint may be elsewhere.
-func (n *town) office(name string, r reach, tokens *string) (issuer string) {
-	issuer = n.house(name, r, func(w http.ResponseWriter, r *http.Request) {
+// issuer starts an authorization server. tokens is its token endpoint; nil: its own.
+func (n *testNetwork) issuer(name string, r reach, tokens *string) (issuer string) {
+	issuer = n.serve(name, r, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			_, _ = io.WriteString(w, `{"access_token":"good"}`)
 			return
@@ -131,9 +131,9 @@ func (n *town) office(name string, r reach, tokens *string) (issuer string) {
 	return issuer
 }
 
-// comeBack is a browser whose user agrees, without asking the authorization
-// server.
-func comeBack(login Login) error {
+// redirectBack does what a browser does after its user has consented. It does not
+// contact the authorization server.
+func redirectBack(login Login) error {
 	u, err := url.Parse(login.URL)
 	if err != nil {
 		return err
@@ -147,17 +147,18 @@ func comeBack(login Login) error {
 	return resp.Body.Close()
 }
 
-// TestAddressesNamedByServers: who may have which addresses asked. All names resolve
-// to 127.0.0.1, so that only the check at the time of the connection can tell.
+// TestAddressesNamedByServers checks which addresses a server may name, depending on its own.
+// All names resolve to 127.0.0.1, so that only the check when a connection is made can
+// refuse them.
 func TestAddressesNamedByServers(t *testing.T) {
 	kinds := []reach{reachPublic, reachPrivate, reachLinkLocal, reachLoopback}
 	for _, own := range []reach{reachPublic, reachPrivate, reachLinkLocal} {
 		for _, other := range kinds {
 			for _, what := range []string{"issuer", "token endpoint"} {
 				t.Run(fmt.Sprintf("%s names a %s %s", own, other, what), func(t *testing.T) {
-					n := newTown(t)
+					n := newTestNetwork(t)
 					asked := false
-					inside := n.house("inside.example.com", other, func(w http.ResponseWriter, _ *http.Request) {
+					inside := n.serve("inside.example.com", other, func(w http.ResponseWriter, _ *http.Request) {
 						asked = true
 						_, _ = io.WriteString(w, `{"access_token":"good"}`)
 					})
@@ -165,11 +166,11 @@ func TestAddressesNamedByServers(t *testing.T) {
 					issuer := ""
 					spec := n.upstream(own, &issuer)
 					if what == "issuer" {
-						issuer = n.office("as.example.com", other, nil)
+						issuer = n.issuer("as.example.com", other, nil)
 					} else {
-						issuer = n.office("as.example.com", reachPublic, &at)
+						issuer = n.issuer("as.example.com", reachPublic, &at)
 					}
-					err := spec.authorize(t.Context(), comeBack)
+					err := spec.authorize(t.Context(), redirectBack)
 					if may := own.mayName(other); may != (err == nil) {
 						t.Fatalf("got %v", err)
 					} else if !may && (asked || !strings.Contains(err.Error(), "it is a "+other.String()+" address")) {
@@ -181,8 +182,8 @@ func TestAddressesNamedByServers(t *testing.T) {
 	}
 }
 
-// TestLiteralAddresses are refused before anybody is asked, also where a
-// browser would go.
+// TestLiteralAddresses checks that URLs with a literal address are refused
+// before a request is sent, and before a browser is opened for one.
 func TestLiteralAddresses(t *testing.T) {
 	for _, issuer := range []string{
 		"https://127.0.0.1:1", "https://[::1]:1", "https://localhost:1", "https://a.LocalHost.:1", "https://10.0.0.1", "https://169.254.169.254",
@@ -190,18 +191,17 @@ func TestLiteralAddresses(t *testing.T) {
 		"http://as.example.com", "http://127.0.0.1:1", "ftp://as.example.com", "https://", "https:///x", "", "as.example.com", "https://u:p@as.example.com",
 		"https://as.example.com?x", "https://as.example.com#x", "//as.example.com", "https://as.example.com:x",
 	} {
-		n := newTown(t)
+		n := newTestNetwork(t)
 		spec := n.upstream(reachPublic, &issuer)
-		// What a refused issuer costs is nothing but a check.
-		err := spec.authorize(t.Context(), comeBack)
+		err := spec.authorize(t.Context(), redirectBack)
 		if err == nil || strings.Contains(err.Error(), "dial") {
 			t.Errorf("%s: %v", issuer, err)
 		}
 	}
-	n := newTown(t)
+	n := newTestNetwork(t)
 	issuer := ""
 	spec := n.upstream(reachPublic, &issuer)
-	issuer = n.house("as.example.com", reachPublic, func(w http.ResponseWriter, _ *http.Request) {
+	issuer = n.serve("as.example.com", reachPublic, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer, "authorization_endpoint": "https://192.168.1.1/apply", "token_endpoint": issuer})
 	})
 	opened := false
@@ -211,27 +211,28 @@ func TestLiteralAddresses(t *testing.T) {
 	}
 }
 
-// TestConfiguredIssuerMayBePrivate: the operator may name what a server may not.
-// What the issuer names itself is held to the same rule as before.
+// TestConfiguredIssuerMayBePrivate checks that a configured issuer may have an address
+// that a server may not name, and that the endpoints that it names may not.
 func TestConfiguredIssuerMayBePrivate(t *testing.T) {
-	n := newTown(t)
+	n := newTestNetwork(t)
 	issuer := ""
 	spec := n.upstream(reachPublic, &issuer)
-	issuer = n.office("as.example.com", reachPrivate, nil)
+	issuer = n.issuer("as.example.com", reachPrivate, nil)
 	spec.OAuth.Issuer = issuer
-	if err := spec.authorize(t.Context(), comeBack); err != nil {
+	if err := spec.authorize(t.Context(), redirectBack); err != nil {
 		t.Error(err)
 	}
-	at := n.house("inside.example.com", reachPrivate, func(http.ResponseWriter, *http.Request) { t.Error("asked") }) + "/token"
-	issuer = n.office("as.example.com", reachPrivate, &at)
+	at := n.serve("inside.example.com", reachPrivate, func(http.ResponseWriter, *http.Request) { t.Error("asked") }) + "/token"
+	issuer = n.issuer("as.example.com", reachPrivate, &at)
 	spec.OAuth.Issuer = issuer
-	if err := spec.authorize(t.Context(), comeBack); err == nil || !strings.Contains(err.Error(), "it is a private address") {
+	if err := spec.authorize(t.Context(), redirectBack); err == nil || !strings.Contains(err.Error(), "it is a private address") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestAddressThatChanges: a name that resolves to this machine for a moment makes
-// no server one of this machine, and one that was public stays so.
+// TestAddressThatChanges checks that a server does not count as one on this
+// machine because its name resolves to it for a moment, and that a server that was
+// public stays public.
 func TestAddressThatChanges(t *testing.T) {
 	u, _ := url.Parse("https://mcp.example.com/mcp")
 	g := newGuard(u, Config{})

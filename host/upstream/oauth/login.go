@@ -12,15 +12,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// clientName is the name that we register at authorization servers.
+// clientName is the name under which we register at authorization servers.
 const clientName = "mcp-metatool"
 
-// Login is where the user logs in.
+// Login says where the user has to log in.
 type Login struct {
 	// URL is the address to open in the user's browser.
 	URL string
-	// Issuer is the authorization server. Former is the one that issued the
-	// stored tokens if that is another; "" for none.
+	// Issuer is the authorization server. Former is the one that issued the stored
+	// tokens, if it is a different one; otherwise "".
 	Issuer, Former string
 }
 
@@ -65,7 +65,7 @@ func authorize(ctx context.Context, config httpclient.Config, conf Config, open 
 		return err
 	}
 	if err := open(login); err != nil {
-		return fmt.Errorf("the browser did not open: %w", err)
+		return fmt.Errorf("the browser could not be opened: %w", err)
 	}
 	back, err := b.wait(ctx)
 	if err != nil {
@@ -96,13 +96,13 @@ func (t *Tokens) begin(ctx context.Context, redirect string) (*flow, error) {
 		f.scopes = strings.Fields(httpclient.ChallengeParam(challenge.Header, "scope"))
 	}
 	if f.server, err = t.discover(ctx, challenge); err != nil {
-		return nil, hide(err)
+		return nil, withoutSecrets(err)
 	}
 	f.client = client{ID: t.conf.ClientID, Secret: t.conf.ClientSecret}
 	f.client.AuthMethod = authMethod(f.client, f.server.TokenEndpointAuthMethodsSupported)
 	if t.conf.ClientID == "" {
 		if f.client, err = t.register(ctx, f.server, redirect, f.scopes); err != nil {
-			return nil, fmt.Errorf("registering as a client failed (set client_id if there is one for you): %w", hide(err))
+			return nil, fmt.Errorf("registering as a client failed (set client_id if you have one): %w", withoutSecrets(err))
 		}
 	}
 	var err1, err2 error
@@ -115,7 +115,7 @@ func (t *Tokens) begin(ctx context.Context, redirect string) (*flow, error) {
 func (f *flow) login() (Login, error) {
 	u, err := url.Parse(f.server.AuthorizationEndpoint)
 	if err != nil {
-		return Login{}, hide(err)
+		return Login{}, withoutSecrets(err)
 	}
 	q := u.Query()
 	for name, value := range map[string]string{
@@ -141,9 +141,9 @@ func (f *flow) redeem(ctx context.Context, back url.Values) error {
 	issuer := f.server.Issuer
 	switch iss, has := back["iss"]; { // RFC 9207, 2.4, for refusals too
 	case has && (len(iss) != 1 || iss[0] != issuer):
-		return fmt.Errorf("the browser came back from %q, not from %q", shown(strings.Join(iss, " ")), shown(issuer))
+		return fmt.Errorf("the redirect of the browser is from the issuer %q, not %q", shown(strings.Join(iss, " ")), shown(issuer))
 	case !has && f.server.SendsIssuer:
-		return fmt.Errorf("the browser came back without the issuer, which %q always sends", shown(issuer))
+		return fmt.Errorf("the redirect of the browser lacks the issuer, which %q always sends", shown(issuer))
 	}
 	if code := back.Get("error"); code != "" {
 		return fmt.Errorf("the authorization server refused: %s", shown(transport.OAuthError{
@@ -151,7 +151,7 @@ func (f *flow) redeem(ctx context.Context, back url.Values) error {
 	}
 	code := back.Get("code")
 	if code == "" {
-		return errors.New("the browser came back without a code")
+		return errors.New("the redirect of the browser has no code")
 	}
 	unlock, err := f.file.lock(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *flow) redeem(ctx context.Context, back url.Values) error {
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
 	if err != nil {
-		return hide(err, code, f.verifier, f.client.Secret)
+		return withoutSecrets(err, code, f.verifier, f.client.Secret)
 	}
 	return f.file.put(f.key, entry)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth/oauthtest"
 )
 
-// TestIssuerAndSecret: a configured secret goes to the configured issuer, and
-// without one it goes nowhere.
-func TestIssuerAndSecret(t *testing.T) {
-	evil := oauthtest.NewThief(t)
+// TestSecretIsSentOnlyToItsIssuer checks that a configured secret is sent only to the
+// configured issuer, and that a secret without an issuer is refused.
+func TestSecretIsSentOnlyToItsIssuer(t *testing.T) {
+	attacker := oauthtest.NewAttacker(t)
 	a := newServer(t)
 	a.Clients["me"] = ""
 	a.Secrets = append(a.Secrets, "client-sesame")
@@ -26,13 +26,13 @@ func TestIssuerAndSecret(t *testing.T) {
 	}
 
 	spec.OAuth.Issuer = a.Issuer.URL
-	a.Name(evil.URL)
+	a.SetIssuers(attacker.URL)
 	err := spec.authorize(t.Context(), browse(t))
-	if err == nil || !strings.Contains(err.Error(), evil.URL) || !strings.Contains(err.Error(), "the configured issuer is "+a.Issuer.URL) {
-		t.Fatalf("another one is named: %v", err)
+	if err == nil || !strings.Contains(err.Error(), attacker.URL) || !strings.Contains(err.Error(), "the configured issuer is "+a.Issuer.URL) {
+		t.Fatalf("the server names another issuer: %v", err)
 	}
 
-	a.Name(a.Issuer.URL + "/") // with a slash, as some write it
+	a.SetIssuers(a.Issuer.URL + "/") // some servers add a slash
 	if err := spec.authorize(t.Context(), browse(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -46,24 +46,23 @@ func TestIssuerAndSecret(t *testing.T) {
 			t.Errorf("sent %v", form)
 		}
 	}
-	a.Name(evil.URL)
+	a.SetIssuers(attacker.URL)
 	a.Revoke(false)
 	if _, err := call(t.Context(), l); err == nil || !strings.Contains(err.Error(), "its tokens are from "+a.Issuer.URL) {
 		t.Errorf("got %v", err)
 	}
 
-	// Another issuer is configured: not even the access token is of use.
-	a.Name(a.Issuer.URL)
-	spec.OAuth.Issuer = evil.URL
-	moved := spec.dial(t)
-	if _, err := call(t.Context(), moved); err == nil || !strings.Contains(err.Error(), "the configured issuer is "+evil.URL) {
+	// If another issuer is configured, not even the access token is used.
+	a.SetIssuers(a.Issuer.URL)
+	spec.OAuth.Issuer = attacker.URL
+	if _, err := call(t.Context(), spec.dial(t)); err == nil || !strings.Contains(err.Error(), "the configured issuer is "+attacker.URL) {
 		t.Errorf("got %v", err)
 	}
-	evil.MustKnowNothing(t)
+	attacker.MustHaveNoRequests(t)
 }
 
-// TestTokensWithoutIssuer: files of earlier versions do not say where their tokens
-// are from. The access token is for the upstream alone, the rest is not used.
+// TestTokensWithoutIssuer checks that of the tokens in files of earlier versions, which
+// do not name the issuer, only the access token is used.
 func TestTokensWithoutIssuer(t *testing.T) {
 	a, spec := authorized(t, nil)
 	file, key := tokenFile{spec.OAuth.TokenFile}, "web "+spec.URL
@@ -102,11 +101,12 @@ func TestTokensWithoutIssuer(t *testing.T) {
 	}
 }
 
-// TestAnotherIssuerIsShown: whoever logs in again gets to see who asks.
-func TestAnotherIssuerIsShown(t *testing.T) {
+// TestChangedIssuerIsShown checks that a user who logs in again is shown both the new
+// issuer and the former one.
+func TestChangedIssuerIsShown(t *testing.T) {
 	a, spec := authorized(t, nil)
-	second := oauthtest.NewThief(t)
-	a.Name(second.URL)
+	second := oauthtest.NewAttacker(t)
+	a.SetIssuers(second.URL)
 	spec.OAuth.ClientID = "me"
 	var shown Login
 	enough := errors.New("enough")
@@ -118,40 +118,40 @@ func TestAnotherIssuerIsShown(t *testing.T) {
 	}
 }
 
-// TestFalseMetadata: what a server and an authorization server say of
-// themselves has to be of them.
+// TestFalseMetadata checks that metadata of a server or an authorization server is
+// refused if it describes another one, and that unusable endpoints are refused.
 func TestFalseMetadata(t *testing.T) {
-	evil := oauthtest.NewThief(t)
+	attacker := oauthtest.NewAttacker(t)
 	for _, tt := range []struct {
 		name string
 		set  func(a *oauthtest.Server)
 		want string
 	}{
-		{"another resource", func(a *oauthtest.Server) { a.Resource = "https://victim.example/mcp" }, `is of "https://victim.example/mcp", and not of`},
-		{"a resource beside it", func(a *oauthtest.Server) { a.Resource = a.URL + "/mcp2" }, "and not of"},
-		{"the whole origin, by its own address", func(a *oauthtest.Server) { a.Resource = a.URL }, "and not of"},
-		{"no resource", func(a *oauthtest.Server) { a.Resource = " " }, "and not of"},
-		{"another issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": evil.URL} }, "is of the issuer"},
-		{"no issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": ""} }, "is of the issuer"},
-		{"a path of the issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": a.Issuer.URL + "/tenant"} }, "is of the issuer"},
+		{"another resource", func(a *oauthtest.Server) { a.Resource = "https://victim.example/mcp" }, `describes "https://victim.example/mcp", not `},
+		{"another resource of the server", func(a *oauthtest.Server) { a.Resource = a.URL + "/mcp2" }, `/mcp2", not `},
+		{"the whole origin, at an address that the challenge names", func(a *oauthtest.Server) { a.Resource = a.URL }, `", not http`},
+		{"no resource", func(a *oauthtest.Server) { a.Resource = " " }, `describes "", not `},
+		{"another issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": attacker.URL} }, "describes the issuer"},
+		{"no issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": ""} }, "describes the issuer"},
+		{"a path of the issuer", func(a *oauthtest.Server) { a.Metadata = map[string]any{"issuer": a.Issuer.URL + "/tenant"} }, "describes the issuer"},
 		{"plain HTTP elsewhere", func(a *oauthtest.Server) { a.Metadata = map[string]any{"token_endpoint": "http://as.example/token"} }, "over https only"},
-		{"no HTTP", func(a *oauthtest.Server) {
+		{"another scheme", func(a *oauthtest.Server) {
 			a.Metadata = map[string]any{"authorization_endpoint": "javascript:alert(1)"}
 		}, "bad authorization_endpoint"},
-		{"a user", func(a *oauthtest.Server) {
+		{"a user in the URL", func(a *oauthtest.Server) {
 			a.Metadata = map[string]any{"registration_endpoint": "https://x@as.example/"}
 		}, "bad registration_endpoint"},
 		{"no token endpoint", func(a *oauthtest.Server) { a.Metadata = map[string]any{"token_endpoint": ""} }, "bad token_endpoint"},
-		{"always an issuer", func(a *oauthtest.Server) {
+		{"a redirect without the promised issuer", func(a *oauthtest.Server) {
 			a.Metadata = map[string]any{"authorization_response_iss_parameter_supported": true}
-			a.Back = url.Values{"code": {"x"}}
-		}, "without the issuer"},
-		{"two issuers", func(a *oauthtest.Server) { a.Back = url.Values{"code": {"x"}, "iss": {a.Issuer.URL, evil.URL}} }, "came back from"},
-		{"an issuer with a slash", func(a *oauthtest.Server) { a.Back = url.Values{"code": {"x"}, "iss": {a.Issuer.URL + "/"}} }, "came back from"},
+			a.Callback = url.Values{"code": {"x"}}
+		}, "lacks the issuer"},
+		{"two issuers", func(a *oauthtest.Server) { a.Callback = url.Values{"code": {"x"}, "iss": {a.Issuer.URL, attacker.URL}} }, "redirect of the browser is from"},
+		{"an issuer with a slash", func(a *oauthtest.Server) { a.Callback = url.Values{"code": {"x"}, "iss": {a.Issuer.URL + "/"}} }, "redirect of the browser is from"},
 		{"another issuer refuses", func(a *oauthtest.Server) {
-			a.Back = url.Values{"error": {"access_denied"}, "iss": {evil.URL}}
-		}, "came back from"},
-		{"endless", func(a *oauthtest.Server) { a.Metadata = map[string]any{"x": strings.Repeat("x", maxDocument)} }, errTooLong.Error()},
+			a.Callback = url.Values{"error": {"access_denied"}, "iss": {attacker.URL}}
+		}, "redirect of the browser is from"},
+		{"too long", func(a *oauthtest.Server) { a.Metadata = map[string]any{"x": strings.Repeat("x", maxDocument)} }, errTooLong.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newServer(t)
@@ -163,16 +163,16 @@ func TestFalseMetadata(t *testing.T) {
 			if len(a.Forms) != 0 {
 				t.Errorf("the token endpoint got %v", a.Forms)
 			}
-			a.MustHide(err.Error())
+			a.MustNotLeak(err.Error())
 		})
 	}
-	evil.MustKnowNothing(t)
+	attacker.MustHaveNoRequests(t)
 }
 
-// TestNoRedirectToOthers: neither metadata nor tokens are fetched from where an
-// authorization server redirects to.
-func TestNoRedirectToOthers(t *testing.T) {
-	evil := oauthtest.NewThief(t)
+// TestRedirectsOfIssuersAreNotFollowed checks that neither metadata nor tokens are
+// fetched from another origin that an authorization server redirects to.
+func TestRedirectsOfIssuersAreNotFollowed(t *testing.T) {
+	attacker := oauthtest.NewAttacker(t)
 	a, spec := authorized(t, nil)
 	l := spec.dial(t)
 	inner := a.Issuer.Config.Handler
@@ -184,7 +184,7 @@ func TestNoRedirectToOthers(t *testing.T) {
 			inner.ServeHTTP(w, r)
 			return
 		}
-		http.Redirect(w, r, evil.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		http.Redirect(w, r, attacker.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	})
 	a.Lock()
 	a.TokenStatus = http.StatusTemporaryRedirect
@@ -198,9 +198,10 @@ func TestNoRedirectToOthers(t *testing.T) {
 	if err := spec.authorize(t.Context(), browse(t)); err == nil || !strings.Contains(err.Error(), "has no metadata") {
 		t.Errorf("got %v", err)
 	}
-	evil.MustKnowNothing(t)
+	attacker.MustHaveNoRequests(t)
 }
 
+// TestResources checks sameResource and coversResource.
 func TestResources(t *testing.T) {
 	base, _ := url.Parse("https://H.example:443/a/mcp")
 	for resource, want := range map[string]string{
@@ -214,7 +215,7 @@ func TestResources(t *testing.T) {
 		switch {
 		case sameResource(resource, base):
 			got = "same"
-		case bindsResource(resource, base):
+		case coversResource(resource, base):
 			got = "binds"
 		}
 		if got != want {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 )
 
-// TestTokensOfOthersAreRefused: where others may write, they could say where
-// tokens go.
+// TestTokensOfOthersAreRefused checks that a token file is not used if other users can
+// write to its directory, because they could decide where tokens are sent.
 func TestTokensOfOthersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	f := tokenFile{filepath.Join(dir, "tokens.json")}

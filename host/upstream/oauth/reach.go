@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// reach says from where an address can be reached. The order is from public to
-// private.
+// reach is from where an address can be reached, ordered from public to private.
 type reach int32
 
 const (
 	reachPublic    reach = iota
-	reachPrivate         // of a local network
-	reachLinkLocal       // of a link, such as the metadata services of clouds
-	reachLoopback        // of this machine
-	reachNone            // of no host
+	reachPrivate         // in a local network
+	reachLinkLocal       // on one link, such as the metadata services of clouds
+	reachLoopback        // on this machine
+	reachNone            // not the address of a host
 )
 
 func (r reach) String() string {
 	return [...]string{"public", "private", "link-local", "loopback", "multicast or broadcast"}[r]
 }
 
-// mayName reports whether a server at an address of reach r may name one of reach
-// other.
+// mayName reports whether a server whose address has reach r may name an address of
+// reach other.
 func (r reach) mayName(other reach) bool {
 	switch other {
 	case reachPublic:
@@ -38,7 +37,7 @@ func (r reach) mayName(other reach) bool {
 	return false
 }
 
-// privatePrefixes are those that netip.Addr.IsPrivate does not know: shared
+// privatePrefixes are private addresses that netip.Addr.IsPrivate does not know: shared
 // address space (RFC 6598), special purposes (RFC 6890), benchmarks (RFC 2544),
 // reserved, site-local, Teredo, and local translation (RFC 8215).
 var privatePrefixes = []netip.Prefix{
@@ -53,6 +52,7 @@ var embeddings = []netip.Prefix{
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
 }
 
+// reachOf returns the reach of an address, or of the IPv4 address in it.
 func reachOf(a netip.Addr) reach {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -79,9 +79,9 @@ func reachOf(a netip.Addr) reach {
 	return reachPublic
 }
 
-// literalReach returns the reach of a host, with or without a port, that is written
-// as an address, or as a name of this machine (RFC 6761, 6.3).
-func literalReach(hostport string, n *network) (reach, bool) {
+// literalReach returns the reach of a host, with or without a port, that is an IP
+// address or a name of this machine (RFC 6761, 6.3). ok is false for other names.
+func literalReach(hostport string, n *network) (r reach, ok bool) {
 	u := url.URL{Host: hostport}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -90,6 +90,7 @@ func literalReach(hostport string, n *network) (reach, bool) {
 	return reachLoopback, host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
+// portNumber parses a port that url.Parse has accepted, so that it consists of digits.
 func portNumber(port string) (n int) {
 	for _, c := range []byte(port) {
 		n = (n*10 + int(c-'0')) & 0xFFFF

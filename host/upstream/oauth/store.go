@@ -18,16 +18,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// tokenLockRetry is the interval at which a lock that another process holds is
-// tried again.
+// tokenLockRetry is the interval between attempts to take a lock that another process
+// holds.
 const tokenLockRetry = 50 * time.Millisecond
 
-// maxTokenFile is the size of the largest file that is read, in bytes.
+// maxTokenFile limits the size of a token file, in bytes.
 const maxTokenFile = 16 << 20
 
 // tokenFile is a file of tokens that the upstreams of several processes share.
-// It is replaced atomically, and only its owner may read it. The lock is held from
-// reading it to replacing it.
+// It is replaced atomically, and only its owner may read it. Whoever changes it holds
+// the lock from reading it to replacing it.
 type tokenFile struct{ path string }
 
 // entries is the content of the file, by upstream.
@@ -38,8 +38,8 @@ type entries struct {
 // credentials are the authorization of one upstream. They belong to the issuer and are
 // sent only to its token endpoint; the access token is sent to the upstream.
 type credentials struct {
-	// Issuer and TokenEndpoint are the origin of the token; "" in files of
-	// earlier versions.
+	// Issuer and TokenEndpoint are where the token comes from; "" in files of earlier
+	// versions.
 	Issuer        string `json:"issuer,omitempty"`
 	TokenEndpoint string `json:"token_endpoint,omitempty"`
 	// AuthMethod is how a configured client authenticates at TokenEndpoint.
@@ -58,11 +58,11 @@ type client struct {
 	AuthMethod string `json:"auth_method,omitempty"`
 }
 
-// tokenLocks are the locks between goroutines of this process, because file
+// tokenLocks has a lock for the goroutines of this process for each file, because file
 // locks do not exclude them on every system.
 var tokenLocks sync.Map // path -> chan struct{} of capacity 1
 
-// lock takes the lock of the file, or returns the cause of ctx.
+// lock takes the lock of the file. If ctx ends first, it returns its cause.
 func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 	value, _ := tokenLocks.LoadOrStore(f.path, make(chan struct{}, 1))
 	local := value.(chan struct{})
@@ -86,12 +86,12 @@ func (f tokenFile) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("token file %s cannot be locked: %w", f.path, err)
 	}
 	return func() {
-		l.Close() // a lock that cannot be closed ends with the process
+		l.Close() // if that fails, the lock ends with the process
 		<-local
 	}, nil
 }
 
-// checkOwner returns an error if other users may change the tokens.
+// checkOwner returns an error if other users can change the tokens.
 func (f tokenFile) checkOwner() error {
 	_, err := owner.Check(filepath.Dir(f.path))
 	return err
@@ -139,7 +139,7 @@ func (f tokenFile) put(key string, entry credentials) error {
 		return fmt.Errorf("token file: %w", err)
 	}
 	if err := regular.Write(f.path, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("token file %s is not written: %w", f.path, err)
+		return fmt.Errorf("token file %s cannot be written: %w", f.path, err)
 	}
 	return nil
 }

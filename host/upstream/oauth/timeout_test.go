@@ -20,10 +20,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
 
-// slowServers are what servers do with a connection that keep who asks them
-// waiting for ever. One takes no connection.
+// slowServers are handlers of connections that keep a client waiting forever. The nil
+// one does not even accept connections.
 var slowServers = map[string]func(net.Conn){
-	"takes no connection":  nil,
+	"does not accept":      nil,
 	"does not read":        func(net.Conn) {},
 	"does not answer":      func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
 	"answers byte by byte": drip,
@@ -44,14 +44,14 @@ func drip(conn net.Conn) {
 	}
 }
 
-// newSlowTokens has the tokens of a server that is served by serve, as is its
-// authorization server. To be called in a bubble.
+// newSlowTokens returns the tokens of a server. serve handles connections to the server
+// and to its authorization server. It must be called in a synctest bubble.
 func newSlowTokens(t *testing.T, serve func(net.Conn)) *Tokens {
 	server, err := httpclient.New(httpclient.Config{Name: "web", URL: "http://127.0.0.1:1/mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := New(server, Config{TokenFile: filepath.Join(t.TempDir(), "tokens.json"), network: newTown(t).network()})
+	tokens, err := New(server, Config{TokenFile: filepath.Join(t.TempDir(), "tokens.json"), network: newTestNetwork(t).network()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func newSlowTokens(t *testing.T, serve func(net.Conn)) *Tokens {
 	return tokens
 }
 
-// TestSlowAuthorizationServers: whatever is asked for a token, and however it
-// fails to answer, a request ends after requestTimeout. Time is virtual.
+// TestSlowAuthorizationServers checks that each kind of request ends after
+// requestTimeout, however a server keeps it waiting. Time is virtual.
 func TestSlowAuthorizationServers(t *testing.T) {
 	const issuer = "http://127.0.0.1:2"
 	requests := map[string]func(t *Tokens, ctx context.Context) error{
@@ -115,9 +115,9 @@ func TestSlowAuthorizationServers(t *testing.T) {
 	}
 }
 
-// TestSlowRenewal: a renewal, which may be several requests, ends after
-// renewTimeout, however many of them are answered. A caller that goes away does
-// not wait for it, and the next caller starts another one. Time is virtual.
+// TestSlowRenewal checks that a renewal, which may need several requests, ends after
+// renewTimeout, however many of them are answered, and that a caller can stop waiting
+// earlier while another one waits on. Time is virtual.
 func TestSlowRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := newSlowTokens(t, refuseSlowly)
@@ -133,17 +133,17 @@ func TestSlowRenewal(t *testing.T) {
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			if _, err := tokens.Header(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
-				t.Errorf("the caller that goes away got %v after %s", err, time.Since(start))
+				t.Errorf("the caller that stops waiting got %v after %s", err, time.Since(start))
 			}
 			cancel()
 			if _, err := tokens.Header(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != renewTimeout {
-				t.Errorf("the caller that waits got %v after %s", err, time.Since(start))
+				t.Errorf("the caller that waits on got %v after %s", err, time.Since(start))
 			}
 		}
 	})
 }
 
-// refuseSlowly answers each request shortly before it would be given up.
+// refuseSlowly answers each request with 404 shortly before requestTimeout.
 func refuseSlowly(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	for {

@@ -1,17 +1,17 @@
 // Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
-// revision 2025-11-25, basic/authorization). Tokens provides an HTTP client of the
-// server with a token for each request, and with another one when the server refuses
-// it. Authorize is the flow in which the user logs in.
+// revision 2025-11-25, basic/authorization). Tokens provides the HTTP client of a
+// server with a token for each request, and with a new one when the server refuses the
+// last. Authorize is the flow in which the user logs in.
 //
-// What belongs to one authorization server (tokens, codes, secrets) is sent only to
-// its token endpoint. A server cannot make us send requests to addresses that are more
-// private than its own.
+// Tokens, codes and secrets that belong to an authorization server are sent only to
+// its token endpoint; an access token is also sent to its MCP server. A server cannot
+// make us send requests to addresses that are more private than its own.
 //
 //	tokens.go     Config, Tokens: the token for the next request, and renewal
 //	store.go      the file with the tokens of all servers
 //	login.go      the authorization code flow
-//	browser.go    the listener that the browser comes back to
-//	discovery.go  which authorization server, and where its endpoints are
+//	browser.go    the listener that the browser is redirected to
+//	discovery.go  finding the authorization server and its endpoints
 //	exchange.go   requests to the token and registration endpoints
 //	guard.go      which addresses are allowed
 //	reach.go      how public an address is
@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request to an authorization server.
+	// requestTimeout limits one request to an authorization server.
 	requestTimeout = 30 * time.Second
-	// renewTimeout bounds a renewal, including discovery.
+	// renewTimeout limits a renewal, including discovery.
 	renewTimeout = time.Minute
 	// maxMargin is the longest time before its expiry at which a token is renewed.
 	maxMargin = 30 * time.Second
@@ -45,17 +45,18 @@ const (
 // Config says how to get access tokens for a server. Fields that are not set are
 // discovered.
 type Config struct {
-	// Issuer of the tokens, an https URL (RFC 8414, 2), or http for a server on
-	// this machine whose issuer is there too. "": the one that the server names
-	// at login. It is required with a ClientSecret.
+	// Issuer is the issuer of the tokens: an https URL (RFC 8414, 2), or an http URL
+	// if both the server and the issuer are on this machine. "": the one that the
+	// server names at login. It is required with a ClientSecret.
 	Issuer string
-	// ClientID and ClientSecret of a client that is already registered; both ""
-	// to register one (RFC 7591). A public client has no secret. The secret
-	// is sent to the issuer's token endpoint only.
+	// ClientID and ClientSecret are those of a client that is already registered.
+	// Both are "" to register one (RFC 7591). A public client has no secret. The
+	// secret is sent only to the issuer's token endpoint.
 	ClientID, ClientSecret string
-	// Scopes to ask for; nil: those that the server names when it refuses.
+	// Scopes are the scopes to ask for; nil: those that the server names in its
+	// challenge.
 	Scopes []string
-	// RedirectPort is the port on 127.0.0.1 that the browser comes back to, at
+	// RedirectPort is the port on 127.0.0.1 that the browser is redirected to, at
 	// the path /callback; 0: any.
 	RedirectPort int
 	// TokenFile holds the tokens of any number of upstreams, by name and URL.
@@ -65,15 +66,15 @@ type Config struct {
 	network *network // nil: the system's
 }
 
-// Tokens has the access token of one server. It is an httpclient.Authorizer,
+// Tokens provides the access tokens of one server. It is an httpclient.Authorizer,
 // and safe for concurrent use.
 type Tokens struct {
 	name string // of the upstream
 	conf Config
 	file tokenFile
 	key  string // of the upstream's entry in file
-	// server gets a request without a token to learn where to get one. Its
-	// configured headers go with that.
+	// server makes the request without a token that the server answers with its
+	// challenge. The request has the configured headers.
 	server *httpclient.Client
 	// resource sends requests to the server itself, and issuer to
 	// authorization servers.
@@ -100,12 +101,12 @@ type renewal struct {
 	err   error
 }
 
-// New returns the tokens of server. It watches the connections of the server to
-// know how public its address is. The caller passes the Tokens to
-// server.SetAuthorizer, whose Close closes them, or closes them itself.
+// New returns the tokens of server. It watches the connections to the server to learn
+// how public the server's address is. The caller passes the Tokens to
+// server.SetAuthorizer, so that server.Close closes them, or closes them itself.
 func New(server *httpclient.Client, conf Config) (*Tokens, error) {
 	if conf.ClientSecret != "" && conf.Issuer == "" {
-		return nil, errors.New("oauth has a client_secret, but not the issuer that may get it (set issuer)")
+		return nil, errors.New("oauth has a client_secret, but no issuer that it may be sent to (set issuer)")
 	}
 	g := newGuard(server.URL(), conf)
 	g.watch(server.Transport())
@@ -212,7 +213,7 @@ func (t *Tokens) run(r *renewal) {
 	token, err := t.next(ctx)
 	t.mu.Lock()
 	if err == nil && !t.usable(token) { // perhaps because clocks differ
-		err = t.refused("its token is refused or has ended as soon as it is new", nil)
+		err = t.refused("the new token is refused or has already expired", nil)
 	}
 	if err == nil {
 		t.token = token
@@ -246,11 +247,11 @@ func (t *Tokens) next(ctx context.Context) (*transport.Token, error) {
 	case usable:
 		return entry.Token, nil
 	case entry.Token.RefreshToken == "":
-		return nil, t.refused("the token has ended or is refused, and there is none to renew it with", nil)
+		return nil, t.refused("the token has expired or is refused, and there is no refresh token", nil)
 	case entry.Issuer == "" || entry.TokenEndpoint == "": // written by an earlier version
-		return nil, t.refused("the token has ended or is refused, and it is not known which authorization server can renew it", nil)
+		return nil, t.refused("the token has expired or is refused, and it is not known which authorization server can renew it", nil)
 	}
-	if err := t.stillNamed(ctx, entry); err != nil {
+	if err := t.checkIssuer(ctx, entry); err != nil {
 		return nil, err
 	}
 	return t.refresh(ctx, entry)
@@ -263,22 +264,22 @@ func orUnknown(issuer string) string {
 	return shown(issuer)
 }
 
-// stillNamed refuses to renew tokens if the server names another issuer now:
-// it would not accept them, or it is trying to steal them.
-func (t *Tokens) stillNamed(ctx context.Context, entry credentials) error {
+// checkIssuer returns an error if the server no longer names the issuer of the tokens.
+// Such a server would not accept renewed tokens, or it is trying to steal them.
+func (t *Tokens) checkIssuer(ctx context.Context, entry credentials) error {
 	challenge, err := t.challenge(ctx)
 	if err != nil {
 		return err
 	}
 	named, err := t.protectedResource(ctx, challenge)
 	if err != nil {
-		return hide(err)
+		return withoutSecrets(err)
 	}
 	if named == nil {
 		return nil
 	}
 	if err := (&issuerError{named.AuthorizationServers, entry.Issuer, "its tokens are from"}).check(); err != nil {
-		return t.refused(err.Error()+" and go nowhere else; if the change is right, log in again", err)
+		return t.refused(err.Error()+" and are sent to no other; if the change is right, log in again", err)
 	}
 	return nil
 }
@@ -295,9 +296,9 @@ func (t *Tokens) refresh(ctx context.Context, entry credentials) (*transport.Tok
 		entry.Token = token
 		return token, t.file.put(t.key, entry)
 	}
-	gone := moved(err)
+	gone := endpointGone(err)
 	var answer transport.OAuthError
-	err = hide(err, client.Secret, old.RefreshToken, old.AccessToken)
+	err = withoutSecrets(err, client.Secret, old.RefreshToken, old.AccessToken)
 	if gone || errors.As(err, &answer) {
 		return nil, t.refused("the token could not be renewed: "+err.Error(), err)
 	}
@@ -313,18 +314,19 @@ func (t *Tokens) client(entry credentials) client {
 	return *entry.Client
 }
 
+// refused returns the error of requests that cannot be authorized.
 func (t *Tokens) refused(reason string, err error) error {
 	return &httpclient.AuthError{Upstream: t.name, Reason: reason, OAuth: true, Err: err}
 }
 
-// challenge sends the server a request without a token, so that it says where
-// its metadata is (RFC 9728, 5.1) and which scopes it wants. The body of the
-// response is closed; the response is nil if the server does not refuse.
+// challenge sends the server a request without a token. The server's refusal says
+// where its metadata is (RFC 9728, 5.1) and which scopes it requires. The body of the
+// response has been closed. The response is nil if the server does not refuse.
 func (t *Tokens) challenge(ctx context.Context) (*http.Response, error) {
 	req := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	resp, err := t.resource.Do(req)
 	if err != nil {
-		return nil, hide(err)
+		return nil, withoutSecrets(err)
 	}
 	httpclient.Discard(resp.Body)
 	if resp.StatusCode != http.StatusUnauthorized {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// spec is a server and how to get tokens for it.
+// spec is how to reach a server and how to get tokens for it.
 type spec struct {
 	httpclient.Config
 	OAuth *Config
@@ -35,7 +35,7 @@ func (s spec) authorize(ctx context.Context, open func(Login) error) error {
 	return Authorize(ctx, s.Config, *s.OAuth, open)
 }
 
-// dial returns a client that has its tokens from the file.
+// dial returns a client that uses the tokens in the file.
 func (s spec) dial(t *testing.T) *httpclient.Client {
 	t.Helper()
 	c, err := httpclient.New(s.Config)
@@ -72,6 +72,7 @@ func call(ctx context.Context, c *httpclient.Client) (string, error) {
 	return string(body), err
 }
 
+// outcomeOf formats an outcome for comparison.
 func outcomeOf(answer string, err error) string {
 	if err != nil {
 		return "error " + err.Error()
@@ -79,12 +80,12 @@ func outcomeOf(answer string, err error) string {
 	return answer
 }
 
-// browse is a browser whose user agrees.
+// browse returns a function that acts as a browser whose user consents.
 func browse(t *testing.T) func(Login) error {
-	return func(login Login) error { return oauthtest.Agree(t, login.URL) }
+	return func(login Login) error { return oauthtest.Consent(t, login.URL) }
 }
 
-// authorized is a server, and a token file that is good there.
+// authorized starts a server, and returns a spec with valid tokens for it.
 func authorized(t *testing.T, set func(a *oauthtest.Server)) (*oauthtest.Server, spec) {
 	t.Helper()
 	a := newServer(t)
@@ -101,7 +102,7 @@ func authorized(t *testing.T, set func(a *oauthtest.Server)) (*oauthtest.Server,
 func TestAuthorize(t *testing.T) {
 	a, spec := authorized(t, func(a *oauthtest.Server) { a.Scope = `, scope="files:read files:write"` })
 	for name, want := range map[string]string{"scope": "files:read files:write", "resource": a.URL + "/mcp", "response_type": "code"} {
-		if got := a.Asked.Get(name); got != want {
+		if got := a.AuthRequest.Get(name); got != want {
 			t.Errorf("asked for %s %q, want %q", name, got, want)
 		}
 	}
@@ -141,20 +142,20 @@ func TestAuthorizeFails(t *testing.T) {
 		want string
 	}{
 		{"denied", func(a *oauthtest.Server, _ *Config) {
-			a.Back = url.Values{"error": {"access_denied"}, "error_description": {"not today"}}
+			a.Callback = url.Values{"error": {"access_denied"}, "error_description": {"not today"}}
 		}, "refused: OAuth error: access_denied - not today"},
-		{"no code", func(a *oauthtest.Server, _ *Config) { a.Back = url.Values{} }, "without a code"},
-		{"a code of its own", func(a *oauthtest.Server, _ *Config) {
+		{"no code", func(a *oauthtest.Server, _ *Config) { a.Callback = url.Values{} }, "has no code"},
+		{"an invalid code", func(a *oauthtest.Server, _ *Config) {
 			a.Secrets = append(a.Secrets, "code-sesame")
-			a.Back = url.Values{"code": {"code-sesame"}}
+			a.Callback = url.Values{"code": {"code-sesame"}}
 		}, "invalid_grant - **** is not valid"},
 		{"another issuer", func(a *oauthtest.Server, _ *Config) {
-			a.Back = url.Values{"code": {"x"}, "iss": {"https://evil.test"}}
-		}, `came back from "https://evil.test"`},
-		{"no PKCE", func(a *oauthtest.Server, _ *Config) { a.Methods = `["plain"]` }, "no PKCE"},
+			a.Callback = url.Values{"code": {"x"}, "iss": {"https://attacker.test"}}
+		}, `is from the issuer "https://attacker.test"`},
+		{"no PKCE", func(a *oauthtest.Server, _ *Config) { a.Methods = `["plain"]` }, "does not support PKCE"},
 		{"no port", func(_ *oauthtest.Server, o *Config) { o.RedirectPort = atoi(port.Port()) }, "choose another redirect_port"},
 		{"no file", func(_ *oauthtest.Server, o *Config) { o.TokenFile = "" }, "no token file"},
-		{"file that is none", func(_ *oauthtest.Server, o *Config) { _ = os.WriteFile(o.TokenFile, []byte("access-sesame"), 0o600) }, "is not valid (remove it"},
+		{"malformed file", func(_ *oauthtest.Server, o *Config) { _ = os.WriteFile(o.TokenFile, []byte("access-sesame"), 0o600) }, "is not valid (remove it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newServer(t)
@@ -164,13 +165,13 @@ func TestAuthorizeFails(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `upstream "web": not authorized: `) {
 				t.Fatalf("got %v, want %s", err, tt.want)
 			}
-			a.MustHide(err.Error())
+			a.MustNotLeak(err.Error())
 		})
 	}
 	a := newServer(t)
 	spec := specOf(a, filepath.Join(t.TempDir(), "tokens.json"))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	if err := spec.authorize(ctx, func(Login) error { cancel(errors.New("enough")); return nil }); err == nil || !strings.Contains(err.Error(), "did not come back: enough") {
+	if err := spec.authorize(ctx, func(Login) error { cancel(errors.New("enough")); return nil }); err == nil || !strings.Contains(err.Error(), "was not redirected back: enough") {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := spec.authorize(t.Context(), func(Login) error { return errors.New("no browser") }); err == nil || !strings.Contains(err.Error(), "no browser") {
@@ -183,8 +184,8 @@ func atoi(s string) (n int) {
 	return n
 }
 
-// TestBrowserWait: only the first request with the right state counts.
-func TestBrowserWait(t *testing.T) {
+// TestCallback checks that only the first request with the right state counts.
+func TestCallback(t *testing.T) {
 	b, err := newCallback(0)
 	if err != nil {
 		t.Fatal(err)
@@ -220,9 +221,9 @@ func TestBrowserWait(t *testing.T) {
 }
 
 func TestTokenRenewal(t *testing.T) {
-	a, spec := authorized(t, func(a *oauthtest.Server) { a.Lifetime = -1 }) // good until it is refused
+	a, spec := authorized(t, func(a *oauthtest.Server) { a.Lifetime = -1 }) // valid until it is refused
 	l := spec.dial(t)
-	second := spec.dial(t) // of another process, say
+	second := spec.dial(t) // as in another process
 	a.Revoke(false)
 	var wg sync.WaitGroup
 	for range 20 {
@@ -236,7 +237,7 @@ func TestTokenRenewal(t *testing.T) {
 	if n := a.Refreshes(); n != 1 {
 		t.Errorf("renewed %d times", n)
 	}
-	// The other one finds the new token in the file.
+	// The second client finds the new token in the file.
 	if got := outcomeOf(call(t.Context(), second)); got != `{"in":1}` || a.Refreshes() != 1 {
 		t.Errorf("got %s after %d renewals", got, a.Refreshes())
 	}
@@ -247,9 +248,9 @@ func TestTokenRenewal(t *testing.T) {
 	if !errors.As(err, &auth) || !auth.OAuth || !strings.Contains(err.Error(), "run `mcp-metatool auth web`") {
 		t.Fatalf("got %v", err)
 	}
-	a.MustHide(err.Error())
+	a.MustNotLeak(err.Error())
 
-	if err := spec.authorize(t.Context(), browse(t)); err != nil { // as the error says
+	if err := spec.authorize(t.Context(), browse(t)); err != nil { // what the error asks for
 		t.Fatal(err)
 	}
 	if got := outcomeOf(call(t.Context(), l)); got != `{"in":1}` {
@@ -257,8 +258,9 @@ func TestTokenRenewal(t *testing.T) {
 	}
 }
 
-// TestTokenEnds: a token is renewed before the server refuses it.
-func TestTokenEnds(t *testing.T) {
+// TestTokenIsRenewedBeforeItExpires checks that a token is renewed before the server
+// refuses it.
+func TestTokenIsRenewedBeforeItExpires(t *testing.T) {
 	a, spec := authorized(t, nil)
 	l := spec.dial(t)
 	file := tokenFile{spec.OAuth.TokenFile}
@@ -266,7 +268,8 @@ func TestTokenEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The token is as good as ever for the server, but has one second to live.
+	// The server still accepts the token, but according to the file it expires in one
+	// second.
 	entry, err := file.entry("web " + spec.URL)
 	if err != nil {
 		t.Fatal(err)

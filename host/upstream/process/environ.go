@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// inherited are the variables of our environment that a server gets without
-// being named in the configuration: where things are, who the user is, and
-// language, and nothing that commonly holds a secret. Proxy variables are not
-// among them, since they may carry a password. The list follows the SDKs'
-// (TypeScript SDK, client/stdio.ts, DEFAULT_INHERITED_ENV_VARS), and adds the
-// locale, temporary and XDG directories, and certificate files.
+// inherited lists the variables of our environment that every server gets: search
+// paths, directories, the user and the language, but nothing that commonly holds a
+// secret. Proxy variables are left out because they may contain a password. The list
+// follows that of the SDKs (TypeScript SDK, client/stdio.ts,
+// DEFAULT_INHERITED_ENV_VARS), and adds the locale, temporary and XDG directories, and
+// certificate files.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR",
 	"LANG", "LANGUAGE", // and LC_*
@@ -23,8 +23,8 @@ var inherited = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// inheritedWindows replaces the list on Windows, where many programs do not
-// even start without some of these. Names match in any case there.
+// inheritedWindows replaces inherited on Windows, where many programs do not even
+// start without some of these. Case does not matter there.
 var inheritedWindows = []string{
 	"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "OS",
 	"TEMP", "TMP", "HOME", "HOMEDRIVE", "HOMEPATH", "USERPROFILE", "USERNAME",
@@ -34,8 +34,8 @@ var inheritedWindows = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// environ is the environment of a server: the safe part of ours, and named after
-// it.
+// environ returns the environment of a server: the inherited variables of ours,
+// followed by named.
 func environ(ours, named []string, windows bool) []string {
 	list := inherited
 	if windows {
@@ -68,10 +68,10 @@ func lookup(env []string, name string, windows bool) string {
 	return ""
 }
 
-// findCommand is the path of the program for command: relative to dir if it has a
-// separator, else looked up in the PATH of env. Relative entries of PATH are
-// ignored, as package os/exec does: which program runs must not depend on where
-// we were started.
+// findCommand returns the path of the program for command: relative to dir if it has
+// a separator, else looked up in the PATH of env. Relative entries of PATH are
+// ignored, as in package os/exec: which program runs must not depend on our working
+// directory.
 func findCommand(command, dir string, env []string) (string, error) {
 	if command == "" {
 		return "", fmt.Errorf("no command (set command)")
@@ -102,7 +102,8 @@ func findCommand(command, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("command %q not found in PATH (install it or give the full path)", command)
 }
 
-// withoutPath strips the path that os errors repeat.
+// withoutPath removes the path from an error of package os or os/exec. The caller's
+// message contains it already.
 func withoutPath(err error) error {
 	switch e := err.(type) {
 	case *exec.Error:

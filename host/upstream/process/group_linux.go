@@ -15,16 +15,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/subreaper"
 )
 
-// sysProcAttr makes the process lead a group of its own, away from the signals
-// of our terminal, and die with us even if we are killed. The signal is
-// SIGKILL, because nobody would be left to follow up on a milder one. It is for a
-// server without a supervisor.
+// sysProcAttr puts a server without a supervisor into a process group of its own, so
+// that signals of our terminal do not reach it, and makes the kernel kill it when we
+// end. The parent-death signal is SIGKILL, because nobody would be left to enforce a
+// milder one.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// group is a server with all its descendants, under a supervisor. Where that
-// cannot be started, it is the process group that the server leads.
+// group is a server with all its descendants, under a supervisor. If no supervisor
+// can be started, it is the process group that the server leads.
 type group struct {
 	leader
 	super *supervisor // nil: none
@@ -40,11 +40,12 @@ type supervisor struct {
 // is killed itself.
 const superviseWait = 5 * time.Second
 
-// ownBinary is our own program, even if its file has been replaced. Tests set
-// another one.
+// ownBinary is the path of our own program, which works even if the file has been
+// replaced. Tests set another one.
 var ownBinary = "/proc/self/exe"
 
-// errNoSupervisor means that there is no supervisor, and no server yet.
+// errNoSupervisor means that no supervisor could be started, and that the server has
+// not been started either.
 var errNoSupervisor = errors.New("no supervisor could be started")
 
 // start starts the server, without a supervisor if none can be started.
@@ -79,7 +80,7 @@ func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
 		s.conn.Close()
 		return nil, 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
-	pid, err = s.order(server)
+	pid, err = s.start(server)
 	if err != nil {
 		s.close()
 		return nil, 0, err
@@ -87,13 +88,14 @@ func startSupervised(server *exec.Cmd) (s *supervisor, pid int, err error) {
 	return s, pid, nil
 }
 
-// supervisorEnv keeps a supervisor small: it has next to nothing to do.
+// supervisorEnv is the environment of a supervisor. It keeps the process small,
+// because a supervisor has very little to do.
 var supervisorEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
 
-// order tells the supervisor to start the server, and returns its process id.
-func (s *supervisor) order(server *exec.Cmd) (int, error) {
-	order := subreaper.Order{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
-	if _, err := s.conn.Write(order.Bytes()); err != nil {
+// start makes the supervisor start the server, and returns the server's process id.
+func (s *supervisor) start(server *exec.Cmd) (int, error) {
+	command := subreaper.Command{Path: server.Path, Dir: server.Dir, Args: server.Args, Env: server.Environ()}
+	if _, err := s.conn.Write(command.Bytes()); err != nil {
 		return 0, fmt.Errorf("%w: %w", errNoSupervisor, err)
 	}
 	f, err := s.next()
@@ -136,7 +138,7 @@ func (g *group) kill() {
 	_ = g.super.conn.SetReadDeadline(time.Now().Add(superviseWait))
 }
 
-// ask sends a request. Where that fails, the supervisor has ended.
+// ask sends a request. If that fails, the supervisor has ended.
 func (s *supervisor) ask(request byte) {
 	_, _ = s.conn.Write([]byte{request})
 	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
@@ -183,7 +185,7 @@ func (s *supervisor) wait(server *leader, exited func(state string)) {
 	}
 }
 
-// waitState says how a process exited, as os.ProcessState has it.
+// waitState describes how a process exited, in the words of os.ProcessState.
 func waitState(w syscall.WaitStatus) string {
 	state := ""
 	switch {

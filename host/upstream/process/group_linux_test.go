@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestNoSupervisor: without a supervisor, a process is started all the same, and
-// its group is ended.
+// TestNoSupervisor checks that a process is started even if no supervisor can be
+// started, and that its group is ended with it.
 func TestNoSupervisor(t *testing.T) {
 	other, err := exec.LookPath("true")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestNoSupervisor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alive, err := os.Open(fifo) // ends when no process holds it any more
+		alive, err := os.Open(fifo) // reading it ends when no process has it open any more
 		if err != nil {
 			t.Fatal(err)
 		}

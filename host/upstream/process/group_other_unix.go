@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// sysProcAttr makes the process lead a group of its own, away from the signals
-// of our terminal. There is no parent-death signal here: if we are killed, a
-// server notices it by the end of its input.
+// sysProcAttr puts a server into a process group of its own, so that signals of our
+// terminal do not reach it. These systems have no parent-death signal: if we are
+// killed, the server sees only the end of its input.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
@@ -30,9 +30,9 @@ func (g *group) terminate() { g.signal(syscall.SIGTERM, false) }
 
 func (g *group) kill() { g.signal(syscall.SIGKILL, false) }
 
-// wait reaps the leader, kills what is left of the group, and tells how the
-// leader exited. The kill comes right after: nothing here waits for the end of
-// a process without reaping it.
+// wait reaps the leader, kills what is left of the group, and calls exited with how
+// the leader exited. It kills the group only after reaping the leader, because these
+// systems have no way to wait for a process without reaping it.
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.signal(syscall.SIGKILL, true)

@@ -13,17 +13,16 @@ import (
 )
 
 // group is the job object that holds a server and its descendants. The system
-// ends them when the last handle of the job closes, so also when we are killed.
-// A child that the server starts before it is assigned to the job, which is
-// right after its own start, stays outside.
+// ends them when the last handle of the job is closed, which is also the case when we
+// are killed. The server is assigned to the job right after its start; a child that
+// it starts before that is not in the job.
 type group struct {
 	mu      sync.Mutex
-	job     windows.Handle // 0: none could be made, the process is killed alone
+	job     windows.Handle // 0: none could be made, and only the server itself is killed
 	process windows.Handle
 }
 
-// sysProcAttr keeps our Ctrl-C away from the server, and its window from the
-// screen.
+// sysProcAttr makes the server ignore our Ctrl-C, and hides its window.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 }
@@ -64,8 +63,8 @@ func (g *group) assign(pid int) {
 	g.job = job
 }
 
-// terminate does nothing: Windows has no signal that asks any process to end,
-// and the end of its input has asked already.
+// terminate does nothing: Windows has no signal that asks any process to end. The
+// server has seen the end of its input.
 func (g *group) terminate() {}
 
 func (g *group) kill() {
@@ -79,8 +78,8 @@ func (g *group) kill() {
 	}
 }
 
-// wait reaps the process, ends what is left of the job, and tells how the
-// process exited.
+// wait waits for the process, ends what is left of the job, and calls exited with how
+// the process exited.
 func (g *group) wait(cmd *exec.Cmd, exited func(state string)) {
 	err := cmd.Wait()
 	g.kill()

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// leader is a server that leads a process group. A process that leaves the group
-// (setsid) cannot be reached through it.
+// leader is the leader of a process group: a server. A process that left the group
+// (setsid) does not get its signals.
 type leader struct {
 	mu   sync.Mutex
 	pid  int
 	over bool // the leader may have been reaped and its id reused
 }
 
-// signal signals every process of the group, unless that has ended. last says
-// that the leader is about to be reaped.
+// signal signals every process of the group, unless the leader may have been reaped.
+// last says that the leader is about to be reaped, so that this is the last signal.
 func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -28,14 +28,15 @@ func (g *leader) signal(sig syscall.Signal, last bool) {
 	g.over = g.over || last
 }
 
-// readNow reads what there is in a pipe, without waiting for more and whatever
-// the deadline of f.
+// readNow reads what is in a pipe without waiting for more. It ignores the deadline
+// of f.
 func readNow(f *os.File, b []byte) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	// Not raw.Read, which respects the deadline. f does not block: only then does it have one.
+	// raw.Read would respect the deadline. The descriptor does not block, because only
+	// such files have deadlines.
 	bad := raw.Control(func(fd uintptr) {
 		for {
 			if n, err = syscall.Read(int(fd), b); !errors.Is(err, syscall.EINTR) {

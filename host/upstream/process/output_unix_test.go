@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestOutputEndsWithTheProcess: what a process has left in its pipe is read,
-// and then it is over, though another process holds the pipe open, or writes
-// and writes.
+// TestOutputEndsWithTheProcess checks that what a process left in its pipe is read,
+// and that the output then ends, even if another process holds the pipe open or
+// writes to it without end.
 func TestOutputEndsWithTheProcess(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

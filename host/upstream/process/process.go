@@ -1,9 +1,9 @@
 // Package process runs an MCP server as a subprocess. It starts the server with
 // a short list of environment variables, gives its pipes to the caller, logs what
-// it writes to stderr, and ends it with all the processes that it has started.
+// it writes to stderr, and ends it together with all processes that it started.
 //
 //	process.go        Process: start, pipes, stop
-//	environ.go        the environment, and where the command is
+//	environ.go        the environment, and finding the command
 //	stderr.go         what the server writes to stderr
 //	group_*.go        the server's process tree: a subreaper on Linux (package
 //	                  subreaper), a process group on other Unix systems, a job
@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// drainTime is how long the output of a process is read after its exit where
-	// a pipe cannot be read without waiting. More output can come only if a
-	// process that left the group holds the pipe open.
+	// drainTime is how long output is read after a process has exited, on systems
+	// where a pipe cannot be read without blocking. More output can come only from a
+	// process that left the group and holds the pipe open.
 	drainTime = time.Second
 	// defaultExitWait is the default of Options.ExitWait.
 	defaultExitWait = 50 * time.Millisecond
@@ -45,13 +45,14 @@ type Command struct {
 	Dir string
 }
 
-// Options of Start. All of them may be zero.
+// Options are the options of Start. The zero value is valid.
 type Options struct {
-	// Log takes the lines that the process writes to stderr. Nil: they are only
+	// Log gets the lines that the process writes to stderr. Nil: they are only
 	// kept for StderrTail.
 	Log *slog.Logger
-	// Charge is told of bytes on stderr before more are read. It may wait, which
-	// slows the process down, until exited is closed.
+	// Charge is called with the number of bytes read from stderr before more are
+	// read. It may block until exited is closed, which slows the process down. Nil:
+	// stderr is not limited.
 	Charge func(bytes int, exited <-chan struct{})
 	// ExitWait is how long EndReason waits for the exit status after the end of
 	// the output; 0: 50 milliseconds.
@@ -73,11 +74,11 @@ type Process struct {
 	exitWait      time.Duration
 	wg            sync.WaitGroup
 
-	stderrRead chan struct{} // closed when stderr is read to its end
+	stderrRead chan struct{} // closed when stderr has been read to its end
 	stateKnown chan struct{} // closed when it is known how the process exited
 	state      string        // how it exited; set before stateKnown is closed
 	exited     chan struct{} // see Exited
-	released   chan struct{} // closed when nobody needs the pipes any more
+	released   chan struct{} // closed when the pipes are not needed any more
 }
 
 // Start starts a process. The caller closes Stdin and Stdout, and calls Stop and
@@ -138,8 +139,8 @@ func Start(command Command, opts Options) (*Process, error) {
 	return p, nil
 }
 
-// pipes makes the three pipes and returns the ends of the process, which we
-// close after the start.
+// pipes makes the three pipes. It returns the ends that the process gets, which the
+// caller closes after the start.
 func (p *Process) pipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	pipe := func() (r, w *os.File) {
 		if err == nil {
@@ -188,7 +189,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	p.stderr.Close()
 }
 
-// exitState says how a process that was waited for has exited.
+// exitState describes how a process exited. err is the error of cmd.Wait.
 func exitState(cmd *exec.Cmd, err error) string {
 	if err != nil && cmd.ProcessState == nil {
 		return err.Error()
@@ -197,17 +198,17 @@ func exitState(cmd *exec.Cmd, err error) string {
 }
 
 // output is our end of a pipe that a process writes to. It ends when the process
-// has exited and what it left in the pipe is read, even if another process still
-// holds the pipe open: otherwise it would never end, and callers would wait.
+// has exited and everything that it left in the pipe has been read, even if another
+// process still holds the pipe open. Otherwise readers could wait forever.
 type output struct {
 	file *os.File
-	rest int // bytes read since the process has exited
+	rest int // bytes read since the process exited
 }
 
 func (o *output) Close() error { return o.file.Close() }
 
-// maxRest bounds what is read after the exit of a process, in bytes, because
-// another process may go on writing. Pipes hold no more than that by default.
+// maxRest limits what is read after a process has exited, in bytes, because another
+// process may go on writing. By default, pipes hold no more than that.
 const maxRest = 1 << 20
 
 func (o *output) Read(b []byte) (n int, err error) {
@@ -225,22 +226,22 @@ func (o *output) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// Pid is the process id of the server.
+// Pid returns the process id of the server.
 func (p *Process) Pid() int { return p.pid }
 
-// Stdin is our end of the process's standard input. The caller closes it.
+// Stdin returns our end of the process's standard input. The caller closes it.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout is the process's standard output. It ends when the process has exited.
-// The caller closes it.
+// Stdout returns our end of the process's standard output. It ends when the process
+// has exited. The caller closes it.
 func (p *Process) Stdout() io.ReadCloser { return &output{file: p.stdout} }
 
-// Exited is closed when the process has been reaped and the processes that it
-// left behind have been killed.
+// Exited returns a channel that is closed when the process has been reaped and the
+// processes that it left behind have been killed.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// EndReason says why the output ended; err is what reading it gave. It waits a
-// moment for the exit status (Options.ExitWait).
+// EndReason describes why the output ended; err is the error of reading it. It waits
+// up to Options.ExitWait for the exit status.
 func (p *Process) EndReason(err error) string {
 	t := time.NewTimer(p.exitWait)
 	defer t.Stop()
@@ -255,8 +256,9 @@ func (p *Process) EndReason(err error) string {
 	return fmt.Sprintf("reading from it failed: %v", err)
 }
 
-// StderrTail is the last lines on stderr, printable and bounded. If the process
-// has exited, they are the last ones before that.
+// StderrTail returns the last lines that the process wrote to stderr, printable and
+// of bounded length. If the process has exited, it waits up to Options.ExitWait until
+// stderr has been read to its end.
 func (p *Process) StderrTail() []string {
 	select {
 	case <-p.stateKnown:
@@ -272,8 +274,8 @@ func (p *Process) StderrTail() []string {
 	return p.lines.tail()
 }
 
-// Stop ends the process and all that it has started, after the caller has closed
-// Stdin: it waits up to grace, sends SIGTERM to the process group, waits up to
+// Stop ends the process and all processes that it started, after the caller has
+// closed Stdin: it waits up to grace, sends SIGTERM to the process group, waits up to
 // grace, and sends SIGKILL (revision 2025-11-25, basic/lifecycle, shutdown). It
 // does not wait once kill is closed. When it returns, no process of the group is
 // left; on Linux, no descendant at all.
@@ -287,8 +289,8 @@ func (p *Process) Stop(grace time.Duration, kill <-chan struct{}) {
 	<-p.exited
 }
 
-// Release lets go of the pipes after Stop, when Stdout has been read to its end.
-// When it returns, no goroutine and no open pipe is left.
+// Release closes the pipes after Stop, when Stdout has been read to its end. When it
+// returns, no goroutine and no open pipe is left.
 func (p *Process) Release() {
 	close(p.released)
 	p.wg.Wait()

@@ -13,23 +13,23 @@ import (
 
 const (
 	maxStderrLine = 2048 // bytes of one line that are logged
-	tailLines     = 10   // last lines that are kept
-	maxTailLine   = 180  // bytes of each of them
+	tailLines     = 10   // the number of last lines that are kept
+	maxTailLine   = 180  // bytes that are kept of each of them
 )
 
 // stderrLog logs what a process writes to stderr, line by line, and keeps the
 // last lines.
 type stderrLog struct {
 	log    *slog.Logger
-	charge func(bytes int, exited <-chan struct{}) // nil: stderr is free
+	charge func(bytes int, exited <-chan struct{}) // nil: stderr is not limited
 	exited <-chan struct{}
 
 	mu   sync.Mutex
 	last []string
 }
 
-// copy reads r to its end. Lines are cut at maxStderrLine, and made printable. A
-// process that writes too much is read slowly.
+// copy reads r to its end. It cuts lines at maxStderrLine and makes them printable.
+// It reads no faster than charge allows.
 func (s *stderrLog) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxStderrLine)
 	for {

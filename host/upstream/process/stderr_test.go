@@ -34,15 +34,15 @@ func TestStderr(t *testing.T) {
 		t.Errorf("log of %d bytes, %d lines", len(out), strings.Count(out, "\n"))
 	}
 	if !strings.Contains(log.String(), strings.Repeat("z", maxStderrLine-1)+"\n") {
-		t.Error("a line of just the size was cut")
+		t.Error("a line of exactly the maximum size was cut")
 	}
 	if total > 2<<10 { // more than Status.Err shows
 		t.Errorf("%d bytes kept", total)
 	}
 }
 
-// TestFloodOfStderr: a process that writes to stderr without end is read as
-// slowly as Charge wants; once it has exited, no more.
+// TestFloodOfStderr checks that stderr is read no faster than Charge
+// allows, and at full speed once the process has exited.
 func TestFloodOfStderr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -75,7 +75,7 @@ func TestFloodOfStderr(t *testing.T) {
 		w.Close()
 		<-copied
 		if took := time.Since(begun); took > 0 {
-			t.Errorf("what it has left took %v", took)
+			t.Errorf("reading the rest took %v", took)
 		}
 	})
 }

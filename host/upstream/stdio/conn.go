@@ -2,7 +2,7 @@
 // output (revision 2025-11-25, basic/transports, stdio).
 //
 //	conn.go  Conn: a connection over any pair of byte streams
-//	link.go  Link: a Conn with the process at its other end
+//	link.go  Link: a Conn to a server that it runs as a process
 package stdio
 
 import (
@@ -43,8 +43,8 @@ func NewConn(r io.ReadCloser, w io.WriteCloser, opts link.Options) *Conn {
 	return newConn(r, w, opts, nil, endReason)
 }
 
-// newConn is NewConn with the channel for link.Options.Conn and with the text for
-// the end of the stream.
+// newConn is NewConn with the argument done of link.Options.Conn, and with a function
+// that describes why the stream ended.
 func newConn(r io.ReadCloser, w io.WriteCloser, opts link.Options, done <-chan struct{}, endReason func(err error) string) *Conn {
 	c := &Conn{opts: opts, r: r, out: rpc.NewWriter(w), endReason: endReason}
 	c.rpc = c.opts.Conn(c.out, done)
@@ -53,7 +53,7 @@ func newConn(r io.ReadCloser, w io.WriteCloser, opts link.Options, done <-chan s
 	return c
 }
 
-// endReason says why a stream without a process ended.
+// endReason describes why a stream without a process ended.
 func endReason(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "it closed its output"

@@ -34,13 +34,13 @@ func pair(t *testing.T, opts link.Options) (*Conn, *peer) {
 	t.Helper()
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
-	opts.SerialIDs = true // so that tests can name them
+	opts.SerialIDs = true // so that tests know the ids
 	c := NewConn(fromServer, toServer, complete(opts))
 	t.Cleanup(func() { c.Close() })
 	return c, &peer{t: t, in: bufio.NewReader(fromClient), w: toClient, r: fromClient}
 }
 
-// complete sets what tests leave out.
+// complete sets the options that a test has not set.
 func complete(opts link.Options) link.Options {
 	if opts.Handler == nil {
 		opts.Handler = link.Callbacks{}
@@ -82,22 +82,22 @@ type message struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// answered is what a call returned.
-type answered struct {
+// outcome is what a call returned.
+type outcome struct {
 	reply wire.Reply
 	err   error
 }
 
 // call makes a call in the background.
-func call(ctx context.Context, c *Conn, method, params string, progress func([]byte)) <-chan answered {
-	done := make(chan answered, 1)
+func call(ctx context.Context, c *Conn, method, params string, progress func([]byte)) <-chan outcome {
+	done := make(chan outcome, 1)
 	var raw []byte
 	if params != "" {
 		raw = []byte(params)
 	}
 	go func() {
 		reply, err := c.Call(ctx, wire.Call{Method: method, Params: raw, Progress: progress})
-		done <- answered{reply, err}
+		done <- outcome{reply, err}
 	}()
 	return done
 }
@@ -115,8 +115,8 @@ func TestCallKeepsBytes(t *testing.T) {
 			`{ "z":123456789012345678901234567890, "a" : 1e400,"b":"\u00e9\/"}`},
 		{"line breaks between tokens", "{\n\"a\":\r\n1}", nil, `{ "a":  1}`},
 		{"array", `[1,2]`, nil, `[1,2]`},
-		{"token taken out", `{"_meta":{"t":9007199254740993,"progressToken":"abc"},"x":1}`, nil, `{"_meta":{"t":9007199254740993},"x":1}`},
-		{"meta that is none", `{"_meta":5}`, nil, `{"_meta":5}`},
+		{"token removed", `{"_meta":{"t":9007199254740993,"progressToken":"abc"},"x":1}`, nil, `{"_meta":{"t":9007199254740993},"x":1}`},
+		{"_meta is not an object", `{"_meta":5}`, nil, `{"_meta":5}`},
 		{"token replaced", `{"_meta":{"progressToken":"abc","t":1.0},"x":1}`, progress, `{"_meta":{"progressToken":$,"t":1.0},"x":1}`},
 		{"token added", `{"x":1}`, progress, `{"x":1,"_meta":{"progressToken":$}}`},
 		{"token without params", ``, progress, `{"_meta":{"progressToken":$}}`},
@@ -227,7 +227,7 @@ func TestCancel(t *testing.T) {
 	}{
 		{"by the client", &wire.CancelledError{Params: []byte(`{ "reason":"no\u0020need","requestId":"theirs","_meta":{"n":9007199254740993}}`)},
 			`{ "reason":"no\u0020need","requestId":$,"_meta":{"n":9007199254740993}}`},
-		{"by the client, oddly", &wire.CancelledError{Params: []byte(`[]`)}, `{"requestId":$,"reason":"cancelled by the client"}`},
+		{"by the client, malformed", &wire.CancelledError{Params: []byte(`[]`)}, `{"requestId":$,"reason":"cancelled by the client"}`},
 		{"wrapped", fmt.Errorf("run: %w", &wire.CancelledError{Params: []byte(`{}`)}), `{"requestId":$}`},
 		{"by us", errors.New(`the "run" ended`), `{"requestId":$,"reason":"the \"run\" ended"}`},
 	}
@@ -242,8 +242,8 @@ func TestCancel(t *testing.T) {
 		id := fmt.Sprint(i + 1)
 		p.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + strings.ReplaceAll(tt.want, "$", id) + `}`)
 	}
-	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // late: no garbage
-	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // again: garbage
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // a late answer is not garbage
+	p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`) // a second answer is
 	if got := <-garbage; !strings.Contains(got, "second answer") {
 		t.Error(got)
 	}
@@ -255,24 +255,24 @@ func TestCancel(t *testing.T) {
 		t.Error(a.err)
 	}
 	done = call(t.Context(), c, "next", "", nil)
-	p.want(`{"jsonrpc":"2.0","id":6,"method":"next"}`) // and no cancellation of initialize before it
+	p.want(`{"jsonrpc":"2.0","id":6,"method":"next"}`) // without a cancellation of initialize before it
 	p.send(`{"jsonrpc":"2.0","id":6,"result":{}}`)
 	if a := <-done; a.err != nil {
 		t.Error(a.err)
 	}
 }
 
-// TestServerThatDoesNotRead checks what happens while a server has read the first
-// byte of a message and no more.
+// TestServerThatDoesNotRead checks that calls end with their context while the server
+// has read only the beginning of a message, and what the server gets when it reads on.
 func TestServerThatDoesNotRead(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	halfway := call(ctx, c, "halfway", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`, nil)
-	first, err := p.in.ReadByte() // fills the buffer of p.in, 4 KiB
+	first, err := p.in.ReadByte() // reads up to 4 KiB into the buffer of p.in
 	if err != nil {
 		t.Fatal(err)
 	}
-	var waiting []<-chan answered
+	var waiting []<-chan outcome
 	for range 50 {
 		waiting = append(waiting, call(ctx, c, "waiting", "", nil))
 	}
@@ -287,8 +287,8 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		t.Errorf("notify: %v", err)
 	}
 	after := call(t.Context(), c, "after", "", nil)
-	// The server reads on. It gets the whole of the half-written message, its
-	// cancellation, and nothing of the calls that only waited.
+	// The server reads on. It gets the rest of the first message, its cancellation, and
+	// none of the calls that only waited.
 	var m message
 	if err := json.Unmarshal([]byte(string(first)+p.line()), &m); err != nil || m.Method != "halfway" {
 		t.Fatalf("%v, %s", err, m.Method)
@@ -322,7 +322,7 @@ func TestConcurrentCallsInterleave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range msgs { // in another order than asked
+	for i := range msgs { // not in the order of the calls
 		m := msgs[(i*77+13)%n]
 		p.send(`{"jsonrpc":"2.0","result":%s,"id":%s}`, m.Params, m.ID)
 	}
@@ -365,7 +365,7 @@ func TestEnd(t *testing.T) {
 			after := (<-call(t.Context(), c, "m", "", nil)).err
 			check(after)
 			if linktest.Unsent(inFlight) || linktest.Unsent(c.Err()) || !linktest.Unsent(after) {
-				t.Error("only a call after the end was surely not sent")
+				t.Error("only the call after the end is marked as unsent")
 			}
 			check(c.Notify(t.Context(), "n", nil))
 			if err := c.Close(); err != nil {

@@ -49,7 +49,7 @@ func FuzzConn(f *testing.F) {
 		}))
 		first := call(t.Context(), c, "initialize", "", nil)
 		second := call(t.Context(), c, "m", `{"task":{}}`, func([]byte) { progress++ })
-		for _, done := range []<-chan answered{first, second} {
+		for _, done := range []<-chan outcome{first, second} {
 			if a := <-done; a.err == nil && a.reply.Result == nil && a.reply.Error == nil {
 				t.Error("neither answer nor error")
 			}

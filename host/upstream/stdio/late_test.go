@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestLate checks that a caller that has cancelled its call is told of what the
-// server sends nevertheless.
-func TestLate(t *testing.T) {
+// TestLateMessages checks that wire.Call.Late is called for what the server still sends
+// for a cancelled call.
+func TestLateMessages(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	late := make(chan string, 3)
@@ -46,10 +46,10 @@ func TestLate(t *testing.T) {
 	for what := range late {
 		got = append(got, what)
 	}
-	if progress == 0 { // it arrived after the cancellation
+	if progress == 0 { // the first progress arrived after the cancellation
 		got = got[1:]
 	}
 	if want := []string{"progress", "an answer"}; !slices.Equal(got, want) {
-		t.Errorf("told of %q, want %q", got, want)
+		t.Errorf("called for %q, want %q", got, want)
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // owned makes a call with an owner and waits until the server has it.
-func owned(ctx context.Context, c *Conn, p *peer, owner any) <-chan answered {
+func owned(ctx context.Context, c *Conn, p *peer, owner any) <-chan outcome {
 	p.t.Helper()
-	done := make(chan answered, 1)
+	done := make(chan outcome, 1)
 	go func() {
 		reply, err := c.Call(ctx, wire.Call{Method: "m", Owner: owner})
-		done <- answered{reply, err}
+		done <- outcome{reply, err}
 	}()
 	p.line()
 	return done
@@ -61,14 +61,14 @@ func TestOwners(t *testing.T) {
 	}
 	e := owned(t.Context(), c, p, "e") // 5
 	want("b", "d", "e")
-	p.send(`{"jsonrpc":"2.0","id":3,"result":{}}`) // late: the server is done with it
+	p.send(`{"jsonrpc":"2.0","id":3,"result":{}}`) // late: nothing more will come for this call
 	want("d", "e")
 	close(leave)
 	if got := <-got; !slices.Equal(got, []any{"b", "d"}) {
 		t.Errorf("owners of the request: %v", got)
 	}
 	p.want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
-	for i, done := range []<-chan answered{nobody, d, e} {
+	for i, done := range []<-chan outcome{nobody, d, e} {
 		p.send(`{"jsonrpc":"2.0","id":%d,"result":{}}`, []int{2, 4, 5}[i])
 		<-done
 	}

@@ -14,7 +14,7 @@ import (
 func wantDenied(t *testing.T, err error) {
 	t.Helper()
 	if !linktest.Denied(err) {
-		t.Errorf("got %v, want that it is forbidden", err)
+		t.Errorf("got %v, want linktest.ErrForbidden", err)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestPermitIsCheckedBeforeWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
-	for _, done := range []<-chan answered{halfway, after} {
+	for _, done := range []<-chan outcome{halfway, after} {
 		if a := <-done; a.err != nil {
 			t.Error(a.err)
 		}

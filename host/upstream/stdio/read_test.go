@@ -86,7 +86,7 @@ func TestUnusableAnswerFailsItsCall(t *testing.T) {
 			t.Errorf("%.50s: got %v", tt.answer, a.err)
 		}
 	}
-	// Lines around the cap, in one write, keep their own excerpts.
+	// Excerpts of lines around the limit, in one write, are not mixed up.
 	first, second := call(t.Context(), c, "m", "", nil), ""
 	p.line()
 	other := call(t.Context(), c, "m", "", nil)
@@ -95,7 +95,7 @@ func TestUnusableAnswerFailsItsCall(t *testing.T) {
 		second += fmt.Sprintf("{%q:1}%s\n", "x", strings.Repeat(" ", n-len(`{"x":1}`)))
 	}
 	p.send(`%s{"jsonrpc":"2.0","id":8,"result":%s}`+"\n"+`{"result":%s,"jsonrpc":"2.0","id":9}`, second, long, long)
-	for i, done := range []<-chan answered{first, other} {
+	for i, done := range []<-chan outcome{first, other} {
 		if a := <-done; !errors.As(a.err, &large) {
 			t.Errorf("call %d: %v", i, a.err)
 		}
@@ -221,9 +221,9 @@ func TestServerRequests(t *testing.T) {
 	}
 }
 
-// TestServerThatAsksAndDoesNotRead checks that reading stops at a bounded number
-// of unread answers, that nothing is lost, and that calls still end with their
-// ctx.
+// TestServerThatAsksAndDoesNotRead checks that reading stops at a bounded number of
+// answers that the server has not read, that none is lost, and that calls still end
+// with their context.
 func TestServerThatAsksAndDoesNotRead(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	const n = 4 * 2 * rpc.DefaultMaxRequests

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// submit submits a call that the connection must take.
+// submit submits a call that the connection must accept.
 func submit(t *testing.T, c *Conn, params string, limit rpc.Limit) (rpc.Pending, linktest.Outcomes) {
 	t.Helper()
 	done := make(linktest.Outcomes, 2)
@@ -63,7 +63,7 @@ func TestCancelSubmitted(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	why := errors.New("why")
 	first, sent := submit(t, c, `{"n":1}`, rpc.Limit{})
-	p.start() // the writer is in the first one, so that the second stays queued
+	p.start() // the writer is busy with the first call, so that the second stays queued
 	second, held := submit(t, c, `{"n":2}`, rpc.Limit{})
 	second.Cancel(why)
 	if _, err := (<-held).Next(t.Context()); err != why {
@@ -82,7 +82,7 @@ func TestCancelSubmitted(t *testing.T) {
 	if got := <-third; string(got.Reply.Result) != `{"n":3}` {
 		t.Errorf("third: %+v", got)
 	}
-	over.Cancel(why) // it is over
+	over.Cancel(why) // has no effect, because the call has ended
 	if len(sent)+len(held)+len(third) > 0 {
 		t.Error("a call has two outcomes")
 	}
@@ -94,7 +94,7 @@ func TestCancelSubmitted(t *testing.T) {
 func TestSubmitThatWouldWait(t *testing.T) {
 	c, p := pair(t, link.Options{})
 	_, first := submit(t, c, `{}`, rpc.Limit{})
-	p.start() // the writer is in the first one
+	p.start() // the writer is busy with the first call
 	const room = 64
 	all := make(linktest.Outcomes, 2*room)
 	held := 0
@@ -120,7 +120,7 @@ func TestSubmitThatWouldWait(t *testing.T) {
 			t.Errorf("%d: got %v", i, err)
 		}
 		if linktest.Unsent(err) != (i > 0) {
-			t.Errorf("%d: surely unsent is %v", i, linktest.Unsent(err))
+			t.Errorf("%d: marked as unsent: %v", i, linktest.Unsent(err))
 		}
 	}
 	if _, err := c.Submit(wire.Call{Method: "tools/call"}, rpc.Limit{}, all.Complete); err == nil || len(all) > 0 {
@@ -182,7 +182,7 @@ func TestLimitsOfSubmitted(t *testing.T) {
 				if d := time.Since(begun); d != tt.ends {
 					t.Errorf("ended after %v, want %v", d, tt.ends)
 				}
-				_, last := submit(t, c, `{}`, tt.limit) // the timer is used again, and Close stops it
+				_, last := submit(t, c, `{}`, tt.limit) // sets the timer again, and Close stops it
 				c.Close()
 				if _, err = (<-last).Next(t.Context()); linktest.As(err, linktest.Down) == nil {
 					t.Errorf("the last one ended by %v", err)

@@ -18,7 +18,7 @@ func TestProgressOfTasks(t *testing.T) {
 		want   []string // the progress that is passed on, of 0 (before the answer), 1 (after it) and 2 (after the end)
 	}{
 		{"plain call", `{}`, `{"task":{"taskId":"t","status":"working"}}`, "", "", []string{"0"}},
-		{"no task came of it", `{"task":{}}`, `{"content":[]}`, "", "", []string{"0"}},
+		{"answered without a task", `{"task":{}}`, `{"content":[]}`, "", "", []string{"0"}},
 		{"ended at once", `{"task":{}}`, `{"task":{"taskId":"t","status":"completed"}}`, "", "", []string{"0"}},
 		{"no id", `{"task":{}}`, `{"task":{"status":"working"}}`, "", "", []string{"0"}},
 		{"goes on", `{"task":{"ttl":1}}`, `{"task":{"taskId":"t","status":"working"}}`,

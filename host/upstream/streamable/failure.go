@@ -7,15 +7,11 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
-	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// clip makes text of the server fit for errors and logs: one line of at most 200
-// characters.
-func clip(text string) string { return display.Line(text, 200) }
-
-// failure says what an error of a request means.
+// failure is what an error of a request means for its call and for the link.
 type failure struct {
 	err    error // for the caller of the request
 	unsent bool  // the server has certainly not seen the request
@@ -45,9 +41,9 @@ func (l *Link) failure(err error) failure {
 		return failure{err: e.Down(auth.Error(), err)}
 	case httpclient.NotDialed(err):
 		late := errors.As(err, &timeout) && timeout.Timeout()
-		return failure{err: e.Down("it cannot be reached: "+clip(err.Error()), err), unsent: true, ends: !late}
+		return failure{err: e.Down("it cannot be reached: "+link.Excerpt(err.Error()), err), unsent: true, ends: !late}
 	}
-	return failure{err: e.Down("its connection failed before the answer came: "+clip(err.Error()), err)}
+	return failure{err: e.Down("its connection failed before the answer came: "+link.Excerpt(err.Error()), err)}
 }
 
 // lostSession reports whether a status means that the server has forgotten our

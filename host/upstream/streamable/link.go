@@ -9,7 +9,7 @@
 //	resume.go    resuming streams that break off before the answer
 //	listen.go    the GET stream
 //	main.go      the stream of messages that belong to no call
-//	failure.go   what went wrong with a request
+//	failure.go   what an error of a request means
 package streamable
 
 import (
@@ -214,10 +214,10 @@ func (l *Link) refused() error {
 // closed returns the error of calls after Shutdown.
 func (l *Link) closed() error { return l.opts.Errors.Down("connection closed", wire.ErrClosed) }
 
-// unasked charges the server for bytes that belong to no call in flight.
-func (l *Link) unasked(bytes int) {
-	if l.opts.Unasked != nil {
-		l.opts.Unasked(bytes, l.ctx.Done())
+// charge charges the server for bytes that belong to no call in flight.
+func (l *Link) charge(bytes int) {
+	if l.opts.Unsolicited != nil {
+		l.opts.Unsolicited(bytes, l.ctx.Done())
 	}
 }
 

@@ -179,7 +179,7 @@ func (p *post) fail(err error) {
 		return
 	}
 	p.link.rpc.Fail(p.frame.ID, f.err, f.unsent)
-	if f.ends { // only now, because this call's error differs from that of the others
+	if f.ends { // after Fail, because this call's error differs from that of the others
 		p.link.end(f.err, false)
 	}
 }

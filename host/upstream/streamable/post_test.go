@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve starts a server that passes each message to handle, and a link to it that
-// the test shuts down.
+// serve starts a server that passes each message to handle. It returns a link to the
+// server, which the test must shut down.
 func serve(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, method string)) *Link {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -72,7 +72,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// permit is asked before a request is sent.
+// permit is a wire.Permit made of a function.
 type permit func() error
 
 func (p permit) Permitted() error { return p() }
@@ -108,8 +108,8 @@ func TestCancelledBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// TestFullLink checks that a call over a link that has as many calls as it can have
-// is refused by Submit, and waits in Call.
+// TestFullLink checks that Submit refuses a call, and that Call waits, while a link has
+// the largest number of calls in flight.
 func TestFullLink(t *testing.T) {
 	l := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string) { result(w) })
 	for range maxPosts {
@@ -146,7 +146,7 @@ func TestPermitIsCheckedForEachAttempt(t *testing.T) {
 	defer l.Shutdown(time.Minute, nil)
 	call := wire.Call{Method: "tools/call", Params: []byte(`{"name":"a"}`), Permit: permit}
 	if _, err := l.Call(t.Context(), call); !linktest.Denied(err) {
-		t.Errorf("got %v, want that it is forbidden", err)
+		t.Errorf("got %v, want linktest.ErrForbidden", err)
 	}
 	if n := permit.Asked.Load(); n != 2 || calls != 1 {
 		t.Errorf("asked %d times, %d calls", n, calls)

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/sse"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -57,7 +58,7 @@ func (p *post) receive(resp *http.Response) (rest *stream) {
 		return p.follow(resp)
 	default:
 		resp.Body.Close()
-		p.failUnusable(fmt.Errorf("its content type is %q, neither %s nor %s", clip(t), httpclient.ContentJSON, httpclient.ContentEvents))
+		p.failUnusable(fmt.Errorf("its content type is %q, neither %s nor %s", link.Excerpt(t), httpclient.ContentJSON, httpclient.ContentEvents))
 		return nil
 	}
 }
@@ -132,7 +133,7 @@ func (p *post) refused(resp *http.Response) {
 	case answers:
 		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
 	default:
-		p.failStatus(resp.StatusCode, clip(string(body[:min(len(body), httpclient.MaxErrorBody)])))
+		p.failStatus(resp.StatusCode, link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)])))
 	}
 }
 
@@ -191,7 +192,7 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 // open makes a stream of a response. after is the id of the last event before it.
 func (l *Link) open(ctx context.Context, resp *http.Response, after string) *stream {
 	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, l.opts.MaxMessage).After(after).Within(l.opts.Room(ctx))}
-	s.events.Wasted = l.unasked
+	s.events.Wasted = l.charge
 	return s
 }
 
@@ -206,7 +207,7 @@ func (p *post) await(s *stream) error {
 	return nil
 }
 
-// next reads one event of s, which the connection knows as the stream on.
+// next reads one event of s and passes it to the connection, as from the stream on.
 func (l *Link) next(s *stream, on rpc.Stream) error {
 	ev, err := s.events.Next()
 	var large *wire.TooLargeError
@@ -216,7 +217,7 @@ func (l *Link) next(s *stream, on rpc.Stream) error {
 	case err != nil:
 		return err
 	case len(ev.Data) == 0 || ev.Name != "" && ev.Name != "message":
-		l.unasked(len(ev.Data))
+		l.charge(len(ev.Data))
 	default:
 		l.rpc.Receive(ev.Data, on)
 	}

@@ -1,5 +1,9 @@
-// Package linktest has what tests of several transports need: errors of calls, a
-// permit that can be withdrawn, and a record of the outcomes of submitted calls.
+// Package linktest has what tests of several transports need.
+//
+//	linktest.go    errors of calls, permits that can be withdrawn, outcomes of Submit
+//	recorder.go    Recorder: what a link passes to its upstream; handshake, calls
+//	httpserver.go  HTTPServer: a server over streamable HTTP
+//	sseserver.go   SSEServer: a server over HTTP with SSE
 package linktest
 
 import (
@@ -30,7 +34,7 @@ type Error struct {
 	After  time.Duration
 	Max    bool
 	Err    error
-	Unsent bool // it was marked as that of a request that was surely not sent
+	Unsent bool // Errors.Unsent has marked it
 }
 
 func (e *Error) Error() string {
@@ -103,13 +107,13 @@ func (p *Permit) Permitted() error {
 	return nil
 }
 
-// Denied reports whether err is that of a call with a withdrawn Permit.
+// Denied reports whether err is the error of a call with a withdrawn Permit.
 func Denied(err error) bool {
 	var denied *wire.DeniedError
 	return errors.As(err, &denied) && denied.Err == ErrForbidden
 }
 
-// Outcome is what the completion of a submitted call got.
+// Outcome holds the arguments of the completion of a submitted call.
 type Outcome struct {
 	Reply wire.Reply
 	Next  wire.Continuation

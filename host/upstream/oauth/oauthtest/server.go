@@ -1,5 +1,5 @@
-// Package oauthtest has an MCP server behind OAuth and its authorization
-// servers, honest and not, for tests.
+// Package oauthtest has servers for tests of OAuth: an MCP server that requires access
+// tokens, with its authorization server, and an authorization server of an attacker.
 package oauthtest
 
 import (
@@ -17,37 +17,36 @@ import (
 	"time"
 )
 
-// Server is an MCP server that takes requests with a good access token only,
-// with its authorization server: metadata, registration, codes with PKCE, and
-// tokens that are renewed with refresh tokens good for one use. The fields are
-// set before the server is used, or under Lock.
+// Server is an MCP server that accepts only requests with a valid access token, with
+// its authorization server: metadata, registration, codes with PKCE, and refresh tokens
+// that are valid once. The fields are set before the server is used, or under Lock.
 type Server struct {
 	*httptest.Server                  // the MCP server, at /mcp
 	Issuer           *httptest.Server // the authorization server
 	t                testing.TB
 
 	sync.Mutex
-	Clients     map[string]string // id to redirect URI; "" for any
-	Lifetime    int               // of tokens in seconds; 0: not said
+	Clients     map[string]string // redirect URI by client id; "" accepts any
+	Lifetime    int               // of tokens in seconds; 0: the server does not tell
 	Methods     string            // of PKCE, as JSON
 	Scope       string            // more parameters of the challenge
-	Back        url.Values        // what the browser comes back with; nil: a code
-	Resource    string            // what the MCP server says that it is; "": its address
-	Issuers     []string          // the authorization servers that it names; nil: its own
+	Callback    url.Values        // the query of the redirect to the client; nil: with a code
+	Resource    string            // the resource in the MCP server's metadata; "": its address
+	Issuers     []string          // the authorization servers in it; nil: its own
 	Metadata    map[string]any    // more members of the authorization server's metadata
-	TokenStatus int               // of the token endpoint; 0: as it should be
-	Secrets     []string          // everything that must not be seen
+	TokenStatus int               // HTTP status of the token endpoint; 0: as specified
+	Secrets     []string          // all that must not be shown
 
-	Asked     url.Values   // the last authorization request
-	Forms     []url.Values // that the token endpoint got
-	refreshes int
-	n         int    // of tokens, codes and clients so far
-	access    string // the one that is good
-	refresh   string // the one that is good
-	codes     map[string]url.Values
+	AuthRequest url.Values   // the last authorization request
+	Forms       []url.Values // received by the token endpoint
+	refreshes   int
+	n           int    // the number of tokens, codes and clients so far
+	access      string // the valid access token
+	refresh     string // the valid refresh token
+	codes       map[string]url.Values
 }
 
-// New starts a server that has mcp answer requests with a good token.
+// New starts a server that passes requests with a valid token to mcp.
 func New(t testing.TB, mcp http.Handler) *Server {
 	a := &Server{t: t, Clients: map[string]string{}, codes: map[string]url.Values{}, Methods: `["S256"]`, Lifetime: 3600}
 	mux := http.NewServeMux()
@@ -64,7 +63,7 @@ func New(t testing.TB, mcp http.Handler) *Server {
 		a.Unlock()
 		switch {
 		case r.URL.Path == "/metadata":
-			a.describe(w)
+			a.resourceMetadata(w)
 		case ok:
 			mcp.ServeHTTP(w, r)
 		default:
@@ -76,8 +75,8 @@ func New(t testing.TB, mcp http.Handler) *Server {
 	return a
 }
 
-// describe is the metadata of the MCP server (RFC 9728).
-func (a *Server) describe(w http.ResponseWriter) {
+// resourceMetadata writes the metadata of the MCP server (RFC 9728).
+func (a *Server) resourceMetadata(w http.ResponseWriter) {
 	a.Lock()
 	defer a.Unlock()
 	resource, names := a.URL+"/mcp", []string{a.Issuer.URL}
@@ -90,13 +89,14 @@ func (a *Server) describe(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"resource": resource, "authorization_servers": names})
 }
 
-// Name changes the authorization servers that the MCP server names.
-func (a *Server) Name(issuers ...string) {
+// SetIssuers sets the authorization servers that the MCP server names.
+func (a *Server) SetIssuers(issuers ...string) {
 	a.Lock()
 	defer a.Unlock()
 	a.Issuers = issuers
 }
 
+// secret returns a new secret.
 func (a *Server) secret(kind string) string {
 	a.n++
 	s := fmt.Sprintf("%s-sesame-%d", kind, a.n)
@@ -134,20 +134,20 @@ func (a *Server) register(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"client_id":%q}`, id)
 }
 
-// authorize agrees at once and sends the browser back.
+// authorize grants the request at once and redirects the browser to the client.
 func (a *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	a.Lock()
 	defer a.Unlock()
 	q := r.URL.Query()
-	a.Asked = q
+	a.AuthRequest = q
 	redirect, ok := a.Clients[q.Get("client_id")]
 	if !ok || redirect != "" && redirect != q.Get("redirect_uri") || q.Get("code_challenge_method") != "S256" {
 		http.Error(w, "no", http.StatusBadRequest)
 		return
 	}
 	back := url.Values{"iss": {a.Issuer.URL}}
-	if a.Back != nil {
-		back = a.Back
+	if a.Callback != nil {
+		back = a.Callback
 	} else {
 		code := a.secret("code")
 		a.codes[code] = q
@@ -180,8 +180,8 @@ func (a *Server) token(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		a.refreshes++
 		_, known := a.Clients[r.Form.Get("client_id")]
-		if given := r.Form.Get("refresh_token"); given != a.refresh || !known {
-			a.refuse(w, given)
+		if token := r.Form.Get("refresh_token"); token != a.refresh || !known {
+			a.refuse(w, token)
 			return
 		}
 	}
@@ -193,32 +193,31 @@ func (a *Server) token(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "}")
 }
 
-// refuse quotes what it got, as some servers do.
-func (a *Server) refuse(w http.ResponseWriter, given string) {
+// refuse refuses a code or token, and quotes it, as some servers do.
+func (a *Server) refuse(w http.ResponseWriter, grant string) {
 	w.WriteHeader(http.StatusBadRequest)
-	fmt.Fprintf(w, `{"error":"invalid_grant","error_description":"%s is not valid"}`, given)
+	fmt.Fprintf(w, `{"error":"invalid_grant","error_description":"%s is not valid"}`, grant)
 }
 
-// Revoke makes the access token useless, and the refresh token too if also is
-// true.
-func (a *Server) Revoke(also bool) {
+// Revoke revokes the access token, and with refreshToo also the refresh token.
+func (a *Server) Revoke(refreshToo bool) {
 	a.Lock()
 	defer a.Unlock()
 	a.access = ""
-	if also {
+	if refreshToo {
 		a.refresh = ""
 	}
 }
 
-// Refreshes is how often tokens were renewed, or that was tried.
+// Refreshes returns the number of attempts to renew a token.
 func (a *Server) Refreshes() int {
 	a.Lock()
 	defer a.Unlock()
 	return a.refreshes
 }
 
-// MustHide fails the test if a secret is in text.
-func (a *Server) MustHide(text string) {
+// MustNotLeak fails the test if a secret is in text.
+func (a *Server) MustNotLeak(text string) {
 	a.t.Helper()
 	a.Lock()
 	defer a.Unlock()
@@ -229,8 +228,8 @@ func (a *Server) MustHide(text string) {
 	}
 }
 
-// Agree is a browser whose user agrees at address.
-func Agree(t testing.TB, address string) error {
+// Consent does what a browser does whose user consents at address.
+func Consent(t testing.TB, address string) error {
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(address)
 	if err != nil {
@@ -238,7 +237,7 @@ func Agree(t testing.TB, address string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("the browser sees status %d", resp.StatusCode)
+		t.Errorf("the browser got status %d", resp.StatusCode)
 	}
 	return nil
 }

@@ -1,46 +1,34 @@
-package upstream
+package streamable
 
 import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
-	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link/linktest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// BenchmarkHTTP is one echo, or 64 at a time, over streamable HTTP. Time and
-// allocations include the server's, which are those of "bare": a plain client
-// of net/http that sends the same request.
+// BenchmarkHTTP measures one echo call, or 64 at a time, over streamable HTTP. The
+// figures include those of the server. "bare" is a plain client of net/http that sends
+// the same request, for comparison.
 func BenchmarkHTTP(b *testing.B) {
 	const result = `{"content":[{"type":"text","text":"hello"}]}`
 	params := []byte(`{"name":"echo","arguments":{"message":"hello"}}`)
-	serve := func(events bool) (link.Link, string) {
-		s := &webServer{revision: "2025-11-25"}
-		s.handle = func(w http.ResponseWriter, _ *http.Request, m webMessage) {
+	serve := func(events bool) (*Link, string) {
+		s := linktest.NewHTTPServer(b, func(w http.ResponseWriter, _ *http.Request, m linktest.HTTPMessage) {
 			if !events {
-				answer(w, m, result)
+				linktest.Answer(w, m, result)
 				return
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+string(m.ID)+`,"result":`+result+"}\n\n")
-		}
-		s.restart((*httptest.Server).Start)
-		b.Cleanup(func() { s.Close() })
-		l, err := dialSpec(b.Context(), s.httpSpec(), newCallbacks())
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { l.Shutdown(0, nil) })
-		if _, err := Initialize(b.Context(), l, ClientParams{}.Params()); err != nil {
-			b.Fatal(err)
-		}
-		return l, s.URL
+		})
+		return dial(b, s.ClientConfig(), linktest.NewRecorder()), s.URL
 	}
-	one := func(b *testing.B, l link.Link) {
+	one := func(b *testing.B, l *Link) {
 		if _, err := l.Call(b.Context(), wire.Call{Method: "tools/call", Params: params}); err != nil {
 			b.Error(err)
 		}

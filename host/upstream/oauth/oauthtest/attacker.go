@@ -9,24 +9,23 @@ import (
 	"testing"
 )
 
-// Thief is an authorization server that hands out whatever it is asked for, and
-// keeps what it is sent.
-type Thief struct {
+// Attacker is an authorization server that grants every request and records it.
+type Attacker struct {
 	*httptest.Server
 
 	mu   sync.Mutex
 	seen []string // requests, with their bodies
 }
 
-// NewThief starts a thief.
-func NewThief(t testing.TB) *Thief {
-	s := &Thief{}
+// NewAttacker starts an Attacker.
+func NewAttacker(t testing.TB) *Attacker {
+	s := &Attacker{}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func (s *Thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Attacker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	s.seen = append(s.seen, fmt.Sprintf("%s %s %v %s", r.Method, r.URL, r.Header, body))
@@ -39,12 +38,12 @@ func (s *Thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`, s.URL)
 }
 
-// MustKnowNothing fails the test if anything was asked of the thief.
-func (s *Thief) MustKnowNothing(t testing.TB) {
+// MustHaveNoRequests fails the test if the server got a request.
+func (s *Attacker) MustHaveNoRequests(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, request := range s.seen {
-		t.Errorf("it was sent: %s", request)
+		t.Errorf("the attacker got: %s", request)
 	}
 }
