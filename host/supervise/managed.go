@@ -27,9 +27,10 @@ type managedUpstream struct {
 	key    string    // of the snapshot
 	opened sync.Once // see open
 
-	// publishing is held while a list is set in the catalog, so that a retired
-	// upstream cannot overwrite a list of its replacement.
-	publishing sync.Mutex
+	// publishing is held while a list is set in the catalog. All upstreams of the
+	// same name share it, so that a retired one cannot overwrite a list of its
+	// replacement. It may be held for long, so nobody waits for it with another lock.
+	publishing *sync.Mutex
 	saving     sync.Mutex // held while the snapshot is saved, so that the newest one is kept
 	saved      []byte     // the last known content of the snapshot's file; guarded by saving
 
@@ -52,6 +53,8 @@ type managedUpstream struct {
 func newManaged(env *environment, conf *config.Upstream, own route.Session, client *clientIdentity) *managedUpstream {
 	cfg := env.config()
 	m := &managedUpstream{env: env, name: conf.Name, spec: Spec(cfg, conf), own: own, client: client}
+	publishing, _ := env.publishing.LoadOrStore(conf.Name, &sync.Mutex{})
+	m.publishing = publishing.(*sync.Mutex)
 	m.key = snapshotKey(m.spec, cfg.NewMasker())
 	m.conf.Store(conf)
 	return m
@@ -295,8 +298,6 @@ func (m *managedUpstream) isRetired() bool {
 // retire makes the upstream take no more calls; the upstream that replacement finds
 // gets them. The channel is closed when the calls in flight have ended.
 func (m *managedUpstream) retire(replacement func(s route.Session, server string) (*managedUpstream, bool)) (idle <-chan struct{}) {
-	m.publishing.Lock()
-	defer m.publishing.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.retired, m.replacement = true, replacement

@@ -29,12 +29,16 @@ func bounded(t testing.TB) context.Context {
 
 // lists is a Catalog. It keeps the number of items of each list.
 type lists struct {
+	setting func(server string) // called before a list is set; nil: nothing
 	mu      sync.Mutex
 	items   map[string]map[wire.Surface]int // by server
 	notices map[string]string               // the last one, by server
 }
 
 func (l *lists) SetAnnounced(server string, surface wire.Surface, items [][]byte, _, notice []byte) {
+	if l.setting != nil {
+		l.setting(server)
+	}
 	l.set(server, surface, items)
 	if notice != nil {
 		l.mu.Lock()

@@ -99,7 +99,8 @@ type environment struct {
 	changeWait time.Duration // see Refreshed
 	// listed has the names of the servers with isolation = "session" that have
 	// listed for some session.
-	listed sync.Map
+	listed     sync.Map
+	publishing sync.Map // *sync.Mutex by name; see managedUpstream.publishing
 }
 
 // mask replaces the secrets of the configuration in text.
