@@ -1,8 +1,10 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
@@ -26,6 +28,7 @@ type stream struct {
 	inline   [1][]byte
 	first    uint64 // sequence number of messages[0]
 	sent     uint64 // sequence number of the last message that was written
+	offered  uint64 // sequence number of the last message that an eventWriter has got
 	waiting  int    // bytes of messages that were not written
 	largest  int    // bytes of the largest message since none was waiting
 	kept     int    // bytes of messages that were written
@@ -142,24 +145,48 @@ func (s *stream) append(msg []byte) {
 	s.messages = append(s.messages, msg)
 }
 
-// listChanged are the notifications that need not be sent twice in a row.
-var listChanged = func() map[string]bool {
-	m := map[string]bool{}
+// listChanges are the notifications that a list has changed, without params.
+var listChanges = func() [][]byte {
+	var all [][]byte
 	for _, surface := range wire.Surfaces {
-		m[string(wire.Notification(surface.ChangedMethod(), nil))] = true
+		all = append(all, wire.Notification(surface.ChangedMethod(), nil))
 	}
-	return m
+	return all
 }()
+
+// mergeListChange merges msg with a notification that the same list has changed, if
+// the client cannot have received that one. As in front.Session.Changed, params are
+// kept only if both have the same. It returns false if there is nothing to merge. The
+// caller holds s.mu.
+func (s *stream) mergeListChange(msg []byte) bool {
+	at := slices.IndexFunc(listChanges, func(plain []byte) bool { return sameMethod(msg, plain) })
+	if at < 0 {
+		return false
+	}
+	plain := listChanges[at]
+	for seq := max(s.sent, s.offered) + 1; seq < s.end(); seq++ {
+		earlier := &s.messages[seq-s.first]
+		if !sameMethod(*earlier, plain) {
+			continue
+		}
+		if !bytes.Equal(*earlier, msg) {
+			s.waiting += len(plain) - len(*earlier)
+			*earlier = plain
+		}
+		return true
+	}
+	return false
+}
+
+// sameMethod reports whether msg is plain, a notification without params, or the same
+// notification with params. Both were made by wire.Notification.
+func sameMethod(msg, plain []byte) bool { return bytes.HasPrefix(msg, plain[:len(plain)-1]) }
 
 // appendForLater adds a message for a client that is not connected. It may never
 // connect, so the oldest messages are dropped. The caller holds s.mu.
 func (s *stream) appendForLater(msg []byte) {
-	if listChanged[string(msg)] {
-		for seq := s.sent + 1; seq < s.end(); seq++ {
-			if string(s.messages[seq-s.first]) == string(msg) {
-				return
-			}
-		}
+	if s.mergeListChange(msg) {
+		return
 	}
 	s.append(msg)
 	for s.waiting > s.session.handler.opts.Replay && s.sent+1 < s.end()-1 {
@@ -264,6 +291,7 @@ func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 		return 0, true
 	}
 	n = copy(batch, s.messages[e.seq+1-s.first:])
+	s.offered = max(s.offered, e.seq+uint64(n))
 	return n, n == 0 && s.closed
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -117,6 +118,57 @@ func TestMainStream(t *testing.T) {
 	e3.want(said(5))
 	s.Changed(wire.Prompts, nil)
 	e3.want(changed(wire.Prompts))
+}
+
+// TestListChangesAreMerged checks that a client that connects later gets one
+// notification for each list that has changed, whatever its params.
+func TestListChangesAreMerged(t *testing.T) {
+	w := newServer(t, Options{})
+	g := w.join("2025-11-25")
+	s := w.session()
+	notify := func(surface wire.Surface, params ...string) {
+		for _, p := range params {
+			var raw []byte
+			if p != "" {
+				raw = []byte(p)
+			}
+			s.Notify(surface.ChangedMethod(), raw)
+		}
+	}
+	notify(wire.Tools, `{"n":1}`, `{"n":2}`, `{"n":2}`, ``, `{"n":3}`)
+	s.Notify("notifications/tools/list_changed_too", nil)
+	notify(wire.Prompts, `{"n":1}`, `{"n":1}`)
+	notify(wire.Resources, ``, `{"n":1}`)
+	e := g.stream("GET", "")
+	e.want(changed(wire.Tools), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed_too"}`,
+		string(wire.Notification(wire.Prompts.ChangedMethod(), []byte(`{"n":1}`))), changed(wire.Resources))
+}
+
+// TestListChangeAfterLostConnection checks that a change is announced again if the
+// client may have received the earlier notification, although its write has failed.
+func TestListChangeAfterLostConnection(t *testing.T) {
+	out := newStream(&session{handler: &Handler{opts: Options{Buffer: 1 << 20, Replay: 1 << 20}}}, 0)
+	add := func(times int) {
+		t.Helper()
+		for range times {
+			if err := out.add([]byte(changed(wire.Tools)), false); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	add(2)
+	e := newEventWriter(httptest.NewRecorder())
+	if !out.attach(e, 0, true) {
+		t.Fatal("not attached")
+	}
+	if n, _ := out.next(e, make([][]byte, 8)); n != 1 {
+		t.Errorf("%d messages before the connection was lost", n)
+	}
+	out.detach(e)
+	add(2)
+	if n := len(out.messages); n != 2 {
+		t.Errorf("%d messages, want the lost one and another", n)
+	}
 }
 
 func TestBacklogIsBounded(t *testing.T) {
