@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,22 +24,16 @@ const (
 // watcher calls OnChange. It is used by one goroutine.
 type watcher struct {
 	store   *Store
-	notify  *fsnotify.Watcher // nil if the system has none
-	watched fs.FileInfo       // the directory that notify watches, nil if none
+	notify  *fsnotify.Watcher // watches the directory; nil if there is no notification
+	watched fs.FileInfo       // the directory that notify watches
+	warned  bool              // a warning was logged that the directory cannot be watched
 	seen    map[string]Definition
 }
 
 // newWatcher starts watching and remembers the state that the caller of OpenStore can see.
 func (s *Store) newWatcher() *watcher {
 	w := &watcher{store: s}
-	var err error
-	if w.notify, err = fsnotify.NewWatcher(); err != nil {
-		w.notify = nil
-		s.log.Warn("no notifications of changed tools: looking at the directory regularly instead",
-			"dir", s.dir, "interval", pollBlind, "error", err)
-	} else {
-		w.attach()
-	}
+	w.attach()
 	w.seen = s.visible()
 	return w
 }
@@ -46,56 +41,73 @@ func (s *Store) newWatcher() *watcher {
 // attach makes the system's watch follow the name of the directory: if it was deleted and
 // created again, it is another directory.
 func (w *watcher) attach() {
-	if w.notify == nil {
-		return
-	}
 	info, err := os.Stat(w.store.dir)
-	if err == nil && w.watched != nil && os.SameFile(info, w.watched) {
+	if err == nil && w.notify != nil && os.SameFile(info, w.watched) {
 		return
 	}
 	w.detach()
 	if err != nil {
 		return // it does not exist: the next check tries again
 	}
-	if err := w.notify.Add(w.store.dir); err != nil {
-		w.store.log.Warn("tools directory is not watched: looking at it regularly instead",
+	notify, err := watchDirectory(w.store.dir)
+	switch {
+	case err == nil:
+		w.notify, w.watched = notify, info
+	case !w.warned:
+		w.warned = true
+		w.store.log.Warn("no notifications of changed tools: looking at the directory regularly instead",
 			"dir", w.store.dir, "interval", pollBlind, "error", err)
-		return
 	}
-	w.watched = info
 }
 
-func (w *watcher) detach() {
-	if w.watched != nil {
-		// An error means that the watch is gone already.
-		_ = w.notify.Remove(w.store.dir)
-		w.watched = nil
+// watchDirectory makes an fsnotify.Watcher of one directory.
+func watchDirectory(dir string) (*fsnotify.Watcher, error) {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
 	}
+	if err := notify.Add(dir); err != nil {
+		return nil, errors.Join(err, notify.Close())
+	}
+	return notify, nil
+}
+
+// detach ends the system's watch. On Windows the watch has the directory open, so its
+// name cannot be used again before that. fsnotify.Watcher.Remove would not do: there it
+// fails if the directory has been deleted, and can block while events are pending.
+func (w *watcher) detach() {
+	if w.notify == nil {
+		return
+	}
+	if err := w.notify.Close(); err != nil {
+		w.store.log.Debug("closing the watch of the tools directory", "error", err)
+	}
+	w.notify, w.watched = nil, nil
 }
 
 func (w *watcher) interval() time.Duration {
-	if w.watched == nil {
+	if w.notify == nil {
 		return pollBlind
 	}
 	return pollSure
 }
 
+// channels returns what the system's watch reports; both are nil without one.
+func (w *watcher) channels() (events <-chan fsnotify.Event, errs <-chan error) {
+	if w.notify == nil {
+		return nil, nil
+	}
+	return w.notify.Events, w.notify.Errors
+}
+
 // run looks for changes when notified, and at intervals, until Close.
 func (w *watcher) run() {
-	var events chan fsnotify.Event
-	var errs chan error
-	if w.notify != nil {
-		events, errs = w.notify.Events, w.notify.Errors
-		defer func() {
-			if err := w.notify.Close(); err != nil {
-				w.store.log.Debug("closing the watch of the tools directory", "error", err)
-			}
-		}()
-	}
+	defer w.detach()
 	poll := time.NewTimer(w.interval())
 	defer poll.Stop()
 	var gathered <-chan time.Time
 	for {
+		events, errs := w.channels()
 		select {
 		case <-w.store.done:
 			return

@@ -88,6 +88,8 @@ func TestOnChangeMayCallBack(t *testing.T) {
 	}
 }
 
+// TestWatchSurvivesNewDirectory checks that the watch follows a directory that is deleted
+// and created again.
 func TestWatchSurvivesNewDirectory(t *testing.T) {
 	t.Parallel()
 	s, seen := changes(t, t.TempDir())
@@ -106,7 +108,8 @@ func TestWatchSurvivesNewDirectory(t *testing.T) {
 }
 
 // mkdirAgain creates a directory that was just removed. On Windows its name becomes free
-// only when everything that had it open, such as the watch, has closed it.
+// only when everything that had it open has closed it. The watch does so when it notices
+// that the directory is gone.
 func mkdirAgain(t *testing.T, dir string) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
@@ -146,6 +149,7 @@ func TestNoChangeAtStart(t *testing.T) {
 	}
 	s, seen := changes(t, dir)
 	w := &watcher{store: s, seen: s.visible()}
+	defer w.detach()
 	w.check()
 	if len(seen) != 0 {
 		t.Error("the first check reports a change")
