@@ -62,7 +62,7 @@ type compared struct{ name, verdict string }
 func compareThrough(t *testing.T, c combination, sw mcptest.Switches, direct map[string][]byte) (all []compared) {
 	w := startWay(t, c, sw)
 	p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
-	if name, _ := wire.GetString(p.Welcome.Msg.Result, "serverInfo", "name"); name != Name {
+	if name, _ := wire.GetString(p.InitializeResponse.Msg.Result, "serverInfo", "name"); name != Name {
 		t.Fatalf("this is not a way through us, but %q", name)
 	}
 	seen, errs := seenBy(p)

@@ -184,5 +184,5 @@ func pair(t testing.TB, c *mcptest.Client, received *mcptest.Log) *mcptest.Pair 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &mcptest.Pair{Client: c, Welcome: welcome, Server: received}
+	return &mcptest.Pair{Client: c, InitializeResponse: welcome, Server: received}
 }

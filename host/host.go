@@ -138,7 +138,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
 	h.router = route.New(route.Options{
-		Catalog: h.catalog, Upstreams: h.upstreams, Absences: h.upstreams, Observer: h.recorder, Log: log,
+		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
 		Refresh: h.refreshSaved,
@@ -176,7 +176,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 	composer := compose.New(options)
 	about := builtin.Options{
 		Store: h.store, Catalog: h.catalog, Composer: composer, Log: h.opts.Log, OnChange: h.refreshSaved,
-		Health: h.upstreams, Directory: h.catalog, Settled: h.settled, Absences: h.upstreams, SavedInScripts: true,
+		Health: h.upstreams, Directory: h.catalog, Settled: h.settled, Availability: h.upstreams, SavedInScripts: true,
 		Switches: cfg.Builtins,
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options

@@ -55,7 +55,7 @@ func (l *lazy) first() (seen string) {
 // came.
 func lists(t *testing.T, p *mcptest.Pair) string {
 	t.Helper()
-	all := string(p.Welcome.Msg.Result)
+	all := string(p.InitializeResponse.Msg.Result)
 	for i, surface := range wire.Surfaces {
 		e, err := p.Client.Request(bounded(t), fmt.Sprint(100+i), surface.ListMethod(), "")
 		if err != nil {
@@ -222,8 +222,8 @@ func TestEagerIsCorrected(t *testing.T) {
 	l.cfg.Upstreams[0].Start = config.Eager
 	for _, prompts := range []bool{false, true} {
 		l.with(fmt.Sprint("prompts ", prompts), func(t *testing.T, h *Host, p *mcptest.Pair) {
-			if _, ok := wire.Get(p.Welcome.Msg.Result, "capabilities", "prompts"); ok != prompts {
-				t.Errorf("%s", p.Welcome.Raw)
+			if _, ok := wire.Get(p.InitializeResponse.Msg.Result, "capabilities", "prompts"); ok != prompts {
+				t.Errorf("%s", p.InitializeResponse.Raw)
 			}
 			wantState(t, h, upstream.Ready)
 			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // which it can ask for all the same

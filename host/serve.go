@@ -38,20 +38,20 @@ type backend struct {
 
 var _ front.Submitter = backend{}
 
-// Welcome implements front.Backend.
-func (b backend) Welcome(ctx context.Context, s route.Session) (route.Welcome, error) {
-	b.upstreams.Welcome(s)
-	w, err := b.Router.Welcome(ctx, s)
+// BeginSession implements front.Backend.
+func (b backend) BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error) {
+	b.upstreams.BeginSession(s)
+	w, err := b.Router.BeginSession(ctx, s)
 	if err != nil { // the session has not begun
-		b.upstreams.Left(s)
+		b.upstreams.EndSession(s)
 	}
 	return w, err
 }
 
-// Left implements front.Backend.
-func (b backend) Left(s route.Session) {
-	b.Router.Left(s)
-	b.upstreams.Left(s)
+// EndSession implements front.Backend.
+func (b backend) EndSession(s route.Session) {
+	b.Router.EndSession(s)
+	b.upstreams.EndSession(s)
 }
 
 // Serve runs one session with a client until in ends, the client stops reading, or

@@ -69,7 +69,7 @@ func TestTokenMayNotSave(t *testing.T) {
 		}
 	}
 	a, b := join(saver), join(reader)
-	if text, _ := wire.GetString(b.Welcome.Msg.Result, "instructions"); strings.Contains(text, "4. save_tool keeps") || !strings.Contains(text, "4. ") {
+	if text, _ := wire.GetString(b.InitializeResponse.Msg.Result, "instructions"); strings.Contains(text, "4. save_tool keeps") || !strings.Contains(text, "4. ") {
 		t.Errorf("instructions: %.800s", text)
 	}
 	check(a, b)

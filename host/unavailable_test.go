@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// absentServers are a Host whose servers are all down, each in its own way.
-func absentServers(t *testing.T) *Host {
+// unavailableServers are a Host whose servers are all down, each in its own way.
+func unavailableServers(t *testing.T) *Host {
 	missing := upstreamOf("missing", "raw")
 	missing.Command, missing.Hide = "no-such-command-hunter2-hunter2", []string{"forbidden"}
 	never := upstreamOf("never", "raw")
@@ -40,7 +40,7 @@ func absentServers(t *testing.T) *Host {
 // TestAbsentServers: whoever wants something of a server that is not there is told
 // what is the matter with it.
 func TestAbsentServers(t *testing.T) {
-	h := absentServers(t)
+	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
 		"missing": `server \"missing\" is down: `, "never": `it is not started again, as its configuration says (restart = \"never\")`,
@@ -76,7 +76,7 @@ func TestAbsentServers(t *testing.T) {
 // TestAbsentServersInScripts: a script can catch that a server is not there, and
 // learns what is the matter; so does whoever saves one.
 func TestAbsentServersInScripts(t *testing.T) {
-	h := absentServers(t)
+	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
 		"missing": `upstream \"missing\": `, "never": `upstream \"never\": `, "off_duty": `server \"off-duty\" is disabled in the configuration`,
@@ -95,13 +95,13 @@ func TestAbsentServersInScripts(t *testing.T) {
 // TestAbsentServersInInstructions: a session that begins is told which servers are
 // down.
 func TestAbsentServersInInstructions(t *testing.T) {
-	h := absentServers(t)
+	h := unavailableServers(t)
 	h.router.HandshakeWait = time.Millisecond
-	w, err := h.router.Welcome(t.Context(), nil)
+	w, err := h.router.BeginSession(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.router.Left(nil)
+	h.router.EndSession(nil)
 	for _, want := range []string{`Not there now: server "missing" is down: `, `Not there now: server "never" is down: `} {
 		if !strings.Contains(w.Instructions, want) {
 			t.Errorf("instructions lack %q: %s", want, w.Instructions)

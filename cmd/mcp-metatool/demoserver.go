@@ -54,16 +54,16 @@ func demoServerCommand() *cobra.Command {
 	}
 }
 
-// Welcome implements front.Backend.
-func (s demoServer) Welcome(context.Context, route.Session) (route.Welcome, error) {
-	return route.Welcome{Capabilities: []byte(`{"tools":{}}`)}, nil
+// BeginSession implements front.Backend.
+func (s demoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
+	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}, nil
 }
 
 // Notified implements front.Backend.
 func (s demoServer) Notified(route.Session, string, []byte) {}
 
-// Left implements front.Backend.
-func (s demoServer) Left(route.Session) {}
+// EndSession implements front.Backend.
+func (s demoServer) EndSession(route.Session) {}
 
 // Handle implements front.Backend.
 func (s demoServer) Handle(ctx context.Context, call route.Call) wire.Reply {

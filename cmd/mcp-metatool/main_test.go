@@ -144,9 +144,9 @@ func serveEcho() int {
 // echoServer has the tools of a demoServer, and of the rest a little.
 type echoServer struct{ demoServer }
 
-// Welcome implements front.Backend.
-func (s echoServer) Welcome(context.Context, route.Session) (route.Welcome, error) {
-	return route.Welcome{Capabilities: []byte(`{"tools":{},"resources":{},"prompts":{}}`)}, nil
+// BeginSession implements front.Backend.
+func (s echoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
+	return route.InitializeResult{Capabilities: []byte(`{"tools":{},"resources":{},"prompts":{}}`)}, nil
 }
 
 // Handle implements front.Backend.

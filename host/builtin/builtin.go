@@ -11,7 +11,7 @@
 //	directory.go    the tools that can be searched, read once for each state of the catalog
 //	search.go       search_tools
 //	describe.go     describe_tool
-//	absent.go       servers that are not available, for both
+//	unavailable.go  servers that are not available, for both
 //	instructions.go what models are told of the product
 //	health.go       health_check
 //	testtool.go     test_tool
@@ -95,8 +95,8 @@ type Options struct {
 	// Settled, when set, waits until no upstream is starting any more, until an
 	// agent has waited long enough, or until ctx ends.
 	Settled func(ctx context.Context)
-	// Absences knows which servers are not available; nil: this is not known.
-	Absences Absences
+	// Availability knows which servers are not available; nil: this is not known.
+	Availability Availability
 	// OnChange is called after a tool was saved or deleted and before the call is
 	// answered. When it returns, the catalog must show the change.
 	OnChange func()

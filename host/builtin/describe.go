@@ -48,8 +48,8 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 	h.settle(ctx)
 	name, _ := wire.GetString(args, "name")
 	s := h.directory.snapshot()
-	absent := h.absences(call)
-	e, err := h.directory.find(s, name, absent)
+	unavailable := h.unavailable(call)
+	e, err := h.directory.find(s, name, unavailable)
 	if err != nil {
 		return wire.Reply{}, err
 	}
@@ -58,7 +58,7 @@ func (h *Handler) describe(ctx context.Context, args []byte, call route.Call) (w
 	}
 	d := h.directory.describe(e)
 	if server := serverOf(e); server != "" {
-		for _, a := range absent.of(server) {
+		for _, a := range unavailable.of(server) {
 			if a.State != string(upstream.Starting) { // calls wait for one that is starting
 				d.Unavailable = a.Why
 			}
@@ -143,7 +143,7 @@ func (a described) text() string {
 
 // find finds the tool with a name: its public name, the name in scripts, or the
 // server's own name if that is unique. The error is a *compose.Failure.
-func (d *directory) find(s *snapshot, name string, absent absences) (catalog.Entry, error) {
+func (d *directory) find(s *snapshot, name string, unavailable unavailableServers) (catalog.Entry, error) {
 	name = strings.TrimSpace(name)
 	if e, ok := d.Tool(name); ok {
 		return e, nil
@@ -169,7 +169,7 @@ func (d *directory) find(s *snapshot, name string, absent absences) (catalog.Ent
 		f.Message = fmt.Sprintf("%s have a tool %q (say which: %s)", number(len(places), "server"), name, strings.Join(f.Nearest, ", "))
 		return catalog.Entry{}, f
 	}
-	return catalog.Entry{}, d.unknown(s, name, absent)
+	return catalog.Entry{}, d.unknown(s, name, unavailable)
 }
 
 // splitScript splits the name in scripts: server.tool or server["tool"], with a call or
@@ -214,11 +214,11 @@ func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry,
 }
 
 // unknown returns the failure for an unknown name, with similar names.
-func (d *directory) unknown(s *snapshot, name string, absent absences) error {
+func (d *directory) unknown(s *snapshot, name string, unavailable unavailableServers) error {
 	f := &compose.Failure{Type: abi.ErrValidation, Message: fmt.Sprintf("there is no tool %q", display.Summary(name, maxSummary))}
 	server, tool, isScript := splitScript(name)
 	if isScript {
-		for _, a := range absent.of(server) {
+		for _, a := range unavailable.of(server) {
 			if server != "" {
 				f.Message += ": " + a.Why
 				return f

@@ -30,9 +30,9 @@ type findings struct {
 	Total int     `json:"total"`
 	// Servers is set when it helps: if nothing was found, or no words were given.
 	Servers []serverCount `json:"servers,omitempty"`
-	// Absent are servers that are not available: their tools may be missing, or cannot
+	// Unavailable are servers that are not available: their tools may be missing, or cannot
 	// be called now.
-	Absent []health.Absence `json:"absent,omitempty"`
+	Unavailable []health.Unavailable `json:"absent,omitempty"`
 }
 
 type found struct {
@@ -50,15 +50,15 @@ func (h *Handler) search(ctx context.Context, args []byte, call route.Call) (wir
 			limit = int(n)
 		}
 	}
-	absent := h.absences(call)
-	server, err := h.serverFilter(args, absent)
+	unavailable := h.unavailable(call)
+	server, err := h.serverFilter(args, unavailable)
 	if err != nil {
 		return wire.Reply{}, err
 	}
 	d := h.directory
 	s := d.snapshot()
 	hits := s.search(query, server)
-	f := findings{Tools: []found{}, Total: len(hits), Absent: absent.of(server)}
+	f := findings{Tools: []found{}, Total: len(hits), Unavailable: unavailable.of(server)}
 	if len(hits) == 0 || query == "" && server == "" {
 		f.Servers = d.servers(s)
 	}
@@ -85,13 +85,13 @@ func (h *Handler) settle(ctx context.Context) {
 }
 
 // serverFilter returns the script name of the server that args ask for, "" for all.
-func (h *Handler) serverFilter(args []byte, absent absences) (string, error) {
+func (h *Handler) serverFilter(args []byte, unavailable unavailableServers) (string, error) {
 	name, ok := wire.GetString(args, "server")
 	if !ok || name == "" {
 		return "", nil
 	}
 	names := h.directory.serverNames()
-	for _, a := range absent {
+	for _, a := range unavailable {
 		if !slices.Contains(names, a.Server) {
 			names = append(names, a.Server)
 		}
@@ -173,7 +173,7 @@ func (f findings) text(query string) string {
 	if f.Servers != nil {
 		fmt.Fprintf(&b, "Servers: %s.", describeServers(f.Servers))
 	}
-	for _, a := range f.Absent {
+	for _, a := range f.Unavailable {
 		fmt.Fprintf(&b, "\nNot there now: %s.", a.Why)
 	}
 	return strings.Trim(b.String(), "\n ")

@@ -15,8 +15,8 @@ func (s *Session) Ask(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return s.callClient(ctx, rpc.Call{Call: call})
 }
 
-// callClient makes a call of the client. A malformed answer counts as a JSON-RPC
-// error.
+// callClient sends a request to the client and waits for the answer. A malformed answer
+// becomes a JSON-RPC error.
 func (s *Session) callClient(ctx context.Context, call rpc.Call) (wire.Reply, error) {
 	reply, err := s.conn.Call(ctx, call)
 	var malformed *malformedError
@@ -44,7 +44,7 @@ func (e *malformedError) Error() string {
 
 func (e *malformedError) Unwrap() error { return e.err }
 
-// callErrors are the errors of calls of the client.
+// callErrors makes the errors of calls of the client.
 type callErrors struct{}
 
 // Down implements rpc.Errors.
@@ -52,14 +52,14 @@ func (callErrors) Down(reason string, cause error) error {
 	return fmt.Errorf("client: %s: %w", reason, errors.Join(wire.ErrClosed, cause))
 }
 
-// Unsent implements rpc.Errors. A call of the client is never made again.
+// Unsent implements rpc.Errors. A call of the client is never repeated.
 func (callErrors) Unsent(err error) error { return err }
 
 // Unusable implements rpc.Errors.
 func (callErrors) Unusable(_ string, cause error) error { return &malformedError{cause} }
 
-// Timeout implements rpc.Errors. Calls of the client have no limit, so this is not
-// used.
+// Timeout implements rpc.Errors. It is not used, since calls of the client have no time
+// limit.
 func (callErrors) Timeout(method string, after time.Duration, _ bool) error {
 	return fmt.Errorf("client: no answer to %s within %v: %w", method, after, context.DeadlineExceeded)
 }

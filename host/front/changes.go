@@ -6,22 +6,22 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Changed implements route.Session. A client that has neither finished its
-// handshake nor read the list does not know any list that could have changed.
+// Changed implements route.Session. A client that has neither finished the handshake
+// nor read the list does not know any list that could have changed.
 func (s *Session) Changed(surface wire.Surface, notice []byte) {
 	s.mu.Lock()
-	tell := s.handshake == handshakeDone || s.listed[surface]
-	if surface == wire.Templates { // which have no notification of their own
+	announce := s.handshake == handshakeDone || s.listed[surface]
+	if surface == wire.Templates { // templates have no notification of their own
 		surface = wire.Resources
 	}
-	if tell {
+	if announce {
 		if before, due := s.changes[surface]; due && !bytes.Equal(before, notice) {
 			notice = nil
 		}
 		s.changes[surface] = notice
 	}
 	s.mu.Unlock()
-	if !tell {
+	if !announce {
 		return
 	}
 	select {
@@ -30,8 +30,8 @@ func (s *Session) Changed(surface wire.Surface, notice []byte) {
 	}
 }
 
-// noteListed notes that the client reads a list, if method does that. It is called
-// before the list is made, so that no change can be missed in between.
+// noteListed records that the client reads a list, if method is that of a list. It is
+// called before the list is made, so that no change in between is missed.
 func (s *Session) noteListed(method string) {
 	for _, surface := range wire.Surfaces {
 		if method == surface.ListMethod() {
@@ -42,8 +42,8 @@ func (s *Session) noteListed(method string) {
 	}
 }
 
-// notifyChanges sends notifications that lists have changed, until the session
-// ends. Changes that come while one is sent become one notification.
+// notifyChanges sends notifications of changed lists until the session ends. Changes
+// that are made while one is being sent become one notification.
 func (s *Session) notifyChanges() {
 	for {
 		select {

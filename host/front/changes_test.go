@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestChangesInOneNotification: several changes that become one notification are
-// announced as an upstream did only if it announced all of them so.
+// TestChangesInOneNotification checks that several changes become one notification,
+// which has the params of an upstream only if all changes have the same.
 func TestChangesInOneNotification(t *testing.T) {
 	type change struct {
 		surface wire.Surface
@@ -38,7 +38,7 @@ func TestChangesInOneNotification(t *testing.T) {
 			first = wire.Resources
 		}
 		if got, due := s.changes[first]; string(got) != tt.want || !due {
-			t.Errorf("%v: announced %v with %s", tt.changes, due, got)
+			t.Errorf("%v: announced: %v, with %s, want %s", tt.changes, due, got, tt.want)
 		}
 	}
 }

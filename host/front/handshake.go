@@ -9,25 +9,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// handshake is how far the handshake of a session is.
+// handshake is the state of the handshake of a session.
 type handshake int
 
 const (
 	handshakeNone        handshake = iota
-	handshakeInitialized           // initialize has come
-	handshakeDone                  // notifications/initialized has come
+	handshakeInitialized           // initialize was received
+	handshakeDone                  // notifications/initialized was received
 )
 
-// initialize takes an initialize request.
+// initialize answers an initialize request.
 func (s *Session) initialize(r *rpc.Request) {
 	if bad := s.negotiate(r.Params); bad != nil {
 		r.Reply(wire.Reply{Error: bad.Raw()})
 		return
 	}
-	r.Start(welcome)
+	r.Start(beginSession)
 }
 
-// negotiate settles the revision of the session; see [protocol.Era.Negotiate].
+// negotiate sets the revision of the session; see [protocol.Era.Negotiate].
 func (s *Session) negotiate(params []byte) *wire.RPCError {
 	version, ok := wire.GetString(params, "protocolVersion")
 	if !ok {
@@ -38,7 +38,7 @@ func (s *Session) negotiate(params []byte) *wire.RPCError {
 	if s.handshake != handshakeNone {
 		return wire.Errorf(wire.CodeInvalidRequest, "invalid request: the session is initialized already")
 	}
-	s.handshake, s.params, s.welcomed = handshakeInitialized, params, true
+	s.handshake, s.params, s.begun = handshakeInitialized, params, true
 	s.revision = protocol.Handshake.Negotiate(version)
 	s.conn.SetBatches(s.revision.Has(protocol.Batches))
 	return nil
@@ -61,17 +61,17 @@ func (s *Session) initialized() {
 	}
 }
 
-// isInitialized reports whether initialize has come.
+// isInitialized reports whether initialize was received.
 func (s *Session) isInitialized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.handshake != handshakeNone
 }
 
-// welcome answers initialize when the backend knows its capabilities.
-func welcome(ctx context.Context, r *rpc.Request) wire.Reply {
+// beginSession answers initialize when the backend knows its capabilities.
+func beginSession(ctx context.Context, r *rpc.Request) wire.Reply {
 	s := sessionOf(r)
-	w, err := s.opts.Backend.Welcome(ctx, s)
+	w, err := s.opts.Backend.BeginSession(ctx, s)
 	if err != nil {
 		s.uninitialize()
 		var bad *wire.RPCError

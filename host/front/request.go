@@ -14,7 +14,7 @@ import (
 // disconnected.
 var ErrClientGone = fmt.Errorf("the client has gone away: %w", wire.ErrClosed)
 
-// handler is a Session as the rpc.Handler of its connection.
+// handler is the Session in its role as rpc.Handler of its connection.
 type handler Session
 
 // Request implements rpc.Handler.
@@ -43,8 +43,8 @@ func (h *handler) Notification(m wire.Inbound) {
 	s.opts.Backend.Notified(s, m.Method, m.Params)
 }
 
-// submit leaves a request to the backend if that can answer it without a goroutine
-// that waits.
+// submit passes a request to the backend if the backend can answer it without a waiting
+// goroutine. It returns false if not.
 func (s *Session) submit(r *request) bool {
 	if s.submitter == nil {
 		return false
@@ -56,7 +56,7 @@ func (s *Session) submit(r *request) bool {
 	return ok
 }
 
-// handle has the backend answer a request.
+// handle lets the backend answer a request.
 func handle(ctx context.Context, r *rpc.Request) wire.Reply {
 	return sessionOf(r).opts.Backend.Handle(ctx, (*request)(r).call())
 }
@@ -71,7 +71,7 @@ func (r *request) rpc() *rpc.Request { return (*rpc.Request)(r) }
 
 func (r *request) session() *Session { return sessionOf(r.rpc()) }
 
-// call is the request as the backend sees it.
+// call returns the request in the form that the backend takes.
 func (r *request) call() route.Call {
 	call := route.Call{Method: r.Method, Origin: r, Params: r.Params}
 	if r.rpc().WantsProgress() {

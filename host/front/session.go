@@ -1,5 +1,5 @@
-// Package front holds MCP sessions with clients, over any transport, and the
-// stdio transport. Package streamable is the HTTP transport.
+// Package front implements MCP sessions with clients, independently of the transport,
+// and the stdio transport. Package streamable is the HTTP transport.
 //
 //	session.go    Session: options, life cycle, messages in both directions
 //	handshake.go  initialize and what comes before it
@@ -8,9 +8,9 @@
 //	changes.go    notifications that a list has changed
 //	stdio.go      the stdio transport
 //
-// The JSON-RPC connection is that of package rpc: it knows what is in flight in
-// both directions. A Session adds what MCP has of a session: the handshake, the
-// revision, and which lists the client has seen.
+// Package rpc has the JSON-RPC connection, with the requests in flight in both
+// directions. A Session adds what is specific to MCP: the handshake, the revision,
+// and which lists the client has read.
 package front
 
 import (
@@ -30,22 +30,22 @@ import (
 
 // Backend answers the requests of sessions.
 type Backend interface {
-	// Welcome begins the session s. It returns what the answer to initialize
-	// says. The error is an *wire.RPCError, or the cause of ctx.
-	Welcome(ctx context.Context, s route.Session) (route.Welcome, error)
+	// BeginSession begins the session s, and returns the result of its initialize
+	// request. The error is a *wire.RPCError, or the cause of ctx.
+	BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error)
 	// Handle answers every request but initialize and ping.
 	Handle(ctx context.Context, call route.Call) wire.Reply
-	// Notified takes every notification but those about a single request. It is
-	// called in the order of the stream, whose next message waits for it.
+	// Notified takes all notifications except those about a single request. It is
+	// called in the order of the stream, and the next message waits for it.
 	Notified(s route.Session, method string, params []byte)
-	// Left says that a session has ended for which Welcome was called, even if
-	// Welcome failed. None of its requests is in flight any more, unless Close
-	// had to give one up.
-	Left(s route.Session)
+	// EndSession is called when a session has ended for which BeginSession was
+	// called, even if that failed. None of its requests is in flight any more,
+	// unless Session.Close has stopped waiting for one.
+	EndSession(s route.Session)
 }
 
-// Submitter is a Backend that can answer some requests without a goroutine that
-// waits; see route.Router.Submit.
+// Submitter is a Backend that can answer some requests without a waiting goroutine; see
+// route.Router.Submit.
 type Submitter interface {
 	Submit(call route.Call, to route.Responder) (cancel func(cause error), ok bool)
 }
@@ -57,19 +57,19 @@ type Options struct {
 	MaxMessage    int            // bytes; 0: wire.DefaultMaxMessage
 	Budget        *budget.Budget // for messages in flight; nil: none
 	KeepWorkers   int            // idle goroutines that are kept for the next requests
-	MaySave       func() bool    // tells whether the client may save tools; nil: it may
+	MaySave       func() bool    // reports whether the client may save tools; nil: it may
 	Log           *slog.Logger
 }
 
-// maxRequests bounds the requests of one session that are worked on at once.
+// maxRequests bounds the requests of one session in flight.
 const maxRequests = 4096
 
-// closeTimeout is how long Close waits for work that was cancelled.
+// closeTimeout is how long Close waits for cancelled requests.
 const closeTimeout = 500 * time.Millisecond
 
-// Why work ends without an answer.
+// Reasons why requests end without an answer.
 var (
-	// ErrStalled says that a session was given up while its client did not read.
+	// ErrStalled says that a session was abandoned because its client did not read.
 	ErrStalled = errors.New("the client does not read its messages; they are lost")
 	// ErrNotListening says that the client has no stream open on which a request
 	// could reach it.
@@ -80,24 +80,24 @@ var (
 type Session struct {
 	id        string // for records
 	opts      Options
-	submitter Submitter // the Backend; nil if it is none
+	submitter Submitter // the Backend, if that is a Submitter; else nil
 	conn      *rpc.Conn
 
 	notifier   sync.WaitGroup // notifyChanges
-	hasChanges chan struct{}  // holds a token while there is something in changes
+	hasChanges chan struct{}  // holds a token while changes is not empty
 
 	mu        sync.Mutex // guards what follows; a leaf
 	handshake handshake
-	welcomed  bool   // the backend has heard of the session
+	begun     bool   // BeginSession is or was called, so EndSession must follow
 	params    []byte // of initialize
 	revision  protocol.Revision
 	listed    map[wire.Surface]bool   // lists that the client has read
-	changes   map[wire.Surface][]byte // lists whose change the client is to be told of, with the notices
+	changes   map[wire.Surface][]byte // lists whose change must be announced to the client, with the notices
 }
 
-// NewSession makes a session with the client behind a stream, which takes the
-// messages that belong to no request of the client. The session ends with ctx.
-// Whoever makes it feeds it (Receive) and must Close it.
+// NewSession makes a session with a client. main is the stream for messages to the
+// client that belong to none of its requests. The session ends with ctx. The caller
+// passes it the messages of the client (Receive), and must Close it.
 func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	s := &Session{
 		id: rand.Text()[:16], opts: opts, hasChanges: make(chan struct{}, 1),
@@ -112,9 +112,9 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	return s
 }
 
-// Receive takes one message of the client, or a batch of them, that came on a
-// stream. It returns as soon as the requests in it are registered; see
-// rpc.Conn.Receive. Parts of raw are kept.
+// Receive takes one message of the client, or a batch of them, that arrived on a
+// stream. It returns when the requests in it are registered; see rpc.Conn.Receive.
+// The session keeps parts of raw.
 func (s *Session) Receive(raw []byte, on rpc.Stream) (waits bool) { return s.conn.Receive(raw, on) }
 
 // ReceiveMessage is Receive for a message that the transport has parsed: msg and
@@ -127,30 +127,31 @@ func (s *Session) ReceiveMessage(msg wire.Message, err error, raw []byte, on rpc
 // batches.
 func (s *Session) IsBatch(raw []byte) bool { return s.conn.IsBatch(raw) }
 
-// Abandon says that the client has disconnected from a stream: the requests that
-// came on it are cancelled, and those that were sent on it to the client fail.
+// Abandon is called when the client has disconnected from a stream. It cancels the
+// requests that arrived on the stream, and fails those that were sent on it.
 func (s *Session) Abandon(on rpc.Stream) { s.conn.Abandon(on, ErrClientGone) }
 
-// End ends the session: the contexts of its requests in flight end with cause.
-// Their answers, if they have any, are still written. It does not block.
+// End ends the session: the contexts of its requests in flight end with cause. If
+// there are still answers to them, they are written. End does not block.
 func (s *Session) End(cause error) { s.conn.End(cause) }
 
-// Done is closed when the session has ended. Close then waits for its work.
+// Done returns a channel that is closed when the session has ended. Close then waits
+// for its goroutines.
 func (s *Session) Done() <-chan struct{} { return s.conn.Done() }
 
-// Err is why the session has ended; nil while it has not.
+// Err returns why the session has ended, nil while it has not.
 func (s *Session) Err() error { return s.conn.Err() }
 
-// Close ends the session and waits for its work. The error is ErrStalled if some of
-// it did not end in time.
+// Close ends the session and waits for its goroutines. The error is ErrStalled if some
+// of them did not end in time.
 func (s *Session) Close() error {
 	done := s.conn.CloseWithin(closeTimeout, wire.ErrClosed)
 	s.notifier.Wait()
 	s.mu.Lock()
-	welcomed := s.welcomed
+	begun := s.begun
 	s.mu.Unlock()
-	if welcomed {
-		s.opts.Backend.Left(s)
+	if begun {
+		s.opts.Backend.EndSession(s)
 	}
 	if !done {
 		return ErrStalled

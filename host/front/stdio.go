@@ -17,19 +17,19 @@ import (
 // one session.
 const keepWorkers = 64
 
-// drainTime is how long requests that the end of input does not cancel may take
-// after it. Then they are cancelled.
+// drainTime is how long requests may still take after the end of input, if that does not
+// cancel them. Then they are cancelled.
 const drainTime = time.Second
 
 // ServeStdio runs a session over byte streams of newline-delimited messages (MCP
 // stdio transport) until r ends, the client stops reading, or ctx ends. It returns
-// when all work of the session has ended; nil means that the client closed its end.
-// If the client neither reads nor closes its end, what waits for it is left behind,
-// and the error wraps ErrStalled.
+// when all goroutines of the session have ended; nil means that the client closed its
+// end. If the client neither reads nor closes its end, the goroutines that wait for it
+// are left behind, and the error wraps ErrStalled.
 //
-// A Read of r cannot be interrupted unless r is an io.Closer whose Close does that.
-// Then ServeStdio closes r and waits for its reading goroutine. Otherwise that
-// goroutine ends with the process.
+// A Read of r cannot be interrupted, unless r is an io.Closer whose Close does so. In
+// that case ServeStdio closes r and waits for the goroutine that reads it. Otherwise
+// that goroutine ends with the process.
 func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) error {
 	if opts.KeepWorkers == 0 {
 		opts.KeepWorkers = keepWorkers
@@ -72,13 +72,14 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	return err
 }
 
-// endOfInput cancels calls of tools, which are not answered. Requests that take
-// little time, such as those for lists, still are.
+// endOfInput cancels calls of tools, which are then not answered. Requests that take
+// little time, such as those for lists, are still answered.
 func (s *Session) endOfInput() {
 	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool { return r.Method == protocol.MethodToolsCall })
 }
 
-// room returns where large messages of the client are counted; nil if they are not.
+// room returns the wire.Room in which large messages of the client are counted; nil if
+// they are not counted.
 func (s *Session) room() *wire.Room {
 	all := s.opts.Budget
 	if all == nil {
@@ -87,7 +88,7 @@ func (s *Session) room() *wire.Room {
 	return &wire.Room{Context: s.conn.Context(), Open: func() *budget.Hold { return all.OpenRequest(route.Session(s)) }}
 }
 
-// output is the io.Writer of a session. The session ends when it fails. It is not
+// output is the io.Writer of a session. When it fails, the session ends. It is not
 // closed, since its owner may use it again.
 type output struct {
 	w       io.Writer

@@ -2,11 +2,11 @@
 // makes the probe call that is configured for it. The last known state of an upstream
 // says little: a server can hang, or have lost its own backend, while its process runs.
 //
-//	health.go   checking all upstreams, each with its own timeout
-//	probe.go    making a probe call and checking its result
-//	match.go    comparing JSON with expected JSON
-//	report.go   reports, as rows of a table and as JSON
-//	absence.go  a server that is not available
+//	health.go       checking all upstreams, each with its own timeout
+//	probe.go        making a probe call and checking its result
+//	match.go        comparing JSON with expected JSON
+//	report.go       reports, as rows of a table and as JSON
+//	unavailable.go  a server that is not available
 package health
 
 import (

@@ -45,9 +45,9 @@ var Items = []Item{
 // a proxy.
 type Pair struct {
 	Client *Client
-	// Welcome is the response to the client's initialize request, which had
+	// InitializeResponse is the response to the client's initialize request, which had
 	// ClientParams.
-	Welcome Entry
+	InitializeResponse Entry
 	// Server has what the server received.
 	Server *Log
 

@@ -19,10 +19,10 @@ func runInitialize(_ context.Context, p *Pair) ([]byte, error) {
 		{"capabilities", "logging"}, {"capabilities", "completions"}, {"capabilities", "tasks"},
 		{"capabilities", "experimental", "example.com/x"},
 	} {
-		raw, _ := wire.Get(p.Welcome.Msg.Result, path...)
+		raw, _ := wire.Get(p.InitializeResponse.Msg.Result, path...)
 		s.add(fmt.Sprint(path), raw)
 	}
-	instructions, _ := wire.GetString(p.Welcome.Msg.Result, "instructions")
+	instructions, _ := wire.GetString(p.InitializeResponse.Msg.Result, "instructions")
 	s.put("instructions", strings.Contains(instructions, Instructions))
 	return s.json(), nil
 }

@@ -39,7 +39,7 @@ func observe(t *testing.T, c *Client, log *Log, names []string) map[string][]byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Pair{Client: c, Welcome: welcome, Server: log}
+	p := &Pair{Client: c, InitializeResponse: welcome, Server: log}
 	all := map[string][]byte{}
 	for _, item := range Items {
 		if names != nil && !slices.Contains(names, item.Name) {

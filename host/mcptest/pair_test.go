@@ -121,7 +121,7 @@ func TestItemsDirectly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &Pair{Client: c, Welcome: welcome, Server: log}
+			p := &Pair{Client: c, InitializeResponse: welcome, Server: log}
 			for _, item := range Items {
 				start := time.Now()
 				seen, err := item.Run(ctx, p)

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Announce sends our own log message (notifications/message, revision 2025-11-25,
+// Announce sends a log message of our own (notifications/message, revision 2025-11-25,
 // server/utilities/logging) to the sessions that have asked for messages of that
-// level. logger names the part of mcp-metatool that it comes from.
+// level. logger names the part of mcp-metatool that the message comes from.
 func (r *Router) Announce(level, logger, text string) {
 	severity := slices.Index(logLevels, level)
 	var params wire.Object

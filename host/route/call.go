@@ -11,26 +11,26 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// toolCall is a call of an upstream's tool that is passed on. There is one way
-// for all of them: request makes what is sent, and conclude makes the reply out
-// of what came of it. In between, the caller waits (answer), or the reply comes to
-// completed (Submit).
+// toolCall is a call of a tool that is forwarded to its upstream. All of them take the
+// same path: request makes the upstream's request, and conclude makes the reply from
+// its outcome. In between, either the caller waits (answer), or completed is called
+// with the outcome (Submit).
 //
-// It is the wire.Permit of its request: whether the tool may be called is looked
-// up when the request leaves.
+// A toolCall is the wire.Permit of its request: whether the tool may be called is
+// checked when the request is written.
 type toolCall struct {
 	router       *Router
-	origin       Origin   // nil if no client asked for it
+	origin       Origin   // nil if no client has asked for the call
 	server, tool string   // real names
 	agent        bool     // an agent calls it, not a script
-	task         bool     // it is to be a task
-	observer     Observer // nil if nobody is to be told of the call
+	task         bool     // the call is to become a task
+	observer     Observer // nil if the call is not observed
 	start        time.Time
-	sent         []byte    // the params as they left, if there is an observer
-	to           Responder // of a submitted call
+	sent         []byte    // the params as they were sent, if there is an observer
+	to           Responder // only of a submitted call
 }
 
-// agentCall is a call of a tool that an agent makes.
+// agentCall makes the toolCall for a request of a client.
 func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall {
 	c := &toolCall{router: r, origin: call.Origin, server: entry.Server, tool: entry.Tool, agent: true, task: task}
 	if r.Observer != nil && r.Observer.Observes() {
@@ -39,7 +39,7 @@ func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall 
 	return c
 }
 
-// request returns the request that is sent, with the tool's real name.
+// request returns the request for the upstream, with the tool's real name.
 func (c *toolCall) request(params []byte, progress func([]byte)) (wire.Call, error) {
 	params, err := wire.Set(params, wire.Quote(c.tool), "name")
 	out := wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress, Permit: c}
@@ -69,7 +69,7 @@ func (c *toolCall) answer(ctx context.Context, params []byte, progress func([]by
 	return c.conclude(ctx, reply, err)
 }
 
-// conclude is the reply to the client or script. It may wait for the client.
+// conclude returns the reply to the client or script. It may wait for the client.
 func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wire.Reply {
 	if err != nil {
 		reply = c.router.unanswered(ctx, c.server, c.tool, err)
@@ -79,9 +79,8 @@ func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wi
 	return c.observed(ctx, reply)
 }
 
-// note remembers what a reply says of the future: whose the task is that it tells
-// of, and where it sends a person to. early is the status of the task that has
-// come before.
+// note remembers the task that a reply creates, and the elicitations that it asks for.
+// early is a status of the task that arrived before the reply; nil for none.
 func (c *toolCall) note(reply wire.Reply) (early []byte) {
 	if c.origin == nil {
 		return nil
@@ -95,7 +94,7 @@ func (c *toolCall) note(reply wire.Reply) (early []byte) {
 	return early
 }
 
-// announce sends the client the status of a task that arrived early; nil for none.
+// announce sends the client a task status that arrived early; nil for none.
 func (c *toolCall) announce(early []byte) {
 	if early != nil {
 		c.origin.Session().Notify(protocol.NotificationTaskStatus, early)
@@ -105,26 +104,26 @@ func (c *toolCall) announce(early []byte) {
 // observed reports the call and its reply to the observer, and returns the reply.
 func (c *toolCall) observed(ctx context.Context, reply wire.Reply) wire.Reply {
 	if c.observer != nil {
-		c.observe(c.seen(reply, ctx.Err() != nil))
+		c.observe(c.observation(reply, ctx.Err() != nil))
 	}
 	return reply
 }
 
-func (c *toolCall) observe(seen ObservedCall) {
+func (c *toolCall) observe(o ObservedCall) {
 	if c.observer != nil {
-		c.observer.Observe(seen)
+		c.observer.Observe(o)
 	}
 }
 
-// seen returns what the observer gets about the call, which ends now.
-func (c *toolCall) seen(reply wire.Reply, cancelled bool) ObservedCall {
+// observation returns what the observer gets about the call, which ends now.
+func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
 		Session: c.origin.Session(), Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start),
 	}
 }
 
-// unanswered is the reply to a call of a tool that got no answer.
+// unanswered returns the reply to a call of a tool that got no response.
 func (r *Router) unanswered(ctx context.Context, server, tool string, err error) wire.Reply {
 	r.warn(ctx, err, "tool call failed", "upstream", server, "tool", tool)
 	var bad *wire.RPCError

@@ -20,7 +20,7 @@ const (
 type client struct {
 	session Session // constant
 	level   string  // lowest level of log messages; "" if never set
-	offered []byte  // the capabilities that it was told, a raw object
+	offered []byte  // the capabilities in its initialize result, a raw object
 	// tasks are those that upstreams created for the session: servers by id.
 	tasks recent[string, string]
 	// ownTasks are those that the client created for upstreams: servers by id.
@@ -28,7 +28,7 @@ type client struct {
 	// elicitations are those of mode "url", which end outside of the protocol.
 	elicitations recent[elicitation, bool]
 	topics       map[topic]bool          // subscribed to
-	outgoing     map[string]*serialQueue // notifications on their way, by server
+	outgoing     map[string]*serialQueue // notifications that are being sent, by server
 	early        recent[string, []byte]  // status of own tasks that are not known yet, by id
 }
 
@@ -57,7 +57,7 @@ func newClient(s Session) *client {
 	}
 }
 
-// with calls f with the state of a session, unless the session has ended.
+// with calls f with the state of a session and r.mu held, unless the session has ended.
 func (r *Router) with(s Session, f func(c *client)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *Router) everyone(at connKey) []Session {
 	return r.sessions(func(c *client) bool { return at.own == nil || at.own == c.session })
 }
 
-// alone reports whether s is the only session.
+// alone reports whether s is the only session there is.
 func (r *Router) alone(s Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

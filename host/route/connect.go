@@ -9,14 +9,14 @@ import (
 )
 
 // Upstream is what the router needs of a connection to an upstream; see
-// upstream.Upstream. It is safe for concurrent use. The error of a method is
-// the cause of ctx's end, or says why there is no answer.
+// upstream.Upstream. It is safe for concurrent use. The error of a method is the cause
+// of ctx, or says why there is no answer.
 type Upstream interface {
 	// Ready waits until the upstream has started; the error says why it has not.
 	Ready(ctx context.Context) error
 	// Handshake waits for the first handshake.
 	Handshake(ctx context.Context) (result []byte, err error)
-	// Server is the raw result of the last handshake; not ok before the first.
+	// Server returns the raw result of the last handshake; ok is false before the first.
 	Server() (result []byte, ok bool)
 	Call(ctx context.Context, call wire.Call) (wire.Reply, error)
 	Notify(ctx context.Context, method string, params []byte) error
@@ -86,8 +86,8 @@ func (r *Router) to(s Session, server string) (serverConn, bool) {
 	return serverConn{server, c}, ok
 }
 
-// reach returns all connections of a session, in the order of the configuration.
-func (r *Router) reach(s Session) []serverConn {
+// connections returns all connections of a session, in the order of the configuration.
+func (r *Router) connections(s Session) []serverConn {
 	var all []serverConn
 	for _, server := range r.Catalog.Upstreams() {
 		if c, ok := r.to(s, server); ok {
@@ -120,7 +120,7 @@ func has(object []byte, path ...string) bool {
 // offering returns the connections of a session whose upstreams are known to have a
 // capability.
 func (r *Router) offering(s Session, path ...string) []serverConn {
-	return slices.DeleteFunc(r.reach(s), func(c serverConn) bool {
+	return slices.DeleteFunc(r.connections(s), func(c serverConn) bool {
 		has, _ := c.offers(path...)
 		return !has
 	})
@@ -130,7 +130,7 @@ func (r *Router) offering(s Session, path ...string) []serverConn {
 // capabilities are not known yet, or whether the session was told of it: an upstream
 // may have lost it since the run that was remembered.
 func (r *Router) offered(s Session, path ...string) bool {
-	return slices.ContainsFunc(r.reach(s), func(c serverConn) bool {
+	return slices.ContainsFunc(r.connections(s), func(c serverConn) bool {
 		has, known := c.offers(path...)
 		return has || !known
 	}) || r.told(s, path...)

@@ -212,7 +212,7 @@ func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
 func (g *rig) session(name, capabilities string) *fakeSession {
 	g.t.Helper()
 	s := &fakeSession{name: name, params: `{"capabilities":` + capabilities + `}`}
-	if _, err := g.router.Welcome(g.t.Context(), s); err != nil {
+	if _, err := g.router.BeginSession(g.t.Context(), s); err != nil {
 		g.t.Fatal(err)
 	}
 	g.sessions[name] = s

@@ -77,7 +77,7 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again b
 	return reply
 }
 
-// levelFor is the most verbose level that a session of the connection has set, ""
+// levelFor returns the most verbose level that a session of the connection has set, ""
 // if none has.
 func (r *Router) levelFor(at connKey) string {
 	r.mu.Lock()
@@ -141,7 +141,7 @@ func (r *Router) listeners(at connKey, level string) []Session {
 	})
 }
 
-// least is the index of the lowest level that a client gets. The caller holds r.mu.
+// least returns the index of the lowest level that a client gets. The caller holds r.mu.
 func (r *Router) least(c *client, at connKey) int {
 	level := c.level
 	if _, told := r.levels[at]; level == "" && told {

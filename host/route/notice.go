@@ -13,8 +13,8 @@ import (
 func (p Peer) OnNotification(m wire.Inbound) {
 	switch m.Method {
 	case wire.Tools.ChangedMethod(), wire.Resources.ChangedMethod(), wire.Prompts.ChangedMethod():
-		// The upstream is listed again, and the catalog finds out whether agents see a
-		// change.
+		// The lists of the upstream are read again, and the catalog finds out whether
+		// clients see a change.
 	case protocol.NotificationMessage:
 		p.message(m)
 	case protocol.NotificationResourceUpdated:
@@ -68,7 +68,7 @@ func (p Peer) tell(m wire.Inbound, params []byte, to []Session) {
 	}
 }
 
-// excerpt is the beginning of a message, for the log.
+// excerpt returns the beginning of a message, for the log.
 func excerpt(raw []byte) string { return display.Excerpt(string(raw), 1<<10) }
 
 // updated delivers the update of a resource to the sessions that are subscribed to
@@ -91,7 +91,7 @@ func (p Peer) updated(m wire.Inbound) {
 }
 
 // subscribers returns the sessions that are subscribed to a resource or to one above
-// it. The URI of a resource above is the URI cut at a slash, a question mark or a #.
+// it. The URI of a resource above is the URI up to a slash, a question mark or a #.
 func (r *Router) subscribers(at connKey, uri string) []Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()

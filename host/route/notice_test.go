@@ -54,7 +54,7 @@ func TestLogMessages(t *testing.T) {
 	want(t, "z", z.heard(), `notifications/message {"level":"info","logger":"a"}`)
 
 	g.ups["a"].sent()
-	g.router.Left(y)
+	g.router.EndSession(y)
 	g.router.background.Wait()
 	want(t, "a, without y", g.ups["a"].sent(), `logging/setLevel {"level":"warning"}`)
 }
@@ -134,7 +134,7 @@ func TestElicitationOutsideOfTheProtocol(t *testing.T) {
 	g.notice("b", "notifications/elicitation/complete", `{"elicitationId":"e1"}`) // not b's
 	want(t, "x", x.heard(), `notifications/elicitation/complete {"elicitationId":"e1"}`)
 	want(t, "y", y.heard(), `notifications/elicitation/complete {"elicitationId":"e2"}`)
-	g.router.Left(y)
+	g.router.EndSession(y)
 	g.notice("a", "notifications/elicitation/complete", `{"elicitationId":"e3"}`)
 	want(t, "the only one", x.heard(), `notifications/elicitation/complete {"elicitationId":"e3"}`)
 }
@@ -164,7 +164,7 @@ func TestUpstreamThatTakesNothing(t *testing.T) {
 	for range maxQueued {
 		<-g.ups["b"].notice
 	}
-	g.router.Left(s)
+	g.router.EndSession(s)
 	g.router.Close() // gives up what is on its way to a
 }
 

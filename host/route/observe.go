@@ -20,9 +20,9 @@ type Observer interface {
 // AsyncObserver is an Observer that can also take calls without blocking.
 type AsyncObserver interface {
 	Observer
-	// ObserveAsync is Observe that does not block. It calls then when it is done, on any
-	// goroutine and perhaps before it returns. If it returns false, it has done nothing,
-	// and Observe must be called.
+	// ObserveAsync does what Observe does, but does not block. It calls then when it is
+	// done, on any goroutine and perhaps before it returns. If it returns false, it has
+	// done nothing, and the caller must use Observe.
 	ObserveAsync(call ObservedCall, then func()) bool
 }
 
@@ -30,9 +30,9 @@ type AsyncObserver interface {
 type ObservedCall struct {
 	Session      Session
 	Server, Tool string // real names
-	Params       []byte // as they left for the server; nil if they did not
+	Params       []byte // as they were sent to the server; nil if they were not sent
 	Reply        wire.Reply
-	Cancelled    bool // and so not answered
+	Cancelled    bool // the client has cancelled the call, so it gets no answer
 	Start        time.Time
 	Duration     time.Duration
 }

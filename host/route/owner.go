@@ -43,8 +43,8 @@ func (p Peer) OnReady() {
 	}
 }
 
-// OnAsleep is called when the upstream has not started yet and requests that need no
-// start are answered for it. OnReady then tells it everything that it missed.
+// OnAsleep is called when the upstream has not started yet, and requests that do not need
+// it are answered in its place. OnReady then tells it everything that it has missed.
 func (p Peer) OnAsleep() {
 	p.router.mu.Lock()
 	defer p.router.mu.Unlock()
@@ -54,7 +54,8 @@ func (p Peer) OnAsleep() {
 // owner returns the origin that a message belongs to: that of the task it names, the
 // only call it can belong to, the newest call of the only session with calls in
 // flight, or the session that owns the connection. It is nil if nothing is in flight.
-// several says that calls of several sessions are, so that the owner is not known.
+// several says that calls of several sessions are in flight, so that the owner is not
+// known.
 func (p Peer) owner(m wire.Inbound) (o Origin, several bool) {
 	var owners []any
 	if m.Owners != nil {

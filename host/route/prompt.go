@@ -35,7 +35,7 @@ func (r *Router) promptOwner(ctx context.Context, call Call, name string) (to se
 		to, ok = r.to(call.Origin.Session(), server)
 	}
 	if !ok {
-		why, _ := r.absentOwner(call, name)
+		why, _ := r.ownerUnavailable(call, name)
 		return to, "", r.unknown("prompt", name, wire.Prompts, why)
 	}
 	return to, own, nil

@@ -9,7 +9,7 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// ErrorResult is the CallToolResult of a tool that failed, with one text block.
+// ErrorResult returns the CallToolResult of a tool that failed, with one text block.
 func ErrorResult(text string) []byte {
 	return wire.Marshal(struct {
 		Content []textBlock `json:"content"`
@@ -17,15 +17,15 @@ func ErrorResult(text string) []byte {
 	}{[]textBlock{{"text", text}}, true})
 }
 
-// fail is a reply with a JSON-RPC error.
+// fail returns a reply with a JSON-RPC error.
 func fail(code int, format string, args ...any) wire.Reply {
 	return wire.Reply{Error: wire.Errorf(code, format, args...).Raw()}
 }
 
-// empty is a reply with an empty result.
+// empty returns a reply with an empty result.
 func empty() wire.Reply { return wire.Reply{Result: []byte("{}")} }
 
-// checkMeta is the error of a request whose _meta is not an object, nil otherwise.
+// checkMeta returns an error if the _meta of params is not an object.
 func checkMeta(method string, params []byte) *wire.RPCError {
 	if meta, ok := wire.Get(params, "_meta"); ok && !wire.IsObject(meta) {
 		return wire.Errorf(wire.CodeInvalidParams, "%s: params._meta must be an object", method)

@@ -2,30 +2,30 @@
 // requests of clients go to an upstream or to the handler of built-in and composite
 // tools, requests of upstreams go to the client they are for. It moves raw bytes.
 //
-//	route.go       Router, Options, and where each request goes
-//	connect.go     connections to upstreams, shared or of one session
-//	session.go     Session, Origin, Call: what the router needs of clients
-//	clients.go     the state of each session
-//	welcome.go     the answer to initialize, and the start and end of a session
-//	list.go        tools/list and the other lists
-//	tool.go        tools/call: which tool it is of
-//	call.go        calls of upstreams' tools
-//	submit.go      calls without a waiting goroutine
-//	observe.go     reporting proxied calls to the journal
-//	resource.go    resources/read
-//	subscribe.go   resources/subscribe and resources/unsubscribe
-//	prompt.go      prompts/get and completion/complete
-//	level.go       logging/setLevel
-//	task.go        tasks of upstreams
-//	inbound.go     requests of upstreams
-//	notice.go      notifications of upstreams
-//	owner.go       Peer: which session a message of an upstream belongs to
-//	notify.go      notifications of clients
-//	announce.go    our own log messages
-//	result.go      results and errors of our own
-//	recent.go      a bounded map that forgets the oldest entry
-//	keyedmutex.go  a mutex for each key
-//	serialqueue.go functions that run one after another
+//	route.go        Router, Options, and where each request goes
+//	connect.go      connections to upstreams, shared or of one session
+//	session.go      Session, Origin, Call: what the router needs of clients
+//	clients.go      the state of each session
+//	initialize.go   the result of initialize, and the beginning and end of a session
+//	list.go         tools/list and the other lists
+//	tool.go         tools/call: which tool it is of
+//	call.go         calls of upstreams' tools
+//	submit.go       calls without a waiting goroutine
+//	observe.go      reporting proxied calls to the journal
+//	resource.go     resources/read
+//	subscribe.go    resources/subscribe and resources/unsubscribe
+//	prompt.go       prompts/get and completion/complete
+//	level.go        logging/setLevel
+//	task.go         tasks of upstreams
+//	inbound.go      requests of upstreams
+//	notice.go       notifications of upstreams
+//	owner.go        Peer: which session a message of an upstream belongs to
+//	notify.go       notifications of clients
+//	announce.go     our own log messages
+//	result.go       results and errors of our own
+//	recent.go       a bounded map that forgets the oldest entry
+//	keyedmutex.go   a mutex for each key
+//	serialqueue.go  functions that run one after another
 //
 // Handlers are registered, so that the handler of composite tools can call the
 // router without an import cycle.
@@ -50,7 +50,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Refreshed, Absences, Refresh and Observer must be set.
+// Refreshed, Availability, Refresh and Observer must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -67,28 +67,28 @@ type Options struct {
 	// Refreshed, when set, waits until the changes of lists that the upstreams of a
 	// session have announced are in the catalog, for a while at most.
 	Refreshed func(ctx context.Context, s Session, surfaces ...wire.Surface)
-	// Started is Settled without remembered lists; nil means Settled.
+	// Started is like Settled, but remembered lists do not count; nil means Settled.
 	Started func(ctx context.Context)
-	// Absences, when set, explains why upstreams are unavailable.
-	Absences Absences
-	// Refresh, when set, is called before the catalog is asked for saved tools, since
-	// another process may have changed them.
+	// Availability, when set, explains why upstreams are unavailable.
+	Availability Availability
+	// Refresh, when set, updates the saved tools in the catalog, since another process
+	// may have changed them. It is called before the catalog is asked for them.
 	Refresh func()
 	// Observer, when set, sees proxied calls.
 	Observer Observer
 	Log      *slog.Logger
 }
 
-// Absences explains why upstreams are unavailable to a session, in sentences for
+// Availability explains why upstreams are unavailable to a session, in sentences for
 // models, without secrets. Its methods do not wait.
-type Absences interface {
-	// Absent returns why a server is unavailable, "" if it is available, and whether
+type Availability interface {
+	// Unavailable returns why a server is unavailable, "" if it is available, and whether
 	// that is because it is still starting.
-	Absent(s Session, server string) (why string, starting bool)
-	// AbsentOwner returns why the server is unavailable that a public name, which no
-	// server lists, may belong to; "" if there is no such server. sure says that the
-	// name has the prefix of that server.
-	AbsentOwner(s Session, name string) (why string, sure bool)
+	Unavailable(s Session, server string) (why string, starting bool)
+	// OwnerUnavailable explains a public name that no server lists: it returns why the
+	// server that the name may belong to is unavailable, "" if there is no such server.
+	// sure says that the name has the prefix of that server.
+	OwnerUnavailable(s Session, name string) (why string, sure bool)
 }
 
 // DefaultHandshakeWait is the default of Options.HandshakeWait.
@@ -213,10 +213,10 @@ func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 	return r.unknownMethod(ctx, call)
 }
 
-// unknownMethod forwards a request whose method we do not know, perhaps one of a
-// later revision, if there is only one upstream.
+// unknownMethod answers a request whose method we do not know. It may be a method of a
+// later revision, so the request is forwarded if there is only one upstream.
 func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
-	if all := r.reach(call.Origin.Session()); len(all) == 1 {
+	if all := r.connections(call.Origin.Session()); len(all) == 1 {
 		return r.forward(ctx, call, all[0], call.Params)
 	}
 	return notFound(call.Method)

@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Origin is what a message to a client belongs to: one request of the client, or the
+// Origin is what a message to a client belongs to: a request of the client, or the
 // session as a whole (see Session). Implementations are pointers, so that origins can
 // be compared. They are safe for concurrent use.
 type Origin interface {
-	// Session is the session of the request.
+	// Session returns the session of the request.
 	Session() Session
-	// Notify writes a notification to the client, on the stream of the request if the
-	// transport has one for each request, or on that of the session once the request
+	// Notify sends the client a notification. If the transport has a stream for each
+	// request, it uses the one of the request, or that of the session once the request
 	// is answered. It does not wait for the client.
 	Notify(method string, params []byte)
 	// Ask sends a request to the client and waits for the answer, a result or a
@@ -28,25 +28,25 @@ type Origin interface {
 // Session is the client's end of a session.
 type Session interface {
 	Origin
-	// ID names the session in records. Unlike a transport's session id it gives no
-	// access to anything.
+	// ID identifies the session in records. Unlike a transport's session id, it gives
+	// no access to anything.
 	ID() string
-	// Client is the raw params object of the client's initialize request.
+	// Client returns the raw params object of the client's initialize request.
 	Client() []byte
-	// Revision is the negotiated protocol revision.
+	// Revision returns the negotiated protocol revision.
 	Revision() protocol.Revision
 	// MaySave reports whether the client may save and delete tools. That can change
 	// during a session.
 	MaySave() bool
 	// Changed tells the client that a list has changed. notice is the raw params of
-	// the notification with which an upstream announced that, nil for none. It does
-	// not block. Several calls may become one notification, which has a notice only
-	// if all of them have the same.
+	// the notification with which an upstream announced that, nil for none. Changed
+	// does not block. Several calls may become one notification, which has a notice
+	// only if they all have the same.
 	Changed(surface wire.Surface, notice []byte)
 }
 
-// MaySave reports whether the client behind an origin may save and delete tools. It
-// is true for a nil origin, which is no client.
+// MaySave reports whether the client of an origin may save and delete tools. It is true
+// for a nil origin, for which there is no client.
 func MaySave(o Origin) bool {
 	s := sessionOf(o)
 	return s == nil || s.MaySave()
@@ -59,16 +59,16 @@ type Call struct {
 	Origin Origin
 	// Params is the raw params object; nil if absent.
 	Params []byte
-	// Progress sends a progress notification with raw params, in which it puts the
-	// client's own progressToken. It returns when the notification is handed to the
-	// client's stream, and is safe for concurrent use. Nil if the client did not ask
+	// Progress sends a progress notification with raw params, in which it sets the
+	// client's own progressToken. It returns when the client's stream has taken the
+	// notification. It is safe for concurrent use, and nil if the client has not asked
 	// for progress.
 	Progress func(params []byte)
 }
 
-// Welcome is what the answer to initialize says of the server, apart from its name
-// and revision.
-type Welcome struct {
+// InitializeResult is the result of initialize without the revision and the name of the
+// server.
+type InitializeResult struct {
 	Capabilities []byte // raw object
 	Instructions string
 	Meta         []byte // raw object; nil for none

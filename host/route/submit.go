@@ -8,34 +8,34 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Responder answers a request that was submitted. One of Reply and Start is called,
-// once, by any goroutine.
+// Responder answers a request that was submitted. Either Reply or Start is called,
+// once, on any goroutine.
 type Responder interface {
 	// Cancelled reports whether the client has cancelled the request, so that its
 	// reply will not be sent. It must not be called after Reply or Start.
 	Cancelled() bool
 	// Reply sends the reply. It does not block.
 	Reply(reply wire.Reply)
-	// Start runs work on a goroutine, where it may block, and sends its reply.
-	// When ctx has ended, the reply does not matter. Start does not block.
+	// Start runs work on a goroutine, where it may block, and sends its reply. The
+	// reply is ignored when ctx has ended. Start does not block.
 	Start(work func(ctx context.Context) wire.Reply)
 }
 
-// Submitter is an Upstream that can be called without a goroutine that waits; see
+// Submitter is an Upstream that can be called without a waiting goroutine; see
 // upstream.Upstream.
 type Submitter interface {
-	// Submit is Call that does not wait. complete is called once, perhaps before
-	// Submit returns, and does not block. cancel ends the call as the end of
-	// Call's ctx with that cause does. If it is not ok, nothing has been done, and
-	// the call must be made with Call.
+	// Submit makes a call as Call does, but does not wait. complete is called once,
+	// perhaps before Submit returns, and must not block. cancel ends the call in the
+	// same way as if the context of Call had ended with that cause. If ok is false,
+	// nothing has been done, and the caller must use Call.
 	Submit(call wire.Call, complete wire.CompletionFunc) (cancel func(cause error), ok bool)
 }
 
-// Submit is Handle for requests that need no goroutine that waits: calls of
-// upstreams' tools, which are only passed on. The reply goes to to, perhaps before
-// Submit returns. cancel ends the call as the end of Handle's ctx with that cause
-// does; to still gets a reply. If it is not ok, nothing has been done, and the
-// request is for Handle.
+// Submit answers a request as Handle does, but without a waiting goroutine. It takes only
+// calls of upstreams' tools, which are forwarded. to gets the reply, perhaps before
+// Submit returns. cancel ends the call in the same way as if the context of Handle had
+// ended with that cause; to still gets a reply. If ok is false, nothing has been done,
+// and the caller must use Handle.
 func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok bool) {
 	if call.Method != protocol.MethodToolsCall {
 		return nil, false
@@ -79,7 +79,7 @@ func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
 		c.to.Reply(reply)
 		return
 	}
-	seen := c.seen(reply, c.to.Cancelled())
+	seen := c.observation(reply, c.to.Cancelled())
 	async, ok := c.observer.(AsyncObserver)
 	if early == nil && ok && async.ObserveAsync(seen, func() { c.to.Reply(reply) }) {
 		return

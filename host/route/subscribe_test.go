@@ -65,8 +65,8 @@ func TestSubscriptionOfASessionThatLeaves(t *testing.T) {
 	g.ask(x, "resources/subscribe", `{"uri":"f:2"}`)
 	g.ask(y, "resources/subscribe", `{"uri":"f:2"}`)
 	g.ups["a"].sent()
-	g.router.Left(x)
-	g.router.Left(x) // twice is once
+	g.router.EndSession(x)
+	g.router.EndSession(x) // twice is once
 	g.router.background.Wait()
 	want(t, "a", g.ups["a"].sent(), `resources/unsubscribe {"uri":"f:1"}`)
 	g.notice("a", "notifications/resources/updated", `{"uri":"f:2"}`)
@@ -85,7 +85,7 @@ func TestSubscriptionThatFails(t *testing.T) {
 	want(t, "x", x.heard())
 	g.notice("b", "notifications/resources/updated", `{"uri":"f:1"}`)
 	want(t, "x", x.heard(), `notifications/resources/updated {"uri":"f:1"}`)
-	g.router.Left(y)
+	g.router.EndSession(y)
 	g.notice("b", "notifications/resources/updated", `{"uri":"f:9"}`)
 	want(t, "the only session", x.heard(), `notifications/resources/updated {"uri":"f:9"}`)
 }

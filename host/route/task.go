@@ -24,17 +24,17 @@ func taskOf(params []byte, reply wire.Reply) (id string, ok bool) {
 	return wire.GetString(reply.Result, "task", "taskId")
 }
 
-// rememberTask remembers which session a task belongs to, and sends the session the
-// task's status if that has come before.
+// rememberTask remembers which session a task belongs to. If a status of the task has
+// arrived before, it sends the session that status.
 func (r *Router) rememberTask(s Session, t taskKey) {
 	if status := r.takeTask(s, t); status != nil {
 		s.Notify(protocol.NotificationTaskStatus, status)
 	}
 }
 
-// takeTask remembers which session a task belongs to. early is its status if that
-// has come before, for the session to be told; nil for none. An upstream that gives a
-// task the id of another upstream's task does not get the requests for that one.
+// takeTask remembers which session a task belongs to. early is a status of the task that
+// has arrived before and that the session must get; nil for none. An upstream that gives
+// a task the id of another upstream's task does not get the requests for that one.
 func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 	var taken bool
 	var owner string
@@ -51,7 +51,7 @@ func (r *Router) takeTask(s Session, t taskKey) (early []byte) {
 	return early
 }
 
-// taskSession is the session that has a task of an upstream; nil for none.
+// taskSession returns the session that has a task of an upstream, nil for none.
 func (r *Router) taskSession(server, id string) Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,9 +68,9 @@ func (r *Router) holder(t taskKey) Session {
 	return nil
 }
 
-// taskReader is the session that the status of a task is for: the one that has
-// the task, or the only one. When there is none, the status is kept: the answer
-// that tells whose the task is may still be on its way to the router.
+// taskReader returns the session that gets a status of a task: the one that has the
+// task, or else the only session. If there is none, it returns nil and keeps the status,
+// since the response that creates the task may not have been handled yet.
 func (r *Router) taskReader(t taskKey, status []byte) Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *Router) taskReader(t taskKey, status []byte) Session {
 	return nil
 }
 
-// task asks about a task, or cancels it, where it runs.
+// task forwards a request about a task to the upstream that runs the task.
 func (r *Router) task(ctx context.Context, call Call) wire.Reply {
 	id, bad := stringParam(call, "taskId")
 	if bad != nil {
@@ -132,7 +132,7 @@ func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
 		return r.ownTasks(s, all[0].server, r.forward(ctx, call, all[0], call.Params))
 	}
 	if _, ok := wire.Get(call.Params, "cursor"); ok {
-		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never give one
+		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, catalog.ErrCursor) // we never issue one
 	}
 	replies := make([]wire.Reply, len(all))
 	var asked sync.WaitGroup
@@ -143,7 +143,7 @@ func (r *Router) listTasks(ctx context.Context, call Call) wire.Reply {
 	return joinTasks(all, replies)
 }
 
-// ownTasks is a list of tasks without those of other sessions.
+// ownTasks removes the tasks of other sessions from a list of tasks.
 func (r *Router) ownTasks(s Session, server string, reply wire.Reply) wire.Reply {
 	if r.alone(s) {
 		return reply
@@ -153,8 +153,8 @@ func (r *Router) ownTasks(s Session, server string, reply wire.Reply) wire.Reply
 	})
 }
 
-// keepTasks leaves those tasks in a list for which keep holds, and that clients
-// cannot take for others.
+// keepTasks removes the tasks from a list for which keep is false, and those that two
+// JSON readers could interpret differently.
 func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	raw, ok := wire.Get(reply.Result, "tasks")
 	if !ok {
@@ -175,12 +175,12 @@ func keepTasks(reply wire.Reply, keep func(id string) bool) wire.Reply {
 	return wire.Reply{Result: result}
 }
 
-// maxTaskPages bounds how much of an upstream's list of tasks is joined with
-// those of others.
+// maxTaskPages bounds the pages of one upstream's list of tasks that are joined with the
+// lists of others.
 const maxTaskPages = 100
 
-// allTasks is the first page of an upstream's tasks with the tasks of all pages
-// and no cursor.
+// allTasks returns the first page of an upstream's list of tasks, but with the tasks of
+// all pages, and without a cursor.
 func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Reply {
 	var first []byte
 	var tasks [][]byte
@@ -200,7 +200,7 @@ func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Rep
 			first = reply.Result
 		}
 		cursor, ok := wire.Get(reply.Result, "nextCursor")
-		if !ok { // both edits are of an object that has been read
+		if !ok { // neither edit can fail, since first has been parsed
 			first, _ = wire.Delete(first, "nextCursor")
 			first, _ = wire.Set(first, wire.Array(tasks), "tasks")
 			return wire.Reply{Result: first}
@@ -212,8 +212,8 @@ func (r *Router) allTasks(ctx context.Context, call Call, c serverConn) wire.Rep
 	return fail(wire.CodeInternal, "tasks/list: upstream %q has more than %d pages of tasks", c.server, maxTaskPages)
 }
 
-// joinTasks is one list of tasks out of several. Those that failed are left
-// out, unless all did.
+// joinTasks joins several lists of tasks. It leaves out those that failed. If all have
+// failed, it returns the first error.
 func joinTasks(from []serverConn, replies []wire.Reply) wire.Reply {
 	var tasks [][]byte
 	var metas []catalog.Part
@@ -222,7 +222,7 @@ func joinTasks(from []serverConn, replies []wire.Reply) wire.Reply {
 			continue
 		}
 		raw, _ := wire.Get(reply.Result, "tasks")
-		page, _ := wire.Elements(raw) // read before
+		page, _ := wire.Elements(raw) // allTasks has parsed it
 		tasks = append(tasks, page...)
 		meta, _ := wire.Get(reply.Result, "_meta")
 		metas = append(metas, catalog.Part{Server: from[i].server, Raw: meta})

@@ -29,8 +29,8 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 	}
 	switch {
 	case !ok:
-		why, sure := r.absentOwner(call, name)
-		if sure { // not the client's fault, but a tool that fails
+		why, sure := r.ownerUnavailable(call, name)
+		if sure { // the tool probably exists: its failure is not a protocol error
 			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}
 		}
 		return wire.Reply{Error: r.unknown("tool", name, wire.Tools, why).Raw()}
@@ -38,31 +38,31 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		return r.agentCall(call, entry, task).answer(ctx, call.Params, call.Progress)
 	}
 	if task && r.offered(call.Origin.Session(), "tasks") {
-		// Revision 2025-11-25, basic/utilities/tasks, "Tool-Level Negotiation":
-		// without execution.taskSupport.
+		// Our tools have no execution.taskSupport (revision 2025-11-25,
+		// basic/utilities/tasks, "Tool-Level Negotiation").
 		return fail(wire.CodeMethodNotFound, "tools/call: tool %q cannot be called as a task", name)
 	}
-	return known(call, r.handlers[entry.Kind].CallTool(ctx, name, call))
+	return forRevision(call, r.handlers[entry.Kind].CallTool(ctx, name, call))
 }
 
-// toolParams are the members of the params of tools/call that matter.
+// toolParams are the members of the params of tools/call that calledTool reads.
 var toolParams = []string{"_meta", "name", "arguments", "task"}
 
-// calledTool is the name of the tool that a call is of, and whether it is to be a
-// task.
+// calledTool returns the name of the tool that a request calls, and whether the call
+// is to become a task.
 func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	var found [4][]byte
 	wire.Pick(call.Params, toolParams, found[:])
 	name, bad = textOf(call.Method, "name", found[0], found[1])
-	if args := found[2]; bad == nil && args != nil && args[0] != '{' && string(args) != "null" { // which some clients write for none
+	if args := found[2]; bad == nil && args != nil && args[0] != '{' && string(args) != "null" { // some clients send null for no arguments
 		bad = wire.Errorf(wire.CodeInvalidParams, "tools/call: params.arguments must be an object")
 	}
 	return name, found[3] != nil, bad
 }
 
-// known takes out of a result that we have made what the session's revision
-// does not know; the text says the same.
-func known(call Call, reply wire.Reply) wire.Reply {
+// forRevision removes from a result of our own what the session's revision does not
+// have. The text content says the same.
+func forRevision(call Call, reply wire.Reply) wire.Reply {
 	if reply.Result == nil || call.Origin.Session().Revision().Has(protocol.StructuredContent) {
 		return reply
 	}
@@ -72,9 +72,9 @@ func known(call Call, reply wire.Reply) wire.Reply {
 	return reply
 }
 
-// unknown is a protocol error, not a tool's (revision 2025-11-25,
-// server/tools and server/prompts, "Error Handling"). why is what else there is to
-// say, "" for nothing.
+// unknown returns the error for an unknown name of a tool or prompt. It is a protocol
+// error, not a tool's (revision 2025-11-25, server/tools and server/prompts, "Error
+// Handling"). why is an explanation, "" for none.
 func (r *Router) unknown(noun, name string, surface wire.Surface, why string) *wire.RPCError {
 	hint := ""
 	if why != "" {
@@ -85,17 +85,17 @@ func (r *Router) unknown(noun, name string, surface wire.Surface, why string) *w
 	return wire.Errorf(wire.CodeInvalidParams, "unknown %s: %s%s", noun, name, hint)
 }
 
-// absentOwner is Absences.AbsentOwner.
-func (r *Router) absentOwner(call Call, name string) (why string, sure bool) {
-	if r.Absences == nil {
+// ownerUnavailable is Availability.OwnerUnavailable, if that is set.
+func (r *Router) ownerUnavailable(call Call, name string) (why string, sure bool) {
+	if r.Availability == nil {
 		return "", false
 	}
-	return r.Absences.AbsentOwner(call.Origin.Session(), name)
+	return r.Availability.OwnerUnavailable(call.Origin.Session(), name)
 }
 
-// Ready waits until an upstream has started and listed its tools. The error
-// says why it is down, or is the cause of ctx's end. Of an upstream that
-// sessions have for themselves, it is that of origin's session.
+// Ready waits until an upstream has started and listed its tools. If each session has
+// its own instance of the upstream, it is the one of origin's session. The error says
+// why the upstream is down, or is the cause of ctx.
 func (r *Router) Ready(ctx context.Context, origin Origin, server string) error {
 	up, ok := r.to(sessionOf(origin), server)
 	if !ok {
@@ -104,20 +104,21 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 	return up.Ready(ctx)
 }
 
-// CallUpstream calls a tool of an upstream by their real names, on behalf of a
-// script of origin. params is the params object of tools/call; its name is
-// replaced, and its progress token by the connection. When no answer comes, the
-// reply is an isError result that says why: the failure of one upstream is a
-// failed tool, not a failed protocol. An answer that is no answer is one, though:
-// a JSON-RPC error. Whether the tool may be called is looked up when the call
-// leaves, however long that takes: if not, the reply has Denied.
+// CallUpstream calls a tool of an upstream, both given by their real names, for a script
+// that runs on behalf of origin. params is the params object of tools/call. Its name is
+// replaced here, and its progress token by the connection.
+//
+// If there is no response, the reply is an isError result that says why, since the
+// failure of one upstream is the failure of a tool. A response that cannot be used is a
+// JSON-RPC error. Whether the tool may be called is checked when the request is
+// written, however late that is. If it may not, Reply.Denied is set.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
 	_, task := wire.Get(params, "task")
 	c := &toolCall{router: r, origin: origin, server: server, tool: tool, task: task}
 	return c.answer(ctx, params, progress)
 }
 
-// sessionOf is the session of an origin, which may be nil.
+// sessionOf returns the session of an origin, nil for a nil origin.
 func sessionOf(o Origin) Session {
 	if o == nil {
 		return nil

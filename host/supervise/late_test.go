@@ -84,7 +84,7 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 	run := func(clients Clients, ready bool) (file string) {
 		t.Helper()
 		r := start(t, cfg, clients)
-		r.Welcome(&session{})
+		r.BeginSession(&session{})
 		c, _ := r.For(nil, "u")
 		if err := c.Ready(bounded(t)); (err == nil) != ready {
 			t.Errorf("ready: %v", err)

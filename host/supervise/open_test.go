@@ -60,8 +60,8 @@ func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 	cfg := configOf(t, shared, own)
 	r := start(t, cfg, ManyClients)
 	one, two := &session{}, &session{}
-	r.Welcome(one)
-	r.Welcome(two)
+	r.BeginSession(one)
+	r.BeginSession(two)
 
 	reading := slowDown(t, r, "own")
 	var asking sync.WaitGroup

@@ -2,15 +2,15 @@
 // them, replaces and ends them when the configuration changes, and remembers their
 // lists, so that clients need not wait for them at the next start.
 //
-//	supervise.go  Upstreams: the upstreams of all sessions
-//	managed.go    one upstream: started when needed, replaced, closed
-//	calls.go      calls of one upstream
-//	wait.go       waiting until upstreams have started
-//	client.go     the client identity that we present in the upstream handshake
-//	snapshot.go   what upstreams announced when they last ran
-//	absent.go     why an upstream is not available
-//	health.go     health checks
-//	spec.go       making an upstream.Spec of the configuration
+//	supervise.go    Upstreams: the upstreams of all sessions
+//	managed.go      one upstream: started when needed, replaced, closed
+//	calls.go        calls of one upstream
+//	wait.go         waiting until upstreams have started
+//	client.go       the client identity that we present in the upstream handshake
+//	snapshot.go     what upstreams announced when they last ran
+//	unavailable.go  why an upstream is not available
+//	health.go       health checks
+//	spec.go         making an upstream.Spec of the configuration
 package supervise
 
 import (
@@ -74,7 +74,7 @@ const closeTime = 2300 * time.Millisecond
 
 // Upstreams are the upstreams of a proxy: one for each server that sessions share,
 // and one for each session and server with isolation = "session". They implement
-// route.Upstreams, route.Absences and what built-in tools need of upstreams. They are
+// route.Upstreams, route.Availability and what built-in tools need of upstreams. They are
 // safe for concurrent use.
 type Upstreams struct {
 	env    environment
@@ -185,7 +185,7 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 }
 
 // Welcome adds a session.
-func (u *Upstreams) Welcome(s route.Session) {
+func (u *Upstreams) BeginSession(s route.Session) {
 	u.client.adopt(s.Client(), s.Revision())
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -194,8 +194,8 @@ func (u *Upstreams) Welcome(s route.Session) {
 	}
 }
 
-// Left ends the upstreams that belong to a session.
-func (u *Upstreams) Left(s route.Session) {
+// EndSession ends the upstreams that belong to a session.
+func (u *Upstreams) EndSession(s route.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {

@@ -21,7 +21,7 @@ func TestCloseAgain(t *testing.T) {
 	own.Isolation = config.PerSession
 	r := start(t, configOf(t, shared, own), ManyClients)
 	s := &session{}
-	r.Welcome(s)
+	r.BeginSession(s)
 	for _, name := range []string{"shared", "own"} {
 		if c, ok := r.For(s, name); !ok {
 			t.Errorf("no upstream %s", name)
@@ -45,7 +45,7 @@ func TestCloseAgain(t *testing.T) {
 		}
 		all.Wait()
 	}
-	r.Left(s)
+	r.EndSession(s)
 	if r.Apply(configOf(t, shared)) {
 		t.Error("a configuration was put in force after Close")
 	}

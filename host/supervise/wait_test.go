@@ -54,8 +54,8 @@ func TestWaitForChangedListIsBounded(t *testing.T) {
 	own.Isolation = config.PerSession
 	r := start(t, configOf(t, shared, own), ManyClients)
 	one, two := &session{}, &session{}
-	r.Welcome(one)
-	r.Welcome(two)
+	r.BeginSession(one)
+	r.BeginSession(two)
 	r.Started(bounded(t))
 
 	r.env.changeWait = time.Hour

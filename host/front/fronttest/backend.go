@@ -42,15 +42,15 @@ func New() *Backend {
 	}
 }
 
-// Welcome implements front.Backend.
-func (b *Backend) Welcome(_ context.Context, s route.Session) (route.Welcome, error) {
+// BeginSession implements front.Backend.
+func (b *Backend) BeginSession(_ context.Context, s route.Session) (route.InitializeResult, error) {
 	select {
 	case bad := <-b.Refuse:
-		return route.Welcome{}, bad
+		return route.InitializeResult{}, bad
 	default:
 	}
 	b.Began <- s
-	w := route.Welcome{Capabilities: []byte(`{"tools":{"listChanged":true}}`), Instructions: "Be nice."}
+	w := route.InitializeResult{Capabilities: []byte(`{"tools":{"listChanged":true}}`), Instructions: "Be nice."}
 	if meta, ok := wire.Get(s.Client(), "_meta"); ok {
 		w.Meta = meta
 	}
@@ -62,8 +62,8 @@ func (b *Backend) Notified(_ route.Session, method string, params []byte) {
 	b.Notifications <- method + " " + string(params)
 }
 
-// Left implements front.Backend.
-func (b *Backend) Left(s route.Session) { b.Ended <- s }
+// EndSession implements front.Backend.
+func (b *Backend) EndSession(s route.Session) { b.Ended <- s }
 
 // Handle implements front.Backend.
 func (b *Backend) Handle(ctx context.Context, call route.Call) wire.Reply {

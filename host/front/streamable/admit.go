@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// The errors of sessions that are not begun. The client sees them.
+// Errors for clients that cannot begin a session.
 var (
 	errFull    = fmt.Errorf("too many sessions are open (%s)", limits.Sessions.Remedy())
 	errClosing = errors.New("the server is shutting down")
-	errRevoked = errors.New("the token is not valid any more")
+	errRevoked = errors.New("the token is no longer valid")
 )
 
 // quotaError says that a token or an address has as many sessions as it may have, or
@@ -24,14 +24,14 @@ type quotaError struct{ text string }
 
 func (e *quotaError) Error() string { return e.text }
 
-// errUnused is why a session ends that was begun and never used.
+// errUnused is the cause with which a session ends that was never used.
 var errUnused = errors.New("the session was not used")
 
 // usage is what one token or one address uses. It is a token bucket for the rate
 // of new sessions.
 type usage struct {
 	sessions  int       // including those that are ending
-	allowance float64   // how many it may begin at once, as of filled
+	allowance float64   // how many sessions it may begin at once, as of filled
 	filled    time.Time // zero: the allowance is full
 }
 
@@ -43,12 +43,12 @@ type quota struct {
 	limit       *limits.Limit
 }
 
-// minBurst is how many sessions may be begun at once at least, however few there
-// may be at a time: clients reconnect.
+// minBurst is the lowest burst, even if the maximum number of sessions is lower, since
+// clients reconnect.
 const minBurst = 100
 
-// quotaOfToken is the quota of each token. If all clients have the same token, or
-// none, it is all there is.
+// quotaOfToken returns the quota of each token. If all clients have the same token, or
+// none, the quota is MaxSessions.
 func (h *Handler) quotaOfToken(p *policy) quota {
 	most := h.opts.MaxSessionsPerToken
 	switch {
@@ -89,7 +89,7 @@ func (h *Handler) admit(ctx context.Context, p *policy, token digest, address ne
 	}
 }
 
-// checkRate counts a session that is to begin. The error says that its token or
+// checkRate counts a session that is about to begin. The error says that its token or
 // address begins sessions too fast.
 func (h *Handler) checkRate(p *policy, token digest, address netip.Prefix) error {
 	h.mu.Lock()
@@ -106,7 +106,7 @@ func (h *Handler) checkRate(p *policy, token digest, address netip.Prefix) error
 	return nil
 }
 
-// refill adds what may be begun since the last time.
+// refill adds to the allowance what has accrued since the last time.
 func (u *usage) refill(q quota, now time.Time) {
 	if u.filled.IsZero() {
 		u.allowance = float64(q.burst)
@@ -122,8 +122,8 @@ type account struct {
 	owns func(s *session) bool
 }
 
-// accounts are those of the token and of the address of a client. The caller holds
-// h.mu.
+// accounts returns the account of the token and that of the address of a client. The
+// caller holds h.mu.
 func (h *Handler) accounts(p *policy, token digest, address netip.Prefix) [2]account {
 	if h.tokens[token] == nil {
 		h.tokens[token] = &usage{}
@@ -137,15 +137,15 @@ func (h *Handler) accounts(p *policy, token digest, address netip.Prefix) [2]acc
 	}
 }
 
-// begin makes a session, or returns the victim that has to end first. The victim
-// cannot be found any more.
+// begin makes a session, or returns the session that has to end first, the victim. The
+// victim can no longer be found.
 func (h *Handler) begin(p *policy, token digest, address netip.Prefix) (s, victim *session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.ctx.Err() != nil {
 		return nil, nil, errClosing
 	}
-	// A reload since p was loaded could not end this session, so look again.
+	// A reload after p was loaded could not end this session, so check again.
 	if !h.policy.Load().accepts(token) {
 		return nil, nil, errRevoked
 	}
@@ -171,8 +171,8 @@ func (h *Handler) begin(p *policy, token digest, address netip.Prefix) (s, victi
 	return s, nil, nil
 }
 
-// evict removes the session that was idle for longest among those that were never
-// used; nil if there is none. The caller holds h.mu.
+// evict removes and returns the session that has been idle for longest among those that
+// were never used; nil if there is none. The caller holds h.mu.
 func (h *Handler) evict(among func(*session) bool) (oldest *session) {
 	for _, s := range h.sessions {
 		if s.requests == 0 && !s.used.Load() && among(s) && (oldest == nil || s.idleSince.Before(oldest.idleSince)) {
@@ -185,7 +185,7 @@ func (h *Handler) evict(among func(*session) bool) (oldest *session) {
 	return oldest
 }
 
-// release makes room for another session.
+// release stops counting a session that has ended.
 func (h *Handler) release(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,8 +194,8 @@ func (h *Handler) release(s *session) {
 	h.addresses[s.address].sessions--
 }
 
-// removeUsages forgets the usages that are the same as those of newcomers. The
-// caller holds h.mu.
+// removeUsages removes the usages that do not differ from new ones. The caller holds
+// h.mu.
 func (h *Handler) removeUsages() {
 	now := time.Now()
 	ofToken := h.quotaOfToken(h.policy.Load())

@@ -21,8 +21,8 @@ const (
 	// maxInitialize is the size of the largest body without a session, in bytes.
 	// Only initialize comes without one, and needs no more.
 	maxInitialize = 64 << 10
-	// bodyGrace is the time that every body may take. After that it must bring
-	// bodyRate bytes a second on average.
+	// bodyGrace is the time that every body may take. After that, at least bodyRate
+	// bytes a second must arrive on average.
 	bodyGrace = 10 * time.Second
 	bodyRate  = 16 << 10
 	// budgetWait is how long a body waits for room in the budget.
@@ -30,29 +30,29 @@ const (
 	// firstBuffer is the size of the buffer for a body before any of it has
 	// arrived, in bytes. The buffer doubles as the body arrives.
 	firstBuffer = 4 << 10
-	// smallBody is the size up to which a body does not wait for room, in bytes:
-	// it may be the answer or cancellation that makes room.
+	// smallBody is the size up to which a body does not wait for room, in bytes. It
+	// may be the answer or the cancellation that makes room.
 	smallBody = 16 << 10
 )
 
 // errNoRoom says that the budget was used up for too long.
 var errNoRoom = errors.New("too many bytes of other messages are being worked on (try again later)")
 
-// body is the body of one request as far as it has been read. Its memory is taken
-// from the budget for all messages.
+// body is what has been read of the body of a request. Its memory is taken from the
+// budget for all messages.
 type body struct {
 	raw    []byte
 	hold   *budget.Hold
 	memory *memoryReturner
 
 	control  *http.ResponseController
-	start    time.Time // moved by the time that the body waited for the budget
-	deadline time.Time // for reads, as set last
+	start    time.Time // plus the time for which the body waited for the budget
+	deadline time.Time // the current deadline of reads
 }
 
-// readBody reads the body of r, of at most limit bytes, and charges it to an owner
-// in the budget. Nothing is read before there is room for it. The caller releases
-// the body when it is not used any more, also if there is a refusal.
+// readBody reads the body of r, of at most limit bytes, and charges it to an owner in the
+// budget. It reads nothing before there is room for it. The caller must release the body
+// when it is no longer used, also if there is a refusal.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, owner any, limit int) (*body, *refusal) {
 	b := &body{
 		hold: h.opts.Session.Budget.Open(owner), memory: h.memory,
@@ -76,7 +76,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, owner any, li
 func (b *body) fill(ctx context.Context, src io.Reader, most int) error {
 	for {
 		if len(b.raw) == cap(b.raw) {
-			// Only a read that has room for one more byte finds the end.
+			// To find the end, a read needs room for one more byte.
 			if err := b.grow(ctx, min(max(2*cap(b.raw), firstBuffer), most+1)); err != nil {
 				return err
 			}
@@ -111,7 +111,7 @@ func (b *body) reserve(ctx context.Context, size int) error {
 	if b.hold.TryAcquire(int64(size)) || size <= smallBody {
 		return nil
 	}
-	// Meanwhile the client may block: what it sends is not read.
+	// The client may block meanwhile, since what it sends is not read.
 	_ = b.control.SetReadDeadline(time.Time{})
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, budgetWait, errNoRoom)
@@ -141,12 +141,12 @@ func (b *body) release() {
 func (h *Handler) tooLarge(limit int) *refusal {
 	text := limits.Explain(&wire.TooLargeError{Limit: limit})
 	if limit < h.opts.Session.MaxMessage {
-		text = fmt.Sprintf("without a session, a message has %d bytes at most (begin with initialize, then send Mcp-Session-Id)", limit)
+		text = fmt.Sprintf("without a session, a message may have at most %d bytes (begin with initialize, then send Mcp-Session-Id)", limit)
 	}
 	return &refusal{http.StatusRequestEntityTooLarge, wire.CodeInvalidRequest, "invalid request: " + text}
 }
 
-// unreadable is the refusal of a body that could not be read.
+// unreadable returns the refusal of a body that could not be read.
 func (h *Handler) unreadable(err error, limit int) *refusal {
 	var over *http.MaxBytesError
 	var beyond *budget.TooLargeError
@@ -159,7 +159,7 @@ func (h *Handler) unreadable(err error, limit int) *refusal {
 		return &refusal{http.StatusServiceUnavailable, protocol.CodeHTTPRefused, err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &refusal{http.StatusRequestTimeout, protocol.CodeHTTPRefused,
-			fmt.Sprintf("the body came too slowly (after the first %s, it must bring %d bytes a second)", bodyGrace, bodyRate)}
+			fmt.Sprintf("the body arrived too slowly (after the first %s, send at least %d bytes a second)", bodyGrace, bodyRate)}
 	}
 	return &refusal{http.StatusBadRequest, wire.CodeParse, "the request's body could not be read: " + err.Error()}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// connections bounds the connections of a server. A new connection that is one too
-// many replaces an idle one, of the address that has most. If none is idle, the new
-// one is closed.
+// connections bounds the connections of a server. When there are too many, a new one
+// replaces an idle one, of the address that has most. If none is idle, the new one is
+// closed.
 type connections struct {
 	most           int
 	mostPerAddress int // 0: see shareOfAddress
@@ -39,7 +39,7 @@ func newConnections(most, mostPerAddress int, log *slog.Logger) *connections {
 	}
 }
 
-// state is a http.Server's ConnState.
+// state is the ConnState function of the http.Server.
 func (c *connections) state(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -70,8 +70,8 @@ func (c *connections) add(conn net.Conn) (victim net.Conn) {
 		victim = c.idlest(func(other *connection) bool { return !crowded || other.from == from })
 		if now := time.Now(); now.Sub(c.warned) >= time.Minute {
 			c.warned = now
-			c.log.Warn("too many connections (idle ones are closed, or else new ones; see "+limits.Connections.Setting()+")",
-				"open", len(c.open), "address", from.Addr().String(), "of it", c.of[from])
+			c.log.Warn("too many connections (idle ones are closed, or new ones if none is idle; see "+limits.Connections.Setting()+")",
+				"open", len(c.open), "address", from.Addr().String(), "of this address", c.of[from])
 		}
 		if victim == nil {
 			return conn
@@ -83,7 +83,7 @@ func (c *connections) add(conn net.Conn) (victim net.Conn) {
 	return victim
 }
 
-// idlest is the connection that has been idle for longest, of the address that has
+// idlest returns the connection that has been idle for longest, of the address that has
 // most connections among those with idle ones; nil if there is none.
 func (c *connections) idlest(among func(*connection) bool) (idlest net.Conn) {
 	var best *connection
@@ -118,8 +118,8 @@ func closeSilently(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// clientAddress is the network that one client is counted by, of its address and
-// port: an IPv4 address or an IPv6 /64 network.
+// clientAddress returns the network under which a client is counted, given its address
+// and port: an IPv4 address or an IPv6 /64 network.
 func clientAddress(addrPort string) netip.Prefix {
 	whole, err := netip.ParseAddrPort(addrPort)
 	if err != nil {
@@ -135,9 +135,9 @@ func clientAddress(addrPort string) netip.Prefix {
 	return prefix
 }
 
-// shareOfAddress is how much of total one address may have: what is configured, or
-// else half. A loopback address may have all: clients cannot be told apart there,
-// and proxies connect from it.
+// shareOfAddress returns how many of total one address may have: what is configured, or
+// else half. A loopback address may have all, since proxies connect from there and hide
+// the addresses of their clients.
 func shareOfAddress(address netip.Prefix, configured, total int) int {
 	switch {
 	case configured > 0:

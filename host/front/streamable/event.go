@@ -16,7 +16,7 @@ func (id eventID) append(b []byte) []byte {
 	return strconv.AppendUint(append(b, '.'), id.seq, 10)
 }
 
-// parseEventID reads what append has written, and nothing else.
+// parseEventID parses an id. It accepts only the form that append writes.
 func parseEventID(s string) (id eventID, ok bool) {
 	stream, seq, _ := strings.Cut(s, ".")
 	var err1, err2 error
@@ -25,8 +25,8 @@ func parseEventID(s string) (id eventID, ok bool) {
 	return id, err1 == nil && err2 == nil && string(id.append(nil)) == s
 }
 
-// appendHead begins the event of a message, with its id if the stream can be
-// resumed. The message (oneLine) and eventEnd follow.
+// appendHead appends the beginning of the event of a message, with its id if the stream
+// can be resumed. The message (oneLine) and eventEnd follow.
 func appendHead(b []byte, id eventID, resumable bool) []byte {
 	if resumable {
 		b = append(id.append(append(b, "id: "...)), '\n')
@@ -51,8 +51,8 @@ func appendPrime(b []byte, id eventID, resumable bool) []byte {
 	return append(b, "\nretry: 1000\ndata: \n\n"...)
 }
 
-// oneLine is msg, or a copy, with spaces in place of the line breaks between
-// tokens. That changes no JSON value.
+// oneLine returns msg, or a copy of it, with the line breaks between tokens replaced by
+// spaces. That changes no JSON value.
 func oneLine(msg []byte) []byte {
 	if bytes.IndexByte(msg, '\n') < 0 && bytes.IndexByte(msg, '\r') < 0 {
 		return msg

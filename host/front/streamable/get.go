@@ -30,7 +30,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 	e := newEventWriter(w)
 	if last := r.Header.Get(resumeHeader); last != "" {
 		bad = s.resume(e, last)
-	} else if !s.own.attach(e, 0, true) {
+	} else if !s.main.attach(e, 0, true) {
 		bad = &refusal{http.StatusConflict, protocol.CodeHTTPRefused, "the session has an open GET stream already"}
 	}
 	if bad != nil {
@@ -44,18 +44,18 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, token digest) {
 func (s *session) resume(e *eventWriter, last string) *refusal {
 	id, ok := parseEventID(last)
 	if !ok {
-		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + strconv.Quote(display.Clip(last, maxQuoted)) + " is not one of ours"}
+		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + strconv.Quote(display.Clip(last, maxQuoted)) + " is not an event id of this server"}
 	}
 	out, ok := s.stream(id.stream)
 	if !ok || !out.attach(e, id.seq, false) {
-		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + last + ": the stream is over or was never there"}
+		return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "Last-Event-ID " + last + ": the stream has ended or never existed"}
 	}
 	return nil
 }
 
 var errDeleted = errors.New("the client has ended the session")
 
-// delete ends a session, and answers when nothing is left of it.
+// delete ends a session, and answers when the session has been cleaned up.
 func (h *Handler) delete(w http.ResponseWriter, r *http.Request, token digest) {
 	s, bad := h.sessionOf(r, token)
 	if bad != nil {

@@ -4,11 +4,11 @@
 //	handler.go      the http.Handler: its sessions by their ids
 //	options.go      options and limits
 //	headers.go      headers of requests and answers, refusals
-//	policy.go       who is let in: Host, Origin, tokens
+//	policy.go       who has access: Host, Origin, tokens
 //	post.go         POST: messages of clients and the answers to them
 //	get.go          GET and DELETE: streams that clients open or resume, the end of a session
 //	body.go         reading the body of a request
-//	memory.go       giving memory back to the system after many large bodies
+//	memory.go       returning memory to the system after many large bodies
 //	admit.go        limits on sessions by token and address
 //	session.go      one session: its streams and its end
 //	stream.go       the messages of one stream, sent or not
@@ -17,10 +17,10 @@
 //	connections.go  limits on connections by address
 //	server.go       the http.Server around the handler
 //
-// A session owns one stream for its own messages, which the client reads with
-// GET, and one for each POST that wants an answer. Writing to a stream never
-// blocks; the goroutine of an HTTP request (eventWriter) takes the messages from
-// the stream to the client.
+// A session has one stream for messages that belong to no request, which the client
+// reads with GET, and one for each POST that needs an answer. Writing to a stream never
+// blocks. The goroutine of an HTTP request (eventWriter) writes the messages of the
+// stream to the client.
 package streamable
 
 import (
@@ -93,9 +93,9 @@ func (h *Handler) Close(ctx context.Context) error {
 	}
 }
 
-// SetAccess replaces the access policy. Sessions whose token is not accepted any
-// more end. Clients that may save tools now, or may not any more, are told that
-// the list of tools has changed.
+// SetAccess replaces the access policy. It ends sessions whose token is no longer
+// accepted. Clients whose permission to save tools has changed are notified that the
+// list of tools has changed.
 func (h *Handler) SetAccess(a Access) {
 	p := newPolicy(a)
 	var revoked, changed []*session
@@ -119,7 +119,7 @@ func (h *Handler) SetAccess(a Access) {
 	}
 }
 
-// Sessions is the number of sessions, including those that are ending.
+// Sessions returns the number of sessions, including those that are ending.
 func (h *Handler) Sessions() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,9 +139,9 @@ func (h *Handler) find(id string, token digest) (*session, bool) {
 	return s, true
 }
 
-// enter makes the end of a session wait for an HTTP request until
-// serving.Done. It is false if the session has ended since it was found, which
-// may be long ago: a body may have been read.
+// enter makes the end of a session wait for an HTTP request until serving.Done. It
+// returns false if the session has ended since it was found, which may be long ago,
+// since a body may have been read in between.
 func (h *Handler) enter(s *session) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +159,7 @@ func (h *Handler) leave(s *session) {
 	s.idleSince = time.Now()
 }
 
-// remove makes sure that a session that has ended cannot be found any more.
+// remove makes sure that a session that has ended is not found.
 func (h *Handler) remove(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -55,11 +55,11 @@ func (h *Handler) refuse(w http.ResponseWriter, id []byte, r refusal) {
 	writeJSON(w, r.status, wire.Response(id, wire.Reply{Error: wire.Errorf(r.code, "%s", r.text).Raw()}))
 }
 
-// refuseUnread refuses a request whose body has not been read to its end, and will
-// not be. Its connection is closed.
+// refuseUnread refuses a request whose body has not been read to the end. It closes the
+// connection.
 func (h *Handler) refuseUnread(w http.ResponseWriter, r *http.Request, bad refusal) {
 	if r.ContentLength != 0 {
-		// The server skips what the client goes on sending, but not for long.
+		// The server skips the rest that the client sends, but not for long.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyGrace))
 		if r.ProtoMajor == 1 { // in HTTP/2 this would end other requests
 			w.Header()["Connection"] = []string{"close"}
@@ -103,8 +103,8 @@ func accepts(r *http.Request, kind, subtype string) bool {
 	return len(values) == 0
 }
 
-// prefersEvents reports whether the client names event streams before JSON. Clients
-// that do want an event stream in any case.
+// prefersEvents reports whether the client names event streams before JSON. Clients that
+// do so expect an event stream in any case.
 func prefersEvents(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header["Accept"], ","))
 	events := strings.Index(accept, "text/event-stream")

@@ -6,42 +6,42 @@ import (
 	"time"
 )
 
-// The runtime keeps the memory of large bodies for minutes after they are gone,
-// and garbage that it has not collected for even longer. So after each burst of
-// large bodies a memoryReturner returns it to the system.
+// The runtime keeps the memory of large bodies for minutes after they have been
+// released, and longer if it has not collected them as garbage. A memoryReturner
+// therefore returns memory to the system after each burst of large bodies.
 const (
-	// burst is how many bytes of bodies at a time count as one.
+	// burst is how many bytes of bodies at a time count as a burst.
 	burst = 64 << 20
-	// returnDelay is how long after the last body of a burst has gone.
+	// returnDelay is the time from the end of a burst until memory is returned.
 	returnDelay = 5 * time.Second
 )
 
 // memoryReturner returns memory to the system after bursts of large bodies.
 type memoryReturner struct {
 	free  func()
-	ebbed chan struct{} // holds a token when most bodies of a burst have gone
+	ended chan struct{} // holds a token when most bodies of a burst have been released
 
 	mu   sync.Mutex // a leaf
-	held int64      // bytes of the bodies there are
-	peak int64      // of held since free was called
+	held int64      // bytes of all bodies
+	peak int64      // the highest held since free was called
 }
 
 func newMemoryReturner(free func()) *memoryReturner {
-	return &memoryReturner{free: free, ebbed: make(chan struct{}, 1)}
+	return &memoryReturner{free: free, ended: make(chan struct{}, 1)}
 }
 
-// add counts the bytes of a body that has come, or gone if n is negative.
+// add counts n bytes of bodies that were allocated, or released if n is negative.
 func (m *memoryReturner) add(n int64) {
 	m.mu.Lock()
 	m.held += n
 	m.peak = max(m.peak, m.held)
-	ebbed := n < 0 && m.peak >= burst && m.held <= m.peak/8
+	ended := n < 0 && m.peak >= burst && m.held <= m.peak/8
 	m.mu.Unlock()
-	if !ebbed {
+	if !ended {
 		return
 	}
 	select {
-	case m.ebbed <- struct{}{}:
+	case m.ended <- struct{}{}:
 	default:
 	}
 }
@@ -50,14 +50,14 @@ func (m *memoryReturner) add(n int64) {
 func (m *memoryReturner) run(ctx context.Context) {
 	for {
 		select {
-		case <-m.ebbed:
+		case <-m.ended:
 		case <-ctx.Done():
 			return
 		}
 		timer := time.NewTimer(returnDelay)
 		for waiting := true; waiting; {
 			select {
-			case <-m.ebbed: // more bodies have gone
+			case <-m.ended: // more bodies have been released
 				timer.Reset(returnDelay)
 			case <-timer.C:
 				waiting = false
@@ -67,7 +67,7 @@ func (m *memoryReturner) run(ctx context.Context) {
 			}
 		}
 		m.mu.Lock()
-		over := m.held <= m.peak/8 // else there is another burst, which will end too
+		over := m.held <= m.peak/8 // otherwise there is another burst, which will end too
 		if over {
 			m.peak = m.held
 		}

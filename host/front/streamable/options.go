@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Access says which clients are let in and what they may do.
+// Access says which clients have access and what they may do.
 type Access struct {
 	// Tokens are the bearer tokens that are accepted. If there are none, no
 	// token is needed.
@@ -41,11 +41,12 @@ type Options struct {
 	// default is half of MaxSessions, but MaxSessions if there is at most one
 	// token, and for loopback addresses, which proxies connect from.
 	MaxSessionsPerToken, MaxSessionsPerAddress int
-	// UnusedTTL is SessionTTL for sessions in which nothing was received but the
-	// handshake and pings. Default 30 seconds.
+	// UnusedTTL is SessionTTL for sessions in which only the handshake and pings were
+	// received. Default 30 seconds.
 	UnusedTTL time.Duration
-	// InitializeRate is how many sessions a second one token, and one address,
-	// may begin, after a burst of 100 or of as many as it may have. Default 50.
+	// InitializeRate is how many sessions a second one token, and one address, may
+	// begin. Before that rate applies, it may begin as many at once as it may have,
+	// and at least 100. Default 50.
 	InitializeRate int
 	// Buffer is how many bytes, besides the largest message, may wait on one
 	// stream for a client that does not read. Then its session ends. Default
@@ -84,8 +85,8 @@ func (o Options) withDefaults() Options {
 
 // Limits that cannot be configured.
 const (
-	// writeTimeout is how long a client may take no byte of what is written to
-	// it before its connection counts as dead.
+	// writeTimeout is how long a write to a client may make no progress before its
+	// connection counts as dead.
 	writeTimeout = 5 * time.Minute
 	// replayTime is how long a finished stream is kept for a client that may
 	// have lost the end of it.

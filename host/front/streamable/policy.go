@@ -14,8 +14,8 @@ import (
 // digest identifies a bearer token; the zero digest means no token.
 type digest [sha256.Size]byte
 
-// policy is Access in the form that requests are checked with. A request loads it
-// once and passes it along, so that a reload cannot mix two policies.
+// policy is Access in a form for checking requests. A request loads it once and passes it
+// on, so that a reload cannot mix two policies.
 type policy struct {
 	tokens  []digest
 	noSave  []digest // of tokens
@@ -79,9 +79,9 @@ func (p *policy) allowsOrigin(r *http.Request) (ok, configured bool) {
 	return slices.Contains(ownOrigins(r), origin), false
 }
 
-// ownOrigins are the origins of web pages at the address that r was sent to, in the
-// form that browsers send (RFC 6454, section 6.2). They do not depend on the Host
-// header, which a client can set to anything.
+// ownOrigins returns the origins of web pages at the address that r was sent to, in the
+// form that browsers send (RFC 6454, section 6.2). They do not depend on the Host header,
+// which a client can set to anything.
 func ownOrigins(r *http.Request) []string {
 	addr, ok := localAddr(r)
 	if !ok {
@@ -110,7 +110,7 @@ func ownOrigins(r *http.Request) []string {
 	return origins
 }
 
-// localAddr is our end of the connection that r came on.
+// localAddr returns the local address of the connection on which r arrived.
 func localAddr(r *http.Request) (netip.AddrPort, bool) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	tcp, ok := local.(*net.TCPAddr)
@@ -121,7 +121,7 @@ func localAddr(r *http.Request) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), true
 }
 
-// accepts reports whether a session that was begun with the token may go on.
+// accepts reports whether a session that was begun with the token may continue.
 func (p *policy) accepts(token digest) bool {
 	if len(p.tokens) == 0 {
 		return token == digest{}
@@ -147,7 +147,7 @@ func (p *policy) authenticate(r *http.Request) (token digest, ok bool) {
 	return token, found == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// hostname is a Host header without its port.
+// hostname returns a Host header without its port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name

@@ -59,8 +59,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post takes messages of the client. What can be refused without the body is
-// refused before it is read.
+// post answers a POST, with messages of the client. Requests that can be refused without
+// the body are refused before it is read.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
 	switch {
 	case !isJSON(r):
@@ -96,8 +96,8 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token 
 	}
 }
 
-// postWithoutSession takes the message of a client without a session, which can
-// only begin one.
+// postWithoutSession answers a POST without a session, which must be an initialize
+// request.
 func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *policy, token digest) {
 	b, bad := h.readBody(w, r, token, min(maxInitialize, h.opts.Session.MaxMessage))
 	defer b.release()
@@ -116,7 +116,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 	}
 }
 
-// initialize begins a session. If it is not initialized then, it ends again.
+// initialize begins a session. If initialize fails, it ends the session again.
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, token digest, msg wire.Message, raw []byte) {
 	s, err := h.admit(r.Context(), p, token, clientAddress(r.RemoteAddr))
 	var over *quotaError
@@ -135,14 +135,14 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, p *policy, 
 	h.leave(s)
 	switch {
 	case !sent:
-		s.mcp.End(front.ErrClientGone) // it does not know the id of the session
+		s.mcp.End(front.ErrClientGone) // the client does not know the id of the session
 	case s.mcp.Revision().IsZero():
 		s.mcp.End(errors.New("initialize failed"))
 		<-s.ended
 	}
 }
 
-// sessionOf finds the session that r names; leave must follow.
+// sessionOf finds the session that r names. The caller must call leave.
 func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
@@ -166,8 +166,7 @@ func isHandshake(method string) bool {
 	return method == protocol.MethodInitialize || method == protocol.NotificationInitialized || method == protocol.MethodPing
 }
 
-// post hands a message, or a batch of them, to the session and waits for the
-// answer.
+// post passes a message, or a batch of them, to the session and waits for the answer.
 func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	var out *stream
 	msg, err := wire.Parse(raw)
@@ -182,7 +181,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 			out = nil
 		}
 	case err != nil:
-		if !rpc.WantsAnswer(msg, err) { // tell whoever waits for this response
+		if !rpc.WantsAnswer(msg, err) { // it may be a response: its call fails
 			s.mcp.ReceiveMessage(msg, err, raw, nil)
 		}
 		s.handler.refuse(w, msg.ID, *malformed(err))
@@ -200,9 +199,9 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 	s.answer(w, r, out)
 }
 
-// answer takes the messages of a stream to the client: as a JSON body if the first
-// and only one is the response, else as an event stream. It is false if the client
-// disconnected before anything was sent.
+// answer writes the messages of a stream to the client: as a JSON body if there is only
+// the response, else as an event stream. It returns false if the client has disconnected
+// before anything was sent.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bool {
 	timer := s.handler.timers.Get().(*time.Timer)
 	timer.Reset(s.handler.opts.KeepAlive / 2)
@@ -227,7 +226,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, out *stream) bo
 		return true
 	}
 	e := newEventWriter(w)
-	if !out.attach(e, 0, true) { // cannot be: the client does not know the stream yet
+	if !out.attach(e, 0, true) { // cannot happen: the client does not know the stream yet
 		s.abandon(out)
 		return false
 	}
@@ -245,7 +244,7 @@ func (s *session) primes(r *http.Request) bool {
 	return revision.Has(protocol.PrimingEvents)
 }
 
-// abandon cancels the requests that a stream belongs to: the client has
+// abandon cancels the requests that a stream belongs to, because the client has
 // disconnected.
 func (s *session) abandon(out *stream) {
 	s.mcp.Abandon(out)
@@ -277,8 +276,8 @@ func (s *session) serve(ctx context.Context, e *eventWriter, prime bool) {
 	}
 }
 
-// awaitResume waits until a broken stream is resumed or finished. It is false if
-// the client does not come back.
+// awaitResume waits until a broken stream is resumed or finished. It returns false if the
+// client does not resume it in time, or if the session ends.
 func (s *session) awaitResume(out *stream, resumed <-chan struct{}) bool {
 	timer := time.NewTimer(s.handler.opts.ResumeWindow)
 	defer timer.Stop()

@@ -15,15 +15,15 @@ import (
 type ServerOptions struct {
 	// MaxConnections is the most connections at a time. Default 4096.
 	MaxConnections int
-	// MaxConnectionsPerAddress is the most of one address; an IPv6 /64 network
-	// counts as one. The default is half of MaxConnections, but all of them for
-	// loopback addresses, which proxies connect from.
+	// MaxConnectionsPerAddress is the most connections from one address; an IPv6 /64
+	// network counts as one. The default is half of MaxConnections, but all of them
+	// for loopback addresses, which proxies connect from.
 	MaxConnectionsPerAddress int
 	Log                      *slog.Logger
 }
 
-// NewServer makes an http.Server that is suited to long streams: it has a timeout
-// for headers, but not for answers. The Handler bounds bodies and stalled writes.
+// NewServer makes an http.Server for long streams: it has a timeout for headers, but none
+// for answers. The Handler limits the time for bodies and stalled writes.
 func NewServer(handler http.Handler, opts ServerOptions) *http.Server {
 	conns := newConnections(cmp.Or(opts.MaxConnections, 4096), opts.MaxConnectionsPerAddress, opts.Log)
 	return &http.Server{

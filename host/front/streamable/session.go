@@ -21,12 +21,12 @@ type session struct {
 	token   digest       // of the client that began it
 	address netip.Prefix // of the same client
 	mcp     *front.Session
-	own     *stream       // for messages that belong to no request of the client
+	main    *stream       // for messages that belong to no request of the client
 	ended   chan struct{} // closed when nothing is left of the session
 
 	requests  int            // HTTP requests being served; guarded by Handler.mu
 	idleSince time.Time      // when the last of them ended; guarded by Handler.mu
-	used      atomic.Bool    // for more than the handshake and pings
+	used      atomic.Bool    // more than the handshake and pings was received
 	serving   sync.WaitGroup // HTTP requests that the end of the session waits for
 
 	mu       sync.Mutex
@@ -48,15 +48,15 @@ func newSession(h *Handler, id string, token digest, address netip.Prefix) *sess
 		handler: h, id: id, token: token, address: address, idleSince: time.Now(),
 		ended: make(chan struct{}), streams: map[uint64]*stream{},
 	}
-	s.own = newStream(s, 0)
+	s.main = newStream(s, 0)
 	opts := h.opts.Session
 	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
-	s.mcp = front.NewSession(h.ctx, s.own, opts)
+	s.mcp = front.NewSession(h.ctx, s.main, opts)
 	return s
 }
 
-// log names the session only by the beginning of its id: anyone who knows all of it
-// can use the session.
+// log returns a logger that names the session, but only by the beginning of its id:
+// anyone who knows the whole id can use the session.
 func (s *session) log() *slog.Logger { return s.handler.log().With("session", s.id[:6]) }
 
 // openStream makes the stream for the answer to a POST.
@@ -72,7 +72,7 @@ func (s *session) openStream() *stream {
 // stream finds a stream by its id.
 func (s *session) stream(id uint64) (*stream, bool) {
 	if id == 0 {
-		return s.own, true
+		return s.main, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,14 +80,15 @@ func (s *session) stream(id uint64) (*stream, bool) {
 	return out, ok
 }
 
-// drop forgets a stream that will not be resumed.
+// drop removes a stream that will not be resumed.
 func (s *session) drop(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, out.id)
 }
 
-// keep keeps a finished stream, since the client may have lost the end of it.
+// keep keeps a finished stream for a while, since the client may not have received the
+// end of it.
 func (s *session) keep(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *session) keep(out *stream) {
 	for i := len(s.finished) - 1; i >= 0; i-- {
 		n, unsent := s.finished[i].stream.size()
 		total += n
-		newest := unsent && i == len(s.finished)-1 // kept at any size: the client may wait for nothing else
+		newest := unsent && i == len(s.finished)-1 // kept at any size, since the client may be waiting for it
 		if !newest && (total > s.handler.opts.Replay || len(s.finished)-i > maxFinished) {
 			s.dropFinished(i + 1)
 			return
@@ -108,7 +109,7 @@ func (s *session) keep(out *stream) {
 	}
 }
 
-// expireStreams forgets streams that were finished before the time.
+// expireStreams removes streams that were finished before a time.
 func (s *session) expireStreams(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *session) expireStreams(before time.Time) {
 	s.dropFinished(n)
 }
 
-// dropFinished forgets the n oldest finished streams. The caller holds s.mu.
+// dropFinished removes the n oldest finished streams. The caller holds s.mu.
 func (s *session) dropFinished(n int) {
 	for _, f := range s.finished[:n] {
 		delete(s.streams, f.stream.id)
@@ -127,19 +128,19 @@ func (s *session) dropFinished(n int) {
 	s.finished = slices.Delete(s.finished, 0, n)
 }
 
-// trySend sends a request to the client on the session's own stream, or on the
-// newest other stream if the client is not connected to that one. Otherwise it
-// returns a channel that is closed when the client connects.
+// trySend sends a request to the client on the main stream. If the client is not
+// connected to that, it uses the newest stream of a POST. If there is none, it returns a
+// channel that is closed when the client connects.
 func (s *session) trySend(f rpc.Frame) (connected <-chan struct{}, sent bool) {
-	connected = s.own.awaitClient()
+	connected = s.main.awaitClient()
 	if connected == nil {
-		return nil, s.own.take(f)
+		return nil, s.main.take(f)
 	}
 	out := s.newestReachable()
 	return connected, out != nil && out.take(f)
 }
 
-// send is trySend that waits a little for the client to connect.
+// send does what trySend does, but waits up to ListenWindow for the client to connect.
 func (s *session) send(ctx context.Context, f rpc.Frame) error {
 	timer := time.NewTimer(s.handler.opts.ListenWindow)
 	defer timer.Stop()
@@ -163,7 +164,7 @@ func (s *session) send(ctx context.Context, f rpc.Frame) error {
 	}
 }
 
-// newestReachable is the newest stream of a POST whose messages reach the client;
+// newestReachable returns the newest stream of a POST whose messages reach the client;
 // nil if there is none.
 func (s *session) newestReachable() *stream {
 	var newest *stream
@@ -175,11 +176,11 @@ func (s *session) newestReachable() *stream {
 	return newest
 }
 
-// allStreams are the streams, including the session's own.
+// allStreams returns all streams, including the main one.
 func (s *session) allStreams() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := []*stream{s.own}
+	all := []*stream{s.main}
 	for _, out := range s.streams {
 		all = append(all, out)
 	}
@@ -192,7 +193,7 @@ func (s *session) overflow() {
 		s.log().Warn("session ended: the client does not read its messages", "buffer", s.handler.opts.Buffer)
 	}
 	s.mcp.End(errOverflow)
-	s.abortWrites() // there is no point in waiting for the client
+	s.abortWrites() // do not wait for the client
 }
 
 // abortWrites fails what is being written to the client, on any stream.
@@ -206,7 +207,7 @@ func (s *session) abortWrites() {
 func (s *session) run() {
 	<-s.mcp.Done()
 	s.handler.remove(s)
-	err := s.mcp.Close() // requests in flight give their last answers
+	err := s.mcp.Close() // requests in flight may still be answered
 	for _, out := range s.allStreams() {
 		out.Finish(rpc.Frame{}) // most are finished already
 	}
@@ -214,15 +215,15 @@ func (s *session) run() {
 		err = errors.Join(err, errors.New("some of its HTTP requests are still being served"))
 	}
 	if err != nil {
-		s.log().Warn("work of a session was left behind", "err", err)
+		s.log().Warn("the session did not end completely", "err", err)
 	}
 	s.log().Debug("session ended", "cause", s.mcp.Err())
 	s.handler.release(s)
 	close(s.ended)
 }
 
-// awaitRequests waits for the HTTP requests of the session. Those that take too
-// long have their connections cut off; it is false if even that does not end them.
+// awaitRequests waits for the HTTP requests of the session. It cuts off the connections
+// of those that take too long, and returns false if even that does not end them.
 func (s *session) awaitRequests() bool {
 	served := make(chan struct{})
 	go func() {
@@ -236,7 +237,7 @@ func (s *session) awaitRequests() bool {
 	return closedWithin(served, closeTimeout)
 }
 
-// closedWithin waits for a channel to be closed.
+// closedWithin reports whether a channel is closed within d.
 func closedWithin(c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,30 +14,30 @@ import (
 // errOverflow is the error with which a session ends because its client does not read.
 var errOverflow = errors.New("the client does not read its messages (too many bytes are waiting)")
 
-// stream is a rpc.Stream to an HTTP client: the answer to one POST, or the session's
-// own. Messages wait in it for the eventWriter that takes them to the client, so it
-// takes every message over at once. The last messages that were written are kept for
-// a client that resumes the stream.
+// stream is an rpc.Stream to an HTTP client: the answer to one POST, or the main stream
+// of the session. It takes every message at once, and keeps it until the eventWriter has
+// written it to the client. It also keeps the last messages that were written, for a
+// client that resumes the stream.
 type stream struct {
 	session *session
-	id      uint64        // 0: the session's own
+	id      uint64        // 0: the main stream
 	wake    chan struct{} // holds a token while there is something new for the eventWriter
 
 	mu       sync.Mutex
-	messages [][]byte // that are kept, in order and without gaps
+	messages [][]byte // the messages that are kept, in order and without gaps
 	inline   [1][]byte
 	first    uint64 // sequence number of messages[0]
 	sent     uint64 // sequence number of the last message that was written
 	offered  uint64 // sequence number of the last message that an eventWriter has got
-	waiting  int    // bytes of messages that were not written
+	waiting  int    // bytes of messages that have not been written
 	largest  int    // bytes of the largest message since none was waiting
-	kept     int    // bytes of messages that were written
+	kept     int    // bytes of kept messages that have been written
 	closed   bool   // no message follows
-	single   bool   // the only message came with Close
+	single   bool   // the only message was added by Finish
 	dropped  int    // messages since the client stopped listening
 
 	writer    *eventWriter  // nil while the client is not connected
-	connected chan struct{} // closed when a client connects again; nil while one is connected, or none ever was
+	connected chan struct{} // closed when a client connects again; nil while one is connected, or if none ever was
 }
 
 func newStream(s *session, id uint64) *stream {
@@ -49,8 +49,8 @@ func newStream(s *session, id uint64) *stream {
 	return out
 }
 
-// TrySend implements rpc.Stream. A request on the session's own stream is not taken
-// while the client is not connected.
+// TrySend implements rpc.Stream. The main stream takes no request while the client is not
+// connected.
 func (s *stream) TrySend(f rpc.Frame) bool {
 	if f.ID != 0 && s.id == 0 {
 		_, sent := s.session.trySend(f)
@@ -59,8 +59,8 @@ func (s *stream) TrySend(f rpc.Frame) bool {
 	return s.take(f)
 }
 
-// Send implements rpc.Stream. A request on the session's own stream waits a little
-// for a client that is not connected; then the error is front.ErrNotListening.
+// Send implements rpc.Stream. A request on the main stream waits a little for a client
+// that is not connected; then the error is front.ErrNotListening.
 func (s *stream) Send(ctx context.Context, f rpc.Frame) error {
 	if f.ID != 0 && s.id == 0 {
 		return s.session.send(ctx, f)
@@ -82,7 +82,7 @@ func (s *stream) Withdraw(int64) bool { return false }
 // Finish implements rpc.Stream.
 func (s *stream) Finish(f rpc.Frame) { s.done(f, s.add(f.Data, true)) }
 
-// take takes a message over unless the stream is finished.
+// take takes a message. It returns false if the stream is finished.
 func (s *stream) take(f rpc.Frame) bool {
 	if denied := wire.Ask(f.Permit); denied != nil {
 		f.Done(rpc.Unsent, denied)
@@ -104,8 +104,8 @@ func (s *stream) done(f rpc.Frame, err error) {
 	f.Done(rpc.Written, nil)
 }
 
-// add adds a message, nil for none; nothing follows the last one. The session ends
-// if too much is waiting.
+// add adds a message, nil for none. last says that none follows. The session ends if too
+// much is waiting.
 func (s *stream) add(msg []byte, last bool) error {
 	s.mu.Lock()
 	if s.closed {
@@ -132,7 +132,7 @@ func (s *stream) add(msg []byte, last bool) error {
 	return nil
 }
 
-// end is the sequence number behind the last message. The caller holds s.mu.
+// end returns the sequence number of the next message. The caller holds s.mu.
 func (s *stream) end() uint64 { return s.first + uint64(len(s.messages)) }
 
 // append adds a message. The caller holds s.mu.
@@ -222,7 +222,7 @@ func (s *stream) signal() {
 	}
 }
 
-// awaitClient returns nil if the client is connected to the session's own stream.
+// awaitClient returns nil if the client is connected to the main stream.
 // Otherwise it returns a channel that is closed when the client connects.
 func (s *stream) awaitClient() (connected <-chan struct{}) {
 	s.mu.Lock()
@@ -230,11 +230,11 @@ func (s *stream) awaitClient() (connected <-chan struct{}) {
 	return s.connected
 }
 
-// attach makes e the eventWriter of the stream. If it is fresh, e writes what has
-// not been written, and there must be no other eventWriter. Otherwise e writes what
-// follows a sequence number, for a client that resumes the stream, and replaces the
-// eventWriter that there may be. It is false if that is not possible, or if the
-// sequence number is not of the stream.
+// attach makes e the eventWriter of the stream. If fresh is set, e writes the messages that
+// have not been written, and there must be no other eventWriter. Otherwise e writes the
+// messages after the sequence number seq, for a client that resumes the stream, and
+// replaces an eventWriter that there may be. attach returns false if that is not
+// possible, or if the stream has no message with that number.
 func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *stream) attach(e *eventWriter, seq uint64, fresh bool) bool {
 	}
 	e.stream, e.resumable, e.seq = s, s.resumable(), max(seq, s.first-1)
 	if s.writer != nil {
-		s.writer.abort() // its client has disconnected, even if we do not know it yet
+		s.writer.abort() // its client has disconnected, even if that has not been noticed
 		close(s.writer.replaced)
 	} else if s.connected != nil {
 		close(s.connected)
@@ -269,7 +269,7 @@ func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
 		s.writer, s.connected = nil, make(chan struct{})
 		return s.connected
 	}
-	s.signal() // e may have taken the token that was for the other one
+	s.signal() // e may have taken the token for the other eventWriter
 	return e.replaced
 }
 
@@ -282,8 +282,8 @@ func (s *stream) abortWrite() {
 	}
 }
 
-// next copies messages that e has not written into batch. over says that e has
-// nothing more to write.
+// next copies messages that e has not written into batch. over says that e has nothing
+// more to write.
 func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +295,7 @@ func (s *stream) next(e *eventWriter, batch [][]byte) (n int, over bool) {
 	return n, n == 0 && s.closed
 }
 
-// written says that e has written everything up to its sequence number.
+// written records that e has written everything up to its sequence number.
 func (s *stream) written(e *eventWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,8 +313,8 @@ func (s *stream) written(e *eventWriter) {
 	}
 }
 
-// onlyResponse is the message of a stream that has no other; ok is false if there
-// are several, or none yet.
+// onlyResponse returns the message of a finished stream that has no other; ok is false if
+// there are several, or none yet.
 func (s *stream) onlyResponse() (msg []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +341,8 @@ func (s *stream) reachesClient() bool {
 	return !s.closed && (s.writer != nil || s.connected == nil)
 }
 
-// size is the number of bytes that the stream holds, and whether some of them were
-// not written.
+// size returns the number of bytes that the stream holds, and whether some of them have
+// not been written.
 func (s *stream) size() (bytes int, unsent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

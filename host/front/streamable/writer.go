@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// eventWriter takes the messages of a stream to the client as server-sent events.
-// The goroutine of its HTTP request runs it.
+// eventWriter writes the messages of a stream to the client as server-sent events. The
+// goroutine of its HTTP request runs it.
 type eventWriter struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
@@ -26,7 +26,7 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 	return &eventWriter{w: w, control: http.NewResponseController(w), replaced: make(chan struct{})}
 }
 
-// maxWrite is the most bytes that are written under one deadline.
+// maxWrite is the maximum number of bytes that are written under one deadline.
 const maxWrite = 256 << 10
 
 // begin writes the header of the response and flushes it, so that the client knows
@@ -45,8 +45,8 @@ func (e *eventWriter) begin(prime bool) error {
 	return e.flush()
 }
 
-// run writes messages until the stream is finished or another eventWriter has taken
-// over (err is nil in both cases), or the client has disconnected.
+// run writes messages until the stream is finished, another eventWriter has replaced this
+// one (the error is nil in both cases), or the client has disconnected.
 func (e *eventWriter) run(ctx context.Context) error {
 	alive := time.NewTicker(e.stream.session.handler.opts.KeepAlive)
 	defer alive.Stop()

@@ -1,7 +1,7 @@
 package health
 
-// Absence is a server that is not available.
-type Absence struct {
+// Unavailable is a server that is not available.
+type Unavailable struct {
 	Server string `json:"server"` // script name
 	State  string `json:"state"`  // starting, failed, closed, disabled
 	// Why is a sentence for models that says what is wrong and what to do about it.

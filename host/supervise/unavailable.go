@@ -14,10 +14,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 )
 
-// absence returns why a server is not available to a session (nil: to no session in
+// unavailable returns why a server is not available to a session (nil: to no session in
 // particular), as a sentence without secrets. why is "" if the server is available
 // or will be started when it is needed.
-func (u *Upstreams) absence(session route.Session, c *config.Upstream) (state upstream.State, why string) {
+func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state upstream.State, why string) {
 	if c.Disabled {
 		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", c.Name)
 	}
@@ -50,22 +50,22 @@ func (u *Upstreams) absence(session route.Session, c *config.Upstream) (state up
 	return st.State, u.env.mask(why) + " (health_check says how it is)"
 }
 
-// Absent implements route.Absences.
-func (u *Upstreams) Absent(session route.Session, server string) (why string, starting bool) {
+// Unavailable implements route.Availability.
+func (u *Upstreams) Unavailable(session route.Session, server string) (why string, starting bool) {
 	cfg := u.cfg.Load()
 	for i := range cfg.Upstreams {
 		if c := &cfg.Upstreams[i]; c.Name == server {
-			state, why := u.absence(session, c)
+			state, why := u.unavailable(session, c)
 			return why, state == upstream.Starting
 		}
 	}
 	return "", false
 }
 
-// AbsentOwner implements route.Absences. If the name begins with the prefixes of
+// OwnerUnavailable implements route.Availability. If the name begins with the prefixes of
 // several servers, the longest prefix counts. A server without a prefix may have any
 // tool.
-func (u *Upstreams) AbsentOwner(session route.Session, name string) (why string, sure bool) {
+func (u *Upstreams) OwnerUnavailable(session route.Session, name string) (why string, sure bool) {
 	cfg := u.cfg.Load()
 	var prefixed, others []*config.Upstream
 	for i := range cfg.Upstreams {
@@ -81,30 +81,30 @@ func (u *Upstreams) AbsentOwner(session route.Session, name string) (why string,
 	}
 	slices.SortStableFunc(prefixed, func(a, b *config.Upstream) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
 	for _, c := range prefixed[:min(1, len(prefixed))] {
-		if _, why := u.absence(session, c); why != "" {
+		if _, why := u.unavailable(session, c); why != "" {
 			return why, true
 		}
 	}
 	for _, c := range others {
-		if _, why := u.absence(session, c); why != "" {
+		if _, why := u.unavailable(session, c); why != "" {
 			return why, false
 		}
 	}
 	return "", false
 }
 
-// Absences implements builtin.Absences.
-func (u *Upstreams) Absences(origin route.Origin) []health.Absence {
+// UnavailableServers implements builtin.Availability.
+func (u *Upstreams) UnavailableServers(origin route.Origin) []health.Unavailable {
 	var session route.Session
 	if origin != nil {
 		session = origin.Session()
 	}
 	cfg := u.cfg.Load()
-	var all []health.Absence
+	var all []health.Unavailable
 	for i := range cfg.Upstreams {
 		c := &cfg.Upstreams[i]
-		if state, why := u.absence(session, c); why != "" {
-			all = append(all, health.Absence{Server: abi.Ident(c.Name), State: string(state), Why: why})
+		if state, why := u.unavailable(session, c); why != "" {
+			all = append(all, health.Unavailable{Server: abi.Ident(c.Name), State: string(state), Why: why})
 		}
 	}
 	return all

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// assumed are the capabilities of an upstream that are not known yet. A client that is
-// not told of a capability would never use it.
+// assumed are the capabilities that an upstream is assumed to have while they are not
+// known. A client that is not told of a capability would never use it.
 const assumed = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"logging":{},"completions":{}}`
 
 // Bounds of the instructions of one upstream, and of all upstreams, in bytes.
@@ -21,19 +21,19 @@ const (
 	maxAllInstructions = 32 << 10
 )
 
-// Welcome starts the session s. The answer to its initialize request has our own
+// BeginSession begins the session s. The answer to its initialize request has our own
 // capabilities and instructions and those of the upstreams whose handshakes are over
 // within Options.HandshakeWait. The error is the cause of ctx if that ends first; then
 // the session has not started.
-func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
+func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult, error) {
 	r.mu.Lock()
 	r.clients[s] = newClient(s)
 	r.mu.Unlock()
-	all := r.reach(s)
+	all := r.connections(s)
 	r.awaitHandshakes(ctx, all)
 	if err := context.Cause(ctx); err != nil {
-		r.Left(s)
-		return Welcome{}, err
+		r.EndSession(s)
+		return InitializeResult{}, err
 	}
 	var metas []catalog.Part
 	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
@@ -53,7 +53,7 @@ func (r *Router) Welcome(ctx context.Context, s Session) (Welcome, error) {
 		}
 	}
 	r.with(s, func(c *client) { c.offered = capabilities })
-	return Welcome{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}, nil
+	return InitializeResult{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}, nil
 }
 
 // awaitHandshakes waits for the handshakes of upstreams, up to HandshakeWait.
@@ -69,23 +69,23 @@ func (r *Router) awaitHandshakes(ctx context.Context, all []serverConn) {
 	waiting.Wait()
 }
 
-// maxAbsence bounds what instructions say of an unavailable upstream, in bytes.
-const maxAbsence = 512
+// maxUnavailable bounds what instructions say of an unavailable upstream, in bytes.
+const maxUnavailable = 512
 
-// absent is why an upstream is unavailable; "" if it is available or still starting.
-func (r *Router) absent(s Session, server string) string {
-	if r.Absences == nil {
+// unavailable returns why an upstream is unavailable; "" if it is available or still starting.
+func (r *Router) unavailable(s Session, server string) string {
+	if r.Availability == nil {
 		return ""
 	}
-	why, starting := r.Absences.Absent(s, server)
+	why, starting := r.Availability.Unavailable(s, server)
 	if starting {
 		return ""
 	}
-	return cut(why, maxAbsence)
+	return cut(why, maxUnavailable)
 }
 
-// instructions are our own, then those of each upstream under its name, and why some
-// upstreams are unavailable.
+// instructions returns our own instructions, then those of each upstream under its name,
+// and why some upstreams are unavailable.
 func (r *Router) instructions(s Session, all []serverConn) string {
 	var b strings.Builder
 	if r.Instructions != nil {
@@ -98,7 +98,7 @@ func (r *Router) instructions(s Session, all []serverConn) string {
 		if theirs = strings.TrimSpace(theirs); theirs != "" {
 			theirs = "Instructions of server \"" + c.server + "\":\n" + cut(theirs, min(maxInstructions, rest))
 		}
-		if why := r.absent(s, c.server); why != "" {
+		if why := r.unavailable(s, c.server); why != "" {
 			theirs = strings.TrimPrefix(theirs+"\n\nNot there now: "+why, "\n\n")
 		}
 		if theirs == "" {
@@ -116,7 +116,7 @@ func (r *Router) instructions(s Session, all []serverConn) string {
 	return b.String()
 }
 
-// cut shortens s to at most most bytes, in whole characters, and says so.
+// cut shortens s to at most most bytes, in whole characters. The result says so.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -124,8 +124,8 @@ func cut(s string, most int) string {
 	return display.Head(s, most) + " [cut]"
 }
 
-// Left forgets a session that has ended. Upstreams are told in the background.
-func (r *Router) Left(s Session) {
+// EndSession forgets a session that has ended. Upstreams are told in the background.
+func (r *Router) EndSession(s Session) {
 	r.mu.Lock()
 	c, ok := r.clients[s]
 	delete(r.clients, s)

@@ -13,7 +13,7 @@ func TestWelcome(t *testing.T) {
 	g := newRig(t, "a", "b")
 	g.ups["a"].server = `{"capabilities":{"resources":{"subscribe":false},"x":{"y":1}},"instructions":"do \"a\"","_meta":{"k":1}}`
 	g.ups["b"].server = `{"capabilities":{"resources":{"subscribe":true},"tools":{}},"instructions":" ","_meta":{"k":2,"l":3}}`
-	w, err := g.router.Welcome(t.Context(), &fakeSession{})
+	w, err := g.router.BeginSession(t.Context(), &fakeSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestWelcomeWaitsForHandshakes(t *testing.T) {
 			close(g.ups["a"].shake)
 		})
 		begin := time.Now()
-		w, err := g.router.Welcome(t.Context(), &fakeSession{})
+		w, err := g.router.BeginSession(t.Context(), &fakeSession{})
 		if err != nil || time.Since(begin) != DefaultHandshakeWait {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
@@ -60,7 +60,7 @@ func TestWelcomeOfAClientThatGoes(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := g.router.Welcome(ctx, &fakeSession{}); !errors.Is(err, gone) {
+	if _, err := g.router.BeginSession(ctx, &fakeSession{}); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 	if len(g.router.clients) != 0 {
@@ -73,7 +73,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 	for _, up := range g.ups {
 		up.server = `{"capabilities":{},"instructions":"` + strings.Repeat("ü", maxInstructions) + `"}`
 	}
-	w, err := g.router.Welcome(t.Context(), &fakeSession{})
+	w, err := g.router.BeginSession(t.Context(), &fakeSession{})
 	if n := len(w.Instructions); err != nil || n < maxAllInstructions || n > maxAllInstructions+1000 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
