@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestListAfterAnnouncedChange: a list that is asked for after a change was
-// announced has the change, and so has what is called by its new name; and the
-// client gets the announcement with its _meta.
+// TestListAfterAnnouncedChange checks that a list that is requested after a change was
+// announced has the change, that a new name can be called, and that the client gets the
+// notification with its _meta.
 func TestListAfterAnnouncedChange(t *testing.T) {
 	for _, tt := range []struct {
 		surface  wire.Surface
@@ -21,7 +21,7 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 		{wire.Prompts, "notifications/prompts/list_changed"},
 	} {
 		t.Run(string(tt.surface), func(t *testing.T) {
-			// It takes its time with the list, but not with the first one.
+			// It answers later requests for the list slowly, but not the first one.
 			up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
 				tt.surface.ListMethod(): {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
 			}})
@@ -52,8 +52,8 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 	}
 }
 
-// TestAnnouncedToolIsCalled: a tool can be called as soon as its announcement was
-// sent.
+// TestAnnouncedToolIsCalled checks that a tool can be called as soon as it has been
+// announced.
 func TestAnnouncedToolIsCalled(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},

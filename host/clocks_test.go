@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestClocks: a test with a literal date does not read the system's clock, and a
-// package that takes a clock reads no other. Otherwise a suite that passes today
+// TestClocks checks that no test has both a literal date and the system's clock, and
+// that a package that takes a clock reads no other. Otherwise a suite that passes today
 // fails on another day.
 func TestClocks(t *testing.T) {
 	complaints, files, err := checkClocks(os.DirFS(".."))
@@ -30,7 +30,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestCheckClocks: the check finds what it is for.
+// TestCheckClocks checks that checkClocks finds violations.
 func TestCheckClocks(t *testing.T) {
 	for source, want := range map[string]int{
 		`func TestA(t *testing.T) { _ = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Before(time.Now()) }`:                              1,
@@ -68,7 +68,8 @@ func TestCheckClocks(t *testing.T) {
 	}
 }
 
-// checkClocks returns what breaks the rules in a tree, and the number of Go files.
+// checkClocks returns the violations of the rules in a tree, and the number of Go
+// files.
 func checkClocks(root fs.FS) (complaints []string, files int, err error) {
 	product, tests := map[string][]*ast.File{}, map[string][]*ast.File{}
 	set := token.NewFileSet()
@@ -112,14 +113,14 @@ func checkClocks(root fs.FS) (complaints []string, files int, err error) {
 	return complaints, files, err
 }
 
-// literalDate finds days in text: 2026-11-21, 20261121T...
+// literalDate matches dates in text: 2026-11-21, 20261121T...
 var literalDate = regexp.MustCompile(`\b20\d\d-[01]\d-[0-3]\d|\b20\d\d[01]\d[0-3]\dT`)
 
-// revision is what looks like a date and is a revision of MCP, or a layout of
+// revision matches what looks like a date but is a revision of MCP, or a layout of
 // package time.
 var revision = regexp.MustCompile(`\b(2006-01-02|2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)\b`)
 
-// isClock tells whether n reads the system's clock, or is what reads it.
+// isClock reports whether n reads the system's clock, or is a function that does.
 func isClock(n ast.Node) bool {
 	sel, ok := n.(*ast.SelectorExpr)
 	if !ok {
@@ -129,13 +130,12 @@ func isClock(n ast.Node) bool {
 	return ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name)
 }
 
-// hasDate tells whether there is a literal date in n, or one of the variables
-// that have one.
+// hasDate reports whether n contains a literal date, or a variable that has one.
 func hasDate(n ast.Node, dated map[string]bool) bool {
 	found := false
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.SelectorExpr: // its second half names something of the first
+		case *ast.SelectorExpr: // Sel is a name in X, not a variable
 			found = found || hasDate(n.X, dated)
 			return false
 		case *ast.CallExpr:
@@ -154,8 +154,8 @@ func hasDate(n ast.Node, dated map[string]bool) bool {
 	return found
 }
 
-// mixedDates returns the functions of a package's tests that have both a literal
-// date and the system's clock.
+// mixedDates returns the functions of a package's tests that use both a literal date
+// and the system's clock.
 func mixedDates(files []*ast.File) (complaints []string) {
 	dated := map[string]bool{}
 	for more := true; more; {
@@ -181,8 +181,8 @@ func mixedDates(files []*ast.File) (complaints []string) {
 	return complaints
 }
 
-// strayClocks returns the functions of a package with an injected clock (a field
-// Now that is a function) that read the system's.
+// strayClocks returns the functions of a package with an injected clock (a field Now
+// that is a function) that read the system's clock.
 func strayClocks(files []*ast.File) (complaints []string) {
 	injected := false
 	for _, f := range files {

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// relay is a server process whose standard input and output are the test's: it
-// passes them through a connection.
+// relay is a server process that the test plays: it forwards its standard input and
+// output over a connection.
 func relay() {
 	conn, err := net.Dial("tcp", os.Args[1])
 	if err != nil {
@@ -32,10 +32,11 @@ func relay() {
 }
 
 // TestConversations plays testdata/conversations/*.txtar through a Host with one
-// upstream, "up". Both ends are the test's, and every line is raw: "c> " the
-// client says, "c< " it must hear, "u< " the upstream must hear, "u> " it says,
-// in this order. $name stands for anything when it is heard first, then for
-// that. A file's comment may set the upstream's prefix ("prefix=x__").
+// upstream, "up". The test is both the client and the upstream, and every line is raw:
+// the client sends "c> " and must receive "c< "; the upstream must receive "u< " and
+// sends "u> "; in this order. $name matches anything the first time it is received, and
+// from then on stands for that. A file's comment may set the prefix of the upstream
+// ("prefix=x__").
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conversations/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -147,7 +148,7 @@ func (k *talk) say(to io.Writer, text string) {
 	}
 }
 
-// patience is how long a message is waited for that has to come.
+// patience is how long the test waits for a message that must arrive.
 const patience = 20 * time.Second
 
 func (k *talk) expect(line, want string, from *wire.Reader) {

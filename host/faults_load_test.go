@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestInterleavedCalls has one session over stdio make 200 calls at the same
-// time: half of them cannot end before the others have.
+// TestInterleavedCalls makes 200 calls at the same time in one session over stdio. Half
+// of them cannot end before the others have.
 func TestInterleavedCalls(t *testing.T) {
 	const calls, times = 200, 20
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
@@ -68,19 +68,19 @@ func TestInterleavedCalls(t *testing.T) {
 	}
 }
 
-// TestManySessions has 500 clients be there at the same time, over HTTP, with a
-// call each on one process that they share.
+// TestManySessions runs 500 clients at the same time over HTTP. Each of them calls a
+// process that they share.
 func TestManySessions(t *testing.T) {
 	const sessions = 500
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
-	cfg.HTTP.MaxSessions = sessions + 1 // one has left and is not quite gone
+	cfg.HTTP.MaxSessions = sessions + 1 // one session may still be ending
 	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	clients := make([]*mcptest.Client, sessions)
 	var all sync.WaitGroup
 	each := func(f func(i int)) {
-		slots := make(chan struct{}, 50) // for the descriptors of connections
+		slots := make(chan struct{}, 50) // bounds the descriptors of connections
 		for i := range clients {
 			slots <- struct{}{}
 			all.Go(func() {
@@ -97,7 +97,7 @@ func TestManySessions(t *testing.T) {
 		}
 	})
 	waiting := make([]<-chan mcptest.Answer, sessions)
-	each(func(i int) { // all of these are under way at the same time
+	each(func(i int) { // all of these are in flight at the same time
 		waiting[i] = clients[i].Start("1", "tools/call", mcptest.ToolParams("wait", fmt.Sprintf(`{"n":"<%d>"}`, i), "7"))
 		if _, _, err := clients[i].Log.Find(ctx, "progress", 0, mcptest.ProgressWith("7")); err != nil {
 			t.Errorf("session %d: %v", i, err)
@@ -114,9 +114,9 @@ func TestManySessions(t *testing.T) {
 	})
 }
 
-// TestStalledClientHoldsUpNobody has a client over HTTP that does not read what
-// a server of many sends it, and others that go on meanwhile. Nothing is lost.
-func TestStalledClientHoldsUpNobody(t *testing.T) {
+// TestStalledClientDelaysNoOther checks that an HTTP client that does not read what a
+// server sends to many clients does not delay the others. Nothing is lost.
+func TestStalledClientDelaysNoOther(t *testing.T) {
 	w := startWay(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.Switches{})
 	ctx := bounded(t)
 	stalled := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
@@ -125,7 +125,7 @@ func TestStalledClientHoldsUpNobody(t *testing.T) {
 	const times, size = 2000, 500_000
 	counting := stalled.Client.Start("1", "tools/call", mcptest.ToolParams("count", fmt.Sprintf(`{"times":%d}`, times), `"t"`))
 	var large []<-chan mcptest.Answer
-	for i := range 6 { // more than all buffers of the way hold
+	for i := range 6 { // more than all buffers on the way hold
 		arguments := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
 		large = append(large, stalled.Client.Start(fmt.Sprintf(`"large-%d"`, i), "tools/call", mcptest.ToolParams("echo", arguments, `"l"`)))
 	}
@@ -163,7 +163,7 @@ func TestStalledClientHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestLargeMessages takes 16 MiB both ways.
+// TestLargeMessages sends 16 MiB in both directions.
 func TestLargeMessages(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<20)
 	for _, c := range combinations {
@@ -178,9 +178,9 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// TestSessionsLeaveNothing opens sessions by the thousand and drops them in every
-// way: nothing of them stays. Fewer have a server of their own: its process takes
-// its time.
+// TestSessionsLeaveNothing opens thousands of sessions and drops them in every way.
+// Nothing is left of them. Fewer have a server of their own, because processes take
+// time.
 func TestSessionsLeaveNothing(t *testing.T) {
 	t.Run("shared", func(t *testing.T) { testSessionsLeaveNothing(t, config.Shared, 1000) })
 	t.Run("own", func(t *testing.T) { testSessionsLeaveNothing(t, config.PerSession, 40) })
@@ -224,9 +224,9 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 type sessionEnd int
 
 const (
-	deleted  sessionEnd = iota // as it should be
-	silent                     // without a word
-	busy                       // without a word, and with a call under way
+	deleted  sessionEnd = iota // with DELETE
+	silent                     // the client disconnects
+	busy                       // the client disconnects with a call in flight
 	halfOpen                   // the session is used, but no connection is left
 )
 
@@ -256,15 +256,14 @@ func dropSession(t *testing.T, ctx context.Context, w *way, i int, end sessionEn
 	c.Vanish()
 }
 
-// left is what there is of a Host.
+// left counts what a Host has.
 type left struct{ goroutines, descriptors, upstreams int }
 
 func (l left) within(most left) bool {
 	return l.goroutines <= most.goroutines && l.descriptors <= most.descriptors && l.upstreams <= most.upstreams
 }
 
-// rest waits until there is no more than most, or ctx ends, and tells what there
-// is then.
+// rest waits until there is no more than most, or ctx ends, and returns what is left.
 func (w *way) rest(ctx context.Context, most left) (l left) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -284,8 +283,8 @@ func (w *way) rest(ctx context.Context, most left) (l left) {
 	}
 }
 
-// TestSessionCap: over the cap a client is turned away, and told when to come
-// back; then it can.
+// TestSessionCap checks that a client is refused while there are too many sessions,
+// that it is told when to try again, and that it succeeds then.
 func TestSessionCap(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)

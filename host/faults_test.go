@@ -12,15 +12,14 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// faultCase is a fault of a server, and what its client gets to see of it
-// through us.
+// faultCase is a fault of a server, and what its client sees of it through us.
 type faultCase struct {
 	fault string // arguments of the tool
-	// stdio, http and sse are parts of the text of the error that a call ends
-	// with; "" for the right answer, "-" where there is no such fault.
+	// stdio, http and sse are parts of the error with which a call ends; "" means the
+	// right answer, "-" that there is no such fault.
 	stdio, http, sse string
-	// ends says that the server or its connection is gone, and every other call
-	// under way fails with it, at once.
+	// ends says that the server or its connection is gone. All other calls in flight
+	// then fail at once, with this error.
 	ends bool
 }
 
@@ -46,14 +45,14 @@ var faultCases = []faultCase{
 	{`{"kind":"duplicate","count":3}`, "", "", "", false},
 }
 
-// of is the case's text for a transport.
+// of returns the expected text for a transport.
 func (c faultCase) of(transport config.Transport) string {
 	return map[config.Transport]string{config.Stdio: c.stdio, config.StreamableHTTP: c.http, config.LegacySSE: c.sse}[transport]
 }
 
-// TestFaultsOfServers shows what a client sees of each fault: an answer to the
-// call in any case, an error at once for calls that have lost their server, and
-// a server that is back soon. Run it with -v for the table.
+// TestFaultsOfServers checks what a client sees of each fault: the call is answered in
+// any case, calls that have lost their server fail at once, and the server is available
+// again soon. Run it with -v for the table.
 func TestFaultsOfServers(t *testing.T) {
 	for _, transport := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		for _, tt := range faultCases {
@@ -71,7 +70,7 @@ func TestFaultsOfServers(t *testing.T) {
 
 func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 	up := startRaw(t, transport, mcptest.Switches{})
-	if tt.of(transport) == timedOut { // which holds for a start, too, so that may take several
+	if tt.of(transport) == timedOut { // the timeout applies to the start too, which may take several attempts
 		up.config.Timeout = time.Second
 	}
 	w := serveWay(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
@@ -105,7 +104,7 @@ func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 			t.Fatal("the other call is not answered")
 		}
 	}
-	calls := serving(t, ctx, p) // also the answer to this one may be what half a line spoils
+	calls := serving(t, ctx, p) // half a line may spoil the answer to this call too
 	if again, err := p.Client.Request(ctx, "9999", "ping", ""); err != nil || again.Msg.Error != nil {
 		t.Errorf("the session: %s %v", again.Raw, err)
 	}
@@ -120,7 +119,7 @@ func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 	}
 }
 
-// serving calls the server until it answers, and tells how often.
+// serving calls the server until it answers, and returns how many calls that took.
 func serving(t *testing.T, ctx context.Context, p *mcptest.Pair) (calls int) {
 	t.Helper()
 	for calls = 1; failure(toolCall(t, ctx, p, "echo", `{}`)) != ""; calls++ {
@@ -139,7 +138,7 @@ func toolCall(t *testing.T, ctx context.Context, p *mcptest.Pair, tool, argument
 	return e
 }
 
-// failure is the text of an error result or a JSON-RPC error, "" for a result.
+// failure returns the text of an error result or a JSON-RPC error, "" for a result.
 func failure(e mcptest.Entry) string {
 	if e.Msg.Error != nil {
 		return "JSON-RPC error " + string(e.Msg.Error)
@@ -156,8 +155,8 @@ func failure(e mcptest.Entry) string {
 	return "isError: " + text
 }
 
-// TestHealthCheckTellsNothingOfOthers: what a server wrote may be a part of
-// anybody's answer, so agents are not shown it.
+// TestHealthCheckTellsNothingOfOthers checks that agents do not see what a server
+// wrote, since that may be part of another session's answer.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
 	w := startWay(t, combination{config.Stdio, config.Stdio}, mcptest.Switches{})
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
@@ -168,7 +167,7 @@ func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
 	if got := string(e.Raw); !strings.Contains(got, "exit status 3") || strings.Contains(got, "this is not JSON-RPC") {
 		t.Errorf("%s", got)
 	}
-	if err := w.host.Upstreams(ctx)[0].Err; !strings.Contains(err, "this is not JSON-RPC") { // for whoever runs us
+	if err := w.host.Upstreams(ctx)[0].Err; !strings.Contains(err, "this is not JSON-RPC") { // for the user who runs us
 		t.Errorf("%s", err)
 	}
 }

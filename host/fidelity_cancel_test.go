@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// leavings are the ways in which a client takes a call back.
+// leavings are the ways in which a client cancels a call.
 var leavings = []struct {
 	name  string
 	front config.Transport // "": any
@@ -28,10 +28,10 @@ var leavings = []struct {
 	{"all connections broken", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, _ string) error { c.Vanish(); return nil }, false},
 }
 
-// TestLeavingCancels has a client take a call back in each way there is, while
-// the upstream is at it, for plain calls and for composites, with and without
-// progress: the upstream is told, with its own id, and no result is given.
-func TestLeavingCancels(t *testing.T) {
+// TestClientCancels cancels a call in each way while the upstream works on it, for
+// plain calls and for composites, with and without progress. The upstream gets a
+// cancellation with its own id, and the client gets no result.
+func TestClientCancels(t *testing.T) {
 	calls := []struct{ name, params string }{
 		{"plain", mcptest.ToolParams("wait", "{}", "")},
 		{"plain with progress", mcptest.ToolParams("wait", "{}", `"1"`)},

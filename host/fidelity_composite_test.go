@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// compositeWay is a session for composites.
+// compositeWay is a session that runs composites.
 type compositeWay struct {
 	*mcptest.Pair
 	t    *testing.T
@@ -35,7 +35,7 @@ func (w *compositeWay) eval(code, meta string) []byte {
 	return e.Msg.Result
 }
 
-// TestCompositeFidelity is what composites pass on between their clients and the
+// TestCompositeFidelity checks what composites pass on between their clients and the
 // upstreams that they call.
 func TestCompositeFidelity(t *testing.T) {
 	for _, c := range combinations {
@@ -80,8 +80,8 @@ func compositeParams(w *compositeWay) {
 	}
 }
 
-// compositeProgress checks that there is one rising sequence under the client's
-// token, all of it before the result, with the last value.
+// compositeProgress checks that the client gets one rising sequence with its token,
+// with the last value, and all of it before the result.
 func compositeProgress(w *compositeWay) {
 	for _, token := range []string{`"t"`, `7`} {
 		from := w.Client.Log.Len()
@@ -111,7 +111,7 @@ func compositeProgress(w *compositeWay) {
 	}
 }
 
-// asked is what upstreams ask clients for, and answers that scripts can read.
+// asked are requests of upstreams to clients, with answers that scripts can read.
 var asked = map[string]string{
 	"roots/list":             `{"roots":[{"uri":"file:///a%20b","x":9007199254740993}]}`,
 	"sampling/createMessage": `{"role":"assistant","content":{"type":"hologram"},"model":"m","stopReason":"odd"}`,

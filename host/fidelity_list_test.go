@@ -13,9 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestFidelity does everything of mcptest.Items directly and through us, and
-// compares what client and server saw, token by token. With -v it prints the
-// list.
+// TestFidelity does everything in mcptest.Items directly and through us, and compares
+// what client and server saw, token by token. With -v it prints the table.
 func TestFidelity(t *testing.T) {
 	verdicts, direct := map[string][]string{}, map[config.Transport]map[string][]byte{}
 	for _, c := range combinations {
@@ -31,8 +30,8 @@ func TestFidelity(t *testing.T) {
 	t.Log(fidelityList(verdicts))
 }
 
-// TestFidelityOfOtherServers does it with servers that use other freedoms of
-// the protocol.
+// TestFidelityOfOtherServers does the same with servers that use the protocol in other
+// permitted ways.
 func TestFidelityOfOtherServers(t *testing.T) {
 	direct := map[config.Transport]map[string][]byte{
 		config.Stdio: seenDirectly(t, config.Stdio), config.StreamableHTTP: seenDirectly(t, config.StreamableHTTP),
@@ -55,7 +54,7 @@ func TestFidelityOfOtherServers(t *testing.T) {
 	}
 }
 
-// compared is an item and how it went.
+// compared is an item with its outcome.
 type compared struct{ name, verdict string }
 
 // compareThrough does all items through us and compares what was seen.
@@ -91,7 +90,7 @@ func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
 	return seen
 }
 
-// seenBy does all items.
+// seenBy does all items and returns what was seen.
 func seenBy(p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 	seen, errs = map[string][]byte{}, map[string]error{}
 	for _, item := range mcptest.Items {

@@ -16,36 +16,37 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// init makes the test binary a raw server of mcptest where it is told to be
-// one, before TestMain looks for the servers of this package.
+// init makes the test binary a raw server of mcptest if its environment says so, before
+// TestMain looks for the servers of this package.
 func init() { mcptest.Main() }
 
-// combination is a way through us.
+// combination is a pair of transports: of the client and of the upstream.
 type combination struct{ client, upstream config.Transport }
 
 func (c combination) String() string { return string(c.client) + "->" + string(c.upstream) }
 
-// combinations are all there are; clients of the older HTTP+SSE transport are
-// not served.
+// combinations are all combinations. Clients of the older HTTP+SSE transport are not
+// supported.
 var combinations = []combination{
 	{config.Stdio, config.Stdio}, {config.Stdio, config.StreamableHTTP}, {config.Stdio, config.LegacySSE},
 	{config.StreamableHTTP, config.Stdio}, {config.StreamableHTTP, config.StreamableHTTP}, {config.StreamableHTTP, config.LegacySSE},
 }
 
-// bounded is a context for what waits for peers.
+// bounded returns a context for waiting for peers.
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// rawUpstream is a server of mcptest, ready to be used by anybody.
+// rawUpstream is a server of mcptest that clients can reach.
 type rawUpstream struct {
 	received *mcptest.Log
 	config   config.Upstream
 }
 
-// startRaw makes one that is reached by a transport. Its tools keep their names.
+// startRaw starts a server that is reached over a transport. Its tools keep their
+// names.
 func startRaw(t testing.TB, transport config.Transport, sw mcptest.Switches) rawUpstream {
 	t.Helper()
 	up := config.Upstream{
@@ -80,7 +81,7 @@ func listenHTTP(t testing.TB, server *mcptest.Server, handler http.Handler) (url
 	return l.URL
 }
 
-// dialRaw connects a client to the server, without us.
+// dialRaw connects a client to the server directly.
 func dialRaw(t testing.TB, up rawUpstream, opts mcptest.ClientOptions) *mcptest.Client {
 	t.Helper()
 	switch up.config.Transport {
@@ -107,7 +108,7 @@ func dialRaw(t testing.TB, up rawUpstream, opts mcptest.ClientOptions) *mcptest.
 	return mcptest.NewStdio(out, in, opts)
 }
 
-// way is a running Host with a raw server behind it.
+// way is a running Host in front of a raw server.
 type way struct {
 	combination
 	host     *Host
@@ -167,12 +168,12 @@ func (w *way) dial(t testing.TB, opts mcptest.ClientOptions) *mcptest.Client {
 		outW.Close()
 		served <- err
 	}()
-	t.Cleanup(func() { <-served }) // a client that is gone may be an error
+	t.Cleanup(func() { <-served }) // the error may be that the client has disconnected
 	return mcptest.NewStdio(outR, inW, opts)
 }
 
-// pair initializes a client and makes a pair with the server's log. The client
-// is closed at the end of the test, if it is not gone by then.
+// pair initializes a client and makes a pair with the server's log. The client is
+// closed at the end of the test, unless it has been closed before.
 func pair(t testing.TB, c *mcptest.Client, received *mcptest.Log) *mcptest.Pair {
 	t.Helper()
 	welcome, err := c.Initialize(bounded(t), mcptest.ClientParams)

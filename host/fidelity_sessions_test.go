@@ -66,7 +66,7 @@ func oneOfMany(t *testing.T, p *mcptest.Pair, i int) {
 	}
 }
 
-// checkOwn checks what session i got in all rounds.
+// checkOwn checks what session i received in all rounds.
 func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Transport) {
 	progress, messages := 0, 0
 	for _, e := range p.Client.Log.All() {
@@ -86,15 +86,15 @@ func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Tran
 	if progress != rounds*(100+i) {
 		t.Errorf("session %d: %d progress notifications", i, progress)
 	}
-	// Only streamable HTTP tells whose call a message belongs to.
+	// Only streamable HTTP shows to which call a message belongs.
 	if upstream == config.StreamableHTTP && messages != rounds {
 		t.Errorf("session %d: %d log messages", i, messages)
 	}
 }
 
-// TestSharedUpstreamAsks has an upstream ask a client while two sessions have
-// calls in flight: over streamable HTTP the right one is asked; where it cannot
-// be known, the upstream is told so, and how that can be changed.
+// TestSharedUpstreamAsks checks an upstream's request to a client while two sessions
+// have calls in flight. Over streamable HTTP the right client gets it. Where that
+// cannot be known, the upstream gets an error that says so and what to configure.
 func TestSharedUpstreamAsks(t *testing.T) {
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestHealthCheck asks for the health of upstreams through the tool.
+// TestHealthCheck checks the health of upstreams with the tool.
 func TestHealthCheck(t *testing.T) {
 	const secret = "hunter2-hunter2"
 	good, down, off := upstreamOf("go-od", "raw"), upstreamOf("down", "raw"), upstreamOf("off", "raw")
@@ -53,7 +53,7 @@ func TestHealthCheck(t *testing.T) {
 		}
 	}
 
-	result = c.call("health_check", `{"server":"go_od"}`) // as scripts know it
+	result = c.call("health_check", `{"server":"go_od"}`) // the script name
 	if !strings.Contains(result, `"healthy":true`) || strings.Contains(result, "wrong") {
 		t.Errorf("%s", result)
 	}
@@ -67,8 +67,9 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// TestHealthOfOneThatSleeps: it goes on sleeping unless it is asked for.
-func TestHealthOfOneThatSleeps(t *testing.T) {
+// TestHealthOfLazyUpstream checks that a lazy upstream is not started unless the
+// health check names it.
+func TestHealthOfLazyUpstream(t *testing.T) {
 	l := newLazy(t)
 	l.first()
 	l.with("asleep", func(t *testing.T, h *Host, p *mcptest.Pair) {
@@ -82,8 +83,8 @@ func TestHealthOfOneThatSleeps(t *testing.T) {
 	})
 }
 
-// TestHealthAsksItsSession has probes of two sessions ask something of the
-// client while they run.
+// TestHealthAsksItsSession runs probes for two sessions that send requests to the
+// client.
 func TestHealthAsksItsSession(t *testing.T) {
 	up := startRaw(t, config.StreamableHTTP, mcptest.Switches{})
 	up.config.Probe = &config.Probe{Call: "ask", Params: []byte(`{"method":"roots/list"}`), Timeout: time.Minute}

@@ -61,7 +61,7 @@ func startHostFor(t testing.TB, cfg *config.Config, clients Clients) (*Host, *mc
 	return h, &log
 }
 
-// client speaks raw lines with a session of a Host.
+// client is a client of a Host that sends and receives raw lines.
 type client struct {
 	t      testing.TB
 	in     *io.PipeWriter
@@ -112,14 +112,14 @@ func (c *client) hear() string {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		// Upstreams that become ready change the list at moments of their own.
+		// Upstreams that become ready change the list at any time.
 		if !strings.Contains(string(raw), "notifications/tools/list_changed") {
 			return string(raw)
 		}
 	}
 }
 
-// request sends a request and returns what comes next.
+// request sends a request and returns the next message.
 func (c *client) request(id, method, params string) string {
 	c.t.Helper()
 	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
@@ -180,9 +180,9 @@ func TestCancelReachesTheUpstream(t *testing.T) {
 	c := dial(t, h)
 	c.call("raw__text", `{"text":"warm"}`) // the upstream is up and its tools are known
 	c.say(`{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"raw__hang","_meta":{"progressToken":1}}}`)
-	c.hear() // progress: the upstream has the call, so the cancellation has somebody to reach
+	c.hear() // progress: the upstream has the call, and can be told of the cancellation
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77,"reason":"enough","x":9007199254740993}}`)
-	// The cancellation and this call race to the upstream, so ask until it is there.
+	// The cancellation and this call may arrive in either order, so repeat the call.
 	for {
 		var all []byte
 		got := c.call("raw__cancels", `{}`)
@@ -289,9 +289,9 @@ func TestSavedToolEndToEnd(t *testing.T) {
 	}
 }
 
-// TestScriptsAndUpstreamsThatAreNotUp has a script wait for an upstream that
-// is still starting, and learn why another one is down.
-func TestScriptsAndUpstreamsThatAreNotUp(t *testing.T) {
+// TestScriptsAndUnavailableUpstreams checks that a script waits for an upstream that
+// is still starting, and is told why another one is down.
+func TestScriptsAndUnavailableUpstreams(t *testing.T) {
 	missing := upstreamOf("missing", "raw")
 	missing.Command = "no-such-command-anywhere"
 	late := upstreamOf("late", "late")
@@ -376,7 +376,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestCloseAgain: Close may be called again, and by several at once.
+// TestCloseAgain checks that Close may be called again, also concurrently.
 func TestCloseAgain(t *testing.T) {
 	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing/fstest"
 )
 
-// The checks of imports_test.go, held against packages made up to break them.
+// These tests run the checks of imports_test.go on invented packages that violate the
+// rules.
 
 func made(folder string, imports ...string) *goPackage {
 	return &goPackage{

@@ -24,8 +24,8 @@ const (
 	maxLines = 500
 )
 
-// librariesOf says which packages of ours may import a library. The rules are
-// about what is built: a test may use any library to hold ours against.
+// librariesOf says which packages of ours may import a library. The rules are about the
+// product: a test may use any library to compare with.
 var librariesOf = []struct {
 	library string
 	allowed []string
@@ -37,8 +37,8 @@ var librariesOf = []struct {
 	}},
 }
 
-// neverImport says which packages of ours must not depend on which others of
-// ours, however indirectly, tests included.
+// neverImport says which packages of ours must not depend on which others, not even
+// indirectly or in tests.
 var neverImport = []struct {
 	from, what string // folders, with all below them; "" is every package
 }{
@@ -50,8 +50,8 @@ var neverImport = []struct {
 // bannedNames say nothing about what is in a package.
 var bannedNames = []string{"util", "utils", "common", "types", "manager", "managers", "helpers"}
 
-// goPackage is what go list tells of a package; what is Elsewhere is out of
-// files for other systems than the one it was asked about.
+// goPackage is what go list says about a package. Fields named Elsewhere are from files
+// for other systems than the one that was asked for.
 type goPackage struct {
 	ImportPath, Dir, Name, Doc             string
 	GoFiles, IgnoredGoFiles                []string
@@ -87,9 +87,9 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
-// listPackages asks go list for all packages of the module. It leaves out those
-// that have no file for the system it is asked about, so it is asked about the
-// guest's too; files for still others are read by addIgnored.
+// listPackages asks go list for all packages of the module. go list omits packages
+// without a file for the system it is asked for, so it is asked for the guest's system
+// too. addIgnored reads files for other systems.
 func listPackages(t *testing.T, root string) []*goPackage {
 	t.Helper()
 	pkgs := goList(t, root)
@@ -132,8 +132,8 @@ func goList(t *testing.T, root string, env ...string) []*goPackage {
 	}
 }
 
-// addIgnored reads the files that the system the test runs on leaves out, such
-// as the guest's main.
+// addIgnored reads the files that the build on this system ignores, such as the guest's
+// main.
 func (p *goPackage) addIgnored() error {
 	for _, name := range p.IgnoredGoFiles {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly|parser.ParseComments)
@@ -164,23 +164,23 @@ func (p *goPackage) addIgnored() error {
 	return nil
 }
 
-// built are the imports of what is built, tested those of the tests too.
+// built returns the imports of the product, tested those of tests too.
 func (p *goPackage) built() []string { return slices.Concat(p.Imports, p.ImportsElsewhere) }
 func (p *goPackage) tested() []string {
 	return slices.Concat(p.built(), p.TestImports, p.XTestImports, p.TestImportsElsewhere)
 }
 
-// folder is the package's place in the module, "" for its root.
+// folder returns the package's folder in the module, "" for its root.
 func (p *goPackage) folder() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
-// within says whether a package path is that of a folder or below it.
+// within reports whether a package is in a folder or below it.
 func within(importPath, folder string) bool {
 	return importPath == folder || strings.HasPrefix(importPath, folder+"/")
 }
 
-// checkImports returns what breaks a rule about imports, one line each.
+// checkImports returns the violations of the rules about imports, one line each.
 func checkImports(pkgs []*goPackage) []string {
 	var complaints []string
 	byPath := map[string]*goPackage{}
@@ -202,13 +202,14 @@ func checkImports(pkgs []*goPackage) []string {
 	return complaints
 }
 
-// checkLibraries holds one package against librariesOf, and abi against having
-// nothing but the standard library.
+// checkLibraries checks one package with librariesOf, and that abi imports only the
+// standard library.
 func checkLibraries(p *goPackage) []string {
 	var complaints []string
 	for _, imported := range p.built() {
 		for _, rule := range librariesOf {
-			// What may use a library shares that with no package below it.
+			// A package that may use a library does not share that right with packages
+			// below it.
 			if within(imported, rule.library) && !slices.Contains(rule.allowed, p.folder()) {
 				complaints = append(complaints, fmt.Sprintf("%s imports %s, which is only for %s",
 					p.folder(), imported, strings.Join(rule.allowed, ", ")))
@@ -222,8 +223,8 @@ func checkLibraries(p *goPackage) []string {
 	return complaints
 }
 
-// findImport is the shortest chain of imports of ours that leads from p to a
-// package of folder, nil if none does. Only the tests of p itself count.
+// findImport returns the shortest chain of imports of ours from p to a package in
+// folder, nil if there is none. Only the tests of p itself count.
 func findImport(byPath map[string]*goPackage, p *goPackage, folder string) []string {
 	type step struct {
 		imports []string
@@ -247,7 +248,7 @@ func findImport(byPath map[string]*goPackage, p *goPackage, folder string) []str
 	return nil
 }
 
-// checkNames returns what is wrong with names and comments of packages.
+// checkNames returns the violations of the rules about names and comments of packages.
 func checkNames(pkgs []*goPackage) []string {
 	var complaints []string
 	for _, p := range pkgs {
@@ -267,7 +268,7 @@ func checkNames(pkgs []*goPackage) []string {
 	return complaints
 }
 
-// checkLength returns which Go files are too long, and how many it looked at.
+// checkLength returns which Go files are too long, and how many files it has checked.
 func checkLength(root fs.FS) (complaints []string, files int, err error) {
 	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

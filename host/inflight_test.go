@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// TestMessagesInFlightAreBounded: many large calls at once, direct and out of
-// scripts, with little memory for all: each is answered, and no more is held than
-// there is, but for one message.
+// TestMessagesInFlightAreBounded makes many large calls at once, from clients and from
+// scripts, with a small budget. All are answered, and never is more held than the
+// budget and one message.
 func TestMessagesInFlightAreBounded(t *testing.T) {
 	const calls, size, total = 12, 500_000, 40 << 20
 	cfg := testConfig(t, upstreamOf("raw", "raw"))

@@ -13,11 +13,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// maxInstructions is how many words every session may cost before it begins.
+// maxInstructions is the maximum number of words of the instructions, which every
+// session pays for.
 const maxInstructions = 400
 
-// TestInstructions: they are short, name tools that are there, and their example
-// runs.
+// TestInstructions checks that the instructions are short, that they name existing
+// tools, and that their example runs.
 func TestInstructions(t *testing.T) {
 	instructions := builtin.Instructions(true)
 	if n := len(strings.Fields(instructions)); n >= maxInstructions {

@@ -14,11 +14,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// overHTTP is how sessions come that can be kept apart.
+// overHTTP is a combination in which a Host has several sessions.
 var overHTTP = combination{config.StreamableHTTP, config.Stdio}
 
-// TestOwnUpstreamAsksItsSession has the processes of two sessions ask while both
-// have calls in flight: each asks its own client, as which it was started.
+// TestOwnUpstreamAsksItsSession checks that the processes of two sessions, both with
+// calls in flight, send their requests to their own client, and that each was started
+// with that client's identity.
 func TestOwnUpstreamAsksItsSession(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	up.config.Isolation = config.PerSession
@@ -68,8 +69,8 @@ func TestOwnUpstreamAsksItsSession(t *testing.T) {
 	}
 }
 
-// TestOwnUpstreamEndsWithItsSession: one session's process is gone after
-// DELETE, another's goes on.
+// TestOwnUpstreamEndsWithItsSession checks that the process of a session ends with
+// DELETE, and that of another session does not.
 func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	u := upstreamOf("raw", "raw")
 	u.Isolation = config.PerSession
@@ -91,7 +92,7 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	if first == second || call(one, "raw__pid") != first || call(one, "shared__pid") != call(two, "shared__pid") {
 		t.Errorf("processes %s and %s", first, second)
 	}
-	g := newGate(t) // a call in flight when the session ends, and a sign of life of its process
+	g := newGate(t) // a call in flight when the session ends, which shows that its process lives
 	one.Client.Start("2", "tools/call", mcptest.ToolParams("raw__gate", fmt.Sprintf(`{"address":%q}`, g.Addr()), ""))
 	g.accept(t)
 	if err := one.Client.Close(bounded(t)); err != nil {
@@ -106,7 +107,8 @@ func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// TestOwnLazyUpstream: a session's own process need not run before it is used.
+// TestOwnLazyUpstream checks that a session's own process does not run before it is
+// used.
 func TestOwnLazyUpstream(t *testing.T) {
 	l := newLazy(t)
 	l.cfg.Upstreams[0].Isolation = config.PerSession
@@ -134,8 +136,8 @@ func TestOwnLazyUpstream(t *testing.T) {
 	}
 }
 
-// TestOwnUpstreamThatIsSlow: a session whose own process is still starting is
-// shown what another's has, and neither waits for it.
+// TestOwnUpstreamThatIsSlow checks that a session whose own process is still starting
+// sees the lists of another session's, and that neither waits for it.
 func TestOwnUpstreamThatIsSlow(t *testing.T) {
 	g := newGate(t)
 	u := upstreamOf("slow", "late")

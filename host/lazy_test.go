@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// lazy is a server with start = "lazy", and the configuration of Hosts that run
-// one after the other.
+// lazy is a server with start = "lazy", with the configuration of Hosts that run one
+// after the other.
 type lazy struct {
 	*testing.T
 	rawUpstream
@@ -34,7 +34,7 @@ func newLazy(t *testing.T) *lazy {
 
 func (l *lazy) file() string { return filepath.Join(l.cfg.Store.Dir, "servers", "raw.json") }
 
-// with has f use a Host, which has ended when with returns.
+// with calls f with a Host, which has ended when with returns.
 func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair)) {
 	l.Run(name, func(t *testing.T) {
 		w := serveWay(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
@@ -42,7 +42,7 @@ func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair))
 	})
 }
 
-// first has the server run for the first time, and returns what a client sees.
+// first runs the server for the first time, and returns what a client sees.
 func (l *lazy) first() (seen string) {
 	l.with("first", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		seen = lists(t, p)
@@ -51,8 +51,7 @@ func (l *lazy) first() (seen string) {
 	return seen
 }
 
-// lists are the answers to initialize and to all requests for lists, as they
-// came.
+// lists returns the answers to initialize and to all requests for lists, unchanged.
 func lists(t *testing.T, p *mcptest.Pair) string {
 	t.Helper()
 	all := string(p.InitializeResponse.Msg.Result)
@@ -84,8 +83,8 @@ func callRaw(t *testing.T, p *mcptest.Pair, tool, arguments string) string {
 	return string(e.Raw)
 }
 
-// TestLazy has a server run once, sleep the next time until it is needed, and
-// learn of a change of its lists meanwhile.
+// TestLazy checks that a server that has run once is not started the next time until it
+// is needed, and that a change of its lists in between is announced.
 func TestLazy(t *testing.T) {
 	l := newLazy(t)
 	first := l.first()
@@ -130,7 +129,7 @@ func TestLazy(t *testing.T) {
 		}
 		wantState(t, h, health.Asleep)
 	})
-	// The server starts with its list as it was; now that is what counts.
+	// The server starts with its original list, which is now in force.
 	l.with("woken by a script", func(t *testing.T, h *Host, p *mcptest.Pair) {
 		if got := callRaw(t, p, "eval_starlark", `{"code":"raw.instead(text='from a script')"}`); !strings.Contains(got, "from a script") {
 			t.Errorf("%s", got)
@@ -142,7 +141,8 @@ func TestLazy(t *testing.T) {
 	})
 }
 
-// TestLazyForgets has the configuration change, and the file break.
+// TestLazyForgets checks that nothing is remembered after the configuration has
+// changed, or if the file is damaged.
 func TestLazyForgets(t *testing.T) {
 	l := newLazy(t)
 	l.first()
@@ -177,9 +177,9 @@ func TestLazyForgets(t *testing.T) {
 	want("eager", upstream.Ready)
 }
 
-// TestLazyWithNobody: what a server has for nobody does not replace what it has
-// for a client.
-func TestLazyWithNobody(t *testing.T) {
+// TestLazyWithoutClient checks that lists that a server offers without a client do not
+// replace those that it offers to a client.
+func TestLazyWithoutClient(t *testing.T) {
 	l := newLazy(t)
 	l.first()
 	before, err := os.ReadFile(l.file())
@@ -203,9 +203,9 @@ func TestLazyWithNobody(t *testing.T) {
 	}
 }
 
-// TestEagerIsCorrected: a client is told what is remembered of a server that
-// starts with us, and the next one what it was then.
-func TestEagerIsCorrected(t *testing.T) {
+// TestEagerReplacesRememberedLists checks that a client gets the remembered lists of a server that
+// is started with us, and the next client gets the actual ones.
+func TestEagerReplacesRememberedLists(t *testing.T) {
 	l := newLazy(t)
 	l.first()
 	data, err := os.ReadFile(l.file())
@@ -226,7 +226,7 @@ func TestEagerIsCorrected(t *testing.T) {
 				t.Errorf("%s", p.InitializeResponse.Raw)
 			}
 			wantState(t, h, upstream.Ready)
-			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // which it can ask for all the same
+			if got := lists(t, p); !strings.Contains(got, `"`+mcptest.Prompts[0]+`"`) { // the list can be requested without the capability
 				t.Errorf("%s", got)
 			}
 		})

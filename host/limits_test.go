@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestDefaultLimits: what the configuration documents as defaults is what the
-// sandbox has as such.
+// TestDefaultLimits checks that the documented defaults of the configuration are those
+// of the sandbox.
 func TestDefaultLimits(t *testing.T) {
 	home := t.TempDir()
 	cfg, err := config.Load(config.LoadOptions{
@@ -34,8 +34,8 @@ func TestDefaultLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsEndToEnd has scripts meet the limits of the configuration, and of
-// the saved tool.
+// TestLimitsEndToEnd runs scripts into the limits of the configuration and of the saved
+// tool.
 func TestLimitsEndToEnd(t *testing.T) {
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxFuel = 200_000_000

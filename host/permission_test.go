@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// hideText has the configuration hide the tool text.
+// hideText changes the configuration so that it hides the tool text.
 func hideText(t testing.TB, h *Host) {
 	reload(t, h, func(cfg *config.Config) { cfg.Upstreams[0].Hide = []string{"text"} })
 }

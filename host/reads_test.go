@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// readers open files, by the package or, for methods of os.Root, with a dot in
-// front.
+// readers are the functions that open files, with their package; methods of os.Root
+// begin with a dot.
 var readers = []string{
 	"os.Open", "os.OpenRoot", "os.OpenFile", "os.ReadFile", "os.DirFS", "os.CopyFS", "os.NewFile",
 	"io/ioutil.ReadFile", "io/ioutil.ReadDir", "io/fs.ReadFile", "syscall.Open", "golang.org/x/sys/unix.Open",
@@ -26,8 +26,8 @@ var readers = []string{
 	".Open", ".OpenFile", ".ReadFile", ".FS",
 }
 
-// mayRead are the places that open files otherwise than with package regular, by
-// file and function, or whole files and packages, with the reason.
+// mayRead lists the places that may open files without package regular: file and
+// function, or whole files and packages, with the reason.
 var mayRead = map[string]string{
 	"tools/regular/regular.go OpenRoot os.OpenRoot": "the name is that of a folder",
 	"tools/regular/regular.go Names .Open":          "the folder itself, for its names",
@@ -50,12 +50,12 @@ var mayRead = map[string]string{
 	"host/smoke/report/github.go appendFile os.OpenFile":       "writes to what the variable names",
 }
 
-// notProduct are folders with programs for the development and for tests.
+// notProduct are folders with programs for development and tests.
 var notProduct = []string{"scripts", "host/mcptest", "host/sandbox/guestbuild", "host/sandbox/sandboxtest", "abi/abitest", "guest"}
 
-// TestFilesAreReadByOneReader keeps bare opening and reading of files out of the
-// product: a named pipe would block for ever, a device would never end.
-func TestFilesAreReadByOneReader(t *testing.T) {
+// TestFilesAreReadByPackageRegular checks that the product opens files only with package
+// regular: a named pipe would block forever, and a device would never end.
+func TestFilesAreReadByPackageRegular(t *testing.T) {
 	used := map[string]bool{}
 	files := 0
 	product := productFiles(t, os.DirFS(".."))
@@ -119,8 +119,8 @@ func productFiles(t *testing.T, root fs.FS) map[string]*ast.File {
 	return parsed
 }
 
-// addRoots adds the names of what is an *os.Root in a file: fields, parameters,
-// variables.
+// addRoots adds the names of fields, parameters and variables in a file that are an
+// *os.Root.
 func addRoots(file *ast.File, names map[string]bool) {
 	add := func(all []*ast.Ident) {
 		for _, id := range all {
@@ -159,9 +159,9 @@ func addRoots(file *ast.File, names map[string]bool) {
 	})
 }
 
-// readsIn are the uses of readers in a file, each once: "file function reader".
-// A reader counts however it is used, called or not.
-// roots are the names of what is an *os.Root.
+// readsIn returns the uses of readers in a file, each once: "file function reader". A
+// reader counts whether it is called or used as a value. roots are the names of values
+// of type *os.Root.
 func readsIn(name string, file *ast.File, roots map[string]bool) []string {
 	return usesIn(name, file, readers, roots)
 }
@@ -188,8 +188,8 @@ func usesIn(name string, file *ast.File, of []string, roots map[string]bool) []s
 	return slices.Sorted(maps.Keys(found))
 }
 
-// qualified is a selector with the path of its package, "" and a dot for what is
-// of no package.
+// qualified returns a selector with the path of its package; if it belongs to no
+// package, the result begins with a dot.
 func qualified(file *ast.File, sel *ast.SelectorExpr) string {
 	if id, ok := sel.X.(*ast.Ident); ok {
 		for _, spec := range file.Imports {
@@ -206,7 +206,7 @@ func qualified(file *ast.File, sel *ast.SelectorExpr) string {
 	return "." + sel.Sel.Name
 }
 
-// lastName is x of x and a.b.x, "" of other expressions.
+// lastName returns x for x and a.b.x, "" for other expressions.
 func lastName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -217,14 +217,14 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// decoders are the ways into the TOML library.
+// decoders are the functions of the TOML library that read text.
 var decoders = []string{
 	"github.com/BurntSushi/toml.Decode", "github.com/BurntSushi/toml.DecodeFile", "github.com/BurntSushi/toml.DecodeFS",
 	"github.com/BurntSushi/toml.Unmarshal", "github.com/BurntSushi/toml.NewDecoder",
 }
 
-// TestTOMLIsGuarded keeps texts from the TOML library that were not looked
-// through before: one that is nested deep ends the process.
+// TestTOMLIsGuarded checks that the TOML library gets only text that was checked
+// before, since deeply nested text would end the process.
 func TestTOMLIsGuarded(t *testing.T) {
 	calls := 0
 	for name, file := range productFiles(t, os.DirFS("..")) {

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// journaled is testConfig with a journal of the usual settings.
+// journaled is testConfig with a journal that has the default settings.
 func journaled(t testing.TB, upstreams ...config.Upstream) *config.Config {
 	cfg := testConfig(t, upstreams...)
 	cfg.Journal = config.Journal{Enabled: true, Proxied: config.ProxiedSummary, Sync: config.SyncNever}
@@ -44,8 +44,9 @@ func proxiedIn(t *testing.T, cfg *config.Config) []journal.Proxied {
 	return all
 }
 
-// TestJournal: runs are in the journal before their results are given out, with
-// whoever asked; and calls that are passed on as the configuration in force says.
+// TestJournal checks that runs are in the journal before their results are returned,
+// with their client, and that proxied calls are recorded as the current configuration
+// says.
 func TestJournal(t *testing.T) {
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	h, _ := startHost(t, cfg)
@@ -95,8 +96,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestCancelledProxiedCall: what answers a call that its client has cancelled is
-// no answer of the upstream's.
+// TestCancelledProxiedCall checks that the record of a cancelled call has no answer.
+// The reply to such a call is not the upstream's.
 func TestCancelledProxiedCall(t *testing.T) {
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Proxied = config.ProxiedFull
@@ -116,8 +117,8 @@ func TestCancelledProxiedCall(t *testing.T) {
 	}
 }
 
-// TestJournalHasWhatWasSent: the params of a call are those that the server got,
-// not those that the client has sent us.
+// TestJournalHasWhatWasSent checks that the recorded params are those that the server
+// got, not those that the client sent.
 func TestJournalHasWhatWasSent(t *testing.T) {
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Proxied = config.ProxiedFull
@@ -144,7 +145,7 @@ func TestJournalHasWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestJournalOff: nothing is written, and there is nothing to look into.
+// TestJournalOff checks that nothing is written, and that list_runs is not offered.
 func TestJournalOff(t *testing.T) {
 	cfg := journaled(t)
 	cfg.Journal.Enabled = false
@@ -159,8 +160,8 @@ func TestJournalOff(t *testing.T) {
 	}
 }
 
-// TestJournalTrouble: clients that listen are told once that calls are not
-// recorded; where they have to be, runs are refused.
+// TestJournalTrouble checks that clients that listen are told once that calls are not
+// recorded, and that runs are refused if the journal is required.
 func TestJournalTrouble(t *testing.T) {
 	cfg := journaled(t, upstreamOf("raw", "raw"))
 	cfg.Journal.Dir = filepath.Join(cfg.Store.Dir, "file")

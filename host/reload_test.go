@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// reload brings h up to what change makes of its configuration.
+// reload applies a change of its configuration to h.
 func reload(t testing.TB, h *Host, change func(cfg *config.Config)) reconfig.Changes {
 	t.Helper()
 	next := *h.config()
@@ -33,12 +33,12 @@ func reload(t testing.TB, h *Host, change func(cfg *config.Config)) reconfig.Cha
 	return changes
 }
 
-// another makes an upstream one that is started in another way.
+// another changes an upstream so that it has to be restarted.
 func another(u *config.Upstream) {
 	u.Env = map[string]string{upstreamEnv: u.Env[upstreamEnv], "ANOTHER": fmt.Sprint(len(u.Env["ANOTHER"])) + u.Env["ANOTHER"]}
 }
 
-// pid is the process behind an upstream.
+// pid returns the process id of an upstream.
 func (c *client) pid(prefix string) string {
 	c.t.Helper()
 	return pidIn(c.t, c.call(prefix+"pid", `{}`))
@@ -53,7 +53,7 @@ func pidIn(t testing.TB, result string) string {
 	return string(pid)
 }
 
-// gate is a call that is under way until it is opened.
+// gate is a call that stays in flight until the gate is opened.
 type gate struct {
 	net.Listener
 	conn *net.TCPConn
@@ -77,7 +77,7 @@ func (g *gate) call(c *client, id, prefix string) {
 	g.accept(c.t)
 }
 
-// accept waits until an upstream has the call.
+// accept waits until an upstream has received the call.
 func (g *gate) accept(t testing.TB) {
 	t.Helper()
 	conn, err := g.Accept()
@@ -88,7 +88,7 @@ func (g *gate) accept(t testing.TB) {
 	t.Cleanup(func() { conn.Close() })
 }
 
-// open has the upstream answer.
+// open lets the upstream answer.
 func (g *gate) open(t testing.TB) {
 	t.Helper()
 	if err := g.conn.CloseWrite(); err != nil {
@@ -107,8 +107,8 @@ func (g *gate) gone(t testing.TB) {
 	}
 }
 
-// changed waits until the client is told that a list is another, and then until
-// that has, or lacks, a tool.
+// changed waits until the client is notified of a changed list, and then until the list
+// has, or does not have, a tool.
 func (c *client) changed(tool string, has bool) {
 	c.t.Helper()
 	for {
@@ -164,7 +164,8 @@ func TestReloadReplacesAnUpstream(t *testing.T) {
 	}
 }
 
-// TestReloadAndCancel: a call that is given up does not keep the old process.
+// TestReloadAndCancel checks that a cancelled call does not keep the old process
+// running.
 func TestReloadAndCancel(t *testing.T) {
 	h, _ := startHostFor(t, testConfig(t, upstreamOf("raw", "raw")), ManyClients)
 	c, g := dial(t, h), newGate(t)
@@ -217,7 +218,7 @@ func TestReloadAddsAndRemoves(t *testing.T) {
 	}
 }
 
-func TestReloadOfWhatIsOnlyShown(t *testing.T) {
+func TestReloadOfVisibility(t *testing.T) {
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c := dial(t, h)
 	pid := c.pid("raw__")
@@ -272,7 +273,7 @@ func TestReloadOfSettings(t *testing.T) {
 	}
 }
 
-// TestReloadOfTokens: who has a token that is none any more is out.
+// TestReloadOfTokens checks that clients whose token was removed are refused.
 func TestReloadOfTokens(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.HTTP.Tokens = []string{"old"}
@@ -311,8 +312,8 @@ func TestReloadOfTokens(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad has clients call all the time while upstreams are
-// replaced, renamed and moved: no call fails, and none is lost.
+// TestReloadUnderLoad lets clients call continuously while upstreams are replaced,
+// added and removed. No call fails, and none is lost.
 func TestReloadUnderLoad(t *testing.T) {
 	const sessions, reloaders, rounds = 3, 3, 3
 	u := upstreamOf("raw", "raw")

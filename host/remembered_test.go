@@ -12,15 +12,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// slow is a server that starts when its gate says so, and that has run before.
+// slow is a server that has run before and that starts when its gate is opened.
 type slow struct {
 	*testing.T
 	*gate
 	cfg *config.Config
 }
 
-// newSlow has the server run once. Then change makes another of what is
-// remembered of it: what it was before it became what it is.
+// newSlow runs the server once. Then change edits what is remembered of it, as if the
+// server had been different in that run.
 func newSlow(t *testing.T, change ...string) *slow {
 	g := newGate(t)
 	u := upstreamOf("slow", "late")
@@ -34,14 +34,14 @@ func newSlow(t *testing.T, change ...string) *slow {
 		g.accept(t)
 		g.conn.Close()
 		(<-dialing).pid("slow__")
-	}) // when the Host is closed, what there is has been saved
+	}) // closing the Host has saved the lists
 	if len(change) > 0 {
 		s.rewrite(change...)
 	}
 	return s
 }
 
-// dialed is dial that does not wait for the answer to initialize.
+// dialed is dial, but does not wait for the answer to initialize.
 func dialed(t testing.TB, h *Host) <-chan *client {
 	c := make(chan *client, 1)
 	go func() { c <- dial(t, h) }()
@@ -50,7 +50,7 @@ func dialed(t testing.TB, h *Host) <-chan *client {
 
 func (s *slow) file() string { return filepath.Join(s.cfg.Store.Dir, "servers", "slow.json") }
 
-// rewrite replaces texts in what is remembered.
+// rewrite replaces texts in the remembered lists.
 func (s *slow) rewrite(change ...string) {
 	s.Helper()
 	data, err := os.ReadFile(s.file())
@@ -67,10 +67,10 @@ func (s *slow) rewrite(change ...string) {
 	}
 }
 
-// TestTheFirstSeconds: with a server that is known from before, the first requests
-// are answered from what is remembered, calls wait for it, and then all is as it
-// is now.
-func TestTheFirstSeconds(t *testing.T) {
+// TestRequestsWhileStarting checks a server that has run before: the first requests are
+// answered from remembered lists, calls wait for the server, and then everything is as
+// it is now.
+func TestRequestsWhileStarting(t *testing.T) {
 	s := newSlow(t, `"name":"pid"`, `"name":"older"`, `"capabilities":{"tools":{}}`,
 		`"capabilities":{"tools":{},"prompts":{},"tasks":{"list":{}},"resources":{"subscribe":true}},"instructions":"as it was"`)
 	h, log := startHostFor(t, s.cfg, OneClient)
@@ -105,7 +105,7 @@ func TestTheFirstSeconds(t *testing.T) {
 	if got := c.request("1", "tools/list", `{}`); strings.Contains(got, `"slow__older"`) || !strings.Contains(got, `"slow__pid"`) {
 		t.Errorf("then: %s", got)
 	}
-	// What it does not have, although clients were told so, is empty.
+	// What the server does not have, although clients were told so, is empty.
 	for method, want := range map[string]string{
 		"prompts/list": `"result":{"prompts":[]}`, "resources/list": `"result":{"resources":[]}`, "tasks/list": `"result":{"tasks":[]}`,
 		"resources/read": `"resource not found: x://y"`, "resources/subscribe": `"resource not found: x://y"`, "completion/complete": "method not found",
@@ -179,8 +179,8 @@ func TestRememberedListsOfAnotherServer(t *testing.T) {
 	}
 }
 
-// TestNobodyRemembers: a check is told what a server says now.
-func TestNobodyRemembers(t *testing.T) {
+// TestRememberedListsNeedClient checks that a Host without clients does not use remembered lists.
+func TestRememberedListsNeedClient(t *testing.T) {
 	s := newSlow(t, `"name":"pid"`, `"name":"older"`)
 	h, _ := startHostFor(t, s.cfg, NoClient)
 	if names := h.catalog.Visible(wire.Tools); strings.Contains(fmt.Sprint(names), "slow__") {

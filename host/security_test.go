@@ -23,7 +23,8 @@ func readDocument(t *testing.T, name string) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// TestSecurityDocument: the files and tests that docs/security.md names exist.
+// TestSecurityDocument checks that the files and tests that docs/security.md names
+// exist.
 func TestSecurityDocument(t *testing.T) {
 	text := readDocument(t, "security.md")
 	files := regexp.MustCompile("`([a-z]+(?:/[a-z_.]+)+)`").FindAllStringSubmatch(text, -1)
@@ -54,7 +55,7 @@ func TestSecurityDocument(t *testing.T) {
 	}
 }
 
-// testNames are those of all tests there are.
+// testNames returns the names of all tests.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
@@ -75,8 +76,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestSecurityDocumentHasTheLimits compares the table of limits with the code:
-// every limit that ends a run or a call of a script has its row.
+// TestSecurityDocumentHasTheLimits checks that the table of limits has a row for every
+// limit that ends a run or a call of a script.
 func TestSecurityDocumentHasTheLimits(t *testing.T) {
 	text := readDocument(t, "security.md")
 	for _, l := range limits.All {

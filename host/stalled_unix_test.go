@@ -13,8 +13,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 )
 
-// TestStalledClient has a client that does not read while an upstream floods
-// it: neither the session nor the upstream's process outlives the shutdown.
+// TestStalledClient checks a client that does not read while an upstream sends it a
+// flood of messages: neither the session nor the upstream's process outlives the
+// shutdown.
 func TestStalledClient(t *testing.T) {
 	h, err := New(testConfig(t, upstreamOf("raw", "raw")), Options{Version: "test", Log: slog.New(slog.DiscardHandler), CacheDir: guestCache})
 	if err != nil {
@@ -39,13 +40,13 @@ func TestStalledClient(t *testing.T) {
 	if err := <-served; !errors.Is(err, front.ErrStalled) {
 		t.Errorf("Serve: %v", err)
 	}
-	if err := h.Close(); err != nil { // nothing of the upstream waits for the client any more
+	if err := h.Close(); err != nil { // nothing from the upstream waits for the client
 		t.Errorf("Close: %v", err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the upstream's process is still there: %v", err)
 	}
-	outR.Close() // lets what was left behind end
+	outR.Close() // lets the goroutine end that was left behind
 	if err := h.upstreams.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestTokenMayNotSave has two clients with tokens of their own, of which one may
-// not save tools, and then the other way round.
+// TestTokenMayNotSave checks two clients with different tokens, one of which may not
+// save tools; then a reload swaps their rights.
 func TestTokenMayNotSave(t *testing.T) {
 	const saver, reader = "token-of-saver", "token-of-reader"
 	up := startRaw(t, config.Stdio, mcptest.Switches{})

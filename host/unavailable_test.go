@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// unavailableServers are a Host whose servers are all down, each in its own way.
+// unavailableServers returns a Host whose servers are all down, each for another
+// reason.
 func unavailableServers(t *testing.T) *Host {
 	missing := upstreamOf("missing", "raw")
 	missing.Command, missing.Hide = "no-such-command-hunter2-hunter2", []string{"forbidden"}
@@ -25,7 +26,7 @@ func unavailableServers(t *testing.T) *Host {
 	cfg.Secrets = []string{"hunter2-hunter2"}
 	cfg.StartupWait = time.Millisecond
 	h, _ := startHost(t, cfg)
-	t.Cleanup(func() { // so that it ends as soon as it is told to
+	t.Cleanup(func() { // so that it ends at once
 		g.accept(t)
 		g.conn.Close()
 	})
@@ -37,9 +38,9 @@ func unavailableServers(t *testing.T) *Host {
 	return h
 }
 
-// TestAbsentServers: whoever wants something of a server that is not there is told
-// what is the matter with it.
-func TestAbsentServers(t *testing.T) {
+// TestUnavailableServers checks that requests for an unavailable server are answered with
+// the reason.
+func TestUnavailableServers(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
@@ -73,9 +74,10 @@ func TestAbsentServers(t *testing.T) {
 	}
 }
 
-// TestAbsentServersInScripts: a script can catch that a server is not there, and
-// learns what is the matter; so does whoever saves one.
-func TestAbsentServersInScripts(t *testing.T) {
+// TestUnavailableServersInScripts checks that scripts can catch the error for an unavailable
+// server, and that saving a script that needs the server warns. Both say why it is
+// unavailable.
+func TestUnavailableServersInScripts(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
@@ -92,9 +94,9 @@ func TestAbsentServersInScripts(t *testing.T) {
 	}
 }
 
-// TestAbsentServersInInstructions: a session that begins is told which servers are
-// down.
-func TestAbsentServersInInstructions(t *testing.T) {
+// TestUnavailableServersInInstructions checks that the instructions of a new session name
+// the servers that are down.
+func TestUnavailableServersInInstructions(t *testing.T) {
 	h := unavailableServers(t)
 	h.router.HandshakeWait = time.Millisecond
 	w, err := h.router.BeginSession(t.Context(), nil)

@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 // guestCache keeps the compiled guest for all tests of this package.
 var guestCache string
 
-// rawServer is an upstream that shows what it was sent, byte for byte.
+// rawServer is an upstream that returns what it was sent, byte for byte.
 type rawServer struct {
 	out *wire.Writer
 
@@ -91,7 +91,8 @@ func (s *rawServer) serve() {
 	}
 }
 
-// rawTools is one page of definitions with everything that typed proxies lose.
+// rawTools is one page of definitions with everything that proxies with typed messages
+// lose.
 const rawTools = `{"name":"mirror","title":"M","inputSchema":{"type":"object","definitions":{"a":{"type":"integer","maximum":9007199254740993}},"properties":{"x":{"$ref":"#/definitions/a"}}},"annotations":{"readOnlyHint":false,"x-vendor":[1.0]},"_meta":{"v":1e2},"x-unknown":{"deep":12345678901234567890}},` +
 	`{"name":"rpc-error","inputSchema":{"type":"object"}},{"name":"count","inputSchema":{"type":"object"}},` +
 	`{"name":"hang","inputSchema":{"type":"object"}},{"name":"cancels","inputSchema":{"type":"object"}},` +
@@ -140,7 +141,7 @@ func (s *rawServer) call(msg wire.Message, reply func(string, ...any)) {
 		}
 		reply(`{"content":[],"structuredContent":{"counted":%d}}`, times)
 	case "hang":
-		// Answered only by a cancellation, which wants no answer.
+		// It is ended only by a cancellation, which needs no answer.
 		s.mu.Lock()
 		s.hung = bytes.Clone(msg.ID)
 		s.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// writers replace files without making them durable, by the package or, for
-// methods of os.Root, with a dot in front.
+// writers are the functions that replace files without making them durable, with their
+// package; methods of os.Root begin with a dot.
 var writers = []string{
 	"os.Rename", "os.CreateTemp", "os.WriteFile", "io/ioutil.WriteFile", "io/ioutil.TempFile",
 	"syscall.Rename", "golang.org/x/sys/unix.Rename", ".Rename", ".WriteFile",
 }
 
-// mayWrite are the places that use writers, by file and function, with the
-// reason. All others use Write, WriteIn or WriteTemp of package regular.
+// mayWrite lists the places that use writers, by file and function, with the reason.
+// All others use Write, WriteIn or WriteTemp of package regular.
 var mayWrite = map[string]string{
 	"tools/regular/write_other.go Rename .Rename":   "the rename of all others",
 	"tools/regular/write_windows.go Rename .Rename": "likewise",
@@ -27,9 +27,9 @@ var mayWrite = map[string]string{
 	"host/smoke/script.go writeTool os.WriteFile":      "likewise",
 }
 
-// TestFilesAreReplacedByOneWriter keeps the product from replacing files in ways
-// that lose content when the machine stops.
-func TestFilesAreReplacedByOneWriter(t *testing.T) {
+// TestFilesAreReplacedByPackageRegular checks that the product replaces files only in a way
+// that does not lose content when the machine stops.
+func TestFilesAreReplacedByPackageRegular(t *testing.T) {
 	product := productFiles(t, os.DirFS(".."))
 	roots := map[string]map[string]bool{} // by package
 	for name, file := range product {

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// BenchmarkCallTool is what the router adds to a proxied call.
+// BenchmarkCallTool measures what the router adds to a proxied call.
 func BenchmarkCallTool(b *testing.B) {
 	g := newRig(b, "a")
 	g.lists("a", wire.Tools, "echo")
@@ -22,7 +22,7 @@ func BenchmarkCallTool(b *testing.B) {
 	}
 }
 
-// instant is an Upstream that answers at once.
+// instant is an Upstream that answers immediately.
 type instant struct{ Upstream }
 
 func (instant) Call(context.Context, wire.Call) (wire.Reply, error) { return empty(), nil }

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeUpstream keeps what it is sent and answers with it, unless answer says
-// otherwise.
+// fakeUpstream records what it receives and returns it in its answers, unless the field
+// answer has another answer.
 type fakeUpstream struct {
 	name   string
 	err    error                                                           // why it is down
@@ -76,7 +76,7 @@ func (u *fakeUpstream) Notify(ctx context.Context, method string, params []byte)
 	}
 }
 
-// sent are the requests since the last time, as "method params".
+// sent returns the requests since the last call of sent, as "method params".
 func (u *fakeUpstream) sent() (all []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -87,8 +87,8 @@ func (u *fakeUpstream) sent() (all []string) {
 	return all
 }
 
-// on sets the answer to a method: raw JSON of a result, or of an error if it
-// has a code.
+// on sets the answer to a method: the raw JSON of a result, or of an error if it has a
+// code.
 func (u *fakeUpstream) on(method, raw string) {
 	u.answer[method] = func(context.Context, wire.Call) (wire.Reply, error) { return reply(raw), nil }
 }
@@ -100,7 +100,7 @@ func reply(raw string) wire.Reply {
 	return wire.Reply{Result: []byte(raw)}
 }
 
-// fakeSession keeps what it is told.
+// fakeSession records what it is sent.
 type fakeSession struct {
 	name   string
 	params string
@@ -141,7 +141,7 @@ func (s *fakeSession) Ask(ctx context.Context, call wire.Call) (wire.Reply, erro
 	return wire.Reply{Result: fmt.Appendf(nil, `{"client":%q,"method":%q}`, s.name, call.Method)}, nil
 }
 
-// heard is what the session was told since the last time.
+// heard returns what the session was sent since the last call of heard.
 func (s *fakeSession) heard() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,8 @@ func (s *fakeSession) heard() []string {
 	return told
 }
 
-// fakeRequest is a request of a session; what it is told begins with its id.
+// fakeRequest is a request of a session. What is sent on it is recorded with its id in
+// front.
 type fakeRequest struct {
 	*fakeSession
 	id string
@@ -162,10 +163,10 @@ func (r *fakeRequest) Notify(method string, params []byte) {
 
 func (s *fakeSession) request(id string) *fakeRequest { return &fakeRequest{s, id} }
 
-// owners makes Inbound.Owners.
+// owners returns a value for Inbound.Owners.
 func owners(all ...any) func() []any { return func() []any { return all } }
 
-// rig is a router between fakes.
+// rig is a router with fake upstreams and sessions.
 type rig struct {
 	t        testing.TB
 	router   *Router
@@ -199,7 +200,7 @@ func newRig(t testing.TB, servers ...string) *rig {
 	return g
 }
 
-// lists sets a list of an upstream by the keys of its items.
+// lists sets a list of an upstream, given the keys of its items.
 func (g *rig) lists(server string, surface wire.Surface, keys ...string) {
 	var items [][]byte
 	for _, k := range keys {
@@ -229,7 +230,7 @@ func (g *rig) ask(s *fakeSession, method, params string) string {
 	return string(r.Result) + string(r.Error)
 }
 
-// want compares lists of what was said.
+// want compares lists of messages.
 func want(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {

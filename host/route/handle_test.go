@@ -16,8 +16,8 @@ func (h testHandler) CallTool(ctx context.Context, name string, call Call) wire.
 	return h.router.CallUpstream(ctx, call.Origin, "a", name+"-inner", []byte(`{"name":"x"}`), nil)
 }
 
-// fullRig has two upstreams with a bit of everything, one that is down, and a
-// saved tool.
+// fullRig has two upstreams that offer something on every surface, one that is down,
+// and a saved tool.
 func fullRig(t *testing.T) *rig {
 	g := newRig(t, "a", "b", "down")
 	g.ups["down"].err = errDown
@@ -89,7 +89,7 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// TestErrorsPassVerbatim: what an upstream answers is never made anew.
+// TestErrorsPassVerbatim checks that errors of an upstream are passed on unchanged.
 func TestErrorsPassVerbatim(t *testing.T) {
 	g := fullRig(t)
 	s := g.session("s", `{}`)
@@ -105,7 +105,8 @@ func TestErrorsPassVerbatim(t *testing.T) {
 	}
 }
 
-// TestResourceThatNobodyLists asks those that have resources, in order.
+// TestResourceThatNobodyLists checks that the upstreams that have resources are asked
+// in order.
 func TestResourceThatNobodyLists(t *testing.T) {
 	g := newRig(t, "a", "b", "c")
 	s := g.session("s", `{}`)
@@ -126,7 +127,8 @@ func TestResourceThatNobodyLists(t *testing.T) {
 	want(t, "asked", g.ups["c"].sent())
 }
 
-// TestListens: scripts log, so a level can be asked for whatever upstreams offer.
+// TestListens checks that a session can set a log level whatever upstreams offer, since
+// scripts log too.
 func TestListens(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].server = `{"capabilities":{"tools":{}}}`
@@ -148,7 +150,7 @@ func TestListens(t *testing.T) {
 	want(t, "asked", g.ups["a"].sent())
 }
 
-func TestWhatNoUpstreamOffers(t *testing.T) {
+func TestMissingCapabilities(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].server = `{"capabilities":{"tools":{}}}`
 	s := g.session("s", `{}`)
@@ -164,7 +166,7 @@ func TestWhatNoUpstreamOffers(t *testing.T) {
 	want(t, "asked", g.ups["a"].sent())
 }
 
-func TestUnknownMethodOfTheOnlyUpstream(t *testing.T) {
+func TestUnknownMethodWithOneUpstream(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", `{}`)
 	if got, want := g.ask(s, "x/new", `{"y":1}`), `{"server":"a","method":"x/new","params":{"y":1}}`; got != want {
@@ -172,7 +174,7 @@ func TestUnknownMethodOfTheOnlyUpstream(t *testing.T) {
 	}
 }
 
-func TestNamesOfUpstreamsThatAreStillStarting(t *testing.T) {
+func TestNamesOfStartingUpstreams(t *testing.T) {
 	for method, params := range map[string]string{
 		"tools/call": `{"name":"a__late"}`, "prompts/get": `{"name":"a__late"}`, "resources/read": `{"uri":"late"}`,
 		"completion/complete": `{"ref":{"type":"ref/resource","uri":"late"}}`,

@@ -11,7 +11,8 @@ import (
 
 const able = `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}},"tasks":{"list":{}}}`
 
-// TestAttribution: who is asked, or told, by what is in flight.
+// TestAttribution checks which session gets a request or a notification of an upstream,
+// depending on the calls in flight.
 func TestAttribution(t *testing.T) {
 	const refused = `{"code":-32603,"message":"roots/list refused: several sessions share upstream \"a\", and which one this is for is not known ` +
 		`(set isolation = \"session\" for the upstream)"}`
@@ -52,7 +53,7 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
-func TestNobodyToAsk(t *testing.T) {
+func TestNoClientToAsk(t *testing.T) {
 	g := newRig(t, "a")
 	got := g.router.OnRequest(t.Context(), "a", wire.Inbound{Method: "roots/list", Owners: owners()})
 	if want := `{"code":-32603,"message":"roots/list refused: no client is connected"}`; string(got.Error) != want {
@@ -60,7 +61,7 @@ func TestNobodyToAsk(t *testing.T) {
 	}
 }
 
-func TestWhatAClientCanTake(t *testing.T) {
+func TestClientCapabilities(t *testing.T) {
 	const unsupported = `{"code":-32601,"message":"method not found: the client does not support `
 	const mode = `{"code":-32602,"message":"elicitation/create: the client does not support mode `
 	for _, tt := range []struct{ capabilities, method, params, want string }{
@@ -86,7 +87,7 @@ func TestWhatAClientCanTake(t *testing.T) {
 	}
 }
 
-func TestWhatAClientAnswersPassesVerbatim(t *testing.T) {
+func TestClientAnswersPassVerbatim(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", able)
 	const params = `{"messages":[ ],"_meta":{"k":1e400}}`
@@ -124,7 +125,7 @@ func TestProgressOfAClient(t *testing.T) {
 	}
 }
 
-func TestUpstreamTakesItsRequestBack(t *testing.T) {
+func TestUpstreamCancelsItsRequest(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", able)
 	asked := make(chan struct{})
@@ -157,7 +158,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// private are Upstreams of which each session has its own.
+// private are Upstreams that each belong to one session.
 type private struct{ up map[Session]Upstream }
 
 func (p private) For(s Session, _ string) (Connection, bool) {
@@ -165,8 +166,8 @@ func (p private) For(s Session, _ string) (Connection, bool) {
 	return Connection{up, s}, ok
 }
 
-// TestUpstreamOfOneSession: what a session's own process says is the session's,
-// whatever is in flight.
+// TestUpstreamOfOneSession checks that messages of a session's own process go to that
+// session, whatever is in flight.
 func TestUpstreamOfOneSession(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", able), g.session("y", able)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWelcome(t *testing.T) {
+func TestInitializeResult(t *testing.T) {
 	g := newRig(t, "a", "b")
 	g.ups["a"].server = `{"capabilities":{"resources":{"subscribe":false},"x":{"y":1}},"instructions":"do \"a\"","_meta":{"k":1}}`
 	g.ups["b"].server = `{"capabilities":{"resources":{"subscribe":true},"tools":{}},"instructions":" ","_meta":{"k":2,"l":3}}`
@@ -28,7 +28,7 @@ func TestWelcome(t *testing.T) {
 	}
 }
 
-func TestWelcomeWaitsForHandshakes(t *testing.T) {
+func TestInitializeWaitsForHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, "a", "late")
 		g.ups["a"].server, g.ups["a"].shake = "", make(chan struct{})
@@ -54,7 +54,7 @@ func TestWelcomeWaitsForHandshakes(t *testing.T) {
 	})
 }
 
-func TestWelcomeOfAClientThatGoes(t *testing.T) {
+func TestInitializeOfClientThatDisconnects(t *testing.T) {
 	g := newRig(t, "a")
 	g.ups["a"].server, g.ups["a"].shake = "", make(chan struct{})
 	ctx, cancel := context.WithCancelCause(t.Context())

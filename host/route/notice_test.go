@@ -110,7 +110,7 @@ func TestOtherNotifications(t *testing.T) {
 	want(t, "y", y.heard())
 }
 
-func TestCatalogTellsSessions(t *testing.T) {
+func TestChangesAreAnnounced(t *testing.T) {
 	g := newRig(t, "a")
 	x := g.session("x", `{}`)
 	g.lists("a", wire.Prompts, "p")
@@ -153,8 +153,9 @@ func TestNotificationsOfClients(t *testing.T) {
 	}
 }
 
-// TestUpstreamThatTakesNothing holds up neither the client nor others.
-func TestUpstreamThatTakesNothing(t *testing.T) {
+// TestUpstreamThatDoesNotRead checks that such an upstream delays neither the client
+// nor other upstreams.
+func TestUpstreamThatDoesNotRead(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", able)
 	g.ups["a"].notice = make(chan string)
@@ -165,10 +166,10 @@ func TestUpstreamThatTakesNothing(t *testing.T) {
 		<-g.ups["b"].notice
 	}
 	g.router.EndSession(s)
-	g.router.Close() // gives up what is on its way to a
+	g.router.Close() // drops what is still queued for a
 }
 
-func TestRequestOfASessionThatWaits(t *testing.T) {
+func TestRequestCancelledByClient(t *testing.T) {
 	g := newRig(t, "a")
 	s := g.session("s", `{}`)
 	g.lists("a", wire.Prompts, "p")

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// observer keeps what it is told.
+// observer records the calls that it sees.
 type observer struct {
 	off  bool
 	seen []ObservedCall
@@ -18,8 +18,8 @@ func (o *observer) Observes() bool { return !o.off }
 
 func (o *observer) Observe(call ObservedCall) { o.seen = append(o.seen, call) }
 
-// TestObserver: calls that are passed on are told, with their answers, but not
-// those that scripts make; and nothing is when nobody wants to know.
+// TestObserver checks that the observer sees proxied calls with their answers, but not
+// those of scripts, and none if it does not observe.
 func TestObserver(t *testing.T) {
 	g := newRig(t, "a")
 	g.lists("a", wire.Tools, "good", "bad")
@@ -56,7 +56,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// TestAnnounce: sessions get messages of our own that have asked for such.
+// TestAnnounce checks that a log message of ours reaches the sessions that have asked
+// for its level.
 func TestAnnounce(t *testing.T) {
 	g := newRig(t, "a")
 	x, y, z := g.session("x", `{}`), g.session("y", `{}`), g.session("z", `{}`)
@@ -68,14 +69,14 @@ func TestAnnounce(t *testing.T) {
 	want(t, "z, who has not asked", z.heard())
 }
 
-// nobody wants to know, or takes what it is told and does nothing with it.
+// nobody is an observer that observes no calls, or ignores those that it sees.
 type nobody bool
 
 func (n nobody) Observes() bool { return bool(n) }
 
 func (nobody) Observe(ObservedCall) {}
 
-// BenchmarkObserved is BenchmarkCallTool with somebody who might want to know.
+// BenchmarkObserved is BenchmarkCallTool with an observer.
 func BenchmarkObserved(b *testing.B) {
 	for name, o := range map[string]Observer{"off": nobody(false), "on": nobody(true)} {
 		b.Run(name, func(b *testing.B) {

@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// fixed is a handler that always answers the same.
+// fixed is a handler that always returns the same reply.
 type fixed string
 
 func (f fixed) CallTool(context.Context, string, Call) wire.Reply { return reply(string(f)) }
 
-// TestResultsForOldRevisions has sessions of revisions with and without
-// structuredContent, which is left alone where an upstream has made it.
+// TestResultsForOldRevisions checks results in sessions with and without
+// structuredContent. That of an upstream is never removed.
 func TestResultsForOldRevisions(t *testing.T) {
 	const both = `{"content":[],"structuredContent":{"n":1},"isError":false}`
 	g := newRig(t, "a")
@@ -39,7 +39,8 @@ func TestResultsForOldRevisions(t *testing.T) {
 	}
 }
 
-// TestUnusableAnswer is a failure of the protocol, not of the tool.
+// TestUnusableAnswer checks that an unusable answer is a JSON-RPC error, not a failed
+// tool.
 func TestUnusableAnswer(t *testing.T) {
 	g := newRig(t, "a")
 	g.router.Catalog.SetUpstream("a", wire.Tools, [][]byte{[]byte(`{"name":"t"}`)}, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// submitter is an upstream that calls can be left to; the test has them land.
+// submitter is an Upstream with Submit. The test completes the calls.
 type submitter struct {
 	*fakeUpstream
 	full     bool
@@ -30,7 +30,7 @@ func (b *submitter) Submit(call wire.Call, complete wire.CompletionFunc) (func(e
 	return func(cause error) { b.cancel = cause }, true
 }
 
-// responder is a Responder that replies at once.
+// responder is a Responder that runs work at once.
 type responder struct {
 	ctx       context.Context
 	cancelled bool // by the client
@@ -49,18 +49,18 @@ func (l *responder) Start(work func(context.Context) wire.Reply) {
 	l.started = append(l.started, string(reply.Result)+string(reply.Error))
 }
 
-// soonObserver is an observer that need not be waited for, unless it is busy.
-type soonObserver struct {
+// asyncObserver is an AsyncObserver that refuses calls while it is busy.
+type asyncObserver struct {
 	observer
-	busy bool
-	soon []ObservedCall
+	busy  bool
+	async []ObservedCall
 }
 
-func (o *soonObserver) ObserveAsync(call ObservedCall, then func()) bool {
+func (o *asyncObserver) ObserveAsync(call ObservedCall, then func()) bool {
 	if o.busy {
 		return false
 	}
-	o.soon = append(o.soon, call)
+	o.async = append(o.async, call)
 	then()
 	return true
 }
@@ -79,7 +79,8 @@ func submitRig(t *testing.T) (*rig, *submitter, func(params string) (*responder,
 	}
 }
 
-// TestSubmit: what only has to be passed on is, under the tool's real name.
+// TestSubmit checks that a call of an upstream's tool is submitted under the tool's
+// real name.
 func TestSubmit(t *testing.T) {
 	_, b, begin := submitRig(t)
 	l, ok := begin(`{"x":1e400,"name":"a__tool","arguments":{"y":1}}`)
@@ -95,7 +96,8 @@ func TestSubmit(t *testing.T) {
 	want(t, "started", l.started)
 }
 
-// TestSubmitProgress: a call that wants progress is submitted as well, and gets it.
+// TestSubmitProgress checks that a call with a progress token is submitted too, and
+// gets progress.
 func TestSubmitProgress(t *testing.T) {
 	g, b, _ := submitRig(t)
 	var got []string
@@ -111,8 +113,9 @@ func TestSubmitProgress(t *testing.T) {
 	want(t, "replied", l.replied, `{}`)
 }
 
-// TestSubmitTask: whose task a submitted call has made is remembered. A status that
-// came before is told where that may wait for the client.
+// TestSubmitTask checks that the session of a submitted call's task is remembered, and
+// that a status that arrived before the task is sent from Start, where it may wait for
+// the client.
 func TestSubmitTask(t *testing.T) {
 	g, b, begin := submitRig(t)
 	status := func(id string) {
@@ -141,8 +144,8 @@ func TestSubmitTask(t *testing.T) {
 	}
 }
 
-// TestSubmitNothingElse: all other requests are for Handle.
-func TestSubmitNothingElse(t *testing.T) {
+// TestSubmitRefusesOtherRequests checks that Submit refuses all other requests.
+func TestSubmitRefusesOtherRequests(t *testing.T) {
 	g, b, begin := submitRig(t)
 	g.router.Catalog.SetBuiltins([]catalog.Entry{{Name: "builtin", Definition: []byte(`{"name":"builtin"}`)}})
 	for _, params := range []string{
@@ -170,7 +173,8 @@ func TestSubmitNothingElse(t *testing.T) {
 	}
 }
 
-// TestSubmittedThatFails gives the same replies as Handle does.
+// TestSubmittedThatFails checks that a submitted call that fails gets the same reply as
+// from Handle.
 func TestSubmittedThatFails(t *testing.T) {
 	g, b, begin := submitRig(t)
 	for _, err := range []error{errDown, wire.Errorf(wire.CodeInvalidParams, "bad"), errors.Join(wire.ErrUnusable, errDown)} {
@@ -186,10 +190,11 @@ func TestSubmittedThatFails(t *testing.T) {
 	}
 }
 
-// TestSubmittedAreObserved: each once, before its answer goes out.
+// TestSubmittedAreObserved checks that each submitted call is observed once, before it
+// is answered.
 func TestSubmittedAreObserved(t *testing.T) {
 	g, b, begin := submitRig(t)
-	o := &soonObserver{}
+	o := &asyncObserver{}
 	g.router.Observer = o
 	run := func() *responder {
 		t.Helper()
@@ -216,10 +221,10 @@ func TestSubmittedAreObserved(t *testing.T) {
 	l = run()
 	b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
 	want(t, "replied", l.replied, `{}`)
-	if len(o.soon) != 1 || len(o.seen) != 2 {
-		t.Fatalf("seen %+v, %+v", o.soon, o.seen)
+	if len(o.async) != 1 || len(o.seen) != 2 {
+		t.Fatalf("seen %+v, %+v", o.async, o.seen)
 	}
-	first := o.soon[0]
+	first := o.async[0]
 	if first.Server != "a" || first.Tool != "tool" || string(first.Params) != `{"name":"tool","arguments":{}}` || first.Start.IsZero() || string(first.Reply.Result) != `{}` {
 		t.Errorf("%+v", first)
 	}
@@ -228,13 +233,13 @@ func TestSubmittedAreObserved(t *testing.T) {
 	}
 }
 
-// TestSubmittedThatWasCancelledIsObserved: when the upstream's answer arrives just
-// after the client has cancelled the call, the observer is told that the call was
-// cancelled, whether it has to be waited for or not.
+// TestSubmittedThatWasCancelledIsObserved checks a submitted call that the upstream
+// answers just after the client has cancelled it: the observer sees a cancelled call,
+// whether it is asynchronous or not.
 func TestSubmittedThatWasCancelledIsObserved(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		g, b, begin := submitRig(t)
-		o := &soonObserver{busy: busy}
+		o := &asyncObserver{busy: busy}
 		g.router.Observer = o
 		l, ok := begin(`{"name":"a__tool","arguments":{}}`)
 		if !ok {
@@ -243,14 +248,15 @@ func TestSubmittedThatWasCancelledIsObserved(t *testing.T) {
 		<-b.calls
 		l.cancelled = true
 		b.complete(wire.Reply{Result: []byte(`{}`)}, nil)
-		seen := append(o.soon, o.seen...)
+		seen := append(o.async, o.seen...)
 		if len(seen) != 1 || !seen[0].Cancelled {
 			t.Errorf("busy %t: seen %+v", busy, seen)
 		}
 	}
 }
 
-// TestSubmittedElicitation: what a call's error sends a person to is remembered.
+// TestSubmittedElicitation checks that elicitations in the error of a submitted call
+// are remembered.
 func TestSubmittedElicitation(t *testing.T) {
 	g, b, begin := submitRig(t)
 	if _, ok := begin(`{"name":"a__tool"}`); !ok {

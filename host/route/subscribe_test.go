@@ -107,9 +107,9 @@ func TestTooManySubscriptions(t *testing.T) {
 	}
 }
 
-// TestUnsubscribeMeetsSubscribe: however the two of different sessions meet,
-// the upstream is left as the sessions want it.
-func TestUnsubscribeMeetsSubscribe(t *testing.T) {
+// TestUnsubscribeAndSubscribeAtOnce checks that the upstream is left with the right
+// subscription when two sessions subscribe and unsubscribe at the same time.
+func TestUnsubscribeAndSubscribeAtOnce(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", `{}`), g.session("y", `{}`)
 	var mu sync.Mutex
@@ -129,11 +129,11 @@ func TestUnsubscribeMeetsSubscribe(t *testing.T) {
 		both.Go(func() { g.ask(y, "resources/subscribe", `{"uri":"f:1"}`) })
 		both.Wait()
 		if !subscribed {
-			t.Fatal("y is subscribed, but not at the upstream")
+			t.Fatal("y is subscribed, but the upstream has no subscription")
 		}
 		g.ask(y, "resources/unsubscribe", `{"uri":"f:1"}`)
 		if subscribed {
-			t.Fatal("nobody is subscribed, but at the upstream")
+			t.Fatal("nobody is subscribed, but the upstream has a subscription")
 		}
 	}
 }

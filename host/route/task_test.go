@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// withTask makes a task of an upstream for a session.
+// withTask creates a task of an upstream for a session.
 func (g *rig) withTask(s *fakeSession, server, id string) {
 	g.t.Helper()
 	g.ups[server].on("tools/call", `{"task":{"taskId":"`+id+`"}}`)
@@ -43,8 +43,8 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestTaskOfTheSameID: a server cannot take over the task of another one by giving
-// its own the same id.
+// TestTaskOfTheSameID checks that a server cannot take over the task of another one by
+// giving its own task the same id.
 func TestTaskOfTheSameID(t *testing.T) {
 	g := newRig(t, "a", "b")
 	s := g.session("s", `{}`)
@@ -55,7 +55,8 @@ func TestTaskOfTheSameID(t *testing.T) {
 	}
 }
 
-// TestStatusBeforeTheTaskIsKnown is kept until it is.
+// TestStatusBeforeTheTaskIsKnown checks that a status that arrives before its task is
+// kept until the task is known.
 func TestStatusBeforeTheTaskIsKnown(t *testing.T) {
 	g := newRig(t, "a")
 	x, y := g.session("x", able), g.session("y", able)

@@ -301,8 +301,8 @@ func TestManyBodiesAtOnce(t *testing.T) {
 	})
 }
 
-// TestMemoryIsGivenBack checks that memory is returned once after each burst.
-func TestMemoryIsGivenBack(t *testing.T) {
+// TestMemoryIsReturned checks that memory is returned once after each burst.
+func TestMemoryIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		given := make(chan time.Time, 10)
 		g := newMemoryReturner(func() { given <- time.Now() })

@@ -126,9 +126,9 @@ func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (o
 	return open
 }
 
-// TestCrowdMakesRoom checks that the address with most connections loses one, even
+// TestLargestAddressLosesConnection checks that the address with most connections loses one, even
 // if another connection has been idle for longer.
-func TestCrowdMakesRoom(t *testing.T) {
+func TestLargestAddressLosesConnection(t *testing.T) {
 	c := newConnections(4, 0, silent)
 	first := &addressed{from: "192.0.2.1:1"}
 	crowd := []*addressed{{from: "192.0.2.2:1"}, {from: "192.0.2.2:2"}}

@@ -74,7 +74,7 @@ func TestAskOverGetStream(t *testing.T) {
 	e.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"no longer wanted"}}`)
 }
 
-func TestAskNobody(t *testing.T) {
+func TestAskWithoutStream(t *testing.T) {
 	w := newServer(t, Options{ListenWindow: instant})
 	w.join("2025-11-25")
 	if _, err := w.session().Ask(t.Context(), wire.Call{Method: "roots/list"}); !errors.Is(err, front.ErrNotListening) {
