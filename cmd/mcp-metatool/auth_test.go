@@ -22,11 +22,11 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
-// accessToken is what loginServer gives out.
+// accessToken is the token that loginServer issues.
 const accessToken = "access-token-0123456789"
 
-// loginServer is an MCP server that wants OAuth, with its authorization server
-// (RFC 9728, RFC 8414, RFC 7591, RFC 7636).
+// loginServer is an MCP server that requires OAuth, with its authorization server (RFC
+// 9728, RFC 8414, RFC 7591, RFC 7636).
 type loginServer struct {
 	*httptest.Server
 	t         *testing.T
@@ -81,7 +81,7 @@ func newLoginServer(t *testing.T) *loginServer {
 	return s
 }
 
-// authorize is where the user would agree.
+// authorize is the page where the user would agree.
 func (s *loginServer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.challenge, s.redirect = q.Get("code_challenge"), q.Get("redirect_uri")
@@ -102,7 +102,7 @@ func (s *loginServer) token(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"access_token":"`+accessToken+`","token_type":"Bearer","expires_in":3600}`)
 }
 
-// TestAuth logs in to a server, and uses the login.
+// TestAuth logs in to a server and uses the login.
 func TestAuth(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// browse does what a browser would.
+// browse does what a browser would do.
 func browse(t *testing.T, address string) {
 	response, err := http.Get(address)
 	if err != nil {

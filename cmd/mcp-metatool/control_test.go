@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// shortDir is a directory where sockets can be.
+// shortDir returns a directory whose path is short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "c")
@@ -24,7 +24,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// startControl serves a socket for dir; stop ends that.
+// startControl serves a socket for dir until stop is called.
 func startControl(t *testing.T, dir, name string) (stop func()) {
 	t.Helper()
 	c, err := listenControl(dir)
@@ -43,7 +43,7 @@ func startControl(t *testing.T, dir, name string) (stop func()) {
 	return stop
 }
 
-// openRun opens the folder of the sockets of a store.
+// openRun opens the folder for sockets of a store.
 func openRun(t *testing.T, dir string) *runDir {
 	t.Helper()
 	run, err := openRunDir(dir, false)
@@ -54,7 +54,7 @@ func openRun(t *testing.T, dir string) *runDir {
 	return run
 }
 
-// answers are the names of the servers that are there.
+// answers returns the names of the servers that answer.
 func answers(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	run := openRun(t, dir)
@@ -97,7 +97,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlIgnoresNoise has others connect that say nothing, or nonsense.
+// TestControlIgnoresNoise checks that connections that send nothing, or garbage, do no
+// harm.
 func TestControlIgnoresNoise(t *testing.T) {
 	dir := shortDir(t)
 	startControl(t, dir, "one")
@@ -117,8 +118,8 @@ func TestControlIgnoresNoise(t *testing.T) {
 	}
 }
 
-// TestControlRemovesStaleSockets leaves behind what servers do that are killed, and finds that
-// nothing else is touched.
+// TestControlRemovesStaleSockets checks that the sockets of killed servers are removed,
+// and nothing else.
 func TestControlRemovesStaleSockets(t *testing.T) {
 	dir := shortDir(t)
 	run := filepath.Join(dir, controlDir)
@@ -141,7 +142,7 @@ func TestControlRemovesStaleSockets(t *testing.T) {
 	}
 	dead(filepath.Join(elsewhere, "s"))
 	kept := map[string]bool{filepath.Join(elsewhere, "s"): true}
-	// What earlier versions made, and what an attacker would.
+	// Files of earlier versions, and files that an attacker might create.
 	for name, content := range map[string]string{"9.path": filepath.Join(elsewhere, "s"), "8" + socketSuffix: "no socket"} {
 		path := filepath.Join(run, name)
 		kept[path] = true
@@ -166,8 +167,8 @@ func TestControlRemovesStaleSockets(t *testing.T) {
 	}
 }
 
-// TestControlRefusesLink: a link in the place of the folder is refused, and what
-// it leads to stays as it is.
+// TestControlRefusesLink checks that a link in place of the folder is refused, and that
+// its target is not changed.
 func TestControlRefusesLink(t *testing.T) {
 	dir := shortDir(t)
 	target := filepath.Join(dir, "target")
@@ -197,7 +198,7 @@ func TestControlRefusesLink(t *testing.T) {
 	}
 }
 
-// FuzzControlAnswer has the command read whatever is said.
+// FuzzControlAnswer checks that the command survives any answer.
 func FuzzControlAnswer(f *testing.F) {
 	f.Add([]byte(`{"pid":1,"config":"\u001b[2J","reload":{"changes":["a\nb"],"problems":[],"warnings":null}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -16,24 +16,24 @@ import (
 	"time"
 )
 
-// converse runs an MCP server and talks to it as a file says:
+// converse runs an MCP server and exchanges messages with it, according to a file:
 //
 //	# comment
 //	> TEXT         send a line
-//	< JSON         wait for a message that has all of this in it; skip others
-//	! JSON         by the end, no such message has come, skipped ones included
-//	file NAME      wait until there is such a file, and is not empty
-//	log TEXT       wait until the server's standard error has this, further on
-//	               than the last time
-//	copy FROM TO   replace what is in a file
+//	< JSON         wait for a message that contains all of this; skip others
+//	! JSON         no such message may arrive before the end, not even a skipped one
+//	file NAME      wait until the file exists and is not empty
+//	log TEXT       wait until the server's standard error contains this, after the
+//	               text of the last log line
+//	copy FROM TO   replace the content of a file
 //	run CODE ...   run a command, and check its exit code
 //	signal NAME    send TERM, INT or HUP
 //	close          close the server's input
-//	exit CODE      wait for its end; by default the last line is exit 0
+//	exit CODE      wait for the server's end; the default last line is exit 0
 //
-// In what is expected, "*" is any value, and an array has its elements in the
-// same order among others. Numbers are compared as they are written. Every line
-// of the server has to be JSON.
+// In an expected message, "*" is any value, and the elements of an array must occur in
+// this order, possibly among others. Numbers are compared as they are written. Every
+// line of the server must be JSON.
 func converse(args []string) int {
 	script, err := os.ReadFile(args[0])
 	if err != nil {
@@ -77,7 +77,7 @@ type conversation struct {
 	signalled bool // so its input stays open
 }
 
-// textLog keeps what is written, for somebody who waits for it.
+// textLog keeps what is written to it, and lets others wait for a text.
 type textLog struct {
 	more chan struct{} // holds a token once there is more
 
@@ -97,7 +97,7 @@ func (l *textLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await waits for a text, and forgets all up to it.
+// await waits for a text, and discards everything up to it.
 func (l *textLog) await(want string) error {
 	late := time.After(20 * time.Second)
 	for {
@@ -225,7 +225,7 @@ func parse(text string) (v any, err error) {
 	return v, err
 }
 
-// matches reports whether got has all of want in it.
+// matches reports whether got contains everything in want.
 func matches(want, got any) bool {
 	switch want := want.(type) {
 	case string:

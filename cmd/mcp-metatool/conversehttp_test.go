@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// converseHTTP runs a command that serves MCP over HTTP, and talks to it as a
-// file says, once it has told where:
+// converseHTTP runs a command that serves MCP over HTTP. When that has printed its
+// address, converseHTTP exchanges messages with it, according to a file:
 //
 //	# comment
-//	header NAME: VALUE  goes with every request from here on; without a value
-//	                    it does not any more
-//	> JSON              POST a message and read the answer; the session and its
-//	                    revision go with it once they are known
+//	header NAME: VALUE  send this header with all later requests; without a value,
+//	                    do not send it any more
+//	> JSON              POST a message and read the answer; send the session and its
+//	                    revision if they are known
 //	start JSON          the same without waiting for the answer
-//	get PATH            GET a path, read the answer's status only
+//	get PATH            GET a path, and read only the status of the answer
 //	delete              DELETE the session
-//	status CODE         of the last answer
-//	answer NAME: TEXT   the last answer has that header, with TEXT in it
-//	< JSON              a message of the last answer has all of this in it
+//	status CODE         the last answer must have this status
+//	answer NAME: TEXT   the last answer must have this header, which contains TEXT
+//	< JSON              a message of the last answer must contain all of this
 //	file NAME, signal NAME, exit CODE   as for converse
 func converseHTTP(args []string) int {
 	script, err := os.ReadFile(args[0])
@@ -79,7 +79,7 @@ type httpConversation struct {
 
 var servingOn = regexp.MustCompile(`serving MCP on (\S+)`)
 
-// start runs the command until it says where it serves.
+// start runs the command until it prints its address.
 func (c *httpConversation) start() error {
 	stderr, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *httpConversation) step(line string) error {
 	return errors.New("not understood")
 }
 
-// request makes one, and reads the answer now or in the background.
+// request makes a request, and reads the answer now or in the background.
 func (c *httpConversation) request(method, address, body string, now bool) error {
 	request, err := http.NewRequestWithContext(c.ctx, method, address, strings.NewReader(body))
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *httpConversation) request(method, address, body string, now bool) error
 	return c.read(response)
 }
 
-// read takes the messages of an answer: one, or one in each event.
+// read returns the messages of an answer: one, or one for each event.
 func (c *httpConversation) read(response *http.Response) error {
 	events := strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream")
 	lines := bufio.NewScanner(response.Body)

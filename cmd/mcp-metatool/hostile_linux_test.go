@@ -22,8 +22,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// hostileCalls are calls of every verb, in an order in which each finds something.
-// A verb that is nil shows nothing of others.
+// hostileCalls are calls of every verb, in an order in which each has something to
+// show. A verb with nil shows no text from others.
 var hostileCalls = []struct {
 	verb string
 	args []string // each a command line
@@ -52,9 +52,8 @@ var hostileCalls = []struct {
 	{"tools delete", []string{"job"}},
 }
 
-// TestHostileTerminal has every verb show what a hostile server, tool, script and
-// record say, on a terminal: no escape, control character or turned text of theirs
-// gets there.
+// TestHostileTerminal checks that no verb writes escape sequences, control characters
+// or bidirectional text of a hostile server, tool, script or record to a terminal.
 func TestHostileTerminal(t *testing.T) {
 	dir := hostileDir(t)
 	known := map[string]bool{}
@@ -81,11 +80,11 @@ func TestHostileTerminal(t *testing.T) {
 	}
 }
 
-// acts are characters that do something to a terminal instead of being shown. The
-// bar of progress returns to the beginning of its line.
+// acts matches characters that a terminal interprets instead of showing them. The
+// progress bar returns to the beginning of its line.
 func acts(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && unicode.Is(unicode.C, r) }
 
-// verbs are all that can be run.
+// verbs returns all commands that can be run.
 func verbs(cmd *cobra.Command, prefix string) (all []string) {
 	for _, c := range cmd.Commands() {
 		name := strings.TrimSpace(prefix + " " + c.Name())
@@ -98,7 +97,7 @@ func verbs(cmd *cobra.Command, prefix string) (all []string) {
 	return all
 }
 
-// hostileDir has a configuration, a saved tool, and files that are nasty.
+// hostileDir returns a directory with a configuration, a saved tool, and hostile files.
 func hostileDir(t *testing.T) string {
 	t.Helper()
 	if err := home(); err != nil {
@@ -144,7 +143,7 @@ func hostileDir(t *testing.T) string {
 	return dir
 }
 
-// checksOf is a file of checks of which one passes and others fail.
+// checksOf returns a file with a check that passes and others that fail.
 func checksOf(dir, quoted string) string {
 	return fmt.Sprintf(`[store]
 dir = "."
@@ -168,7 +167,7 @@ expect.tools = ["nope"]
 `, filepath.Join(dir, "hostile"), strings.ReplaceAll(quoted, "\u007f", "\\u007f"))
 }
 
-// runIn is a call of the program in a directory.
+// runIn runs the program in a directory.
 func runIn(dir string, args ...string) *exec.Cmd {
 	var stdin string
 	if at := strings.Index(strings.Join(args, " "), " < "); at > 0 {
@@ -183,7 +182,7 @@ func runIn(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// onTerminal is what a call of the program writes to its terminal.
+// onTerminal runs the program and returns what it writes to its terminal.
 func onTerminal(t *testing.T, dir string, args []string) string {
 	t.Helper()
 	master, slave := openTerminal(t)

@@ -27,8 +27,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestMain makes this binary the commands that scripts use: the real one, a
-// client for it (see converse), and upstream servers of several kinds.
+// TestMain makes this binary the commands that scripts use: the real one, a client of
+// it (see converse), and several kinds of upstream servers.
 func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){
 		"mcp-metatool": main,
@@ -49,10 +49,10 @@ func TestMain(m *testing.M) {
 
 type suite struct{ *testing.M }
 
-// Run runs the tests and removes what they share.
+// Run runs the tests and removes the files that they share.
 func (s suite) Run() int {
-	// Under nohup, the programs that tests start would ignore SIGHUP. A signal that
-	// is caught here is not ignored there.
+	// Under nohup, the programs that tests start would ignore SIGHUP. They do not if it
+	// is caught here.
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
@@ -72,7 +72,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// homeVariables say where the home and cache directories are, on any system.
+// homeVariables are the environment variables for the home and cache directories on any
+// system.
 var homeVariables = []string{"HOME", "XDG_CACHE_HOME", "LocalAppData", "USERPROFILE"}
 
 // ownEnviron is the environment before home changes it.
@@ -81,8 +82,8 @@ var ownEnviron = os.Environ()
 // homeDir is set by home.
 var homeDir string
 
-// home makes the home directory of all tests: one, for the sandbox to be
-// compiled once.
+// home makes the home directory of all tests. They share one, so that the sandbox is
+// compiled only once.
 var home = sync.OnceValue(func() (err error) {
 	if homeDir, err = os.MkdirTemp("", "mcp-metatool-test-"); err != nil {
 		return err
@@ -108,8 +109,8 @@ func setup(env *testscript.Env) error {
 	return writeCertificate(env.WorkDir)
 }
 
-// serveEcho is an upstream with a tool that returns its arguments, and one that
-// makes a file and waits to be cancelled, which makes another file.
+// serveEcho is an upstream with a tool that returns its arguments, and one that creates
+// a file and waits to be cancelled, and then creates another file.
 func serveEcho() int {
 	server := demoServer{{
 		definition: `{"name":"echo","inputSchema":{"type":"object","$ref":"#/definitions/x","definitions":{"x":{}}},"x-unknown":12345678901234567890}`,
@@ -141,7 +142,7 @@ func serveEcho() int {
 	return 0
 }
 
-// echoServer has the tools of a demoServer, and of the rest a little.
+// echoServer has the tools of a demoServer, and a few resources and prompts.
 type echoServer struct{ demoServer }
 
 // BeginSession implements front.Backend.
@@ -162,14 +163,14 @@ func (s echoServer) Handle(ctx context.Context, call route.Call) wire.Reply {
 	return s.demoServer.Handle(ctx, call)
 }
 
-// garbage is a server that is none: what it writes is no JSON-RPC.
+// garbage is a server that does not write JSON-RPC.
 func garbage() {
 	fmt.Println("Welcome to the server!")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// stubborn is a server that does not answer, and does not end when it should;
-// it writes its process id into a file.
+// stubborn is a server that neither answers nor ends when it should. It writes its
+// process id to a file.
 func stubborn() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	if err := os.WriteFile(os.Args[1], fmt.Append(nil, os.Getpid()), 0o600); err != nil {
@@ -178,8 +179,8 @@ func stubborn() {
 	select {}
 }
 
-// interrupt runs a command, sends it SIGINT once file is there, and returns its
-// exit code.
+// interrupt runs a command, sends it SIGINT when a file exists, and returns its exit
+// code.
 func interrupt(file string, args []string) int {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -236,7 +237,7 @@ func exitcode(want string, args []string) int {
 	return 0
 }
 
-// gone succeeds if none of the processes is there whose ids are in the files.
+// gone succeeds if none of the processes whose ids are in the files exists.
 func gone(files []string) int {
 	for _, name := range files {
 		text, err := os.ReadFile(name)

@@ -17,11 +17,11 @@ var updatePatterns = flag.Bool("update-patterns", false, "write the scripts of d
 
 var patternsDir = filepath.Join("..", "..", "docs", "patterns")
 
-// leastPatterns is how many there are to be.
+// leastPatterns is the minimum number of patterns.
 const leastPatterns = 12
 
-// TestPatterns: each pattern of docs/patterns is a script, the same as a saved
-// tool, and a smoke test which holds.
+// TestPatterns checks that each pattern in docs/patterns has a script, the same script
+// as a saved tool, and a smoke test that passes.
 func TestPatterns(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
@@ -39,8 +39,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// runPatternsReadme runs the commands of the index, where nothing is saved, and
-// returns what they print.
+// runPatternsReadme runs the commands of the index, with no saved tools, and returns
+// their output.
 func runPatternsReadme(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func runPatternsReadme(t *testing.T) string {
 	return all.String()
 }
 
-// patternNames are the names of all files but the index; each has to be there in
-// all forms.
+// patternNames returns the names of all files except the index. Each pattern must have
+// all files.
 func patternNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(patternsDir)
@@ -90,11 +90,10 @@ func patternNames(t *testing.T) []string {
 	return names
 }
 
-// A comment in front of a script says what it is, when it fits, and what can go
-// wrong.
+// A comment before a script says what it does, when to use it, and what can go wrong.
 var patternComment = regexp.MustCompile(`\A# [^\n]+\n(?:# [^\n]+\n)*#\n# When: [^\n]+\n(?:# [^\n]+\n)*#\n# What can go wrong: [^\n]+\n(?:# [^\n]+\n)*\n`)
 
-// savePatterns saves the definitions into a store, which checks their schemas.
+// savePatterns saves the definitions in a store, which checks their schemas.
 func savePatterns(t *testing.T, names []string) {
 	t.Helper()
 	store, err := tools.OpenStore(t.TempDir(), tools.StoreOptions{})
@@ -119,8 +118,8 @@ func savePatterns(t *testing.T, names []string) {
 	}
 }
 
-// readPattern has a store read the definition of a pattern, and holds it against
-// the script.
+// readPattern lets a store read the definition of a pattern, and compares it with the
+// script.
 func readPattern(t *testing.T, name string) tools.Definition {
 	t.Helper()
 	dir := t.TempDir()

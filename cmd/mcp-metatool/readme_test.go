@@ -24,8 +24,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestReadme runs, loads or compares every fenced block of README.md, in order:
-// what one configures or saves is there for those after it.
+// TestReadme runs, loads or compares every fenced block of README.md, in order. What
+// one block configures or saves is there for the blocks after it.
 func TestReadme(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
@@ -33,7 +33,7 @@ func TestReadme(t *testing.T) {
 	r := newReadme(t)
 	blocks := readBlocks(t, filepath.Join("..", "..", "README.md"))
 	for i, b := range blocks {
-		// Not a subtest: the rest makes no sense without it.
+		// Not a subtest, because the rest depends on it.
 		if err := r.try(b); err != nil {
 			t.Fatalf("block %d (%s):\n%s\n%v", i+1, b.language, b.text, err)
 		}
@@ -108,8 +108,8 @@ func (r *readme) try(b block) error {
 	return fmt.Errorf("no test knows what to do with it")
 }
 
-// shell runs a command line. What would take the network or this test itself is
-// checked another way.
+// shell runs a command line. Commands that would need the network or would run this
+// test itself are checked in another way.
 func (r *readme) shell(line string) error {
 	r.commands++
 	switch {
@@ -173,8 +173,8 @@ func (r *readme) toml(text string) error {
 	return r.command("mcp-metatool", "check")
 }
 
-// serve starts the HTTP front end on a port of its own, and ends it once it
-// says where it listens.
+// serve starts the HTTP front end on a free port, and ends it when it has printed its
+// address.
 func (r *readme) serve(address string) error {
 	r.kinds["http"]++
 	host, _, err := net.SplitHostPort(address)
@@ -280,7 +280,7 @@ func (r *readme) registerAll(servers map[string]registration) error {
 	return nil
 }
 
-// register starts what a host would start, without input.
+// register starts the command that a host would start, without input.
 func (r *readme) register(command string, args []string) error {
 	r.kinds["registration"]++
 	const placeholder = "/path/to/config.toml"
@@ -348,7 +348,7 @@ func (r *readme) asAgent(tool string, arguments any) ([]byte, error) {
 	return nil, fmt.Errorf("%s was not answered: %w", tool, lines.Err())
 }
 
-// compare calls a tool and looks for all of text in its structuredContent.
+// compare calls a tool and checks that its structuredContent contains all of text.
 func (r *readme) compare(text, tool string, arguments any) error {
 	out, err := r.asAgent(tool, arguments)
 	if err != nil {

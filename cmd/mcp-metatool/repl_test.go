@@ -113,7 +113,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// TestTake has results that no script of ours has made.
+// TestTake checks results that none of our scripts makes.
 func TestTake(t *testing.T) {
 	s := replState{names: []string{"x"}, values: map[string]replValue{"x": {JSON: "1"}}}
 	p := s.program("x = 2\n", abi.Lint{Parses: true, Bound: []abi.Binding{{Name: "x"}}})

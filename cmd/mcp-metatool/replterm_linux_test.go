@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// person types into a program on a terminal and reads what it writes.
+// person types into a program on a terminal and reads its output.
 type person struct {
 	t      *testing.T
 	keys   *os.File
@@ -31,8 +31,8 @@ func (p person) types(keys string) {
 	}
 }
 
-// TestReplTerminal types into a repl: completion, blocks, Ctrl-C while a call
-// is under way and while a line is typed, the history of an earlier session.
+// TestReplTerminal checks completion, blocks, Ctrl-C during a call and while typing,
+// and the history of an earlier session.
 func TestReplTerminal(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// scatter is an upstream server that starts processes in its group, out of it,
-// and without a parent. Every one of them, and it, connects to the address in
-// BEACON, says what it is, and holds the connection as long as it lives.
+// scatter is an upstream server that starts processes in its group, outside of it, and
+// without a parent. It and each of them connects to the address in BEACON, sends its
+// name, and holds the connection as long as it lives.
 func scatter(args []string) int {
 	what := "server"
 	if len(args) > 0 {
@@ -55,8 +55,8 @@ func scatter(args []string) int {
 	return 0
 }
 
-// TestNoProcessIsLeft: when the program ends, in order or by kill -9, everything
-// that its servers have started ends.
+// TestNoProcessIsLeft checks that everything that servers have started ends when the
+// program ends, regularly or by kill -9.
 func TestNoProcessIsLeft(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)

@@ -2,5 +2,5 @@
 
 package main
 
-// scatter is for tests of Linux.
+// scatter is only used on Linux.
 func scatter([]string) int { return serveEcho() }

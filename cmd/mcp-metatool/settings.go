@@ -21,24 +21,24 @@ type settings struct {
 	level  slog.Level
 	cmd    *cobra.Command
 
-	// Of the logger:
+	// For the logger:
 	masker  *config.Masker
 	current slog.LevelVar
 }
 
-// silent is above every level that is logged at.
+// silent is a log level above all others, so that nothing is logged.
 const silent = slog.LevelError + 4
 
-// addFlags gives cmd the flags. quiet is the log level unless a flag or the
-// configuration asks for another.
+// addFlags adds the flags to cmd. quiet is the log level unless a flag or the
+// configuration sets another.
 func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 	s.cmd = cmd
 	f := cmd.Flags()
 	f.StringVar(&s.config, "config", "", "configuration `FILE` (default: $MCP_METATOOL_CONFIG, then config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool)")
-	f.BoolVar(&s.debug, "debug", false, "put backtraces into errors and debug entries into the log")
-	f.TextVar(&s.level, "log-level", quiet, "log from this `LEVEL` on: debug, info, warn, error")
+	f.BoolVar(&s.debug, "debug", false, "add backtraces to errors and debug entries to the log")
+	f.TextVar(&s.level, "log-level", quiet, "log entries of this `LEVEL` and above: debug, info, warn, error")
 	if quiet == silent {
-		f.Lookup("log-level").DefValue = "" // nothing that could be written
+		f.Lookup("log-level").DefValue = "" // silent has no name
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *settings) load() (*config.Config, error) {
 	return cfg, nil
 }
 
-// logger logs to standard error, without the secrets of cfg.
+// logger returns a logger to standard error that masks the secrets of cfg.
 func (s *settings) logger(cfg *config.Config) *slog.Logger {
 	s.masker = cfg.NewMasker()
 	s.setLevel(cfg)
@@ -73,8 +73,8 @@ func newLogger(masker *config.Masker, w io.Writer, level slog.Leveler) *slog.Log
 	return slog.New(config.NewMaskingHandler(text, masker))
 }
 
-// withHost runs f with a host for clients of that kind, and closes the host.
-// Without clients, results are for people.
+// withHost runs f with a host for the given kind of clients, and closes the host. Without
+// clients, results are for people.
 func withHost(
 	ctx context.Context, cfg *config.Config, log *slog.Logger, clients host.Clients, f func(context.Context, *host.Host) error,
 ) error {
@@ -86,17 +86,17 @@ func withHost(
 	}
 	h.LimitHeap()
 	err = f(ctx, h)
-	if err := h.Close(); err != nil { // an upstream had to be killed, for instance: it is gone
+	if err := h.Close(); err != nil { // for example, an upstream had to be killed
 		log.Warn("shutdown", "err", err)
 	}
 	return err
 }
 
-// cacheDir is where the compiled guest is kept, "" where there is no place.
+// cacheDir returns the directory for the compiled guest, "" if there is none.
 func cacheDir(log *slog.Logger) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		log.Warn("no cache directory: the sandbox is compiled anew at each start", "err", err)
+		log.Warn("no cache directory: the sandbox is compiled at each start", "err", err)
 		return ""
 	}
 	return filepath.Join(dir, "mcp-metatool", "wasm")

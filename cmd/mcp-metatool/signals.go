@@ -10,60 +10,60 @@ import (
 	"syscall"
 )
 
-// errSignal is what errors.Is finds in the error of something that a signal
-// ended.
+// errSignal matches, with errors.Is, every error that was caused by a signal.
 var errSignal = errors.New("ended by a signal")
 
-// signalError is the cause of a context that a signal ended.
+// signalError is the cause of a context that was ended by a signal.
 type signalError struct{ signal syscall.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
 
 func (e *signalError) Is(target error) bool { return target == errSignal }
 
-// exitCode is what shells make of a process that the signal ended.
+// exitCode returns the exit code that shells report for a process ended by the signal.
 func (e *signalError) exitCode() int { return 128 + int(e.signal) }
 
-// hangups say what becomes of SIGHUP.
+// hangups holds the handler of SIGHUP.
 type hangups struct {
-	mu   sync.Mutex
-	take func() bool // nil: SIGHUP ends the process
+	mu     sync.Mutex
+	handle func() bool // nil: SIGHUP ends the process
 }
 
 type hangupsKey struct{}
 
-// onHangup has take called for each SIGHUP until restore is. Where take returns
-// false, or is not there, SIGHUP ends the process as SIGTERM does. take must not
-// block. It is for contexts of withSignals; others know of no signals.
-func onHangup(ctx context.Context, take func() bool) (restore func()) {
+// onHangup calls handle for each SIGHUP until restore is called. If handle returns false,
+// or is nil, SIGHUP ends the process as SIGTERM does. handle must not block. onHangup does
+// nothing unless ctx is of withSignals.
+func onHangup(ctx context.Context, handle func() bool) (restore func()) {
 	h, ok := ctx.Value(hangupsKey{}).(*hangups)
 	if !ok {
 		return func() {}
 	}
-	h.set(take)
+	h.set(handle)
 	return func() { h.set(nil) }
 }
 
-func (h *hangups) set(take func() bool) {
+func (h *hangups) set(handle func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.take = take
+	h.handle = handle
 }
 
-func (h *hangups) taken() bool {
+// handled calls the handler, and reports whether it has handled a SIGHUP.
+func (h *hangups) handled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.take != nil && h.take()
+	return h.handle != nil && h.handle()
 }
 
-// withSignals returns a context that the first SIGINT, SIGTERM or SIGHUP ends,
-// with a *signalError as its cause; about SIGHUP see onHangup. The second SIGINT
-// or SIGTERM ends the process at once; not the second SIGHUP, since a terminal
-// that is lost can bring several.
+// withSignals returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Its
+// cause is then a *signalError. For SIGHUP see onHangup. A second SIGINT or SIGTERM ends
+// the process at once. A second SIGHUP does not, since the loss of a terminal can cause
+// several.
 //
-// Writing to a closed pipe must not end it either, since its child processes
-// are to be cleaned up: SIGPIPE is taken and dropped, and the write fails. (It
-// is not ignored, because child processes would inherit that.)
+// Writing to a closed pipe must not end the process either, since it has to clean up its
+// child processes. So SIGPIPE is caught and dropped, and the write fails. SIGPIPE is not
+// ignored, because child processes would inherit that.
 func withSignals(parent context.Context) (_ context.Context, stop func()) {
 	hang := &hangups{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, hangupsKey{}, hang))
@@ -80,7 +80,7 @@ func withSignals(parent context.Context) (_ context.Context, stop func()) {
 		for {
 			select {
 			case s := <-signals:
-				if s == syscall.SIGHUP && (ctx.Err() != nil || hang.taken()) {
+				if s == syscall.SIGHUP && (ctx.Err() != nil || hang.handled()) {
 					continue
 				}
 				reason := &signalError{s.(syscall.Signal)}

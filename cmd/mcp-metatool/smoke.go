@@ -18,18 +18,17 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// smokeCommand makes the checks of files.
+// smokeCommand runs the checks in files.
 func smokeCommand() *cobra.Command {
 	v := &smokeView{}
 	cmd := &cobra.Command{
 		Use:   "smoke FILE.toml|DIR...",
-		Short: "Make the checks of servers and composite tools that TOML files describe; exit code 1 if one fails",
-		Long: `Make the checks of servers and composite tools that TOML files describe: see
-docs/smoke.md. Of a directory, all *.toml are read but *.cassette.toml and
-*.lock.toml.
+		Short: "Run the checks of servers and composite tools in TOML files; exit code 1 if one fails",
+		Long: `Run the checks of servers and composite tools in TOML files: see docs/smoke.md.
+In a directory, all *.toml are read except *.cassette.toml and *.lock.toml.
 
-The exit code is 0 when all checks have passed or were skipped, 1 when one has
-not, and 2 when a file or the configuration is wrong.`,
+The exit code is 0 if all checks have passed or were skipped, 1 if one has failed,
+and 2 if a file or the configuration is wrong.`,
 		Example: `  mcp-metatool smoke checks/
   mcp-metatool smoke --filter 'sum*' --format junit --output report.xml checks.toml
   mcp-metatool smoke --record checks.toml   # live, writes cassettes and locks`,
@@ -39,22 +38,22 @@ not, and 2 when a file or the configuration is wrong.`,
 	f := cmd.Flags()
 	f.StringVar(&v.filter, "filter", "", "only checks whose name contains `TEXT`, or matches a pattern (sum*) or a regular expression (/^sum/)")
 	f.StringVar(&v.format, "format", reports.Formats[0], "print results as `FORMAT`: "+strings.Join(reports.Formats, ", "))
-	f.StringVarP(&v.output, "output", "o", "", "write the results to `FILE`, and readable lines to standard output")
-	f.BoolVarP(&v.verbose, "verbose", "v", false, "show answers and logs of checks that have passed, too")
-	f.IntVar(&v.opts.Jobs, "jobs", 1, "make `N` checks at the same time")
-	f.BoolVar(&v.opts.FailFast, "fail-fast", false, "begin no further check once one has not passed")
-	f.DurationVar(&v.opts.Timeout, "timeout", 0, "how long one check may take, where neither it nor its file says (default 30s)")
-	f.BoolVar(&v.opts.Load.Offline, "offline", false, "start no server and read no variable or saved tool: for files of strangers")
-	f.BoolVar(&v.opts.Load.Outside, "allow-outside", false, "let files name scripts, cassettes, locks and schemas that are not below their folder")
-	f.BoolVar(&v.opts.Record, "record", false, "make the calls of scripts that have a cassette for real, and write the cassettes and locks")
-	f.BoolVar(&v.opts.Update, "update", false, "write what was answered into the files as what is expected")
-	f.BoolVar(&v.watch, "watch", false, "make the checks again each time a file of theirs changes, until Ctrl-C")
-	f.TextVar(&v.level, "log-level", silent, "log from this `LEVEL` on: debug, info, warn, error")
-	f.Lookup("log-level").DefValue = "" // nothing that could be written
+	f.StringVarP(&v.output, "output", "o", "", "write the results to `FILE`, and text for people to standard output")
+	f.BoolVarP(&v.verbose, "verbose", "v", false, "also show answers and logs of checks that have passed")
+	f.IntVar(&v.opts.Jobs, "jobs", 1, "run `N` checks at the same time")
+	f.BoolVar(&v.opts.FailFast, "fail-fast", false, "start no further check after one has failed")
+	f.DurationVar(&v.opts.Timeout, "timeout", 0, "how long a check may take if neither the check nor its file says (default 30s)")
+	f.BoolVar(&v.opts.Load.Offline, "offline", false, "start no server and read no variable or saved tool: for files that you do not trust")
+	f.BoolVar(&v.opts.Load.Outside, "allow-outside", false, "allow files to name scripts, cassettes, locks and schemas that are not below their folder")
+	f.BoolVar(&v.opts.Record, "record", false, "call the servers instead of using cassettes, and write the cassettes and locks")
+	f.BoolVar(&v.opts.Update, "update", false, "write the answers into the files as the expected ones")
+	f.BoolVar(&v.watch, "watch", false, "run the checks again each time one of their files changes, until Ctrl-C")
+	f.TextVar(&v.level, "log-level", silent, "log entries of this `LEVEL` and above: debug, info, warn, error")
+	f.Lookup("log-level").DefValue = "" // silent has no name
 	return cmd
 }
 
-// smokeView is one call of smoke.
+// smokeView is one run of smoke.
 type smokeView struct {
 	opts           smoke.Options
 	filter, format string
@@ -68,7 +67,7 @@ func (v *smokeView) run(ctx context.Context, stdout io.Writer, args []string) er
 		return &exitError{exitUsage, err}
 	}
 	runner := smoke.NewRunner(v.opts)
-	defer runner.Close() // what runs is over
+	defer runner.Close()
 	if v.watch {
 		return v.follow(ctx, args, func(files []string) (int, error) { return v.once(ctx, runner, stdout, files) })
 	}
@@ -86,16 +85,16 @@ func (v *smokeView) run(ctx context.Context, stdout io.Writer, args []string) er
 	return nil
 }
 
-// prepare makes options of flags.
+// prepare sets the options from the flags.
 func (v *smokeView) prepare() (err error) {
 	if v.opts.Jobs < 1 || v.opts.Jobs > 1000 {
 		return errors.New("--jobs: want at least 1, at most 1000")
 	}
 	if v.opts.Load.Offline && v.opts.Record {
-		return errors.New("--record: makes calls for real, which --offline forbids (leave one out)")
+		return errors.New("--record: calls servers, which --offline forbids (use only one of them)")
 	}
 	if v.opts.Timeout < 0 {
-		return errors.New("--timeout: is below zero")
+		return errors.New("--timeout: must not be negative")
 	}
 	if v.opts.Filter, err = smoke.ParseFilter(v.filter); err != nil {
 		return fmt.Errorf("--filter: %w", err)
@@ -111,12 +110,12 @@ func (v *smokeView) prepare() (err error) {
 	return nil
 }
 
-// log logs to standard error, without the secrets of a file.
+// log returns a logger to standard error that masks the secrets of masker.
 func (v *smokeView) log(masker *config.Masker) *slog.Logger {
 	return newLogger(masker, os.Stderr, v.level)
 }
 
-// once makes the checks of files once, and returns the exit code.
+// once runs the checks in files once, and returns the exit code.
 func (v *smokeView) once(ctx context.Context, runner *smoke.Runner, stdout io.Writer, files []string) (code int, err error) {
 	out, err := v.writer(stdout)
 	if err != nil {
@@ -128,7 +127,7 @@ func (v *smokeView) once(ctx context.Context, runner *smoke.Runner, stdout io.Wr
 		err = bad
 	}
 	if err == nil && v.opts.Filter != nil && summary.Checks() == 0 && summary.BadFiles == 0 {
-		return 0, &exitError{exitUsage, fmt.Errorf("--filter: no check is called like %q", v.filter)}
+		return 0, &exitError{exitUsage, fmt.Errorf("--filter: no check has a name that matches %q", v.filter)}
 	}
 	return summary.ExitCode(), err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// TestSmokeWatch makes checks again when a file of theirs changes, whichever.
+// TestSmokeWatch checks that the checks are run again when any of their files changes.
 func TestSmokeWatch(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestSmokeDocs writes the files of docs/smoke.md, runs its commands and makes
-// the checks of every file. npx is a server with what they use of the real one.
+// TestSmokeDocs writes the files of docs/smoke.md, runs its commands, and runs the
+// checks of every file. npx is a server that offers what they use of the real one.
 func TestSmokeDocs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("commands are run by sh")
@@ -89,7 +89,7 @@ func (d *smokeDocs) try(b block) error {
 	return errors.New("no test knows what to do with it")
 }
 
-// workflow runs the commands of ours in a workflow.
+// workflow runs our commands in a workflow.
 func (d *smokeDocs) workflow(text string) error {
 	for line := range strings.Lines(text) {
 		if _, command, ok := strings.Cut(line, "run: mcp-metatool"); ok {
@@ -101,7 +101,7 @@ func (d *smokeDocs) workflow(text string) error {
 	return nil
 }
 
-// shell runs a command, whose exit code is 0 unless a comment says another.
+// shell runs a command. Its exit code must be 0 unless a comment says otherwise.
 func (d *smokeDocs) shell(command string) error {
 	want := "0"
 	if m := exitComment.FindStringSubmatch(command); m != nil {

@@ -9,8 +9,8 @@ import (
 	reports "github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
-// writer is where results go: standard output, or a file and, for people,
-// standard output.
+// writer returns the Writer of the results: to standard output, or to a file and, as text
+// for people, to standard output.
 func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
 	opts := reports.Options{Verbose: v.verbose}
 	if v.output == "" {
@@ -34,7 +34,7 @@ func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
 	return &twoReports{toFile, people, file}, nil
 }
 
-// twoReports are a report in a file, and one for people.
+// twoReports writes a report to a file, and one for people.
 type twoReports struct {
 	inFile, people reports.Writer
 	file           *os.File

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/smoke"
 )
 
-// follow makes the checks, and makes them again each time that a file which they
-// depend on changes, until ctx ends; the error is its cause then. Nothing else
-// ends it: a file that is wrong can be mended.
+// follow runs the checks, and runs them again each time a file that they depend on
+// changes, until ctx ends. The error is then its cause. Nothing else ends it: a file with
+// an error can be fixed.
 func (v *smokeView) follow(ctx context.Context, args []string, once func(files []string) (int, error)) error {
 	for ctx.Err() == nil {
 		files, err := smoke.Files(args)
@@ -29,7 +29,7 @@ func (v *smokeView) follow(ctx context.Context, args []string, once func(files [
 		if err != nil {
 			complain(os.Stderr, err)
 		}
-		if v.opts.Record || v.opts.Update { // it has written some of them itself
+		if v.opts.Record || v.opts.Update { // the run itself has changed some of the files
 			watched = v.watched(args, files)
 			before = watched.fingerprint()
 		}
@@ -41,8 +41,8 @@ func (v *smokeView) follow(ctx context.Context, args []string, once func(files [
 	return context.Cause(ctx)
 }
 
-// watched are the files that the checks depend on, and the directories that may
-// get more of them.
+// watched returns the files that the checks depend on, and the directories in which new
+// ones may be created.
 func (v *smokeView) watched(args, files []string) configFiles {
 	names := slices.Clone(args)
 	for _, f := range files {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a pseudo terminal.
+// openTerminal makes a pseudo-terminal.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -35,13 +35,13 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// TestLostTerminal closes the window of a server: over stdio its input ends,
-// over HTTP nothing else tells it.
+// TestLostTerminal closes the terminal of a server. Over stdio its input ends; over
+// HTTP it only gets SIGHUP.
 func TestLostTerminal(t *testing.T) {
 	if err := home(); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "mcp-metatool") // what testscript calls this binary by
+	program := filepath.Join(t.TempDir(), "mcp-metatool") // the name by which testscript calls this binary
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLostTerminal(t *testing.T) {
 			if err := log.await(ready); err != nil {
 				t.Fatal(err)
 			}
-			if len(args) > 1 { // while the terminal is there, SIGHUP is a wish to reload
+			if len(args) > 1 { // while the terminal is open, SIGHUP asks for a reload
 				if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 					t.Fatal(err)
 				}

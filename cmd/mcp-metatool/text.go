@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
-// indentJSON is raw on several lines, its numbers as they are; raw itself if it
-// is no JSON.
+// indentJSON returns raw on several lines, with unchanged numbers. If raw is not JSON, it
+// returns raw.
 func indentJSON(raw []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
@@ -29,7 +29,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// table lays out rows of cells.
+// table aligns rows of cells. Empty cells are shown as "-".
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
 )
 
-// TestTimesForPeople: every command shows the same time of a run, in local time with
-// its offset, and reads it back.
+// TestTimesForPeople checks that every command shows the same time for a run, in local
+// time with its offset, and that it can parse that time.
 func TestTimesForPeople(t *testing.T) {
 	before := time.Local
 	defer func() { time.Local = before }()

@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// toolsCommand works on the store alone: no upstream is started.
+// toolsCommand only works on the store. It starts no upstream.
 func toolsCommand() *cobra.Command {
 	verbs := []*cobra.Command{
 		storeCommand("list", "List the saved tools", cobra.NoArgs, listTools),
@@ -29,7 +29,7 @@ func toolsCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "tools",
-		Short: "List, show, delete, export and import saved tools, and go back to earlier versions",
+		Short: "List, show, delete, export and import saved tools, and restore earlier versions",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			uses := make([]string, len(verbs))
@@ -43,7 +43,7 @@ func toolsCommand() *cobra.Command {
 	return cmd
 }
 
-// storeView is what a verb of tools works with.
+// storeView is one run of a verb of tools, with the store open.
 type storeView struct {
 	*tools.Store
 	settings
@@ -59,7 +59,7 @@ func storeCommand(use, short string, args cobra.PositionalArgs, f func(v *storeV
 	return new(storeView).command(use, short, args, f)
 }
 
-// command makes the command of a verb; verbs with flags of their own add them.
+// command makes the command of a verb. The caller adds flags that only this verb has.
 func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func(v *storeView, args []string) error) *cobra.Command {
 	v.cmd = &cobra.Command{
 		Use: use, Short: short, Args: args,
@@ -77,7 +77,7 @@ func (v *storeView) command(use, short string, args cobra.PositionalArgs, f func
 	return v.cmd
 }
 
-// with opens the store around f.
+// with opens the store, calls f, and closes the store.
 func (v *storeView) with(cfg *config.Config, log *slog.Logger, f func() error) error {
 	v.cfg, v.log, v.dir = cfg, log, filepath.Join(cfg.Store.Dir, "tools")
 	store, err := tools.OpenStore(cfg.Store.Dir, tools.StoreOptions{Log: log})
@@ -125,7 +125,7 @@ func listTools(v *storeView, _ []string) error {
 	return errors.Join(err, v.unused())
 }
 
-// unused is the error for files that are no tools.
+// unused returns an error about files in the store that are not valid tools.
 func (v *storeView) unused() (err error) {
 	for _, p := range v.Problems() {
 		err = errors.Join(err, fmt.Errorf("tool %q: %s is not used: %w", p.Name, p.Path, p.Err))
@@ -153,7 +153,7 @@ func showTool(v *storeView, args []string) error {
 	if err != nil {
 		return v.explain(args[0], err)
 	}
-	if v.asJSON { // the file itself, with members that only other versions know
+	if v.asJSON { // the file itself, with members that this version does not know
 		file, err := regular.Read(context.Background(), filepath.Join(v.dir, d.Name+".json"), tools.MaxFileBytes)
 		if err != nil {
 			return fmt.Errorf("tool %q: %w", d.Name, err)
@@ -185,7 +185,7 @@ func showTool(v *storeView, args []string) error {
 	return err
 }
 
-// indented is text that others wrote, each line moved to the right.
+// indented returns text from others, displayable and with each line indented.
 func indented(text string) string {
 	text = strings.TrimRight(display.Text(text), "\n")
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
@@ -202,7 +202,7 @@ func deleteTool(v *storeView, args []string) error {
 	return err
 }
 
-// explain says which tools there are.
+// explain adds the names of the saved tools to the error that name is not one of them.
 func (v *storeView) explain(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return err

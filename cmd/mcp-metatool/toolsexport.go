@@ -13,25 +13,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
 )
 
-// conventions is what the help of export and import says of files beside tools.
-const conventions = `The smoke tests of a tool (see mcp-metatool smoke) lie in the store's directory as
+// conventions is the part of the help of export and import about files beside tools.
+const conventions = `The smoke tests of a tool (see mcp-metatool smoke) are in the store's directory as
 smoke/NAME.toml, its cassettes as smoke/NAME.cassette.toml or
-smoke/NAME.ANYTHING.cassette.toml, locks likewise as *.lock.toml. They travel with
-the tool.`
+smoke/NAME.ANYTHING.cassette.toml, and its locks in the same way as *.lock.toml.
+They are exported and imported with the tool.`
 
 func exportCommand() *cobra.Command {
 	v := &storeView{}
 	var to string
 	cmd := v.command("export [NAME...]", "Write saved tools, with their smoke tests and cassettes, for reviews and other machines",
 		cobra.ArbitraryArgs, func(v *storeView, args []string) error { return v.export(args, to) })
-	cmd.Long = `Write saved tools, all or those named, to be read in a review and imported
-elsewhere: to standard output, or with --out to a file or a directory. The form is
-TOML, with scripts as they are and schemas as JSON; in a directory each tool is
-NAME.toml and NAME.star. Files that are there are replaced, other ones stay.
+	cmd.Long = `Write saved tools, all or those named, for review and for import elsewhere: to
+standard output, or with --out to a file or a directory. The format is TOML, with
+scripts as they are and schemas as JSON. In a directory, each tool is NAME.toml and
+NAME.star. Existing files of these tools are replaced; other files are kept.
 
 ` + conventions + `
 
-When and how often tools ran, and their versions, stay behind.`
+Execution counts and versions are not exported.`
 	cmd.Example = `  mcp-metatool tools export report > report.toml
   mcp-metatool tools export --out tools/
   mcp-metatool tools export | ssh host mcp-metatool tools import - --yes`
@@ -41,13 +41,13 @@ When and how often tools ran, and their versions, stay behind.`
 
 func (v *storeView) export(names []string, to string) error {
 	if v.asJSON && to == "" {
-		return &exitError{exitUsage, errors.New("tools export: --json is for --out, what is exported is TOML (tools show NAME --json has a tool as JSON)")}
+		return &exitError{exitUsage, errors.New("tools export: --json needs --out, since the export is TOML (tools show NAME --json prints a tool as JSON)")}
 	}
 	list, err := v.exported(names)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && to == "" { // an export without tools would be in nobody's way, and in nobody's interest
+	if len(list) == 0 && to == "" { // an empty export is useless
 		return errors.Join(fmt.Errorf("no tools are saved in %s", v.dir), v.unused())
 	}
 	if folder(to) {
@@ -64,7 +64,7 @@ func (v *storeView) export(names []string, to string) error {
 		return fmt.Errorf("export: %w", err)
 	}
 	if to != "" {
-		err = v.tellExported(list, to)
+		err = v.reportExport(list, to)
 	}
 	if len(names) == 0 {
 		err = errors.Join(err, v.unused())
@@ -72,7 +72,7 @@ func (v *storeView) export(names []string, to string) error {
 	return err
 }
 
-// folder says whether an export goes into a directory of that name.
+// folder reports whether an export to that name is a directory.
 func folder(to string) bool {
 	if to == "" {
 		return false
@@ -83,7 +83,7 @@ func folder(to string) bool {
 	return filepath.Ext(to) != ".toml"
 }
 
-// exported are the tools to export, each once, with the files beside them.
+// exported returns the tools to export, each once, with the files beside them.
 func (v *storeView) exported(names []string) ([]bundle.Tool, error) {
 	var definitions []tools.Definition
 	seen := map[string]bool{}
@@ -112,7 +112,7 @@ func (v *storeView) exported(names []string) ([]bundle.Tool, error) {
 	return list, nil
 }
 
-func (v *storeView) tellExported(list []bundle.Tool, to string) error {
+func (v *storeView) reportExport(list []bundle.Tool, to string) error {
 	names := make([]string, len(list))
 	for i, t := range list {
 		names[i] = t.Name

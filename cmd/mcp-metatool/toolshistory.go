@@ -23,7 +23,7 @@ func historyCommand() *cobra.Command {
 		cobra.MaximumNArgs(1), func(v *storeView, args []string) error {
 			switch {
 			case len(args) == 0 && between != "":
-				return &exitError{exitUsage, errors.New("tools history: --diff: say of which tool")}
+				return &exitError{exitUsage, errors.New("tools history: --diff: give the NAME of a tool")}
 			case len(args) == 0:
 				return v.histories()
 			case between != "":
@@ -34,14 +34,14 @@ func historyCommand() *cobra.Command {
 	cmd.Long = fmt.Sprintf(`List the versions of a saved or deleted tool, newest first; without a NAME, list
 the tools that have any.
 
-Whenever a tool is saved in another form, deleted, imported or reverted, by whom
-ever, the form that it had becomes a version. Counts of executions make none, and
-neither does editing the files of tools by hand. The newest %d versions of a tool
-are kept, and those of the %d tools that were deleted last, as files under
-tools/.history in the store's directory. A form that cannot be kept, on a full disk
-for instance, is not saved over or deleted either.
+Whenever a tool is changed, deleted, imported or reverted, its previous content
+becomes a version, whoever does so. Execution counts and manual edits of the files
+make no versions. The newest %d versions of each tool are kept, also those of the
+%d tools that were deleted last, as files under tools/.history in the store's
+directory. If a version cannot be kept, for example because the disk is full, the
+tool is not changed or deleted.
 
-CHANGED is what a version changed of the one before it.`, tools.MaxVersions, tools.MaxDeleted)
+CHANGED lists the differences from the version before.`, tools.MaxVersions, tools.MaxDeleted)
 	cmd.Example = `  mcp-metatool tools history report
   mcp-metatool tools history report --diff 3      # from version 3 to now
   mcp-metatool tools history report --diff 2..3`
@@ -50,61 +50,60 @@ CHANGED is what a version changed of the one before it.`, tools.MaxVersions, too
 }
 
 func revertCommand() *cobra.Command {
-	cmd := storeCommand("revert NAME [VERSION]", "Bring back a version of a saved or deleted tool",
+	cmd := storeCommand("revert NAME [VERSION]", "Restore a version of a saved or deleted tool",
 		cobra.RangeArgs(1, 2), revertTool)
-	cmd.Long = `Bring back a version of a saved or deleted tool, see tools history.
+	cmd.Long = `Restore a version of a saved or deleted tool, see tools history.
 
-Without a VERSION it is the newest one that is not as the tool is now, so that
-doing it twice changes nothing. The form that the tool had until now becomes a
-version itself.`
+Without a VERSION, the newest one that differs from the current content is
+restored. The content that is replaced becomes a version itself.`
 	return cmd
 }
 
-// listedVersion is one form of a tool in the output of tools history --json.
+// listedVersion is one version of a tool in the output of tools history --json.
 type listedVersion struct {
-	Version int        `json:"version,omitempty"` // 0 is the present form
+	Version int        `json:"version,omitempty"` // 0 is the current one
 	Saved   *time.Time `json:"saved,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
-	// Changed are the members in which it differs from the one before it; null
-	// when that is not known.
+	// Changed are the members in which it differs from the version before; null if
+	// that is not known.
 	Changed []string `json:"changed"`
 	Size    int64    `json:"size"` // of its file
 	Hash    string   `json:"hash,omitempty"`
 	Problem string   `json:"problem,omitempty"`
 }
 
-// forms are the present form of a tool, if it is there, and its versions, newest
-// first.
-func (v *storeView) forms(name string) ([]tools.Version, error) {
+// versions returns the current version of a tool, if it is not deleted, and its earlier
+// versions, newest first.
+func (v *storeView) versions(name string) ([]tools.Version, error) {
 	versions, err := v.History(name)
 	if err != nil {
 		return nil, v.explain(name, err)
 	}
-	present, err := v.Get(name)
+	current, err := v.Get(name)
 	switch {
 	case errors.Is(err, tools.ErrNotFound):
 		return versions, nil
 	case err != nil:
 		return nil, err
 	}
-	file, err := present.File()
-	now := tools.Version{Definition: present, Size: int64(len(file)), Problem: err}
+	file, err := current.File()
+	now := tools.Version{Definition: current, Size: int64(len(file)), Problem: err}
 	return append([]tools.Version{now}, versions...), nil
 }
 
 func (v *storeView) history(name string) error {
-	forms, err := v.forms(name)
+	versions, err := v.versions(name)
 	if err != nil {
 		return err
 	}
-	list := make([]listedVersion, len(forms))
-	for i := range forms {
+	list := make([]listedVersion, len(versions))
+	for i := range versions {
 		var before *tools.Version
-		if i+1 < len(forms) {
-			before = &forms[i+1]
+		if i+1 < len(versions) {
+			before = &versions[i+1]
 		}
-		list[i] = listed(&forms[i], before)
+		list[i] = listed(&versions[i], before)
 	}
 	if v.asJSON {
 		return writeJSON(v.out, list)
@@ -125,18 +124,19 @@ func (v *storeView) history(name string) error {
 	return t.flush()
 }
 
-func listed(form, before *tools.Version) listedVersion {
-	l := listedVersion{Version: form.Number, Size: form.Size, EndedBy: string(form.EndedBy)}
-	if form.Number > 0 {
-		l.Ended = &form.Ended
+// listed returns v for the output. before is the version before it, nil if not known.
+func listed(v, before *tools.Version) listedVersion {
+	l := listedVersion{Version: v.Number, Size: v.Size, EndedBy: string(v.EndedBy)}
+	if v.Number > 0 {
+		l.Ended = &v.Ended
 	}
-	if form.Problem != nil {
-		l.Problem = form.Problem.Error()
+	if v.Problem != nil {
+		l.Problem = v.Problem.Error()
 		return l
 	}
-	l.Saved, l.Hash = &form.Definition.Metadata.Modified, form.Definition.Hash()
+	l.Saved, l.Hash = &v.Definition.Metadata.Modified, v.Definition.Hash()
 	if before != nil && before.Problem == nil {
-		l.Changed = append([]string{}, form.Definition.Changes(&before.Definition)...)
+		l.Changed = append([]string{}, v.Definition.Changes(&before.Definition)...)
 	}
 	return l
 }
@@ -158,7 +158,7 @@ func (v *storeView) histories() error {
 	for _, name := range names {
 		versions, err := v.History(name)
 		if err != nil || len(versions) == 0 {
-			continue // gone meanwhile
+			continue // removed in the meantime
 		}
 		_, err = v.Get(name)
 		list = append(list, listedHistory{name, len(versions), versions[0].Ended, errors.Is(err, tools.ErrNotFound)})
@@ -182,9 +182,9 @@ func (v *storeView) histories() error {
 	return t.flush()
 }
 
-// difference shows what changed between two forms, "N" or "N..M".
+// difference shows what changed between two versions: "N..M", or "N" for N..now.
 func (v *storeView) difference(name, between string) error {
-	forms, err := v.forms(name)
+	versions, err := v.versions(name)
 	if err != nil {
 		return err
 	}
@@ -194,9 +194,9 @@ func (v *storeView) difference(name, between string) error {
 	}
 	var texts [2][]byte
 	for i, number := range []string{first, last} {
-		form, err := pick(forms, number)
+		version, err := findVersion(versions, number)
 		if err == nil {
-			texts[i], err = bundle.Review(&form.Definition)
+			texts[i], err = bundle.Review(&version.Definition)
 		}
 		if err != nil {
 			return &exitError{exitUsage, fmt.Errorf("tool %q: --diff %s: %w", name, between, err)}
@@ -210,8 +210,8 @@ func (v *storeView) difference(name, between string) error {
 	return err
 }
 
-// pick finds a form by its number, "now" for the present one.
-func pick(forms []tools.Version, number string) (*tools.Version, error) {
+// findVersion finds a version by its number, "now" for the current one.
+func findVersion(versions []tools.Version, number string) (*tools.Version, error) {
 	n, err := strconv.Atoi(number)
 	if number == "now" {
 		n, err = 0, nil
@@ -219,9 +219,9 @@ func pick(forms []tools.Version, number string) (*tools.Version, error) {
 	if err != nil || n < 0 {
 		return nil, fmt.Errorf("%q is not the number of a version (write N or N..M)", number)
 	}
-	for i := range forms {
-		if forms[i].Number == n {
-			return &forms[i], forms[i].Problem
+	for i := range versions {
+		if versions[i].Number == n {
+			return &versions[i], versions[i].Problem
 		}
 	}
 	if n == 0 {
@@ -230,7 +230,7 @@ func pick(forms []tools.Version, number string) (*tools.Version, error) {
 	return nil, fmt.Errorf("%w: %d", tools.ErrNoVersion, n)
 }
 
-// unified is a diff of two texts for people, "" if there is none.
+// unified returns a diff of two texts for people, "" if they are equal.
 func unified(oldName string, old []byte, newName string, now []byte) string {
 	text := diff.Diff(oldName, old, newName, now)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line of a diff
@@ -242,14 +242,14 @@ func revertTool(v *storeView, args []string) error {
 	if len(args) == 2 {
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 {
-			return &exitError{exitUsage, fmt.Errorf("%q is not the number of a version (tools history %s shows them)", args[1], name)}
+			return &exitError{exitUsage, fmt.Errorf("%q is not the number of a version (tools history %s lists them)", args[1], name)}
 		}
 		number = n
 	}
 	to, changed, err := v.Revert(name, number)
 	switch {
 	case errors.Is(err, tools.ErrNoVersion):
-		return fmt.Errorf("%w (tools history %s shows what there is)", err, name)
+		return fmt.Errorf("%w (tools history %s lists the versions)", err, name)
 	case err != nil:
 		return v.explain(name, err)
 	}
@@ -257,9 +257,9 @@ func revertTool(v *storeView, args []string) error {
 		return writeJSON(v.out, map[string]any{"name": name, "version": to.Number, "changed": changed})
 	}
 	if !changed {
-		_, err = fmt.Fprintf(v.out, "%s is like version %d already\n", name, to.Number)
+		_, err = fmt.Fprintf(v.out, "%s is the same as version %d already\n", name, to.Number)
 		return err
 	}
-	_, err = fmt.Fprintf(v.out, "%s is as it was in version %d, saved %s\n", name, to.Number, stamp(to.Definition.Metadata.Modified))
+	_, err = fmt.Fprintf(v.out, "%s restored to version %d, saved %s\n", name, to.Number, stamp(to.Definition.Metadata.Modified))
 	return err
 }

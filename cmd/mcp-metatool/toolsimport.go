@@ -22,61 +22,61 @@ import (
 
 func importCommand() *cobra.Command {
 	v := &storeView{}
-	m := &importing{storeView: v}
-	cmd := v.command("import PATH", "Save the tools of an export, after showing what that changes and asking",
+	m := &toolImport{storeView: v}
+	cmd := v.command("import PATH", "Save the tools of an export, after showing the changes and asking",
 		cobra.ExactArgs(1), func(_ *storeView, args []string) error { return m.run(args[0]) })
-	cmd.Long = `Save the tools of an export: a file, a directory, or - for standard input; a
-.json file is a tool as tools show --json prints it. What that changes is shown as
-a diff, then it asks; without a terminal, --yes must be given.
+	cmd.Long = `Save the tools of an export: a file, a directory, or - for standard input. A .json
+file is a tool as tools show --json prints it. The changes are shown as a diff, and
+you are asked whether to save them; without a terminal, give --yes.
 
-Nothing is saved unless every tool can be: its name, schemas and limits are good,
-and its script compiles in the sandbox, for the servers of the configuration. No
-server is started, and nothing runs. What was there before becomes a version, see
-tools history.
+Nothing is saved unless every tool can be saved: its name, schemas and limits must
+be valid, and its script must compile in the sandbox with the servers of the
+configuration. No server is started, and no script runs. The previous content of a
+tool becomes a version, see tools history.
 
 ` + conventions + `
-A smoke test of an export can name programs to be started: read what is shown.
-Files have no versions, and those that the export does not have stay.
+The smoke tests of an export can name programs to start, so read what is shown.
+Files have no versions. Files that are not in the export are kept.
 
-The exit code is 2 if the export is not good, or there is nobody to ask.`
+The exit code is 2 if the export is not valid, or if there is no terminal to ask on.`
 	cmd.Example = `  mcp-metatool tools import --dry-run tools/
   mcp-metatool tools import report.toml --yes`
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&m.dry, "dry-run", false, "only show what would change")
+	cmd.Flags().BoolVar(&m.dry, "dry-run", false, "only show the changes")
 	return cmd
 }
 
-// importing is one call of tools import.
-type importing struct {
+// toolImport is one run of tools import.
+type toolImport struct {
 	*storeView
 	yes, dry bool
 	path     string
 	changes  []*toolChange
 }
 
-// What becomes of a tool or a file.
+// The changes of a tool or a file.
 const (
 	stateNew     = "new"
 	stateChanged = "changed"
 	stateSame    = "same"
 )
 
-// toolChange is what an import does to one tool. It is an element of --json.
+// toolChange is what an import changes of one tool, as it is in the output of --json.
 type toolChange struct {
 	Name    string       `json:"name"`
 	State   string       `json:"state"`
 	Changed []string     `json:"changed,omitempty"` // members of the definition
 	Files   []fileChange `json:"files,omitempty"`   // beside the tool
-	// Hides is the tool of an upstream, as upstream.tool, that agents cannot call
-	// any more if there is one: the tool takes its name.
+	// Hides is the tool of an upstream, as upstream.tool, that agents can no longer
+	// call if it exists, because the saved tool takes its name.
 	Hides string `json:"hides,omitempty"`
 
 	tool   bundle.Tool
-	before tools.Definition // unless there is none
-	saved  bool             // there is one
+	before tools.Definition // the current definition, if saved is set
+	saved  bool             // the tool exists already
 }
 
-// fileChange is what an import does to a file beside a tool.
+// fileChange is what an import changes of a file beside a tool.
 type fileChange struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
@@ -85,12 +85,12 @@ type fileChange struct {
 	before string
 }
 
-// any says whether there is something to do.
+// any reports whether the import changes anything of the tool.
 func (c *toolChange) any() bool {
 	return c.State != stateSame || slices.ContainsFunc(c.Files, func(f fileChange) bool { return f.State != stateSame })
 }
 
-func (m *importing) run(path string) error {
+func (m *toolImport) run(path string) error {
 	m.path = path
 	list, err := m.read()
 	if err != nil {
@@ -121,10 +121,10 @@ func (m *importing) run(path string) error {
 			return err
 		}
 	}
-	return m.tell(todo)
+	return m.summarize(todo)
 }
 
-func (m *importing) read() ([]bundle.Tool, error) {
+func (m *toolImport) read() ([]bundle.Tool, error) {
 	if m.path != "-" {
 		return bundle.Read(m.cmd.Context(), m.path)
 	}
@@ -135,8 +135,8 @@ func (m *importing) read() ([]bundle.Tool, error) {
 	return bundle.Parse(data, "standard input")
 }
 
-// compare finds out what a tool changes.
-func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
+// compare compares a tool of the export with the saved one.
+func (m *toolImport) compare(t bundle.Tool) (*toolChange, error) {
 	c := &toolChange{Name: t.Name, State: stateNew, Hides: m.hidden(t.Name), tool: t}
 	before, err := m.Get(t.Name)
 	switch {
@@ -165,9 +165,9 @@ func (m *importing) compare(t bundle.Tool) (*toolChange, error) {
 	return c, nil
 }
 
-// hidden is what a saved tool of that name takes the place of, should the
-// upstream have such a tool: no server is asked.
-func (m *importing) hidden(name string) string {
+// hidden returns the tool of an upstream that a saved tool of that name hides, if the
+// upstream has such a tool: no server is asked.
+func (m *toolImport) hidden(name string) string {
 	for _, u := range m.cfg.Upstreams {
 		if tool, ok := strings.CutPrefix(name, u.Prefix); ok && u.Prefix != "" && tool != "" && !u.Disabled {
 			return u.Name + "." + tool
@@ -176,9 +176,8 @@ func (m *importing) hidden(name string) string {
 	return ""
 }
 
-// check looks for everything that stands against saving the tools, as save_tool
-// does.
-func (m *importing) check(ctx context.Context) error {
+// check returns an error with all reasons not to save the tools, as save_tool does.
+func (m *toolImport) check(ctx context.Context) error {
 	var wrong error
 	add := func(t *bundle.Tool, what string) {
 		wrong = errors.Join(wrong, fmt.Errorf("import: %s: tool %q: %s", m.path, t.Name, what))
@@ -196,7 +195,7 @@ func (m *importing) check(ctx context.Context) error {
 		case t.Name:
 			add(t, "is the name of a built-in tool (choose another)")
 		default:
-			add(t, fmt.Sprintf("could be taken for the built-in tool %s (choose another)", taken))
+			add(t, fmt.Sprintf("could be mistaken for the built-in tool %s (choose another)", taken))
 		}
 		for _, d := range known {
 			if d.Name != t.Name && strings.EqualFold(d.Name, t.Name) {
@@ -221,8 +220,8 @@ func (m *importing) check(ctx context.Context) error {
 	return nil
 }
 
-// checkScripts has the sandbox read the scripts.
-func (m *importing) checkScripts(ctx context.Context, list []*bundle.Tool, wrong func(t *bundle.Tool, what string)) error {
+// checkScripts checks the scripts in the sandbox, without running them.
+func (m *toolImport) checkScripts(ctx context.Context, list []*bundle.Tool, wrong func(t *bundle.Tool, what string)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -249,7 +248,7 @@ func (m *importing) checkScripts(ctx context.Context, list []*bundle.Tool, wrong
 }
 
 // show prints what the import changes.
-func (m *importing) show() {
+func (m *toolImport) show() {
 	for _, c := range m.changes {
 		if c.State != stateSame {
 			before, from := []byte(nil), "nothing"
@@ -259,7 +258,7 @@ func (m *importing) show() {
 			fmt.Fprint(m.out, unified(from, before, c.Name+" imported", review(&c.tool.Definition)))
 		}
 		for _, f := range c.Files {
-			if f.State == stateSame || bundle.IsRecording(f.Name) { // too long to be read
+			if f.State == stateSame || bundle.IsRecording(f.Name) { // too long for people to read
 				continue
 			}
 			from := f.Name + " saved"
@@ -284,28 +283,28 @@ func (m *importing) show() {
 	}
 }
 
-// review is the text of a tool for a diff.
+// review returns the text of a tool for a diff.
 func review(d *tools.Definition) []byte {
 	text, err := bundle.Review(d)
-	if err != nil { // it was read, and so can be written
+	if err != nil { // cannot happen: the definition is valid
 		return fmt.Appendf(nil, "%v\n", err)
 	}
 	return text
 }
 
-// ask asks whether to go on.
-func (m *importing) ask() error {
+// ask asks the user whether to save the tools. The error says if not.
+func (m *toolImport) ask() error {
 	if m.yes {
 		return nil
 	}
 	in, ok := m.cmd.InOrStdin().(*os.File)
 	if !ok || m.path == "-" || !isTerminal(in) {
-		return &exitError{exitUsage, errors.New("import: nothing was saved: there is no terminal to ask on (give --yes, or --dry-run to look only)")}
+		return &exitError{exitUsage, errors.New("import: nothing was saved: there is no terminal to ask on (give --yes, or --dry-run to see the changes)")}
 	}
 	fmt.Fprintf(m.cmd.ErrOrStderr(), "Save this in %s? [y/N] ", m.cfg.Store.Dir)
-	line := make(chan string, 1) // nobody may be there any more
+	line := make(chan string, 1) // the reader may have stopped waiting
 	go func() {
-		text, _ := bufio.NewReader(in).ReadString('\n') // its end is a no
+		text, _ := bufio.NewReader(in).ReadString('\n') // the end of input means no
 		line <- text
 	}()
 	select {
@@ -320,8 +319,8 @@ func (m *importing) ask() error {
 	return &exitError{exitFailed, errors.New("import: nothing was saved")}
 }
 
-// apply saves the tools, each of them wholly or not at all.
-func (m *importing) apply() error {
+// apply saves the tools, each either completely or not at all.
+func (m *toolImport) apply() error {
 	fileStore := bundle.NewFileStore(m.cfg.Store.Dir)
 	var failed error
 	for _, c := range m.changes {
@@ -332,7 +331,7 @@ func (m *importing) apply() error {
 	return failed
 }
 
-func (m *importing) save(fileStore bundle.FileStore, c *toolChange) error {
+func (m *toolImport) save(fileStore bundle.FileStore, c *toolChange) error {
 	if c.State != stateSame {
 		if now, err := m.Get(c.Name); c.saved != (err == nil) || c.saved && now.Changes(&c.before) != nil {
 			return fmt.Errorf("tool %q: has changed since it was shown, and is not imported (import again)", c.Name)
@@ -353,8 +352,8 @@ func (m *importing) save(fileStore bundle.FileStore, c *toolChange) error {
 	return nil
 }
 
-// tell says what was done.
-func (m *importing) tell(todo bool) error {
+// summarize prints what was done.
+func (m *toolImport) summarize(todo bool) error {
 	if m.asJSON {
 		return writeJSON(m.out, map[string]any{"imported": todo && !m.dry, "tools": m.changes})
 	}

@@ -11,7 +11,7 @@ import (
 // version is set by release builds: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// currentVersion is the version of this build, "(devel)" when it has none.
+// currentVersion returns the version of this build, "(devel)" if it has none.
 func currentVersion() string {
 	if version != "" {
 		return version

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// gather is how long the files have to stay as they are until they count as
-	// written: an editor may empty one before it fills it.
+	// gather is how long the files must stay unchanged before they are read: an
+	// editor may truncate a file before it writes it.
 	gather = 100 * time.Millisecond
-	// pollBlind is the interval of looking without notifications from the
-	// system, pollSure with them: some file systems tell only of what their own
-	// machine did.
+	// pollBlind is the polling interval without notifications from the system, and
+	// pollSure that with them. Polling is still needed then, since some file
+	// systems only report changes by the same machine.
 	pollBlind = 2 * time.Second
 	pollSure  = 30 * time.Second
 )
 
-// configFiles are the files that the configuration is looked for in, or others to
-// be watched. Of a directory, it is which *.toml it has.
+// configFiles are files to watch, such as those in which the configuration is looked
+// for. They need not exist. In a directory, only the names of its *.toml are watched.
 type configFiles []string
 
-// fingerprint differs when what is in the files does, or which there are.
+// fingerprint returns a hash of the names and contents of the files.
 func (f configFiles) fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	for _, name := range f {
 		fmt.Fprintf(h, "%q ", name)
 		if entries, err := os.ReadDir(name); err == nil {
 			for _, e := range entries {
-				if filepath.Ext(e.Name()) == ".toml" { // editors make files beside them
+				if filepath.Ext(e.Name()) == ".toml" { // editors create other files beside them
 					fmt.Fprintf(h, "%q ", e.Name())
 				}
 			}
@@ -49,23 +49,23 @@ func (f configFiles) fingerprint() [sha256.Size]byte {
 			fmt.Fprintf(h, "%v ", err)
 			continue
 		}
-		_, err = io.Copy(h, io.LimitReader(file, 2<<20)) // above the size that is read
+		_, err = io.Copy(h, io.LimitReader(file, 2<<20)) // more than is read of a configuration
 		fmt.Fprintf(h, " %v ", err)
 		file.Close()
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// readAgain is the error of a file that can be read once only.
+// readAgain returns an error if a file can only be read once.
 func readAgain(name string) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file, and cannot be read again (end the server and start it anew)", name)
+		return fmt.Errorf("%s is not a regular file and cannot be read again (restart the server)", name)
 	}
 	return nil
 }
 
-// dirs are the directories where a change of the files shows: theirs, and those
-// of the files that they are links to.
+// dirs returns the directories to watch: those of the files, and those of the files that
+// they link to.
 func (f configFiles) dirs() []string {
 	var dirs []string
 	for _, name := range f {
@@ -81,10 +81,9 @@ func (f configFiles) dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// watch calls changed until ctx ends, each time that the files have become
-// others than those of the fingerprint that known returns, and have stayed so
-// for a moment. Once changed has returned, known has to return theirs. The
-// caller gets told of SIGHUP, too: then hung is called.
+// watch calls changed, until ctx ends, each time the fingerprint of the files differs from
+// the one that known returns and has not changed for a moment. After changed, known must
+// return the new fingerprint. watch also calls hung for each value from hangups.
 func (f configFiles) watch(
 	ctx context.Context, log *slog.Logger, known func() [sha256.Size]byte, changed func(), hangups <-chan struct{}, hung func(),
 ) {
@@ -95,11 +94,11 @@ func (f configFiles) watch(
 		events, errs = notify.Events, notify.Errors
 		defer notify.Close()
 	} else {
-		log.Warn("no notifications of changed files: looking at the configuration regularly instead", "interval", pollBlind, "err", err)
+		log.Warn("no notifications of changed files: checking the files regularly instead", "interval", pollBlind, "err", err)
 	}
 	poll := time.NewTimer(f.attach(notify))
 	defer poll.Stop()
-	gathered := time.After(gather) // they may have changed before they were watched
+	gathered := time.After(gather) // the files may have changed before they were watched
 	last := known()
 	for {
 		select {
@@ -122,7 +121,7 @@ func (f configFiles) watch(
 		now := f.fingerprint()
 		switch {
 		case now == known():
-		case now != last: // it may still be written
+		case now != last: // they may still be being written
 			gathered = time.After(gather)
 		default:
 			changed()
@@ -131,15 +130,14 @@ func (f configFiles) watch(
 	}
 }
 
-// attach makes the system's watch follow the names of the directories, since
-// one that was deleted and made again is another. It returns when to look at
-// the latest.
+// attach watches the directories that have the names now, since one may have been deleted
+// and created again. It returns the polling interval.
 func (f configFiles) attach(notify *fsnotify.Watcher) time.Duration {
 	if notify == nil {
 		return pollBlind
 	}
 	for _, dir := range f.dirs() {
-		if notify.Add(dir) != nil { // not there, perhaps: the next look tries again
+		if notify.Add(dir) != nil { // it may not exist: the next call tries again
 			return pollBlind
 		}
 	}

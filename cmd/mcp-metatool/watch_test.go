@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// watched follows files, and tells what is in the first one that is there.
+// watched watches files, and reports the content of the first one that exists.
 type watched struct {
 	files configFiles
 	seen  chan string
@@ -53,7 +53,7 @@ func startWatch(t *testing.T, files ...string) *watched {
 	return w
 }
 
-// expect waits until the files are told to have become so.
+// expect waits until the given state of the files is reported.
 func (w *watched) expect(t *testing.T, want string) {
 	t.Helper()
 	late := time.After(20 * time.Second)
@@ -98,8 +98,8 @@ func TestWatch(t *testing.T) {
 	w.expect(t, "nothing")
 }
 
-// TestWatchOfLinks is about files that are links, also by way of a directory
-// that is one, as Kubernetes has them.
+// TestWatchOfLinks checks files that are links, or in a directory that is a link, as in
+// Kubernetes.
 func TestWatchOfLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links take a privilege")

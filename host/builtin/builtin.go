@@ -12,7 +12,7 @@
 //	search.go       search_tools
 //	describe.go     describe_tool
 //	unavailable.go  servers that are not available, for both
-//	instructions.go what models are told of the product
+//	instructions.go our instructions for models
 //	health.go       health_check
 //	testtool.go     test_tool
 //	runs.go         list_runs, show_run; runs_text.go: how runs are shown
@@ -76,26 +76,27 @@ type Options struct {
 	Store    Store
 	Composer Composer
 	Catalog  Catalog
-	// Switches say which tools are switched off.
+	// Switches says which tools are switched off.
 	Switches config.Builtins
-	// Directory has the tools for search_tools and describe_tool; nil: agents do
-	// not have these two.
+	// Directory has the tools for search_tools and describe_tool; if it is nil,
+	// these two are not offered.
 	Directory Directory
-	// SavedInScripts tells that scripts can call saved tools, as tools.name.
+	// SavedInScripts says that scripts can call saved tools, as tools.name.
 	SavedInScripts bool
-	// Health checks servers for health_check; nil: agents do not have that tool.
+	// Health checks servers for health_check; if it is nil, that is not offered.
 	Health Health
 	// DryRunner makes a Runner that runs scripts as Composer does, but answers their
 	// calls with mocks, over the catalog of real tools (cassette.Cassette.Over), and
-	// opens records with open; nil: agents do not have test_tool.
+	// opens records with open; if it is nil, test_tool is not offered.
 	DryRunner func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) Runner
-	// Runs are the runs for list_runs and show_run; nil: agents do not have these
-	// two.
+	// Runs are the runs for list_runs and show_run; if it is nil, these two are not
+	// offered.
 	Runs Runs
 	// Settled, when set, waits until no upstream is starting any more, until an
 	// agent has waited long enough, or until ctx ends.
 	Settled func(ctx context.Context)
-	// Availability knows which servers are not available; nil: this is not known.
+	// Availability knows which servers are not available; if it is nil, that is not
+	// known.
 	Availability Availability
 	// OnChange is called after a tool was saved or deleted and before the call is
 	// answered. When it returns, the catalog must show the change.
@@ -119,7 +120,7 @@ type builtin struct {
 }
 
 // New makes a Handler. Definitions list the script names of the servers, so the
-// catalog must know all servers already; their tools may come later.
+// catalog must know all servers already; their tools may be added later.
 func New(cfg Options) *Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -156,7 +157,7 @@ const maxArgumentsWork = 10_000_000_000
 // CallTool answers a call of a built-in tool.
 func (h *Handler) CallTool(ctx context.Context, name string, call route.Call) wire.Reply {
 	b, ok := h.tools[name]
-	if !ok { // the catalog and this handler disagree
+	if !ok { // the catalog and this Handler disagree
 		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "built-in tool %q does not exist", name).Raw()}
 	}
 	if b.saves && !route.MaySave(call.Origin) {
@@ -195,8 +196,8 @@ func invalid(message string, err error) *compose.Failure {
 }
 
 // failed returns the answer to a call that failed. An error that is not a Failure
-// comes from the store and has a message for people: a full disk, a folder that
-// cannot be written.
+// comes from the store, such as that of a full disk or a folder that cannot be
+// written.
 func (h *Handler) failed(tool string, err error) wire.Reply {
 	var f *compose.Failure
 	if !errors.As(err, &f) {

@@ -243,7 +243,7 @@ func TestSaveRefuses(t *testing.T) {
 		text   string
 	}{
 		{"built-in name", map[string]string{"name": `"save_tool"`}, "/name: \"save_tool\" is the name of the built-in tool (choose another)"},
-		{"built-in name in another case", map[string]string{"name": `"Save_Tool"`}, "/name: \"Save_Tool\" could be taken for the built-in tool save_tool (choose another)"},
+		{"built-in name in another case", map[string]string{"name": `"Save_Tool"`}, "/name: \"Save_Tool\" could be mistaken for the built-in tool save_tool (choose another)"},
 		{"upstream's name", map[string]string{"name": `"gh_search"`}, "/name: \"gh_search\" is the name of tool \"search\" of upstream \"git-hub\" (choose another)"},
 		{"name of a tool not shown", map[string]string{"name": `"gh_unseen"`}, "tool \"unseen\" of upstream \"git-hub\""},
 		{"odd name", map[string]string{"name": `"a b"`}, "/name: "},

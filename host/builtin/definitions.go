@@ -138,7 +138,7 @@ func evalTool(name string, code []byte) mcp.Tool {
 			"required": ["code"],
 			"additionalProperties": false
 		}`, code),
-		"", // results of scripts can be anything, and images have no structuredContent
+		"", // a script can return anything, and images have no structuredContent
 		hints{destructive: true, openWorld: true})
 }
 
@@ -212,7 +212,7 @@ func describeTool(name string, _ []byte) mcp.Tool {
 }
 
 // orError returns an outputSchema that also accepts the structuredContent of failures.
-// The official TypeScript client validates that, too, and would tell the model of the
+// The official TypeScript client validates that too, and would show the model the
 // mismatch instead of the error.
 func orError(output []byte) json.RawMessage {
 	schema := output

@@ -28,7 +28,7 @@ const (
 
 // described answers describe_tool.
 type described struct {
-	Name         string          `json:"name,omitempty"` // when agents can call it
+	Name         string          `json:"name,omitempty"` // only if agents can call it
 	Script       string          `json:"script,omitempty"`
 	Signature    string          `json:"signature"`
 	Description  string          `json:"description,omitempty"`
@@ -186,8 +186,8 @@ func splitScript(text string) (server, tool string, ok bool) {
 	return abi.Ident(server), tool, ok && server != "" && tool != ""
 }
 
-// findScript finds a tool by the script name of its server and a name of its
-// own. The error is a *compose.Failure, or a *catalog.NotFoundError.
+// findScript finds a tool by the script name of its server and a name of the
+// tool. The error is a *compose.Failure, or a *catalog.NotFoundError.
 func (d *directory) findScript(s *snapshot, server, tool string) (catalog.Entry, error) {
 	if server == savedServer {
 		if i, ok := s.public[tool]; ok && s.entries[i].Kind == catalog.Composite {

@@ -19,14 +19,14 @@ type Directory interface {
 	All() []catalog.Entry
 	// Tool finds a tool that agents see.
 	Tool(name string) (catalog.Entry, bool)
-	// Resolve finds the real names of what a script calls server and tool.
+	// Resolve returns the real names of a tool that a script calls server and tool.
 	Resolve(server, tool string, exact bool) (realServer, realTool string, err error)
 	// Servers returns the script names of all servers.
 	Servers() []string
 }
 
-// savedServer stands for saved tools where scripts and searches name a server. No
-// upstream can have that name (abi.Reserved).
+// savedServer is the name under which scripts and searches find saved tools, in place of
+// a server. No upstream can have that name (abi.Reserved).
 const savedServer = "tools"
 
 // maxIndexed is how many tools can be searched. Others can only be called and
@@ -37,7 +37,7 @@ const maxIndexed = 20_000
 // tools stay the same.
 type directory struct {
 	Directory
-	// saved tells that scripts can call saved tools.
+	// saved says that scripts can call saved tools.
 	saved bool
 
 	mu   sync.Mutex // makes one snapshot at a time

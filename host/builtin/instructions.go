@@ -1,15 +1,15 @@
 package builtin
 
-// howToSave is the step of the instructions about saving tools. Clients that may not
-// save tools get notToSave instead.
+// howToSave is the part of the instructions about saving tools. Clients that may not save
+// tools get notToSave instead.
 const (
 	howToSave = `4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs into params.`
 	notToSave = `4. You may not save scripts as tools here.`
 )
 
-// Instructions returns what models are told of the product in the answer to
-// initialize: enough to write a script that runs. maySave says whether the client
-// may save tools.
+// Instructions returns our own instructions for models in the result of initialize. They
+// are enough to write a script that runs. maySave says whether the client may save
+// tools.
 func Instructions(maySave bool) string {
 	if maySave {
 		return instructionsBegin + howToSave + instructionsEnd

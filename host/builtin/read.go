@@ -77,7 +77,7 @@ func (h *Handler) delete(_ context.Context, args []byte, _ route.Call) (wire.Rep
 }
 
 // notFound returns the failure for the store's error about the tool called name. If
-// there is no such tool, it says which ones were perhaps meant.
+// there is no such tool, it suggests similar names.
 func (h *Handler) notFound(name string, err error) error {
 	if !errors.Is(err, tools.ErrNotFound) {
 		return refusal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Runs are the records of runs. Both methods get the session that asks, which only
-// sees its own runs.
+// Runs are the records of runs. Both methods get the session of the client, which sees
+// only its own runs.
 type Runs interface {
 	// List returns the runs that match f, newest first; f.Session is set.
 	List(ctx context.Context, f journal.Filter) ([]journal.Record, error)
@@ -32,12 +32,12 @@ type Runs interface {
 // JournalRuns are the Runs in the journal in a directory.
 type JournalRuns struct {
 	Dir string
-	// Since is the earliest time at which a session that asks can have begun: the start
-	// of the process. Older records are not read.
+	// Since is when the process started, before any session. Older records are not
+	// read.
 	Since time.Time
 }
 
-// List implements Runs. It leaves out what cannot be read, unless nothing can.
+// List implements Runs. It leaves out records that cannot be read, unless none can.
 func (j JournalRuns) List(ctx context.Context, f journal.Filter) ([]journal.Record, error) {
 	var found []journal.Record
 	var faults []error
@@ -73,7 +73,7 @@ func (j JournalRuns) Get(ctx context.Context, session, id string) (journal.Recor
 	return journal.Record{}, errors.Join(fmt.Errorf("run %q: %w", id, journal.ErrNotFound), err)
 }
 
-// Numbers of runs that are listed.
+// Limits of list_runs, in runs.
 const (
 	defaultRuns = 20
 	maxRuns     = 100
@@ -143,8 +143,8 @@ func (h *Handler) listRuns(ctx context.Context, args []byte, call route.Call) (w
 	return wire.Reply{Result: compose.TextResult(l.text(), wire.Marshal(l))}, nil
 }
 
-// runFilter returns the filter that list_runs was asked for, and whether only runs that
-// failed are wanted.
+// runFilter returns the filter in the arguments of list_runs, and whether they ask only
+// for runs that failed.
 func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err error) {
 	if f.Session, err = ownSession(call); err != nil {
 		return f, false, err
@@ -168,7 +168,7 @@ func runFilter(args []byte, call route.Call) (f journal.Filter, failed bool, err
 	return f, failed, nil
 }
 
-// findRuns returns the runs that match f; more tells that the limit left some out.
+// findRuns returns the runs that match f; more says that the limit left some out.
 func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (_ []listedRun, more bool, err error) {
 	limit := f.Limit
 	if f.Limit++; failed {
@@ -227,7 +227,7 @@ func (l runList) text() string {
 	return b.String()
 }
 
-// ownSession returns the id of the session that asks.
+// ownSession returns the id of the calling session.
 func ownSession(call route.Call) (string, error) {
 	if call.Origin != nil {
 		if id := call.Origin.Session().ID(); id != "" {

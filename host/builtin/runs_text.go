@@ -15,19 +15,20 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// detail limits what is shown of a run: bytes of a value, and numbers of entries.
+// detail limits what is shown of a run: the bytes of a value, and the number of entries.
 type detail struct{ value, result, calls, logs int }
 
 var (
-	// many fits into the context of an agent: about ten thousand bytes at most.
+	// many is for all calls. It fits into the context of an agent: about ten thousand
+	// bytes at most.
 	many = detail{value: 160, result: 2000, calls: 30, logs: 30}
-	// oneWhole is for one call.
+	// oneWhole is for a single call, in full.
 	oneWhole = detail{value: 16 << 10, result: 240, calls: 1, logs: 0}
-	// theLog is for a part of the log.
+	// theLog is for part of the log.
 	theLog = detail{value: 1 << 10, result: 240, calls: 0, logs: 100}
 )
 
-// maxError is how many bytes of a call's error are shown in any case.
+// maxError is how many bytes of the error of a call are always shown.
 const maxError = 400
 
 // shownRun is the answer of show_run.
@@ -39,7 +40,7 @@ type shownRun struct {
 	Duration float64     `json:"duration,omitempty"` // ms
 	Params   string      `json:"params,omitempty"`
 	Calls    []shownCall `json:"calls"`
-	// CallsLeftOut are in the middle.
+	// CallsLeftOut is the number of calls that are left out, in the middle.
 	CallsLeftOut int      `json:"callsLeftOut,omitempty"`
 	Logs         []string `json:"logs"`
 	LogsLeftOut  int      `json:"logsLeftOut,omitempty"` // at the beginning
@@ -63,7 +64,7 @@ type shownCall struct {
 	Undo      bool    `json:"undo,omitempty"`
 }
 
-// show cuts a run down to what is shown of it.
+// show shortens a run to what is shown of it.
 func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	s := shownRun{
 		Run: rec.ID, Tool: rec.Definition.Name, Started: stamp(rec.Start), Outcome: rec.OutcomeName(),

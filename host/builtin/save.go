@@ -45,13 +45,13 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 		Name     string `json:"name"`
 		Created  string `json:"created"`
 		Modified string `json:"modified"`
-		// Probable mistakes in the script, which was saved all the same.
+		// Probable mistakes in the script, which was saved nevertheless.
 		Warnings []compose.Warning `json:"warnings,omitempty"`
 	}{status, saved.Name, stamp(saved.Metadata.Created), stamp(saved.Metadata.Modified), warnings}))
 }
 
-// warnings returns probable mistakes in def's script. It is saved in spite of them, and
-// also if looking for them fails.
+// warnings returns probable mistakes in def's script. The script is saved in spite of
+// them, and also if looking for them fails.
 func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
 	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
 	if err != nil && ctx.Err() == nil {
@@ -75,8 +75,8 @@ func (h *Handler) limits(args []byte) (tools.Limits, []tools.Violation) {
 	return l, h.cfg.Composer.CheckLimits(l)
 }
 
-// check returns all reasons not to save def, so that an agent can mend them at once;
-// limits are those about its limits.
+// check returns an error with all reasons not to save def, so that an agent can fix them
+// at once. limits are the reasons about its limits.
 func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tools.Violation) error {
 	f := &compose.Failure{Type: abi.ErrValidation}
 	add := func(pointer, message string) {
@@ -88,7 +88,7 @@ func (h *Handler) check(ctx context.Context, def tools.Definition, limits []tool
 	} else if owner, taken := h.cfg.Catalog.Owner(def.Name); taken && owner.Kind != catalog.Composite {
 		add("/name", fmt.Sprintf("%q is the name of %s (choose another)", def.Name, owner.Describe()))
 	} else if taken := Reserved(def.Name); taken != "" {
-		add("/name", fmt.Sprintf("%q could be taken for the built-in tool %s (choose another)", def.Name, taken))
+		add("/name", fmt.Sprintf("%q could be mistaken for the built-in tool %s (choose another)", def.Name, taken))
 	}
 	if strings.TrimSpace(def.Description) == "" {
 		add("/description", "is empty (say what the tool does and returns)")
@@ -127,8 +127,7 @@ func schemaReason(err error) string {
 	return err.Error()
 }
 
-// refusal distinguishes what the store refuses because of the request from what it
-// failed to do.
+// refusal distinguishes errors of the request from other errors of the store.
 func refusal(err error) error {
 	var clash *tools.ClashError
 	var corrupt *tools.CorruptError

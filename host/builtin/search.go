@@ -28,10 +28,10 @@ const (
 type findings struct {
 	Tools []found `json:"tools"`
 	Total int     `json:"total"`
-	// Servers is set when it helps: if nothing was found, or no words were given.
+	// Servers is set if nothing was found, or if no words were given.
 	Servers []serverCount `json:"servers,omitempty"`
-	// Unavailable are servers that are not available: their tools may be missing, or cannot
-	// be called now.
+	// Unavailable are the servers that are not available. Their tools may be missing,
+	// or cannot be called now.
 	Unavailable []health.Unavailable `json:"absent,omitempty"`
 }
 
@@ -46,7 +46,7 @@ func (h *Handler) search(ctx context.Context, args []byte, call route.Call) (wir
 	query, _ := wire.GetString(args, "query")
 	limit := defaultFound
 	if raw, ok := wire.Get(args, "limit"); ok {
-		if n, err := strconv.ParseFloat(string(raw), 64); err == nil { // 10.0 is an integer to a schema
+		if n, err := strconv.ParseFloat(string(raw), 64); err == nil { // for a schema, 10.0 is an integer
 			limit = int(n)
 		}
 	}

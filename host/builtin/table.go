@@ -13,9 +13,9 @@ import (
 
 // builtinTool is a row of the table of built-in tools.
 type builtinTool struct {
-	// name is also reserved: no other tool can have it, or one that differs in
-	// case only, whether the tool is switched on or not. Scripts that use it are
-	// told that only agents can call the tool.
+	// name is reserved, whether the tool is switched on or not: no other tool can
+	// have that name, or one that differs from it only in case. The error of
+	// scripts that use it says that only agents can call the tool.
 	name string
 	// define returns the definition that agents see. code is the description of a
 	// parameter that takes a script, as JSON.
@@ -23,12 +23,14 @@ type builtinTool struct {
 	// call gets arguments that match the inputSchema. The error is a
 	// *compose.Failure or a bug of ours.
 	call func(h *Handler, ctx context.Context, args []byte, call route.Call) (wire.Reply, error)
-	// saves tells that it changes saved tools. Clients with save = false in the
-	// configuration do not have it.
+	// saves says that the tool changes saved tools. It is not offered to clients
+	// with save = false in the configuration.
 	saves bool
-	// setting is the key of [builtins] that switches it off; "": it is always on.
+	// setting is the key in [builtins] that switches the tool off; "": it is always
+	// on.
 	setting string
-	// works reports whether the Options have what the tool needs; nil: always.
+	// works reports whether the Options have what the tool needs; nil: they always
+	// have.
 	works func(*Options) bool
 }
 
@@ -53,7 +55,7 @@ func table() []builtinTool {
 	}
 }
 
-// on reports whether agents have the tool.
+// on reports whether the tool is offered to agents.
 func (t *builtinTool) on(o *Options) bool {
 	return (t.setting == "" || o.Switches.On(t.setting)) && (t.works == nil || t.works(o))
 }
@@ -67,9 +69,9 @@ func init() { // the handlers in the table use names
 	}
 }
 
-// Reserved returns the built-in tool, whether it is on or not, with that name or
-// one that differs in case only, by Unicode's folding; "" if there is none. People
-// and models would confuse the two.
+// Reserved returns the built-in tool, whether it is on or not, whose name equals name
+// under Unicode case folding; "" if there is none. People and models would confuse the
+// two.
 func Reserved(name string) string {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {

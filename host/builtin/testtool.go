@@ -123,14 +123,14 @@ func request(params []byte, name string) []byte {
 	return o.Bytes()
 }
 
-// rootRun keeps the first run of a tree of runs.
+// rootRun keeps the first of several nested runs.
 type rootRun struct {
 	mu  sync.Mutex
 	run *journal.Run
 }
 
-// open is for compose.Options.Journal. It records the runs in memory only, because
-// nothing of them has really happened.
+// open is for compose.Options.Journal. It records the runs only in memory, because a dry
+// run has no effects.
 func (r *rootRun) open(b journal.Begin) (*journal.Run, error) {
 	run := journal.Open(b)
 	r.mu.Lock()
@@ -215,7 +215,7 @@ const maxDelay = 48 * time.Hour
 // dryRunReply returns the answer of a dry run: that of the run, with the mocks that
 // were not used and the calls that no mock matched.
 func dryRunReply(reply wire.Reply, run *journal.Run, mocks *cassette.Cassette) (wire.Reply, error) {
-	if run == nil { // nothing was run
+	if run == nil { // no script was run
 		return reply, nil
 	}
 	unused, unmatched := []string{}, []string{}
@@ -254,7 +254,7 @@ func dryRunText(rec *journal.Record, unused, unmatched []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dry run of %s: %s\n", rec.Definition.Name, rec.OutcomeName())
 	shown := show(rec, timeline.Of(rec), many)
-	shown.Hint = "" // hints are about tools, and these are mocks
+	shown.Hint = "" // hints are about real tools, not mocks
 	shown.body(&b)
 	for _, list := range []struct {
 		title string

@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 )
 
-// Availability knows the servers that are not available.
+// Availability knows which servers are not available.
 type Availability interface {
-	// UnavailableServers returns those for the session of origin, in the order of the
+	// UnavailableServers returns them for the session of origin, in the order of the
 	// configuration. It does not wait.
 	UnavailableServers(origin route.Origin) []health.Unavailable
 }
