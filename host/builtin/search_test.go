@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// shelf is a Directory with a real catalog.
-type shelf struct {
+// searchFixture is a Directory with a real catalog.
+type searchFixture struct {
 	*catalog.Catalog
 	sources []catalog.Source
 	listed  map[string][]string // definitions by server
@@ -27,7 +27,7 @@ type shelf struct {
 	own     []catalog.Entry
 }
 
-func (s *shelf) All() []catalog.Entry {
+func (s *searchFixture) All() []catalog.Entry {
 	all := slices.Clone(s.own)
 	for _, d := range s.saved {
 		all = append(all, catalog.Entry{Name: d.Name, Kind: catalog.Composite, Definition: compose.ToolDefinition(d)})
@@ -45,11 +45,11 @@ func (s *shelf) All() []catalog.Entry {
 	return all
 }
 
-// newShelf returns a shelf with two servers with tools, one of which hides its tools
+// newSearchFixture returns a searchFixture with two servers with tools, one of which hides its tools
 // from agents, one server that is down, and a saved tool.
-func newShelf(t *testing.T, savedInScripts bool) *Handler {
+func newSearchFixture(t *testing.T, savedInScripts bool) *Handler {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
-	s := &shelf{
+	s := &searchFixture{
 		sources: []catalog.Source{
 			{Server: "git-hub", Prefix: "gh__", Exposes: yes, Hides: func(tool string) bool { return tool == "delete_repository" }},
 			{Server: "files", Prefix: "files__", Exposes: no, Hides: no},
@@ -104,7 +104,7 @@ func ask(t *testing.T, h *Handler, tool, arguments string) (text string, structu
 }
 
 func TestSearchTools(t *testing.T) {
-	h := newShelf(t, true)
+	h := newSearchFixture(t, true)
 	for _, tt := range []struct{ arguments, text, structured string }{
 		{`{"query":"search issues","limit":2}`,
 			"git_hub.search_issues - Search issues. [direct: gh__search_issues]\nfiles.search_issues - Look for known issues of a file system [scripts only]\n2 more match less well.",
@@ -145,7 +145,7 @@ func TestSearchTools(t *testing.T) {
 }
 
 func TestDescribeTool(t *testing.T) {
-	h := newShelf(t, true)
+	h := newSearchFixture(t, true)
 	for _, tt := range []struct{ names, text string }{
 		{"gh__search_issues, git_hub.search_issues, git-hub.search_issues, git_hub.search_issues.raw, git_hub.search_issues(query=1), git_hub[\"search_issues\"]",
 			"git_hub.search_issues(query: str, limit: int = 10) -> {\"total\": int}\n\nSearch issues. Of all repositories.\n\nExample:\n" +
@@ -180,7 +180,7 @@ func TestDescribeTool(t *testing.T) {
 }
 
 func TestDescribeUnknown(t *testing.T) {
-	h := newShelf(t, true)
+	h := newSearchFixture(t, true)
 	for name, want := range map[string]string{
 		"search_issues":            "2 servers have a tool \"search_issues\" (say which: git_hub.search_issues, files.search_issues)",
 		"git_hub.get_x":            "validation error: tools of server \"git-hub\" share the script name", // the exact name finds it, see below
@@ -221,7 +221,7 @@ func TestDescribeUnknown(t *testing.T) {
 // TestSavedToolsOutsideScripts checks that a saved tool has no name in scripts if
 // scripts cannot call it.
 func TestSavedToolsOutsideScripts(t *testing.T) {
-	h := newShelf(t, false)
+	h := newSearchFixture(t, false)
 	if text, _, _ := ask(t, h, "search_tools", `{"query":"report"}`); text != "issue-report - Report on issues [direct only]" {
 		t.Errorf("found %s", text)
 	}
@@ -233,7 +233,7 @@ func TestSavedToolsOutsideScripts(t *testing.T) {
 // TestSnapshotIsKept checks that tools are read again only if they have changed, and
 // after waiting for servers.
 func TestSnapshotIsKept(t *testing.T) {
-	h := newShelf(t, true)
+	h := newSearchFixture(t, true)
 	settled := 0
 	h.cfg.Settled = func(context.Context) { settled++ }
 	first := h.directory.snapshot()
@@ -242,7 +242,7 @@ func TestSnapshotIsKept(t *testing.T) {
 	if h.directory.snapshot() != first || settled != 2 {
 		t.Errorf("read again, or settled %d times", settled)
 	}
-	s := h.cfg.Directory.(*shelf)
+	s := h.cfg.Directory.(*searchFixture)
 	s.listed["away"] = []string{`{"name":"zebra","description":"Strips","inputSchema":{"type":"object"}}`}
 	s.SetUpstream("away", wire.Tools, [][]byte{[]byte(s.listed["away"][0])}, nil)
 	if text, _, _ := ask(t, h, "search_tools", `{"query":"zebra"}`); !strings.HasPrefix(text, "away.zebra - Strips [direct: away__zebra]") {
@@ -305,7 +305,7 @@ func TestWithoutDirectory(t *testing.T) {
 // TestDirectoryDefinitions checks that the definitions are short, because they are in
 // every list of tools.
 func TestDirectoryDefinitions(t *testing.T) {
-	for _, e := range newShelf(t, true).Entries()[5:] {
+	for _, e := range newSearchFixture(t, true).Entries()[5:] {
 		input, _ := wire.Get(e.Definition, "inputSchema")
 		description, _ := wire.GetString(e.Definition, "description")
 		if len(description) > 200 || len(input) > 600 || len(e.Definition) > 1900 {
@@ -317,7 +317,7 @@ func TestDirectoryDefinitions(t *testing.T) {
 // BenchmarkSearchTools measures a whole call with 2,000 tools, most of them exposed.
 func BenchmarkSearchTools(b *testing.B) {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
-	s := &shelf{sources: []catalog.Source{{Server: "s", Prefix: "s__", Exposes: yes, Hides: no}}, listed: map[string][]string{}}
+	s := &searchFixture{sources: []catalog.Source{{Server: "s", Prefix: "s__", Exposes: yes, Hides: no}}, listed: map[string][]string{}}
 	s.Catalog = catalog.New(s.sources, quiet(), func(wire.Surface, []byte) {})
 	objects := strings.Fields("issue order customer shipment product invoice contract employee asset ticket")
 	verbs := strings.Fields("create delete search list get update send merge close open")
