@@ -45,8 +45,8 @@ func (s *searchFixture) All() []catalog.Entry {
 	return all
 }
 
-// newSearchFixture returns a searchFixture with two servers with tools, one of which hides its tools
-// from agents, one server that is down, and a saved tool.
+// newSearchFixture returns a Handler for two servers with tools, one of which hides its
+// tools from agents, one server that is down, and a saved tool.
 func newSearchFixture(t *testing.T, savedInScripts bool) *Handler {
 	yes, no := func(string) bool { return true }, func(string) bool { return false }
 	s := &searchFixture{
