@@ -12,7 +12,7 @@ import (
 
 // TestConversations plays testdata/*.txtar. A line that begins with "> " is sent, one
 // with "< " must be received, byte for byte, and one with "! " is a command of this
-// test. After the last line nothing more may come.
+// test. No message may follow after the last line.
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -33,7 +33,8 @@ func newTalk(t *testing.T) *talk {
 	return newTalkWith(t, b, options(b))
 }
 
-// newTalkWith is newTalk with options. b is their backend, or what it wraps.
+// newTalkWith is newTalk with options. b is their backend, or the one that their
+// backend wraps.
 func newTalkWith(t *testing.T, b *fronttest.Backend, opts Options) *talk {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -62,7 +63,7 @@ func (k *talk) receive() string {
 	return string(msg)
 }
 
-// closeInput ends the input and checks that nothing but the given lines follows.
+// closeInput ends the input, and checks that only the given lines follow.
 func (k *talk) closeInput(want ...string) {
 	k.t.Helper()
 	k.in.Close()
@@ -126,8 +127,8 @@ func TestClientThatStopsReading(t *testing.T) {
 	}
 }
 
-// TestProgressOrder makes many calls at once that report progress. The progress of
-// each call comes in order and before its result, and none is lost.
+// TestProgressOrder checks many calls at once that report progress: the progress of
+// each call arrives in order and before its result, and none is lost.
 func TestProgressOrder(t *testing.T) {
 	const calls, times = 50, 100
 	k := newTalk(t)
@@ -160,7 +161,8 @@ func TestProgressOrder(t *testing.T) {
 	k.closeInput()
 }
 
-// TestCancelStorm cancels each call right after it. None is answered.
+// TestCancelStorm checks that calls that are cancelled right after they were made are
+// not answered.
 func TestCancelStorm(t *testing.T) {
 	const calls = 500
 	k := newTalk(t)

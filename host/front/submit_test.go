@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// submitter is a fronttest.Backend that begins calls of these tools:
+// submitter is a fronttest.Backend that takes calls of these tools with Submit:
 //
 //	reply  replies before Submit returns
 //	start  starts a goroutine before Submit returns
@@ -24,7 +24,7 @@ type submitter struct {
 	submitted chan *submittedCall
 }
 
-// submittedCall is a call whose reply is left to the test.
+// submittedCall is a call that the test answers.
 type submittedCall struct {
 	to     route.Responder
 	cancel chan error
@@ -88,7 +88,7 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// TestBatchSubmitted checks that requests of a batch are submitted, too.
+// TestBatchSubmitted checks that requests of a batch are submitted too.
 func TestBatchSubmitted(t *testing.T) {
 	b := newSubmitter()
 	k := newTalkWith(t, b.Backend, options(b))
@@ -102,8 +102,8 @@ func TestBatchSubmitted(t *testing.T) {
 	k.closeInput()
 }
 
-// TestSubmittedCancelled checks that the backend is told once of a cancellation, and that
-// its reply is not sent then.
+// TestSubmittedCancelled checks that the backend is told once of a cancellation, and
+// that its reply is then not sent.
 func TestSubmittedCancelled(t *testing.T) {
 	k, b := newSubmitTalk(t)
 	ends := []func(l *submittedCall){
@@ -136,7 +136,7 @@ func TestSubmittedCancelled(t *testing.T) {
 			t.Error("cancelled twice")
 		}
 	}
-	// Started work is cancelled, too.
+	// Started work is cancelled too.
 	k.send(tool(9, "test"))
 	l := <-b.submitted
 	ended := make(chan struct{})
@@ -153,7 +153,8 @@ func TestSubmittedCancelled(t *testing.T) {
 	k.closeInput()
 }
 
-// TestEndOfInputCancelsSubmitted checks that calls are cancelled without an answer.
+// TestEndOfInputCancelsSubmitted checks that the end of input cancels submitted calls,
+// and that they are not answered.
 func TestEndOfInputCancelsSubmitted(t *testing.T) {
 	k, b := newSubmitTalk(t)
 	k.send(tool(1, "test"))
@@ -167,7 +168,7 @@ func TestEndOfInputCancelsSubmitted(t *testing.T) {
 	k.closeInput()
 }
 
-// writeTo makes a stream that is written to w. written waits until all of it is.
+// writeTo makes a stream that writes to w. written waits until everything is written.
 func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 	stream = rpc.NewWriter(&output{w: w})
 	go stream.Run()
@@ -177,7 +178,8 @@ func writeTo(w io.Writer) (stream *rpc.Writer, written func()) {
 	}
 }
 
-// TestEndOfSessionCancelsSubmitted checks that calls are cancelled and still answered.
+// TestEndOfSessionCancelsSubmitted checks that the end of the session cancels submitted
+// calls, and that they are still answered.
 func TestEndOfSessionCancelsSubmitted(t *testing.T) {
 	b := newSubmitter()
 	opts := options(b)
@@ -251,7 +253,7 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// BenchmarkSubmit makes calls that need no goroutine and have a reply at once.
+// BenchmarkSubmit measures calls that need no goroutine and have a reply at once.
 func BenchmarkSubmit(b *testing.B) {
 	backend := newSubmitter()
 	opts := options(backend)

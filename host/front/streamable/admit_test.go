@@ -18,7 +18,7 @@ type caller struct {
 	h *Handler
 }
 
-// home is the address of a client on this machine.
+// home is a loopback address.
 const home = "127.0.0.1:1"
 
 func newCaller(t *testing.T, opts Options) *caller {
@@ -64,7 +64,7 @@ func (s *caller) join(from, token string) (id string) {
 	return id
 }
 
-// use sends a request that counts as use of a session. It returns the status.
+// use sends a request that counts as use of a session, and returns the status.
 func (s *caller) use(from, token, id string) int {
 	return s.post(from, token, id, callOf(1, "echo", "{}")).Code
 }
@@ -77,8 +77,8 @@ const (
 	networkB = "[2001:db8:1:1:ffff::2]:1000" // in the same /64 network
 )
 
-// TestThousandInitializes begins more sessions than there may be and uses none of
-// them. Other clients can still begin a session, and keep it if they use it.
+// TestThousandInitializes checks that a client that begins more sessions than allowed
+// and uses none of them does not prevent others from beginning and using sessions.
 func TestThousandInitializes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 100
@@ -111,7 +111,7 @@ func TestThousandInitializes(t *testing.T) {
 	})
 }
 
-// TestQuotas checks that one token or address cannot have all sessions.
+// TestQuotas checks that no token and no address can have all sessions.
 func TestQuotas(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -153,8 +153,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestQuotaMakesRoom checks that a client that has as many sessions as it may have
-// loses the oldest of its own that was never used.
+// TestQuotaMakesRoom checks that a client at its limit loses the oldest of its own
+// sessions that was never used.
 func TestQuotaMakesRoom(t *testing.T) {
 	s := newCaller(t, Options{MaxSessions: 10, MaxSessionsPerAddress: 3})
 	others := s.join(there, "")
@@ -234,9 +234,9 @@ func (b *reloadingBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// TestOnePolicyPerRequest reloads the policy while the body of an initialize
-// request is read. The request is judged by the policy it came in under, except
-// that a token that was revoked meanwhile begins no session.
+// TestOnePolicyPerRequest reloads the policy while the body of an initialize request is
+// read. The policy at the beginning of the request applies, except that a token that
+// was revoked in between begins no session.
 func TestOnePolicyPerRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -40,10 +40,10 @@ func (w *server) raw(text string) (*http.Response, string) {
 	return res, read(w.t, res)
 }
 
-// stuck is after how long a test fails that would otherwise wait forever.
+// stuck is the timeout of tests that would otherwise wait forever.
 const stuck = 9 * time.Second
 
-// TestRefusedBeforeBody sends headers that announce a body, but no body.
+// TestRefusedBeforeBody checks requests that are refused before their body is sent.
 func TestRefusedBeforeBody(t *testing.T) {
 	w := newServer(t, Options{Access: Access{Tokens: []string{"secret"}}})
 	g := w.client()
@@ -83,8 +83,8 @@ func TestRefusedBeforeBody(t *testing.T) {
 	}
 }
 
-// TestEarlyBody sends bodies without a session that are as large as allowed, and
-// one byte larger.
+// TestEarlyBody checks bodies without a session that are as large as allowed, and one
+// byte larger.
 func TestEarlyBody(t *testing.T) {
 	w := newServer(t, Options{})
 	initialize := func(size int) string {
@@ -133,7 +133,7 @@ func (p *pipes) dial() net.Conn {
 	return ours
 }
 
-// TestSlowBody sends bodies at several rates.
+// TestSlowBody checks bodies that arrive at several rates.
 func TestSlowBody(t *testing.T) {
 	const size = maxInitialize
 	for _, tt := range []struct {
@@ -228,7 +228,7 @@ func TestBodiesShareTheBudget(t *testing.T) {
 	}
 }
 
-// TestBodyWithoutRoom has a body wait for room that never comes.
+// TestBodyWithoutRoom checks a body that waits for room in vain.
 func TestBodyWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
@@ -259,7 +259,7 @@ func TestBodyWithoutRoom(t *testing.T) {
 	})
 }
 
-// inPieces pauses between two pieces, so that others can go on.
+// inPieces pauses between two pieces, so that other goroutines run.
 type inPieces struct{ io.Reader }
 
 func (r inPieces) Read(b []byte) (int, error) {
@@ -267,7 +267,7 @@ func (r inPieces) Read(b []byte) (int, error) {
 	return r.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestManyBodiesAtOnce sends more bodies at once than there is room for. None waits
+// TestManyBodiesAtOnce checks more bodies at once than there is room for. None waits
 // for the others until its timeout.
 func TestManyBodiesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (g *client) initialize(revision string) {
 	}
 }
 
-// session is the server's end of the newest session.
+// session returns the server's side of the newest session.
 func (w *server) session() route.Session { return <-w.backend.Began }
 
 func (g *client) request(ctx context.Context, method, body string, header ...string) *http.Request {
@@ -147,14 +147,14 @@ func (g *client) call(body string) string {
 	return read(g.t, res)
 }
 
-// body posts a message and returns the answer as it is on the wire.
+// body posts a message and returns the unchanged answer.
 func (g *client) body(msg string, header ...string) (kind, text string) {
 	g.t.Helper()
 	res := g.post(msg, header...)
 	return res.Header.Get("Content-Type"), read(g.t, res)
 }
 
-// tell posts a message that has no answer.
+// tell posts a message that needs no answer.
 func (g *client) tell(body string) {
 	g.t.Helper()
 	res := g.post(body)
@@ -193,7 +193,7 @@ func (g *client) stream(method, body string, header ...string) *events {
 	return &events{t: g.t, body: bufio.NewReader(res.Body), cancel: cancel}
 }
 
-// any reads the next event or comment; io.EOF after the last.
+// any reads the next event or comment. The error is io.EOF after the last.
 func (e *events) any() (data, comment string, err error) {
 	var seen []string
 	for {
@@ -218,7 +218,7 @@ func (e *events) any() (data, comment string, err error) {
 	}
 }
 
-// next is the next event with data.
+// next returns the data of the next event that has some.
 func (e *events) next() string {
 	e.t.Helper()
 	for {

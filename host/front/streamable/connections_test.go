@@ -11,11 +11,11 @@ import (
 )
 
 // TestTooManyConnections checks that idle connections make room for new ones, and
-// those in use do not.
+// connections in use do not.
 func TestTooManyConnections(t *testing.T) {
 	w := newServerWith(t, Options{}, ServerOptions{MaxConnections: 3})
-	// The session is begun without a connection: the server would learn only later
-	// that the client has closed it.
+	// The session is begun without a connection, since the server would notice only
+	// later that the client has closed it.
 	g := w.client()
 	g.id = (&caller{t, w.http}).join(home, "")
 	dial := func() net.Conn {
@@ -51,7 +51,7 @@ func TestTooManyConnections(t *testing.T) {
 	w.backend.Release <- struct{}{}
 }
 
-// addressed is a connection from an address that carries nothing.
+// addressed is a connection without data, from a given address.
 type addressed struct {
 	net.Conn
 	from   string
@@ -64,9 +64,8 @@ func (a *addressed) RemoteAddr() net.Addr {
 	return addr
 }
 
-// TestConnectionsOfAddresses opens, uses and closes connections from several
-// addresses in random order: no bound is ever exceeded, and no connection in use is
-// closed.
+// TestConnectionsOfAddresses opens, uses and closes connections from several addresses
+// in random order. No limit is ever exceeded, and no connection in use is closed.
 func TestConnectionsOfAddresses(t *testing.T) {
 	const most, mostPerAddress = 20, 8
 	seed := rand.Uint64()
@@ -113,7 +112,7 @@ func TestConnectionsOfAddresses(t *testing.T) {
 	}
 }
 
-// deleteClosed tells the server which connections are closed, as http.Server does.
+// deleteClosed reports closed connections, as http.Server does.
 func deleteClosed(c *connections, all []*addressed, busy map[*addressed]bool) (open []*addressed) {
 	for _, a := range all {
 		if a.closed {

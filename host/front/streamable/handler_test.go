@@ -162,7 +162,7 @@ func TestHTTPTokens(t *testing.T) {
 	}
 }
 
-// TestSetAccess changes the tokens while there are sessions.
+// TestSetAccess checks that sessions follow a change of the tokens.
 func TestSetAccess(t *testing.T) {
 	w := newServer(t, Options{Access: Access{Tokens: []string{"stays", "goes"}}})
 	stays, goes := w.client(), w.client()
@@ -323,8 +323,8 @@ func TestHTTPClose(t *testing.T) {
 	read(t, res)
 }
 
-// TestSessionsLeaveNothing ends sessions in three ways. TestMain looks for goroutines
-// that are left.
+// TestSessionsLeaveNothing ends sessions in three ways. TestMain checks that no
+// goroutine is left.
 func TestSessionsLeaveNothing(t *testing.T) {
 	const each = 170
 	w := newServer(t, Options{SessionTTL: 300 * instant, ResumeWindow: instant})

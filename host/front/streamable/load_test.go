@@ -42,7 +42,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 	all.Wait()
 }
 
-// TestBurst writes many messages at once to the session's own stream.
+// TestBurst writes many messages at once to the main stream.
 func TestBurst(t *testing.T) {
 	const burst = 5000
 	w := newServer(t, Options{})

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
-// certificate makes files with a certificate for 127.0.0.1 and its key.
+// certificate writes a certificate for 127.0.0.1 and its key to files.
 func certificate(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

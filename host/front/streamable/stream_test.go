@@ -82,8 +82,8 @@ func TestAskWithoutStream(t *testing.T) {
 	}
 }
 
-// TestMainStream keeps messages for a client that connects later, and resumes the
-// stream twice.
+// TestMainStream checks that messages are kept for a client that connects later, and
+// resumes the stream twice.
 func TestMainStream(t *testing.T) {
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
@@ -191,7 +191,8 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 }
 
-// TestResume breaks the stream of a call again and again: nothing is lost.
+// TestResume checks that nothing is lost when the stream of a call breaks again and
+// again.
 func TestResume(t *testing.T) {
 	const times = 200
 	w := newServer(t, Options{ResumeWindow: hour})
@@ -207,13 +208,13 @@ func TestResume(t *testing.T) {
 	e.want(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 	last := e.last
 	e.end()
-	// The last event may have been lost as well, after the stream was over.
+	// The last event can also be requested again after the end of the stream.
 	e = g.stream("GET", "", "Last-Event-ID", fmt.Sprintf("%s.%d", strings.Split(last, ".")[0], times))
 	e.want(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 	e.end()
 }
 
-// TestResumeInFlight resumes the stream of a call that is in flight.
+// TestResumeInFlight checks that the stream of a call in flight can be resumed.
 func TestResumeInFlight(t *testing.T) {
 	w := newServer(t, Options{ResumeWindow: hour})
 	g := w.join("2025-11-25")
@@ -251,7 +252,7 @@ func TestDisconnectCancels(t *testing.T) {
 	e.next()
 	e.cancel()
 	gone()
-	// The session goes on.
+	// The session continues.
 	if got := g.call(ping); got != pong {
 		t.Error(got)
 	}
@@ -276,7 +277,7 @@ func TestWithoutResumption(t *testing.T) {
 	}
 }
 
-// TestTaskProgress checks that progress of a task goes to the session's own stream.
+// TestTaskProgress checks that progress of a task goes to the main stream.
 func TestTaskProgress(t *testing.T) {
 	w := newServer(t, Options{})
 	g := w.join("2025-11-25")
@@ -356,7 +357,7 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// TestLargeMessages sends messages that are larger than any buffer.
+// TestLargeMessages checks messages that are larger than any buffer.
 func TestLargeMessages(t *testing.T) {
 	const size = 16 << 20
 	w := newServer(t, Options{Buffer: 1000, Replay: 1000})
