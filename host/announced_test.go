@@ -25,7 +25,7 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 			up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
 				tt.surface.ListMethod(): {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
 			}})
-			w := serveWay(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
+			w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
 			p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
 			list := func() string {
 				t.Helper()
@@ -58,7 +58,7 @@ func TestAnnouncedToolIsCalled(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
 	}})
-	w := serveWay(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
+	w := serveProxy(t, combination{config.Stdio, config.Stdio}, up.received, testConfig(t, up.config))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
 	callRaw(t, p, "echo", `{}`)
 	callRaw(t, p, "change", `{"list":"tools"}`)

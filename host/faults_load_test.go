@@ -25,7 +25,7 @@ func TestInterleavedCalls(t *testing.T) {
 	const calls, times = 200, 20
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.Stdio, upstream}, mcptest.Switches{})
+			w := startProxy(t, combination{config.Stdio, upstream}, mcptest.Switches{})
 			asked, release := make(chan struct{}, calls), make(chan struct{})
 			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: func(_ *mcptest.Client, m wire.Message) wire.Reply {
 				asked <- struct{}{}
@@ -75,7 +75,7 @@ func TestManySessions(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = sessions + 1 // one session may still be ending
-	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
+	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	clients := make([]*mcptest.Client, sessions)
 	var all sync.WaitGroup
@@ -117,7 +117,7 @@ func TestManySessions(t *testing.T) {
 // TestStalledClientDelaysNoOther checks that an HTTP client that does not read what a
 // server sends to many clients does not delay the others. Nothing is lost.
 func TestStalledClientDelaysNoOther(t *testing.T) {
-	w := startWay(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.Switches{})
+	w := startProxy(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.Switches{})
 	ctx := bounded(t)
 	stalled := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	other := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
@@ -168,7 +168,7 @@ func TestLargeMessages(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<20)
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startWay(t, c, mcptest.Switches{})
+			w := startProxy(t, c, mcptest.Switches{})
 			p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 			e := toolCall(t, bounded(t), p, "echo", `{"x":"`+text+`"}`)
 			if got, _ := wire.GetString(e.Msg.Result, "received", "arguments", "x"); got != text {
@@ -191,7 +191,7 @@ func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions
 	own.config.Name, own.config.Prefix, own.config.Isolation = "own", "own__", isolation
 	cfg := testConfig(t, shared.config, own.config)
 	cfg.HTTP.SessionTTL = 2 * time.Second // also on a busy machine, more than clients take between requests
-	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
+	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, shared.received, cfg)
 	ctx := bounded(t)
 	w.host.Upstreams(ctx)
 	var all sync.WaitGroup
@@ -231,7 +231,7 @@ const (
 )
 
 // dropSession opens a session and drops it.
-func dropSession(t *testing.T, ctx context.Context, w *way, i int, end sessionEnd) {
+func dropSession(t *testing.T, ctx context.Context, w *testProxy, i int, end sessionEnd) {
 	c := mcptest.NewHTTP(w.url, mcptest.ClientOptions{Forget: true})
 	if _, err := c.Initialize(ctx, mcptest.ClientParams); err != nil {
 		t.Errorf("session %d: %v", i, err)
@@ -264,7 +264,7 @@ func (l left) within(most left) bool {
 }
 
 // rest waits until there is no more than most, or ctx ends, and returns what is left.
-func (w *way) rest(ctx context.Context, most left) (l left) {
+func (w *testProxy) rest(ctx context.Context, most left) (l left) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -289,7 +289,7 @@ func TestSessionCap(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = 3
-	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
+	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	var pairs []*mcptest.Pair
 	for range cfg.HTTP.MaxSessions {

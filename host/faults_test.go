@@ -73,7 +73,7 @@ func testFault(t *testing.T, transport config.Transport, tt faultCase) {
 	if tt.of(transport) == timedOut { // the timeout applies to the start too, which may take several attempts
 		up.config.Timeout = time.Second
 	}
-	w := serveWay(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
+	w := serveProxy(t, combination{config.Stdio, transport}, up.received, testConfig(t, up.config))
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), up.received)
 	ctx := bounded(t)
 	serving(t, ctx, p)
@@ -158,7 +158,7 @@ func failure(e mcptest.Entry) string {
 // TestHealthCheckTellsNothingOfOthers checks that agents do not see what a server
 // wrote, since that may be part of another session's answer.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
-	w := startWay(t, combination{config.Stdio, config.Stdio}, mcptest.Switches{})
+	w := startProxy(t, combination{config.Stdio, config.Stdio}, mcptest.Switches{})
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	ctx := bounded(t)
 	toolCall(t, ctx, p, "fault", `{"kind":"garbage"}`)

@@ -39,7 +39,7 @@ func TestClientCancels(t *testing.T) {
 		{"composite with progress", mcptest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, `1`)},
 	}
 	for _, c := range combinations {
-		w := startWay(t, c, mcptest.Switches{})
+		w := startProxy(t, c, mcptest.Switches{})
 		for _, leaving := range leavings {
 			if leaving.front != "" && leaving.front != c.client {
 				continue

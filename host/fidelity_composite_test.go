@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// compositeWay is a session that runs composites.
-type compositeWay struct {
+// compositeSession is a session that runs composites.
+type compositeSession struct {
 	*mcptest.Pair
 	t    *testing.T
 	last int
 }
 
 // eval runs a script as a composite call and returns the result.
-func (w *compositeWay) eval(code, meta string) []byte {
+func (w *compositeSession) eval(code, meta string) []byte {
 	w.t.Helper()
 	w.last++
 	params := fmt.Sprintf(`{"name":"eval_starlark","arguments":{"code":%s}`, wire.Quote(code))
@@ -40,22 +40,22 @@ func (w *compositeWay) eval(code, meta string) []byte {
 func TestCompositeFidelity(t *testing.T) {
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startWay(t, c, mcptest.Switches{})
+			w := startProxy(t, c, mcptest.Switches{})
 			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: answerAsked}), w.received)
 			for _, part := range []struct {
 				name string
-				run  func(*compositeWay)
+				run  func(*compositeSession)
 			}{
 				{"params and _meta", compositeParams}, {"progress", compositeProgress},
 				{"requests of the server", compositeServerRequests}, {"burst", compositeBurst}, {"ids", compositeIDs},
 			} {
-				t.Run(part.name, func(t *testing.T) { part.run(&compositeWay{Pair: p, t: t}) })
+				t.Run(part.name, func(t *testing.T) { part.run(&compositeSession{Pair: p, t: t}) })
 			}
 		})
 	}
 }
 
-func compositeParams(w *compositeWay) {
+func compositeParams(w *compositeSession) {
 	from := w.Server.Len()
 	got := w.eval(`return raw.exotic({"n": 9007199254740993, "s": "\u00e9"}).n`, `{"traceparent":"00-1","example.com/n":1.10,"progressToken":"theirs"}`)
 	if result, _ := wire.Get(got, "structuredContent", "result"); string(result) != "9007199254740993" {
@@ -82,7 +82,7 @@ func compositeParams(w *compositeWay) {
 
 // compositeProgress checks that the client gets one rising sequence with its token,
 // with the last value, and all of it before the result.
-func compositeProgress(w *compositeWay) {
+func compositeProgress(w *compositeSession) {
 	for _, token := range []string{`"t"`, `7`} {
 		from := w.Client.Log.Len()
 		w.eval("a = raw.count({'times': 2000})\nreturn raw.count({'times': 50})", `{"progressToken":`+token+`}`)
@@ -122,7 +122,7 @@ func answerAsked(_ *mcptest.Client, m wire.Message) wire.Reply {
 	return wire.Reply{Result: []byte(asked[m.Method])}
 }
 
-func compositeServerRequests(w *compositeWay) {
+func compositeServerRequests(w *compositeSession) {
 	for method, want := range asked {
 		from := w.Client.Log.Len()
 		got := w.eval(fmt.Sprintf(`return raw.ask.raw({"method": %q, "params": {"message": "m", "messages": [], "maxTokens": 1, "requestedSchema": {"type": "object", "properties": {}}}})`, method), "")
@@ -135,7 +135,7 @@ func compositeServerRequests(w *compositeWay) {
 	}
 }
 
-func compositeBurst(w *compositeWay) {
+func compositeBurst(w *compositeSession) {
 	const count = 5000
 	from := w.Client.Log.Len()
 	w.eval(fmt.Sprintf("return raw.burst.raw({'count': %d})", count), "")
@@ -152,7 +152,7 @@ func compositeBurst(w *compositeWay) {
 }
 
 // compositeIDs has the ids 1 and "1" in flight together.
-func compositeIDs(w *compositeWay) {
+func compositeIDs(w *compositeSession) {
 	ids := []string{`1`, `"1"`, `9007199254740993`, `"9007199254740993"`}
 	answers := make([]<-chan mcptest.Answer, len(ids))
 	for i, id := range ids {

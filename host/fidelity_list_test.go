@@ -59,7 +59,7 @@ type compared struct{ name, verdict string }
 
 // compareThrough does all items through us and compares what was seen.
 func compareThrough(t *testing.T, c combination, sw mcptest.Switches, direct map[string][]byte) (all []compared) {
-	w := startWay(t, c, sw)
+	w := startProxy(t, c, sw)
 	p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 	if name, _ := wire.GetString(p.InitializeResponse.Msg.Result, "serverInfo", "name"); name != Name {
 		t.Fatalf("this is not a way through us, but %q", name)

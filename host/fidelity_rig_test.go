@@ -108,26 +108,26 @@ func dialRaw(t testing.TB, up rawUpstream, opts mcptest.ClientOptions) *mcptest.
 	return mcptest.NewStdio(out, in, opts)
 }
 
-// way is a running Host in front of a raw server.
-type way struct {
+// testProxy is a running Host in front of a raw server.
+type testProxy struct {
 	combination
 	host     *Host
 	received *mcptest.Log // by the server
 	url      string       // of the HTTP front
 }
 
-func startWay(t testing.TB, c combination, sw mcptest.Switches) *way {
+func startProxy(t testing.TB, c combination, sw mcptest.Switches) *testProxy {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
-	w := serveWay(t, c, up.received, testConfig(t, up.config))
+	w := serveProxy(t, c, up.received, testConfig(t, up.config))
 	w.host.router.HandshakeWait = time.Minute // a busy machine may start servers slowly
 	return w
 }
 
-// serveWay runs a Host with a configuration.
-func serveWay(t testing.TB, c combination, received *mcptest.Log, cfg *config.Config) *way {
+// serveProxy runs a Host with a configuration.
+func serveProxy(t testing.TB, c combination, received *mcptest.Log, cfg *config.Config) *testProxy {
 	t.Helper()
-	w := &way{combination: c, received: received}
+	w := &testProxy{combination: c, received: received}
 	clients := OneClient
 	if c.client != config.Stdio {
 		clients = ManyClients
@@ -154,7 +154,7 @@ func serveWay(t testing.TB, c combination, received *mcptest.Log, cfg *config.Co
 }
 
 // dial opens a session through the Host.
-func (w *way) dial(t testing.TB, opts mcptest.ClientOptions) *mcptest.Client {
+func (w *testProxy) dial(t testing.TB, opts mcptest.ClientOptions) *mcptest.Client {
 	t.Helper()
 	if w.client != config.Stdio {
 		return mcptest.NewHTTP(w.url, opts)

@@ -17,7 +17,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
+			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
 			pairs := make([]*mcptest.Pair, sessions)
 			for i := range pairs {
 				pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
@@ -98,7 +98,7 @@ func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Tran
 func TestSharedUpstreamAsks(t *testing.T) {
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startWay(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
+			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
 			one := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 			two := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
 			ctx := bounded(t)

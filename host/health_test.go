@@ -88,7 +88,7 @@ func TestHealthOfLazyUpstream(t *testing.T) {
 func TestHealthAsksItsSession(t *testing.T) {
 	up := startRaw(t, config.StreamableHTTP, mcptest.Switches{})
 	up.config.Probe = &config.Probe{Call: "ask", Params: []byte(`{"method":"roots/list"}`), Timeout: time.Minute}
-	w := serveWay(t, combination{config.StreamableHTTP, config.StreamableHTTP}, up.received, testConfig(t, up.config))
+	w := serveProxy(t, combination{config.StreamableHTTP, config.StreamableHTTP}, up.received, testConfig(t, up.config))
 	var pairs [2]*mcptest.Pair
 	for i := range pairs {
 		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), up.received)

@@ -23,7 +23,7 @@ var overHTTP = combination{config.StreamableHTTP, config.Stdio}
 func TestOwnUpstreamAsksItsSession(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	up.config.Isolation = config.PerSession
-	w := serveWay(t, overHTTP, up.received, testConfig(t, up.config))
+	w := serveProxy(t, overHTTP, up.received, testConfig(t, up.config))
 	var pairs [2]*mcptest.Pair
 	for i := range pairs {
 		script := func(_ *mcptest.Client, m wire.Message) wire.Reply {
@@ -74,7 +74,7 @@ func TestOwnUpstreamAsksItsSession(t *testing.T) {
 func TestOwnUpstreamEndsWithItsSession(t *testing.T) {
 	u := upstreamOf("raw", "raw")
 	u.Isolation = config.PerSession
-	w := serveWay(t, overHTTP, nil, testConfig(t, u, upstreamOf("shared", "raw")))
+	w := serveProxy(t, overHTTP, nil, testConfig(t, u, upstreamOf("shared", "raw")))
 	call := func(p *mcptest.Pair, tool string) string {
 		t.Helper()
 		e, err := p.Client.Request(bounded(t), `"pid"`, "tools/call", mcptest.ToolParams(tool, "{}", ""))
@@ -113,7 +113,7 @@ func TestOwnLazyUpstream(t *testing.T) {
 	l := newLazy(t)
 	l.cfg.Upstreams[0].Isolation = config.PerSession
 	first := l.first()
-	w := serveWay(t, overHTTP, l.received, l.cfg)
+	w := serveProxy(t, overHTTP, l.received, l.cfg)
 	before := l.received.Len()
 	one := pair(t, w.dial(t, mcptest.ClientOptions{}), l.received)
 	two := pair(t, w.dial(t, mcptest.ClientOptions{}), l.received)
@@ -144,7 +144,7 @@ func TestOwnUpstreamThatIsSlow(t *testing.T) {
 	u.Isolation, u.Args, u.Timeout = config.PerSession, []string{g.Addr().String()}, time.Hour
 	cfg := testConfig(t, u)
 	cfg.StartupWait = time.Hour
-	w := serveWay(t, overHTTP, nil, cfg)
+	w := serveProxy(t, overHTTP, nil, cfg)
 	session := func(opened bool) *mcptest.Pair {
 		client := w.dial(t, mcptest.ClientOptions{})
 		welcome := client.Start(`"init"`, "initialize", mcptest.ClientParams)

@@ -37,7 +37,7 @@ func (l *lazy) file() string { return filepath.Join(l.cfg.Store.Dir, "servers", 
 // with calls f with a Host, which has ended when with returns.
 func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair)) {
 	l.Run(name, func(t *testing.T) {
-		w := serveWay(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
+		w := serveProxy(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
 		f(t, w.host, pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), l.received))
 	})
 }

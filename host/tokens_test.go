@@ -18,7 +18,7 @@ func TestTokenMayNotSave(t *testing.T) {
 	up := startRaw(t, config.Stdio, mcptest.Switches{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.Tokens, cfg.HTTP.NoSave = []string{saver, reader}, []string{reader}
-	w := serveWay(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
+	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
 	ctx := bounded(t)
 	join := func(token string) *mcptest.Pair {
 		return pair(t, w.dial(t, mcptest.ClientOptions{Header: map[string]string{"Authorization": "Bearer " + token}}), w.received)
