@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// TestSessionsAreIsolated has sessions use one upstream at the same time, with the
-// same ids and tokens: each gets all that is its own, and nothing else.
+// TestSessionsAreIsolated checks sessions that use one upstream at the same time, with
+// the same ids and tokens: each gets all its own messages, and no others.
 func TestSessionsAreIsolated(t *testing.T) {
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {

@@ -76,9 +76,9 @@ func (s *typedServer) answer(m *typedMessage) string {
 	return `{"content":[]}`
 }
 
-// TestNamesInOtherCase plays what makes a server that ignores the case of
-// names act on other than we have looked at: a hidden tool, the task of another
-// session, a call of another session.
+// TestNamesInOtherCase sends messages that a server that ignores the case of names
+// understands in another way than we do: it would run a hidden tool, or act on the task
+// or the call of another session.
 func TestNamesInOtherCase(t *testing.T) {
 	up := upstreamOf("typed", "typed")
 	up.Hide = []string{"delete_all"}

@@ -13,8 +13,8 @@ func hideText(t testing.TB, h *Host) {
 	reload(t, h, func(cfg *config.Config) { cfg.Upstreams[0].Hide = []string{"text"} })
 }
 
-// TestUndoChecksPermissionAgain: a call that was named to undo something is not
-// made once the configuration forbids it.
+// TestUndoChecksPermissionAgain checks that a compensating call is not made if the
+// configuration now forbids it.
 func TestUndoChecksPermissionAgain(t *testing.T) {
 	h, _ := startHost(t, testConfig(t, upstreamOf("raw", "raw")))
 	c, g := dial(t, h), newGate(t)
@@ -34,9 +34,9 @@ func TestUndoChecksPermissionAgain(t *testing.T) {
 	}
 }
 
-// TestQueuedCallsCheckPermissionAgain: of a batch, those calls that wait for
-// their turn are not made once the configuration forbids them, and no script can
-// catch that.
+// TestQueuedCallsCheckPermissionAgain checks that calls of a batch that are still
+// queued are not made if the configuration now forbids them, and that no script can
+// catch that error.
 func TestQueuedCallsCheckPermissionAgain(t *testing.T) {
 	cfg := testConfig(t, upstreamOf("raw", "raw"))
 	cfg.Execution.MaxParallel = 1

@@ -86,7 +86,7 @@ func TestFilesAreReadByPackageRegular(t *testing.T) {
 	}
 	for at := range mayRead {
 		if !used[at] {
-			t.Errorf("%s: there is no such call any more", at)
+			t.Errorf("%s: this call no longer exists", at)
 		}
 	}
 }

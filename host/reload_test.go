@@ -153,7 +153,7 @@ func TestReloadReplacesAnUpstream(t *testing.T) {
 				}
 				g.open(t)
 				if got := c.hear(); !strings.Contains(got, `"id":"old"`) || !strings.Contains(got, `"pid":`+old+"}") {
-					t.Errorf("the call under way: %s", got)
+					t.Errorf("the call in flight: %s", got)
 				}
 				g.gone(t)
 				if c.pid("raw__") != now {
@@ -203,7 +203,7 @@ func TestReloadAddsAndRemoves(t *testing.T) {
 	}
 	g.open(t)
 	if got := c.hear(); !strings.Contains(got, `"id":7,"result"`) {
-		t.Errorf("the call under way: %s", got)
+		t.Errorf("the call in flight: %s", got)
 	}
 	g.gone(t)
 

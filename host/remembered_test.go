@@ -119,9 +119,9 @@ func TestRequestsWhileStarting(t *testing.T) {
 	}
 }
 
-// TestRememberedListsFollowTheConfiguration: what is hidden is, whoever says that
-// there is such a tool; and a script's call is held against what the server says
-// now.
+// TestRememberedListsFollowTheConfiguration checks that a hidden tool stays hidden,
+// although the remembered list has it, and that a script's call is checked against what
+// the server says now.
 func TestRememberedListsFollowTheConfiguration(t *testing.T) {
 	s := newSlow(t, `"name":"text"`, `"inputSchema":{"type":"object","required":["other"]},"name":"text"`)
 	s.cfg.Upstreams[0].Hide = []string{"pid"}
@@ -141,8 +141,8 @@ func TestRememberedListsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestRememberedListsOfAnotherServer: a server that is reached in another way is not taken
-// for the one that is remembered, and neither is a file that is damaged believed.
+// TestRememberedListsOfAnotherServer checks that the lists of a server that is started
+// in another way, or that are in a damaged file, are not used.
 func TestRememberedListsOfAnotherServer(t *testing.T) {
 	s := newSlow(t)
 	data, err := os.ReadFile(s.file())

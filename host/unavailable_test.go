@@ -44,7 +44,7 @@ func TestUnavailableServers(t *testing.T) {
 	h := unavailableServers(t)
 	c := dial(t, h)
 	for server, why := range map[string]string{
-		"missing": `server \"missing\" is down: `, "never": `it is not started again, as its configuration says (restart = \"never\")`,
+		"missing": `server \"missing\" is down: `, "never": `it is not restarted, because its configuration has restart = \"never\"`,
 		"off-duty": `server \"off-duty\" is disabled in the configuration`, "late": `server \"late\" is still starting`,
 	} {
 		ident := strings.ReplaceAll(server, "-", "_")

@@ -49,7 +49,7 @@ func TestFilesAreReplacedByPackageRegular(t *testing.T) {
 	}
 	for at := range mayWrite {
 		if !used[at] {
-			t.Errorf("%s: there is no such call any more", at)
+			t.Errorf("%s: this call no longer exists", at)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (r *reloader) reloadLocked() (reconfig.Changes, []string, error) {
 		return reconfig.Changes{}, nil, err
 	}
 	if cfg.Path == "" && r.path != "" {
-		return reconfig.Changes{}, nil, fmt.Errorf("%s is not there any more (put it back, or end the server)", r.path)
+		return reconfig.Changes{}, nil, fmt.Errorf("%s no longer exists (restore it, or stop the server)", r.path)
 	}
 	r.settings.masker.Add(cfg.Secrets...) // before any of them can be logged
 	changes, err := r.host.Reload(cfg)

@@ -95,7 +95,7 @@ func (e *HiddenError) Error() string {
 type DisabledError struct{ Server string }
 
 func (e *DisabledError) Error() string {
-	return fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", e.Server)
+	return fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", e.Server)
 }
 
 // RemovedError says that the configuration does not have a server, or disables it.

@@ -22,8 +22,8 @@ func TestLogMessages(t *testing.T) {
 		}
 	}
 	g.notice("a", "notifications/message", `{"level":"debug","data":"all","logger":"l"}`)
-	want(t, "x, before anybody asked", x.heard(), `notifications/message {"level":"debug","data":"all","logger":"a/l"}`)
-	want(t, "y, before anybody asked", y.heard(), `notifications/message {"level":"debug","data":"all","logger":"a/l"}`)
+	want(t, "x, before any request", x.heard(), `notifications/message {"level":"debug","data":"all","logger":"a/l"}`)
+	want(t, "y, before any request", y.heard(), `notifications/message {"level":"debug","data":"all","logger":"a/l"}`)
 
 	level(x, "error")
 	want(t, "a", g.ups["a"].sent(), `logging/setLevel {"level":"error","_meta":{}}`)
@@ -99,7 +99,7 @@ func TestOtherNotifications(t *testing.T) {
 	for _, method := range []string{"notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed"} {
 		g.notice("a", method, `{}`)
 	}
-	want(t, "list_changed", x.heard()) // what has changed is told by the catalog
+	want(t, "list_changed", x.heard()) // changes are announced by the catalog
 	g.notice("a", "notifications/new", `{"k":1}`, x.request("1"))
 	want(t, "x", x.heard(), `1: notifications/new {"k":1}`)
 	g.notice("a", "notifications/new", `{"k":2}`)

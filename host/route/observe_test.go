@@ -69,16 +69,16 @@ func TestAnnounce(t *testing.T) {
 	want(t, "z, who has not asked", z.heard())
 }
 
-// nobody is an observer that observes no calls, or ignores those that it sees.
-type nobody bool
+// idleObserver is an observer that observes no calls, or ignores those that it sees.
+type idleObserver bool
 
-func (n nobody) Observes() bool { return bool(n) }
+func (n idleObserver) Observes() bool { return bool(n) }
 
-func (nobody) Observe(ObservedCall) {}
+func (idleObserver) Observe(ObservedCall) {}
 
 // BenchmarkObserved is BenchmarkCallTool with an observer.
 func BenchmarkObserved(b *testing.B) {
-	for name, o := range map[string]Observer{"off": nobody(false), "on": nobody(true)} {
+	for name, o := range map[string]Observer{"off": idleObserver(false), "on": idleObserver(true)} {
 		b.Run(name, func(b *testing.B) {
 			g := newRig(b, "a")
 			g.lists("a", wire.Tools, "echo")

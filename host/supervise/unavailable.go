@@ -19,7 +19,7 @@ import (
 // or will be started when it is needed.
 func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (state upstream.State, why string) {
 	if c.Disabled {
-		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (whoever runs mcp-metatool can enable it)", c.Name)
+		return health.Disabled, fmt.Sprintf("server %q is disabled in the configuration (the user who runs mcp-metatool can enable it)", c.Name)
 	}
 	m, ok := u.managed(session, c.Name)
 	if !ok {
@@ -34,11 +34,11 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 		if st.Err == "" {
 			return st.State, fmt.Sprintf("server %q is still starting (try again in a moment)", c.Name)
 		}
-		why = fmt.Sprintf("server %q is down and being started again; its last error: %s", c.Name, health.LastError(st))
+		why = fmt.Sprintf("server %q is down and being restarted; its last error: %s", c.Name, health.LastError(st))
 	case upstream.Failed:
 		why = fmt.Sprintf("server %q is down: %s", c.Name, health.LastError(st))
 		if st.RestartAt.IsZero() {
-			why += `; it is not started again, as its configuration says (restart = "never")`
+			why += `; it is not restarted, because its configuration has restart = "never"`
 		} else {
 			why += fmt.Sprintf("; the next start is in %v", max(0, time.Until(st.RestartAt)).Round(100*time.Millisecond))
 		}
@@ -47,7 +47,7 @@ func (u *Upstreams) unavailable(session route.Session, c *config.Upstream) (stat
 	default:
 		return st.State, ""
 	}
-	return st.State, u.env.mask(why) + " (health_check says how it is)"
+	return st.State, u.env.mask(why) + " (health_check shows its state)"
 }
 
 // Unavailable implements route.Availability.

@@ -17,7 +17,7 @@ import (
 //	count  reports progress as often as its argument says (2 by default)
 //	wait   waits for Release
 //	task   answers with a task, then reports progress on it, twice
-//	late   answers, then reports progress all the same, and notifies the client
+//	late   answers, then reports progress nevertheless, and notifies the client
 //	ask    sends the request in its arguments, and returns the answer
 //	log    sends as many notifications as its argument says (1 by default)
 //
