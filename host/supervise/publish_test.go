@@ -57,6 +57,8 @@ func TestRetiredUpstreamPublishesNothing(t *testing.T) {
 	retired, replacement := newManaged(&r.env, &u, nil, r.client), newManaged(&r.env, &u, nil, r.client)
 	var order []string // guarded by the lock that publish holds
 	setting, released := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
 	var publishing sync.WaitGroup
 	publishing.Go(func() {
 		retired.publish(func() {
@@ -66,11 +68,11 @@ func TestRetiredUpstreamPublishesNothing(t *testing.T) {
 		})
 	})
 	<-setting
-	retired.retire(nil)
+	await(t, "retire", func() { retired.retire(nil) })
 	publishing.Go(func() {
 		replacement.publish(func() { order = append(order, "replacement") })
 	})
-	close(released)
+	release()
 	publishing.Wait()
 	retired.publish(func() { t.Error("a list was set after the upstream was retired") })
 	if want := []string{"retired", "replacement"}; !slices.Equal(order, want) {

@@ -82,7 +82,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"says not what it accepts", "POST", ping, []string{"Accept", ""}, 200, "{}"},
 		{"GET accepts only JSON", "GET", "", []string{"Accept", "application/json"}, 406, "text/event-stream"},
 		{"strange event id", "GET", "", []string{"Last-Event-ID", "zzz"}, 400, "not an event id of this server"},
-		{"unknown event id", "GET", "", []string{"Last-Event-ID", "99.1"}, 400, "over"},
+		{"unknown event id", "GET", "", []string{"Last-Event-ID", "99.1"}, 400, "has ended"},
 		{"event id of the future", "GET", "", []string{"Last-Event-ID", "0.77"}, 400, "never"},
 		{"name of another", "POST", ping, []string{"Host", "evil.example"}, 403, "allowed_hosts"},
 		{"localhost", "POST", ping, []string{"Host", "LocalHost:99"}, 200, "{}"},
