@@ -25,9 +25,9 @@ func TestInterleavedCalls(t *testing.T) {
 	const calls, times = 200, 20
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startProxy(t, combination{config.Stdio, upstream}, mcptest.Switches{})
+			w := startProxy(t, combination{config.Stdio, upstream}, mcptest.ServerOptions{})
 			asked, release := make(chan struct{}, calls), make(chan struct{})
-			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: func(_ *mcptest.Client, m wire.Message) wire.Reply {
+			p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: func(_ *mcptest.Client, m wire.Message) wire.Reply {
 				asked <- struct{}{}
 				<-release
 				return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[],"of":%s}`, m.Params)}
@@ -72,7 +72,7 @@ func TestInterleavedCalls(t *testing.T) {
 // process that they share.
 func TestManySessions(t *testing.T) {
 	const sessions = 500
-	up := startRaw(t, config.Stdio, mcptest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = sessions + 1 // one session may still be ending
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
@@ -117,7 +117,7 @@ func TestManySessions(t *testing.T) {
 // TestStalledClientDelaysNoOther checks that an HTTP client that does not read what a
 // server sends to many clients does not delay the others. Nothing is lost.
 func TestStalledClientDelaysNoOther(t *testing.T) {
-	w := startProxy(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.Switches{})
+	w := startProxy(t, combination{config.StreamableHTTP, config.Stdio}, mcptest.ServerOptions{})
 	ctx := bounded(t)
 	stalled := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	other := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
@@ -168,7 +168,7 @@ func TestLargeMessages(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<20)
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startProxy(t, c, mcptest.Switches{})
+			w := startProxy(t, c, mcptest.ServerOptions{})
 			p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 			e := toolCall(t, bounded(t), p, "echo", `{"x":"`+text+`"}`)
 			if got, _ := wire.GetString(e.Msg.Result, "received", "arguments", "x"); got != text {
@@ -187,7 +187,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 }
 
 func testSessionsLeaveNothing(t *testing.T, isolation config.Isolation, sessions int) {
-	shared, own := startRaw(t, config.Stdio, mcptest.Switches{}), startRaw(t, config.Stdio, mcptest.Switches{})
+	shared, own := startRaw(t, config.Stdio, mcptest.ServerOptions{}), startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	own.config.Name, own.config.Prefix, own.config.Isolation = "own", "own__", isolation
 	cfg := testConfig(t, shared.config, own.config)
 	cfg.HTTP.SessionTTL = 2 * time.Second // also on a busy machine, more than clients take between requests
@@ -253,7 +253,7 @@ func dropSession(t *testing.T, ctx context.Context, w *testProxy, i int, end ses
 		c.Start("2", "tools/call", mcptest.ToolParams("wait", `{}`, ""))
 		c.Drop("2")
 	}
-	c.Vanish()
+	c.Disconnect()
 }
 
 // left counts what a Host has.
@@ -286,7 +286,7 @@ func (w *testProxy) rest(ctx context.Context, most left) (l left) {
 // TestSessionCap checks that a client is refused while there are too many sessions,
 // that it is told when to try again, and that it succeeds then.
 func TestSessionCap(t *testing.T) {
-	up := startRaw(t, config.Stdio, mcptest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.MaxSessions = 3
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)
@@ -302,7 +302,7 @@ func TestSessionCap(t *testing.T) {
 		!bytes.Contains(status.Body, []byte("max_sessions")) {
 		t.Errorf("over the cap: %v", err)
 	}
-	over.Vanish()
+	over.Disconnect()
 	for _, p := range pairs { // the others do not notice
 		if got := failure(toolCall(t, ctx, p, "echo", "{}")); got != "" {
 			t.Error(got)

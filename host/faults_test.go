@@ -34,7 +34,7 @@ var faultCases = []faultCase{
 	{`{"kind":"crash-after"}`, "", "", "", true},
 	{`{"kind":"close-stdout"}`, "it closed its output", noFault, "its event stream broke off", true},
 	{`{"kind":"hang"}`, timedOut, timedOut, timedOut, false},
-	{`{"kind":"deaf"}`, timedOut, noFault, noFault, false},
+	{`{"kind":"stop-reading"}`, timedOut, noFault, noFault, false},
 	{`{"kind":"slow","size":20,"pause":1}`, "", "", "", false},
 	{`{"kind":"half-line"}`, timedOut, noFault, noFault, false},
 	{`{"kind":"garbage","count":100}`, "", "", "", false},
@@ -69,7 +69,7 @@ func TestFaultsOfServers(t *testing.T) {
 }
 
 func testFault(t *testing.T, transport config.Transport, tt faultCase) {
-	up := startRaw(t, transport, mcptest.Switches{})
+	up := startRaw(t, transport, mcptest.ServerOptions{})
 	if tt.of(transport) == timedOut { // the timeout applies to the start too, which may take several attempts
 		up.config.Timeout = time.Second
 	}
@@ -158,7 +158,7 @@ func failure(e mcptest.Entry) string {
 // TestHealthCheckTellsNothingOfOthers checks that agents do not see what a server
 // wrote, since that may be part of another session's answer.
 func TestHealthCheckTellsNothingOfOthers(t *testing.T) {
-	w := startProxy(t, combination{config.Stdio, config.Stdio}, mcptest.Switches{})
+	w := startProxy(t, combination{config.Stdio, config.Stdio}, mcptest.ServerOptions{})
 	p := pair(t, w.dial(t, mcptest.ClientOptions{}), w.received)
 	ctx := bounded(t)
 	toolCall(t, ctx, p, "fault", `{"kind":"garbage"}`)

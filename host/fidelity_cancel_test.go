@@ -22,10 +22,10 @@ var leavings = []struct {
 		return c.Notify("notifications/cancelled", `{"requestId":`+id+`}`)
 	}, false},
 	{"end of input", config.Stdio, func(ctx context.Context, c *mcptest.Client, _ string) error { return c.Close(ctx) }, false},
-	{"both pipes broken", config.Stdio, func(_ context.Context, c *mcptest.Client, _ string) error { c.Vanish(); return nil }, false},
+	{"both pipes broken", config.Stdio, func(_ context.Context, c *mcptest.Client, _ string) error { c.Disconnect(); return nil }, false},
 	{"connection of the request closed", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, id string) error { c.Drop(id); return nil }, false},
 	{"session deleted", config.StreamableHTTP, func(ctx context.Context, c *mcptest.Client, _ string) error { return c.Close(ctx) }, true},
-	{"all connections broken", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, _ string) error { c.Vanish(); return nil }, false},
+	{"all connections broken", config.StreamableHTTP, func(_ context.Context, c *mcptest.Client, _ string) error { c.Disconnect(); return nil }, false},
 }
 
 // TestClientCancels cancels a call in each way while the upstream works on it, for
@@ -39,7 +39,7 @@ func TestClientCancels(t *testing.T) {
 		{"composite with progress", mcptest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, `1`)},
 	}
 	for _, c := range combinations {
-		w := startProxy(t, c, mcptest.Switches{})
+		w := startProxy(t, c, mcptest.ServerOptions{})
 		for _, leaving := range leavings {
 			if leaving.front != "" && leaving.front != c.client {
 				continue
@@ -48,7 +48,7 @@ func TestClientCancels(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", c, leaving.name, call.name), func(t *testing.T) {
 					ctx, from := bounded(t), w.received.Len()
 					id := fmt.Sprintf(`"leave-%d"`, i)
-					p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
+					p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
 					p.Client.Start(id, "tools/call", call.params)
 					request, from, err := w.received.Find(ctx, "the call", from, mcptest.CallOf("wait"))
 					if err != nil {

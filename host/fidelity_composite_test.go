@@ -40,8 +40,8 @@ func (w *compositeSession) eval(code, meta string) []byte {
 func TestCompositeFidelity(t *testing.T) {
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) {
-			w := startProxy(t, c, mcptest.Switches{})
-			p := pair(t, w.dial(t, mcptest.ClientOptions{Script: answerAsked}), w.received)
+			w := startProxy(t, c, mcptest.ServerOptions{})
+			p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: answerAsked}), w.received)
 			for _, part := range []struct {
 				name string
 				run  func(*compositeSession)

@@ -22,7 +22,7 @@ func TestFidelity(t *testing.T) {
 			direct[c.upstream] = seenDirectly(t, c.upstream)
 		}
 		t.Run(c.String(), func(t *testing.T) {
-			for _, item := range compareThrough(t, c, mcptest.Switches{}, direct[c.upstream]) {
+			for _, item := range compareThrough(t, c, mcptest.ServerOptions{}, direct[c.upstream]) {
 				verdicts[item.name] = append(verdicts[item.name], item.verdict)
 			}
 		})
@@ -39,15 +39,15 @@ func TestFidelityOfOtherServers(t *testing.T) {
 	for _, other := range []struct {
 		name             string
 		client, upstream config.Transport
-		sw               mcptest.Switches
+		sw               mcptest.ServerOptions
 	}{
-		{"connections that break", config.Stdio, config.StreamableHTTP, mcptest.Switches{CutAfter: 100}},
-		{"connections that break", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{CutAfter: 250}},
-		{"JSON answers", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{Answers: "auto"}},
-		{"no sessions", config.Stdio, config.StreamableHTTP, mcptest.Switches{NoSessions: true}},
-		{"strings as ids", config.StreamableHTTP, config.StreamableHTTP, mcptest.Switches{StringIDs: true}},
-		{"strings as ids", config.Stdio, config.Stdio, mcptest.Switches{StringIDs: true}},
-		{"long pages", config.StreamableHTTP, config.Stdio, mcptest.Switches{PageSize: 1000}},
+		{"connections that break", config.Stdio, config.StreamableHTTP, mcptest.ServerOptions{CutAfter: 100}},
+		{"connections that break", config.StreamableHTTP, config.StreamableHTTP, mcptest.ServerOptions{CutAfter: 250}},
+		{"JSON answers", config.StreamableHTTP, config.StreamableHTTP, mcptest.ServerOptions{Answers: "auto"}},
+		{"no sessions", config.Stdio, config.StreamableHTTP, mcptest.ServerOptions{NoSessions: true}},
+		{"strings as ids", config.StreamableHTTP, config.StreamableHTTP, mcptest.ServerOptions{StringIDs: true}},
+		{"strings as ids", config.Stdio, config.Stdio, mcptest.ServerOptions{StringIDs: true}},
+		{"long pages", config.StreamableHTTP, config.Stdio, mcptest.ServerOptions{PageSize: 1000}},
 	} {
 		c := combination{other.client, other.upstream}
 		t.Run(other.name+"/"+c.String(), func(t *testing.T) { compareThrough(t, c, other.sw, direct[c.upstream]) })
@@ -58,9 +58,9 @@ func TestFidelityOfOtherServers(t *testing.T) {
 type compared struct{ name, verdict string }
 
 // compareThrough does all items through us and compares what was seen.
-func compareThrough(t *testing.T, c combination, sw mcptest.Switches, direct map[string][]byte) (all []compared) {
+func compareThrough(t *testing.T, c combination, sw mcptest.ServerOptions, direct map[string][]byte) (all []compared) {
 	w := startProxy(t, c, sw)
-	p := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
+	p := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
 	if name, _ := wire.GetString(p.InitializeResponse.Msg.Result, "serverInfo", "name"); name != Name {
 		t.Fatalf("this is not a way through us, but %q", name)
 	}
@@ -82,8 +82,8 @@ func compareThrough(t *testing.T, c combination, sw mcptest.Switches, direct map
 // seenDirectly does all items without us.
 func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
 	t.Helper()
-	up := startRaw(t, transport, mcptest.Switches{})
-	seen, errs := seenBy(pair(t, dialRaw(t, up, mcptest.ClientOptions{Script: mcptest.Script}), up.received))
+	up := startRaw(t, transport, mcptest.ServerOptions{})
+	seen, errs := seenBy(pair(t, dialRaw(t, up, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received))
 	for name, err := range errs {
 		t.Fatalf("directly over %s: %s: %v", transport, name, err)
 	}

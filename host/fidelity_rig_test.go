@@ -47,7 +47,7 @@ type rawUpstream struct {
 
 // startRaw starts a server that is reached over a transport. Its tools keep their
 // names.
-func startRaw(t testing.TB, transport config.Transport, sw mcptest.Switches) rawUpstream {
+func startRaw(t testing.TB, transport config.Transport, sw mcptest.ServerOptions) rawUpstream {
 	t.Helper()
 	up := config.Upstream{
 		Name: "raw", Transport: transport, Timeout: time.Minute, MaxTimeout: time.Minute,
@@ -116,7 +116,7 @@ type testProxy struct {
 	url      string       // of the HTTP front
 }
 
-func startProxy(t testing.TB, c combination, sw mcptest.Switches) *testProxy {
+func startProxy(t testing.TB, c combination, sw mcptest.ServerOptions) *testProxy {
 	t.Helper()
 	up := startRaw(t, c.upstream, sw)
 	w := serveProxy(t, c, up.received, testConfig(t, up.config))

@@ -17,10 +17,10 @@ func TestSessionsAreIsolated(t *testing.T) {
 	const sessions, rounds = 8, 3
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
+			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.ServerOptions{})
 			pairs := make([]*mcptest.Pair, sessions)
 			for i := range pairs {
-				pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
+				pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
 			}
 			var all sync.WaitGroup
 			for i, p := range pairs {
@@ -98,9 +98,9 @@ func checkOwn(t *testing.T, p *mcptest.Pair, i, rounds int, upstream config.Tran
 func TestSharedUpstreamAsks(t *testing.T) {
 	for _, upstream := range []config.Transport{config.Stdio, config.StreamableHTTP, config.LegacySSE} {
 		t.Run(string(upstream), func(t *testing.T) {
-			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.Switches{})
-			one := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
-			two := pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), w.received)
+			w := startProxy(t, combination{config.StreamableHTTP, upstream}, mcptest.ServerOptions{})
+			one := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
+			two := pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), w.received)
 			ctx := bounded(t)
 			two.Client.Start("1", "tools/call", mcptest.ToolParams("wait", "{}", "1"))
 			if _, _, err := two.Client.Log.Find(ctx, "progress", 0, mcptest.ProgressWith("1")); err != nil {

@@ -86,12 +86,12 @@ func TestHealthOfLazyUpstream(t *testing.T) {
 // TestHealthAsksItsSession runs probes for two sessions that send requests to the
 // client.
 func TestHealthAsksItsSession(t *testing.T) {
-	up := startRaw(t, config.StreamableHTTP, mcptest.Switches{})
+	up := startRaw(t, config.StreamableHTTP, mcptest.ServerOptions{})
 	up.config.Probe = &config.Probe{Call: "ask", Params: []byte(`{"method":"roots/list"}`), Timeout: time.Minute}
 	w := serveProxy(t, combination{config.StreamableHTTP, config.StreamableHTTP}, up.received, testConfig(t, up.config))
 	var pairs [2]*mcptest.Pair
 	for i := range pairs {
-		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), up.received)
+		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), up.received)
 	}
 	if got := callRaw(t, pairs[1], "health_check", "{}"); !strings.Contains(got, `"healthy":true`) {
 		t.Errorf("%s", got)

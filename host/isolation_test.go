@@ -21,7 +21,7 @@ var overHTTP = combination{config.StreamableHTTP, config.Stdio}
 // calls in flight, send their requests to their own client, and that each was started
 // with that client's identity.
 func TestOwnUpstreamAsksItsSession(t *testing.T) {
-	up := startRaw(t, config.Stdio, mcptest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	up.config.Isolation = config.PerSession
 	w := serveProxy(t, overHTTP, up.received, testConfig(t, up.config))
 	var pairs [2]*mcptest.Pair
@@ -29,7 +29,7 @@ func TestOwnUpstreamAsksItsSession(t *testing.T) {
 		script := func(_ *mcptest.Client, m wire.Message) wire.Reply {
 			return wire.Reply{Result: fmt.Appendf(nil, `{"roots":[{"uri":"file:///session/%d"}]}`, i)}
 		}
-		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{Script: script}), up.received)
+		pairs[i] = pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: script}), up.received)
 		pairs[i].Client.Start("1", "tools/call", mcptest.ToolParams("wait", "{}", "1"))
 		if _, _, err := pairs[i].Client.Log.Find(bounded(t), "progress", 0, mcptest.ProgressWith("1")); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ type lazy struct {
 }
 
 func newLazy(t *testing.T) *lazy {
-	up := startRaw(t, config.Stdio, mcptest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	up.config.Start = config.Lazy
 	up.config.Env["API_TOKEN"] = "hunter2-hunter2"
 	cfg := testConfig(t, up.config)
@@ -38,7 +38,7 @@ func (l *lazy) file() string { return filepath.Join(l.cfg.Store.Dir, "servers", 
 func (l *lazy) with(name string, f func(t *testing.T, h *Host, p *mcptest.Pair)) {
 	l.Run(name, func(t *testing.T) {
 		w := serveProxy(t, combination{config.Stdio, config.Stdio}, l.received, l.cfg)
-		f(t, w.host, pair(t, w.dial(t, mcptest.ClientOptions{Script: mcptest.Script}), l.received))
+		f(t, w.host, pair(t, w.dial(t, mcptest.ClientOptions{OnRequest: mcptest.AnswerRequest}), l.received))
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // save tools; then a reload swaps their rights.
 func TestTokenMayNotSave(t *testing.T) {
 	const saver, reader = "token-of-saver", "token-of-reader"
-	up := startRaw(t, config.Stdio, mcptest.Switches{})
+	up := startRaw(t, config.Stdio, mcptest.ServerOptions{})
 	cfg := testConfig(t, up.config)
 	cfg.HTTP.Tokens, cfg.HTTP.NoSave = []string{saver, reader}, []string{reader}
 	w := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, up.received, cfg)

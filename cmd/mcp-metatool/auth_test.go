@@ -41,7 +41,7 @@ const (
 
 func newLoginServer(t *testing.T) *loginServer {
 	s := &loginServer{t: t}
-	peer := mcptest.NewServer(mcptest.Switches{})
+	peer := mcptest.NewServer(mcptest.ServerOptions{})
 	mux := http.NewServeMux()
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(func() { s.Close(); peer.Close() })

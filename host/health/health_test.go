@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // start runs a server of mcptest as a real upstream, and waits until its first start
 // has succeeded or failed.
-func start(t *testing.T, name string, sw mcptest.Switches) *upstream.Upstream {
+func start(t *testing.T, name string, sw mcptest.ServerOptions) *upstream.Upstream {
 	t.Helper()
 	sw.PageSize = 1000 // so that listing takes one request
 	spec := upstream.Spec{Name: name, Command: os.Args[0], Timeout: time.Minute, Restart: upstream.RestartNever}
@@ -53,10 +53,10 @@ func second(kind string) map[string]mcptest.Fault {
 }
 
 func TestCheck(t *testing.T) {
-	secretive := start(t, "secretive", mcptest.Switches{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.CrashBefore, Skip: 1}}})
+	secretive := start(t, "secretive", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.CrashBefore, Skip: 1}}})
 	targets := []Target{
-		{Name: "good", Connection: start(t, "good", mcptest.Switches{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
-		{Name: "plain", Connection: start(t, "plain", mcptest.Switches{Capabilities: "{}"})},
+		{Name: "good", Connection: start(t, "good", mcptest.ServerOptions{}), Probe: &config.Probe{Call: "echo", Params: []byte(`{"a":1}`), Timeout: time.Minute}},
+		{Name: "plain", Connection: start(t, "plain", mcptest.ServerOptions{Capabilities: "{}"})},
 		{Name: "crash", Connection: secretive},
 		{Name: "gone", Connection: run(t, upstream.Spec{Name: "gone", Command: "no-such-command-anywhere", Restart: upstream.RestartNever})},
 		{Name: "off"},
@@ -98,8 +98,8 @@ func TestCheck(t *testing.T) {
 func TestHangHarmsNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	good := after{Connection: start(t, "good", mcptest.Switches{}), f: cancel}
-	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
+	good := after{Connection: start(t, "good", mcptest.ServerOptions{}), f: cancel}
+	hang := start(t, "hang", mcptest.ServerOptions{Faults: second(mcptest.Hang)})
 	reports := Checker{Timeout: time.Minute}.Check(ctx, []Target{{Name: "hang", Connection: hang}, {Name: "good", Connection: good}})
 	if reports[0].Check != Failed || reports[1].Check != OK {
 		t.Errorf("%+v", reports)
@@ -120,8 +120,8 @@ func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 // TestBounded checks that the check of an upstream that hangs ends with its timeout.
 func TestBounded(t *testing.T) {
 	const within = 50 * time.Millisecond
-	hang := start(t, "hang", mcptest.Switches{Faults: second(mcptest.Hang)})
-	probed := start(t, "probed", mcptest.Switches{})
+	hang := start(t, "hang", mcptest.ServerOptions{Faults: second(mcptest.Hang)})
+	probed := start(t, "probed", mcptest.ServerOptions{})
 	reports := Checker{Timeout: within}.Check(t.Context(), []Target{{Name: "hang", Connection: hang}})
 	reports = append(reports, Checker{Timeout: time.Minute}.Check(t.Context(), []Target{
 		{Name: "probed", Connection: probed, Probe: &config.Probe{Call: "wait", Params: []byte("{}"), Timeout: within}},

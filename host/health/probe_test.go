@@ -52,7 +52,7 @@ func TestSecretAtTheEdge(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	up := start(t, "raw", mcptest.Switches{})
+	up := start(t, "raw", mcptest.ServerOptions{})
 	for _, tt := range []struct {
 		call, params string
 		expect       *config.Expectation

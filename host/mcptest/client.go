@@ -12,10 +12,10 @@ import (
 
 // ClientOptions configure a Client.
 type ClientOptions struct {
-	// Script answers a request of the server; the zero Reply sends no answer.
+	// OnRequest answers a request of the server; the zero Reply sends no answer.
 	// Each request has a goroutine of its own. If nil, the client answers ping
 	// and refuses all other methods.
-	Script func(c *Client, m wire.Message) wire.Reply
+	OnRequest func(c *Client, m wire.Message) wire.Reply
 	// Each and Forget are set in the Log.
 	Each   func(Entry)
 	Forget bool
@@ -24,7 +24,7 @@ type ClientOptions struct {
 }
 
 // Client is a raw MCP client. Its methods are safe for concurrent use. It must
-// be closed with Close or Vanish.
+// be closed with Close or Disconnect.
 type Client struct {
 	// Log has everything it received, in order.
 	Log *Log
@@ -194,8 +194,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// Vanish closes all connections without ending the session.
-func (c *Client) Vanish() {
+// Disconnect closes all connections without ending the session.
+func (c *Client) Disconnect() {
 	c.link.drop()
 	c.Resume()
 	c.work.Wait()
@@ -254,8 +254,8 @@ func (c *Client) fail(key string, done chan Answer, err error) {
 func (c *Client) answer(m wire.Message) {
 	var reply wire.Reply
 	switch {
-	case c.opts.Script != nil:
-		reply = c.opts.Script(c, m)
+	case c.opts.OnRequest != nil:
+		reply = c.opts.OnRequest(c, m)
 	case m.Method == "ping":
 		reply = result(`{}`)
 	default:

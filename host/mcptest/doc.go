@@ -5,10 +5,10 @@
 // between them changes it. They share only host/wire's parsing of one message
 // with the product. Only tests and scripts/soak import this package.
 //
-// The server. Its behaviour depends on a [Switches] value and on the arguments of
+// The server. Its behaviour depends on a [ServerOptions] value and on the arguments of
 // its tools:
 //
-//	switches.go     Switches, Fault; Main makes a test binary a server
+//	options.go      ServerOptions, Fault; Main makes a test binary a server
 //	server.go       Server, and one session with a client
 //	methods.go      its answer to each method
 //	tools.go        its tools: echo, count, wait, ask, ...

@@ -50,7 +50,7 @@ func (c *call) deliver(reply wire.Reply, f Fault) {
 	case CrashAfter:
 		c.out.send(msg, true)
 		c.crash()
-	case Hang, Deaf:
+	case Hang, StopReading:
 		<-c.ctx.Done()
 	case Slow:
 		c.writeSlowly(c.out.frame(msg), f)
@@ -87,7 +87,7 @@ func (c *call) answerWith(msg []byte, reply wire.Reply, f Fault) {
 		for range max(f.Count, 2) - 1 {
 			c.out.send(msg, false)
 		}
-	case StubbornExit:
+	case IgnoreShutdown:
 		signal.Ignore(syscall.SIGTERM)
 	}
 	c.out.send(msg, true)

@@ -46,8 +46,8 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(tr.name+"/"+tt.fault, func(t *testing.T) {
 				ctx := patience(t)
-				c, log := tr.dial(t, Switches{}, ClientOptions{})
-				defer c.Vanish()
+				c, log := tr.dial(t, ServerOptions{}, ClientOptions{})
+				defer c.Disconnect()
 				if _, err := c.Initialize(ctx, ClientParams); err != nil {
 					t.Fatal(err)
 				}
@@ -102,7 +102,7 @@ func TestFaults(t *testing.T) {
 func TestAnswerAfterCancel(t *testing.T) {
 	for _, tr := range transports {
 		ctx := patience(t)
-		c, log := tr.dial(t, Switches{Faults: map[string]Fault{"echo": {Kind: AfterCancel, Times: 1, Skip: 1}}}, ClientOptions{})
+		c, log := tr.dial(t, ServerOptions{Faults: map[string]Fault{"echo": {Kind: AfterCancel, Times: 1, Skip: 1}}}, ClientOptions{})
 		if _, err := c.Initialize(ctx, ClientParams); err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +131,14 @@ func TestAnswerAfterCancel(t *testing.T) {
 
 func TestExitsOnStart(t *testing.T) {
 	ctx := patience(t)
-	sw := Switches{ExitOnStart: 2, StartsFile: filepath.Join(t.TempDir(), "starts")}
+	sw := ServerOptions{ExitOnStart: 2, StartsFile: filepath.Join(t.TempDir(), "starts")}
 	for i := range 3 {
 		c, log := dialProcess(t, sw, ClientOptions{})
 		_, err := c.Initialize(ctx, ClientParams)
 		if started := err == nil; started != (i == 2) {
 			t.Errorf("start %d: %v", i, err)
 		}
-		c.Vanish()
+		c.Disconnect()
 		if i == 2 {
 			if _, _, err := log.Find(ctx, "the end", 0, func(e Entry) bool { return string(e.Raw) == "ended" }); err != nil {
 				t.Error(err)
@@ -148,7 +148,7 @@ func TestExitsOnStart(t *testing.T) {
 }
 
 // pipes connects a client to a server in this process.
-func pipes(t *testing.T, sw Switches, opts ClientOptions) (*Client, *Server) {
+func pipes(t *testing.T, sw ServerOptions, opts ClientOptions) (*Client, *Server) {
 	s := NewServer(sw)
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -164,21 +164,21 @@ func pipes(t *testing.T, sw Switches, opts ClientOptions) (*Client, *Server) {
 func TestCrashInProcess(t *testing.T) {
 	ctx := patience(t)
 	for _, kind := range []string{CrashBefore, CrashDuring, CloseStdout} {
-		c, s := pipes(t, Switches{Faults: map[string]Fault{"ping": {Kind: kind}}}, ClientOptions{})
+		c, s := pipes(t, ServerOptions{Faults: map[string]Fault{"ping": {Kind: kind}}}, ClientOptions{})
 		if _, err := c.Request(ctx, "1", "ping", ""); !errors.Is(err, ErrEnded) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		if n := s.Sessions(); kind != CloseStdout && n != 0 {
 			t.Errorf("%s: %d sessions", kind, n)
 		}
-		c.Vanish()
+		c.Disconnect()
 	}
 }
 
-// TestDeaf checks that a server can stop reading in the middle of a flood, which
+// TestStopReading checks that a server can stop reading in the middle of a flood, which
 // blocks the client until the server is closed.
-func TestDeaf(t *testing.T) {
-	c, s := pipes(t, Switches{Faults: map[string]Fault{"ping": {Kind: Deaf}}}, ClientOptions{})
+func TestStopReading(t *testing.T) {
+	c, s := pipes(t, ServerOptions{Faults: map[string]Fault{"ping": {Kind: StopReading}}}, ClientOptions{})
 	ended := c.Start("1", "ping", "")
 	if _, _, err := s.Received.Find(patience(t), "ping", 0, Method("ping")); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestDeaf(t *testing.T) {
 		t.Errorf("answered: %v", a)
 	default:
 	}
-	c.Vanish()
+	c.Disconnect()
 	if err := <-blocked; err == nil {
 		t.Error("the server read on")
 	}
@@ -206,7 +206,7 @@ func TestDeaf(t *testing.T) {
 func TestClientThatStopsReading(t *testing.T) {
 	for _, tr := range transports {
 		ctx := patience(t)
-		c, log := tr.dial(t, Switches{}, ClientOptions{})
+		c, log := tr.dial(t, ServerOptions{}, ClientOptions{})
 		if _, err := c.Initialize(ctx, ClientParams); err != nil {
 			t.Fatal(err)
 		}
@@ -233,14 +233,14 @@ func TestClientThatStopsReading(t *testing.T) {
 		if n != 300 {
 			t.Errorf("%s: %d of 300", tr.name, n)
 		}
-		c.Vanish()
+		c.Disconnect()
 	}
 }
 
 // TestReusedIDs checks that two requests in flight with the same id are both
 // answered, in the order of the requests.
 func TestReusedIDs(t *testing.T) {
-	c, _ := pipes(t, Switches{}, ClientOptions{})
+	c, _ := pipes(t, ServerOptions{}, ClientOptions{})
 	first := c.Start("1", "tools/call", ToolParams("instead", `{"text":"a"}`, ""))
 	a := <-first
 	second, third := c.Start("1", "ping", ""), c.Start("1", "ping", "")
@@ -252,18 +252,18 @@ func TestReusedIDs(t *testing.T) {
 	if text, _ := wire.Get(a.Msg.Result, "content"); string(text) != `[{"type":"text","text":"a"}]` {
 		t.Errorf("%s", a.Raw)
 	}
-	c.Vanish()
+	c.Disconnect()
 }
 
 func TestForgottenSessions(t *testing.T) {
 	ctx := patience(t)
-	s := NewServer(Switches{})
+	s := NewServer(ServerOptions{})
 	c := NewHTTP(listen(t, s, s.HTTP()), ClientOptions{})
-	defer c.Vanish()
+	defer c.Disconnect()
 	if _, err := c.Initialize(ctx, ClientParams); err != nil {
 		t.Fatal(err)
 	}
-	s.Forget()
+	s.ForgetSessions()
 	var status *StatusError
 	if _, err := c.Request(ctx, "1", "ping", ""); !errors.As(err, &status) || status.Code != 404 {
 		t.Errorf("%v", err)

@@ -56,7 +56,7 @@ type Pair struct {
 }
 
 // ClientParams are the params of the initialize request for Items. The clients
-// must use Script as the Script of their options.
+// must use AnswerRequest as OnRequest in their options.
 const ClientParams = `{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},` +
 	`"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}},"experimental":{"example.com/c":{"n":9007199254740993}}},` +
 	`"clientInfo":{"name":"raw client","version":"0.1","x":1.0},"_meta":{"example.com/hello":{"n":1e400}}}`

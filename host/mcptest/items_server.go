@@ -122,10 +122,10 @@ var serverRequests = []struct{ method, params string }{
 	{"roots/list", ``},
 }
 
-// Script answers the server's requests for clients that run Items. Its results
+// AnswerRequest answers the server's requests for clients that run Items. Its results
 // contain the params of the request. It sends progress first if there is a token,
 // and answers with an error if params have "x-fail".
-func Script(c *Client, m wire.Message) wire.Reply {
+func AnswerRequest(c *Client, m wire.Message) wire.Reply {
 	if m.Method == "ping" {
 		return result(`{}`)
 	}

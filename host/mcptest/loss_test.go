@@ -11,7 +11,7 @@ import (
 // lossy connects a client through a proxy that replaces one text by another in all
 // messages from the server.
 func lossy(t *testing.T, from, to string) (*Client, *Log) {
-	s := NewServer(Switches{})
+	s := NewServer(ServerOptions{})
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	changedR, changedW := io.Pipe()
@@ -28,13 +28,13 @@ func lossy(t *testing.T, from, to string) (*Client, *Log) {
 		done <- struct{}{}
 	}()
 	t.Cleanup(func() { <-done; <-done })
-	return NewStdio(changedR, inW, ClientOptions{Script: Script}), s.Received
+	return NewStdio(changedR, inW, ClientOptions{OnRequest: AnswerRequest}), s.Received
 }
 
 // observe runs the items with these names, or all items if there are none.
 func observe(t *testing.T, c *Client, log *Log, names []string) map[string][]byte {
 	ctx := patience(t)
-	defer c.Vanish()
+	defer c.Disconnect()
 	welcome, err := c.Initialize(ctx, ClientParams)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func NewObserver() (*Observer, error) {
 	return o, nil
 }
 
-// Addr returns the address for Switches.Observer.
+// Addr returns the address for ServerOptions.Observer.
 func (o *Observer) Addr() string { return o.listener.Addr().String() }
 
 // Close stops listening and waits for its goroutines. It does not wait for the

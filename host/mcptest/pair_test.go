@@ -28,19 +28,19 @@ func patience(t testing.TB) context.Context {
 // transports connect a client directly to a server.
 var transports = []struct {
 	name string
-	dial func(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log)
+	dial func(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log)
 }{
 	{"stdio", dialProcess},
 	{"http", dialHTTP},
-	{"http with JSON", func(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) {
+	{"http with JSON", func(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log) {
 		sw.Answers = "auto"
 		return dialHTTP(t, sw, opts)
 	}},
-	{"http with connections that break", func(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) {
+	{"http with connections that break", func(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log) {
 		sw.CutAfter = 100
 		return dialHTTP(t, sw, opts)
 	}},
-	{"sse", func(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) {
+	{"sse", func(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log) {
 		s := NewServer(sw)
 		c, err := NewSSE(listen(t, s, s.SSE()), opts)
 		if err != nil {
@@ -50,7 +50,7 @@ var transports = []struct {
 	}},
 }
 
-func dialHTTP(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) {
+func dialHTTP(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log) {
 	s := NewServer(sw)
 	return NewHTTP(listen(t, s, s.HTTP()), opts), s.Received
 }
@@ -64,7 +64,7 @@ func listen(t testing.TB, s *Server, handler http.Handler) (url string) {
 	return l.URL
 }
 
-func dialProcess(t testing.TB, sw Switches, opts ClientOptions) (*Client, *Log) {
+func dialProcess(t testing.TB, sw ServerOptions, opts ClientOptions) (*Client, *Log) {
 	o, err := NewObserver()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestItemsDirectly(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			ctx := patience(t)
-			c, log := tr.dial(t, Switches{}, ClientOptions{Script: Script})
+			c, log := tr.dial(t, ServerOptions{}, ClientOptions{OnRequest: AnswerRequest})
 			defer func() {
 				if err := c.Close(ctx); err != nil {
 					t.Error(err)

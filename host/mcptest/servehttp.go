@@ -158,7 +158,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		from = n + 1
-	} else if s.sw.NoListening {
+	} else if s.sw.NoGETStream {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}

@@ -15,7 +15,7 @@ type Server struct {
 	// for HTTP the id of the session ("" if there is none yet).
 	Received *Log
 
-	sw      Switches
+	sw      ServerOptions
 	process bool // the server has a process of its own, see Main
 
 	mu       sync.Mutex // guards what follows
@@ -29,7 +29,7 @@ type Server struct {
 
 // NewServer returns a server; it starts nothing. Servers that are used over HTTP
 // must be closed.
-func NewServer(sw Switches) *Server {
+func NewServer(sw ServerOptions) *Server {
 	if sw.Name == "" {
 		sw.Name = "raw"
 	}
@@ -41,9 +41,9 @@ func NewServer(sw Switches) *Server {
 	}
 }
 
-// Forget ends all HTTP sessions as a restart would: their streams break, and from
+// ForgetSessions ends all HTTP sessions as a restart would: their streams break, and from
 // then on their ids are unknown (404).
-func (s *Server) Forget() {
+func (s *Server) ForgetSessions() {
 	for _, session := range s.all() {
 		session.crash()
 	}
@@ -82,15 +82,15 @@ type session struct {
 	// broken ends the connection; see crash.
 	broken func()
 
-	mu         sync.Mutex // guards what follows
-	calls      map[string]*call
-	left       chan struct{} // closed when a call ends; nil if nothing waits
-	pending    map[string]*pendingCall
-	lastID     int
-	deaf       bool // reads nothing more, and ignores the end of input
-	closed     bool // accepts no more requests
-	lastStream int
-	streams    map[string]*eventStream
+	mu             sync.Mutex // guards what follows
+	calls          map[string]*call
+	left           chan struct{} // closed when a call ends; nil if nothing waits
+	pending        map[string]*pendingCall
+	lastID         int
+	stoppedReading bool // reads nothing more, and ignores the end of input
+	closed         bool // accepts no more requests
+	lastStream     int
+	streams        map[string]*eventStream
 }
 
 // call is an inbound request.
@@ -177,7 +177,7 @@ func (s *session) received(e Entry, out stream) {
 			return
 		}
 		s.calls[c.key] = c
-		s.deaf = s.deaf || fault.Kind == Deaf || fault.Kind == StubbornExit
+		s.stoppedReading = s.stoppedReading || fault.Kind == StopReading || fault.Kind == IgnoreShutdown
 		s.work.Go(func() { c.serve(fault) })
 	case m.IsResponse():
 		s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 // ServeStdio serves one client over newline-delimited messages until in ends or
 // the server crashes. Then it cancels the calls, waits for them, and closes in and
-// out if they are io.Closers. After the faults Deaf and StubbornExit it returns
+// out if they are io.Closers. After the faults StopReading and IgnoreShutdown it returns
 // only after Close.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 	finish := func() {
@@ -45,9 +45,9 @@ func (s *session) read(r *bufio.Reader, out stream) {
 	lines(r, func(line []byte) {
 		s.received(s.srv.Received.add("stdio", line, nil), out)
 		s.mu.Lock()
-		deaf := s.deaf
+		stopped := s.stoppedReading
 		s.mu.Unlock()
-		if deaf {
+		if stopped {
 			alive := time.AfterFunc(time.Hour, func() {}) // otherwise the runtime may report a deadlock
 			<-s.ctx.Done()
 			alive.Stop()

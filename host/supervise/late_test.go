@@ -15,7 +15,7 @@ import (
 )
 
 // hanging is a server that does not answer initialize.
-var hanging = mcptest.Switches{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.Hang}}}
+var hanging = mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.Hang}}}
 
 // lateFile is what is saved of an upstream that was late and never ready.
 func lateFile(t testing.TB, cfg *config.Config, name string) string {
@@ -78,7 +78,7 @@ func TestLateUpstreamIsWaitedForBriefly(t *testing.T) {
 // TestFailedUpstreamIsLate checks that an upstream that failed to start is late until
 // it has been ready, and that its snapshot is kept.
 func TestFailedUpstreamIsLate(t *testing.T) {
-	u, _ := server(t, "u", mcptest.Switches{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
+	u, _ := server(t, "u", mcptest.ServerOptions{Faults: map[string]mcptest.Fault{"initialize": {Kind: mcptest.CrashBefore, Skip: 1, Times: 1}}})
 	u.Restart = config.RestartNever
 	cfg := configOf(t, u)
 	run := func(clients Clients, ready bool) (file string) {

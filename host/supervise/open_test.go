@@ -53,10 +53,10 @@ func await(t testing.TB, what string, f func()) {
 // TestSlowSnapshotDelaysNoOther checks that other upstreams are found at once while
 // the snapshot of an upstream is read.
 func TestSlowSnapshotDelaysNoOther(t *testing.T) {
-	shared, _ := server(t, "shared", mcptest.Switches{})
-	own, _ := server(t, "own", mcptest.Switches{})
+	shared, _ := server(t, "shared", mcptest.ServerOptions{})
+	own, _ := server(t, "own", mcptest.ServerOptions{})
 	own.Isolation, own.Start = config.PerSession, config.Lazy
-	added, _ := server(t, "added", mcptest.Switches{})
+	added, _ := server(t, "added", mcptest.ServerOptions{})
 	cfg := configOf(t, shared, own)
 	r := start(t, cfg, ManyClients)
 	one, two := &session{}, &session{}

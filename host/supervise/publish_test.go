@@ -13,8 +13,8 @@ import (
 // TestApplyDoesNotWaitForCatalog checks that an upstream can be replaced, and that
 // other upstreams are found, while a list of the replaced one is set in the catalog.
 func TestApplyDoesNotWaitForCatalog(t *testing.T) {
-	replaced, _ := server(t, "replaced", mcptest.Switches{})
-	other, _ := server(t, "other", mcptest.Switches{})
+	replaced, _ := server(t, "replaced", mcptest.ServerOptions{})
+	other, _ := server(t, "other", mcptest.ServerOptions{})
 	r := start(t, configOf(t), ManyClients)
 	setting, released := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
@@ -52,7 +52,7 @@ func TestApplyDoesNotWaitForCatalog(t *testing.T) {
 // TestRetiredUpstreamPublishesNothing checks that a list of a retired upstream cannot
 // overwrite one of its replacement.
 func TestRetiredUpstreamPublishesNothing(t *testing.T) {
-	u, _ := server(t, "u", mcptest.Switches{})
+	u, _ := server(t, "u", mcptest.ServerOptions{})
 	r := start(t, configOf(t), ManyClients)
 	retired, replacement := newManaged(&r.env, &u, nil, r.client), newManaged(&r.env, &u, nil, r.client)
 	var order []string // guarded by the lock that publish holds

@@ -130,7 +130,7 @@ func configOf(t testing.TB, upstreams ...config.Upstream) *config.Config {
 }
 
 // server runs a server in the test, and returns how to reach it.
-func server(t testing.TB, name string, sw mcptest.Switches) (config.Upstream, *mcptest.Server) {
+func server(t testing.TB, name string, sw mcptest.ServerOptions) (config.Upstream, *mcptest.Server) {
 	t.Helper()
 	s := mcptest.NewServer(sw)
 	l := httptest.NewServer(s.HTTP())

@@ -16,8 +16,8 @@ import (
 // TestCloseAgain checks that Close may be called again, also concurrently, and that
 // each call returns when everything has ended.
 func TestCloseAgain(t *testing.T) {
-	shared, _ := server(t, "shared", mcptest.Switches{})
-	own, _ := server(t, "own", mcptest.Switches{})
+	shared, _ := server(t, "shared", mcptest.ServerOptions{})
+	own, _ := server(t, "own", mcptest.ServerOptions{})
 	own.Isolation = config.PerSession
 	r := start(t, configOf(t, shared, own), ManyClients)
 	s := &session{}

@@ -26,7 +26,7 @@ func (r *rig) change(t testing.TB, s route.Session, name string) {
 
 // TestRefreshed checks that Refreshed waits for a list that is being read again.
 func TestRefreshed(t *testing.T) {
-	u, _ := server(t, "slow", mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{
+	u, _ := server(t, "slow", mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{
 		"tools/list": {Kind: mcptest.Slow, Size: 100, Pause: 2, Skip: 1},
 	}})
 	r := start(t, configOf(t, u), NoClient)
@@ -48,7 +48,7 @@ func TestRefreshed(t *testing.T) {
 // the changed list does not delay the lists of others, and neither does an upstream
 // of another session, or a server that is down.
 func TestWaitForChangedListIsBounded(t *testing.T) {
-	hangs := mcptest.Switches{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
+	hangs := mcptest.ServerOptions{PageSize: 1000, Faults: map[string]mcptest.Fault{"tools/list": {Kind: mcptest.Hang, Skip: 1}}}
 	shared, _ := server(t, "shared", hangs)
 	own, _ := server(t, "own", hangs)
 	own.Isolation = config.PerSession

@@ -17,7 +17,7 @@ const steady = 11 * time.Second
 
 // ends are the faults that end a server or its connection, by transport.
 var ends = map[string][]string{
-	"stdio": {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, mcptest.CloseStdout, mcptest.Deaf, mcptest.StubbornExit, killed},
+	"stdio": {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, mcptest.CloseStdout, mcptest.StopReading, mcptest.IgnoreShutdown, killed},
 	"http":  {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 	"sse":   {mcptest.CrashBefore, mcptest.CrashDuring, mcptest.CrashAfter, forgotten},
 }
@@ -104,7 +104,7 @@ func (c *session) crashOnce(o origin, kind string) {
 			_ = p.Kill()
 		}
 	case forgotten:
-		c.s.farm.servers[o.name].Forget()
+		c.s.farm.servers[o.name].ForgetSessions()
 	default:
 		waiting = append(waiting, c.call(o.name+"__fault", fmt.Sprintf(`{"kind":%q,"x":%q}`, kind, c.mark), false))
 	}
@@ -120,7 +120,7 @@ func (c *session) crashOnce(o origin, kind string) {
 		return
 	}
 	name := o.transport
-	if kind == mcptest.Deaf || kind == mcptest.StubbornExit {
+	if kind == mcptest.StopReading || kind == mcptest.IgnoreShutdown {
 		name = "deaf" // noticed only when calls time out
 	}
 	c.s.tally.crashed(name, crash{o.name + " " + kind, answered, time.Since(began), calls, last})

@@ -54,7 +54,7 @@ func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
 
 // options returns the options of the raw client.
 func (c *session) options() mcptest.ClientOptions {
-	return mcptest.ClientOptions{Each: c.received, Forget: true, Script: c.answer}
+	return mcptest.ClientOptions{Each: c.received, Forget: true, OnRequest: c.answer}
 }
 
 // dialHTTP opens a session with the proxy over HTTP.
@@ -72,7 +72,7 @@ func (c *session) begin(ctx context.Context) error {
 	_, err := c.Initialize(ctx, mcptest.ClientParams)
 	if err != nil {
 		c.leave()
-		c.Vanish()
+		c.Disconnect()
 	}
 	return err
 }
@@ -304,7 +304,7 @@ func (c *session) close() {
 // vanish closes all connections without ending the session.
 func (c *session) vanish() {
 	c.leave()
-	c.Vanish()
+	c.Disconnect()
 	c.account()
 }
 

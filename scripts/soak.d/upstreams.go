@@ -21,7 +21,7 @@ type origin struct {
 	calm      bool   // no client asks it for faults
 	own       bool   // each session has a process of its own
 	extra     string // lines of its configuration
-	switches  mcptest.Switches
+	switches  mcptest.ServerOptions
 }
 
 // origins are all of them. The tools of each begin with its name.
@@ -29,7 +29,7 @@ var origins = []origin{
 	{name: "calm", transport: "stdio", calm: true},
 	{name: "calmweb", transport: "http", calm: true},
 	{name: "wild", transport: "stdio"},
-	{name: "slowstart", transport: "stdio", switches: mcptest.Switches{ // its faults happen at each start
+	{name: "slowstart", transport: "stdio", switches: mcptest.ServerOptions{ // its faults happen at each start
 		StringIDs: true,
 		Faults: map[string]mcptest.Fault{
 			"initialize":     {Kind: mcptest.Slow, Size: 40, Pause: 1},
@@ -38,12 +38,12 @@ var origins = []origin{
 			"prompts/list":   {Kind: mcptest.WrongID},
 		},
 	}},
-	{name: "wildweb", transport: "http", switches: mcptest.Switches{Answers: "auto", CutAfter: 40}},
-	{name: "plainweb", transport: "http", switches: mcptest.Switches{Answers: "json", NoListening: true}},
+	{name: "wildweb", transport: "http", switches: mcptest.ServerOptions{Answers: "auto", CutAfter: 40}},
+	{name: "plainweb", transport: "http", switches: mcptest.ServerOptions{Answers: "json", NoGETStream: true}},
 	{name: "wildsse", transport: "sse"},
 	{name: "own", transport: "stdio", own: true, extra: "isolation = \"session\"\n"},
 	{name: "lazy", transport: "stdio", extra: "start = \"lazy\"\n"},
-	{name: "flaky", transport: "stdio", calm: true, switches: mcptest.Switches{ExitOnStart: 3}},
+	{name: "flaky", transport: "stdio", calm: true, switches: mcptest.ServerOptions{ExitOnStart: 3}},
 }
 
 // farm has the servers. HTTP servers run in this process; the proxy starts the
@@ -110,7 +110,7 @@ func firstError(errs ...error) error {
 }
 
 // serve starts a server with an address.
-func (f *farm) serve(o origin, sw mcptest.Switches) (address string, err error) {
+func (f *farm) serve(o origin, sw mcptest.ServerOptions) (address string, err error) {
 	server := mcptest.NewServer(sw)
 	server.Received.Forget = true
 	f.servers[o.name] = server

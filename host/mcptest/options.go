@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Switches configure how a Server behaves. The zero value is a server that declares
+// ServerOptions configure how a Server behaves. The zero value is a server that declares
 // all capabilities and makes no mistakes. It can be encoded as JSON; see Environ.
-type Switches struct {
+type ServerOptions struct {
 	// Name is the name in its serverInfo; "raw" if empty.
 	Name string
 	// Revision is the revision it answers with; "" is the client's.
@@ -39,30 +39,30 @@ type Switches struct {
 	CutAfter int
 	// NoSessions sends HTTP clients no session id: all of them share one session.
 	NoSessions bool
-	// NoListening refuses the GET stream with 405.
-	NoListening bool
+	// NoGETStream refuses the GET stream with 405.
+	NoGETStream bool
 }
 
 // Kinds of faults. The connection ends like this: over stdio, the process exits
 // with status 3 (in process, both pipes are closed); over HTTP, all connections of
 // the session break, and from then on the session is unknown (404).
 const (
-	CrashBefore  = "crash-before" // the connection ends instead of an answer
-	CrashDuring  = "crash-during" // the connection ends in the middle of an answer
-	CrashAfter   = "crash-after"  // the connection ends after an answer
-	Hang         = "hang"         // no answer, ever, not even to a cancellation
-	Deaf         = "deaf"         // no answer, and the server stops reading (stdio)
-	Slow         = "slow"         // Size bytes at a time, every Pause ms
-	HalfLine     = "half-line"    // half an answer, without a newline
-	Garbage      = "garbage"      // Count messages that are not JSON, then the answer
-	Flood        = "flood"        // Count notifications of Size bytes, then the answer
-	HugeLine     = "huge-line"    // a notification of Size bytes, then the answer
-	WrongID      = "wrong-id"     // an answer to a request that was not made, then the right one
-	OnlyWrongID  = "only-wrong-id"
-	Duplicate    = "duplicate"     // the answer Count times (2 if 0)
-	AfterCancel  = "after-cancel"  // an answer once the request has been cancelled
-	CloseStdout  = "close-stdout"  // no more output, but the process runs on; HTTP: streams break
-	StubbornExit = "stubborn-exit" // the answer; then it stops reading and ignores the end of input and SIGTERM (stdio)
+	CrashBefore    = "crash-before" // the connection ends instead of an answer
+	CrashDuring    = "crash-during" // the connection ends in the middle of an answer
+	CrashAfter     = "crash-after"  // the connection ends after an answer
+	Hang           = "hang"         // no answer, ever, not even to a cancellation
+	StopReading    = "stop-reading" // no answer, and the server stops reading (stdio)
+	Slow           = "slow"         // Size bytes at a time, every Pause ms
+	HalfLine       = "half-line"    // half an answer, without a newline
+	Garbage        = "garbage"      // Count messages that are not JSON, then the answer
+	Flood          = "flood"        // Count notifications of Size bytes, then the answer
+	HugeLine       = "huge-line"    // a notification of Size bytes, then the answer
+	WrongID        = "wrong-id"     // an answer to a request that was not made, then the right one
+	OnlyWrongID    = "only-wrong-id"
+	Duplicate      = "duplicate"       // the answer Count times (2 if 0)
+	AfterCancel    = "after-cancel"    // an answer once the request has been cancelled
+	CloseStdout    = "close-stdout"    // no more output, but the process runs on; HTTP: streams break
+	IgnoreShutdown = "ignore-shutdown" // the answer; then it stops reading and ignores the end of input and SIGTERM (stdio)
 )
 
 // Fault is a mistake that the server makes when it answers a request. The tool
@@ -82,8 +82,8 @@ type Fault struct {
 const Env = "MCPTEST_SERVER"
 
 // Environ returns the environment variables for a process in which Main runs a
-// server with these switches.
-func (sw Switches) Environ() map[string]string {
+// server with these options.
+func (sw ServerOptions) Environ() map[string]string {
 	raw, err := json.Marshal(sw)
 	if err != nil {
 		panic(err) // all its fields can be encoded
@@ -98,7 +98,7 @@ func Main() {
 	if !ok {
 		return
 	}
-	var sw Switches
+	var sw ServerOptions
 	if err := json.Unmarshal([]byte(raw), &sw); err != nil {
 		fmt.Fprintf(os.Stderr, "mcptest: %s: %v\n", Env, err)
 		os.Exit(2)
@@ -123,7 +123,7 @@ func Main() {
 }
 
 // exitAtStart counts a start, and reports whether the process has to exit.
-func exitAtStart(sw Switches) bool {
+func exitAtStart(sw ServerOptions) bool {
 	if sw.ExitOnStart == 0 {
 		return false
 	}
