@@ -9,20 +9,19 @@ import (
 type BuiltinSwitch struct {
 	Key   string
 	Tools []string // the tools that it switches, in the order of package builtin
-	// mistaken are keys that people may write instead, as in a hint of table.close.
+	// mistaken are keys that people may write instead; table.close uses them for hints.
 	mistaken []string
 }
 
-// BuiltinSwitches are the keys of [builtins]. All are on by default. Tools that
-// have none are always there. Tests of package builtin compare the keys with its
-// table of tools, and with docs/configuration.md.
+// BuiltinSwitches are the keys of [builtins]. All are on by default. A tool without a
+// switch is always available. Tests of package builtin compare the keys with its table of
+// tools and with docs/configuration.md.
 var BuiltinSwitches = []BuiltinSwitch{
 	{Key: "test_tool", Tools: []string{"test_tool"}, mistaken: []string{"test"}},
 	{Key: "runs", Tools: []string{"list_runs", "show_run"}, mistaken: []string{"listruns", "showrun"}},
 }
 
-// Builtins says which built-in tools are switched off. With the zero value all of
-// them are on.
+// Builtins holds which built-in tools are switched off. In the zero value all are on.
 type Builtins struct {
 	Off []string // keys of BuiltinSwitches
 }

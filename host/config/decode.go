@@ -13,7 +13,7 @@ var (
 	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 )
 
-// What other programs call settings of ours, in lower case without separators.
+// The names that other programs use for these settings, in lower case without separators.
 var (
 	topAliases = map[string]string{
 		"mcpservers": "upstream", "servers": "upstream", "upstreamservers": "upstream",
@@ -51,10 +51,10 @@ func decodeInto(top *table, c *Config) {
 		decodeServersTOML(top, c)
 		top.close(topAliases)
 	}
-	checkTogether(r, c.Upstreams)
+	checkUnique(r, c.Upstreams)
 }
 
-// decodeExecution reads the limits of composite calls, of each and of all.
+// decodeExecution reads the limits of each composite call and of all of them together.
 func decodeExecution(t *table, c *Config) {
 	if t == nil {
 		return
@@ -70,7 +70,7 @@ func decodeExecution(t *table, c *Config) {
 	t.close(executionAliases)
 }
 
-// decodeStore reads where saved tools live.
+// decodeStore reads where saved tools are kept.
 func decodeStore(t *table, c *Config) {
 	if t == nil {
 		return
@@ -81,14 +81,14 @@ func decodeStore(t *table, c *Config) {
 	t.close(nil)
 }
 
-// directory is the absolute path of a directory under a key; see location.
+// directory returns the absolute path of a directory under a key; see location.
 func (t *table) directory(key string) (string, bool) { return t.location(key, "a directory") }
 
-// file is the absolute path of a file under a key; see location.
+// file returns the absolute path of a file under a key; see location.
 func (t *table) file(key string) (string, bool) { return t.location(key, "a file") }
 
-// location is the absolute path under a key: ~ is the home directory, and what
-// is relative is so to the directory of the configuration file.
+// location returns the absolute path under a key. A leading ~ is the home directory; a
+// relative path is relative to the directory of the configuration file.
 func (t *table) location(key, what string) (string, bool) {
 	name, ok := t.str(key)
 	if !ok {
@@ -119,8 +119,8 @@ func decodeServersTOML(top *table, c *Config) {
 	decodeServersByName(top, "upstream", c)
 }
 
-// decodeServersJSON reads the specification's array "upstreamServers", and the
-// object "mcpServers" as MCP hosts have it; the former may be an object too.
+// decodeServersJSON reads the specification's array "upstreamServers", which may also be
+// an object, and the object "mcpServers" that MCP hosts use.
 func decodeServersJSON(top *table, c *Config) {
 	const key = "upstreamServers"
 	n := top.get(key, "an array of objects", kindArray, kindTable)
@@ -139,7 +139,7 @@ func decodeServersJSON(top *table, c *Config) {
 	decodeServersByName(top, hostsKey, c)
 }
 
-// hostsKey is the key under which MCP hosts have their servers.
+// hostsKey is the key under which MCP hosts list their servers.
 const hostsKey = "mcpServers"
 
 // decodeServersByName reads a table of upstreams.
@@ -163,8 +163,8 @@ func decodeServersByName(top *table, key string, c *Config) {
 	}
 }
 
-// name reads the name of an upstream out of its table, "" if it has none, and
-// calls the table by it from then on. It is not expanded: names are keys.
+// name reads the name of an upstream from its table, "" if it has none. Later messages
+// about the table contain it. Variables in it are not expanded, because names are keys.
 func (t *table) name() string {
 	n := t.get("name", "a string", kindString)
 	if n == nil {
@@ -178,7 +178,7 @@ func (t *table) name() string {
 	return n.text
 }
 
-// checkName reports a name that cannot be one.
+// checkName reports an invalid name.
 func (t *table) checkName(name string) {
 	switch {
 	case !namePattern.MatchString(name):
@@ -188,18 +188,19 @@ func (t *table) checkName(name string) {
 	}
 }
 
-// checkTogether reports what is wrong with the upstreams as a whole.
-func checkTogether(r *reader, upstreams []Upstream) {
+// checkUnique reports upstreams whose names, or the names under which scripts know them,
+// are not unique.
+func checkUnique(r *reader, upstreams []Upstream) {
 	names := map[string]bool{}
 	byIdent := map[string]string{}
 	for i := range upstreams {
 		u := &upstreams[i]
 		t := &table{r: r, prefix: fmt.Sprintf("upstream %q: ", u.Name)}
 		if u.Name == "" {
-			continue // reported, as is every other name that cannot be one
+			continue // an invalid name has been reported
 		}
 		if names[u.Name] {
-			t.problem("", "there are two of that name")
+			t.problem("", "the name is used twice")
 			continue
 		}
 		names[u.Name] = true

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// TestDeepConfiguration: a file of some kilobytes that would take gigabytes is
-// refused, with its place.
+// TestDeepConfiguration checks that a file of some kilobytes that would take gigabytes to
+// decode is refused, with its place.
 func TestDeepConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.toml")
 	for _, deep := range []string{"[", "{a=", "a.", "[{a="} {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// Describe writes the configuration for a person to read, one setting a line.
-// Every secret is shown as ****, even those too short to be in Secrets.
+// Describe writes the configuration for a person to read, one setting per line. Every
+// secret is written as ****, even those too short to be in Secrets.
 func (c *Config) Describe(w io.Writer) error {
 	d := &description{c: c, masker: c.NewMasker()}
 	path := c.Path
@@ -49,8 +49,8 @@ type description struct {
 	c      *Config
 	masker *Masker
 	b      bytes.Buffer
-	indent string      // of the block that is being written
-	lines  [][2]string // its names and values
+	indent string      // of the current block
+	lines  [][2]string // names and values of the current block
 }
 
 // title begins a block of lines.
@@ -63,7 +63,7 @@ func (d *description) title(text string) {
 // line adds a name and its value to the block.
 func (d *description) line(name, value string) { d.lines = append(d.lines, [2]string{name, value}) }
 
-// flush writes the lines of the block, their values below each other.
+// flush writes the lines of the block with their values aligned.
 func (d *description) flush() {
 	width := 14 - len(d.indent)
 	for _, line := range d.lines {
@@ -89,7 +89,7 @@ func (d *description) limits(section string) {
 	}
 }
 
-// upstream describes one upstream. What is not set and has no default is left
+// upstream describes one upstream. Settings that are not set and have no default are left
 // out.
 func (d *description) upstream(u *Upstream) {
 	at := fmt.Sprintf("upstream %q: ", u.Name)
@@ -122,7 +122,7 @@ func (d *description) upstream(u *Upstream) {
 	d.probe(at, u.Probe)
 }
 
-// process describes what is started.
+// process describes the command that is started.
 func (d *description) process(at string, u *Upstream) {
 	command := []string{shellWord(d.shown(at+"command", u.Command))}
 	for i, arg := range u.Args {
@@ -138,7 +138,7 @@ func (d *description) process(at string, u *Upstream) {
 	}
 }
 
-// remote describes what is connected to.
+// remote describes the address that is connected to.
 func (d *description) remote(at string, u *Upstream) {
 	d.line("url", shellWord(d.shown(at+"url", u.URL)))
 	d.line("transport", string(u.Transport))
@@ -169,7 +169,7 @@ func (d *description) remote(at string, u *Upstream) {
 	d.line("oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s", issuer, client, scopes, port))
 }
 
-// journal describes what is kept of calls.
+// journal describes what is recorded about calls.
 func (d *description) journal(j *Journal) {
 	d.title("journal")
 	d.line("enabled", strconv.FormatBool(j.Enabled))
@@ -192,7 +192,7 @@ func (d *description) journal(j *Journal) {
 	d.line("proxied", string(j.Proxied))
 }
 
-// http describes how clients come in, if any do.
+// http describes how clients connect over HTTP.
 func (d *description) http(h *HTTP) {
 	const at = "http."
 	d.title("http")
@@ -209,7 +209,8 @@ func (d *description) http(h *HTTP) {
 	d.limits("http")
 }
 
-// tokens are the bearer tokens, masked, with what their clients may not do.
+// tokens returns the bearer tokens, masked, and which of their clients may not save
+// tools.
 func (d *description) tokens(key string, h *HTTP) string {
 	if len(h.NoSave) == 0 {
 		return d.list(key, h.Tokens, "none")
@@ -224,7 +225,7 @@ func (d *description) tokens(key string, h *HTTP) string {
 	return strings.Join(shown, " ")
 }
 
-// list is what an array holds, or none if it holds nothing.
+// list returns the items of an array, masked, or none if it is empty.
 func (d *description) list(key string, list []string, none string) string {
 	if len(list) == 0 {
 		return none
@@ -236,13 +237,13 @@ func (d *description) list(key string, list []string, none string) string {
 	return strings.Join(shown, " ")
 }
 
-// shown is the value of a setting as it may be shown. A path is shown as it is
-// in the file if it has a secret in it, not made absolute.
+// shown returns the value of a setting with its secrets masked. A path that contains a
+// secret is shown as it is in the file, not as an absolute path.
 func (d *description) shown(key, value string) string {
 	return d.masker.Mask(d.c.masked(key, value))
 }
 
-// masked is a value without the secrets that were found in it when it was read.
+// masked returns a value without the secrets that were found in it when it was read.
 func (c *Config) masked(key, value string) string {
 	if masked, ok := c.shown[key]; ok {
 		return masked
@@ -250,7 +251,7 @@ func (c *Config) masked(key, value string) string {
 	return value
 }
 
-// shellWord puts a word in quotes if it would not be one word otherwise.
+// shellWord puts a word in quotes if a shell would not read it as one word.
 func shellWord(s string) string {
 	if s == "" || strings.ContainsAny(s, " \t\r\n\"'\\") || strconv.Quote(s) != `"`+s+`"` {
 		return strconv.Quote(s)

@@ -18,7 +18,7 @@ const reference = "../../docs/configuration.md"
 // example is a fenced block of TOML or JSON.
 var example = regexp.MustCompile("(?ms)^```(toml|json)\n(.*?)^```$")
 
-// TestExamplesOfReference loads every example of docs/configuration.md.
+// TestExamplesOfReference checks that every example of docs/configuration.md loads.
 func TestExamplesOfReference(t *testing.T) {
 	text := readReference(t)
 	examples := example.FindAllStringSubmatchIndex(text, -1)
@@ -30,7 +30,7 @@ func TestExamplesOfReference(t *testing.T) {
 		line := 1 + strings.Count(text[:at[4]], "\n")
 		t.Run(fmt.Sprintf("line %d", line), func(t *testing.T) {
 			opts := testOptions(write(t, filepath.Join(t.TempDir(), "config."+format), body), t.TempDir(), nil)
-			opts.Getenv = func(key string) (string, bool) { // all are set but ours
+			opts.Getenv = func(key string) (string, bool) { // all are set except ours
 				if strings.HasPrefix(key, "MCP_METATOOL_") {
 					return "", false
 				}
@@ -47,8 +47,8 @@ func TestExamplesOfReference(t *testing.T) {
 	}
 }
 
-// TestReferenceHasEveryKey asks for the known keys of every table, by giving
-// each an unknown one, and looks them up in the reference.
+// TestReferenceHasEveryKey gives each table an unknown key to get the list of its known
+// keys, and looks them up in the reference.
 func TestReferenceHasEveryKey(t *testing.T) {
 	const unknown = "this-is-near-to-nothing"
 	text := readReference(t)
@@ -86,8 +86,8 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestReferenceHasTheLimits looks up each limit in the tables: its key, its
-// default and its bounds.
+// TestReferenceHasTheLimits checks that the tables have the key, the default and the
+// bounds of each limit.
 func TestReferenceHasTheLimits(t *testing.T) {
 	text := readReference(t)
 	for _, l := range limits.All {

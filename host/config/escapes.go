@@ -6,31 +6,30 @@ import (
 	"unicode/utf8"
 )
 
-// maxViews is how many times a text is looked at with its escapes resolved, each
-// time those that the time before has brought to light.
-const maxViews = 4
+// maxEscapeDepth is how many levels of nested escapes are resolved.
+const maxEscapeDepth = 4
 
-// seeThrough is what find finds in s, as it is and with its escapes resolved. What
-// is found with escapes resolved is where it is written.
-func seeThrough(s string, views int, find func(string) []span) []span {
+// findEscaped returns what find finds in s, and in s with its escapes resolved, up to the
+// given number of levels. All spans are positions in s.
+func findEscaped(s string, depth int, find func(string) []span) []span {
 	spans := find(s)
-	if views == 0 {
+	if depth == 0 {
 		return spans
 	}
 	for _, e := range escapes {
 		if strings.IndexByte(s, e.lead) < 0 {
 			continue
 		}
-		plain := resolve(s, e, nil)
+		plain := unescape(s, e, nil)
 		if len(plain) == len(s) {
 			continue
 		}
-		within := seeThrough(plain, views-1, find)
+		within := findEscaped(plain, depth-1, find)
 		if len(within) == 0 {
 			continue
 		}
-		var from []int // where each byte of plain is in s
-		resolve(s, e, &from)
+		var from []int // the position in s of each byte of plain
+		unescape(s, e, &from)
 		for _, w := range within {
 			spans = append(spans, span{from[w.from], from[w.to]})
 		}
@@ -38,9 +37,9 @@ func seeThrough(s string, views int, find func(string) []span) []span {
 	return spans
 }
 
-// escape is a way to write a character. read reads one at the beginning of s,
-// which begins with lead: n bytes that stand for r, or for the byte r if bare; n
-// is 0 if it is none.
+// escape is a way to write a character. read reads an escape at the beginning of s, which
+// begins with lead. The first n bytes stand for the rune r, or for the byte r if bare is
+// set. n is 0 if s does not begin with an escape.
 type escape struct {
 	lead byte
 	read func(s string) (r rune, bare bool, n int)
@@ -59,7 +58,7 @@ func readPercent(s string) (rune, bool, int) {
 	return rune(n), true, 3
 }
 
-// readBackslash reads escapes as JSON has them, and Go, JavaScript and Python.
+// readBackslash reads the escapes of JSON, Go, JavaScript and Python.
 func readBackslash(s string) (rune, bool, int) {
 	if len(s) < 2 {
 		return 0, false, 0
@@ -117,9 +116,9 @@ func readLow(s string) (n uint64, bare bool, size int) {
 	return n, false, 6
 }
 
-// resolve is s without the escapes. With from, it gets the position in s of each
-// byte, and of the end.
-func resolve(s string, e escape, from *[]int) string {
+// unescape returns s with its escapes resolved. If from is not nil, the position in s of
+// each byte of the result, and of its end, is appended to it.
+func unescape(s string, e escape, from *[]int) string {
 	b := make([]byte, 0, len(s))
 	note := func(at int) {
 		if from != nil {

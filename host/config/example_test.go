@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 )
 
-// A configuration is read from a file. Variables in it are expanded, what is not
-// set has its default, and every problem is reported at once.
+// A configuration is read from a file. Variables in it are expanded, settings that are
+// missing have their defaults, and all problems are reported at once.
 func ExampleLoad() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 // span is a part of a text, from one byte offset up to another.
 type span struct{ from, to int }
 
-// expansion is a string of the file after its variables were put in.
+// expansion is a string of the file with its variables expanded.
 type expansion struct {
 	text string
-	// vars are the parts of text that came out of the environment. Defaults
-	// are not among them: they are in the file.
+	// vars are the parts of text that came from the environment. Defaults are not among
+	// them, because they are in the file.
 	vars []varSpan
 }
 
@@ -25,19 +25,19 @@ type varSpan struct {
 }
 
 var (
-	errExpression = errors.New("a ${ in it does not begin ${NAME} or ${NAME:-default} (for the two characters as they are: $${)")
-	errNUL        = errors.New("has a NUL character in it")
+	errExpression = errors.New("contains a ${ that does not begin ${NAME} or ${NAME:-default} (write $${ for a literal ${)")
+	errNUL        = errors.New("contains a NUL character")
 )
 
-// expand puts the values of variables into s:
+// expand replaces the variables in s by their values:
 //
-//	${NAME}           the value of NAME, which has to be set
+//	${NAME}           the value of NAME, which must be set
 //	${NAME:-default}  default if NAME is not set or empty; it cannot hold a }
 //	$${               the two characters ${
 //
-// Every other $ stands for itself. What a variable holds is not expanded again.
-// There is an error for each variable that is not set, and one, the last, for
-// what is no expression; the expansion is then what could be made of s.
+// Every other $ is literal. The value of a variable is not expanded again. There is an
+// error for each variable that is not set; an invalid expression ends the expansion with
+// a last error. The expansion is then incomplete.
 func expand(s string, getenv func(string) (string, bool)) (e expansion, errs []error) {
 	var b strings.Builder
 	defer func() { e.text = b.String() }()
@@ -73,7 +73,7 @@ func expand(s string, getenv func(string) (string, bool)) (e expansion, errs []e
 	}
 }
 
-// isVarName says whether s is a name as shells have them.
+// isVarName reports whether s is a name that shells allow.
 func isVarName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

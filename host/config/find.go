@@ -2,22 +2,23 @@ package config
 
 import "strings"
 
-// finder finds many texts in another one. A nil one finds nothing.
+// finder finds many forms in a text. A nil finder finds nothing.
 type finder struct {
 	forms []string
-	// pairs has a bit for each two bytes that a form begins with, and byPair the
-	// forms that do.
+	// pairs has a bit for each two bytes that a form begins with; byPair has the forms by
+	// these two bytes. Both are nil if there are few forms.
 	pairs  *[1 << 16 / 64]uint64
 	byPair map[uint16][]string
 }
 
-// fewForms is how many are rather looked for one by one, which is faster for each.
-const fewForms = 4
+// maxLinearForms is the number of forms up to which it is faster to search for each one
+// separately.
+const maxLinearForms = 4
 
-// newFinder makes a finder of forms of at least MinSecret bytes.
+// newFinder returns a finder for forms of at least MinSecret bytes.
 func newFinder(forms []string) *finder {
 	f := &finder{forms: forms}
-	if len(forms) <= fewForms {
+	if len(forms) <= maxLinearForms {
 		return f
 	}
 	f.pairs, f.byPair = new([1 << 16 / 64]uint64), map[uint16][]string{}
@@ -31,7 +32,7 @@ func newFinder(forms []string) *finder {
 
 func pair(s string, at int) uint16 { return uint16(s[at]) | uint16(s[at+1])<<8 }
 
-// find is where the forms are in s.
+// find returns where the forms are in s.
 func (f *finder) find(s string) []span {
 	if f == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// fuzzSecret is the value of every variable whose name looks secret; nothing
-// that is shown may have it.
+// fuzzSecret is the value of every variable with the name of a secret. It must not be in
+// anything that is shown.
 const fuzzSecret = "S3CRET~VALUE~0123456789"
 
 func fuzzEnv(key string) (string, bool) {
@@ -43,7 +43,7 @@ func FuzzTOML(f *testing.F) {
 		"[http]\nlisten = \"h${TOKEN}:1\"\ntokens = [\"${TOKEN}\"]\nallowed_hosts = [\"${TOKEN}\"]\n"))
 	f.Add([]byte("[upstream.a]\ncommand = \"x\"\nprobe = { call = \"${TOKEN}\", params = { a = [\"${TOKEN}\", { b = \"x${TOKEN}\" }] }, expect = \"/${TOKEN}(/\" }\n" +
 		"[upstream.b]\ncommand = \"x\"\nprobe = { call = \"x\", params = { \"\\\"\" = \"${TOKEN}\", f = 1e400 }, expect = { a = [\"${TOKEN}\"] } }\n"))
-	f.Fuzz(func(t *testing.T, data []byte) { loadHostile(t, "config.toml", data) })
+	f.Fuzz(func(t *testing.T, data []byte) { loadUntrusted(t, "config.toml", data) })
 }
 
 func FuzzJSON(f *testing.F) {
@@ -54,7 +54,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"mcpServers": {"a": {"url": "https://h/?k=${TOKEN}", "type": "http", "headers": {"X-A": "${TOKEN}", "x-a": ""}, "oauth": {"clientId": "${TOKEN}"}}},
 		"http": {"tokens": ["${TOKEN}", "${TOKEN} "], "sessionTtl": 1e9, "listen": "${TOKEN}"}}`))
 	f.Add([]byte(`{"mcpServers": {"a": {"command": "x", "probe": {"call": "x", "params": {"a": 1e999, "b": "${TOKEN}"}, "expect": [null, "${TOKEN}"]}}}}`))
-	f.Fuzz(func(t *testing.T, data []byte) { loadHostile(t, "config.json", data) })
+	f.Fuzz(func(t *testing.T, data []byte) { loadUntrusted(t, "config.json", data) })
 }
 
 // addSeeds adds the configurations of the golden tests.
@@ -79,9 +79,9 @@ func addSeeds(f *testing.F, ext string) {
 	}
 }
 
-// loadHostile loads a file that may hold anything: it must give a
-// configuration that keeps its promises or an error, and show no secret.
-func loadHostile(t *testing.T, name string, data []byte) {
+// loadUntrusted loads a file with arbitrary content. The result must be an error, or a
+// configuration that satisfies checkInvariants, and no secret may be shown.
+func loadUntrusted(t *testing.T, name string, data []byte) {
 	if bytes.Contains(data, []byte(fuzzSecret)) {
 		t.Skip("the secret is in the file itself")
 	}
@@ -96,7 +96,7 @@ func loadHostile(t *testing.T, name string, data []byte) {
 	if err != nil {
 		shown.WriteString(err.Error())
 	} else {
-		checkPromises(t, c)
+		checkInvariants(t, c)
 		if err := c.Describe(&shown); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func loadHostile(t *testing.T, name string, data []byte) {
 	}
 }
 
-// checkPromises holds a configuration against the comments of Config.
-func checkPromises(t *testing.T, c *Config) {
+// checkInvariants checks what the comments of Config promise.
+func checkInvariants(t *testing.T, c *Config) {
 	if !filepath.IsAbs(c.Store.Dir) {
 		t.Errorf("store %q is not absolute", c.Store.Dir)
 	}
@@ -164,7 +164,7 @@ var neverConnects = &http.Transport{
 	DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errDialed },
 }
 
-// checkHeaders holds them against what net/http takes.
+// checkHeaders checks that net/http accepts the headers.
 func checkHeaders(t *testing.T, headers map[string]string) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
 	if err != nil {
@@ -185,8 +185,8 @@ func checkHeaders(t *testing.T, headers map[string]string) {
 	}
 }
 
-// FuzzExpand checks that expansion ends, that it changes nothing without an
-// expression, and that the parts it says come from variables do.
+// FuzzExpand checks that expansion ends, that it changes nothing without an expression,
+// and that the reported parts come from variables.
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"", "$", "${", "$${", "${TOKEN}", "a${TOKEN}b${NO:-x}$${TOKEN}", "${HOME:-}", "${A:-${B}}", "é${TOKEN}\x00"} {
 		f.Add(s)
@@ -212,8 +212,8 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// FuzzMask checks that no secret is left of those without a star, which is
-// what masks consist of.
+// FuzzMask checks that no secret is left. Secrets with stars are skipped, because masks
+// consist of stars.
 func FuzzMask(f *testing.F) {
 	f.Add("hunter22", "cdef", "a hunter22cdef")
 	f.Add("abab", "babx", "ababababx")

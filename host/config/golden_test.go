@@ -14,10 +14,10 @@ import (
 
 var update = flag.Bool("update", false, "write what is got into testdata as what is wanted")
 
-// TestGolden loads the configuration in each testdata/*.txtar and compares the
-// error, or the description and the warnings, with the last file in it. Lines
-// "env NAME=VALUE" of the comment are the environment; the directory of the
-// file and the home directory are written $DIR and $HOME.
+// TestGolden loads the configuration in each testdata/*.txtar and compares the error, or
+// the description and the warnings, with the last file in it. Lines "env NAME=VALUE" of
+// the comment set the environment. The directory of the file and the home directory are
+// written as $DIR and $HOME.
 func TestGolden(t *testing.T) {
 	t.Setenv("PATH", "") // no command is found, whatever is installed
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -48,7 +48,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// outcome is what loading the first file of the archive comes to.
+// outcome returns the result of loading the first file of the archive.
 func outcome(t *testing.T, archive *txtar.Archive) string {
 	dir, home := t.TempDir(), t.TempDir()
 	name := filepath.Join(dir, archive.Files[0].Name)
@@ -80,9 +80,8 @@ func outcome(t *testing.T, archive *txtar.Archive) string {
 	return plainPaths(got)
 }
 
-// plainPaths writes paths of Windows as the files of testdata have them: with
-// slashes, quotes in warnings only, and rooted paths without a folder before
-// them, which are not absolute there.
+// plainPaths converts paths of Windows to the form in testdata: with slashes, with quotes
+// in warnings only, and without the drive letter that makes rooted paths absolute there.
 func plainPaths(text string) string {
 	if filepath.Separator == '/' {
 		return text
@@ -101,7 +100,7 @@ func plainPaths(text string) string {
 	return b.String()
 }
 
-// testOptions is an environment of the test's own.
+// testOptions returns options with an environment for the test.
 func testOptions(flag, home string, env map[string]string) LoadOptions {
 	return LoadOptions{
 		Flag:   flag,

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// minToken is the length in bytes below which a bearer token can be guessed.
+// minToken is the length in bytes below which there is a warning that a bearer token can
+// be guessed.
 const minToken = 16
 
-// decodeHTTP reads how clients reach us over HTTP.
+// decodeHTTP reads [http].
 func decodeHTTP(t *table, c *Config) {
 	if t == nil {
 		return
@@ -35,7 +36,7 @@ func decodeHTTP(t *table, c *Config) {
 	t.close(httpAliases)
 }
 
-// httpAliases are what other programs call these settings.
+// httpAliases are the names that other programs use for these settings.
 var httpAliases = map[string]string{
 	"address": "listen", "addr": "listen", "bind": "listen", "port": "listen", "host": "listen",
 	"endpoint": "path", "token": "tokens", "bearertokens": "tokens", "apikeys": "tokens",
@@ -44,11 +45,11 @@ var httpAliases = map[string]string{
 	"origins": "allowed_origins", "hosts": "allowed_hosts", "sessiontimeout": "session_ttl",
 }
 
-var errListen = errors.New(`is no address to listen on (write "127.0.0.1:8080", "[::1]:8080", or a port: "8080")`)
+var errListen = errors.New(`is not an address to listen on (write "127.0.0.1:8080", "[::1]:8080", or a port: "8080")`)
 
-// ParseListen reads an address to listen on: HOST:PORT, or a port alone, which
-// is one of 127.0.0.1. An empty HOST stands for every address of the machine.
-// The error is worded to follow the text that was read.
+// ParseListen reads an address to listen on: HOST:PORT, or a port alone, which means that
+// port of 127.0.0.1. An empty HOST stands for every address of the machine. The error's
+// text is meant to follow the quoted input.
 func ParseListen(s string) (string, error) {
 	if isPort(s) {
 		s = net.JoinHostPort("127.0.0.1", s)
@@ -60,7 +61,7 @@ func ParseListen(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// isPort takes 0 too, which stands for any free port.
+// isPort reports whether s is a port. 0, which stands for any free port, is one.
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && strconv.FormatUint(n, 10) == s
@@ -74,7 +75,7 @@ func (t *table) endpoint(h *HTTP) {
 	}
 	address, err := url.Parse(path)
 	if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || address.Path != path || strings.ContainsAny(path, "{}") {
-		t.problem("path", "%s is no path (write \"/mcp\")", quoteWritten(t.node.fields["path"]))
+		t.problem("path", "%s is not a path (write \"/mcp\")", quoteWritten(t.node.fields["path"]))
 		return
 	}
 	h.Path = path
@@ -104,7 +105,7 @@ func (t *table) tokens(h *HTTP) {
 			continue
 		}
 		if before, twice := saves[token]; twice && before != save {
-			t.problem(key, "is a token that stands here twice, with save and without")
+			t.problem(key, "is a token that is listed twice, with save = false and without")
 		}
 		saves[token] = save
 		h.Tokens = append(h.Tokens, token)
@@ -114,7 +115,8 @@ func (t *table) tokens(h *HTTP) {
 	}
 }
 
-// tokenTable reads a table of tokens, and is the token in it.
+// tokenTable reads one token that is written as a table, and returns the node of the
+// token itself.
 func (t *table) tokenTable(key string, n *node, save *bool) *node {
 	item := &table{r: t.r, node: n, prefix: t.prefix + key + "."}
 	token := item.get("token", "a string", kindString)
@@ -126,9 +128,9 @@ func (t *table) tokenTable(key string, n *node, save *bool) *node {
 	return token
 }
 
-// token reads a bearer token, all of which is secret (RFC 6750, 2.1).
+// token reads a bearer token (RFC 6750, 2.1). All of it is secret.
 func (t *table) token(key string, n *node) (string, bool) {
-	token, ok := t.private(key, "token", n)
+	token, ok := t.expandPrivate(key, "token", n)
 	if !ok {
 		return "", false
 	}
@@ -138,12 +140,12 @@ func (t *table) token(key string, n *node) (string, bool) {
 	})
 	switch {
 	case token == "":
-		t.problem(key, "is empty (anybody could come in; leave it out)")
+		t.problem(key, "is empty (anyone could connect; leave it out)")
 	case bad:
 		t.problem(key, "has characters that a bearer token cannot have (letters, digits and -._~+/ are fine)")
 	default:
 		if len(token) < minToken {
-			t.r.warnings = append(t.r.warnings, t.path(key)+": the token is short enough to be guessed (openssl rand -hex 32 makes a good one)")
+			t.r.warnings = append(t.r.warnings, t.path(key)+": the token is short enough to be guessed (make a better one with openssl rand -hex 32)")
 		}
 		return token, true
 	}
@@ -152,40 +154,40 @@ func (t *table) token(key string, n *node) (string, bool) {
 
 // origin reads an origin as browsers send it (RFC 6454, 6.2).
 func (t *table) origin(key string, n *node) (string, bool) {
-	origin, ok := t.public(key, n)
+	origin, ok := t.expandPublic(key, n)
 	if !ok {
 		return "", false
 	}
 	address, err := url.Parse(origin)
 	if err != nil || address.Scheme == "" || address.Host == "" || address.Scheme+"://"+address.Host != origin {
-		t.problem(key, "%s is no origin (write https://HOST or http://HOST:PORT, without a path)", quoteWritten(n))
+		t.problem(key, "%s is not an origin (write https://HOST or http://HOST:PORT, without a path)", quoteWritten(n))
 		return "", false
 	}
 	return strings.ToLower(origin), true
 }
 
-// host reads a name by which clients reach us, with or without a port.
+// host reads a host name under which clients reach us, with or without a port.
 func (t *table) host(key string, n *node) (string, bool) {
-	host, ok := t.public(key, n)
+	host, ok := t.expandPublic(key, n)
 	if !ok {
 		return "", false
 	}
 	address, err := url.Parse("http://" + host)
 	if err != nil || address.Hostname() == "" || address.Host != host {
-		t.problem(key, "%s is no host (write \"mcp.example.com\" or \"mcp.example.com:8443\")", quoteWritten(n))
+		t.problem(key, "%s is not a host (write \"mcp.example.com\" or \"mcp.example.com:8443\")", quoteWritten(n))
 		return "", false
 	}
 	return strings.ToLower(host), true
 }
 
-// certificate reads the files of a certificate and of its key, both or none.
+// certificate reads the files of a certificate and its key: both or neither.
 func (t *table) certificate(h *HTTP) {
 	cert, key := t.key("tls_cert"), t.key("tls_key")
 	h.CertFile, _ = t.file(cert)
 	h.KeyFile, _ = t.file(key)
 	for _, pair := range [][2]string{{cert, key}, {key, cert}} {
 		if t.node.fields[pair[0]] != nil && t.node.fields[pair[1]] == nil {
-			t.problem(pair[0], "is given without %s (TLS needs both)", pair[1])
+			t.problem(pair[0], "is set without %s (TLS needs both)", pair[1])
 		}
 	}
 }

@@ -8,47 +8,46 @@ import (
 	"time"
 )
 
-// Journal says what is recorded of calls; see package journal. If it is off,
-// nothing is recorded.
+// Journal says what is recorded about calls; see package journal.
 type Journal struct {
-	Enabled bool
-	// Dir is absolute; "" is a directory below that of the store, see
+	Enabled bool // if false, nothing is recorded
+	// Dir is absolute; "" means a directory below that of the store, see
 	// [Config.JournalDir].
 	Dir string
-	// Required has runs refused that cannot be recorded.
+	// Required makes runs that cannot be recorded fail.
 	Required bool
 	Sync     Sync
-	// MaxSize is how large one file grows, MaxTotal how large all together, in
-	// bytes, and MaxAge how old.
+	// MaxSize bounds one file and MaxTotal all files together, in bytes; MaxAge is how
+	// long files are kept.
 	MaxSize, MaxTotal uint64
 	MaxAge            time.Duration
-	// Redact are patterns of what is replaced by ****, besides the secrets.
+	// Redact are patterns of text that is replaced by ****, in addition to the secrets.
 	Redact []*regexp.Regexp
-	// Proxied says what is kept of calls that are passed on without a script.
+	// Proxied says what is recorded about calls that are forwarded without a script.
 	Proxied Proxied
 }
 
-// Sync says when the journal is flushed to the disk.
+// Sync says when the journal is flushed to disk.
 type Sync string
 
 // The values of Sync.
 const (
-	SyncNever  Sync = "never"  // when the system does it
+	SyncNever  Sync = "never"  // when the operating system does it
 	SyncRun    Sync = "run"    // at the end of each run
-	SyncAlways Sync = "always" // with each event
+	SyncAlways Sync = "always" // after each event
 )
 
-// Proxied says what is recorded of calls that clients make of upstreams' tools.
+// Proxied says what is recorded about clients' calls of upstream tools.
 type Proxied string
 
 // The values of Proxied.
 const (
 	ProxiedOff     Proxied = "off"
-	ProxiedSummary Proxied = "summary" // who, what, when, how long, how it ended
-	ProxiedFull    Proxied = "full"    // with arguments and answers
+	ProxiedSummary Proxied = "summary" // who, what, when, how long, the outcome
+	ProxiedFull    Proxied = "full"    // also arguments and answers
 )
 
-// JournalDir is where the journal is.
+// JournalDir returns the directory of the journal.
 func (c *Config) JournalDir() string {
 	if c.Journal.Dir != "" {
 		return c.Journal.Dir
@@ -56,7 +55,7 @@ func (c *Config) JournalDir() string {
 	return filepath.Join(c.Store.Dir, "logs")
 }
 
-// decodeJournal reads what is kept of calls.
+// decodeJournal reads [journal].
 func decodeJournal(t *table, c *Config) {
 	if t == nil {
 		return
@@ -72,7 +71,7 @@ func decodeJournal(t *table, c *Config) {
 	j.Redact = t.patterns("redact")
 	choice(t, "proxied", &j.Proxied, ProxiedOff, ProxiedSummary, ProxiedFull)
 	if j.Required && !j.Enabled {
-		t.problem("required", "is set, and the journal is not enabled (drop one of the two)")
+		t.problem("required", "is set although the journal is not enabled (drop one of the two)")
 	}
 	if j.MaxTotal < j.MaxSize {
 		t.problem(t.key("max_total"), "is less than %s, the size of one file", t.key("max_size"))
@@ -80,14 +79,14 @@ func decodeJournal(t *table, c *Config) {
 	t.close(journalAliases)
 }
 
-// journalAliases are what other programs call these settings.
+// journalAliases are the names that other programs use for these settings.
 var journalAliases = map[string]string{
 	"directory": "dir", "path": "dir", "fsync": "sync", "retention": "max_age", "keep": "max_age",
 	"maxfilesize": "max_size", "maxtotalsize": "max_total", "mask": "redact", "patterns": "redact",
 }
 
-// patterns are the regular expressions in the array under a key, as they are
-// written: a $ in them is one of theirs.
+// patterns returns the regular expressions in the array under a key. Variables in them
+// are not expanded, because $ has a meaning of its own there.
 func (t *table) patterns(key string) []*regexp.Regexp {
 	var all []*regexp.Regexp
 	t.strs(key, func(key string, n *node) (string, bool) {
@@ -95,9 +94,9 @@ func (t *table) patterns(key string) []*regexp.Regexp {
 		var bad *syntax.Error
 		switch {
 		case errors.As(err, &bad):
-			t.problem(key, "is no regular expression: %s", bad.Code)
+			t.problem(key, "is not a regular expression: %s", bad.Code)
 		case err != nil:
-			t.problem(key, "is no regular expression: %v", err)
+			t.problem(key, "is not a regular expression: %v", err)
 		case n.text == "":
 			t.problem(key, "is empty (leave it out)")
 		default:

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parseJSON reads a file's text into a tree. Numbers stay as they are written,
-// a key that comes twice is an error.
+// parseJSON parses a file's text into a tree. Numbers stay as they are written. A
+// duplicate key is an error.
 func parseJSON(data []byte) (*node, *Problem) {
 	data = bytes.TrimPrefix(data, utf8BOM)
 	j := &jsonFile{data: data, dec: jsontext.NewDecoder(bytes.NewReader(data))}
@@ -38,7 +38,7 @@ func parseJSON(data []byte) (*node, *Problem) {
 	}
 }
 
-// jsonFile is a JSON text being read.
+// jsonFile is a JSON text that is being read.
 type jsonFile struct {
 	data []byte
 	dec  *jsontext.Decoder
@@ -53,7 +53,7 @@ func (j *jsonFile) problem(offset int64, err error) *Problem {
 	return &Problem{Line: line, Column: column, Text: text}
 }
 
-// value reads the next value. The decoder limits the depth.
+// value reads the next value. The decoder bounds the nesting depth.
 func (j *jsonFile) value() (*node, error) {
 	tok, err := j.dec.ReadToken()
 	if err != nil {
@@ -90,7 +90,7 @@ func (j *jsonFile) value() (*node, error) {
 	return n, nil
 }
 
-// object reads the members of an object and its end.
+// object reads the members of an object and its closing brace.
 func (j *jsonFile) object(n *node) error {
 	n.fields = map[string]*node{}
 	for j.dec.PeekKind() != '}' {
@@ -112,12 +112,12 @@ func (j *jsonFile) object(n *node) error {
 	return err
 }
 
-// position is where the token is that ends at offset.
+// position returns a function that returns where the token that ends at offset end
+// begins.
 func (j *jsonFile) position(end int64) func() (line, column int) {
 	return func() (int, int) {
-		// A string has no raw quote in it but escaped ones; going back to the
-		// one that opens it is going back to a quote after an even number of
-		// backslashes.
+		// Quotes within a string are escaped. So the opening quote is the first one,
+		// going back, that follows an even number of backslashes.
 		at := int(end) - 1
 		if j.data[at] == '"' {
 			for at--; at > 0 && (j.data[at] != '"' || backslashes(j.data[:at])%2 == 1); at-- {
@@ -127,7 +127,7 @@ func (j *jsonFile) position(end int64) func() (line, column int) {
 	}
 }
 
-// backslashes counts those that data ends in.
+// backslashes returns how many backslashes data ends in.
 func backslashes(data []byte) int {
 	return len(data) - len(bytes.TrimRight(data, `\`))
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// limitField is a limit and the field that holds its value: a *time.Duration,
-// *uint64, *int64 or *int.
+// limitField is a limit and a pointer to the field that holds its value: a
+// *time.Duration, *uint64, *int64 or *int.
 type limitField struct {
 	*limits.Limit
 	field any
 }
 
-// limits are the limits of c with their fields, but for those of upstreams, of
-// which there are several.
+// limits returns the limits of c with their fields, without those of upstreams, which
+// each upstream has.
 func (c *Config) limits() []limitField {
 	e, h, j := &c.Execution, &c.HTTP, &c.Journal
 	return []limitField{
@@ -52,7 +52,7 @@ func (c *Config) limits() []limitField {
 	}
 }
 
-// limits are the limits of an upstream with their fields.
+// limits returns the limits of an upstream with their fields.
 func (u *Upstream) limits() []limitField {
 	return []limitField{
 		{limits.RequestTime, &u.Timeout},
@@ -60,12 +60,12 @@ func (u *Upstream) limits() []limitField {
 	}
 }
 
-// limits are the limits of a probe with their fields.
+// limits returns the limits of a probe with their fields.
 func (p *Probe) limits() []limitField {
 	return []limitField{{limits.ProbeTime, &p.Timeout}}
 }
 
-// value is what the field holds.
+// value returns the value of the field.
 func (l limitField) value() int64 {
 	switch v := l.field.(type) {
 	case *time.Duration:
@@ -80,7 +80,7 @@ func (l limitField) value() int64 {
 	panic(fmt.Sprintf("limit %s: a field of type %T", l.Setting(), l.field))
 }
 
-// set changes what the field holds.
+// set sets the value of the field.
 func (l limitField) set(value int64) {
 	switch v := l.field.(type) {
 	case *time.Duration:
@@ -103,7 +103,7 @@ func setDefaults(all []limitField) {
 	}
 }
 
-// read sets the limits of a section to what its table has.
+// limits sets the limits of a section to the values in its table.
 func (t *table) limits(section string, all []limitField) {
 	for _, l := range all {
 		if l.Section == section {
@@ -112,7 +112,7 @@ func (t *table) limits(section string, all []limitField) {
 	}
 }
 
-// limit sets a limit to what the table has under its key.
+// limit sets a limit to the value under its key in the table.
 func (t *table) limit(l limitField) {
 	key := t.key(l.Key)
 	switch value := l.value(); l.Unit {
@@ -131,10 +131,10 @@ func (t *table) limit(l limitField) {
 	}
 }
 
-// LowerToDefaults lowers every limit of one call of a composite tool that is
-// above its default: for a file whose author is not trusted. Limits whose
-// default depends on the machine stay as they are, and so does that on waiting
-// calls: they are about the process, not about a call.
+// LowerToDefaults lowers every limit of a composite call that is above its default. It is
+// for files whose author is not trusted. Limits whose default depends on the machine and
+// the limit of waiting calls stay as they are, because they bound the process rather than
+// one call.
 func (e *Execution) LowerToDefaults() {
 	c := &Config{Execution: *e}
 	for _, l := range c.limits() {

@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// limitsOf are all limits of a configuration with an upstream that has a probe.
+// limitsOf returns all limits of a configuration with an upstream that has a probe.
 func limitsOf(c *Config) []limitField {
 	return slices.Concat(c.limits(), c.Upstreams[0].limits(), c.Upstreams[0].Probe.limits())
 }
 
-// fileWith is a configuration in TOML with one setting, and with an upstream that
+// fileWith returns a configuration in TOML with one setting, and with an upstream that
 // has a probe.
 func fileWith(l *limits.Limit, value string) string {
 	setting := fmt.Sprintf("%s = %s\n", l.Key, value)
@@ -34,7 +34,7 @@ func fileWith(l *limits.Limit, value string) string {
 	return text + sections["upstream"] + sections["upstream.probe"]
 }
 
-// inTOML is a value of a limit in TOML.
+// inTOML returns a value of a limit in TOML.
 func inTOML(l *limits.Limit, value int64) string {
 	switch l.Unit {
 	case limits.Bytes:
@@ -45,8 +45,9 @@ func inTOML(l *limits.Limit, value int64) string {
 	return fmt.Sprint(value)
 }
 
-// TestLimits: every limit with a key has exactly one field, which has the default
-// where nothing is set, takes what is within the bounds, and nothing else.
+// TestLimits checks that every limit with a key has exactly one field, which has the
+// default if the key is not set, and that values within the bounds are accepted and
+// others are not.
 func TestLimits(t *testing.T) {
 	load := func(text string) (*Config, error) {
 		file := filepath.Join(t.TempDir(), "config.toml")
@@ -80,7 +81,7 @@ func TestLimits(t *testing.T) {
 		}
 		for _, value := range []int64{l.Least, l.Most} {
 			c, err := load(fileWith(l, inTOML(l, value)))
-			// These two have to go together with another one.
+			// These two are limited by another one.
 			if pair := strings.Contains(fmt.Sprint(err), "max_total: is less than") || strings.Contains(fmt.Sprint(err), "is below timeout"); pair {
 				continue
 			}
@@ -107,7 +108,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestDescribeHasEveryLimit: check shows each limit under its key.
+// TestDescribeHasEveryLimit checks that Describe shows each limit under its key.
 func TestDescribeHasEveryLimit(t *testing.T) {
 	c := newConfig()
 	c.HTTP.configured = true
@@ -130,7 +131,7 @@ func TestDescribeHasEveryLimit(t *testing.T) {
 	}
 }
 
-// TestLowerToDefaults: a file of somebody else gets no more than the defaults.
+// TestLowerToDefaults checks that no limit is above its default afterwards.
 func TestLowerToDefaults(t *testing.T) {
 	c := newConfig()
 	for _, l := range c.limits() {

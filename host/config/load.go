@@ -138,8 +138,8 @@ func (l *loader) files(flag string) (names []string, source string) {
 	}
 	dir, err := l.dir()
 	if err != nil {
-		// Without a home directory there is no file. That the store needs one too is
-		// reported later.
+		// Without a home directory there is no file. A missing directory of the store
+		// is reported later.
 		return nil, ""
 	}
 	return []string{filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json")}, ""
@@ -193,7 +193,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 	}
 	base, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
-		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be told: %v", err), Err: err}
+		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be determined: %v", err), Err: err}
 	}
 	c.Path = name
 	var root *node

@@ -22,8 +22,8 @@ func write(t *testing.T, name, text string) string {
 	return name
 }
 
-// TestLookUp gives every place a file of its own and takes them away one after
-// the other.
+// TestLookUp puts a file in every place where one is looked for, and removes them one by
+// one.
 func TestLookUp(t *testing.T) {
 	home, dir, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	const text = "[store]\ndir = \"/nowhere\"\n" // must not change where to look
@@ -190,7 +190,7 @@ func TestNoHome(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Fatalf("error: %v\nwant:  %s", err, want)
 	}
-	// Who says where the store is needs no home.
+	// If the store is set, no home directory is needed.
 	dir := t.TempDir()
 	opts.Flag = write(t, filepath.Join(dir, "c.toml"), "[store]\ndir = \"s\"\n")
 	c, err := Load(opts)
@@ -199,8 +199,8 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-// TestSecretsAndProcess checks what a process is started with, and what counts
-// as a secret of it.
+// TestSecretsAndProcess checks how a process is started, and which parts of that are
+// secret.
 func TestSecretsAndProcess(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "config.toml"), `
 [upstream.a]

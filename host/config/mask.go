@@ -20,7 +20,7 @@ const mask = "****"
 //
 // A secret is found as it is, and as it is written in a JSON string, a Go string literal
 // or a URL, whatever characters of it are escaped there, also if these are nested up to
-// maxViews times. A secret of at least minCoded bytes is also found in base64 or
+// maxEscapeDepth times. A secret of at least minCoded bytes is also found in base64 or
 // hexadecimal digits. A secret that is split into pieces is not found.
 type Masker struct {
 	secrets atomic.Pointer[finder]
@@ -125,7 +125,7 @@ func (m *Masker) Mask(s string) string {
 	if m.knowsNone() {
 		return s
 	}
-	return maskSpans(s, seeThrough(s, maxViews, m.find))
+	return maskSpans(s, findEscaped(s, maxEscapeDepth, m.find))
 }
 
 // find returns where the secrets are in s, without resolving escapes.

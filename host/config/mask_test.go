@@ -90,7 +90,7 @@ type nested struct {
 	Map   map[string]any
 }
 
-// TestMaskingHandler plants a secret in every place a record has.
+// TestMaskingHandler puts a secret in every part of a record.
 func TestMaskingHandler(t *testing.T) {
 	plantedErr := errors.New("open " + planted)
 	places := map[string]func(l *slog.Logger){
@@ -141,8 +141,8 @@ func TestMaskingHandler(t *testing.T) {
 	}
 }
 
-// TestMaskingHandlerKeepsTheRest compares records without a secret with what
-// the handler behind makes of them.
+// TestMaskingHandlerKeepsTheRest checks that records without a secret reach the next
+// handler unchanged.
 func TestMaskingHandlerKeepsTheRest(t *testing.T) {
 	var plain, masked bytes.Buffer
 	noTime := &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

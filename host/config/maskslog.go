@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// maskingHandler is what NewMaskingHandler returns.
+// maskingHandler is the handler that NewMaskingHandler returns.
 type maskingHandler struct {
 	next slog.Handler
 	m    *Masker

@@ -14,26 +14,25 @@ const (
 	kindTime
 )
 
-// node is a value of a configuration file, whichever its format.
+// node is a value of a configuration file in either format.
 type node struct {
 	kind kind
-	// text is the value of a string, else how a scalar is written.
+	// text is the value of a string; for other scalars, it is what the file contains.
 	text string
-	// keys of a table in the order of the file, and what they hold.
+	// keys are the keys of a table in the order of the file, and fields their values.
 	keys   []string
 	fields map[string]*node
-	// items of an array.
+	// items are the items of an array.
 	items []*node
-	// pos tells where the value's key (or the value) is: line and column from
-	// 1, 0 when unknown. Asked for only when there is something to report,
-	// since finding out costs a pass over the file.
+	// pos returns the position of the value's key, or of the value: line and column from
+	// 1, or 0 if unknown. It scans the file, so it is only called to report something.
 	pos func() (line, column int)
-	// written is where the value is in the text, empty when it is in no one
-	// place or that is not known.
+	// written is where the value is in the text. It is empty if that is unknown or if the
+	// value is in more than one place.
 	written span
 }
 
-// position is where the node is, zeroes when that is not known.
+// position returns the line and column of the node, zeros if they are unknown.
 func (n *node) position() (line, column int) {
 	if n.pos == nil {
 		return 0, 0
@@ -41,8 +40,7 @@ func (n *node) position() (line, column int) {
 	return n.pos()
 }
 
-// lineColumn turns a byte offset into a line and a column in code points, both
-// from 1.
+// lineColumn converts a byte offset to a line and a column in code points, both from 1.
 func lineColumn(data []byte, offset int) (line, column int) {
 	offset = max(0, min(offset, len(data)))
 	line, column = 1, 1
@@ -56,7 +54,7 @@ func lineColumn(data []byte, offset int) (line, column int) {
 	return line, column
 }
 
-// typeName is what a person calls the node's type.
+// typeName returns the node's type as messages call it.
 func (n *node) typeName(json bool) string {
 	switch n.kind {
 	case kindTable:

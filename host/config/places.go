@@ -7,32 +7,32 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
-// place is where a key and its value are in a text. Of a table with a header of
-// its own, value is empty.
+// place is where a key and its value are in a text. For a table with a header of its own,
+// value is empty.
 type place struct{ key, value span }
 
-// places are those of all the keys in a TOML file, and the order in which each
-// table has its keys. The TOML library says neither for tables in arrays.
+// places records where the keys of a TOML file are, and the order of the keys in each
+// table. The TOML library provides neither for tables in arrays.
 type places struct {
-	at    map[string]place    // by path, see id
+	at    map[string]place    // by path, see pathID
 	order map[string][]string // the keys of a table, by its path
 	known map[string]bool     // paths in order
 }
 
-// index is the part of a path that stands for an item of an array. No key can
-// be that: it is no UTF-8.
-func index(i int) string { return "\xff" + strconv.Itoa(i) }
+// indexKey returns the path element for item i of an array. It is not valid UTF-8, so no
+// key can be the same.
+func indexKey(i int) string { return "\xff" + strconv.Itoa(i) }
 
-// id makes a map key of a path.
-func id(path []string) string {
+// pathID returns a map key for a path.
+func pathID(path []string) string {
 	if len(path) == 0 {
 		return ""
 	}
-	return "\xfe" + strings.Join(path, "\xfe") // the key "" is none
+	return "\xfe" + strings.Join(path, "\xfe") // begins with a separator: the key "" is a path too
 }
 
-// findPlaces reads a text that the TOML library has found to be right. Of one
-// that is not, it finds less, or what is not there.
+// findPlaces scans a text that the TOML library accepts. For any other text the result
+// may be incomplete or wrong, but the scan ends.
 func findPlaces(data string) *places {
 	s := &placeScanner{
 		text: data, arrays: map[string]int{},
@@ -52,16 +52,16 @@ func findPlaces(data string) *places {
 	return s.places
 }
 
-// placeScanner goes through a text once.
+// placeScanner scans a text once.
 type placeScanner struct {
 	*places
 	text   string
 	pos    int
 	table  []string       // path of the table that assignments go to
-	arrays map[string]int // how many tables there are in an array of tables so far
+	arrays map[string]int // how many tables each array of tables has so far
 }
 
-// skip goes over the given characters, and comments.
+// skip skips the given characters, and comments.
 func (s *placeScanner) skip(white string) {
 	for s.pos < len(s.text) {
 		switch {
@@ -79,7 +79,7 @@ func (s *placeScanner) skip(white string) {
 	}
 }
 
-// take goes over c if it comes next.
+// take skips c if it is the next character.
 func (s *placeScanner) take(c byte) bool {
 	if s.pos < len(s.text) && s.text[s.pos] == c {
 		s.pos++
@@ -88,7 +88,7 @@ func (s *placeScanner) take(c byte) bool {
 	return false
 }
 
-// header reads [a.b] or [[a.b]], which says where the next assignments go.
+// header reads [a.b] or [[a.b]] and makes it the table of the next assignments.
 func (s *placeScanner) header() {
 	s.take('[')
 	many := s.take('[')
@@ -99,20 +99,20 @@ func (s *placeScanner) header() {
 	}
 	path := []string{}
 	for i, part := range parts {
-		path = s.enter(path, part, spans[i])
-		n := s.arrays[id(path)]
+		path = s.addKey(path, part, spans[i])
+		n := s.arrays[pathID(path)]
 		if many && i == len(parts)-1 {
-			s.arrays[id(path)] = n + 1
-			path = append(path, index(n))
+			s.arrays[pathID(path)] = n + 1
+			path = append(path, indexKey(n))
 			s.put(path, place{key: spans[i]})
 		} else if n > 0 {
-			path = append(path, index(n-1))
+			path = append(path, indexKey(n-1))
 		}
 	}
 	s.table = path
 }
 
-// assignment reads key = value into the table at a path.
+// assignment reads key = value into the table at the given path.
 func (s *placeScanner) assignment(table []string) {
 	parts, spans := s.keys()
 	if len(parts) == 0 {
@@ -120,35 +120,35 @@ func (s *placeScanner) assignment(table []string) {
 	}
 	path := append([]string{}, table...)
 	for i, part := range parts {
-		path = s.enter(path, part, spans[i])
+		path = s.addKey(path, part, spans[i])
 	}
 	s.take('=')
 	s.skip(" \t")
 	from := s.pos
 	s.value(path)
-	s.at[id(path)] = place{spans[len(spans)-1], span{from, s.pos}}
+	s.at[pathID(path)] = place{spans[len(spans)-1], span{from, s.pos}}
 }
 
-// enter is the path of a key in a table, noted if it is new.
-func (s *placeScanner) enter(table []string, key string, at span) []string {
+// addKey returns the path of a key in a table, and records the key if it is new.
+func (s *placeScanner) addKey(table []string, key string, at span) []string {
 	path := append(table[:len(table):len(table)], key)
-	if !s.known[id(path)] {
-		s.known[id(path)] = true
-		s.order[id(table)] = append(s.order[id(table)], key)
+	if !s.known[pathID(path)] {
+		s.known[pathID(path)] = true
+		s.order[pathID(table)] = append(s.order[pathID(table)], key)
 		s.put(path, place{key: at})
 	}
 	return path
 }
 
-func (s *placeScanner) put(path []string, p place) { s.at[id(path)] = p }
+func (s *placeScanner) put(path []string, p place) { s.at[pathID(path)] = p }
 
-// keys reads keys with dots between them.
+// keys reads keys that are separated by dots.
 func (s *placeScanner) keys() (parts []string, spans []span) {
 	for {
 		s.skip(" \t")
 		from := s.pos
 		if s.pos < len(s.text) && (s.text[s.pos] == '"' || s.text[s.pos] == '\'') {
-			s.text1(s.text[s.pos : s.pos+1])
+			s.skipString(s.text[s.pos : s.pos+1])
 		} else {
 			for s.pos < len(s.text) && !strings.ContainsRune(" \t\r\n.=[]{},#\"'", rune(s.text[s.pos])) {
 				s.pos++
@@ -166,7 +166,7 @@ func (s *placeScanner) keys() (parts []string, spans []span) {
 	}
 }
 
-// keyText is the key that is written like that.
+// keyText returns the key that is written as a bare or quoted key.
 func keyText(written string) string {
 	if len(written) < 2 || written[0] != '"' && written[0] != '\'' {
 		return written
@@ -181,8 +181,8 @@ func keyText(written string) string {
 	return v.K
 }
 
-// text1 goes over a string between delimiters.
-func (s *placeScanner) text1(delimiter string) {
+// skipString skips a string with the given delimiters.
+func (s *placeScanner) skipString(delimiter string) {
 	s.pos += len(delimiter)
 	for s.pos < len(s.text) {
 		switch {
@@ -199,14 +199,14 @@ func (s *placeScanner) text1(delimiter string) {
 	}
 }
 
-// value goes over a value, and notes what is in it.
+// value skips a value, and records the keys and items in it.
 func (s *placeScanner) value(path []string) {
 	rest := s.text[s.pos:]
 	switch {
 	case strings.HasPrefix(rest, `"""`), strings.HasPrefix(rest, "'''"):
-		s.text1(rest[:3])
+		s.skipString(rest[:3])
 	case strings.HasPrefix(rest, `"`), strings.HasPrefix(rest, "'"):
-		s.text1(rest[:1])
+		s.skipString(rest[:1])
 	case s.take('['):
 		s.items(path)
 	case s.take('{'):
@@ -228,7 +228,7 @@ func (s *placeScanner) items(path []string) {
 		if s.pos >= len(s.text) || s.take(']') {
 			return
 		}
-		item := append(path[:len(path):len(path)], index(i))
+		item := append(path[:len(path):len(path)], indexKey(i))
 		from := s.pos
 		s.value(item)
 		if s.pos == from {

@@ -8,8 +8,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// FuzzPlaces checks that each value of a file is where it is said to be: read
-// alone, the text there gives the value.
+// FuzzPlaces checks that each value of a file is where findPlaces says: decoding the text
+// there gives the value.
 func FuzzPlaces(f *testing.F) {
 	addSeeds(f, ".toml")
 	for _, s := range []string{
@@ -34,14 +34,14 @@ func FuzzPlaces(f *testing.F) {
 	})
 }
 
-// clean reports whether text has none of what paths are made with.
+// clean reports whether text contains none of the bytes that separate parts of paths.
 func clean(text string) bool {
 	return strings.IndexByte(text, 0xfe) < 0 && strings.IndexByte(text, 0xff) < 0
 }
 
-// checkPlaces looks at v, the value at path, and what is in it.
+// checkPlaces checks v, the value at path, and the values in it.
 func checkPlaces(t *testing.T, text string, places *places, path []string, v any) {
-	p, ok := places.at[id(path)]
+	p, ok := places.at[pathID(path)]
 	if !ok && len(path) > 0 {
 		t.Fatalf("%q has no place", path)
 	}
@@ -54,25 +54,25 @@ func checkPlaces(t *testing.T, text string, places *places, path []string, v any
 	in := func(key string) []string { return append(path[:len(path):len(path)], key) }
 	switch v := v.(type) {
 	case map[string]any:
-		if len(places.order[id(path)]) != len(v) {
-			t.Errorf("%q has the keys %q, want those of %v", path, places.order[id(path)], v)
+		if len(places.order[pathID(path)]) != len(v) {
+			t.Errorf("%q has the keys %q, want those of %v", path, places.order[pathID(path)], v)
 		}
 		for key, value := range v {
 			checkPlaces(t, text, places, in(key), value)
 		}
 	case []any:
 		for i, item := range v {
-			checkPlaces(t, text, places, in(index(i)), item)
+			checkPlaces(t, text, places, in(indexKey(i)), item)
 		}
 	case []map[string]any:
 		for i, item := range v {
-			checkPlaces(t, text, places, in(index(i)), item)
+			checkPlaces(t, text, places, in(indexKey(i)), item)
 		}
 	}
 }
 
-// sameTOML compares values of the library, which has two types for arrays of
-// tables; NaN is the same as itself.
+// sameTOML compares values of the library, which has two types for arrays of tables. NaN
+// equals itself.
 func sameTOML(a, b any) bool {
 	return reflect.DeepEqual(plain(a), plain(b))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// probe reads the call that a health check makes, nil when there is none.
+// probe reads the call that a health check makes; nil if there is none.
 func (t *table) probe(u *Upstream) *Probe {
 	sub := t.sub("probe")
 	if sub == nil {
@@ -32,11 +32,11 @@ func (t *table) probe(u *Upstream) *Probe {
 	case ok && call == "":
 		sub.problem("call", "is empty (name a tool of the server)")
 	case ok && u.Hides(call):
-		sub.problem("call", "%s is hidden, so that nobody may call it (see hide)", quoteWritten(sub.node.fields["call"]))
+		sub.problem("call", "%s is hidden, so nobody may call it (see hide)", quoteWritten(sub.node.fields["call"]))
 	}
 	p.Call = call
 	if n := sub.get("params", t.tableType(), kindTable); n != nil {
-		p.Params = sub.raw("params", n, sub.private)
+		p.Params = sub.raw("params", n, sub.expandPrivate)
 	}
 	sub.know("expect")
 	if n := sub.node.fields["expect"]; n != nil {
@@ -47,46 +47,46 @@ func (t *table) probe(u *Upstream) *Probe {
 	return p
 }
 
-// probeAliases are other words for these settings.
+// probeAliases are other names for these settings.
 var probeAliases = map[string]string{
 	"tool": "call", "name": "call", "args": "params", "arguments": "params", "expected": "expect", "result": "expect",
 }
 
-// expectation reads what a probe has to be answered with: a text to be found in
-// the answer, a pattern between slashes, or a value of another type.
+// expectation reads what the answer to a probe must be: a text that it contains, a
+// pattern between slashes, or a value of another type.
 func (t *table) expectation(key string, n *node) *Expectation {
 	if n.kind != kindString {
-		return &Expectation{Value: t.raw(key, n, t.named)}
+		return &Expectation{Value: t.raw(key, n, t.expandNamed)}
 	}
-	text, ok := t.public(key, n)
+	text, ok := t.expandPublic(key, n)
 	if !ok {
 		return &Expectation{}
 	}
 	if len(text) < 2 || !strings.HasPrefix(text, "/") || !strings.HasSuffix(text, "/") {
 		if text == "" {
-			t.problem(key, "is empty (leave it out, and every answer will do that is no error)")
+			t.problem(key, "is empty (leave it out to accept every answer that is not an error)")
 		}
 		return &Expectation{Text: text}
 	}
 	pattern := text[1 : len(text)-1]
-	var bad *syntax.Error // its text would quote a variable's value
+	var bad *syntax.Error // its Error would quote the value of a variable
 	if _, err := regexp.Compile(pattern); errors.As(err, &bad) {
-		t.problem(key, "%s is no regular expression: %s", quoteWritten(n), bad.Code)
+		t.problem(key, "%s is not a regular expression: %s", quoteWritten(n), bad.Code)
 	}
 	return &Expectation{Pattern: pattern}
 }
 
-// named expands a string in which a variable is secret if its name says so, and
-// the whole if its own name does.
-func (t *table) named(key, name string, n *node) (string, bool) {
+// expandNamed expands a string. A variable in it is secret if the variable's name
+// suggests it; all of it is secret if the string's own name does.
+func (t *table) expandNamed(key, name string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
 	t.keep(key, e.text, append(secretVars(e, false), secretParts(name, e.text)...))
 	return e.text, ok
 }
 
-// raw is a value as JSON. str expands the strings in it; name is the nearest
-// name of a member. What is wrong with it is reported, and null in its place.
-// How it may be shown is kept under the key.
+// raw returns a value as JSON. str expands the strings in it; name is the name of the
+// nearest member. An invalid value is reported and written as null. The masked form is
+// recorded under the key.
 func (t *table) raw(key string, n *node, str func(key, name string, n *node) (string, bool)) []byte {
 	v := rawValue{table: t, str: str}
 	v.write(key, key, n)
@@ -96,12 +96,12 @@ func (t *table) raw(key string, n *node, str func(key, name string, n *node) (st
 	return v.text.Bytes()
 }
 
-// rawValue is JSON in the making, as it is and as it may be shown.
+// rawValue builds the JSON of a value, and its masked form.
 type rawValue struct {
 	*table
 	str         func(key, name string, n *node) (string, bool)
 	text, shown bytes.Buffer
-	secret      bool // shown is another than text
+	secret      bool // shown differs from text
 }
 
 func (v *rawValue) both(text string) {
@@ -139,7 +139,7 @@ func (v *rawValue) write(key, name string, n *node) {
 		v.shown.Write(wire.Quote(text))
 	case kindFloat:
 		if strings.ContainsAny(n.text, "IN") {
-			v.problem(key, "%s is no number that JSON has", n.text)
+			v.problem(key, "%s is not a number in JSON", n.text)
 			n = &node{text: "null"}
 		}
 		v.both(n.text)

@@ -6,28 +6,25 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a configuration. [Load] returns all
-// it found in one error (see [errors.Join]), one line each; [errors.As] finds
-// the first.
+// Problem is one error in a configuration. [Load] joins all that it finds (see
+// [errors.Join]), one line each; [errors.As] finds the first.
 type Problem struct {
 	// File is the file as it was named, "" for an environment variable.
 	File string
-	// Line and Column count from 1; 0 when the place is not known. Columns
-	// count code points.
+	// Line and Column count from 1; 0 if the place is unknown. Columns count code points.
 	Line, Column int
-	// Key says which setting, e.g. `upstream "github": args[1]`; "" for the
-	// file as a whole.
+	// Key is the setting, such as `upstream "github": args[1]`; "" for the whole file.
 	Key string
-	// Text is what is wrong and what to do. It quotes a value as the file has
-	// it, before ${VAR} is expanded, and nothing out of args, env, url,
-	// headers, client_secret and tokens.
+	// Text says what is wrong and what to do. A value is quoted as it is in the file,
+	// before ${VAR} is expanded. Values of args, env, url, headers, client_secret and
+	// tokens are never quoted.
 	Text string
-	// Err is the cause, if there is one: [UnsetError], or an error from
-	// reading the file.
+	// Err is the cause, if there is one: an [UnsetError], or an error from reading the
+	// file.
 	Err error
 }
 
-// Error is a line such as
+// Error returns a line such as
 //
 //	config.toml:7:3: upstream "github": unknown key "comand" (did you mean "command"?)
 func (p *Problem) Error() string {
@@ -54,19 +51,19 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause, or nil.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// UnsetError is the cause of a [Problem] with a ${VAR} that is not set and has
-// no default.
+// UnsetError is the cause of a [Problem] with a ${VAR} that is not set and has no
+// default.
 type UnsetError struct{ Var string }
 
 func (e *UnsetError) Error() string {
 	return fmt.Sprintf("env %s is not set (set it, or give a default: ${%s:-})", e.Var, e.Var)
 }
 
-// ErrNotFound is the cause of a [Problem] with a configuration file that was
-// named by flag or environment and does not exist.
+// ErrNotFound is the cause of a [Problem] with a configuration file that a flag or the
+// environment names and that does not exist.
 var ErrNotFound = errors.New("there is no such file")
 
-// join makes one error out of problems, nil out of none.
+// join returns one error for all problems, nil if there are none.
 func join(problems []*Problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {

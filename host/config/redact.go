@@ -9,16 +9,16 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// Redactor replaces secrets by ****, as a Masker does, and what patterns match,
-// in texts and in JSON that stay what they are: for records that are kept. It sees
-// through escapes as a Masker does. Its methods are safe for concurrent use.
+// Redactor replaces secrets, and what the patterns match, by **** in texts and JSON that
+// are stored. JSON stays valid JSON. Like a [Masker], it finds secrets that are written
+// with escapes. Its methods are safe for concurrent use.
 type Redactor struct {
 	masker   *Masker
 	patterns atomic.Pointer[[]*regexp.Regexp]
 }
 
-// NewRedactor makes a Redactor of the secrets that m knows, also of those that it
-// gets to know later.
+// NewRedactor returns a Redactor for the secrets of m, including those that are added to
+// m later, and for patterns.
 func NewRedactor(m *Masker, patterns []*regexp.Regexp) *Redactor {
 	r := &Redactor{masker: m}
 	r.SetPatterns(patterns)
@@ -28,20 +28,21 @@ func NewRedactor(m *Masker, patterns []*regexp.Regexp) *Redactor {
 // SetPatterns replaces the patterns.
 func (r *Redactor) SetPatterns(patterns []*regexp.Regexp) { r.patterns.Store(&patterns) }
 
-// Text is s without what must not be in it; changed reports whether there was any.
+// Text returns s redacted. changed reports whether it differs from s.
 func (r *Redactor) Text(s string) (_ string, changed bool) {
-	spans := r.find(s, maxViews)
+	spans := r.find(s, maxEscapeDepth)
 	return maskSpans(s, spans), len(spans) > 0
 }
 
-// JSON is raw without what must not be in it: raw itself if nothing is. Strings,
-// names of members among them, keep what is around it. A number becomes a string.
-// Patterns are matched with each string and with the whole of raw; of a match in
-// the latter that is not within one string, all strings and numbers are replaced
-// that it touches, save names. What is no valid JSON is a text.
+// JSON returns raw redacted, or raw itself if there is nothing to redact. Within a string
+// or a member's name, only what is found is replaced; a number with a secret becomes a
+// string. The patterns are matched against each string and against raw as a whole. If
+// such a match extends over several values, each string and number that it touches is
+// replaced completely, except names. Bytes that are not valid JSON are redacted as a
+// text.
 func (r *Redactor) JSON(raw []byte) (_ []byte, changed bool) {
-	whole := unsafe.String(unsafe.SliceData(raw), len(raw)) // nobody changes raw
-	spans := r.find(whole, maxViews)
+	whole := unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is not changed while it is in use
+	spans := r.find(whole, maxEscapeDepth)
 	if len(spans) == 0 && len(*r.patterns.Load()) == 0 {
 		return raw, false
 	}
@@ -49,7 +50,7 @@ func (r *Redactor) JSON(raw []byte) (_ []byte, changed bool) {
 		text := maskSpans(whole, spans)
 		return []byte(text), len(spans) > 0
 	}
-	j := redacting{Redactor: r, raw: whole, spans: spans}
+	j := jsonRedaction{Redactor: r, raw: whole, spans: spans}
 	j.run()
 	if !j.changed {
 		return raw, false
@@ -57,13 +58,13 @@ func (r *Redactor) JSON(raw []byte) (_ []byte, changed bool) {
 	return append(j.out, whole[j.done:]...), true
 }
 
-// find is where in s is what must not be there.
-func (r *Redactor) find(s string, views int) []span {
+// find returns where in s there is something to redact.
+func (r *Redactor) find(s string, depth int) []span {
 	patterns := *r.patterns.Load()
 	if len(patterns) == 0 && r.masker.knowsNone() {
 		return nil
 	}
-	return seeThrough(s, views, func(s string) []span {
+	return findEscaped(s, depth, func(s string) []span {
 		spans := r.masker.find(s)
 		for _, p := range patterns {
 			for _, m := range p.FindAllStringIndex(s, -1) {

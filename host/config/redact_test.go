@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// escaped is s with each byte as \u00XX.
+// escaped returns s with each byte as \u00XX.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -113,8 +113,7 @@ func TestRedactJSON(t *testing.T) {
 	}
 }
 
-// TestRedactorLearns: of secrets that a configuration brings when it is read
-// again, and of its patterns.
+// TestRedactorLearns checks that secrets and patterns that are added later take effect.
 func TestRedactorLearns(t *testing.T) {
 	var m Masker
 	r := NewRedactor(&m, nil)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// remote reads how to reach a server that runs by itself.
+// remote reads how to connect to a server that we do not start.
 func (t *table) remote(u *Upstream) {
 	t.url(u)
 	u.Headers = t.headers()
@@ -17,39 +17,38 @@ func (t *table) remote(u *Upstream) {
 	}
 	for name := range u.Headers {
 		if strings.EqualFold(name, "Authorization") {
-			t.problem("oauth", "cannot be together with a header %s (leave one out: OAuth makes that header)", name)
+			t.problem("oauth", "cannot be combined with a header %s (leave one out: OAuth sets that header)", name)
 		}
 	}
 }
 
-// url reads the address. It can have credentials in it, so no problem quotes
-// it.
+// url reads the address. It can contain credentials, so no problem quotes it.
 func (t *table) url(u *Upstream) {
 	n := t.get("url", "a string", kindString)
 	if n == nil {
 		return
 	}
-	text, ok := t.credentialed("url", n)
+	text, ok := t.expandCredentialed("url", n)
 	if !ok {
 		return
 	}
 	address, err := url.Parse(text)
 	switch {
 	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Hostname() == "":
-		t.problem("url", "is no address of a server (write https://HOST/PATH or http://HOST:PORT/PATH)")
+		t.problem("url", "is not an address of a server (write https://HOST/PATH or http://HOST:PORT/PATH)")
 	case address.Fragment != "" || strings.Contains(text, "#"):
-		t.problem("url", "has a part behind #, which no server gets to see (leave it out)")
+		t.problem("url", "has a part after #, which is never sent to a server (leave it out)")
 	default:
 		u.URL = text
 	}
 }
 
-// ownHeaders are those of the transport, in lower case: MCP 2025-11-25,
-// basic/transports, and 2026-07-28, and what HTTP needs itself.
+// ownHeaders are the headers that the transport sets, in lower case: those of MCP
+// 2025-11-25 (basic/transports) and 2026-07-28, and those of HTTP itself.
 var ownHeaders = words(`accept content-type content-length content-encoding transfer-encoding connection upgrade host te trailer
 	mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id`)
 
-// headers reads the header fields that go with every request.
+// headers reads the headers that are sent with every request.
 func (t *table) headers() map[string]string {
 	sub := t.sub("headers")
 	if sub == nil {
@@ -57,7 +56,7 @@ func (t *table) headers() map[string]string {
 	}
 	sub.inherit(t)
 	headers := make(map[string]string, len(sub.node.keys))
-	taken := map[string]string{} // by their names in lower case
+	taken := map[string]string{} // the header with this name in lower case
 	for _, name := range sub.node.keys {
 		n, lower := sub.node.fields[name], strings.ToLower(name)
 		switch other, twice := taken[lower]; {
@@ -75,12 +74,12 @@ func (t *table) headers() map[string]string {
 		if !sub.check(name, n, "a string", kindString) {
 			continue
 		}
-		value, ok := sub.private(name, name, n)
+		value, ok := sub.expandPrivate(name, name, n)
 		if !ok {
 			continue
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			sub.problem(name, "has a line break or another control character in it (at the end of a variable, perhaps?)")
+			sub.problem(name, "contains a line break or another control character (perhaps at the end of a variable)")
 			continue
 		}
 		headers[name] = value
@@ -88,7 +87,7 @@ func (t *table) headers() map[string]string {
 	return headers
 }
 
-// isToken says whether s can be the name of a header field (RFC 9110, 5.6.2).
+// isToken reports whether s can be the name of a header (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -100,8 +99,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// oauth reads how to get an access token for the server at that address, nil
-// when there is no such table.
+// oauth reads how to get an access token for the server at the given address; nil if
+// there is no such table.
 func (t *table) oauth(server string) *OAuth {
 	sub := t.sub("oauth")
 	if sub == nil {
@@ -112,19 +111,19 @@ func (t *table) oauth(server string) *OAuth {
 	idKey, secretKey := sub.key("client_id"), sub.key("client_secret")
 	o.ClientID, _ = sub.str(idKey)
 	if n := sub.get(secretKey, "a string", kindString); n != nil {
-		o.ClientSecret, _ = sub.private(secretKey, "client_secret", n)
+		o.ClientSecret, _ = sub.expandPrivate(secretKey, "client_secret", n)
 		if sub.node.fields[idKey] == nil {
-			sub.problem(secretKey, "has no %s that it belongs to", idKey)
+			sub.problem(secretKey, "has no %s (a secret belongs to a client id)", idKey)
 		}
 		if sub.node.fields["issuer"] == nil {
-			sub.problem(secretKey, "has no issuer that it belongs to (set issuer to the address of the authorization server: the secret is sent there and nowhere else)")
+			sub.problem(secretKey, "has no issuer (set issuer to the address of the authorization server: the secret is sent there and nowhere else)")
 		}
 	}
 	o.Issuer = sub.issuer(server)
 	o.Scopes = sub.strs("scopes", func(key string, n *node) (string, bool) {
-		scope, ok := sub.public(key, n)
+		scope, ok := sub.expandPublic(key, n)
 		if ok && (scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' })) {
-			sub.problem(key, "%s is no scope (write each one as a string of its own)", quoteWritten(n))
+			sub.problem(key, "%s is not a scope (write each one as a string of its own)", quoteWritten(n))
 			return "", false
 		}
 		return scope, ok
@@ -134,8 +133,8 @@ func (t *table) oauth(server string) *OAuth {
 	return o
 }
 
-// issuer reads which authorization server may be asked: https, or, for a server
-// on this machine, one on this machine (RFC 8414, 2).
+// issuer reads the address of the authorization server. It must be https, but may be http
+// if it and the server are both on this machine (RFC 8414, 2).
 func (t *table) issuer(server string) string {
 	text, ok := t.str("issuer")
 	if !ok {
@@ -144,7 +143,7 @@ func (t *table) issuer(server string) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(text, "?#"):
-		t.problem("issuer", "is no address of an authorization server (write https://HOST or https://HOST/PATH)")
+		t.problem("issuer", "is not an address of an authorization server (write https://HOST or https://HOST/PATH)")
 	case u.Scheme == "https", u.Scheme == "http" && isLocal(text) && isLocal(server):
 		return text
 	default:
@@ -153,13 +152,13 @@ func (t *table) issuer(server string) string {
 	return ""
 }
 
-// isLocal says whether an address is written as one of this machine.
+// isLocal reports whether an address is written as one of this machine.
 func isLocal(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && isLoopback(net.JoinHostPort(u.Hostname(), "80"))
 }
 
-// oauthAliases are what hosts call these settings.
+// oauthAliases are the names that MCP hosts use for these settings.
 var oauthAliases = map[string]string{
 	"callbackport": "redirect_port", "scope": "scopes", "port": "redirect_port",
 	"authorizationserver": "issuer", "authserver": "issuer",

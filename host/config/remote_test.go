@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestServersWithAddress checks what a connection is made with, and what counts
-// as a secret of it.
+// TestServersWithAddress checks how a server is connected to, and which parts of that are
+// secret.
 func TestServersWithAddress(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "config.toml"), `

@@ -8,23 +8,22 @@ import (
 	"unicode"
 )
 
-// MinSecret is the length in bytes from which on a secret is masked wherever it
-// turns up. Masking shorter ones would make every text unreadable; they are
-// masked where their place is known (see [Config.Describe]), and there is a
-// warning.
+// MinSecret is the length in bytes from which a secret is masked wherever it occurs.
+// Masking shorter ones would make every text unreadable. They are masked only where their
+// place is known (see [Config.Describe]), and there is a warning.
 const MinSecret = 4
 
-// publicVars hold what everybody on the machine knows. To mask the home
-// directory in every path of a log would hide much and protect nothing.
+// publicVars are variables whose values everybody on the machine knows. Masking the home
+// directory in every path of a log, for example, would hide much and protect nothing.
 var publicVars = words(`HOME USER USERNAME LOGNAME USERPROFILE APPDATA LOCALAPPDATA PROGRAMFILES SYSTEMROOT
 	PATH PWD SHELL TERM LANG TZ TMPDIR TEMP TMP HOSTNAME COMPUTERNAME NODE_ENV
 	XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR`)
 
-// plainWords are values that cannot be secrets.
+// plainWords are values that are never secrets.
 var plainWords = words(`TRUE FALSE NULL NONE AUTO TRACE DEBUG INFO WARN WARNING ERROR DEFAULT LOCALHOST
 	PRODUCTION DEVELOPMENT TEST OAUTH BASIC BEARER`)
 
-// secretWords make a name the name of a secret, unless it ends in one of
+// A name with one of secretWords is the name of a secret, unless it ends in one of
 // aboutWords: API_KEY is one, API_KEY_FILE is not.
 var (
 	secretWords = words(`TOKEN SECRET SECRETS PASSWORD PASSWORDS PASSWD PASSPHRASE KEY APIKEY CREDENTIAL
@@ -42,8 +41,8 @@ func words(s string) map[string]bool {
 	return set
 }
 
-// looksSecret says whether something of that name (GITHUB_TOKEN, --api-key,
-// clientSecret) holds a secret.
+// looksSecret reports whether a setting or variable with that name (GITHUB_TOKEN,
+// --api-key, clientSecret) holds a secret.
 func looksSecret(name string) bool {
 	parts := nameWords(name)
 	if len(parts) == 0 || aboutWords[parts[len(parts)-1]] {
@@ -62,8 +61,8 @@ func looksSecret(name string) bool {
 	return false
 }
 
-// nameWords splits a name at separators and at humps, and drops digits at the
-// end of words.
+// nameWords splits a name into words in upper case, at separators and where upper case
+// begins, and removes digits at the end of words.
 func nameWords(name string) []string {
 	var b strings.Builder
 	var last rune
@@ -84,8 +83,9 @@ func nameWords(name string) []string {
 	return slices.DeleteFunc(parts, func(w string) bool { return w == "" })
 }
 
-// secretVars are the parts of a text that variables put there and that are
-// secret: all of them, save the public ones, or only those whose names say so.
+// secretVars returns the parts of a text that come from secret variables. If all is set,
+// these are all variables except public ones; otherwise only those whose names look
+// secret.
 func secretVars(e expansion, all bool) []span {
 	var spans []span
 	for _, v := range e.vars {
@@ -101,7 +101,7 @@ func secretVars(e expansion, all bool) []span {
 }
 
 var (
-	// scheme goes in front of a credential in an Authorization header.
+	// scheme precedes a credential in an Authorization header.
 	scheme = regexp.MustCompile(`^(?i:bearer|basic|token)\s+`)
 	// assignment is NAME=value, --option=value or Header: value.
 	assignment = regexp.MustCompile(`(?s)^([A-Za-z0-9_.-]+)\s*[=:]\s*(.+)$`)
@@ -111,8 +111,8 @@ var (
 	queryParam = regexp.MustCompile(`[?&]([A-Za-z0-9_.-]+)=([^&#\s]+)`)
 )
 
-// secretParts are the parts of a value that look secret by its name or by
-// names within it: the value of a variable or option with a name such as
+// secretParts returns the parts of a value that are secret, judging by the value's name
+// and by names within it: the value of a variable or option with a name such as
 // GITHUB_TOKEN, the password in an address, a credential in a header.
 func secretParts(name, text string) []span {
 	if looksSecret(name) {
@@ -127,7 +127,8 @@ func secretParts(name, text string) []span {
 			spans = append(spans, credential(text[m[4]:m[5]], m[4])...)
 		}
 	}
-	// --header=Authorization: x has one in another; deeper ones there are not.
+	// --header=Authorization: x has one assignment in another. Deeper nesting does not
+	// occur.
 	offset := 0
 	for range 3 {
 		m := assignment.FindStringSubmatchIndex(text[offset:])
@@ -143,8 +144,8 @@ func secretParts(name, text string) []span {
 	return spans
 }
 
-// credential is the part of a value, itself at offset, that has to be kept
-// secret: all but the scheme in front.
+// credential returns the secret part of a value that begins at offset: all of it except a
+// scheme such as Bearer.
 func credential(value string, offset int) []span {
 	from := len(scheme.FindString(value))
 	if from == len(value) || plainWords[strings.ToUpper(value[from:])] {
@@ -153,9 +154,9 @@ func credential(value string, offset int) []span {
 	return []span{{offset + from, offset + len(value)}}
 }
 
-// sortSecrets makes the list a [Masker] wants: the longest first, none twice
-// and none too short. A secret of several lines is one for each line too,
-// since logs are written line by line.
+// sortSecrets returns the secrets of the list as a [Masker] needs them: the longest
+// first, without duplicates and without short ones. Each line of a secret with several
+// lines is added as a secret, because logs are written line by line.
 func sortSecrets(found []string) []string {
 	var list []string
 	add := func(s string) {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// LoadWithin reads a TOML file that holds settings of the configuration beside
-// tables of somebody else's: a file of checks brings its own upstreams along.
-// own reads those tables out of the file's top level; what it asks for is known
-// there, in addition to the settings. Apart from Flag, which has no meaning
-// here, opts and the environment count as for [Load].
+// LoadWithin reads a TOML file that contains settings of the configuration beside tables
+// with another meaning, such as a smoke test file, which has upstreams and checks. other
+// reads those tables from the top level of the file; the keys that it reads are known in
+// addition to the settings. opts and the environment have the same meaning as for [Load],
+// except that Flag is ignored.
 //
-// All problems are reported at once, joined, each a *[Problem] with a place
-// where that is known. The bytes of data are not kept.
-func LoadWithin(opts LoadOptions, name string, data []byte, own func(top *Section)) (*Config, error) {
+// The error joins all problems, each a *[Problem], with its place where that is known.
+// LoadWithin does not keep data.
+func LoadWithin(opts LoadOptions, name string, data []byte, other func(top *Section)) (*Config, error) {
 	l, c := newLoader(opts), newConfig()
-	if problem := l.within(c, name, data, own, opts.Unset); problem != nil {
+	if problem := l.within(c, name, data, other, opts.Unset); problem != nil {
 		l.problems = append(l.problems, problem)
 	}
 	l.environment(c)
@@ -32,8 +32,8 @@ func LoadWithin(opts LoadOptions, name string, data []byte, own func(top *Sectio
 	return c, nil
 }
 
-// ReadFile is the content of a file that [LoadWithin] can be given: of one that
-// is not larger than a configuration may be. The error is a *[Problem].
+// ReadFile reads a file for [LoadWithin]. It may be as large as a configuration file. The
+// error is a *[Problem].
 func ReadFile(opts LoadOptions, name string) ([]byte, error) {
 	data, err := readCapped(opts.context(), name)
 	if err != nil {
@@ -42,10 +42,10 @@ func ReadFile(opts LoadOptions, name string) ([]byte, error) {
 	return data, nil
 }
 
-func (l *loader) within(c *Config, name string, data []byte, own func(top *Section), unset func(string, *Problem)) *Problem {
+func (l *loader) within(c *Config, name string, data []byte, other func(top *Section), unset func(string, *Problem)) *Problem {
 	base, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
-		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be told: %v", err), Err: err}
+		return &Problem{File: name, Text: fmt.Sprintf("its directory cannot be determined: %v", err), Err: err}
 	}
 	root, problem := parseTOML(data)
 	if problem != nil {
@@ -55,11 +55,11 @@ func (l *loader) within(c *Config, name string, data []byte, own func(top *Secti
 	c.Path = name
 	r := &reader{file: name, base: base, getenv: l.getenv, home: l.home, shown: c.shown, located: true, unset: unset}
 	top := &table{r: r, node: root}
-	own(&Section{t: top})
+	other(&Section{t: top})
 	decodeInto(top, c)
 	c.Secrets = sortSecrets(r.secrets)
 	c.warnings = append(c.warnings, r.warnings...)
-	var secrets Masker // what was read by others may be quoted by them
+	var secrets Masker // problems that other reports may quote expanded values
 	secrets.Add(r.secrets...)
 	for _, p := range r.problems {
 		p.Key, p.Text = secrets.Mask(p.Key), secrets.Mask(p.Text)
@@ -71,10 +71,9 @@ func (l *loader) within(c *Config, name string, data []byte, own func(top *Secti
 	return nil
 }
 
-// Section is a table of a TOML file while it is read; see [LoadWithin]. Keys
-// that are asked for are known, and Close reports the others. What has another
-// type than is asked for, or is out of bounds, is reported and counts as not
-// there.
+// Section is a table of a TOML file that is being read; see [LoadWithin]. A key becomes
+// known when it is read, and Close reports the unknown ones. A value of the wrong type or
+// out of bounds is reported and treated as missing.
 type Section struct{ t *table }
 
 // Span is a part of a file, from one byte offset up to another.
@@ -83,20 +82,20 @@ type Span struct{ From, To int }
 // Has reports whether the table has a key, of any type.
 func (s *Section) Has(key string) bool { return s.t.node.fields[key] != nil }
 
-// Keys are those of the table, in the order of the file.
+// Keys returns the keys of the table in the order of the file.
 func (s *Section) Keys() []string { return s.t.node.keys }
 
 // Know makes keys known that are read in another way, or not at all.
 func (s *Section) Know(keys ...string) { s.t.know(keys...) }
 
-// Problem reports what is wrong with a key, "" for the table itself.
+// Problem reports a problem with a key, or with the table itself if key is "".
 func (s *Section) Problem(key, format string, args ...any) { s.t.problem(key, format, args...) }
 
-// Name has messages call the table that from now on, instead of its key.
+// Name sets what messages call the table from now on, instead of its key.
 func (s *Section) Name(name string) { s.t.prefix = name + ": " }
 
-// Place is where a key stands (the table itself for ""), zeroes if that is not
-// known.
+// Place returns the position of a key, or of the table itself for ""; zeros if it is
+// unknown.
 func (s *Section) Place(key string) (line, column int) {
 	if n := s.t.find(key); n != nil {
 		return n.position()
@@ -104,8 +103,8 @@ func (s *Section) Place(key string) (line, column int) {
 	return 0, 0
 }
 
-// Written is where the value of a key is in the bytes of the file, and is
-// empty if it is in no one place.
+// Written returns where the value of a key is in the file. It is empty if the value is in
+// more than one place.
 func (s *Section) Written(key string) Span {
 	if n := s.t.node.fields[key]; n != nil {
 		return Span{n.written.from, n.written.to}
@@ -113,13 +112,13 @@ func (s *Section) Written(key string) Span {
 	return Span{}
 }
 
-// IsString reports whether a key is there and is a string.
+// IsString reports whether a key exists and is a string.
 func (s *Section) IsString(key string) bool { return s.is(key, kindString) }
 
-// IsTable reports whether a key is there and is a table.
+// IsTable reports whether a key exists and is a table.
 func (s *Section) IsTable(key string) bool { return s.is(key, kindTable) }
 
-// IsArray reports whether a key is there and is an array.
+// IsArray reports whether a key exists and is an array.
 func (s *Section) IsArray(key string) bool { return s.is(key, kindArray) }
 
 func (s *Section) is(key string, k kind) bool {
@@ -127,7 +126,7 @@ func (s *Section) is(key string, k kind) bool {
 	return n != nil && n.kind == k
 }
 
-// Section is the table under a key, nil if there is none.
+// Section returns the table under a key, nil if there is none.
 func (s *Section) Section(key string) *Section {
 	if sub := s.t.sub(key); sub != nil {
 		return &Section{sub}
@@ -135,7 +134,7 @@ func (s *Section) Section(key string) *Section {
 	return nil
 }
 
-// Sections are the tables of the array under a key.
+// Sections returns the tables in the array under a key.
 func (s *Section) Sections(key string) []*Section {
 	n := s.t.get(key, fmt.Sprintf("tables [[%s%s]]", s.t.prefix, key), kindArray)
 	if n == nil {
@@ -151,11 +150,11 @@ func (s *Section) Sections(key string) []*Section {
 	return list
 }
 
-// String is the string under a key, its variables expanded.
+// String returns the string under a key with its variables expanded.
 func (s *Section) String(key string) (string, bool) { return s.t.str(key) }
 
-// Verbatim is the string under a key as it is written: for code, in which ${
-// means nothing.
+// Verbatim returns the string under a key without expanding variables. It is for code,
+// where ${ has no special meaning.
 func (s *Section) Verbatim(key string) (string, bool) {
 	n := s.t.get(key, "a string", kindString)
 	if n == nil {
@@ -164,11 +163,11 @@ func (s *Section) Verbatim(key string) (string, bool) {
 	return n.text, true
 }
 
-// Strings are those of the array under a key, nil when there is none.
-func (s *Section) Strings(key string) []string { return s.t.strs(key, s.t.public) }
+// Strings returns the strings in the array under a key, nil if there is none.
+func (s *Section) Strings(key string) []string { return s.t.strs(key, s.t.expandPublic) }
 
-// Path is the absolute path of a file under a key; what is relative is so to
-// the directory of the file that is read.
+// Path returns the absolute path of a file under a key. A relative path is relative to
+// the directory of the file that is being read.
 func (s *Section) Path(key string) (string, bool) { return s.t.file(key) }
 
 // Bool sets *v to the boolean under a key.
@@ -187,22 +186,22 @@ func (s *Section) Size(key string, v *uint64) { s.t.size(key, v, 1, 1<<62) }
 // Number sets *v to the whole number under a key.
 func (s *Section) Number(key string, v *uint64, least, most uint64) { s.t.number(key, v, least, most) }
 
-// JSON is the value under a key, of whatever type, as JSON; nil when there is
-// none. Variables in its strings are expanded; they are secret where their
-// names or that of the member say so. What TOML does not have (null, large
-// numbers) can be written as JSON text under the key with _json at the end.
+// JSON returns the value under a key, of any type, as JSON; nil if there is none.
+// Variables in its strings are expanded; they are secret if their names or the member's
+// name suggest it. A value that TOML cannot express (null, large numbers) can be written
+// as JSON text under the key with the suffix _json.
 func (s *Section) JSON(key string) []byte {
 	s.t.know(key)
 	if n := s.t.node.fields[key]; n != nil {
 		if s.Has(key + jsonSuffix) {
-			s.Problem(key, "cannot be together with %s%s (leave one out)", key, jsonSuffix)
+			s.Problem(key, "cannot be combined with %s%s (leave one out)", key, jsonSuffix)
 		}
-		return s.t.raw(key, n, s.t.named)
+		return s.t.raw(key, n, s.t.expandNamed)
 	}
 	return s.t.jsonText(key + jsonSuffix)
 }
 
-// Object is JSON for a table.
+// Object is like JSON, for a value that must be a table.
 func (s *Section) Object(key string) []byte {
 	if s.Has(key) && !s.IsTable(key) {
 		s.t.get(key, s.t.tableType(), kindTable)
@@ -210,7 +209,7 @@ func (s *Section) Object(key string) []byte {
 	}
 	raw := s.JSON(key)
 	if raw != nil && raw[0] != '{' {
-		s.Problem(key+jsonSuffix, "is no JSON object")
+		s.Problem(key+jsonSuffix, "is not a JSON object")
 		return nil
 	}
 	return raw
@@ -218,7 +217,7 @@ func (s *Section) Object(key string) []byte {
 
 const jsonSuffix = "_json"
 
-// jsonText is the JSON in the string under a key, nil if there is none.
+// jsonText returns the JSON in the string under a key, nil if there is none.
 func (t *table) jsonText(key string) []byte {
 	n := t.get(key, "a string", kindString)
 	if n == nil {
@@ -226,18 +225,18 @@ func (t *table) jsonText(key string) []byte {
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, []byte(n.text)); err != nil {
-		t.problem(key, "is no JSON: %v", err)
+		t.problem(key, "is not JSON: %v", err)
 		return nil
 	}
 	return compact.Bytes()
 }
 
-// Close reports the keys that nobody has asked for. aliases are other names
-// for known ones, in lower case without separators.
+// Close reports the keys that were not read. aliases are other names for known keys, in
+// lower case without separators.
 func (s *Section) Close(aliases map[string]string) { s.t.close(aliases) }
 
-// find is the node at a key such as "a", "a[1]" or "a.b", the table's own for
-// "", and nil when there is none.
+// find returns the node at a key such as "a", "a[1]" or "a.b", or the table's own for "";
+// nil if there is none.
 func (t *table) find(key string) *node {
 	n := t.node
 	for key != "" && n != nil {
@@ -262,31 +261,31 @@ func (t *table) find(key string) *node {
 	return n
 }
 
-// Values are those of the table as the TOML library decodes them, variables in
-// strings expanded as JSON has them. All keys are known then.
+// Values returns the table as the TOML library decodes it, with variables in strings
+// expanded as JSON does. It makes all keys known.
 func (s *Section) Values() map[string]any {
-	v, _ := s.t.decoded("", "", s.t.node).(map[string]any)
+	v, _ := s.t.goValue("", "", s.t.node).(map[string]any)
 	s.t.know(s.t.node.keys...)
 	return v
 }
 
-// decoded is a node as a Go value; a date or time is struct{}{}.
-func (t *table) decoded(key, name string, n *node) any {
+// goValue returns a node as a Go value; a date or time becomes struct{}{}.
+func (t *table) goValue(key, name string, n *node) any {
 	switch n.kind {
 	case kindTable:
 		m := make(map[string]any, len(n.keys))
 		for _, k := range n.keys {
-			m[k] = t.decoded(strings.TrimPrefix(key+"."+k, "."), k, n.fields[k])
+			m[k] = t.goValue(strings.TrimPrefix(key+"."+k, "."), k, n.fields[k])
 		}
 		return m
 	case kindArray:
 		list := make([]any, len(n.items))
 		for i, item := range n.items {
-			list[i] = t.decoded(fmt.Sprintf("%s[%d]", key, i), name, item)
+			list[i] = t.goValue(fmt.Sprintf("%s[%d]", key, i), name, item)
 		}
 		return list
 	case kindString:
-		text, _ := t.named(key, name, n)
+		text, _ := t.expandNamed(key, name, n)
 		return text
 	case kindInteger:
 		i, err := strconv.ParseInt(n.text, 10, 64)
@@ -306,7 +305,7 @@ func (t *table) decoded(key, name string, n *node) any {
 	return struct{}{}
 }
 
-// IsTrue reports whether a key is there and is true.
+// IsTrue reports whether a key exists and is true.
 func (s *Section) IsTrue(key string) bool {
 	return s.is(key, kindBool) && s.t.node.fields[key].text == "true"
 }

@@ -12,19 +12,18 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
 
-// reader collects what is found while a tree is read: problems, secrets and
-// warnings.
+// reader collects what is found while a tree is read: problems, secrets and warnings.
 type reader struct {
 	file   string
-	json   bool   // the file's format, for names of types and units of numbers
-	base   string // the file's directory, absolute
+	json   bool   // the file's format; it determines names of types and units of numbers
+	base   string // the file's directory, an absolute path
 	getenv func(string) (string, bool)
 	home   func() (string, error)
 	shown  map[string]string // masked values by key path; see Config
-	// located says that every problem shall have its place.
+	// located makes every problem have its position.
 	located bool
-	// unset, when set, is told of variables of upstreams that are not set; they are
-	// no problems then.
+	// unset, if set, is called for variables of upstreams that are not set, instead of
+	// reporting a problem.
 	unset func(upstream string, p *Problem)
 
 	problems []*Problem
@@ -32,33 +31,32 @@ type reader struct {
 	warnings []string
 }
 
-// table is one table of the tree on its way into a Config. Keys that are asked
-// for are known; close reports the others.
+// table is one table of the tree while it is read. A key becomes known when it is read;
+// close reports the others.
 type table struct {
 	r    *reader
 	node *node
-	// prefix goes in front of a key in a message: "", "execution." or
-	// `upstream "github": `.
+	// prefix precedes keys in messages: "", "execution." or `upstream "github": `.
 	prefix string
 	known  []string
-	// lenient leaves variables that are not set alone: for what is disabled. Where
-	// upstream is set, it is told of them: of an upstream that may be left out.
+	// lenient ignores variables that are not set, because the upstream is disabled or may
+	// be left out. In the latter case upstream is its name, for reader.unset.
 	lenient  bool
 	upstream string
-	// hosts says that the table has the form of MCP hosts, which have settings of
-	// their own in it: an unknown key that is not like a known one is a warning.
+	// hosts says that the table has the form that MCP hosts use. It may contain settings
+	// of a host, so an unknown key that resembles no known one is only a warning.
 	hosts bool
 }
 
-// problem reports what is wrong with a key ("" for the table itself).
+// problem reports a problem with a key, or with the table itself if key is "".
 func (t *table) problem(key, format string, args ...any) *Problem {
-	p := t.found(key, format, args...)
+	p := t.newProblem(key, format, args...)
 	t.r.problems = append(t.r.problems, p)
 	return p
 }
 
-// found is a problem that is not reported yet.
-func (t *table) found(key, format string, args ...any) *Problem {
+// newProblem returns a problem without reporting it.
+func (t *table) newProblem(key, format string, args ...any) *Problem {
 	p := &Problem{File: t.r.file, Key: t.path(key), Text: fmt.Sprintf(format, args...)}
 	if t.r.located && t.node != nil {
 		if n := cmp.Or(t.find(key), t.node); n != nil {
@@ -68,7 +66,7 @@ func (t *table) found(key, format string, args ...any) *Problem {
 	return p
 }
 
-// path is what messages call a key of this table.
+// path returns what messages call a key of this table.
 func (t *table) path(key string) string {
 	if key == "" {
 		return strings.TrimRight(t.prefix, ".: ")
@@ -76,8 +74,8 @@ func (t *table) path(key string) string {
 	return t.prefix + key
 }
 
-// get finds a key and makes it known. A value that is not of one of the kinds
-// is a problem, and the same as none.
+// get returns the value of a key and makes the key known. A value of another kind is
+// reported and treated as missing.
 func (t *table) get(key, want string, kinds ...kind) *node {
 	t.know(key)
 	n := t.node.fields[key]
@@ -96,7 +94,7 @@ func (t *table) know(keys ...string) {
 	}
 }
 
-// check reports a node that is not of one of the kinds.
+// check reports a node that is of none of the kinds.
 func (t *table) check(key string, n *node, want string, kinds ...kind) bool {
 	if slices.Contains(kinds, n.kind) {
 		return true
@@ -109,14 +107,13 @@ func (t *table) check(key string, n *node, want string, kinds ...kind) bool {
 	return false
 }
 
-// key is a setting's name in the file's format.
+// key returns a setting's name in the format of the file.
 func (t *table) key(name string) string { return keyName(name, t.r.json) }
 
-// key is a setting's name in the format of the file.
+// key returns a setting's name in the format of the file.
 func (c *Config) key(name string) string { return keyName(name, c.json) }
 
-// keyName is a setting's name in a format: max_memory in TOML is maxMemory in
-// JSON.
+// keyName returns a setting's name in a format: max_memory in TOML is maxMemory in JSON.
 func keyName(name string, json bool) string {
 	if !json {
 		return name
@@ -128,7 +125,7 @@ func keyName(name string, json bool) string {
 	return strings.Join(words, "")
 }
 
-// sub is the table under a key, or nil.
+// sub returns the table under a key, or nil.
 func (t *table) sub(key string) *table {
 	n := t.get(key, t.tableType(), kindTable)
 	if n == nil {
@@ -137,47 +134,45 @@ func (t *table) sub(key string) *table {
 	return &table{r: t.r, node: n, prefix: t.prefix + key + "."}
 }
 
-// inherit makes t as lenient as the table it is in.
+// inherit makes t as lenient as the table that it is in.
 func (t *table) inherit(of *table) { t.lenient, t.upstream = of.lenient, of.upstream }
 
 func (t *table) tableType() string { return (&node{kind: kindTable}).typeName(t.r.json) }
 
-// str is the string under a key, expanded, and whether there is a good one. For
-// values that are public: a variable in it is secret only if its name says so.
+// str returns the expanded string under a key, and whether there is a valid one. It is
+// for public values, in which a variable is secret only if its name suggests it.
 func (t *table) str(key string) (string, bool) {
 	n := t.get(key, "a string", kindString)
 	if n == nil {
 		return "", false
 	}
-	return t.public(key, n)
+	return t.expandPublic(key, n)
 }
 
-// public expands a string that is not secret unless its variables' names say
-// so.
-func (t *table) public(key string, n *node) (string, bool) {
+// expandPublic expands a string that is not secret, except for variables with names of secrets.
+func (t *table) expandPublic(key string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
 	t.keep(key, e.text, secretVars(e, false))
 	return e.text, ok
 }
 
-// private expands a string in which every variable is secret, and so is all
-// that looks like it. name is what the value is called where it is used: an
-// environment variable or an option, "" for none.
-func (t *table) private(key, name string, n *node) (string, bool) {
+// expandPrivate expands a string in which every variable is secret, and also everything that
+// looks secret. name is the name of the value where it is used, of an environment
+// variable or an option; "" for none.
+func (t *table) expandPrivate(key, name string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
 	t.keep(key, e.text, append(secretVars(e, true), secretParts(name, e.text)...))
 	return e.text, ok
 }
 
-// credentialed expands a public string that can have credentials in it, such
-// as an address.
-func (t *table) credentialed(key string, n *node) (string, bool) {
+// expandCredentialed expands a public string that can contain credentials, such as an address.
+func (t *table) expandCredentialed(key string, n *node) (string, bool) {
 	e, ok := t.expand(key, n)
 	t.keep(key, e.text, append(secretVars(e, false), secretParts("", e.text)...))
 	return e.text, ok
 }
 
-// expand expands a string and reports what is wrong with it.
+// expand expands a string and reports problems with it.
 func (t *table) expand(key string, n *node) (expansion, bool) {
 	e, errs := expand(n.text, t.r.getenv)
 	if strings.ContainsRune(e.text, 0) {
@@ -188,7 +183,7 @@ func (t *table) expand(key string, n *node) (expansion, bool) {
 		case !unset || !t.lenient:
 			t.problem(key, "%v", err).Err = err
 		case t.upstream != "":
-			p := t.found(key, "%v", err)
+			p := t.newProblem(key, "%v", err)
 			p.Err = err
 			t.r.unset(t.upstream, p)
 		}
@@ -196,7 +191,7 @@ func (t *table) expand(key string, n *node) (expansion, bool) {
 	return e, len(errs) == 0
 }
 
-// keep notes the secret parts of a value.
+// keep records the secret parts of a value.
 func (t *table) keep(key, text string, secret []span) {
 	if len(secret) == 0 {
 		return
@@ -209,12 +204,12 @@ func (t *table) keep(key, text string, secret []span) {
 	}
 	if short {
 		t.r.warnings = append(t.r.warnings, fmt.Sprintf(
-			"%s: a secret of less than %d characters is not masked in logs", t.path(key), MinSecret))
+			"%s: a secret of fewer than %d characters is not masked in logs", t.path(key), MinSecret))
 	}
 }
 
-// strs is the list of strings under a key: nil when there is none. each makes
-// the string of an item.
+// strs returns the strings in the array under a key, nil if there is none. each expands
+// and checks an item.
 func (t *table) strs(key string, each func(key string, n *node) (string, bool)) []string {
 	n := t.get(key, "an array of strings", kindArray)
 	if n == nil {
@@ -240,8 +235,8 @@ func (t *table) boolean(key string, v *bool) {
 	}
 }
 
-// duration sets *v to the duration under a key: a string, in JSON also a whole
-// number of milliseconds.
+// duration sets *v to the duration under a key: a string, or in JSON also a whole number
+// of milliseconds.
 func (t *table) duration(key string, v *time.Duration, least, most time.Duration) {
 	want, kinds := `a string such as "30s"`, []kind{kindString}
 	if t.r.json {
@@ -260,7 +255,7 @@ func (t *table) duration(key string, v *time.Duration, least, most time.Duration
 		}
 		d = time.Duration(ms) * time.Millisecond
 	} else {
-		text, ok := t.public(key, n)
+		text, ok := t.expandPublic(key, n)
 		if !ok {
 			return
 		}
@@ -286,7 +281,7 @@ func (t *table) size(key string, v *uint64, least, most uint64) {
 	text := n.text
 	if n.kind == kindString {
 		var ok bool
-		if text, ok = t.public(key, n); !ok {
+		if text, ok = t.expandPublic(key, n); !ok {
 			return
 		}
 	}
@@ -302,7 +297,7 @@ func (t *table) size(key string, v *uint64, least, most uint64) {
 	*v = size
 }
 
-// count is number for what is counted in ints.
+// count is number for an int.
 func (t *table) count(key string, v *int, least, most int) {
 	n := uint64(*v)
 	t.number(key, &n, uint64(least), uint64(most))
@@ -323,7 +318,7 @@ func (t *table) number(key string, v *uint64, least, most uint64) {
 	*v = number
 }
 
-// quoteWritten is a value as the file has it: a variable in it stays a name.
+// quoteWritten returns a value as it is in the file, where variables are not expanded.
 func quoteWritten(n *node) string {
 	if n.kind == kindString {
 		return strconv.Quote(n.text)
@@ -331,8 +326,8 @@ func quoteWritten(n *node) string {
 	return n.text
 }
 
-// close reports the keys that nobody has asked for. aliases are names that
-// other programs have for known ones.
+// close reports the unknown keys. aliases are names that other programs use for known
+// keys.
 func (t *table) close(aliases map[string]string) {
 	for _, key := range t.node.keys {
 		if slices.Contains(t.known, key) {
@@ -351,7 +346,7 @@ func (t *table) close(aliases map[string]string) {
 	}
 }
 
-// nearestKey is the known key that was most likely meant, "" if none is near.
+// nearestKey returns the known key that was most likely meant, "" if none is similar.
 func nearestKey(key string, known []string, aliases map[string]string) string {
 	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key))
 	if name := aliases[plain]; name != "" {

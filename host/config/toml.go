@@ -17,7 +17,7 @@ import (
 
 var utf8BOM = []byte("\ufeff")
 
-// parseTOML reads a file's text into a tree.
+// parseTOML parses a file's text into a tree.
 func parseTOML(data []byte) (*node, *Problem) {
 	data = bytes.TrimPrefix(data, utf8BOM)
 	var root map[string]toml.Primitive
@@ -46,12 +46,12 @@ func parseTOML(data []byte) (*node, *Problem) {
 	return t.table(nil, values), nil
 }
 
-// quoted is text in quotes in a parser's message.
+// quoted matches text in quotes in a parser's message.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'`)
 
-// withoutQuotes makes a parser's message fit to be shown: it begins in lower
-// case, and what it quotes from the file is cut out, because that can be a
-// secret which somebody forgot to put in quotes. Names of keys stay.
+// withoutQuotes makes a parser's message safe to show. It begins in lower case, and text
+// quoted from the file is removed, because it can be a secret that somebody forgot to put
+// in quotes. Names of keys stay.
 func withoutQuotes(message string) string {
 	r, n := utf8.DecodeRuneInString(message)
 	lower := strings.ToLower(string(r)) + message[n:]
@@ -66,22 +66,21 @@ func withoutQuotes(message string) string {
 	})
 }
 
-// tomlFile turns what the TOML library decodes into nodes. The library gives
-// tables as maps; the order of their keys and where they stand comes from
-// places.
+// tomlFile converts what the TOML library decodes to nodes. The library decodes tables to
+// maps; places has the order and the positions of their keys.
 type tomlFile struct {
 	data   []byte
 	places *places
 }
 
-// table makes the node of the table at path.
+// table returns the node of the table at path.
 func (t *tomlFile) table(path []string, m map[string]any) *node {
 	n := &node{kind: kindTable, fields: make(map[string]*node, len(m))}
 	t.locate(n, path)
-	for _, key := range t.places.order[id(path)] {
+	for _, key := range t.places.order[pathID(path)] {
 		t.field(n, path, key, m)
 	}
-	if len(n.keys) < len(m) { // nothing may get lost, whatever the places are worth
+	if len(n.keys) < len(m) { // add keys that places does not have, so that none is lost
 		for _, key := range slices.Sorted(maps.Keys(m)) {
 			t.field(n, path, key, m)
 		}
@@ -89,7 +88,7 @@ func (t *tomlFile) table(path []string, m map[string]any) *node {
 	return n
 }
 
-// field adds a key of m to the node of the table at path, unless it has it.
+// field adds a key of m to the node of the table at path, unless it is there already.
 func (t *tomlFile) field(n *node, path []string, key string, m map[string]any) {
 	if v, ok := m[key]; ok && n.fields[key] == nil {
 		n.keys = append(n.keys, key)
@@ -97,11 +96,11 @@ func (t *tomlFile) field(n *node, path []string, key string, m map[string]any) {
 	}
 }
 
-// value makes the node of any value at path.
+// value returns the node of any value at path.
 func (t *tomlFile) value(path []string, v any) *node {
 	n := &node{}
 	t.locate(n, path)
-	item := func(i int) []string { return append(path[:len(path):len(path)], index(i)) }
+	item := func(i int) []string { return append(path[:len(path):len(path)], indexKey(i)) }
 	switch v := v.(type) {
 	case map[string]any:
 		return t.table(path, v)
@@ -129,9 +128,9 @@ func (t *tomlFile) value(path []string, v any) *node {
 	return n
 }
 
-// locate tells n where it is.
+// locate sets where n is in the file.
 func (t *tomlFile) locate(n *node, path []string) {
-	if p, ok := t.places.at[id(path)]; ok {
+	if p, ok := t.places.at[pathID(path)]; ok {
 		n.written = p.value
 		n.pos = func() (line, column int) { return lineColumn(t.data, p.key.from) }
 	}

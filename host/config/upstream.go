@@ -51,19 +51,19 @@ func (t *table) timeouts(u *Upstream) {
 	u.MaxTimeout = max(u.MaxTimeout, u.Timeout)
 	t.limit(limitField{limits.RequestTotalTime, &u.MaxTimeout})
 	if u.MaxTimeout < u.Timeout {
-		t.problem(key, "is below timeout, %s (nothing could take that long then)", units.FormatDuration(u.Timeout))
+		t.problem(key, "is below timeout, %s (raise it or lower timeout)", units.FormatDuration(u.Timeout))
 	}
 }
 
-// processKeys are the settings that only a process has, remoteKeys those that
-// only a server with an address has.
+// processKeys are the settings of servers that we start, remoteKeys those of servers with
+// an address.
 var (
 	processKeys = []string{"command", "args", "env", "cwd"}
 	remoteKeys  = []string{"url", "headers", "oauth"}
 )
 
-// transport tells how the server is reached, and reports what does not go
-// together with that.
+// transport determines how the server is reached, and reports settings that contradict
+// it.
 func (t *table) transport(u *Upstream) {
 	has := func(key string) bool { return t.node.fields[key] != nil }
 	u.Transport = Stdio
@@ -78,13 +78,13 @@ func (t *table) transport(u *Upstream) {
 		}
 		t.problem("", "has neither command nor url (say what to start: %s; or what to connect to: %s)", command, url)
 	case has("url") && has("command"):
-		t.problem("url", "cannot be together with command (leave one out: a server is started, or connected to)")
+		t.problem("url", "cannot be combined with command (leave one out: a server is either started or connected to)")
 	}
 	t.transportKey(u, "transport")
-	if t.r.json { // as hosts call it
+	if t.r.json { // MCP hosts call it type
 		t.transportKey(u, "type")
 		if has("type") && has("transport") {
-			t.problem("type", "cannot be together with transport (leave one out: they are the same)")
+			t.problem("type", "cannot be combined with transport (leave one out: they mean the same)")
 		}
 	}
 	foreign := remoteKeys
@@ -92,7 +92,7 @@ func (t *table) transport(u *Upstream) {
 		foreign = processKeys
 	}
 	for _, key := range foreign {
-		if has(key) && key != "command" && (has("url") || has("command")) { // of those all is said
+		if has(key) && key != "command" && (has("url") || has("command")) { // otherwise a problem was reported above
 			t.problem(key, "has no meaning for a server that is %s", u.Transport.reached())
 		}
 	}
@@ -100,14 +100,14 @@ func (t *table) transport(u *Upstream) {
 	t.know(remoteKeys...)
 }
 
-// transportNames are what hosts call the transports, in lower case without
-// separators.
+// transportNames are the names that MCP hosts use for the transports, in lower case
+// without separators.
 var transportNames = map[string]Transport{
 	"stdio": Stdio, "http": StreamableHTTP, "streamablehttp": StreamableHTTP, "sse": LegacySSE,
 }
 
-// transportKey reads the transport as a key names it. What the server has, a
-// command or an address, decides whether that can be.
+// transportKey reads the transport from a key and reports one that contradicts the
+// server's command or address.
 func (t *table) transportKey(u *Upstream, key string) {
 	name, ok := t.str(key)
 	if !ok {
@@ -117,7 +117,7 @@ func (t *table) transportKey(u *Upstream, key string) {
 	transport, ok := transportNames[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))]
 	switch {
 	case !ok:
-		t.problem(key, `%s is no transport (there are "stdio", "http" and "sse")`, written)
+		t.problem(key, `%s is not a transport (there are "stdio", "http" and "sse")`, written)
 	case (transport == Stdio) != (u.Transport == Stdio):
 		t.problem(key, "%s does not fit a server that is %s", written, u.Transport.reached())
 	default:
@@ -132,7 +132,7 @@ func (t Transport) reached() string {
 	return "reached at a url"
 }
 
-// choice sets *v to the value under a key if that is one of those there are.
+// choice sets *v to the value under a key if it is one of values.
 func choice[S ~string](t *table, key string, v *S, values ...S) {
 	text, ok := t.str(key)
 	if !ok {
@@ -149,7 +149,7 @@ func choice[S ~string](t *table, key string, v *S, values ...S) {
 	t.problem(key, "%s is unknown here (there are %s)", quoteWritten(t.node.fields[key]), strings.Join(names, " and "))
 }
 
-// process reads what to start.
+// process reads which command to start, and with what.
 func (t *table) process(u *Upstream) {
 	t.command(u)
 	u.Args = t.args()
@@ -164,7 +164,7 @@ func (t *table) command(u *Upstream) {
 	command, ok := t.str("command")
 	switch {
 	case !ok:
-		// Reported.
+		// get has reported it.
 	case strings.TrimSpace(command) == "":
 		t.problem("command", "is empty (say what to start)")
 	case strings.HasPrefix(command, "~") || strings.ContainsAny(command, `/`+string(filepath.Separator)):
@@ -174,12 +174,11 @@ func (t *table) command(u *Upstream) {
 	}
 }
 
-// args reads the arguments. One that follows an option such as --token is a
-// secret.
+// args reads the arguments. An argument after an option such as --token is a secret.
 func (t *table) args() []string {
 	option := ""
 	return t.strs("args", func(key string, n *node) (string, bool) {
-		arg, ok := t.private(key, option, n)
+		arg, ok := t.expandPrivate(key, option, n)
 		option = ""
 		if strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
 			option = arg
@@ -188,7 +187,7 @@ func (t *table) args() []string {
 	})
 }
 
-// environment reads the variables for the process.
+// environment reads the environment variables of the process.
 func (t *table) environment() map[string]string {
 	env := t.sub("env")
 	if env == nil {
@@ -199,13 +198,13 @@ func (t *table) environment() map[string]string {
 	for _, name := range env.node.keys {
 		n := env.node.fields[name]
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			env.problem("", "%q cannot be the name of a variable", name)
+			env.problem("", "%q cannot be the name of a variable (it must not be empty or contain =)", name)
 			continue
 		}
 		if !env.check(name, n, "a string", kindString) {
 			continue
 		}
-		if value, ok := env.private(name, name, n); ok {
+		if value, ok := env.expandPrivate(name, name, n); ok {
 			vars[name] = value
 		}
 	}
@@ -214,7 +213,7 @@ func (t *table) environment() map[string]string {
 
 // pattern reads one pattern for tool names.
 func (t *table) pattern(key string, n *node) (string, bool) {
-	pattern, ok := t.public(key, n)
+	pattern, ok := t.expandPublic(key, n)
 	if !ok {
 		return "", false
 	}

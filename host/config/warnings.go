@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Warnings are things that are allowed but will not work, or not as expected,
-// one line each: a command that is not found, a working directory that does not
-// exist, a file that is not read, a secret that is sent in the clear. It looks
-// at the file system each time.
+// Warnings returns what is allowed but will not work, or not as expected, one line each:
+// a command that is not found, a working directory that does not exist, a file that is
+// not read, a secret that is sent without encryption. It checks the file system on each
+// call.
 func (c *Config) Warnings() []string {
 	warnings := slices.Clone(c.warnings)
 	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
@@ -55,7 +55,7 @@ func (c *Config) Warnings() []string {
 	return warnings
 }
 
-// leaks says whether credentials go over a network in the clear.
+// leaks reports whether credentials are sent over a network without encryption.
 func (u *Upstream) leaks() bool {
 	address, err := url.Parse(u.URL)
 	if err != nil || address.Scheme != "http" || isLoopback(net.JoinHostPort(address.Hostname(), "80")) {
@@ -68,8 +68,8 @@ func (u *Upstream) leaks() bool {
 	return secret
 }
 
-// isLoopback says whether only this machine can reach an address, HOST:PORT,
-// going by how it is written.
+// isLoopback reports whether only this machine can reach an address, HOST:PORT, judging
+// by how it is written.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 // else.
 const planted = `Pl4nted"C0reX\Y<s3cret>`
 
-// disguises returns the forms that a secret can have within a text.
-func disguises() []string {
+// encodedForms returns the forms that a secret can have within a text.
+func encodedForms() []string {
 	escaped := ""
 	for _, c := range []byte(planted) {
 		escaped += fmt.Sprintf(`\u%04X`, c)
@@ -41,12 +41,12 @@ func disguises() []string {
 }
 
 // text returns a text with every form of the secret.
-func text() string { return "begin " + strings.Join(disguises(), " | ") + " end" }
+func text() string { return "begin " + strings.Join(encodedForms(), " | ") + " end" }
 
 // object returns JSON with every form of the secret, as values and as names.
 func object() []byte {
 	b := []byte(`{"first":0`)
-	for i, d := range disguises() {
+	for i, d := range encodedForms() {
 		b = append(b, fmt.Sprintf(",\n \"k%d\": [%s, {%s:1}]", i, wire.Quote(d), wire.Quote(d))...)
 	}
 	escaped := strings.ReplaceAll(string(wire.Quote(planted)), "4", `\u0034`)

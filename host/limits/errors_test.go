@@ -11,25 +11,25 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
 
-// TestErrorsNameRows: the limits that errors of other packages name are in the
+// TestErrorsNameRows checks that the limits that errors of other packages name are in the
 // table.
 func TestErrorsNameRows(t *testing.T) {
-	met := []limits.Met{&wire.TooLargeError{}, &wire.TooLargeError{Budget: true}, &budget.TooLargeError{}}
+	errs := []limits.Reached{&wire.TooLargeError{}, &wire.TooLargeError{Budget: true}, &budget.TooLargeError{}}
 	for _, l := range []sandbox.Limit{
 		sandbox.LimitMemory, sandbox.LimitFuel, sandbox.LimitRecursion, sandbox.LimitCalls, sandbox.LimitArguments,
 		sandbox.LimitAnswer, sandbox.LimitResult, sandbox.LimitQueue, sandbox.LimitTotalMemory,
 	} {
-		met = append(met, &sandbox.LimitError{Limit: l, Message: "too much"})
+		errs = append(errs, &sandbox.LimitError{Limit: l, Message: "too much"})
 	}
-	for _, err := range met {
+	for _, err := range errs {
 		if limits.Find(err.LimitName()) == nil {
 			t.Errorf("%T: there is no limit %q", err, err.LimitName())
 		}
 	}
 }
 
-// TestDefaultsOfOthers: packages that can be used without a configuration have
-// the same figures.
+// TestDefaultsOfOthers checks that packages that can be used without a configuration have
+// the same defaults.
 func TestDefaultsOfOthers(t *testing.T) {
 	for _, tt := range []struct {
 		limit     *limits.Limit
@@ -49,7 +49,7 @@ func TestDefaultsOfOthers(t *testing.T) {
 			t.Errorf("%s is %d by default, elsewhere %d", tt.limit.Setting(), tt.limit.Default, tt.elsewhere)
 		}
 	}
-	// A saved tool's own limits have the same lower bounds.
+	// The limits of a saved tool have the same lower bounds.
 	if limits.Fuel.Least != tools.MinFuel || limits.Memory.Least != tools.MinMemory {
 		t.Errorf("at least %d and %d, for a tool %d and %d", limits.Fuel.Least, limits.Memory.Least, tools.MinFuel, tools.MinMemory)
 	}

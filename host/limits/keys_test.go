@@ -14,12 +14,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 )
 
-// enforcers are the packages whose limits are in the table. They name no key of
-// the configuration: what to tell users is in the table.
+// enforcers are packages that enforce limits of the table. They must not name keys of the
+// configuration, because the advice for users is in the table.
 var enforcers = []string{"sandbox", "wire", "budget", "rpc", "compose", "front", "upstream", "supervise", "route"}
 
-// TestOnlyTheTableNamesKeys looks for keys of limits in the string literals of
-// packages that enforce limits.
+// TestOnlyTheTableNamesKeys looks for keys of limits in the string literals of packages
+// that enforce limits.
 func TestOnlyTheTableNamesKeys(t *testing.T) {
 	files := 0
 	for _, folder := range enforcers {
@@ -70,7 +70,7 @@ var anyKey = func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[^\w/])(` + strings.Join(keys, "|") + `)(?:$|\W)`)
 }()
 
-// keyIn is a key of a limit in a text, "" for none.
+// keyIn returns a key of a limit that a text contains, "" for none.
 func keyIn(text string) string {
 	if m := anyKey.FindStringSubmatch(text); m != nil {
 		return m[1]

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestTable: every row can be told from the others and has a default within its
-// bounds.
+// TestTable checks that the rows differ and that each has a default within its bounds.
 func TestTable(t *testing.T) {
 	names, settings := map[string]bool{}, map[string]bool{}
 	for _, l := range All {

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-// All are the limits in the order of the table.
+// All contains all limits in the order of the table.
 var All []*Limit
 
 func row(l Limit) *Limit {
@@ -26,21 +26,20 @@ const (
 	day         = 24 * hour
 )
 
-// At the top of the configuration.
+// The limits at the top level of the configuration.
 var (
 	StartupWait = row(Limit{Key: "startup_wait", Unit: Duration, Default: 5 * second, Least: 0, Most: hour})
 	Message     = row(Limit{Name: "message", Key: "max_message", Unit: Bytes, Default: 64 * mib, Least: kib, Most: gib})
 )
 
-// Of one call of a composite tool.
+// The limits of one composite call.
 var (
 	Time = row(Limit{Name: "time", Section: "execution", Key: "timeout", Unit: Duration,
 		Default: 30 * second, Least: millisecond, Most: day, Class: abi.ErrTimeout})
-	// Memory: at least what the guest needs itself; at most what wasm32 can
-	// address.
+	// Memory: at least what the guest itself needs; at most what wasm32 can address.
 	Memory = row(Limit{Name: "memory", Section: "execution", Key: "max_memory", Unit: Bytes,
 		Default: 128 * mib, Least: 16 * mib, Most: 4 * gib, Class: abi.ErrResource})
-	// Fuel: at least what a script needs that does little; at most some days.
+	// Fuel: at least what a trivial script needs; at most enough for some days.
 	Fuel = row(Limit{Name: "fuel", Section: "execution", Key: "max_fuel",
 		Default: 10_000_000_000, Least: 10_000_000, Most: 1_000_000_000_000_000, Class: abi.ErrResource})
 	Calls = row(Limit{Name: "calls", Section: "execution", Key: "max_calls",
@@ -63,7 +62,7 @@ var (
 	Depth     = row(Limit{Name: abi.LimitDepth, Default: abi.MaxDepth, Class: abi.ErrRuntime})
 )
 
-// Of all calls of composite tools together, and of all messages.
+// The limits of all composite calls together, and of all messages.
 var (
 	Concurrent = row(Limit{Section: "execution", Key: "max_concurrent",
 		Derived: "two per CPU, at least 4", Least: 1, Most: 10_000})
@@ -73,7 +72,7 @@ var (
 		Derived: "half of the machine's memory, or of the container's", Least: 32 * mib, Most: 1 << 20 * gib, Class: abi.ErrResource})
 )
 
-// Of the journal.
+// The limits of the journal.
 var (
 	JournalFile = row(Limit{Section: "journal", Key: "max_size", Unit: Bytes,
 		Default: 64 * mib, Least: 64 * kib, Most: 1024 * gib})
@@ -83,18 +82,18 @@ var (
 		Default: 30 * day, Least: hour, Most: 100 * 365 * day})
 )
 
-// Of one upstream server.
+// The limits for one upstream.
 var (
 	RequestTime = row(Limit{Name: "request_time", Section: "upstream", Key: "timeout", Unit: Duration,
 		Default: minute, Least: millisecond, Most: day})
-	// RequestTotalTime: the default is that of RequestTime if that is longer.
+	// RequestTotalTime: the default is RequestTime if that is longer.
 	RequestTotalTime = row(Limit{Name: "request_total_time", Section: "upstream", Key: "max_timeout", Unit: Duration,
 		Default: hour, Least: millisecond, Most: day})
 	ProbeTime = row(Limit{Section: "upstream.probe", Key: "timeout", Unit: Duration,
 		Default: 10 * second, Least: millisecond, Most: 10 * minute})
 )
 
-// Of clients over HTTP.
+// The limits for clients over HTTP.
 var (
 	SessionTTL = row(Limit{Section: "http", Key: "session_ttl", Unit: Duration,
 		Default: 30 * minute, Least: second, Most: 7 * day})

@@ -16,14 +16,13 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
-// exempt are folders that spell the protocol themselves: this package, and the
-// peers that the product is tested and measured with. What those send must not
-// come from the table that they test.
+// exempt are folders that may contain the names themselves: this package, and the peers
+// for tests and benchmarks. Those must not depend on the table that they test.
 var exempt = []string{"host/protocol", "host/mcptest", "host/front/fronttest", "scripts"}
 
-// TestOnlyThisPackageKnowsRevisions: no other package names a revision or
-// compares one, or spells the name of a method or an error code of MCP. Tests
-// may.
+// TestOnlyThisPackageKnowsRevisions checks that no other package names a revision or
+// compares revisions, or contains the name of a method or an error code of MCP. Tests may
+// do so.
 func TestOnlyThisPackageKnowsRevisions(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := 0
@@ -64,7 +63,7 @@ func TestOnlyThisPackageKnowsRevisions(t *testing.T) {
 	}
 }
 
-// TestKnowledgeIsFound: the test above finds what it is there for.
+// TestKnowledgeIsFound checks that the test above finds such literals.
 func TestKnowledgeIsFound(t *testing.T) {
 	for source, want := range map[string]string{
 		`const since = "2025-06-18"`:                                             "names revision 2025-06-18",
@@ -99,7 +98,7 @@ func TestKnowledgeIsFound(t *testing.T) {
 	}
 }
 
-// knowledge returns what a file knows of the protocol by itself, one line each.
+// knowledge returns what a file contains about the protocol, one line for each finding.
 func knowledge(t *testing.T, name, source string) []string {
 	t.Helper()
 	set := token.NewFileSet()
@@ -157,9 +156,8 @@ func checkLiteral(lit *ast.BasicLit, add func(ast.Node, string, ...any)) {
 	}
 }
 
-// comparesRevision reports whether a node compares something that is called a
-// revision. Values of protocol.Revision cannot be ordered anyway: the compiler
-// refuses that.
+// comparesRevision reports whether a node compares something that is called a revision.
+// The compiler prevents ordering of protocol.Revision.
 func comparesRevision(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:

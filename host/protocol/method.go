@@ -47,7 +47,7 @@ const (
 	Server
 )
 
-// Kind says whether a method is answered.
+// Kind says whether a method is a request or a notification.
 type Kind uint8
 
 const (
@@ -55,15 +55,15 @@ const (
 	Notification
 )
 
-// Method is a request or notification that one party sends. A method that both
-// send is in the table twice.
+// Method is a request or notification that one party sends. The table has a method that
+// both send twice.
 type Method struct {
 	From Party
 	Kind Kind
 	Name string
-	// Capability is the member of its capabilities with which the other party
-	// declares that it takes the request, such as "tools"; "" if it needs to
-	// declare nothing, and for notifications.
+	// Capability is the member of its capabilities with which the other party declares
+	// that it supports the request, such as "tools"; "" if nothing has to be declared,
+	// and for notifications.
 	Capability string
 }
 

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestMethodsOfSchema compares the methods of each revision with those that its
-// schema defines.
+// TestMethodsOfSchema compares the methods of each revision with those in its schema.
 func TestMethodsOfSchema(t *testing.T) {
 	text, err := os.ReadFile("testdata/methods.txt")
 	if err != nil {
@@ -40,8 +39,8 @@ func TestMethodsOfSchema(t *testing.T) {
 	}
 }
 
-// TestTable: a row adds only what was not there, removes only what was, and
-// every fact has its source.
+// TestTable checks that a row adds only what was not there, removes only what was, and
+// that every fact has a source.
 func TestTable(t *testing.T) {
 	var before row
 	for _, r := range revisions {
@@ -80,8 +79,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRemoval: what a row removes is gone from its revision, and stays in the
-// one before.
+// TestRemoval checks that what a row removes is missing in its revision and stays in the
+// previous one.
 func TestRemoval(t *testing.T) {
 	old := row{
 		features: []featureFact{{Tasks, "x"}, {Icons, "x"}},
@@ -106,8 +105,7 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestFeatures holds each feature against the revisions that have it, as the
-// pages of changes say.
+// TestFeatures compares the revisions that have each feature with the changelogs.
 func TestFeatures(t *testing.T) {
 	const all = "2024-11-05 2025-03-26 2025-06-18 2025-11-25"
 	since := func(name string) string { return all[strings.Index(all, name):] }
@@ -170,8 +168,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestCapabilities: who may send a request looks up what the other party has to
-// declare.
+// TestCapabilities checks which capability the other party must declare for a request.
 func TestCapabilities(t *testing.T) {
 	for _, want := range []struct {
 		from             Party
@@ -220,7 +217,8 @@ func TestContentFeature(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: messages are checked against features on their way.
+// TestNoAllocations checks that looking up a feature, which happens for each message,
+// does not allocate.
 func TestNoAllocations(t *testing.T) {
 	r := Handshake.Newest()
 	if n := testing.AllocsPerRun(100, func() {

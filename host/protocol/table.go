@@ -1,9 +1,9 @@
 package protocol
 
-// row is a revision: what it adds to the one before it, and what it removes.
-// Sources are pages of the specification, docs/specification/REVISION in
-// github.com/modelcontextprotocol/modelcontextprotocol, with the heading after a
-// comma; "schema" is schema/REVISION/schema.ts, "changelog" the page of changes.
+// row is a revision: what it adds to the previous one and what it removes. Sources are
+// pages of the specification, docs/specification/REVISION in
+// github.com/modelcontextprotocol/modelcontextprotocol, with the heading after a comma;
+// "schema" is schema/REVISION/schema.ts, "changelog" the page of changes.
 type row struct {
 	name string
 	era  Era
@@ -12,7 +12,7 @@ type row struct {
 	methods, removedMethods   []methodFact // methods also replace those of the same name
 	codes, removedCodes       []codeFact
 
-	// What the revision has in the end; computed.
+	// What the revision has after that, as computed by compute.
 	has        uint64 // bit 1<<f for each Feature f
 	allMethods []Method
 	allCodes   []int
@@ -36,7 +36,7 @@ type codeFact struct {
 // none is the row of the zero Revision.
 var none row
 
-// revisions are those that we speak, oldest first.
+// revisions contains the revisions that we support, oldest first.
 var revisions = [...]row{
 	{
 		name: "2024-11-05", era: Handshake,
@@ -154,7 +154,7 @@ func init() {
 	}
 }
 
-// compute fills in what a revision has in the end, given the one before it.
+// compute sets what a revision has, given the previous one.
 func (r *row) compute(before *row) {
 	r.has = before.has
 	for _, f := range r.features {
@@ -178,7 +178,7 @@ func (r *row) compute(before *row) {
 	}
 }
 
-// without is a copy of methods without those that facts name.
+// without returns a copy of methods without those that facts name.
 func without(methods []Method, facts []methodFact) []Method {
 	var left []Method
 	for _, m := range methods {

@@ -117,7 +117,7 @@ func (r *fileReader) readCheck(s *config.Section, i int) *Check {
 func (c *Check) kind(s *config.Section) kinds {
 	switch {
 	case s.Has("server") && (s.Has("call") || s.Has("code")):
-		s.Problem("server", "cannot be together with call or code (make two checks of it)")
+		s.Problem("server", "cannot be combined with call or code (make two checks of it)")
 	case !s.Has("server") && !s.Has("call") && !s.Has("code"):
 		s.Problem("", "has neither call nor code nor server (say what to check)")
 	}

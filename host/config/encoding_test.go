@@ -12,27 +12,27 @@ import (
 	"unicode/utf16"
 )
 
-// disguises are the ways to write a text that docs/configuration.md, Secrets, says
-// are seen through. Each makes choices of its own, as another program would.
-var disguises = map[string]func(r *rand.Rand, s string) string{
+// encodings are the ways to write a text that masking resolves, according to
+// docs/configuration.md, Secrets. Each makes random choices, as different programs would.
+var encodings = map[string]func(r *rand.Rand, s string) string{
 	"as it is":    func(_ *rand.Rand, s string) string { return s },
-	"JSON":        jsonDisguise,
+	"JSON":        jsonEncoding,
 	"Go":          func(_ *rand.Rand, s string) string { return inner(strconv.Quote(s)) },
 	"Go, ASCII":   func(_ *rand.Rand, s string) string { return inner(strconv.QuoteToASCII(s)) },
-	"address":     percentDisguise,
-	"query":       queryDisguise,
+	"address":     percentEncoding,
+	"query":       queryEncoding,
 	"QueryEscape": func(_ *rand.Rand, s string) string { return url.QueryEscape(s) },
 	"PathEscape":  func(_ *rand.Rand, s string) string { return url.PathEscape(s) },
 	"hex":         func(_ *rand.Rand, s string) string { return hex.EncodeToString([]byte(s)) },
 	"HEX":         func(_ *rand.Rand, s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
-	"base64":      base64Disguise(base64.StdEncoding),
-	"base64url":   base64Disguise(base64.RawURLEncoding),
+	"base64":      base64Encoding(base64.StdEncoding),
+	"base64url":   base64Encoding(base64.RawURLEncoding),
 }
 
 func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// jsonDisguise writes a JSON string, each character in one of the ways it can be.
-func jsonDisguise(r *rand.Rand, s string) string {
+// jsonEncoding writes a JSON string, each character in one of the possible ways.
+func jsonEncoding(r *rand.Rand, s string) string {
 	short := map[rune]string{'"': `\"`, '\\': `\\`, '/': `\/`, '\n': `\n`, '\t': `\t`, '\r': `\r`, '\b': `\b`, '\f': `\f`}
 	var b strings.Builder
 	for _, c := range s {
@@ -51,8 +51,8 @@ func jsonDisguise(r *rand.Rand, s string) string {
 	return b.String()
 }
 
-// percentDisguise writes some bytes as %XX, those among them that must be.
-func percentDisguise(r *rand.Rand, s string) string {
+// percentEncoding writes some bytes as %XX, among them those that must be.
+func percentEncoding(r *rand.Rand, s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`%+&#?"<>`, c) >= 0 || r.IntN(2) == 0 {
@@ -64,23 +64,23 @@ func percentDisguise(r *rand.Rand, s string) string {
 	return b.String()
 }
 
-// queryDisguise is percentDisguise with all spaces as +, as forms write them.
-func queryDisguise(r *rand.Rand, s string) string {
+// queryEncoding is percentEncoding with spaces as +, as in forms.
+func queryEncoding(r *rand.Rand, s string) string {
 	words := strings.Split(s, " ")
 	for i, w := range words {
-		words[i] = percentDisguise(r, w)
+		words[i] = percentEncoding(r, w)
 	}
 	return strings.Join(words, "+")
 }
 
-// base64Disguise encodes a text within something longer.
-func base64Disguise(e *base64.Encoding) func(r *rand.Rand, s string) string {
+// base64Encoding encodes a text within a longer one.
+func base64Encoding(e *base64.Encoding) func(r *rand.Rand, s string) string {
 	return func(r *rand.Rand, s string) string {
 		return e.EncodeToString([]byte("~~~~~~"[:r.IntN(4)] + s + "~~~~~~"[:r.IntN(4)]))
 	}
 }
 
-// secretOf is a secret of eight or more bytes with characters of all kinds.
+// secretOf returns a secret of eight or more bytes with characters of all kinds.
 func secretOf(r *rand.Rand) string {
 	kinds := []rune("abcXYZ0189  %+/=&?#\"'\\<>~_-.,:;@!$\n\téü語ß😀\u2028")
 	var b strings.Builder
@@ -91,11 +91,11 @@ func secretOf(r *rand.Rand) string {
 	return b.String() + "Zq"
 }
 
-// TestEveryEncodingIsMasked writes secrets in every way that the documentation
-// promises to see through, and in two of them, one within the other.
+// TestEveryEncodingIsMasked writes secrets in every way in which the documentation
+// promises to find them, and in two ways, one within the other.
 func TestEveryEncodingIsMasked(t *testing.T) {
 	layers := map[string]func(r *rand.Rand, s string) string{
-		"": func(_ *rand.Rand, s string) string { return s }, " in JSON": jsonDisguise, " in an address": percentDisguise,
+		"": func(_ *rand.Rand, s string) string { return s }, " in JSON": jsonEncoding, " in an address": percentEncoding,
 	}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -103,14 +103,15 @@ func TestEveryEncodingIsMasked(t *testing.T) {
 		var m Masker
 		m.Add(secret)
 		redactor := NewRedactor(&m, nil)
-		for name, disguise := range disguises {
+		for name, encode := range encodings {
 			for in, layer := range layers {
-				text := layer(r, disguise(r, secret))
+				text := layer(r, encode(r, secret))
 				redacted, _ := redactor.Text("before " + text + " after")
 				for who, got := range map[string]string{"Mask": m.Mask("before " + text + " after"), "Text": redacted} {
 					rest, ok := strings.CutPrefix(got, "before ")
 					rest, ends := strings.CutSuffix(rest, " after")
-					// Of what is encoded as a whole, a little of what was beside the secret is left.
+					// When a text is encoded as a whole, a little of what was beside the
+					// secret is left.
 					left := 0
 					if strings.HasPrefix(name, "base64") {
 						left = 2 * 6 * 8
