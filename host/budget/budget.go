@@ -222,7 +222,7 @@ func (b *Budget) enqueue(h *Hold, n int64) *waiter {
 	h.owner.queue = append(h.owner.queue, w)
 	b.waiting++
 	if h.run != nil {
-		h.run.work(-1)
+		h.run.addWorkers(-1)
 	}
 	return w
 }
@@ -241,7 +241,7 @@ func (b *Budget) dequeue(w *waiter) {
 	b.waiting--
 	b.kickWaiting() // w may have been the one that was to collect garbage
 	if w.hold.run != nil {
-		w.hold.run.work(1)
+		w.hold.run.addWorkers(1)
 	}
 	close(w.ready)
 }

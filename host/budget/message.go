@@ -189,7 +189,7 @@ func (b *Budget) escalate(w *waiter) {
 		return
 	}
 	for _, r := range slices.Backward(b.runs) {
-		if r.owned > 0 {
+		if r.messages > 0 {
 			b.failRun(r)
 			b.serve()
 			return

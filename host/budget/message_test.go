@@ -42,11 +42,11 @@ func TestRunFailsForAnswers(t *testing.T) {
 		b := New(3200)
 		var failed error
 		old, young := openRun(t, b, "a"), b.OpenRun("a", func(err error) { failed = err })
-		young.Work(1) // it waits for a server
+		young.AddWorkers(1) // it waits for a server
 		parked := b.OpenAnswer()
 		got(t, start(t.Context(), &old.Hold, 200))
 		got(t, start(t.Context(), parked, 750))
-		young.Own(750)
+		young.AddMessage(750)
 		beyond, late := b.OpenAnswer(), b.OpenAnswer()
 		more := start(t.Context(), beyond, 100)
 		time.Sleep(2 * escalateAfter)

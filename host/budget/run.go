@@ -20,11 +20,11 @@ import (
 // If its bytes are not enough, the next one fails.
 type Run struct {
 	Hold
-	number uint64 // in the order of opening
-	active int    // goroutines that wait neither for bytes nor for others of this run
-	owned  int64  // bytes of messages that belong to the run
-	err    error  // *ExhaustedError, once it has failed
-	fail   context.CancelCauseFunc
+	number   uint64 // in the order of opening
+	active   int    // goroutines that wait neither for bytes nor for others of this run
+	messages int64  // bytes of messages that belong to the run
+	err      error  // *ExhaustedError, once it has failed
+	fail     context.CancelCauseFunc
 }
 
 // ExhaustedError says that a run has failed because all runs together need more bytes
@@ -55,21 +55,21 @@ func (b *Budget) OpenRun(key any, fail context.CancelCauseFunc) *Run {
 	return r
 }
 
-// Work adds n to the number of active goroutines of the run; n can be negative.
+// AddWorkers adds n to the number of active goroutines of the run; n can be negative.
 // Goroutines that have ended or that wait for others of the same run are not active. The
 // number must not become 0 while the run can continue.
-func (r *Run) Work(n int) {
+func (r *Run) AddWorkers(n int) {
 	b := r.budget
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	r.work(n)
+	r.addWorkers(n)
 	b.serve()
 }
 
-func (r *Run) work(n int) {
+func (r *Run) addWorkers(n int) {
 	before := r.active > 0
 	r.active += n
 	if after := r.active > 0; before != after {
@@ -81,9 +81,9 @@ func (r *Run) work(n int) {
 	}
 }
 
-// Own adds n to the bytes of messages in flight that belong to the run: its request, and
+// AddMessage adds n to the bytes of messages in flight that belong to the run: its request, and
 // answers to its calls. They exist as long as the run does.
-func (r *Run) Own(n int64) {
+func (r *Run) AddMessage(n int64) {
 	b := r.budget
 	if b == nil {
 		return
@@ -91,7 +91,7 @@ func (r *Run) Own(n int64) {
 	b.mu.Lock()
 	defer b.unlock()
 	if !r.closed {
-		r.owned += n
+		r.messages += n
 	}
 }
 
@@ -107,7 +107,7 @@ func (r *Run) Close() {
 	if r.closed {
 		return
 	}
-	r.work(-r.active)
+	r.addWorkers(-r.active)
 	if r.err != nil {
 		b.failing--
 	}

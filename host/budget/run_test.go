@@ -14,7 +14,7 @@ import (
 func openRun(t *testing.T, b *Budget, key any) *Run {
 	t.Helper()
 	r := b.OpenRun(key, nil)
-	r.Work(1)
+	r.AddWorkers(1)
 	return r
 }
 
@@ -158,11 +158,11 @@ func (r *tree) parallel(depth int) error {
 	var group sync.WaitGroup
 	var working atomic.Int64
 	working.Store(int64(more + 1))
-	r.run.Work(more)
+	r.run.AddWorkers(more)
 	share := func(i int) {
 		errs[i] = r.script(depth)
 		if working.Add(-1) > 0 {
-			r.run.Work(-1)
+			r.run.AddWorkers(-1)
 		}
 	}
 	for i := range more {
@@ -198,7 +198,7 @@ func TestNoDeadlock(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(context.Background())
 					defer cancel(nil)
 					r.ctx, r.run = ctx, b.OpenRun(key, cancel)
-					r.run.Work(1)
+					r.run.AddWorkers(1)
 					err := r.script(2)
 					var e *ExhaustedError
 					mu.Lock()

@@ -48,7 +48,7 @@ func TestJournalRuns(t *testing.T) {
 		t.Fatalf("%d runs, %v", len(mine), err)
 	}
 	rec, err := runs.Get(t.Context(), "one", mine[1].ID)
-	if err != nil || rec.ID != mine[1].ID || string(rec.Calls[0].Asked.Arguments) != `{"s":"one"}` {
+	if err != nil || rec.ID != mine[1].ID || string(rec.Calls[0].Request.Arguments) != `{"s":"one"}` {
 		t.Errorf("%+v, %v", rec, err)
 	}
 	if _, err := runs.Get(t.Context(), "two", mine[1].ID); !errors.Is(err, journal.ErrNotFound) {

@@ -104,7 +104,7 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 
 func showCall(r timeline.Row, most int) shownCall {
 	c := shownCall{
-		Call: r.Number, Tool: r.Label, Start: milliseconds(r.Start), Arguments: display.ClipSize(string(r.Call.Asked.Arguments), most), Undo: r.Undo,
+		Call: r.Number, Tool: r.Label, Start: milliseconds(r.Start), Arguments: display.ClipSize(string(r.Call.Request.Arguments), most), Undo: r.Undo,
 	}
 	switch e := r.Call.Answer.Err; {
 	case r.State == timeline.Unanswered:

@@ -16,13 +16,13 @@ import (
 // script does, in order. One goroutine uses all recordings of a tree of runs.
 type Recording interface {
 	// Calls returns the recorded answer to each call of a batch, in order.
-	Calls(asked []abi.ToolCall) []ReplayedCall
+	Calls(requests []abi.ToolCall) []ReplayedCall
 	// Undo resolves a compensation that the script registers to real names. failed
 	// says what is wrong with the call; nil if nothing is.
-	Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError)
+	Undo(request abi.ToolCall) (server, tool string, failed *abi.CallError)
 	// Compensation returns the recorded answer to the next compensation, by real
 	// names.
-	Compensation(asked abi.ToolCall, server, tool string) journal.Answer
+	Compensation(request abi.ToolCall, server, tool string) journal.Answer
 	Log(level abi.LogLevel, text string)
 	// End gets the record of the replay after its end.
 	End(replayed journal.Record)

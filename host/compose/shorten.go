@@ -120,7 +120,7 @@ func (l *callList) call(c *journal.CallRecord) []byte {
 	var o wire.Object
 	o.Text("server", l.name(c.Server))
 	o.Text("tool", l.name(c.Tool))
-	o.Raw("params", l.value(c.Asked.Arguments))
+	o.Raw("params", l.value(c.Request.Arguments))
 	switch e := c.Answer.Err; {
 	case !c.Done:
 		o.Raw("error", callError(abi.ErrCancelled, NoAnswer))

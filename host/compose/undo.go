@@ -49,7 +49,7 @@ func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 		t = r.resolve(ctx, call)
 		failed = r.checkUndo(ctx, &t)
 	}
-	r.journal.Undo(journal.UndoRecord{Asked: call, Server: t.server, Tool: t.tool, Err: failed})
+	r.journal.Undo(journal.UndoRecord{Request: call, Server: t.server, Tool: t.tool, Err: failed})
 	if failed == nil {
 		r.undo.add([]target{t})
 	}

@@ -41,7 +41,7 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	go writer.Run() // waited for below
 	eof := make(chan error, 1)
 	go func() {
-		err := s.conn.ReadLines(r, opts.MaxMessage, s.room())
+		err := s.conn.ReadLines(r, opts.MaxMessage, s.readBudget())
 		s.endOfInput()
 		eof <- err
 	}()
@@ -78,14 +78,14 @@ func (s *Session) endOfInput() {
 	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool { return r.Method == protocol.MethodToolsCall })
 }
 
-// room returns the wire.Room in which large messages of the client are counted; nil if
+// readBudget returns the wire.ReadBudget in which large messages of the client are counted; nil if
 // they are not counted.
-func (s *Session) room() *wire.Room {
+func (s *Session) readBudget() *wire.ReadBudget {
 	all := s.opts.Budget
 	if all == nil {
 		return nil
 	}
-	return &wire.Room{Context: s.conn.Context(), Open: func() *budget.Hold { return all.OpenRequest(route.Session(s)) }}
+	return &wire.ReadBudget{Context: s.conn.Context(), Open: func() *budget.Hold { return all.OpenRequest(route.Session(s)) }}
 }
 
 // output is the io.Writer of a session. When it fails, the session ends. It is not

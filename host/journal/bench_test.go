@@ -84,7 +84,7 @@ func BenchmarkRun(b *testing.B) {
 		Definition: tools.Definition{Name: "five", Code: strings.Repeat("x = 1\n", 50), InputSchema: []byte(`{"type":"object"}`)},
 		Params:     []byte(`{"a":1}`),
 	}
-	asked := abi.ToolCall{Server: "s", Tool: "t", Arguments: []byte(`{"n":1}`)}
+	request := abi.ToolCall{Server: "s", Tool: "t", Arguments: []byte(`{"n":1}`)}
 	answer := journal.Answer{Result: fmt.Appendf(nil, `{"content":[],"structuredContent":{"text":%q}}`, strings.Repeat("x", 1000))}
 	answer.Value, _ = wire.Get(answer.Result, "structuredContent")
 	for name, log := range map[string]*journal.Log{"memory": nil, "disk": journal.OpenLog(b.TempDir(), journal.LogOptions{Log: quiet})} {
@@ -96,7 +96,7 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 				for range 5 {
-					r.OpenCall(asked, "s", "t").Close(answer)
+					r.OpenCall(request, "s", "t").Close(answer)
 				}
 				r.Close(journal.Outcome{Result: []byte("1")})
 			}

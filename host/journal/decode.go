@@ -276,12 +276,12 @@ func (r *Record) apply(kind string, f fields) error {
 	case eventCall:
 		at := f.duration("at")
 		r.Calls = append(r.Calls, CallRecord{
-			Seq: f.number("seq"), Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"),
+			Seq: f.number("seq"), Request: readRequest(f), Server: f.text("server"), Tool: f.text("tool"),
 			Start: at, Progress: f.number("progress"), Undo: f.flag("undo"),
 		})
 	case eventUndo:
 		r.Undos = append(r.Undos, UndoRecord{
-			Asked: readAsked(f), Server: f.text("server"), Tool: f.text("tool"), Err: readCallError(f, "error"),
+			Request: readRequest(f), Server: f.text("server"), Tool: f.text("tool"), Err: readCallError(f, "error"),
 		})
 	case eventLog:
 		for _, e := range f.objects("entries") {
@@ -325,7 +325,7 @@ func (c *CallRecord) answer(f fields) {
 	a.Err = readCallError(f, "error")
 }
 
-func readAsked(f fields) abi.ToolCall {
+func readRequest(f fields) abi.ToolCall {
 	a, _ := f.object("asked")
 	return abi.ToolCall{
 		Server: a.text("server"), Tool: a.text("tool"), Exact: a.flag("exact"), Raw: a.flag("raw"),

@@ -144,11 +144,11 @@ func (l *line) call(id string, c *CallRecord) {
 	if !c.Done {
 		l.number("progress", int64(c.Progress))
 	}
-	l.asked(&c.Asked)
+	l.request(&c.Request)
 	l.finish()
 }
 
-func (l *line) asked(c *abi.ToolCall) {
+func (l *line) request(c *abi.ToolCall) {
 	l.open("asked", '{')
 	l.text("server", c.Server)
 	l.text("tool", c.Tool)
@@ -250,7 +250,7 @@ func (l *line) undo(id string, u *UndoRecord) {
 	l.start(eventUndo, id)
 	l.text("server", u.Server)
 	l.text("tool", u.Tool)
-	l.asked(&u.Asked)
+	l.request(&u.Request)
 	l.callError("error", u.Err)
 	l.finish()
 }

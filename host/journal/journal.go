@@ -90,13 +90,13 @@ type Call struct {
 // OpenCall begins the record of a call that the script makes. server and tool are the
 // real names. Calls are numbered in the order in which they are opened, so a caller
 // that makes calls concurrently opens them in the script's order first.
-func (r *Run) OpenCall(asked abi.ToolCall, server, tool string) *Call {
-	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool})
+func (r *Run) OpenCall(request abi.ToolCall, server, tool string) *Call {
+	return r.open(CallRecord{Request: request, Server: server, Tool: tool})
 }
 
 // OpenUndo is OpenCall for a compensation.
-func (r *Run) OpenUndo(asked abi.ToolCall, server, tool string) *Call {
-	return r.open(CallRecord{Asked: asked, Server: server, Tool: tool, Undo: true})
+func (r *Run) OpenUndo(request abi.ToolCall, server, tool string) *Call {
+	return r.open(CallRecord{Request: request, Server: server, Tool: tool, Undo: true})
 }
 
 // Undo records that the script has registered a compensation.

@@ -86,7 +86,7 @@ func TestRecord(t *testing.T) {
 			msg = c.Answer.Err.Message
 		}
 		got = append(got, fmt.Sprintf("%d %s.%s %s done=%v progress=%d value=%s err=%s",
-			c.Seq, c.Server, c.Tool, c.Asked.Arguments, c.Done, c.Progress, c.Answer.Value, msg))
+			c.Seq, c.Server, c.Tool, c.Request.Arguments, c.Done, c.Progress, c.Answer.Value, msg))
 		if c.Start < 0 || c.Duration < 0 || c.Start+c.Duration > rec.Duration {
 			t.Errorf("call %d from %v for %v in a run of %v", c.Seq, c.Start, c.Duration, rec.Duration)
 		}

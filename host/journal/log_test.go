@@ -148,7 +148,7 @@ func (d dice) begin() Begin {
 	return b
 }
 
-func (d dice) asked() abi.ToolCall {
+func (d dice) request() abi.ToolCall {
 	return abi.ToolCall{
 		Server: d.name(), Tool: d.text(), Exact: d.IntN(2) == 0, Raw: d.IntN(2) == 0,
 		Timeout: []float64{0, 0.1, 1e-9, 1e300}[d.IntN(4)], Meta: d.maybe(), Arguments: d.object(2),
@@ -199,11 +199,11 @@ func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 		case 0:
 			r.Log(abi.LogLevel(d.IntN(5)), d.text())
 		case 1:
-			r.Undo(UndoRecord{Asked: d.asked(), Server: d.name(), Tool: d.text(), Err: d.callError()})
+			r.Undo(UndoRecord{Request: d.request(), Server: d.name(), Tool: d.text(), Err: d.callError()})
 		case 2:
-			calls = append(calls, r.OpenUndo(d.asked(), d.name(), d.text()))
+			calls = append(calls, r.OpenUndo(d.request(), d.name(), d.text()))
 		default:
-			calls = append(calls, r.OpenCall(d.asked(), d.name(), d.name()))
+			calls = append(calls, r.OpenCall(d.request(), d.name(), d.name()))
 		}
 	}
 	d.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })

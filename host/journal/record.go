@@ -101,8 +101,8 @@ type Entry struct {
 // CallRecord is the record of one call.
 type CallRecord struct {
 	Seq int // from 1
-	// Asked is the call as the script wrote it.
-	Asked abi.ToolCall
+	// Request is the call as the script wrote it.
+	Request abi.ToolCall
 	// Server and Tool are the real names, or what the script wrote if it could not
 	// be resolved.
 	Server, Tool string
@@ -127,7 +127,7 @@ func (r *Record) Any(has func(*Record) bool) bool {
 // UndoRecord is the record of a compensation that the script has registered. If it is
 // made, it has a CallRecord too.
 type UndoRecord struct {
-	Asked        abi.ToolCall // as the script wrote it
+	Request      abi.ToolCall // as the script wrote it
 	Server, Tool string       // as in CallRecord
 	// Err is the error that the script received; nil if the compensation was
 	// accepted.

@@ -100,7 +100,7 @@ func leaks(t *testing.T, dir string) []string {
 func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 	t.Helper()
 	callError := &abi.CallError{Type: abi.ErrTool, Server: text(), Tool: text(), Message: text(), Details: object(), Limit: text()}
-	asked := abi.ToolCall{Server: text(), Tool: text(), Arguments: object(), Meta: object()}
+	request := abi.ToolCall{Server: text(), Tool: text(), Arguments: object(), Meta: object()}
 	r, err := l.Open(journal.Begin{
 		Definition: tools.Definition{
 			Name: text(), Description: text(), InputSchema: object(), OutputSchema: object(), Code: text(),
@@ -120,10 +120,10 @@ func everywhere(t *testing.T, l *journal.Log, proxied bool) {
 		{RPCError: object(), Err: callError},
 		{Value: []byte("24681357")},
 	} {
-		r.OpenCall(asked, text(), text()).Close(a)
+		r.OpenCall(request, text(), text()).Close(a)
 	}
-	r.OpenUndo(asked, text(), text())
-	r.Undo(journal.UndoRecord{Asked: asked, Server: text(), Tool: text(), Err: callError})
+	r.OpenUndo(request, text(), text())
+	r.Undo(journal.UndoRecord{Request: request, Server: text(), Tool: text(), Err: callError})
 	r.Log(abi.LogInfo, text())
 	r.Close(journal.Outcome{Error: abi.ErrorType(text()), Message: text(), Failure: object(), Result: object()})
 	if proxied {

@@ -46,16 +46,16 @@ func newLenient(s *session, rec *journal.Record, in string) *lenient {
 	return t
 }
 
-// find returns the recorded call that has the answer for asked, nil if there is none, and
+// find returns the recorded call that has the answer for request, nil if there is none, and
 // whether it is the same call.
-func find(among []*candidate, asked abi.ToolCall) (found *candidate, same bool) {
-	want := canonical(asked.Arguments)
+func find(among []*candidate, request abi.ToolCall) (found *candidate, same bool) {
+	want := canonical(request.Arguments)
 	for _, c := range among {
-		if c.used || !sameTool(c.CallRecord.Asked, c.Tool, asked) || unanswered(c.CallRecord) {
+		if c.used || !sameTool(c.CallRecord.Request, c.Tool, request) || unanswered(c.CallRecord) {
 			continue
 		}
 		if c.args == nil {
-			c.args = canonical(c.CallRecord.Asked.Arguments)
+			c.args = canonical(c.CallRecord.Request.Arguments)
 		}
 		if bytes.Equal(c.args, want) {
 			return c, true
@@ -72,13 +72,13 @@ func rejectsArguments(a journal.Answer) bool {
 	return a.Err != nil && a.Err.Type == abi.ErrValidation && a.Result == nil && a.RPCError == nil && a.Run == nil
 }
 
-// sameTool reports whether asked is a call of the recorded tool, which can be named
+// sameTool reports whether request is a call of the recorded tool, which can be named
 // as the script named it or by its real name.
-func sameTool(recorded abi.ToolCall, real string, asked abi.ToolCall) bool {
-	if recorded.Server != asked.Server {
+func sameTool(recorded abi.ToolCall, real string, request abi.ToolCall) bool {
+	if recorded.Server != request.Server {
 		return false
 	}
-	return asked.Tool == recorded.Tool || asked.Tool == real || !asked.Exact && asked.Tool == abi.Ident(real)
+	return request.Tool == recorded.Tool || request.Tool == real || !request.Exact && request.Tool == abi.Ident(real)
 }
 
 // sameJSON reports whether two JSON values differ at most in white space and in the
@@ -96,9 +96,9 @@ func canonical(raw []byte) []byte {
 }
 
 // Calls implements compose.Recording.
-func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
-	replayed := make([]compose.ReplayedCall, len(asked))
-	for i, call := range asked {
+func (t *lenient) Calls(requests []abi.ToolCall) []compose.ReplayedCall {
+	replayed := make([]compose.ReplayedCall, len(requests))
+	for i, call := range requests {
 		found, same := find(t.calls, call)
 		if found == nil || t.missing != nil {
 			t.miss(call)
@@ -109,7 +109,7 @@ func (t *lenient) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
 		found.used = true
 		t.session.calls++
 		if !same {
-			t.note(t.in, fmt.Sprintf("%s is answered with the answer to call %d, %s", callLine(call), found.Seq, callLine(found.CallRecord.Asked)))
+			t.note(t.in, fmt.Sprintf("%s is answered with the answer to call %d, %s", callLine(call), found.Seq, callLine(found.CallRecord.Request)))
 		}
 		replayed[i] = t.answer(found, call, same)
 	}
@@ -135,7 +135,7 @@ func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.Rep
 		in = t.in + ", " + in
 	}
 	if same {
-		p.Recompute = call.Raw != c.CallRecord.Asked.Raw
+		p.Recompute = call.Raw != c.CallRecord.Request.Raw
 		p.Run = t.session.replayRun(run, newStrict(t.session, run, in))
 		return p
 	}
@@ -144,12 +144,12 @@ func (t *lenient) answer(c *candidate, call abi.ToolCall, same bool) compose.Rep
 }
 
 // Undo implements compose.Recording.
-func (t *lenient) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
+func (t *lenient) Undo(request abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	t.undos++
 	var known *journal.UndoRecord
 	for i := range t.rec.Undos {
-		if u := &t.rec.Undos[i]; sameTool(u.Asked, u.Tool, asked) {
-			if known = u; sameJSON(u.Asked.Arguments, asked.Arguments) {
+		if u := &t.rec.Undos[i]; sameTool(u.Request, u.Tool, request) {
+			if known = u; sameJSON(u.Request.Arguments, request.Arguments) {
 				return u.Server, u.Tool, u.Err
 			}
 		}
@@ -158,17 +158,17 @@ func (t *lenient) Undo(asked abi.ToolCall) (server, tool string, failed *abi.Cal
 		return known.Server, known.Tool, nil
 	}
 	for _, c := range t.calls {
-		if sameTool(c.CallRecord.Asked, c.Tool, asked) {
+		if sameTool(c.CallRecord.Request, c.Tool, request) {
 			return c.Server, c.Tool, nil
 		}
 	}
-	t.note(t.in, "undo of "+callLine(asked)+": the record does not know this tool; the undo is accepted as valid")
-	return asked.Server, asked.Tool, nil
+	t.note(t.in, "undo of "+callLine(request)+": the record does not know this tool; the undo is accepted as valid")
+	return request.Server, request.Tool, nil
 }
 
 // Compensation implements compose.Recording.
-func (t *lenient) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
-	if found, _ := find(t.compensations, asked); found != nil && (found.Answer.Err != nil || found.Answer.Value != nil) {
+func (t *lenient) Compensation(request abi.ToolCall, server, tool string) journal.Answer {
+	if found, _ := find(t.compensations, request); found != nil && (found.Answer.Err != nil || found.Answer.Value != nil) {
 		found.used = true
 		t.undone++
 		return found.Answer

@@ -58,7 +58,7 @@ func TestRedacted(t *testing.T) {
 		{"another answer", job{def: definition("job", "return demo.echo(t=params.t, n=1).n"), params: params},
 			func(r *journal.Record) { r.Outcome.Result = []byte("2") }, Diverged, "result"},
 		{"another tool", job{def: definition("job", "return demo.echo(t=params.t, n=1).n"), params: params},
-			func(r *journal.Record) { r.Calls[0].Asked.Tool = "other" }, Diverged, "call 1"},
+			func(r *journal.Record) { r.Calls[0].Request.Tool = "other" }, Diverged, "call 1"},
 		{"beside the mask", job{def: definition("job", "print('x key_' + params.k)\nreturn 1"), params: `{"k":"abc"}`},
 			func(r *journal.Record) { r.Logs[0].Text = "y ****" }, Diverged, "log 1"},
 		{"a mask in what was not redacted", job{def: definition("job", "return tools.inner(n=1, t=params.t)"), params: params, saved: saved},

@@ -184,7 +184,7 @@ func sideOf(rec *journal.Record) Side {
 		s.Logs = append(s.Logs, logLine(e.Level, e.Text))
 	}
 	for _, c := range rec.Calls {
-		line := callName(c.Asked) + "(" + string(c.Asked.Arguments) + ")"
+		line := callName(c.Request) + "(" + string(c.Request.Arguments) + ")"
 		if c.Undo {
 			line = "undo " + line
 		}

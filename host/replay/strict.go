@@ -57,9 +57,9 @@ func newStrict(s *session, rec *journal.Record, in string) *strict {
 }
 
 // Calls implements compose.Recording.
-func (t *strict) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
-	replayed := make([]compose.ReplayedCall, len(asked))
-	for i, call := range asked {
+func (t *strict) Calls(requests []abi.ToolCall) []compose.ReplayedCall {
+	replayed := make([]compose.ReplayedCall, len(requests))
+	for i, call := range requests {
 		if t.follows(call) {
 			replayed[i] = t.answer(t.calls[t.call])
 			t.call++
@@ -68,7 +68,7 @@ func (t *strict) Calls(asked []abi.ToolCall) []compose.ReplayedCall {
 	}
 	if t.diverged != nil || t.ended {
 		for i := range replayed {
-			replayed[i] = compose.ReplayedCall{Server: asked[i].Server, Tool: asked[i].Tool, Answer: journal.Answer{Err: t.refusal(asked[i])}}
+			replayed[i] = compose.ReplayedCall{Server: requests[i].Server, Tool: requests[i].Tool, Answer: journal.Answer{Err: t.refusal(requests[i])}}
 		}
 	}
 	return replayed
@@ -85,8 +85,8 @@ func (t *strict) follows(call abi.ToolCall) bool {
 		t.ended = true
 	case t.call == len(t.calls):
 		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(call)})
-	case !t.match.call(t.calls[t.call].Asked, call):
-		t.diverge(differCall(what, t.calls[t.call].Asked, call))
+	case !t.match.call(t.calls[t.call].Request, call):
+		t.diverge(differCall(what, t.calls[t.call].Request, call))
 	default:
 		return true
 	}
@@ -126,36 +126,36 @@ func (t *strict) answer(c *journal.CallRecord) compose.ReplayedCall {
 }
 
 // Undo implements compose.Recording.
-func (t *strict) Undo(asked abi.ToolCall) (server, tool string, failed *abi.CallError) {
+func (t *strict) Undo(request abi.ToolCall) (server, tool string, failed *abi.CallError) {
 	what := fmt.Sprintf("undo %d", t.undo+1)
 	switch {
 	case t.diverged != nil || t.ended:
 	case t.undo == len(t.rec.Undos) && t.extendable:
 		t.ended = true
 	case t.undo == len(t.rec.Undos):
-		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
-	case !t.match.call(t.rec.Undos[t.undo].Asked, asked):
-		t.diverge(differCall(what, t.rec.Undos[t.undo].Asked, asked))
+		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(request)})
+	case !t.match.call(t.rec.Undos[t.undo].Request, request):
+		t.diverge(differCall(what, t.rec.Undos[t.undo].Request, request))
 	default:
 		u := &t.rec.Undos[t.undo]
 		t.undo++
 		t.undos++
 		return u.Server, u.Tool, u.Err
 	}
-	return asked.Server, asked.Tool, t.refusal(asked)
+	return request.Server, request.Tool, t.refusal(request)
 }
 
 // Compensation implements compose.Recording.
-func (t *strict) Compensation(asked abi.ToolCall, server, tool string) journal.Answer {
+func (t *strict) Compensation(request abi.ToolCall, server, tool string) journal.Answer {
 	t.undoing = t.undoing || t.diverged == nil && !t.ended
 	what := fmt.Sprintf("compensation %d", t.compensation+1)
 	switch {
 	case t.diverged != nil || t.ended || t.extendable && t.compensation == len(t.compensations):
 		t.ended = t.ended || t.diverged == nil
 	case t.compensation == len(t.compensations):
-		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(asked)})
-	case !t.match.call(t.compensations[t.compensation].Asked, asked):
-		t.diverge(differCall(what, t.compensations[t.compensation].Asked, asked))
+		t.diverge(Difference{What: what, Message: "is one that was not recorded: " + callLine(request)})
+	case !t.match.call(t.compensations[t.compensation].Request, request):
+		t.diverge(differCall(what, t.compensations[t.compensation].Request, request))
 	default:
 		c := t.compensations[t.compensation]
 		t.compensation++
@@ -218,16 +218,16 @@ func (t *strict) End(replayed journal.Record) {
 // missing adds the recorded steps that the replay did not make.
 func (t *strict) missing() {
 	for _, c := range t.calls[t.call:] {
-		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Asked)})
+		t.differ(Difference{What: fmt.Sprintf("call %d", c.Seq), Message: "is not made, recorded was " + callLine(c.Request)})
 	}
 	for i, u := range t.rec.Undos[t.undo:] {
-		t.differ(Difference{What: fmt.Sprintf("undo %d", t.undo+i+1), Message: "is not asked for, recorded was " + callLine(u.Asked)})
+		t.differ(Difference{What: fmt.Sprintf("undo %d", t.undo+i+1), Message: "is not asked for, recorded was " + callLine(u.Request)})
 	}
 	for i, e := range t.rec.Logs[min(t.log, len(t.rec.Logs)):] {
 		t.differ(Difference{What: fmt.Sprintf("log %d", t.log+i+1), Message: "is missing, recorded was " + display.ClipSize(logLine(e.Level, e.Text), maxShort)})
 	}
 	for i, c := range t.compensations[t.compensation:] {
-		t.differ(Difference{What: fmt.Sprintf("compensation %d", t.compensation+i+1), Message: "is not made, recorded was " + callLine(c.Asked)})
+		t.differ(Difference{What: fmt.Sprintf("compensation %d", t.compensation+i+1), Message: "is not made, recorded was " + callLine(c.Request)})
 	}
 }
 

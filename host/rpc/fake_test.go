@@ -128,7 +128,7 @@ func (s *fakeStream) flush(n int) {
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	for _, f := range batch {
-		denied := wire.Ask(f.Permit)
+		denied := wire.CheckPermit(f.Permit)
 		if denied != nil {
 			f.Done(Unsent, denied)
 			continue

@@ -10,15 +10,15 @@ import (
 // ReadLines reads newline-delimited messages from r (stdio transport, revision
 // 2025-11-25, basic/transports) and receives them on the main stream. It returns
 // the error that r ended with. max is the size limit of a message in bytes, 0 for
-// wire.DefaultMaxMessage. Large messages are counted in room, which may be nil.
-func (c *Conn) ReadLines(r io.Reader, max int, room *wire.Room) error {
+// wire.DefaultMaxMessage. Large messages are counted in budget, which may be nil.
+func (c *Conn) ReadLines(r io.Reader, max int, budget *wire.ReadBudget) error {
 	var lines *lineSampler // nil for a client: all of its long lines get the same answer
 	if c.opts.Peer == Server {
 		lines = newLineSampler(r, max)
 		lines.unsolicited = c.opts.Unsolicited
 		r = lines
 	}
-	in := wire.NewReader(r, max).Within(room)
+	in := wire.NewReader(r, max).WithBudget(budget)
 	for {
 		raw, err := in.Read()
 		c.heard.Add(1)

@@ -54,7 +54,7 @@ type Frame struct {
 	// Cancels is the id of the request that the message cancels; 0 for all other
 	// messages.
 	Cancels int64
-	// Permit is asked with wire.Ask just before a request is written. A request that
+	// Permit is asked with wire.CheckPermit just before a request is written. A request that
 	// is denied is Unsent with that error.
 	Permit wire.Permit
 

@@ -205,7 +205,7 @@ func (w *Writer) Run() {
 // dropDenied removes the messages from a batch that may not be written any more.
 func (w *Writer) dropDenied(batch []outgoing) []outgoing {
 	return slices.DeleteFunc(batch, func(m outgoing) bool {
-		denied := wire.Ask(m.Permit)
+		denied := wire.CheckPermit(m.Permit)
 		if denied != nil {
 			m.Done(Unsent, denied)
 		}

@@ -90,8 +90,8 @@ func (a *Account) begin(ctx context.Context, b *budget.Budget) (_ context.Contex
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.run = b.OpenRun(a.owner, cancel)
-	a.run.Work(1)
-	a.run.Own(a.messages)
+	a.run.AddWorkers(1)
+	a.run.AddMessage(a.messages)
 	return ctx, func() { a.end(); cancel(nil) }
 }
 
@@ -106,16 +106,16 @@ func (a *Account) end() {
 
 // AddWorkers adds n, which may be negative, to the number of goroutines that work for
 // the runs, such as those that make concurrent calls of one run. A goroutine that waits
-// for another one of them does not count; see budget.Run.Work. The goroutine that runs
+// for another one of them does not count; see budget.Run.AddWorkers. The goroutine that runs
 // the script is already counted.
 func (a *Account) AddWorkers(n int) {
 	if run := a.budgetRun(); run != nil {
-		run.Work(n)
+		run.AddWorkers(n)
 	}
 }
 
 // AddMessage registers a message of n bytes that belongs to the runs; see
-// budget.Run.Own. Small messages do not count.
+// budget.Run.AddMessage. Small messages do not count.
 func (a *Account) AddMessage(n int) {
 	if n <= budget.Small {
 		return
@@ -125,7 +125,7 @@ func (a *Account) AddMessage(n int) {
 	defer a.mu.Unlock()
 	a.messages += int64(n)
 	if a.run != nil {
-		a.run.Own(int64(n))
+		a.run.AddMessage(int64(n))
 	}
 }
 

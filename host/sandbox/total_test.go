@@ -128,7 +128,7 @@ func TestTotalMemoryWaitsWithoutSlot(t *testing.T) {
 	s, g := withBudget(t, b), newGate()
 	s.slots = newSlots(1, 0)
 	others := b.OpenRun("others", nil)
-	others.Work(1)
+	others.AddWorkers(1)
 	if !others.TryAcquire(30 << 20) {
 		t.Fatal("no room")
 	}
@@ -160,7 +160,7 @@ func TestTotalMemoryEndsWithTheRun(t *testing.T) {
 	b := budget.New(64 << 20)
 	s := withBudget(t, b)
 	others := b.OpenRun("others", nil)
-	others.Work(1)
+	others.AddWorkers(1)
 	defer others.Close()
 	if !others.TryAcquire(30 << 20) {
 		t.Fatal("no room")

@@ -37,8 +37,8 @@ type Event struct {
 type Reader struct {
 	r   io.Reader
 	max int // bytes of data of one event
-	// room is where large events are counted; nil: they are not counted.
-	room *wire.Room
+	// budget is where large events are counted; nil: they are not counted.
+	budget *wire.ReadBudget
 
 	// LastID is the id of the last complete event, after which the stream can be
 	// resumed; empty for none. Events without data count too (SEP-1699 uses them to
@@ -94,22 +94,22 @@ func (e *Reader) After(id string) *Reader {
 	return e
 }
 
-// Within makes large events wait for room, in which they are counted.
-func (e *Reader) Within(room *wire.Room) *Reader {
-	e.room = room
+// WithBudget makes large events wait for memory in b, where they are counted.
+func (e *Reader) WithBudget(b *wire.ReadBudget) *Reader {
+	e.budget = b
 	return e
 }
 
-// count waits for room for size bytes. It ignores the error, which would be the end of
+// count waits for memory for size bytes. It ignores the error, which would be the end of
 // the context: that ends the stream too.
 func (e *Reader) count(hold **budget.Hold, size int) {
-	if e.room == nil || size <= budget.Small {
+	if e.budget == nil || size <= budget.Small {
 		return
 	}
 	if *hold == nil {
-		*hold = e.room.Open()
+		*hold = e.budget.Open()
 	}
-	_ = (*hold).Fit(e.room.Context, size)
+	_ = (*hold).Fit(e.budget.Context, size)
 }
 
 // counted ends the use of a hold: b is complete and is counted until it is garbage

@@ -141,7 +141,7 @@ func (p *page) row(t *Timeline, r Row) rowView {
 	if e := r.Call.Answer.Err; e != nil {
 		row.Error, _ = cut(string(e.Type)+" error: "+e.Message, excerptBytes)
 	}
-	row.Values = append(row.Values, p.value("arguments", r.Call.Asked.Arguments))
+	row.Values = append(row.Values, p.value("arguments", r.Call.Request.Arguments))
 	for _, a := range answers(r.Call) {
 		row.Values = append(row.Values, p.value(a.Name, a.raw))
 	}

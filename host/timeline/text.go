@@ -221,7 +221,7 @@ func (t *textWriter) most() int {
 func (t *textWriter) values() {
 	for _, r := range t.Rows {
 		t.printf("\n%s  %s\n", r.Number, display.Line(r.Label, 200))
-		t.value("arguments", r.Call.Asked.Arguments)
+		t.value("arguments", r.Call.Request.Arguments)
 		for _, v := range answers(r.Call) {
 			t.value(v.Name, v.raw)
 		}

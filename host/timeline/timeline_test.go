@@ -24,7 +24,7 @@ const ms = time.Millisecond
 func call(seq int, server, tool, arguments string, start, took time.Duration, answer journal.Answer) journal.CallRecord {
 	return journal.CallRecord{
 		Seq: seq, Server: server, Tool: tool, Start: start, Duration: took, Done: true, Answer: answer,
-		Asked: abi.ToolCall{Server: server, Tool: tool, Arguments: []byte(arguments)},
+		Request: abi.ToolCall{Server: server, Tool: tool, Arguments: []byte(arguments)},
 	}
 }
 
@@ -125,7 +125,7 @@ func hostile() *journal.Record {
 	rec := rich()
 	quoted := []byte(`"` + strings.NewReplacer("\x1b", `\u001b`, "\x00", `\u0000`, `"`, `\"`).Replace(evil) + `"`)
 	rec.ID, rec.Definition.Name, rec.Definition.Code, rec.Client.Name, rec.Params = evil, evil, evil, evil, quoted
-	rec.Calls[0].Server, rec.Calls[0].Tool, rec.Calls[0].Asked.Arguments = evil, evil, quoted
+	rec.Calls[0].Server, rec.Calls[0].Tool, rec.Calls[0].Request.Arguments = evil, evil, quoted
 	rec.Calls[3].Answer.Err.Message, rec.Calls[3].Answer.Err.Details = evil, []byte(evil)
 	rec.Calls[1].Answer.Result = bytes.Repeat([]byte("9"), 3<<20)
 	rec.Calls[1].Start, rec.Calls[2].Duration = -time.Hour, 100*time.Hour

@@ -44,8 +44,8 @@ func (e *DeniedError) Error() string { return e.Err.Error() }
 
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// Ask calls p.Permitted, unless p is nil. The error is a *DeniedError.
-func Ask(p Permit) error {
+// CheckPermit calls p.Permitted, unless p is nil. The error is a *DeniedError.
+func CheckPermit(p Permit) error {
 	if p == nil {
 		return nil
 	}

@@ -40,9 +40,9 @@ func (e *TooLargeError) LimitName() string {
 // Reader reads newline-delimited messages (MCP stdio transport, revision
 // 2025-11-25, basic/transports). It must not be used concurrently.
 type Reader struct {
-	r    *bufio.Reader
-	max  int
-	room *Room
+	r      *bufio.Reader
+	max    int
+	budget *ReadBudget
 }
 
 // smallMessage is the size in bytes up to which a message does not wait for memory. It
@@ -58,9 +58,9 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, smallMessage), max: max}
 }
 
-// Within makes the Reader reserve memory in room before it reads a large message.
-func (r *Reader) Within(room *Room) *Reader {
-	r.room = room
+// WithBudget makes the Reader reserve memory in b before it reads a large message.
+func (r *Reader) WithBudget(b *ReadBudget) *Reader {
+	r.budget = b
 	return r
 }
 
@@ -87,7 +87,7 @@ func (r *Reader) line() ([]byte, error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return append([]byte(nil), part...), err
 	}
-	line := r.room.message(r.max)
+	line := r.budget.message(r.max)
 	for {
 		if bad := line.add(part); bad != nil {
 			return nil, r.reject(bad, err)

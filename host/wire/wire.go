@@ -11,7 +11,7 @@
 //	edit.go     reading and editing members of an object, preserving their order
 //	build.go    Object and Array: building values from raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
-//	room.go     reserving memory for large messages before they are read
+//	budget.go   reserving memory for large messages before they are read
 //	errors.go   error codes and the error object
 //
 // Slices returned by this package alias their input unless stated otherwise,

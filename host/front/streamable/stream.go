@@ -84,7 +84,7 @@ func (s *stream) Finish(f rpc.Frame) { s.done(f, s.add(f.Data, true)) }
 
 // take takes a message. It returns false if the stream is finished.
 func (s *stream) take(f rpc.Frame) bool {
-	if denied := wire.Ask(f.Permit); denied != nil {
+	if denied := wire.CheckPermit(f.Permit); denied != nil {
 		f.Done(rpc.Unsent, denied)
 		return true
 	}

@@ -188,7 +188,7 @@ func (c *Client) Do(ctx context.Context, method string, body []byte, eventID str
 				return nil, err
 			}
 		}
-		if err := wire.Ask(permit); err != nil {
+		if err := wire.CheckPermit(permit); err != nil {
 			return nil, err
 		}
 		resp, err := c.transport.RoundTrip(c.newRequest(ctx, method, body, eventID, authorization))

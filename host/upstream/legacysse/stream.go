@@ -36,7 +36,7 @@ func (l *Link) open() error {
 		resp.Body.Close()
 		return fmt.Errorf("its event stream does not open: the content type is %q, not %s", link.Excerpt(t), httpclient.ContentEvents)
 	}
-	l.stream = stream{resp.Body, sse.NewReader(resp.Body, l.opts.MaxMessage).Within(l.opts.Room(l.ctx))}
+	l.stream = stream{resp.Body, sse.NewReader(resp.Body, l.opts.MaxMessage).WithBudget(l.opts.ReadBudget(l.ctx))}
 	if err := l.readEndpoint(); err != nil {
 		l.stream.close()
 		return err

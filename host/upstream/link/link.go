@@ -96,10 +96,10 @@ func (o *Options) Conn(main rpc.Stream, done <-chan struct{}) *rpc.Conn {
 	return conn
 }
 
-// Room returns where large messages are counted until ctx ends.
-func (o *Options) Room(ctx context.Context) *wire.Room {
+// ReadBudget returns where large messages are counted until ctx ends.
+func (o *Options) ReadBudget(ctx context.Context) *wire.ReadBudget {
 	if o.Budget == nil {
 		return nil
 	}
-	return &wire.Room{Context: ctx, Open: o.Budget.OpenAnswer}
+	return &wire.ReadBudget{Context: ctx, Open: o.Budget.OpenAnswer}
 }

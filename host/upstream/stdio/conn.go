@@ -128,7 +128,7 @@ func (c *Conn) Close() error {
 
 // read is the read loop.
 func (c *Conn) read() {
-	err := c.rpc.ReadLines(c.r, c.opts.MaxMessage, c.opts.Room(c.rpc.Context()))
+	err := c.rpc.ReadLines(c.r, c.opts.MaxMessage, c.opts.ReadBudget(c.rpc.Context()))
 	if c.rpc.Err() == nil {
 		c.rpc.End(c.opts.Errors.Down(c.endReason(err), err))
 	}

@@ -106,7 +106,7 @@ func (l *Link) readAll(resp *http.Response) ([]byte, error) {
 		}
 		return head[:n], &wire.TooLargeError{Limit: l.opts.MaxMessage}
 	}
-	return l.opts.Room(resp.Request.Context()).ReadAll(resp.Body, resp.ContentLength, l.opts.MaxMessage, rpc.MaxExcerpt)
+	return l.opts.ReadBudget(resp.Request.Context()).ReadAll(resp.Body, resp.ContentLength, l.opts.MaxMessage, rpc.MaxExcerpt)
 }
 
 // refused reads a response that is not a success. If it contains a JSON-RPC error,
@@ -191,7 +191,7 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 
 // open makes a stream of a response. after is the id of the last event before it.
 func (l *Link) open(ctx context.Context, resp *http.Response, after string) *stream {
-	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, l.opts.MaxMessage).After(after).Within(l.opts.Room(ctx))}
+	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, l.opts.MaxMessage).After(after).WithBudget(l.opts.ReadBudget(ctx))}
 	s.events.Wasted = l.charge
 	return s
 }

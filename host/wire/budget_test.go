@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-func roomOf(t *testing.T, b *budget.Budget) *Room {
-	return &Room{Context: t.Context(), Open: func() *budget.Hold { return b.Open("client") }}
+func readBudget(t *testing.T, b *budget.Budget) *ReadBudget {
+	return &ReadBudget{Context: t.Context(), Open: func() *budget.Hold { return b.Open("client") }}
 }
 
 // TestReaderCountsLargeMessages checks that large messages count against the budget while they are
@@ -23,7 +23,7 @@ func TestReaderCountsLargeMessages(t *testing.T) {
 	b := budget.New(5 << 19)
 	large := strings.Repeat("a", 100<<10)
 	in := strings.Join([]string{"small", large, strings.Repeat("b", 600<<10), "next", strings.Repeat("c", 3<<20), "last"}, "\n")
-	r := NewReader(strings.NewReader(in), 2<<20).Within(roomOf(t, b))
+	r := NewReader(strings.NewReader(in), 2<<20).WithBudget(readBudget(t, b))
 	read := func(want string) []byte {
 		t.Helper()
 		got, err := r.Read()
@@ -55,7 +55,7 @@ func TestReaderCountsLargeMessages(t *testing.T) {
 	if _, err := r.Read(); err != io.EOF {
 		t.Error(err)
 	}
-	r = NewReader(strings.NewReader(large), 90<<10).Within(roomOf(t, b))
+	r = NewReader(strings.NewReader(large), 90<<10).WithBudget(readBudget(t, b))
 	tooLarge("message", 90<<10)
 }
 
@@ -68,9 +68,9 @@ func TestReadAll(t *testing.T) {
 			if size > most {
 				continue // the caller has checked that
 			}
-			for _, room := range []*Room{nil, roomOf(t, budget.New(32<<20))} {
-				t.Run(fmt.Sprint(length, name, room != nil), func(t *testing.T) {
-					got, err := room.ReadAll(iotest.HalfReader(bytes.NewReader(text)), size, most, 100)
+			for _, limit := range []*ReadBudget{nil, readBudget(t, budget.New(32<<20))} {
+				t.Run(fmt.Sprint(length, name, limit != nil), func(t *testing.T) {
+					got, err := limit.ReadAll(iotest.HalfReader(bytes.NewReader(text)), size, most, 100)
 					var large *TooLargeError
 					switch {
 					case length > most:
@@ -84,11 +84,11 @@ func TestReadAll(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (*Room)(nil).ReadAll(strings.NewReader("ab"), 3, most, 100); err != io.ErrUnexpectedEOF {
+	if _, err := (*ReadBudget)(nil).ReadAll(strings.NewReader("ab"), 3, most, 100); err != io.ErrUnexpectedEOF {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err := (*Room)(nil).ReadAll(iotest.ErrReader(broken), -1, most, 100); !errors.Is(err, broken) {
+	if _, err := (*ReadBudget)(nil).ReadAll(iotest.ErrReader(broken), -1, most, 100); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 )
 
-// Room reserves memory for large messages before they are read from a stream. A nil
-// Room is unlimited.
-type Room struct {
+// ReadBudget reserves memory for large messages before they are read from a stream. A nil
+// ReadBudget is unlimited.
+type ReadBudget struct {
 	// Context ends waiting for memory.
 	Context context.Context
 	// Open returns a new Hold for one message.
@@ -20,11 +20,11 @@ type Room struct {
 }
 
 // message returns a buffer for a message of at most max bytes.
-func (r *Room) message(max int) *messageBuffer { return &messageBuffer{room: r, max: max} }
+func (r *ReadBudget) message(max int) *messageBuffer { return &messageBuffer{budget: r, max: max} }
 
 // ReadAll reads a message of size bytes, or of unknown size if size is negative, but of
 // at most max bytes. With a *TooLargeError it returns the first excerpt bytes.
-func (r *Room) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, error) {
+func (r *ReadBudget) ReadAll(src io.Reader, size int64, max, excerpt int) ([]byte, error) {
 	g := r.message(max)
 	first := initialSize
 	if size >= 0 {
@@ -63,10 +63,10 @@ const initialSize = 4 << 10
 // messageBuffer holds a message while it is read. It takes memory from the budget
 // before allocating it. The memory is returned when the message is garbage collected.
 type messageBuffer struct {
-	room *Room
-	hold *budget.Hold // nil: none yet
-	max  int
-	b    []byte
+	budget *ReadBudget
+	hold   *budget.Hold // nil: none yet
+	max    int
+	b      []byte
 }
 
 // add appends a part of the message. After an error, which is a *TooLargeError or the
@@ -90,11 +90,11 @@ func (g *messageBuffer) add(part []byte) error {
 // dropped.
 func (g *messageBuffer) grow(need int) error {
 	size := max(min(2*cap(g.b), g.max+len("\r\n")), need)
-	if g.room != nil && size > smallMessage {
+	if g.budget != nil && size > smallMessage {
 		if g.hold == nil {
-			g.hold = g.room.Open()
+			g.hold = g.budget.Open()
 		}
-		if err := g.hold.Fit(g.room.Context, size); err != nil {
+		if err := g.hold.Fit(g.budget.Context, size); err != nil {
 			g.drop()
 			return budgetError(err)
 		}
@@ -108,7 +108,7 @@ func (g *messageBuffer) done() []byte {
 	if g.hold != nil {
 		if cap(g.b) > len(g.b)+len(g.b)/4 { // otherwise it would hold up to twice its size
 			g.b = append(make([]byte, 0, len(g.b)), g.b...)
-			_ = g.hold.Fit(g.room.Context, len(g.b)) // does not wait, since it is less than before
+			_ = g.hold.Fit(g.budget.Context, len(g.b)) // does not wait, since it is less than before
 		}
 		g.hold.Attach(g.b[:1])
 	}
