@@ -14,10 +14,10 @@ import (
 
 const extension = ".json"
 
-// settled is the age that a file must have had when it was read, so that its modification
+// settledAge is the age that a file must have had when it was read, so that its modification
 // time can prove later that it has not changed. File systems count time in steps of up to
 // two seconds (FAT), so a file that is written twice within one step can look the same.
-const settled = 2 * time.Second
+const settledAge = 2 * time.Second
 
 // entry is the cached state of one file NAME.json.
 type entry struct {
@@ -31,7 +31,7 @@ type entry struct {
 // current reports whether info certainly describes the file that was read.
 func (e *entry) current(info fs.FileInfo) bool {
 	return os.SameFile(e.info, info) && e.info.ModTime().Equal(info.ModTime()) && e.info.Size() == info.Size() &&
-		e.info.Mode() == info.Mode() && e.readAt.Sub(info.ModTime()) > settled
+		e.info.Mode() == info.Mode() && e.readAt.Sub(info.ModTime()) > settledAge
 }
 
 // refresh updates the cache from the directory: one listing, one stat for each file, and

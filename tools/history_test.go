@@ -178,9 +178,9 @@ func TestDeletedToolsAreBounded(t *testing.T) {
 	}
 }
 
-// TestHistoryWithStrangeFiles checks that files from a crash or from others in the history
+// TestHistoryWithForeignFiles checks that files from a crash or from others in the history
 // do no harm.
-func TestHistoryWithStrangeFiles(t *testing.T) {
+func TestHistoryWithForeignFiles(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	mustSave(t, s, coded("a", "B"))
@@ -243,9 +243,9 @@ func TestHistoryIsPrivate(t *testing.T) {
 	}
 }
 
-// TestNoHistoryNoChange checks that nothing is overwritten or deleted if the version cannot
+// TestNoChangeWithoutHistory checks that nothing is overwritten or deleted if the version cannot
 // be kept.
-func TestNoHistoryNoChange(t *testing.T) {
+func TestNoChangeWithoutHistory(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, coded("a", "A"))
 	put(t, s, historyDir, "in the way")

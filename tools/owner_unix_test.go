@@ -52,9 +52,9 @@ func TestToolThatOthersMayWriteIsSkipped(t *testing.T) {
 	}
 }
 
-// TestStoreOfAGroupIsToldOf checks that a folder that a group may write to is only
+// TestStoreOfAGroupIsReported checks that a folder that a group may write to is only
 // reported, since common set-ups have it.
-func TestStoreOfAGroupIsToldOf(t *testing.T) {
+func TestStoreOfAGroupIsReported(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder to another group")
 	}

@@ -183,7 +183,7 @@ func TestSeesOtherWriters(t *testing.T) {
 	}
 }
 
-func TestDirectoryMadeAgain(t *testing.T) {
+func TestDirectoryIsCreatedAgain(t *testing.T) {
 	s := openStore(t, t.TempDir(), StoreOptions{})
 	mustSave(t, s, tool("a"))
 	if err := os.RemoveAll(s.Dir()); err != nil {
@@ -426,7 +426,7 @@ func TestCompiledSchemas(t *testing.T) {
 	}
 }
 
-func TestStoreIsNoDirectory(t *testing.T) {
+func TestStoreIsNotADirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tools"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -459,7 +459,7 @@ func BenchmarkRecordExecution(b *testing.B) {
 }
 
 // Opening and reading do not wait for another process that is writing.
-func TestLockedByAnother(t *testing.T) {
+func TestLockedByAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	holder := openStore(t, dir, StoreOptions{})
 	mustSave(t, holder, tool("a"))

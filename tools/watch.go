@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// gather is how long the events of one change are collected.
-	gather = 25 * time.Millisecond
+	// gatherTime is how long the events of one change are collected.
+	gatherTime = 25 * time.Millisecond
 	// pollBlind is the polling interval without notifications from the system, and pollSure
 	// that with them. Polling is still needed then, since some file systems (NFS) only
 	// report changes by the same machine.
@@ -116,7 +116,7 @@ func (w *watcher) run() {
 				w.detach() // a new directory may even have the same inode
 			}
 			if gathered == nil && w.isRelevant(ev) {
-				gathered = time.After(gather)
+				gathered = time.After(gatherTime)
 			}
 			continue
 		case err := <-errs: // events may have been lost

@@ -113,8 +113,8 @@ func TestRedactJSON(t *testing.T) {
 	}
 }
 
-// TestRedactorLearns checks that secrets and patterns that are added later take effect.
-func TestRedactorLearns(t *testing.T) {
+// TestRedactorGetsNewSecrets checks that secrets and patterns that are added later take effect.
+func TestRedactorGetsNewSecrets(t *testing.T) {
 	var m Masker
 	r := NewRedactor(&m, nil)
 	const text = `{"a":"first-secret second-secret third"}`

@@ -93,9 +93,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestHangHarmsNoOther checks that an upstream that hangs does not delay the check of
+// TestHangDoesNotDelayOthers checks that an upstream that hangs does not delay the check of
 // another one.
-func TestHangHarmsNoOther(t *testing.T) {
+func TestHangDoesNotDelayOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	good := after{Connection: start(t, "good", mcptest.ServerOptions{}), f: cancel}
@@ -117,8 +117,8 @@ func (c after) Call(ctx context.Context, call wire.Call) (wire.Reply, error) {
 	return c.Connection.Call(ctx, call)
 }
 
-// TestBounded checks that the check of an upstream that hangs ends with its timeout.
-func TestBounded(t *testing.T) {
+// TestCheckIsBounded checks that the check of an upstream that hangs ends with its timeout.
+func TestCheckIsBounded(t *testing.T) {
 	const within = 50 * time.Millisecond
 	hang := start(t, "hang", mcptest.ServerOptions{Faults: second(mcptest.Hang)})
 	probed := start(t, "probed", mcptest.ServerOptions{})
@@ -190,7 +190,7 @@ lazy      asleep  skipped  -        -       -
 	}
 }
 
-func TestNote(t *testing.T) {
+func TestLastErrorIsMasked(t *testing.T) {
 	st := upstream.Status{
 		Name: "x", State: upstream.Failed,
 		Err: "upstream \"x\": the process exited with status 3, hunter2-hunter2; its last lines on stderr:\ncannot reach hunter2-hunter2\nbye",

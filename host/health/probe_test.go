@@ -42,8 +42,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestSecretAtTheEdge checks a secret at the position where the text is cut off.
-func TestSecretAtTheEdge(t *testing.T) {
+// TestSecretIsMaskedBeforeCutting checks a secret at the position where the text is cut off.
+func TestSecretIsMaskedBeforeCutting(t *testing.T) {
 	c := Checker{Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2-hunter2", "****") }}
 	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", maxExcerpt-8) + `hunter2-hunter2"}]}`
 	if got := c.verdict([]byte(result), &config.Expectation{Text: "hunter2-hunter2!"}); strings.Contains(got, "hunter") || !strings.Contains(got, "****") {

@@ -50,7 +50,7 @@ func TestOnlyThisPackageKnowsRevisions(t *testing.T) {
 			return err
 		}
 		files++
-		for _, complaint := range knowledge(t, name, string(source)) {
+		for _, complaint := range findLiterals(t, name, string(source)) {
 			t.Error(complaint)
 		}
 		return nil
@@ -63,8 +63,8 @@ func TestOnlyThisPackageKnowsRevisions(t *testing.T) {
 	}
 }
 
-// TestKnowledgeIsFound checks that the test above finds such literals.
-func TestKnowledgeIsFound(t *testing.T) {
+// TestLiteralsAreFound checks that the test above finds such literals.
+func TestLiteralsAreFound(t *testing.T) {
 	for source, want := range map[string]string{
 		`const since = "2025-06-18"`:                                             "names revision 2025-06-18",
 		`const since = "2026-07-28"`:                                             "names revision 2026-07-28",
@@ -91,15 +91,15 @@ func TestKnowledgeIsFound(t *testing.T) {
 		`const path = "tools/calls"`:                                          "",
 		`const parseError = -32700`:                                           "",
 	} {
-		got := knowledge(t, "f.go", "package p\n"+source+"\n")
+		got := findLiterals(t, "f.go", "package p\n"+source+"\n")
 		if want == "" && got != nil || want != "" && (len(got) == 0 || !strings.Contains(got[0], want)) {
 			t.Errorf("%s: got %q, want %q", source, got, want)
 		}
 	}
 }
 
-// knowledge returns what a file contains about the protocol, one line for each finding.
-func knowledge(t *testing.T, name, source string) []string {
+// findLiterals returns what a file contains about the protocol, one line for each finding.
+func findLiterals(t *testing.T, name, source string) []string {
 	t.Helper()
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)

@@ -66,12 +66,12 @@ func checkReplay(t testing.TB, file []byte) (decoded bool) {
 	return true
 }
 
-// TestSpoiledRecords damages records in many ways and replays them.
-func TestSpoiledRecords(t *testing.T) {
+// TestDamagedRecords damages records in many ways and replays them.
+func TestDamagedRecords(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	files, decoded := hostile(t), 0
 	for i := range 400 {
-		if checkReplay(t, spoil(random, bytes.Clone(files[i%len(files)]))) {
+		if checkReplay(t, damage(random, bytes.Clone(files[i%len(files)]))) {
 			decoded++
 		}
 	}
@@ -81,8 +81,8 @@ func TestSpoiledRecords(t *testing.T) {
 	t.Logf("%d of 400 were still records", decoded)
 }
 
-// spoil changes lines, values or single bytes of a file.
-func spoil(random *rand.Rand, file []byte) []byte {
+// damage changes lines, values or single bytes of a file.
+func damage(random *rand.Rand, file []byte) []byte {
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	pick := func() int { return random.IntN(len(lines)) }
 	values := []string{"null", "{}", "[]", "0", "-1", "18446744073709551615", "1e99", `""`, `"x"`, "true", `[[[[]]]]`, `{"a":{"a":1,"a":2}}`}
@@ -127,8 +127,8 @@ func FuzzReplay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) { checkReplay(t, file) })
 }
 
-// TestReplaysAtOnce checks that concurrent replays of one record do not affect each other.
-func TestReplaysAtOnce(t *testing.T) {
+// TestConcurrentReplays checks that concurrent replays of one record do not affect each other.
+func TestConcurrentReplays(t *testing.T) {
 	rec := scripted(t)
 	var all sync.WaitGroup
 	for range 4 {

@@ -156,7 +156,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 	if err != nil {
 		return nil, broken(err, "the session cannot be opened: %v", err)
 	}
-	a, err := ask(ctx, c, name, client)
+	a, err := callTool(ctx, c, name, client)
 	ended := time.Now()
 	if cause := client.Close(); cause != nil && err == nil { // waits for all pending work
 		l.log.Debug("end of a session", "err", cause)
@@ -166,7 +166,7 @@ func (l *live) call(ctx context.Context, c *Check) (*answer, error) {
 }
 
 // callTool calls the tool in the client's session.
-func ask(ctx context.Context, c *Check, name string, client *host.Client) (*answer, error) {
+func callTool(ctx context.Context, c *Check, name string, client *host.Client) (*answer, error) {
 	a := &answer{}
 	params := c.request(name)
 	ctx, cancel := c.withCancelAfter(ctx)

@@ -28,7 +28,7 @@ var odd = []string{
 	strings.Repeat(`[`, 10001) + strings.Repeat("]", 10001),
 }
 
-func TestScansAsJsontextDoes(t *testing.T) {
+func TestSameAsJsontext(t *testing.T) {
 	for _, text := range odd {
 		compareScans(t, []byte(text))
 	}

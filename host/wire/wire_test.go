@@ -230,7 +230,7 @@ func TestWriterKeepsMessagesWhole(t *testing.T) {
 	}
 }
 
-func TestWriterFailsForGood(t *testing.T) {
+func TestWriterKeepsItsError(t *testing.T) {
 	pr, pw := io.Pipe()
 	pr.Close()
 	w := NewWriter(pw)

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// TestWriterCutsNowhere checks that the output does not depend on how the text is split into
+// TestWriterIgnoresSplits checks that the output does not depend on how the text is split into
 // writes.
-func TestWriterCutsNowhere(t *testing.T) {
+func TestWriterIgnoresSplits(t *testing.T) {
 	const text = "é\x1b]8;;x\x07a\r\nb\rc\u202e\u009b31m\U000e0001語\xc3"
 	want := Text(text)
 	for i := range len(text) + 1 {

@@ -58,9 +58,9 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnotherTakesThePlace replaces a file by a named pipe and back all the time, and
+// TestFileReplacedByPipe replaces a file by a named pipe and back all the time, and
 // checks that opening does not wait and a pipe is never read.
-func TestAnotherTakesThePlace(t *testing.T) {
+func TestFileReplacedByPipe(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, name := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "name")
 	if err := errors.Join(os.WriteFile(file, []byte("content"), 0o600), syscall.Mkfifo(pipe, 0o600), os.Link(file, name)); err != nil {

@@ -15,7 +15,7 @@ func decodePNG(r io.Reader) (image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return png.Decode(bytes.NewReader(critical(data)))
+	return png.Decode(bytes.NewReader(criticalChunks(data)))
 }
 
 // pngConfig is png.DecodeConfig with the same tolerance.
@@ -24,12 +24,12 @@ func pngConfig(r io.Reader) (image.Config, error) {
 	if err != nil {
 		return image.Config{}, err
 	}
-	return png.DecodeConfig(bytes.NewReader(critical(data)))
+	return png.DecodeConfig(bytes.NewReader(criticalChunks(data)))
 }
 
-// critical returns a PNG without its ancillary chunks, up to the first chunk that is
+// criticalChunks returns a PNG without its ancillary chunks, up to the first chunk that is
 // incomplete.
-func critical(data []byte) []byte {
+func criticalChunks(data []byte) []byte {
 	const signature, frame, ancillary = 8, 12, 0x20 // frame: length, type and checksum
 	if len(data) < signature {
 		return data

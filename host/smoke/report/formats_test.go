@@ -317,9 +317,9 @@ func TestStepSummary(t *testing.T) {
 	}
 }
 
-// TestErrorsOnce checks that the text of a failed tool, which is both a problem and the
+// TestErrorIsShownOnce checks that the text of a failed tool, which is both a problem and the
 // output, is shown once.
-func TestErrorsOnce(t *testing.T) {
+func TestErrorIsShownOnce(t *testing.T) {
 	const said = "no sea area\nof that name"
 	files := []File{{Path: "a.toml", Results: []Result{
 		{Name: "fails", File: "a.toml", Status: Failed, Problems: []Problem{{Message: "the tool failed", Got: said}}, Output: said},

@@ -119,7 +119,7 @@ func (g *gitHub) File(f File) error {
 	if err := g.log.File(f); err != nil || f.Err == nil {
 		return err
 	}
-	for _, err := range leaves(f.Err) {
+	for _, err := range joinedErrors(f.Err) {
 		line, column := 0, 0
 		var p *config.Problem
 		if errors.As(err, &p) {
@@ -130,15 +130,15 @@ func (g *gitHub) File(f File) error {
 	return g.out.flush()
 }
 
-// leaves returns the errors that are joined in err.
-func leaves(err error) []error {
+// joinedErrors returns the errors that are joined in err.
+func joinedErrors(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}
 	var all []error
 	for _, e := range joined.Unwrap() {
-		all = append(all, leaves(e)...)
+		all = append(all, joinedErrors(e)...)
 	}
 	return all
 }

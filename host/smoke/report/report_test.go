@@ -135,8 +135,8 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestHarmless checks that all formats write valid UTF-8 without control characters.
-func TestHarmless(t *testing.T) {
+// TestNoControlCharacters checks that all formats write valid UTF-8 without control characters.
+func TestNoControlCharacters(t *testing.T) {
 	for _, format := range Formats {
 		text := render(t, format, Options{Verbose: true}, sample(t))
 		for i, r := range text {
@@ -217,8 +217,8 @@ func TestColorsOfFile(t *testing.T) {
 	}
 }
 
-// TestLong checks that the description of a check is bounded.
-func TestLong(t *testing.T) {
+// TestDetailsAreBounded checks that the description of a check is bounded.
+func TestDetailsAreBounded(t *testing.T) {
 	logs := make([]string, 500)
 	for i := range logs {
 		logs[i] = fmt.Sprint("entry ", i)
