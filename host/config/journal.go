@@ -14,7 +14,7 @@ type Journal struct {
 	// Dir is absolute; "" means a directory below that of the store, see
 	// [Config.JournalDir].
 	Dir string
-	// Required makes runs that cannot be recorded fail.
+	// Required refuses runs that cannot be recorded.
 	Required bool
 	Sync     Sync
 	// MaxSize bounds one file and MaxTotal all files together, in bytes; MaxAge is how
