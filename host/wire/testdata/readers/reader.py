@@ -1,5 +1,5 @@
-"""Reads a list of paths, then messages, one a line. Answers each with what every
-way of reading finds at the paths: a string, or null for anything else."""
+"""Reads a list of paths and then messages, one per line. For each message, writes what
+each way of reading finds at the paths: a string, or null for anything else."""
 import json
 import re
 import sys

@@ -1,7 +1,7 @@
-// Command go reads a list of paths, then messages, one a line, as reader.js and
-// reader.py do. It answers each with what every way of reading finds at the
-// paths: a string, null for anything else, or true where that way has no such
-// member or refuses what it stands in.
+// Command go reads a list of paths and then messages, one per line, like reader.js and
+// reader.py. For each message it writes what each way of reading finds at the paths: a
+// string, null for anything else, or true if that way of reading has no such member or
+// refuses the object that the member is in.
 //
 // It needs GOEXPERIMENT=jsonv2.
 package main
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// way finds what is at a path of a message.
+// way returns what it finds at a path of a message.
 type way func(message []byte, path []string) any
 
 var ways = []way{strict, anyCase, version1, sdk}

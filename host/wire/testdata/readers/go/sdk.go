@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/encoding/json"
 )
 
-// members are what the types of go-sdk have, by path.
+// members returns the members that types of go-sdk have, by path.
 var members = map[string]func(raw []byte) any{
 	"params.name":                of(func(p *mcp.CallToolParamsRaw) any { return p.Name }),
 	"params.requestState":        of(func(p *mcp.CallToolParamsRaw) any { return p.RequestState }),
@@ -34,8 +34,8 @@ var members = map[string]func(raw []byte) any{
 
 const related = "io.modelcontextprotocol/related-task.taskId"
 
-// sdk reads a message with go-sdk, and its params or result with the type of
-// go-sdk that has the member, in whatever method it stands.
+// sdk reads a message with go-sdk, and its params or result with a type of go-sdk that
+// has the member, regardless of the method.
 func sdk(message []byte, path []string) any {
 	m, err := jsonrpc.DecodeMessage(message)
 	if err != nil {
@@ -69,7 +69,7 @@ func sdk(message []byte, path []string) any {
 	}
 }
 
-// of reads a T as go-sdk does, which has its decoder set so in internal/json.
+// of reads a T like go-sdk, which configures its decoder in internal/json.
 func of[T any](member func(*T) any) func(raw []byte) any {
 	return func(raw []byte) any {
 		decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -96,13 +96,13 @@ func reference(p *mcp.CompleteParams) *mcp.CompleteReference {
 	return p.Ref
 }
 
-// relatedTask is the id of the task that a _meta names.
+// relatedTask returns the id of the task in a _meta.
 func relatedTask(meta mcp.Meta) any {
 	task, _ := meta["io.modelcontextprotocol/related-task"].(map[string]any)
 	return text(task["taskId"])
 }
 
-// text is a string, or nil for anything else.
+// text returns v if it is a string, otherwise nil.
 func text(v any) any {
 	if s, ok := v.(string); ok {
 		return s

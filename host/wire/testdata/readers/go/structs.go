@@ -6,7 +6,7 @@ import (
 	"encoding/json/v2"
 )
 
-// object has every name of a path as a field.
+// object has a field for each name in a path.
 type object struct {
 	Method          jsontext.Value `json:"method"`
 	Params          jsontext.Value `json:"params"`
@@ -35,7 +35,7 @@ type object struct {
 	Related         jsontext.Value `json:"io.modelcontextprotocol/related-task"`
 }
 
-// fields are those of object by name.
+// fields returns the fields of object by name.
 var fields = map[string]func(*object) jsontext.Value{
 	"method":                               func(o *object) jsontext.Value { return o.Method },
 	"params":                               func(o *object) jsontext.Value { return o.Params },
@@ -64,14 +64,13 @@ var fields = map[string]func(*object) jsontext.Value{
 	"io.modelcontextprotocol/related-task": func(o *object) jsontext.Value { return o.Related },
 }
 
-// strict is encoding/json/v2 as it comes: names as they are written, and none
-// twice.
+// strict is encoding/json/v2 with its defaults: names must match exactly and be unique.
 func strict(message []byte, path []string) any {
 	return look(message, path, func(b []byte, v any) error { return json.Unmarshal(b, v) })
 }
 
-// anyCase is encoding/json/v2 told to be lenient: it ignores case, '_' and '-' in
-// names. Results are not held to that (see Shape in host/wire).
+// anyCase is encoding/json/v2 with lenient options: it ignores case, '_' and '-' in
+// names. It does not apply to results (see Shape in host/wire).
 func anyCase(message []byte, path []string) any {
 	if path[0] == "result" || path[0] == "error" {
 		return true
@@ -80,10 +79,10 @@ func anyCase(message []byte, path []string) any {
 	return look(message, path, func(b []byte, v any) error { return json.Unmarshal(b, v, lenient) })
 }
 
-// version1 is encoding/json as it is built upon encoding/json/v2.
+// version1 is encoding/json on top of encoding/json/v2.
 func version1(message []byte, path []string) any { return look(message, path, jsonv1.Unmarshal) }
 
-// look finds what is at a path, with one struct for each object on the way.
+// look returns what is at a path, using one struct for each object on the way.
 func look(value []byte, path []string, unmarshal func([]byte, any) error) any {
 	for _, name := range path {
 		if jsontext.Value(value).Kind() != '{' {
