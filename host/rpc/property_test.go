@@ -88,7 +88,6 @@ type simulatedCall struct {
 type frame struct {
 	stream *fakeStream
 	wants  int // messages that want an answer
-	done   bool
 }
 
 func simulate(t *testing.T, seed uint64) {

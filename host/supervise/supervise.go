@@ -184,7 +184,7 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 	return true
 }
 
-// Welcome adds a session.
+// BeginSession adds a session.
 func (u *Upstreams) BeginSession(s route.Session) {
 	u.client.adopt(s.Client(), s.Revision())
 	u.mu.Lock()
