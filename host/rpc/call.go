@@ -104,12 +104,7 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	if ctx.Err() != nil || !p.stream.TrySend(f) {
-		if err := c.sendLater(ctx, p, f); err != nil {
-			c.recycle(p)
-			return wire.Reply{}, err
-		}
-	}
+	accepted := ctx.Err() == nil && p.stream.TrySend(f) || c.sendLater(ctx, p, f)
 	var o outcome
 	select {
 	case o = <-p.result:
@@ -120,6 +115,7 @@ func (c *Conn) Call(ctx context.Context, call Call) (wire.Reply, error) {
 	if p.task == "" {
 		c.recycle(p)
 	}
+	o.unsent = o.unsent || !accepted
 	return c.callerResult(ctx, o)
 }
 
@@ -162,16 +158,16 @@ func (c *Conn) remove(id int64) bool {
 	return c.state.take(id) != nil
 }
 
-// sendLater waits until a stream accepts the request of a call. After an error the
-// call has ended. Otherwise its outcome follows, or has been delivered.
-func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
+// sendLater waits until a stream accepts the request of a call, and reports whether
+// one has. In either case the outcome of the call follows, or has been delivered.
+func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) (accepted bool) {
 	sending, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.mu.Lock()
 	waiting := c.state.startWaiting(p, cancel)
 	c.mu.Unlock()
 	if !waiting {
-		return c.unsentOutcome(ctx, p)
+		return false
 	}
 	err := p.stream.Send(sending, f)
 	if errors.Is(err, ErrFinished) && c.moveToMain(p) {
@@ -183,14 +179,10 @@ func (c *Conn) sendLater(ctx context.Context, p *call, f Frame) error {
 	switch {
 	case err == nil && cause != nil: // cancelled, but sent nevertheless
 		c.notifyCancelled(f.ID, p.method, p.stream, cause)
-		return nil
-	case err == nil:
-		return nil
-	case over:
-		return c.unsentOutcome(ctx, p)
+	case err != nil && !over:
+		c.conclude(p, outcome{err: err})
 	}
-	_, err = c.callerResult(ctx, outcome{err: err, unsent: true})
-	return err
+	return err == nil
 }
 
 // moveToMain sets the main stream as the one for the request of a call. It returns
@@ -199,15 +191,6 @@ func (c *Conn) moveToMain(p *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.move(p, c.opts.Main)
-}
-
-// unsentOutcome returns the error of a call that ended before a stream accepted
-// it.
-func (c *Conn) unsentOutcome(ctx context.Context, p *call) error {
-	o := <-p.result
-	o.unsent = true
-	_, err := c.callerResult(ctx, o)
-	return err
 }
 
 // callerResult returns what the caller of a call with that outcome gets.
