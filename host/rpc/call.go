@@ -254,12 +254,23 @@ func (c *Conn) Fail(id int64, err error, unsent bool) {
 
 // FailUnusable ends the call with that id because its answer cannot be used. If the
 // call has ended, it does nothing.
-func (c *Conn) FailUnusable(id int64, err error) {
+func (c *Conn) FailUnusable(id int64, err error) { c.failUnusable(id, err, nil) }
+
+// failUnusable is FailUnusable for an answer that came on a stream; nil: that of the
+// call.
+func (c *Conn) failUnusable(id int64, err error, on Stream) {
 	c.mu.Lock()
-	p := c.state.take(id)
+	p := c.state.calls[id]
+	elsewhere := p != nil && on != nil && p.stream != on
+	if elsewhere && p.ownStreamOnly {
+		p = nil
+	}
+	if p != nil {
+		c.state.take(id)
+	}
 	c.mu.Unlock()
 	if p != nil {
-		c.conclude(p, outcome{err: c.errors.Unusable(p.method, err)})
+		c.conclude(p, outcome{err: c.errors.Unusable(p.method, err), elsewhere: elsewhere})
 	}
 }
 
@@ -307,7 +318,7 @@ func (c *Conn) conclude(p *call, o outcome) {
 		stopSend(o.err)
 	}
 	if callStream != nil {
-		callStream.Settled(o.err == nil)
+		callStream.Settled(o.err == nil, o.elsewhere)
 	}
 	if now {
 		c.deliver(p, o)

@@ -171,7 +171,27 @@ func TestCallStream(t *testing.T) {
 			if (answered == 1) != tt.answered {
 				t.Errorf("answered is %v", answered)
 			}
+			if own := streams["own"].(*fakeCallStream); own.elsewhere != (tt.answered && tt.on != "own") {
+				t.Errorf("settled elsewhere: %v", own.elsewhere)
+			}
 		})
+	}
+}
+
+// TestMalformedAnswerElsewhere checks that an answer that cannot be used ends a call only
+// if the call accepts answers on that stream.
+func TestMalformedAnswerElsewhere(t *testing.T) {
+	for _, anyStream := range []bool{false, true} {
+		c, main, _ := connectTest(t, Options{Peer: Server})
+		failed := false
+		call := Call{Call: wire.Call{Method: "m"}, Stream: &fakeCallStream{fakeStream: newFakeStream(1)}, AnyStream: anyStream}
+		if _, err := c.Submit(call, func(wire.Reply, wire.Continuation) { failed = true }); err != nil {
+			t.Fatal(err)
+		}
+		c.Receive([]byte(`{"jsonrpc":"1.0","id":1,"result":{}}`), main)
+		if failed != anyStream {
+			t.Errorf("answers accepted on any stream: %v; the call failed: %v", anyStream, failed)
+		}
 	}
 }
 

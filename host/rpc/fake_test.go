@@ -177,9 +177,10 @@ func (s *fakeStream) written() (requests, cancels []int64) {
 // fakeCallStream is a stream of one call.
 type fakeCallStream struct {
 	*fakeStream
-	owner   any
-	id      int64
-	settled int
+	owner     any
+	id        int64
+	settled   int
+	elsewhere bool // of Settled
 }
 
 var _ CallStream = (*fakeCallStream)(nil)
@@ -200,8 +201,9 @@ func (s *fakeCallStream) Call() (int64, any) {
 }
 
 // Settled implements CallStream.
-func (s *fakeCallStream) Settled(bool) {
+func (s *fakeCallStream) Settled(_, elsewhere bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled++
+	s.elsewhere = elsewhere
 }

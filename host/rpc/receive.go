@@ -104,7 +104,7 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 		c.log.Warn("malformed message of the client dropped", "method", excerpt(m.Method), "err", err)
 	}
 	if own && m.Method == "" && (m.Result != nil || m.Error != nil) {
-		c.FailUnusable(id, err)
+		c.failUnusable(id, err, on)
 	}
 	if !c.wantsAnswer(m, err) {
 		return false
@@ -137,7 +137,7 @@ func (c *Conn) Oversized(e Excerpt, err *wire.TooLargeError, on Stream) {
 		ok = ok && id == its
 	}
 	if ok {
-		c.FailUnusable(id, err)
+		c.failUnusable(id, err, on)
 	}
 }
 
@@ -182,12 +182,12 @@ func (c *Conn) answeredBy(id int64, reply wire.Reply, m wire.Message, raw []byte
 		c.state.keepTask(p, task)
 	}
 	c.state.take(id)
-	o := outcome{reply: reply}
+	o := outcome{reply: reply, elsewhere: p.stream != on}
 	now, stopSend, callStream := c.state.settle(p, o), p.stopSend, p.callStream
 	method, params := p.method, p.params
 	c.mu.Unlock()
 	if callStream != nil {
-		callStream.Settled(true)
+		callStream.Settled(true, o.elsewhere)
 	}
 	if params != nil { // before the caller owns the reply
 		c.taskAnswered(method, params, reply)

@@ -401,7 +401,8 @@ type call struct {
 
 // outcome is how a call ended.
 type outcome struct {
-	reply  wire.Reply
-	err    error
-	unsent bool // the peer has certainly not seen the request
+	reply     wire.Reply
+	err       error
+	unsent    bool // the peer has certainly not seen the request
+	elsewhere bool // it came on another stream than that of the call
 }

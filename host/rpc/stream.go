@@ -38,8 +38,9 @@ type CallStream interface {
 	// Call returns the id of the request (Frame.ID) and its owner (wire.Call.Owner).
 	Call() (id int64, owner any)
 	// Settled is called at most once, when the call has its outcome. answered says
-	// whether the outcome is an answer. It must not block.
-	Settled(answered bool)
+	// whether the outcome is an answer, and elsewhere whether the answer, perhaps one
+	// that cannot be used, came on another stream. It must not block.
+	Settled(answered, elsewhere bool)
 }
 
 // ErrFinished means that a stream accepts no more messages because Finish was called.

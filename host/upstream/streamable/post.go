@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
@@ -250,9 +251,13 @@ func (p *post) Withdraw(int64) bool {
 	return unsent
 }
 
-// Settled implements rpc.CallStream.
-func (p *post) Settled(answered bool) {
+// Settled implements rpc.CallStream. If the answer came on the GET stream, the server
+// has some time to respond to the POST, which is then aborted.
+func (p *post) Settled(answered, elsewhere bool) {
 	p.mu.Lock()
+	if elsewhere && p.cancel != nil {
+		time.AfterFunc(lingerTime, p.cancel)
+	}
 	p.hasOutcome, p.answered = true, answered
 	if p.outcomeChan != nil {
 		close(p.outcomeChan)

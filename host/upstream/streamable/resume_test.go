@@ -172,3 +172,40 @@ func TestAnswerOnGETStream(t *testing.T) {
 		t.Errorf("got %s after %d progress", got, progress)
 	}
 }
+
+// TestPostAfterAnswerOnGETStream checks that a POST ends soon after its answer came on
+// the GET stream, if the server does not respond to the POST.
+func TestPostAfterAnswerOnGETStream(t *testing.T) {
+	for _, responds := range []bool{false, true} {
+		own, ended := make(chan linktest.EventWriter, 1), make(chan struct{})
+		s := linktest.NewHTTPServer(t, nil)
+		s.Get = func(w http.ResponseWriter, r *http.Request) {
+			e := linktest.StreamTo(w)
+			e.Send(`{"jsonrpc":"2.0","method":"note"}`)
+			own <- e
+			<-r.Context().Done()
+			<-own // nobody writes to it any more
+		}
+		s.Handle = func(w http.ResponseWriter, r *http.Request, m linktest.HTTPMessage) {
+			if responds { // with a stream that stays empty
+				linktest.StreamTo(w)
+			}
+			e := <-own
+			e.Result(m, "{}")
+			own <- e
+			<-r.Context().Done()
+			close(ended)
+		}
+		c := linktest.NewRecorder()
+		l := dial(t, s.ClientConfig(), c)
+		<-c.Notes // the stream is open
+		if got := linktest.FormatOutcome(l.Call(t.Context(), linktest.ToolCall("a"))); got != "{}" {
+			t.Errorf("got %s", got)
+		}
+		<-ended
+		l.Shutdown(time.Minute, nil)
+		if len(l.slots) != 0 {
+			t.Errorf("%d slots are taken", len(l.slots))
+		}
+	}
+}
