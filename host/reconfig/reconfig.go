@@ -137,6 +137,10 @@ func differ(table string, a, b reflect.Value) []string {
 			continue
 		}
 		key := table + settingName(table, field.Name)
+		if field.Type == reflect.TypeFor[config.Builtins]() {
+			keys = append(keys, switched(key, a.Field(i).Interface().(config.Builtins), b.Field(i).Interface().(config.Builtins))...)
+			continue
+		}
 		switch {
 		case field.Type.Kind() == reflect.Struct:
 			keys = append(keys, differ(key+".", a.Field(i), b.Field(i))...)
@@ -145,6 +149,18 @@ func differ(table string, a, b reflect.Value) []string {
 		}
 	}
 	return slices.Compact(keys)
+}
+
+// switched returns the TOML names of the switches in which two tables of built-in tools
+// differ.
+func switched(table string, a, b config.Builtins) []string {
+	var keys []string
+	for _, s := range config.BuiltinSwitches {
+		if a.On(s.Key) != b.On(s.Key) {
+			keys = append(keys, table+"."+s.Key)
+		}
+	}
+	return keys
 }
 
 // notSettings are fields of config.Config that are not settings, or that are compared

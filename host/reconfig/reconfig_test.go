@@ -43,3 +43,17 @@ func TestChangesOfAnUpstream(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesOfBuiltins checks that switches of built-in tools have the names of their
+// keys.
+func TestChangesOfBuiltins(t *testing.T) {
+	old := &config.Config{Builtins: config.Builtins{Off: []string{"runs"}}}
+	next := &config.Config{Builtins: config.Builtins{Off: []string{"test_tool"}}}
+	changes, adopted := Compare(supervise.OneClient, old, next)
+	if got, want := changes.Lines(), []string{"builtins.test_tool: changed", "builtins.runs: changed"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if adopted.Builtins.On("test_tool") || !adopted.Builtins.On("runs") {
+		t.Errorf("the switches are not applied: %v", adopted.Builtins.Off)
+	}
+}
