@@ -112,3 +112,32 @@ func TestFailedUpstreamIsLate(t *testing.T) {
 		t.Errorf("saved\n%s\nwant\n%s", got, before)
 	}
 }
+
+// TestLateHandshakeShortensNoWaitOfThisRun checks that a client that gives up waiting for
+// a handshake shortens the waits of the next run, but not the wait for the first list,
+// which comes right after it.
+func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
+	u, _ := server(t, "u", hanging)
+	cfg := configOf(t, u)
+	run := func(want time.Duration) {
+		t.Helper()
+		r := start(t, cfg, OneClient)
+		m := r.all()[0]
+		ctx, cancel := context.WithTimeout(bounded(t), time.Millisecond)
+		defer cancel()
+		if _, err := m.Handshake(ctx); err == nil {
+			t.Error("there was a handshake")
+		}
+		if got := m.patience(10 * time.Second); got != want {
+			t.Errorf("a wait of %v, want %v", got, want)
+		}
+		if err := r.Close(bounded(t)); err != nil {
+			t.Error(err)
+		}
+		if got := lateFile(t, cfg, "u"); !strings.HasSuffix(got, `,"late":true}`+"\n") {
+			t.Errorf("saved %s", got)
+		}
+	}
+	run(10 * time.Second)
+	run(2 * time.Second)
+}

@@ -44,6 +44,7 @@ type managedUpstream struct {
 	replacement func(s route.Session, server string) (*managedUpstream, bool)
 	known       Snapshot      // what is known; parts that are not known in this run yet are of an earlier run
 	wasReady    bool          // the upstream has been ready in this run
+	wasLate     bool          // the upstream was late when it last ran, before this run
 	remembered  bool          // known is of an earlier run, and the upstream has not been ready in this one
 	busy        int           // calls in flight
 	idle        chan struct{} // made by retire; closed when no call is in flight
@@ -81,6 +82,9 @@ func (m *managedUpstream) restore() bool {
 	m.saving.Lock()
 	m.saved = known.encode(m.key)
 	m.saving.Unlock()
+	m.mu.Lock()
+	m.wasLate = known.Late
+	m.mu.Unlock()
 	if known.Handshake == nil || m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
 		m.update(func(s *Snapshot) { s.Late = known.Late })
 		return false
@@ -158,7 +162,7 @@ func (m *managedUpstream) becomeReady() bool {
 		return false
 	}
 	m.mu.Lock()
-	m.remembered, m.wasReady = false, true
+	m.remembered, m.wasReady, m.wasLate = false, true, false
 	m.mu.Unlock()
 	m.update(func(s *Snapshot) { s.Late = false })
 	m.save()
@@ -214,9 +218,12 @@ func (m *managedUpstream) noteLate() {
 
 // patience returns how long to wait for the upstream; wait is the time for one about
 // which nothing is known. An upstream that was late when it last ran will probably be
-// late again.
+// late again. Nothing is concluded from this run: a client that has given up waiting for
+// the handshake asks for the lists next, and may still get them in time.
 func (m *managedUpstream) patience(wait time.Duration) time.Duration {
-	if m.snapshot().Late {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wasLate {
 		return wait / 5
 	}
 	return wait
