@@ -141,3 +141,21 @@ func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 	run(10 * time.Second)
 	run(2 * time.Second)
 }
+
+// TestCommandsWaitForLateUpstreams checks that the wait of a command for the lists of an
+// upstream that was late is not shortened: its only call may be one of a tool in them.
+func TestCommandsWaitForLateUpstreams(t *testing.T) {
+	u, _ := server(t, "u", hanging)
+	cfg := configOf(t, u)
+	cfg.StartupWait = time.Millisecond
+	start(t, cfg, OneClient).Settled(bounded(t)) // it is late from now on
+	for clients, want := range map[Clients]time.Duration{NoClient: 10 * time.Second, OneClient: 2 * time.Second, ManyClients: 2 * time.Second} {
+		m := start(t, cfg, clients).all()[0]
+		if got := m.listPatience(10 * time.Second); got != want {
+			t.Errorf("clients %d: a wait of %v, want %v", clients, got, want)
+		}
+		if got := m.patience(time.Second); got != 200*time.Millisecond {
+			t.Errorf("clients %d: a wait of %v for the handshake", clients, got)
+		}
+	}
+}

@@ -229,6 +229,16 @@ func (m *managedUpstream) patience(wait time.Duration) time.Duration {
 	return wait
 }
 
+// listPatience is patience for the first lists. With NoClient, which commands have, it is
+// the whole wait: the only call of a command may be one of a tool in these lists, and a
+// command cannot be notified of them later.
+func (m *managedUpstream) listPatience(wait time.Duration) time.Duration {
+	if m.env.Clients == NoClient {
+		return wait
+	}
+	return m.patience(wait)
+}
+
 // sameForClients reports whether two handshakes lead to the same initialize result
 // for clients.
 func sameForClients(a, b []byte) bool {
