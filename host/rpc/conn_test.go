@@ -195,6 +195,21 @@ func TestMalformedAnswerElsewhere(t *testing.T) {
 	}
 }
 
+// TestBatchWithMalformedAnswer checks that a batch is answered if one of its messages is
+// both a request and an error for the call of the stream.
+func TestBatchWithMalformedAnswer(t *testing.T) {
+	c, _, _ := connectTest(t, Options{Peer: Server})
+	c.SetBatches(true)
+	on := &fakeCallStream{fakeStream: newFakeStream(1)}
+	if _, err := c.Submit(Call{Call: wire.Call{Method: "m"}, Stream: on}, func(wire.Reply, wire.Continuation) {}); err != nil {
+		t.Fatal(err)
+	}
+	c.Receive([]byte(`[{"jsonrpc":"2.0","id":1,"method":"m","error":{"code":1,"message":"m"}}]`), on)
+	if on.finishes != 1 || len(c.answers) != 0 {
+		t.Errorf("answered %d times, and %d answers are awaited", on.finishes, len(c.answers))
+	}
+}
+
 // TestFullAndFinished checks that Call waits for room and Submit does not, and that
 // messages for a finished stream are sent on the main one.
 func TestFullAndFinished(t *testing.T) {

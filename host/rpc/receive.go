@@ -90,7 +90,7 @@ func (c *Conn) malformed(m wire.Message, err error, raw []byte, on Stream, b *ba
 	id, own := ownID(m.ID)
 	if call, ok := on.(CallStream); ok {
 		its, _ := call.Call()
-		if m.Error != nil && IsErrorFor(raw, its) && !errors.Is(err, wire.ErrAmbiguous) { // only the id is missing
+		if m.Error != nil && !m.IsRequest() && IsErrorFor(raw, its) && !errors.Is(err, wire.ErrAmbiguous) { // only the id is missing
 			c.answeredBy(its, wire.Reply{Error: m.Error}, m, raw, on)
 			return false
 		}
