@@ -33,7 +33,8 @@ const (
 //
 //  1. A call is in calls from its registration until exactly one of these removes
 //     it: its answer, its failure, its cancellation, the end of the connection.
-//     Whatever removes it concludes it, so every call has exactly one outcome.
+//     Whatever removes it concludes it, so every call has exactly one outcome. Only
+//     Submit removes a call without an outcome, if its stream has no room.
 //  2. While a progress callback of a call runs (busy), the outcome is kept in
 //     call.outcome, and the goroutine of the callback delivers it. So no progress
 //     comes after the outcome.
