@@ -11,7 +11,7 @@ import (
 // TestSilentServerIsReplaced checks that a server that has stopped reading is restarted.
 func TestSilentServerIsReplaced(t *testing.T) {
 	s := restartingSpec(t, "ok")
-	s.Timeout = 300 * time.Millisecond
+	s.Timeout = time.Second // also for the start of the process
 	ready := make(chan struct{}, 10)
 	quick := fastTimings
 	quick.grace = time.Millisecond
@@ -35,7 +35,7 @@ func TestSilentServerIsReplaced(t *testing.T) {
 // after a call has timed out, or if it is waiting for an answer of ours.
 func TestSlowServerIsKept(t *testing.T) {
 	s := restartingSpec(t, "ok")
-	s.Timeout = 300 * time.Millisecond
+	s.Timeout = time.Second // also for the start of the process
 	f := launch(t, s)
 	var timeout *TimeoutError
 	if _, err := f.Call(t.Context(), toolCall("hang")); !errors.As(err, &timeout) {
