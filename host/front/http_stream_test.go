@@ -160,6 +160,53 @@ func TestResume(t *testing.T) {
 	e.end()
 }
 
+// TestStreamsLetGo: a stream that nobody can resume any more holds no message,
+// whoever else keeps it in memory.
+func TestStreamsLetGo(t *testing.T) {
+	w := newWeb(t, HTTPOptions{ResumeWindow: hour})
+	g := w.join("2025-11-25")
+	w.session()
+	v := only(t, w)
+	for i := range 3 * maxFinished {
+		e := g.stream("POST", callOf(i+1, "count", `{"times":3}`))
+		for e.next() != answerTo(i+1) {
+		}
+		e.end()
+	}
+	all := v.all()
+	if len(all) < 10 {
+		t.Fatalf("%d streams are kept, want some", len(all))
+	}
+	dropped := v.open()
+	if err := dropped.Write([]byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	v.drop(dropped)
+	if err := dropped.Write([]byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	read(t, g.do(t.Context(), "DELETE", ""))
+	for _, s := range append(all, dropped) {
+		if n, _ := s.size(); n > 0 || s.events != nil || s.one[0] != nil {
+			t.Errorf("stream %d holds %d bytes", s.no, n)
+		}
+	}
+}
+
+// only is the one session there is.
+func only(t *testing.T, w *web) *visit {
+	t.Helper()
+	w.http.mu.Lock()
+	defer w.http.mu.Unlock()
+	for _, v := range w.http.visits {
+		return v
+	}
+	t.Fatal("there is no session")
+	return nil
+}
+
+func answerTo(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id) }
+
 // TestResumeInFlight resumes the stream of a call that is still worked on.
 func TestResumeInFlight(t *testing.T) {
 	w := newWeb(t, HTTPOptions{ResumeWindow: hour})

@@ -81,6 +81,7 @@ func (v *visit) drop(s *stream) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.streams, s.no)
+	s.release()
 }
 
 // keep retains a stream that is over, since the client may have lost the end of
@@ -120,6 +121,7 @@ func (v *visit) expire(before time.Time) {
 func (v *visit) forgetFinished(n int) {
 	for _, f := range v.finished[:n] {
 		delete(v.streams, f.stream.no)
+		f.stream.release()
 	}
 	v.finished = slices.Delete(v.finished, 0, n)
 }
@@ -202,6 +204,9 @@ func (v *visit) watch() {
 	}
 	if err != nil {
 		v.log().Warn("work of a session was left behind", "err", err)
+	}
+	for _, s := range v.all() {
+		s.release()
 	}
 	v.log().Debug("session ended", "cause", context.Cause(v.session.ctx))
 	v.http.release(v)

@@ -30,6 +30,7 @@ type stream struct {
 	kept    int           // bytes delivered
 	closed  bool          // nothing follows
 	single  bool          // the only event came with Close
+	gone    bool          // nobody can resume it: nothing is kept
 	lost    int           // messages dropped since nobody was listening
 	conn    *conn         // that delivers; nil while the client is not there
 	back    chan struct{} // closed when a conn comes; made while there is none
@@ -70,7 +71,7 @@ func (s *stream) add(msg []byte, last bool) error {
 	// One message always fits, whatever its size.
 	over := s.waiting-s.largest > s.visit.http.opts.Buffer
 	switch {
-	case msg == nil || over:
+	case msg == nil || over || s.gone:
 	case s.no == 0 && s.conn == nil:
 		s.leave(msg)
 	default:
@@ -94,6 +95,9 @@ func (s *stream) append(msg []byte) {
 	s.largest = max(s.largest, len(msg))
 	s.waiting += len(msg)
 	s.events = append(s.events, msg)
+	if len(s.events) == 2 {
+		s.one[0] = nil // they have left it
+	}
 }
 
 // changes are the messages of which one is as good as several.
@@ -140,6 +144,22 @@ func (s *stream) forgetFirst() {
 	s.events[0] = nil
 	s.events = s.events[1:]
 	s.first++
+}
+
+// release lets go of all messages, where no connection delivers them: the stream
+// may be kept in memory by others than its session, such as a cancelled call that
+// an upstream still answers to.
+func (s *stream) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	if s.conn != nil {
+		return
+	}
+	for len(s.events) > 0 {
+		s.forgetFirst()
+	}
+	s.events = nil
 }
 
 func (s *stream) signal() {
@@ -246,7 +266,7 @@ func (s *stream) delivered(c *conn) {
 func (s *stream) answer() (msg []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.single || !s.closed {
+	if !s.single || !s.closed || s.gone {
 		return nil, false
 	}
 	return s.events[0], true
