@@ -91,8 +91,8 @@ export async function sdkClient({ setup, report }, modules, over) {
     // Progress that comes with the result, or after the client has cancelled, is
     // what it calls unknown. Its close aborts what it does at that moment, reading
     // its listening stream or opening it again, and reports that as an error.
-    const expected = (p, i) =>
-      /progress notification for an unknown token/.test(p) || (i >= before && /AbortError|This operation was aborted$/.test(p));
+    const aborted = /^(SSE stream disconnected: AbortError.*|(Failed to reconnect SSE stream: )?This operation was aborted)$/;
+    const expected = (p, i) => /progress notification for an unknown token/.test(p) || (i >= before && aborted.test(p));
     equal(problems.filter((p, i) => !expected(p, i)).join("; "), "", "problems");
   });
 }

@@ -85,6 +85,7 @@ func (s *session) drop(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, out.id)
+	out.release()
 }
 
 // keep keeps a finished stream for a while, since the client may not have received the
@@ -93,6 +94,7 @@ func (s *session) keep(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams[out.id] != out {
+		out.release()
 		return
 	}
 	s.finished = slices.DeleteFunc(s.finished, func(f finishedStream) bool { return f.stream == out })
@@ -124,6 +126,7 @@ func (s *session) expireStreams(before time.Time) {
 func (s *session) dropFinished(n int) {
 	for _, f := range s.finished[:n] {
 		delete(s.streams, f.stream.id)
+		f.stream.release()
 	}
 	s.finished = slices.Delete(s.finished, 0, n)
 }
@@ -216,6 +219,9 @@ func (s *session) run() {
 	}
 	if err != nil {
 		s.log().Warn("the session did not end completely", "err", err)
+	}
+	for _, out := range s.allStreams() {
+		out.release()
 	}
 	s.log().Debug("session ended", "cause", s.mcp.Err())
 	s.handler.release(s)

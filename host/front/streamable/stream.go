@@ -34,6 +34,7 @@ type stream struct {
 	kept     int    // bytes of kept messages that have been written
 	closed   bool   // no message follows
 	single   bool   // the only message was added by Finish
+	released bool   // nobody can resume the stream: messages are not kept
 	dropped  int    // messages since the client stopped listening
 
 	writer    *eventWriter  // nil while the client is not connected
@@ -115,7 +116,7 @@ func (s *stream) add(msg []byte, last bool) error {
 	// One message always fits, whatever its size.
 	over := s.waiting-s.largest > s.session.handler.opts.Buffer
 	switch {
-	case msg == nil || over:
+	case msg == nil || over || s.released:
 	case s.id == 0 && s.writer == nil:
 		s.appendForLater(msg)
 	default:
@@ -143,6 +144,9 @@ func (s *stream) append(msg []byte) {
 	s.largest = max(s.largest, len(msg))
 	s.waiting += len(msg)
 	s.messages = append(s.messages, msg)
+	if len(s.messages) == 2 {
+		s.inline[0] = nil // messages has just been moved to a larger array
+	}
 }
 
 // listChanges are the notifications that a list has changed, without params.
@@ -213,6 +217,23 @@ func (s *stream) dropFirst() {
 	s.messages[0] = nil
 	s.messages = s.messages[1:]
 	s.first++
+}
+
+// release drops all messages, unless an eventWriter still writes them. It is called when
+// nobody can resume the stream any more. The session does not always hold the last
+// reference to it: an upstream connection keeps a cancelled call for a while, and with
+// it the stream of its request.
+func (s *stream) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
+	if s.writer != nil {
+		return
+	}
+	for len(s.messages) > 0 {
+		s.dropFirst()
+	}
+	s.messages = nil
 }
 
 func (s *stream) signal() {
@@ -318,7 +339,7 @@ func (s *stream) written(e *eventWriter) {
 func (s *stream) onlyResponse() (msg []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.single || !s.closed {
+	if !s.single || !s.closed || s.released {
 		return nil, false
 	}
 	return s.messages[0], true

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -212,6 +213,51 @@ func TestResume(t *testing.T) {
 	e = g.stream("GET", "", "Last-Event-ID", fmt.Sprintf("%s.%d", strings.Split(last, ".")[0], times))
 	e.want(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 	e.end()
+}
+
+// TestReleasedStreams checks that a stream holds no message when nobody can resume it,
+// even if something else still refers to it.
+func TestReleasedStreams(t *testing.T) {
+	w := newServer(t, Options{ResumeWindow: hour})
+	g := w.join("2025-11-25")
+	w.session()
+	s := onlySession(t, w)
+	for i := range 3 * maxFinished {
+		e := g.stream("POST", callOf(i+1, "count", `{"times":3}`))
+		for e.next() != fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i+1) {
+		}
+		e.end()
+	}
+	streams := s.allStreams()
+	if len(streams) < 10 {
+		t.Fatalf("the session keeps %d streams, want more", len(streams))
+	}
+	dropped := s.openStream()
+	for range 2 {
+		if err := dropped.Push(rpc.Frame{Data: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		s.drop(dropped)
+	}
+	read(t, g.do(t.Context(), "DELETE", ""))
+	for _, out := range append(streams, dropped) {
+		if n, _ := out.size(); n > 0 || out.messages != nil || out.inline[0] != nil {
+			t.Errorf("stream %d holds %d bytes", out.id, n)
+		}
+	}
+}
+
+func onlySession(t *testing.T, w *server) *session {
+	t.Helper()
+	w.http.mu.Lock()
+	defer w.http.mu.Unlock()
+	if len(w.http.sessions) != 1 {
+		t.Fatalf("%d sessions, want 1", len(w.http.sessions))
+	}
+	for _, s := range w.http.sessions {
+		return s
+	}
+	return nil
 }
 
 // TestResumeInFlight checks that the stream of a call in flight can be resumed.
