@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -22,7 +23,7 @@ const upstreamEnv = "METATOOL_TEST_UPSTREAM"
 func TestMain(m *testing.M) {
 	switch os.Getenv(upstreamEnv) {
 	case "raw":
-		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
+		(&rawServer{out: mcptest.NewLineWriter(os.Stdout)}).serve()
 		return
 	case "relay":
 		relay()
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		_, _ = io.Copy(io.Discard, conn)
-		(&rawServer{out: wire.NewWriter(os.Stdout)}).serve()
+		(&rawServer{out: mcptest.NewLineWriter(os.Stdout)}).serve()
 		return
 	case "garbage":
 		for range 1000 {
@@ -63,7 +64,7 @@ var guestCache string
 
 // rawServer is an upstream that returns what it was sent, byte for byte.
 type rawServer struct {
-	out *wire.Writer
+	out *mcptest.LineWriter
 
 	mu        sync.Mutex
 	cancelled [][]byte

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -94,7 +95,7 @@ func overPipes(b *testing.B) *rpc.Conn {
 }
 
 func echoLines(r io.Reader, w io.Writer) {
-	in, out := wire.NewReader(r, 0), wire.NewWriter(w)
+	in, out := wire.NewReader(r, 0), mcptest.NewLineWriter(w)
 	for {
 		raw, err := in.Read()
 		if err != nil {

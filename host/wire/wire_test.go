@@ -2,12 +2,10 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -185,59 +183,5 @@ func TestReader(t *testing.T) {
 	}
 	if _, err := r.Read(); !errors.Is(err, io.EOF) {
 		t.Errorf("behind it: %v", err)
-	}
-}
-
-func TestWriterKeepsMessagesWhole(t *testing.T) {
-	pr, pw := io.Pipe()
-	w := NewWriter(pw)
-	const writers, each = 8, 100
-	var wg sync.WaitGroup
-	for i := range writers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for n := range each {
-				msg := Marshal(map[string]any{"w": i, "n": n, "s": strings.Repeat("é", n*10)})
-				msg = bytes.Replace(msg, []byte(":"), []byte(":\n"), 1)
-				if err := w.Write(msg); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
-	}
-	go func() { wg.Wait(); pw.Close() }()
-	next := make([]int, writers)
-	r := NewReader(pr, 0)
-	for {
-		msg, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		var v struct{ W, N int }
-		if err := json.Unmarshal(msg, &v); err != nil {
-			t.Fatalf("%v: %.60q", err, msg)
-		}
-		if v.N != next[v.W] {
-			t.Fatalf("writer %d: message %d after %d", v.W, v.N, next[v.W]-1)
-		}
-		next[v.W]++
-	}
-	for i, n := range next {
-		if n != each {
-			t.Errorf("writer %d: %d messages of %d", i, n, each)
-		}
-	}
-}
-
-func TestWriterKeepsItsError(t *testing.T) {
-	pr, pw := io.Pipe()
-	pr.Close()
-	w := NewWriter(pw)
-	if err := w.Write([]byte("{}")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("first: %v", err)
-	}
-	if err := w.Write([]byte("{}")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("second: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -67,7 +68,7 @@ func FuzzConn(f *testing.F) {
 func BenchmarkCall(b *testing.B) {
 	const params = `{"name":"echo","arguments":{"text":"hello"},"_meta":{"trace":"x"}}`
 	echo := func(r io.Reader, w io.Writer) {
-		in, out := wire.NewReader(r, 0), wire.NewWriter(w)
+		in, out := wire.NewReader(r, 0), mcptest.NewLineWriter(w)
 		for {
 			raw, err := in.Read()
 			if err != nil {
@@ -111,7 +112,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 	b.Run("raw", func(b *testing.B) {
 		r, w := pipes(b)
-		in, out := wire.NewReader(r, 0), wire.NewWriter(w)
+		in, out := wire.NewReader(r, 0), mcptest.NewLineWriter(w)
 		b.ReportAllocs()
 		for b.Loop() {
 			if err := out.Write(wire.Request(1, "tools/call", []byte(params))); err != nil {
