@@ -94,7 +94,6 @@ func (s *session) keep(out *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams[out.id] != out {
-		out.release()
 		return
 	}
 	s.finished = slices.DeleteFunc(s.finished, func(f finishedStream) bool { return f.stream == out })

@@ -219,7 +219,7 @@ func (s *stream) dropFirst() {
 	s.first++
 }
 
-// release drops all messages, unless an eventWriter still writes them. It is called when
+// release drops all messages, as soon as no eventWriter writes them. It is called when
 // nobody can resume the stream any more. The session does not always hold the last
 // reference to it: an upstream connection keeps a cancelled call for a while, and with
 // it the stream of its request.
@@ -227,7 +227,13 @@ func (s *stream) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.released = true
-	if s.writer != nil {
+	s.dropReleased()
+}
+
+// dropReleased drops the messages of a released stream if no eventWriter writes them.
+// The caller holds s.mu.
+func (s *stream) dropReleased() {
+	if !s.released || s.writer != nil {
 		return
 	}
 	for len(s.messages) > 0 {
@@ -288,6 +294,7 @@ func (s *stream) detach(e *eventWriter) (resumed <-chan struct{}) {
 	defer s.mu.Unlock()
 	if s.writer == e {
 		s.writer, s.connected = nil, make(chan struct{})
+		s.dropReleased()
 		return s.connected
 	}
 	s.signal() // e may have taken the token for the other eventWriter

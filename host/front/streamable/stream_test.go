@@ -239,8 +239,17 @@ func TestReleasedStreams(t *testing.T) {
 		}
 		s.drop(dropped)
 	}
+	resumed, e := s.openStream(), newEventWriter(httptest.NewRecorder())
+	if err := resumed.Push(rpc.Frame{Data: []byte(`{}`)}); err != nil || !resumed.attach(e, 0, true) {
+		t.Fatal("not attached: ", err)
+	}
+	s.drop(resumed)
+	if n, _ := resumed.size(); n == 0 {
+		t.Error("a message was dropped while it was being written")
+	}
+	resumed.detach(e)
 	read(t, g.do(t.Context(), "DELETE", ""))
-	for _, out := range append(streams, dropped) {
+	for _, out := range append(streams, dropped, resumed) {
 		if n, _ := out.size(); n > 0 || out.messages != nil || out.inline[0] != nil {
 			t.Errorf("stream %d holds %d bytes", out.id, n)
 		}
