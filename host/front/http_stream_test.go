@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -185,8 +186,17 @@ func TestStreamsLetGo(t *testing.T) {
 	if err := dropped.Write([]byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
+	resumed, c := v.open(), newConn(httptest.NewRecorder())
+	if err := resumed.Write([]byte(`{}`)); err != nil || !resumed.attach(c, 0, true) {
+		t.Fatal("not attached: ", err)
+	}
+	v.drop(resumed)
+	if n, _ := resumed.size(); n == 0 {
+		t.Error("a message was dropped that is being delivered")
+	}
+	resumed.detach(c)
 	read(t, g.do(t.Context(), "DELETE", ""))
-	for _, s := range append(all, dropped) {
+	for _, s := range append(all, dropped, resumed) {
 		if n, _ := s.size(); n > 0 || s.events != nil || s.one[0] != nil {
 			t.Errorf("stream %d holds %d bytes", s.no, n)
 		}

@@ -146,14 +146,19 @@ func (s *stream) forgetFirst() {
 	s.first++
 }
 
-// release lets go of all messages, where no connection delivers them: the stream
-// may be kept in memory by others than its session, such as a cancelled call that
-// an upstream still answers to.
+// release lets go of all messages, once no connection delivers them: the stream may
+// be kept in memory by others than its session, such as a cancelled call that an
+// upstream still answers to.
 func (s *stream) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = true
-	if s.conn != nil {
+	s.forgetAll()
+}
+
+// forgetAll drops all messages of a stream that is gone and not being delivered.
+func (s *stream) forgetAll() {
+	if !s.gone || s.conn != nil {
 		return
 	}
 	for len(s.events) > 0 {
@@ -216,6 +221,7 @@ func (s *stream) detach(c *conn) (resumed <-chan struct{}) {
 	defer s.mu.Unlock()
 	if s.conn == c {
 		s.conn, s.back = nil, make(chan struct{})
+		s.forgetAll()
 		return s.back
 	}
 	s.signal() // c may have taken the other one's token
