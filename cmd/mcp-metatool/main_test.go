@@ -49,8 +49,10 @@ func TestMain(m *testing.M) {
 
 type suite struct{ *testing.M }
 
-// Run runs the tests and removes the files that they share.
+// Run runs the tests and removes the files that they share. They have a time zone that
+// is not UTC; no test can set one, since timers that are running read it.
 func (s suite) Run() int {
+	time.Local = time.FixedZone("", 5*60*60+30*60)
 	// Under nohup, the programs that tests start would ignore SIGHUP. They do not if it
 	// is caught here.
 	if signal.Ignored(syscall.SIGHUP) {
