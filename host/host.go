@@ -260,6 +260,21 @@ func (h *Host) Reload(cfg *config.Config) (reconfig.Changes, error) {
 	return changes, nil
 }
 
+// admit sets who may connect to the HTTP front end to what the current configuration
+// says. The caller holds h.reloading.
+func (h *Host) admit() {
+	if web := h.web.Load(); web != nil {
+		web.SetAccess(access(h.config().HTTP))
+	}
+}
+
+func access(settings config.HTTP) streamable.Access {
+	return streamable.Access{
+		Tokens: settings.Tokens, NoSave: settings.NoSave,
+		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
+	}
+}
+
 // LimitHeap limits the heap of the whole process to what max_total_memory leaves of
 // the memory of the machine or container; see budget.Budget.LimitHeap.
 func (h *Host) LimitHeap() { h.sandbox.Budget().LimitHeap() }

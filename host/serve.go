@@ -109,21 +109,6 @@ func (h *Host) ServeHTTPOn(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// admit sets who may connect to the HTTP front end to what the current configuration
-// says. The caller holds h.reloading.
-func (h *Host) admit() {
-	if web := h.web.Load(); web != nil {
-		web.SetAccess(access(h.config().HTTP))
-	}
-}
-
-func access(settings config.HTTP) streamable.Access {
-	return streamable.Access{
-		Tokens: settings.Tokens, NoSave: settings.NoSave,
-		AllowedOrigins: settings.AllowedOrigins, AllowedHosts: settings.AllowedHosts,
-	}
-}
-
 // sessionsTime bounds the end of the HTTP sessions.
 const sessionsTime = 1500 * time.Millisecond
 
