@@ -148,12 +148,12 @@ func (k *talk) say(to io.Writer, text string) {
 	}
 }
 
-// patience is how long the test waits for a message that must arrive.
-const patience = 20 * time.Second
+// maxWait is how long the test waits for a message that must arrive.
+const maxWait = 20 * time.Second
 
 func (k *talk) expect(line, want string, from *wire.Reader) {
 	k.t.Helper()
-	timer := time.AfterFunc(patience, func() { // ends the read
+	timer := time.AfterFunc(maxWait, func() { // ends the read
 		k.upstream.conn.Close()
 		k.client.in.CloseWithError(context.DeadlineExceeded)
 	})

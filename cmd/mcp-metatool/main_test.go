@@ -212,7 +212,7 @@ func awaitFile(name string) error {
 	if err := watcher.Add(filepath.Dir(name)); err != nil {
 		return err
 	}
-	patience := time.After(20 * time.Second)
+	timeout := time.After(20 * time.Second)
 	for {
 		if data, err := os.ReadFile(name); err == nil && len(data) > 0 {
 			return nil
@@ -221,7 +221,7 @@ func awaitFile(name string) error {
 		case <-watcher.Events:
 		case err := <-watcher.Errors:
 			return err
-		case <-patience:
+		case <-timeout:
 			return fmt.Errorf("there is no %s", name)
 		}
 	}

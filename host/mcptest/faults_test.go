@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			t.Run(tr.name+"/"+tt.fault, func(t *testing.T) {
-				ctx := patience(t)
+				ctx := testContext(t)
 				c, log := tr.dial(t, ServerOptions{}, ClientOptions{})
 				defer c.Disconnect()
 				if _, err := c.Initialize(ctx, ClientParams); err != nil {
@@ -101,7 +101,7 @@ func TestFaults(t *testing.T) {
 
 func TestAnswerAfterCancel(t *testing.T) {
 	for _, tr := range transports {
-		ctx := patience(t)
+		ctx := testContext(t)
 		c, log := tr.dial(t, ServerOptions{Faults: map[string]Fault{"echo": {Kind: AfterCancel, Times: 1, Skip: 1}}}, ClientOptions{})
 		if _, err := c.Initialize(ctx, ClientParams); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func TestAnswerAfterCancel(t *testing.T) {
 }
 
 func TestExitsOnStart(t *testing.T) {
-	ctx := patience(t)
+	ctx := testContext(t)
 	sw := ServerOptions{ExitOnStart: 2, StartsFile: filepath.Join(t.TempDir(), "starts")}
 	for i := range 3 {
 		c, log := dialProcess(t, sw, ClientOptions{})
@@ -162,7 +162,7 @@ func pipes(t *testing.T, sw ServerOptions, opts ClientOptions) (*Client, *Server
 }
 
 func TestCrashInProcess(t *testing.T) {
-	ctx := patience(t)
+	ctx := testContext(t)
 	for _, kind := range []string{CrashBefore, CrashDuring, CloseStdout} {
 		c, s := pipes(t, ServerOptions{Faults: map[string]Fault{"ping": {Kind: kind}}}, ClientOptions{})
 		if _, err := c.Request(ctx, "1", "ping", ""); !errors.Is(err, ErrEnded) {
@@ -180,7 +180,7 @@ func TestCrashInProcess(t *testing.T) {
 func TestStopReading(t *testing.T) {
 	c, s := pipes(t, ServerOptions{Faults: map[string]Fault{"ping": {Kind: StopReading}}}, ClientOptions{})
 	ended := c.Start("1", "ping", "")
-	if _, _, err := s.Received.Find(patience(t), "ping", 0, Method("ping")); err != nil {
+	if _, _, err := s.Received.Find(testContext(t), "ping", 0, Method("ping")); err != nil {
 		t.Fatal(err)
 	}
 	blocked := make(chan error)
@@ -205,7 +205,7 @@ func TestStopReading(t *testing.T) {
 // is full gets all messages when it resumes.
 func TestClientThatStopsReading(t *testing.T) {
 	for _, tr := range transports {
-		ctx := patience(t)
+		ctx := testContext(t)
 		c, log := tr.dial(t, ServerOptions{}, ClientOptions{})
 		if _, err := c.Initialize(ctx, ClientParams); err != nil {
 			t.Fatal(err)
@@ -256,7 +256,7 @@ func TestReusedIDs(t *testing.T) {
 }
 
 func TestForgottenSessions(t *testing.T) {
-	ctx := patience(t)
+	ctx := testContext(t)
 	s := NewServer(ServerOptions{})
 	c := NewHTTP(listen(t, s, s.HTTP()), ClientOptions{})
 	defer c.Disconnect()

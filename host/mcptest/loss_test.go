@@ -33,7 +33,7 @@ func lossy(t *testing.T, from, to string) (*Client, *Log) {
 
 // observe runs the items with these names, or all items if there are none.
 func observe(t *testing.T, c *Client, log *Log, names []string) map[string][]byte {
-	ctx := patience(t)
+	ctx := testContext(t)
 	defer c.Disconnect()
 	welcome, err := c.Initialize(ctx, ClientParams)
 	if err != nil {

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience returns a context that limits how long tests wait for a peer.
-func patience(t testing.TB) context.Context {
+// testContext returns a context that limits how long tests wait for a peer.
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -110,7 +110,7 @@ func TestItemsDirectly(t *testing.T) {
 	first := map[string][]byte{}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
-			ctx := patience(t)
+			ctx := testContext(t)
 			c, log := tr.dial(t, ServerOptions{}, ClientOptions{OnRequest: AnswerRequest})
 			defer func() {
 				if err := c.Close(ctx); err != nil {

@@ -40,7 +40,7 @@ func (m *managedUpstream) Handshake(ctx context.Context) ([]byte, error) {
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, m.patience(time.Until(deadline)))
+		ctx, cancel = context.WithTimeout(ctx, m.startWait(time.Until(deadline)))
 		defer cancel()
 	}
 	result, err := up.Handshake(ctx)

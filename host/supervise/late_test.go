@@ -128,7 +128,7 @@ func TestLateHandshakeShortensNoWaitOfThisRun(t *testing.T) {
 		if _, err := m.Handshake(ctx); err == nil {
 			t.Error("there was a handshake")
 		}
-		if got := m.patience(10 * time.Second); got != want {
+		if got := m.startWait(10 * time.Second); got != want {
 			t.Errorf("a wait of %v, want %v", got, want)
 		}
 		if err := r.Close(bounded(t)); err != nil {
@@ -151,10 +151,10 @@ func TestCommandsWaitForLateUpstreams(t *testing.T) {
 	start(t, cfg, OneClient).Settled(bounded(t)) // it is late from now on
 	for clients, want := range map[Clients]time.Duration{NoClient: 10 * time.Second, OneClient: 2 * time.Second, ManyClients: 2 * time.Second} {
 		m := start(t, cfg, clients).all()[0]
-		if got := m.listPatience(10 * time.Second); got != want {
+		if got := m.listWait(10 * time.Second); got != want {
 			t.Errorf("clients %d: a wait of %v, want %v", clients, got, want)
 		}
-		if got := m.patience(time.Second); got != 200*time.Millisecond {
+		if got := m.startWait(time.Second); got != 200*time.Millisecond {
 			t.Errorf("clients %d: a wait of %v for the handshake", clients, got)
 		}
 	}

@@ -216,11 +216,11 @@ func (m *managedUpstream) noteLate() {
 	m.replaceFile(stored)
 }
 
-// patience returns how long to wait for the upstream; wait is the time for one about
+// startWait returns how long to wait for the upstream; wait is the time for one about
 // which nothing is known. An upstream that was late when it last ran will probably be
 // late again. Nothing is concluded from this run: a client that has given up waiting for
 // the handshake asks for the lists next, and may still get them in time.
-func (m *managedUpstream) patience(wait time.Duration) time.Duration {
+func (m *managedUpstream) startWait(wait time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.wasLate {
@@ -229,14 +229,14 @@ func (m *managedUpstream) patience(wait time.Duration) time.Duration {
 	return wait
 }
 
-// listPatience is patience for the first lists. With NoClient, which commands have, it is
+// listWait is startWait for the first lists. With NoClient, which commands have, it is
 // the whole wait: the only call of a command may be one of a tool in these lists, and a
 // command cannot be notified of them later.
-func (m *managedUpstream) listPatience(wait time.Duration) time.Duration {
+func (m *managedUpstream) listWait(wait time.Duration) time.Duration {
 	if m.env.Clients == NoClient {
 		return wait
 	}
-	return m.patience(wait)
+	return m.startWait(wait)
 }
 
 // sameForClients reports whether two handshakes lead to the same initialize result

@@ -97,7 +97,7 @@ func (m *managedUpstream) awaitStart(ctx context.Context, wait time.Duration) {
 		}
 		return
 	}
-	late := time.NewTimer(time.Until(begun.Add(m.listPatience(wait))))
+	late := time.NewTimer(time.Until(begun.Add(m.listWait(wait))))
 	defer late.Stop()
 	select {
 	case <-up.Started():

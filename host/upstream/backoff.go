@@ -7,19 +7,19 @@ import (
 
 // timings are the delays and waits of an upstream. Tests shorten them.
 type timings struct {
-	grace        time.Duration // between the steps of a shutdown
-	firstDelay   time.Duration // before the first restart
-	maxDelay     time.Duration // the longest delay before a restart
-	stableAfter  time.Duration // after a server was ready this long, the next delay is firstDelay again
-	callPatience time.Duration // how long calls wait for the first restart
+	grace       time.Duration // between the steps of a shutdown
+	firstDelay  time.Duration // before the first restart
+	maxDelay    time.Duration // the longest delay before a restart
+	stableAfter time.Duration // after a server was ready this long, the next delay is firstDelay again
+	callWait    time.Duration // how long calls wait for the first restart
 }
 
 var defaultTimings = timings{
-	grace:        time.Second,
-	firstDelay:   250 * time.Millisecond,
-	maxDelay:     30 * time.Second,
-	stableAfter:  10 * time.Second,
-	callPatience: 2 * time.Second,
+	grace:       time.Second,
+	firstDelay:  250 * time.Millisecond,
+	maxDelay:    30 * time.Second,
+	stableAfter: 10 * time.Second,
+	callWait:    2 * time.Second,
 }
 
 // backoff computes the delay before each restart.

@@ -90,9 +90,9 @@ func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 
 // AwaitLists waits until the changes of these surfaces that the server has announced
 // so far are listed: OnList has returned, or reading the list has failed. It waits at
-// most until the oldest of these changes was announced patience ago, or ctx ends. It
+// most for wait after the oldest of these changes was announced, or until ctx ends. It
 // does not wait while the upstream is down.
-func (u *Upstream) AwaitLists(ctx context.Context, patience time.Duration, surfaces ...wire.Surface) {
+func (u *Upstream) AwaitLists(ctx context.Context, wait time.Duration, surfaces ...wire.Surface) {
 	var targets []uint64
 	for {
 		u.mu.Lock()
@@ -106,7 +106,7 @@ func (u *Upstream) AwaitLists(ctx context.Context, patience time.Duration, surfa
 		now := time.Now()
 		for i, s := range surfaces {
 			l := u.lists[s]
-			if late := l.since.Add(patience); l.listed < targets[i] && late.After(now) && late.After(deadline) {
+			if late := l.since.Add(wait); l.listed < targets[i] && late.After(now) && late.After(deadline) {
 				deadline = late
 			}
 		}

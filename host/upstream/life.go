@@ -243,7 +243,7 @@ func (u *Upstream) enter(s State, t transition) bool {
 		u.down, u.restartPending = nil, false
 	case Failed, Closed:
 		u.down = t.down
-		u.restartPending = was == Ready && !t.due.IsZero() && t.due.Sub(now) < u.timings.callPatience
+		u.restartPending = was == Ready && !t.due.IsZero() && t.due.Sub(now) < u.timings.callWait
 	}
 	if s != Starting {
 		closeIfOpen(u.started)

@@ -131,7 +131,7 @@ func TestCallsWhileItIsDown(t *testing.T) {
 	})
 	t.Run("when it does not come up soon", func(t *testing.T) {
 		with := fastTimings
-		with.callPatience = 2 * time.Millisecond
+		with.callWait = 2 * time.Millisecond
 		f := launchWith(t, restartingSpec(t, "hangs the second time"), Options{}, with)
 		_, err := f.Call(t.Context(), toolCall("crash"))
 		wantDown(t, err, "exit status 9")

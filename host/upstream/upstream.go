@@ -259,7 +259,7 @@ func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	var patience *time.Timer
+	var late *time.Timer
 	for {
 		u.mu.Lock()
 		l, stateChanged, restartPending, down := u.link, u.stateChanged, u.restartPending, error(nil)
@@ -273,13 +273,13 @@ func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, 
 		if !restartPending && l == nil {
 			return nil, down
 		}
-		if patience == nil {
-			patience = time.NewTimer(u.timings.callPatience)
-			defer patience.Stop()
+		if late == nil {
+			late = time.NewTimer(u.timings.callWait)
+			defer late.Stop()
 		}
 		select {
 		case <-stateChanged:
-		case <-patience.C:
+		case <-late.C:
 			return nil, down
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

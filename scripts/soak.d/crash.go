@@ -51,7 +51,7 @@ func (s *soak) crash(ctx context.Context, o origin, rnd *rand.Rand) {
 // ready waits until the server answers. It returns how many calls that took, and
 // the answer to the last one that failed.
 func (c *session) ready(ctx context.Context, o origin) (calls int, last string, ok bool) {
-	for end := time.Now().Add(patience); ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
+	for end := time.Now().Add(maxWait); ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
 		calls++
 		got := c.echo(o, 0)
 		if got.ok() {
@@ -59,7 +59,7 @@ func (c *session) ready(ctx context.Context, o origin) (calls int, last string, 
 		}
 		last = clip(string(got.raw))
 		if time.Now().After(end) {
-			c.s.tally.fail("%s is not back within %v: %s", o.name, patience, last)
+			c.s.tally.fail("%s is not back within %v: %s", o.name, maxWait, last)
 			break
 		}
 	}

@@ -135,7 +135,7 @@ func (s *soak) reuses(ctx context.Context, kind string, rnd *rand.Rand) {
 // error has no id while another request with that id is in flight.
 func (c *session) settled(id string, times int) {
 	key := wire.IDKey([]byte(id))
-	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(maxWait); ; time.Sleep(2 * time.Millisecond) {
 		c.mu.Lock()
 		a := c.asked[key]
 		answers, nulls := a.answers, c.nulls
@@ -239,7 +239,7 @@ func (s *soak) deafListener(address *url.URL, initialize string) (conns []net.Co
 		s.tally.fail("half open: %v", err)
 		return nil
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(maxWait))
 	_, _ = io.WriteString(conn, initialize)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

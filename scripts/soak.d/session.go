@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// patience is how long an answer may take: more than the longest timeout of a
+// maxWait is how long an answer may take: more than the longest timeout of a
 // server.
-const patience = 45 * time.Second
+const maxWait = 45 * time.Second
 
 // session is one session of a client. Its messages carry its mark. It checks every
 // message it receives: no mark of another session, no answer without a request, no
@@ -66,7 +66,7 @@ func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*sess
 
 // begin initializes the session. If that fails, it closes the client.
 func (c *session) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	c.expect(`"init"`, "initialize", "")
 	_, err := c.Initialize(ctx, mcptest.ClientParams)
@@ -152,10 +152,10 @@ type outcome struct {
 
 func (o outcome) ok() bool { return o.err == nil && o.result != nil && !o.failed }
 
-// wait waits for the answer to a request, at most for patience. The outcome has an
+// wait waits for the answer to a request, at most for maxWait. The outcome has an
 // error if there is none.
 func (c *session) wait(r request) outcome {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
 	select {
 	case a := <-r.done:
@@ -165,7 +165,7 @@ func (c *session) wait(r request) outcome {
 		failed, _ := wire.Get(a.Msg.Result, "isError")
 		return outcome{result: a.Msg.Result, failed: string(failed) == "true", raw: a.Raw}
 	case <-timer.C:
-		return outcome{err: fmt.Errorf("no answer within %v", patience)}
+		return outcome{err: fmt.Errorf("no answer within %v", maxWait)}
 	}
 }
 

@@ -218,9 +218,9 @@ func TestDialFailures(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer silent.Close()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("patience"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("too slow"))
 	defer cancel()
-	if _, err := newLink(ctx, httpclient.Config{URL: silent.URL}, linktest.NewRecorder()); err == nil || err.Error() != "patience" {
+	if _, err := newLink(ctx, httpclient.Config{URL: silent.URL}, linktest.NewRecorder()); err == nil || err.Error() != "too slow" {
 		t.Errorf("silent server: %v", err)
 	}
 }

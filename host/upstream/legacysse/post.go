@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// postPatience is how long a message waits for the server's response to the message
+// postWait is how long a message waits for the server's response to the message
 // before it.
-const postPatience = 200 * time.Millisecond
+const postWait = 200 * time.Millisecond
 
 // poster posts the messages that are written to it, one per line.
 type poster struct{ link *Link }
@@ -39,13 +39,13 @@ func (p poster) Close() error {
 }
 
 // send posts one message. It waits until the server has accepted it, so that
-// messages arrive in order, but for postPatience at most: some servers respond only
+// messages arrive in order, but for postWait at most: some servers respond only
 // after they have done what the message says, and may need another message of ours
 // before that.
 func (l *Link) send(body []byte) error {
 	posted := make(chan error, 1)
 	l.posts.Go(func() { posted <- l.post(body) })
-	t := time.NewTimer(postPatience)
+	t := time.NewTimer(postWait)
 	defer t.Stop()
 	select {
 	case err := <-posted:

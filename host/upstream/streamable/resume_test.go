@@ -176,7 +176,7 @@ func TestAnswerOnGETStream(t *testing.T) {
 // TestPostAfterAnswerOnGETStream checks that a POST ends soon after its answer came on
 // the GET stream, if the server does not respond to the POST.
 func TestPostAfterAnswerOnGETStream(t *testing.T) {
-	for _, responds := range []bool{false, true} {
+	test := func(t *testing.T, responds bool) {
 		own, ended := make(chan linktest.EventWriter, 1), make(chan struct{})
 		s := linktest.NewHTTPServer(t, nil)
 		s.Get = func(w http.ResponseWriter, r *http.Request) {
@@ -208,4 +208,6 @@ func TestPostAfterAnswerOnGETStream(t *testing.T) {
 			t.Errorf("%d slots are taken", len(l.slots))
 		}
 	}
+	t.Run("no response", func(t *testing.T) { t.Parallel(); test(t, false) })
+	t.Run("an empty stream", func(t *testing.T) { t.Parallel(); test(t, true) })
 }
