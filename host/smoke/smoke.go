@@ -21,9 +21,9 @@
 //	update.go    writing the answers into the file as expectations
 //	tomlvalue.go values as TOML
 //
-// Packages below: expect (matchers), lock (definitions of servers in a file), report
-// (output formats). Nothing here writes to the user's store: live checks run in a host with
-// its own store.
+// Packages below: lock (definitions of servers in a file), report (output formats). Package
+// host/expect has the matchers. Nothing here writes to the user's store: live checks run in
+// a host with its own store.
 package smoke
 
 import (

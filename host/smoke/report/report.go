@@ -22,7 +22,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/smoke/expect"
+	"github.com/mcp-metatool/mcp-metatool/host/expect"
 )
 
 // Status is the outcome of a check.
