@@ -263,9 +263,13 @@ func closeIfOpen(c chan struct{}) {
 	}
 }
 
-// downError returns the error of a call while there is no link. The caller holds u.mu.
-func (u *Upstream) downError() *DownError {
+// downError returns the error of a call while there is no link. ended is the error of the
+// link that the caller has tried; nil for none. The caller holds u.mu.
+func (u *Upstream) downError(ended *DownError) *DownError {
 	if u.down == nil { // run has not noticed the end of the link yet
+		if ended != nil {
+			return ended
+		}
 		return &DownError{Upstream: u.spec.Name, Reason: "its connection has just ended"}
 	}
 	down := *u.down

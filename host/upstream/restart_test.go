@@ -235,3 +235,14 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// TestDownErrorOfTriedLink checks that a call whose link has ended says why, also before
+// the upstream has noticed the end.
+func TestDownErrorOfTriedLink(t *testing.T) {
+	u := &Upstream{spec: Spec{Name: "x"}}
+	wantDown(t, u.downError(nil), "its connection has just ended")
+	ended := &DownError{Upstream: "x", Reason: "its process ended: exit status 9"}
+	wantDown(t, u.downError(ended), "exit status 9")
+	u.down = &DownError{Upstream: "x", Reason: "its process ended: exit status 4"}
+	wantDown(t, u.downError(ended), "exit status 4")
+}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -170,7 +171,7 @@ func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 	if u.initializeResult != nil {
 		return u.initializeResult, nil
 	}
-	return nil, u.downError()
+	return nil, u.downError(nil)
 }
 
 // Server returns the raw result of the last initialize, also while the server
@@ -252,8 +253,12 @@ func (u *Upstream) awaitStart(ctx context.Context) error {
 	}
 }
 
-// connection waits for a link other than stale.
+// connection waits for a link other than stale, which has ended; nil: for any link.
 func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, error) {
+	var ended *DownError
+	if stale != nil {
+		errors.As(stale.Err(), &ended)
+	}
 	select {
 	case <-u.started:
 	case <-ctx.Done():
@@ -264,7 +269,7 @@ func (u *Upstream) connection(ctx context.Context, stale link.Link) (link.Link, 
 		u.mu.Lock()
 		l, stateChanged, restartPending, down := u.link, u.stateChanged, u.restartPending, error(nil)
 		if l == nil || l == stale {
-			down = u.downError()
+			down = u.downError(ended)
 		}
 		u.mu.Unlock()
 		if down == nil {
