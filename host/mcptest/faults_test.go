@@ -85,6 +85,14 @@ func TestFaults(t *testing.T) {
 						t.Error("it lives")
 					}
 				}
+				if tr.name == "stdio" { // repeated answers may come after others
+					for from, n := 0, 0; n < tt.answers; n++ {
+						var err error
+						if _, from, err = c.Log.Find(ctx, "an answer", from, ResponseTo(`"f"`)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
 				p := &Pair{Client: c}
 				if n := p.answersSince(0, `"f"`); n != tt.answers && (tr.name == "stdio" || tt.answers < 2) {
 					t.Errorf("%d answers", n)
