@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -135,8 +136,17 @@ func (p *program) fill(m api.Module) error {
 func (p *program) instantiate(ctx context.Context, mem memory) (api.Module, error) {
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(
 		func(_, _ uint64) experimental.LinearMemory { return mem }))
-	return p.runtime.InstantiateModule(ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	return p.runtime.InstantiateModule(ctx, p.module, moduleConfig)
 }
+
+// moduleConfig has a source of random numbers that is never read, because the host has
+// its own WASI. Without one, wazero makes and seeds a new one for each instance.
+var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(eof{})
+
+// eof is a reader without content.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 // close frees the runtime. It takes no context, because it must succeed after the
 // context has ended.
