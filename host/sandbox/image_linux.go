@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,9 +16,10 @@ import (
 // the file, so an instance only holds the pages that it has written, and making one
 // costs the same whatever the size of the image.
 //
-// Released mappings are reused. Pages that most runs write are restored by copying,
-// which saves page faults. All other pages are dropped, so that the next access finds
-// the file's page again (or zeros, beyond the end of the file).
+// Released mappings are reused, once their content is restored
+// (restore_linux.go). Pages that most runs write are restored by copying, which saves
+// page faults. Others are dropped if there are many, so that the next access finds the
+// file's page again (or zeros, behind the end of the file).
 type cowImage struct {
 	file   int // descriptor
 	size   uint64
@@ -27,10 +27,13 @@ type cowImage struct {
 	source []byte // the file, mapped for reading
 	// pages is /proc/self/pagemap; nil if it cannot be read.
 	pages *os.File
+	// precise says that pages tells which pages of a mapping were written.
+	precise bool
 
 	mu     sync.Mutex
-	hot    []bool // by page of the file: a typical run writes it
-	copied []span // the hot pages as joined ranges
+	hot    []bool // by page: written by a typical run; replaced as a whole
+	copied []span // the hot pages as joined ranges; replaced as a whole
+	base   uint64 // length of copied in bytes
 	idle   []*mapping
 }
 
@@ -88,9 +91,15 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	// Private although it is only read: older kernels refuse shared mappings of
 	// a sealed file.
 	i.source, err = unix.Mmap(i.file, 0, int(i.mapped), unix.PROT_READ, unix.MAP_PRIVATE)
-	i.hot = make([]bool, i.mapped/uint64(page))
-	i.pages, _ = os.Open("/proc/self/pagemap") // without it, more memory is charged
-	return i, err
+	if err != nil {
+		return nil, err
+	}
+	i.hot = make([]bool, i.size/uint64(page))
+	// Without pagemap, more memory is charged, and more is restored.
+	if i.pages, _ = os.Open("/proc/self/pagemap"); i.pages != nil {
+		i.precise = i.checkPagemap() == nil
+	}
+	return i, nil
 }
 
 func (i *cowImage) Size() uint64 { return i.size }
@@ -101,11 +110,7 @@ func (i *cowImage) Base() uint64 {
 	if i.pages == nil {
 		return i.size
 	}
-	base := uint64(0)
-	for _, s := range i.copied {
-		base += s.to - s.from
-	}
-	return base
+	return i.base
 }
 
 func (i *cowImage) Open(limit uint64) memory {
@@ -148,13 +153,18 @@ func (i *cowImage) Learn(m memory) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	page := os.Getpagesize()
-	spans(int(i.mapped), page, 0, func(from, to int) bool {
-		if !bytes.Equal(cow.reserved[from:to], i.source[from:to]) {
-			i.hot[from/page] = true
+	hot := slices.Clone(i.hot)
+	spans(int(i.size), page, 0, func(from, to int) bool {
+		if now := cow.reserved[from:to]; uint64(to) <= i.mapped && !bytes.Equal(now, i.source[from:to]) || uint64(to) > i.mapped && !isZero(now) {
+			hot[from/page] = true
 		}
 		return false
 	})
-	i.copied = spans(int(i.mapped), page, maxGap, func(from, _ int) bool { return i.hot[from/page] })
+	i.hot, i.base = hot, 0
+	i.copied = spans(int(i.size), page, maxGap, func(from, _ int) bool { return hot[from/page] })
+	for _, s := range i.copied {
+		i.base += s.to - s.from
+	}
 }
 
 func (i *cowImage) Close() {
@@ -181,6 +191,10 @@ func (i *cowImage) Close() {
 type mapping struct {
 	reserved []byte
 	usable   uint64 // accessible bytes: the most that any run had
+	// entries and private are buffers of restorePrivate: what pagemap says, and the
+	// private pages.
+	entries []byte
+	private []uint32
 }
 
 // newMapping reserves length bytes and puts the image at their start.
@@ -196,22 +210,6 @@ func (i *cowImage) newMapping(length uint64) (*mapping, error) {
 		return nil, err
 	}
 	return &mapping{reserved: reserved, usable: i.mapped}, nil
-}
-
-// restore restores the content of the image in the mapping.
-func (i *cowImage) restore(m *mapping) error {
-	i.mu.Lock()
-	copied := i.copied // replaced as a whole, never changed
-	i.mu.Unlock()
-	from := uint64(0)
-	for _, s := range copied {
-		if err := m.drop(from, s.from); err != nil {
-			return err
-		}
-		copy(m.reserved[s.from:s.to], i.source[s.from:s.to])
-		from = s.to
-	}
-	return m.drop(from, m.usable)
 }
 
 // drop discards what was written to a range of pages.
@@ -271,35 +269,6 @@ func (m *cowMemory) Held() uint64 {
 		return m.size
 	}
 	return own + m.size - m.image.size
-}
-
-// Flags of an entry of /proc/self/pagemap; see proc_pid_pagemap(5).
-const (
-	pageOfFile  = 1 << 61 // or shared
-	pageSwapped = 1 << 62
-	pagePresent = 1 << 63
-)
-
-// ownPages returns how many bytes of b are on private pages.
-func ownPages(pagemap *os.File, b []byte) (uint64, error) {
-	page := uint64(os.Getpagesize())
-	var entries [4096]byte
-	at, end := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))/page, uint64(len(b))/page
-	own := uint64(0)
-	for n := uint64(0); n < end; {
-		part := entries[:min(uint64(len(entries)), (end-n)*8)]
-		if _, err := pagemap.ReadAt(part, int64(at+n)*8); err != nil {
-			return 0, err
-		}
-		n += uint64(len(part)) / 8
-		for ; len(part) > 0; part = part[8:] {
-			entry := binary.NativeEndian.Uint64(part)
-			if entry&(pagePresent|pageSwapped) != 0 && entry&pageOfFile == 0 {
-				own += page
-			}
-		}
-	}
-	return own, nil
 }
 
 // Release restores the mapping and keeps it for a later run. If that fails, it frees

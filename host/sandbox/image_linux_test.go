@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -79,4 +80,105 @@ func TestEmptyImage(t *testing.T) {
 		t.Errorf("%d bytes", len(b))
 	}
 	m.Release()
+}
+
+// withoutPagemap returns the snapshot with an image that does not know which pages were
+// written.
+func withoutPagemap(t *testing.T, s *snapshot) *snapshot {
+	t.Helper()
+	c := *s
+	var err error
+	if c.image, err = newImage(contentOf(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	c.image.(*cowImage).precise = false
+	t.Cleanup(c.image.Close)
+	return &c
+}
+
+// testRestore writes to random pages of mappings of an image and restores them.
+func testRestore(t *testing.T, made image, content []byte, r *rand.Rand) {
+	i := made.(*cowImage)
+	if !i.precise {
+		t.Error("pagemap does not tell which pages are written")
+	}
+	page := os.Getpagesize()
+	size, limit := int(i.size), int(i.size)+64*pageSize
+	rounds := 60
+	if *long {
+		rounds = 1000
+	}
+	for n := range rounds {
+		i.precise = n%5 > 0
+		m := i.Open(uint64(limit)).(*cowMemory)
+		b := m.Reallocate(uint64(size))
+		if !bytes.Equal(b, content) {
+			t.Fatalf("round %d: byte %d differs", n, difference(b, content))
+		}
+		for range r.IntN(300) {
+			b[r.IntN(size)]++
+		}
+		if n%7 == 0 { // many pages, one after the other
+			for at := range 200 {
+				b[min(size-1, size/2+at*page)] = 1
+			}
+		}
+		if n < 3 {
+			i.Learn(m)
+		}
+		if grown := m.Reallocate(uint64(limit)); n%2 == 0 {
+			if !isZero(grown[size:]) {
+				t.Fatalf("round %d: grown memory is not zero", n)
+			}
+			for range 50 {
+				grown[size+r.IntN(limit-size)] = 1
+			}
+		}
+		mapping := m.mapping
+		m.Release()
+		own, err := ownPages(i.pages, mapping.reserved[:size])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := i.Base() + uint64(maxExtra*page); own > most {
+			t.Errorf("round %d: it keeps %d bytes, more than %d", n, own, most)
+		}
+	}
+}
+
+// TestPagemapIsChecked checks that a file that does not describe a mapping is not
+// believed.
+func TestPagemapIsChecked(t *testing.T) {
+	content := make([]byte, 4*pageSize)
+	for n := range content {
+		content[n] = byte(n) | 1
+	}
+	made, err := newImage(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	i := made.(*cowImage)
+	if err := i.checkPagemap(); err != nil {
+		t.Error(err)
+	}
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zeros.Close()
+	real := i.pages
+	defer func() { i.pages = real }()
+	for name, other := range map[string]func() (*os.File, error){
+		"zeros":              func() (*os.File, error) { return zeros, nil },
+		"empty":              func() (*os.File, error) { return os.Open(os.DevNull) },
+		"of another process": func() (*os.File, error) { return os.Open("/proc/1/pagemap") },
+	} {
+		if i.pages, err = other(); err != nil {
+			continue
+		}
+		if i.checkPagemap() == nil {
+			t.Errorf("%s is believed", name)
+		}
+	}
 }

@@ -20,7 +20,8 @@
 //	memory.go     linear memory with a limit (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
 //	image.go      memory with an initial content (image_linux.go: copy on
-//	              write, image_other.go: a copy)
+//	              write, restore_linux.go: using it again; image_other.go:
+//	              a copy)
 //	check.go      JSON from the guest
 //	cache.go      the directory of compiled guests (cache_*.go: checks of its owner)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it

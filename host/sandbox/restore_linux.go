@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags of an entry of /proc/self/pagemap; see proc_pid_pagemap(5).
+const (
+	pageOfFile  = 1 << 61 // or shared
+	pageSwapped = 1 << 62
+	pagePresent = 1 << 63
+)
+
+// isPrivate reports whether a page of a mapping of the image, described by an entry of
+// pagemap, is a copy of its own: the guest has written to it.
+func isPrivate(entry uint64) bool {
+	return entry&(pagePresent|pageSwapped) != 0 && entry&pageOfFile == 0
+}
+
+// entrySize is the size of an entry of pagemap in bytes.
+const entrySize = 8
+
+// readEntries reads the entries of the pages of b, one for each entrySize bytes of entries.
+func readEntries(pagemap *os.File, b, entries []byte) error {
+	first := int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) / int64(os.Getpagesize())
+	_, err := pagemap.ReadAt(entries, first*entrySize)
+	return err
+}
+
+// ownPages returns how many bytes of b are on private pages.
+func ownPages(pagemap *os.File, b []byte) (uint64, error) {
+	page := os.Getpagesize()
+	var buffer [4096]byte
+	own := uint64(0)
+	for len(b) > 0 {
+		part := b[:min(len(b), len(buffer)/entrySize*page)]
+		entries := buffer[:len(part)/page*entrySize]
+		if err := readEntries(pagemap, part, entries); err != nil {
+			return 0, err
+		}
+		for ; len(entries) > 0; entries = entries[entrySize:] {
+			if isPrivate(binary.NativeEndian.Uint64(entries)) {
+				own += uint64(page)
+			}
+		}
+		b = b[len(part):]
+	}
+	return own, nil
+}
+
+// maxExtra is how many private pages a restored mapping may keep beside the hot ones.
+// Copying a page costs less than dropping it and taking a page fault in the next run,
+// but each kept mapping holds the page.
+const maxExtra = 64
+
+// restore restores the content of the image in the mapping: the pages that the guest
+// has written, if the system tells which, otherwise all.
+func (i *cowImage) restore(m *mapping) error {
+	if i.precise {
+		if i.restorePrivate(m) == nil {
+			return nil
+		}
+	}
+	return i.restoreAll(m)
+}
+
+// restorePrivate restores the private pages, and drops what is behind the image.
+func (i *cowImage) restorePrivate(m *mapping) error {
+	page := uint64(os.Getpagesize())
+	if m.entries == nil {
+		m.entries = make([]byte, i.size/page*entrySize)
+	}
+	whole := m.reserved[:min(i.size, m.usable)]
+	entries := m.entries[:uint64(len(whole))/page*entrySize]
+	if err := readEntries(i.pages, whole, entries); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	hot := i.hot // replaced as a whole, never changed
+	i.mu.Unlock()
+	extra := 0
+	private := m.private[:0]
+	for n := range hot[:len(entries)/entrySize] {
+		if isPrivate(binary.NativeEndian.Uint64(entries[n*entrySize:])) {
+			private = append(private, uint32(n))
+			if !hot[n] {
+				extra++
+			}
+		}
+	}
+	m.private = private
+	var unwanted span
+	for _, n := range private {
+		from := uint64(n) * page
+		if hot[n] || extra <= maxExtra {
+			i.write(m, span{from, from + page})
+			continue
+		}
+		if unwanted.to != from {
+			if err := m.drop(unwanted.from, unwanted.to); err != nil {
+				return err
+			}
+			unwanted.from = from
+		}
+		unwanted.to = from + page
+	}
+	return errors.Join(m.drop(unwanted.from, unwanted.to), m.drop(i.size, m.usable))
+}
+
+// write writes the content of the image to a range of the mapping, which begins and
+// ends with a page.
+func (i *cowImage) write(m *mapping, s span) {
+	n := copy(m.reserved[s.from:s.to], i.source[min(s.from, i.mapped):min(s.to, i.mapped)])
+	clear(m.reserved[s.from+uint64(n) : s.to])
+}
+
+// restoreAll copies the hot pages and drops all others.
+func (i *cowImage) restoreAll(m *mapping) error {
+	i.mu.Lock()
+	copied := i.copied // replaced as a whole, never changed
+	i.mu.Unlock()
+	from := uint64(0)
+	for _, s := range copied {
+		if s.to > m.usable {
+			break
+		}
+		if err := m.drop(from, s.from); err != nil {
+			return err
+		}
+		i.write(m, s)
+		from = s.to
+	}
+	return m.drop(from, m.usable)
+}
+
+// errPagemap says that pagemap does not describe the pages of a mapping.
+var errPagemap = errors.New("/proc/self/pagemap does not tell which pages are private")
+
+// checkedPages is how many pages of the image checkPagemap looks at.
+const checkedPages = 32
+
+// checkPagemap checks, with a mapping of the image, that pagemap says exactly which
+// pages were written: a restored mapping is only as clean as this is true. Some
+// systems that imitate Linux have no such file, or one without content.
+func (i *cowImage) checkPagemap() error {
+	page := uint64(os.Getpagesize())
+	m, err := i.newMapping(i.mapped + page)
+	if err != nil {
+		return err
+	}
+	defer m.unmap()
+	if err := unix.Mprotect(m.reserved[i.mapped:], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	checked := m.reserved[:min(i.mapped, checkedPages*page)]
+	written := func(n uint64) bool { return n%2 == 1 }
+	for n := range uint64(len(checked)) / page {
+		if written(n) {
+			checked[n*page]++
+		} else if checked[n*page] != i.source[n*page] {
+			return fmt.Errorf("page %d of a mapping is not that of the image", n)
+		}
+	}
+	check := func(pages []byte, written func(uint64) bool) error {
+		entries := make([]byte, uint64(len(pages))/page*entrySize)
+		if err := readEntries(i.pages, pages, entries); err != nil {
+			return err
+		}
+		for n := range uint64(len(pages)) / page {
+			if isPrivate(binary.NativeEndian.Uint64(entries[n*entrySize:])) != written(n) {
+				return fmt.Errorf("%w (page %d)", errPagemap, n)
+			}
+		}
+		return nil
+	}
+	if err := check(checked, written); err != nil {
+		return err
+	}
+	behind := m.reserved[i.mapped:]
+	if err := check(behind, func(uint64) bool { return false }); err != nil {
+		return err
+	}
+	behind[0] = 1
+	return check(behind, func(uint64) bool { return true })
+}
