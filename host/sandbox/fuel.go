@@ -29,9 +29,13 @@ type fuel struct {
 	shared  bool     // the account ran out, not the budget
 }
 
-// start gives the first slice of a budget to an instance.
-func (f *fuel) start(m api.Module, budget int64, account *Account) {
-	counter := m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal) // load has checked it
+// fuelCounter returns the counter of an instance. compile has checked that there is one.
+func fuelCounter(m api.Module) api.MutableGlobal {
+	return m.ExportedGlobal(abi.ExportFuel).(api.MutableGlobal)
+}
+
+// start gives the first slice of a budget to an instance with that counter.
+func (f *fuel) start(counter api.MutableGlobal, budget int64, account *Account) {
 	counter.Set(0)
 	*f = fuel{counter: counter, budget: budget, left: budget, account: account}
 	f.refill()

@@ -37,13 +37,9 @@ type cowImage struct {
 	idle   []*mapping
 }
 
-const (
-	// maxGap is how many pages between two hot ones are copied with them: a system
-	// call costs about as much as copying that many pages.
-	maxGap = 2
-	// idlePerCPU limits the mappings that are kept for later runs.
-	idlePerCPU = 4
-)
+// maxGap is how many pages between two hot ones are copied with them: a system call
+// costs about as much as copying that many pages.
+const maxGap = 2
 
 // newImage makes an image with a copy of content. If the system does not allow a
 // sealed memory file, the image is one that is copied.
@@ -269,6 +265,20 @@ func (m *cowMemory) Held() uint64 {
 		return m.size
 	}
 	return own + m.size - m.image.size
+}
+
+// Restore implements restorable.
+func (m *cowMemory) Restore() bool {
+	return m.mapping != nil && !m.refused && m.size == m.image.size && m.image.restore(m.mapping) == nil
+}
+
+// Reopen implements restorable.
+func (m *cowMemory) Reopen(limit uint64) bool {
+	if limit < m.size || uint64(len(m.reserved)) < limit {
+		return false
+	}
+	m.gauge = gauge{limit: limit, size: m.size, peak: m.size}
+	return true
 }
 
 // Release restores the mapping and keeps it for a later run. If that fails, it frees

@@ -92,7 +92,8 @@ func withoutPagemap(t *testing.T, s *snapshot) *snapshot {
 		t.Fatal(err)
 	}
 	c.image.(*cowImage).precise = false
-	t.Cleanup(c.image.Close)
+	c.pool = newPool(&c, real().log)
+	t.Cleanup(c.free)
 	return &c
 }
 
@@ -126,12 +127,23 @@ func testRestore(t *testing.T, made image, content []byte, r *rand.Rand) {
 		if n < 3 {
 			i.Learn(m)
 		}
+		if n%3 > 0 {
+			if !m.Restore() || !m.Reopen(uint64(limit)) {
+				t.Fatal("not restored")
+			}
+			if !bytes.Equal(b, content) {
+				t.Fatalf("round %d: byte %d differs in place", n, difference(b, content))
+			}
+		}
 		if grown := m.Reallocate(uint64(limit)); n%2 == 0 {
 			if !isZero(grown[size:]) {
 				t.Fatalf("round %d: grown memory is not zero", n)
 			}
 			for range 50 {
 				grown[size+r.IntN(limit-size)] = 1
+			}
+			if m.Restore() {
+				t.Fatal("memory that has grown is used again")
 			}
 		}
 		mapping := m.mapping

@@ -24,7 +24,10 @@ type instance struct {
 	request []byte // JSON
 
 	memory  memory     // nil until it is started
-	module  api.Module // nil until it is started
+	module  api.Module // as well
+	vm      *vm        // memory and module, if it was started from a snapshot
+	from    *snapshot  // the snapshot
+	intact  bool       // the guest has not run, or has returned
 	serving bool       // the guest is initialised and serves the request
 
 	charged    uint64 // bytes taken from the budget of all runs
@@ -105,18 +108,21 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	if err := i.reserve(s.image.Base()); err != nil {
 		return err
 	}
-	i.memory = s.image.Open(i.limits.Memory)
-	m, err := s.program.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory)
-	if err != nil {
-		return err
+	v := s.pool.take(i.limits.Memory)
+	if v == nil {
+		i.memory = s.image.Open(i.limits.Memory)
+		var err error
+		if v, err = s.newVM(context.WithValue(ctx, instanceKey{}, i), i.memory); err != nil {
+			return err
+		}
 	}
+	i.vm, i.memory, i.module = v, v.memory, v.module
 	i.memory.OnGrow(i.grow)
 	i.linear = s.image.Size()
 	i.account.addMemory(int64(i.linear))
-	i.module, i.serving = m, true
-	s.setState(m)
+	i.from, i.serving, i.intact = s, true, true
 	i.wasi = s.wasi
-	i.fuel.start(m, int64(i.limits.Fuel), i.account)
+	i.fuel.start(v.fuel, int64(i.limits.Fuel), i.account)
 	return nil
 }
 
@@ -124,12 +130,26 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 // one result.
 func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 	var stack [1]uint64
-	err := i.module.ExportedFunction(export).CallWithStack(context.WithValue(ctx, instanceKey{}, i), stack[:])
+	function := (api.Function)(nil)
+	if i.vm != nil && export == abi.ExportRun {
+		function = i.vm.run
+	} else {
+		function = i.module.ExportedFunction(export)
+	}
+	i.intact = false
+	err := function.CallWithStack(context.WithValue(ctx, instanceKey{}, i), stack[:])
+	i.intact = err == nil
 	return stack[0], err
 }
 
-// close frees everything. It works in any state of the instance.
+// close frees everything, whatever state the instance is in, or keeps it for a later run.
 func (i *instance) close() {
+	if i.vm != nil && i.intact {
+		i.settleMemory()
+		i.from.pool.give(i.vm)
+		i.vm, i.module, i.memory = nil, nil, nil
+		return
+	}
 	if i.module != nil {
 		if err := i.module.Close(context.Background()); err != nil {
 			i.log.Warn("sandbox: closing an instance", "tool", i.name, "error", err)

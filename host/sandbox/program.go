@@ -31,7 +31,10 @@ type program struct {
 	// its content. They share the bytes of the guest.
 	initial  uint64
 	segments []rewrite.Segment
-	state    []string // names of the globals that are state
+	state    []string // the names of the globals that are state
+	// reusable says that an instance is as new when its memory and the state are
+	// restored.
+	reusable bool
 }
 
 // compile compiles guest, with a cache if possible.
@@ -95,7 +98,10 @@ func (p *program) link(ctx context.Context, guest []byte) error {
 	if p.segments, err = rewrite.Segments(guest); err != nil {
 		return err
 	}
-	p.state, err = stateOf(guest)
+	if p.state, err = stateOf(guest); err != nil {
+		return err
+	}
+	p.reusable, err = rewrite.Restorable(guest)
 	return err
 }
 

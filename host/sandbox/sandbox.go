@@ -12,6 +12,7 @@
 //	program.go    a compiled guest that is linked with the host
 //	snapshot.go   the state of an initialised and warmed-up instance
 //	warmup.go     the scripts to warm it up
+//	pool.go       instances that later runs use again
 //	instance.go   one run: its state, start, end and classification
 //	fuel.go       the fuel of a run, provided in slices
 //	functions.go  the host's side of package abi

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tetratelabs/wazero/api"
-
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
@@ -20,12 +18,14 @@ const (
 )
 
 // snapshot is the whole state of an instance at one moment. Instances made from it
-// continue from there. A program can have any number of snapshots. They are immutable.
+// continue from there. A program can have any number of snapshots. Their state is
+// immutable.
 type snapshot struct {
 	program *program
 	image   image    // the memory
 	globals []uint64 // the values of program.state
 	wasi    wasiState
+	pool    *pool // instances for later runs
 }
 
 // load compiles a guest and makes the snapshot from which runs start. If the cache
@@ -105,7 +105,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 	if err := p.fill(m); err != nil {
 		return err
 	}
-	i.fuel.start(m, int64(i.limits.Fuel), nil)
+	i.fuel.start(fuelCounter(m), int64(i.limits.Fuel), nil)
 	_, err = i.call(ctx, abi.ExportInitialize)
 	return err
 }
@@ -117,7 +117,7 @@ func (i *instance) warm(ctx context.Context, w warmup) error {
 		return err
 	}
 	serving.module, serving.memory, serving.wasi, serving.serving = i.module, i.memory, i.wasi, true
-	serving.fuel.start(i.module, bootFuel, nil)
+	serving.fuel.start(fuelCounter(i.module), bootFuel, nil)
 	_, err = serving.call(ctx, abi.ExportRun)
 	i.wasi = serving.wasi
 	if err = serving.classify(ctx, err); err != nil {
@@ -141,14 +141,8 @@ func (p *program) capture(i *instance) (*snapshot, error) {
 	if s.image, err = newImage(content); err != nil {
 		i.log.Warn("sandbox: runs start slower", "error", err)
 	}
+	s.pool = newPool(s, i.log)
 	return s, nil
-}
-
-// setState sets the globals of a new instance.
-func (s *snapshot) setState(m api.Module) {
-	for n, name := range s.program.state {
-		m.ExportedGlobal(name).(api.MutableGlobal).Set(s.globals[n])
-	}
 }
 
 // learn serves a script in an instance of the snapshot to find out which parts of the
@@ -171,7 +165,13 @@ func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error 
 	return w.check(i.result, i.scriptErr)
 }
 
-func (s *snapshot) close() error {
+// free frees the snapshot, but not its program.
+func (s *snapshot) free() {
+	s.pool.close()
 	s.image.Close()
+}
+
+func (s *snapshot) close() error {
+	s.free()
 	return s.program.close()
 }

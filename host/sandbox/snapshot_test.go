@@ -18,6 +18,7 @@ func copied(t testing.TB, s *snapshot) *snapshot {
 	t.Helper()
 	c := *s
 	c.image = newCopyImage(contentOf(t, s))
+	c.pool = newPool(&c, real().log)
 	return &c
 }
 
@@ -94,9 +95,16 @@ func (e ending) run(t testing.TB, s *snapshot) (string, Outcome) {
 func TestStartState(t *testing.T) {
 	base := realSandbox(t).base
 	want := contentOf(t, base)
-	for name, s := range map[string]*snapshot{"of this system": base, "copied": copied(t, base)} {
+	snapshots := map[string]*snapshot{"of this system": base, "copied": copied(t, base)}
+	if s := withoutPagemap(t, base); s != nil {
+		snapshots["without pagemap"] = s
+	}
+	for name, s := range snapshots {
 		t.Run(name, func(t *testing.T) {
 			check := func(after string) {
+				if name != "copied" {
+					s.pool.settle() // so that the same instance is looked at
+				}
 				i := startInstance(t, s)
 				defer i.close()
 				got, _ := i.module.Memory().Read(0, i.module.Memory().Size())
@@ -135,6 +143,9 @@ func TestStartState(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			if _, is := s.image.(*copyImage); !is && s.pool.taken < rounds*len(endings) {
+				t.Errorf("only %d of %d instances were used again", s.pool.taken, s.pool.taken+s.pool.made)
+			}
 		})
 	}
 }
@@ -158,7 +169,7 @@ func TestSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.image.Close()
+		defer other.free()
 		taken = append(taken, other)
 	}
 	if a, b := contentOf(t, taken[0]), contentOf(t, taken[1]); bytes.Equal(a, b) || bytes.Contains(a, []byte("xxxxxend")) || !bytes.Contains(b, []byte("xxxxxend")) {

@@ -85,3 +85,29 @@ func (t GlobalType) String() string {
 	}
 	return t.Type.String()
 }
+
+// Restorable reports whether an instance of a module is as new once a host has restored
+// its memory and its exported globals: code of the module cannot change anything else.
+// Tables, segments that code can drop, and mutable globals that are not exported are
+// such other things. It does not read code or data.
+func Restorable(wasm []byte) (bool, error) {
+	m, err := parse(wasm, false)
+	if err != nil {
+		return false, err
+	}
+	exported := map[uint32]bool{}
+	for _, e := range m.Exports {
+		exported[e.Index] = exported[e.Index] || e.Kind == KindGlobal
+	}
+	for i, g := range m.globals() {
+		if g.Mutable && (!exported[uint32(i)] || uint32(i) < m.imported(KindGlobal)) {
+			return false, nil
+		}
+	}
+	for _, e := range m.Elems {
+		if e.Mode != Declarative {
+			return false, nil
+		}
+	}
+	return len(m.tables()) == 0 && !m.DataCount && m.imported(KindMemory) == 0, nil
+}

@@ -1,0 +1,212 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+)
+
+// vm is a module instance of a snapshot with the handles that a run needs. Finding
+// these takes longer than a short script.
+type vm struct {
+	module api.Module
+	memory memory
+	state  []api.MutableGlobal // the globals of program.state
+	fuel   api.MutableGlobal
+	run    api.Function // with the native stack on which the guest runs
+}
+
+// newVM makes a module instance with memory from the image, in the state of the
+// snapshot.
+func (s *snapshot) newVM(ctx context.Context, mem memory) (*vm, error) {
+	m, err := s.program.instantiate(ctx, mem)
+	if err != nil {
+		return nil, err
+	}
+	v := &vm{
+		module: m, memory: mem, run: m.ExportedFunction(abi.ExportRun), fuel: fuelCounter(m),
+	}
+	for _, name := range s.program.state {
+		v.state = append(v.state, m.ExportedGlobal(name).(api.MutableGlobal))
+	}
+	s.setState(v)
+	return v, nil
+}
+
+// setState sets the globals to those of the snapshot.
+func (s *snapshot) setState(v *vm) {
+	for n, g := range v.state {
+		g.Set(s.globals[n])
+	}
+}
+
+// close frees a vm that is not used again.
+func (v *vm) close() error {
+	err := v.module.Close(context.Background())
+	v.memory.Release()
+	return err
+}
+
+// restorable is memory whose content can be restored while a module instance keeps it.
+type restorable interface {
+	memory
+	// Restore brings the content back to that of the image. It returns false if it
+	// cannot: if the memory has grown, because module instances cannot shrink it.
+	Restore() bool
+	// Reopen prepares restored memory for another run, in which it may grow to limit
+	// bytes. It returns false if there is no room for that many.
+	Reopen(limit uint64) bool
+}
+
+const (
+	// idlePerCPU limits the instances that are kept for later runs, and the mappings
+	// that are.
+	idlePerCPU = 4
+	// maxStack is the size, in bytes, of the largest native stack that is kept. A
+	// deep recursion makes it grow to megabytes.
+	maxStack = 256 << 10
+)
+
+// pool keeps module instances of one snapshot for later runs. They are in the start
+// state: what a run can change is restored first, which is its memory and globals
+// (program.reusable). Only instances whose guest has returned are kept. After any
+// other end they are closed, so that nothing depends on what was left half done.
+//
+// The start state is restored by another goroutine, so that the run need not wait.
+type pool struct {
+	snapshot *snapshot
+	log      *slog.Logger
+	// restoring limits the goroutines that restore: the memory that they work on
+	// does not count as that of a run any more.
+	restoring chan struct{}
+
+	mu      sync.Mutex
+	rest    sync.Cond // pending is 0
+	pending int       // number of instances that are being restored elsewhere
+	idle    []*vm     // the most recently used last
+	// taken and made count the runs that got an instance from here, and those
+	// that got a new one.
+	taken, made int
+}
+
+func newPool(s *snapshot, log *slog.Logger) *pool {
+	p := &pool{snapshot: s, log: log, restoring: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	p.rest.L = &p.mu
+	return p
+}
+
+// take returns an instance in the start state whose memory may grow to limit bytes; nil
+// if there is none.
+func (p *pool) take(limit uint64) *vm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := len(p.idle) - 1; n >= 0; n-- {
+		if v := p.idle[n]; v.memory.(restorable).Reopen(limit) {
+			p.idle = slices.Delete(p.idle, n, n+1)
+			p.taken++
+			return v
+		}
+	}
+	p.made++
+	return nil
+}
+
+// give takes an instance whose guest has returned, or has not run. It closes the
+// instance if it cannot be used again.
+func (p *pool) give(v *vm) {
+	if _, ok := v.memory.(restorable); !ok || !p.snapshot.program.reusable {
+		p.drop(v)
+		return
+	}
+	select {
+	case p.restoring <- struct{}{}:
+		p.mu.Lock()
+		p.pending++
+		p.mu.Unlock()
+		go func() {
+			p.restore(v)
+			<-p.restoring
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.pending--; p.pending == 0 {
+				p.rest.Broadcast()
+			}
+		}()
+	default:
+		p.restore(v)
+	}
+}
+
+// restore brings an instance back to the start state and keeps it. If there are
+// enough, it closes the least recently used one, which may be too small for the
+// current limits.
+func (p *pool) restore(v *vm) {
+	if !v.memory.(restorable).Restore() {
+		p.drop(v)
+		return
+	}
+	p.snapshot.setState(v)
+	if size, ok := nativeStack(v.run); !ok || size > maxStack {
+		v.run = v.module.ExportedFunction(abi.ExportRun)
+	}
+	var gone *vm
+	p.mu.Lock()
+	if p.idle = append(p.idle, v); len(p.idle) > idlePerCPU*runtime.GOMAXPROCS(0) {
+		gone = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	p.mu.Unlock()
+	if gone != nil {
+		p.drop(gone)
+	}
+}
+
+// drop closes an instance.
+func (p *pool) drop(v *vm) {
+	if err := v.close(); err != nil {
+		p.log.Warn("sandbox: closing an instance", "error", err)
+	}
+}
+
+// settle waits until all instances that were given back are restored.
+func (p *pool) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.pending > 0 {
+		p.rest.Wait()
+	}
+}
+
+// close closes all instances. None may be in use.
+func (p *pool) close() {
+	p.settle()
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, v := range idle {
+		p.drop(v)
+	}
+}
+
+// nativeStack returns the size in bytes of the stack on which f runs, which wazero has on
+// the heap of the host and does not tell. It is unknown if wazero keeps it in another
+// way than the version that we know.
+func nativeStack(f api.Function) (size int, ok bool) {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return 0, false
+	}
+	stack := v.Elem().FieldByName("stack")
+	if stack.Kind() != reflect.Slice || stack.Type().Elem().Kind() != reflect.Uint8 {
+		return 0, false
+	}
+	return stack.Len(), true
+}
