@@ -29,9 +29,12 @@ type target struct {
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
 	targets := r.resolveAll(ctx, calls)
-	for i := range targets { // recorded in the script's order
-		t := &targets[i]
-		t.record = r.journal.OpenCall(t.ToolCall, t.server, t.tool)
+	opened := make([]journal.Opened, len(targets))
+	for i := range targets {
+		opened[i] = journal.Opened{Request: targets[i].ToolCall, Server: targets[i].server, Tool: targets[i].tool}
+	}
+	for i, record := range r.journal.OpenCalls(opened) {
+		targets[i].record = record
 	}
 	answers := make([]abi.Answer, len(calls))
 	extra := int64(0)

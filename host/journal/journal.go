@@ -88,15 +88,30 @@ type Call struct {
 }
 
 // OpenCall begins the record of a call that the script makes. server and tool are the
-// real names. Calls are numbered in the order in which they are opened, so a caller
-// that makes calls concurrently opens them in the script's order first.
+// real names. Calls are numbered in the order in which they are opened.
 func (r *Run) OpenCall(request abi.ToolCall, server, tool string) *Call {
-	return r.open(CallRecord{Request: request, Server: server, Tool: tool})
+	return r.OpenCalls([]Opened{{request, server, tool}})[0]
+}
+
+// Opened is a call that begins: as the script wrote it, and with the real names.
+type Opened struct {
+	Request      abi.ToolCall
+	Server, Tool string
+}
+
+// OpenCalls is OpenCall for calls that are made concurrently, in the script's order.
+// Their records are written together.
+func (r *Run) OpenCalls(list []Opened) []*Call {
+	recs := make([]CallRecord, len(list))
+	for i, o := range list {
+		recs[i] = CallRecord{Request: o.Request, Server: o.Server, Tool: o.Tool}
+	}
+	return r.open(recs)
 }
 
 // OpenUndo is OpenCall for a compensation.
 func (r *Run) OpenUndo(request abi.ToolCall, server, tool string) *Call {
-	return r.open(CallRecord{Request: request, Server: server, Tool: tool, Undo: true})
+	return r.open([]CallRecord{{Request: request, Server: server, Tool: tool, Undo: true}})[0]
 }
 
 // Undo records that the script has registered a compensation.
@@ -112,16 +127,19 @@ func (r *Run) Undo(u UndoRecord) {
 	}
 }
 
-func (r *Run) open(rec CallRecord) *Call {
-	rec.Start = r.since()
-	c := &Call{run: r}
+// open opens calls, and sets Seq and Start of their records.
+func (r *Run) open(recs []CallRecord) []*Call {
+	start := r.since()
+	calls := make([]*Call, len(recs))
 	r.mu.Lock()
-	rec.Seq = len(r.calls) + 1
-	c.rec = rec
-	r.calls = append(r.calls, c)
+	for i := range recs {
+		recs[i].Start, recs[i].Seq = start, len(r.calls)+1
+		calls[i] = &Call{run: r, rec: recs[i]}
+		r.calls = append(r.calls, calls[i])
+	}
 	r.mu.Unlock()
-	r.disk.call(&rec)
-	return c
+	r.disk.calls(recs)
+	return calls
 }
 
 // Seq returns the number of the call, from 1.

@@ -57,8 +57,20 @@ type syncError struct{ error }
 
 func (e *syncError) Unwrap() error { return e.error }
 
-func (d *runLog) call(c *CallRecord) {
-	d.event(func() { d.line.call(d.id, c) })
+// calls writes the beginning of calls, with one write for all, as far as they are small.
+func (d *runLog) calls(list []CallRecord) {
+	for len(list) > 0 {
+		rest := list
+		d.event(func() {
+			for ; len(rest) > 0 && len(d.line.b) < maxGather; rest = rest[1:] {
+				d.line.call(d.id, &rest[0])
+			}
+		})
+		if len(rest) == len(list) {
+			return // nothing is written any more
+		}
+		list = rest
+	}
 }
 
 func (d *runLog) answer(c *CallRecord) {
