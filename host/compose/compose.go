@@ -93,8 +93,8 @@ type Options struct {
 	Journal func(journal.Begin) (*journal.Run, error)
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
-	// Log gets one line per run, without params or results. Nil is
-	// slog.Default().
+	// Log gets one line per run, without params or results: of level info if the
+	// run failed, otherwise debug. Nil is slog.Default().
 	Log *slog.Logger
 	// Timeout is the time limit of one run, including the time that it waits for a
 	// slot; 0 is DefaultTimeout.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -193,10 +194,23 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 	if r.replay != nil {
 		r.replay.Recording.End(rec)
 	}
-	r.cfg.Log.Info("composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
-		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
-		"calls", len(rec.Calls), "fuel", end.Fuel)
+	r.log(&rec, out, end.Fuel)
 	return rec
+}
+
+// log logs the run. The journal tells more about it, so a run that succeeded is only of
+// interest to somebody who asks for everything.
+func (r *run) log(rec *journal.Record, out sandbox.Outcome, fuel uint64) {
+	level := slog.LevelInfo
+	if rec.Outcome.Error == "" {
+		level = slog.LevelDebug
+	}
+	if !r.cfg.Log.Enabled(context.Background(), level) {
+		return
+	}
+	r.cfg.Log.Log(context.Background(), level, "composite run", "run", rec.ID, "tool", r.tool, "outcome", rec.OutcomeName(),
+		"duration", rec.Duration.Round(time.Microsecond), "queued", out.Queued.Round(time.Microsecond),
+		"calls", len(rec.Calls), "fuel", fuel)
 }
 
 // revision returns the protocol revision of the client; none without a client.
