@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// fuelSlice is how many units the guest gets at a time: about half a
-	// millisecond of work, after which the host checks the context. The host's
+	// fuelSlice is how many units the guest gets at a time: a third of a
+	// millisecond of work or so, after which the host checks the context. The host's
 	// garbage collector may have to wait for a guest for that long.
 	fuelSlice = 1 << 20
 	// maxFuel keeps sums of fuel far from overflow.

@@ -37,6 +37,7 @@ const (
 	OpI64Const     Op = 0x42
 	OpF32Const     Op = 0x43
 	OpF64Const     Op = 0x44
+	OpI32Eqz       Op = 0x45
 	OpI32LtU       Op = 0x49
 	OpI64LtS       Op = 0x53
 	OpI32Sub       Op = 0x6b

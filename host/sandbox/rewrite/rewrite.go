@@ -12,6 +12,9 @@
 //	check.go      checks of function bodies by Parse
 //	encode.go     Encode
 //	renumber.go   adding an import, which changes all function indices
+//	structure.go  the pass Structure (shape.go: the form of functions that it
+//	              converts; graph.go: their control flow; layout.go: how it is
+//	              written)
 //	meter.go      the pass Meter (cost.go: how much is charged; flow.go: where
 //	              it is charged; checks.go: where it is checked)
 //	calls.go      the pass DirectCalls
@@ -75,12 +78,14 @@ const maxPages = 1 << 16
 // FuelGlobal is the name under which [Guest] exports the fuel counter.
 const FuelGlobal = "fuel"
 
-// Passes returns the pipeline of the product. Meter comes after ExportState, because
+// Passes returns the pipeline of the product. Structure is the first, because it
+// knows code only as the compiler writes it. Meter comes after ExportState, because
 // fuel is not part of a snapshot, and before DirectCalls: dispatchers are not
 // charged, which is safe because they have no loops and call each other only through
 // metered code.
 func Passes() []Pass {
 	return []Pass{
+		Structure(),
 		ExtractData(),
 		ExportState(),
 		LimitMemory(maxPages),

@@ -19,7 +19,7 @@ var testMeter = MeterOptions{Module: "meter", Name: "fuel_out", Global: "fuel"}
 
 // allPasses returns the pipeline of the product with the names of the tests.
 func allPasses() []Pass {
-	return []Pass{ExtractData(), ExportState(), LimitMemory(genMaxMemory), Meter(testMeter), DirectCalls()}
+	return []Pass{Structure(), ExtractData(), ExportState(), LimitMemory(genMaxMemory), Meter(testMeter), DirectCalls()}
 }
 
 // rewritten returns a module after passes.
@@ -49,6 +49,7 @@ type tank struct {
 	slice int64
 	fuel  api.MutableGlobal
 	calls int
+	each  func() // called at each call; nil: nothing is
 }
 
 type tankKey struct{}
@@ -63,6 +64,9 @@ func refill(ctx context.Context, mod api.Module, _ []uint64) {
 		return
 	}
 	k.calls++
+	if k.each != nil {
+		k.each()
+	}
 	k.left += int64(k.fuel.Get()) // below 0
 	if k.left <= 0 {
 		k.fuel.Set(0)
