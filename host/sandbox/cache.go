@@ -82,6 +82,10 @@ func prune(parent, dir string) {
 	}
 }
 
+// codeName is the name of the file that native code is mapped from (code_linux.go). It
+// has no digest, because it is compared with the code in memory.
+const codeName = "code"
+
 // sumSuffix is the suffix of the file with the digest of the file beside it.
 const sumSuffix = ".sha256"
 
@@ -106,6 +110,8 @@ func verifyFiles(dir string) (damaged int, err error) {
 				return remove(path)
 			}
 			return nil
+		case d.Name() == codeName:
+			return nil
 		case strings.HasSuffix(path, sumSuffix):
 			if _, err := os.Stat(strings.TrimSuffix(path, sumSuffix)); errors.Is(err, fs.ErrNotExist) {
 				return remove(path)
@@ -129,7 +135,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 // seal writes digests of the files that wazero has added.
 func (c *compileCache) seal() error {
 	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || strings.HasSuffix(path, sumSuffix) {
+		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || d.Name() == codeName || strings.HasSuffix(path, sumSuffix) {
 			return err
 		}
 		if _, err := os.Stat(path + sumSuffix); !errors.Is(err, fs.ErrNotExist) {

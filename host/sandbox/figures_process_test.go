@@ -29,6 +29,8 @@ func printFirstResult(t *testing.T) {
 		t.Fatal(out.Err, err)
 	}
 	fmt.Printf("result %s\n", out.Result)
+	<-s.trimmed
+	fmt.Printf("memory %d now, %d at most\n", rollup("Rss:"), mostMemory())
 }
 
 // starts measures the time from the start of a process to its first result.
@@ -109,14 +111,31 @@ func memoryPerCall(t *testing.T, line lineFunc) {
 	line(fmt.Sprintf("memory (PSS) per live call, %d of them", live), mib(grown), "after a collection of the host "+mib(settled), "", "0.5 MiB")
 }
 
+// mostMemory returns the most memory, in bytes, that this process has had; 0 if unknown.
+func mostMemory() int {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	return kibOf(text, "VmHWM:")
+}
+
 // pss returns the proportional set size of this process in bytes; 0 if unknown.
-func pss() int {
+func pss() int { return rollup("Pss:") }
+
+// rollup returns a figure about all memory of this process in bytes; 0 if unknown.
+func rollup(name string) int {
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return 0
 	}
+	return kibOf(text, name)
+}
+
+// kibOf returns the value of the line that begins with name, which is in KiB, in bytes.
+func kibOf(text []byte, name string) int {
 	for line := range bytes.Lines(text) {
-		if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == "Pss:" {
+		if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == name {
 			kib, _ := strconv.Atoi(string(fields[1]))
 			return kib << 10
 		}

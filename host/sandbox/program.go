@@ -27,11 +27,10 @@ type program struct {
 	runtime wazero.Runtime
 	cache   *compileCache // nil if there is none
 	module  wazero.CompiledModule
-	// initial is the size of the memory of a new instance, in bytes; segments are
-	// its content. They share the bytes of the guest.
-	initial  uint64
-	segments []rewrite.Segment
-	state    []string // the names of the globals that are state
+	guest   []byte
+	// initial is the size of the memory of a new instance, in bytes.
+	initial uint64
+	state   []string // the names of the globals that are state
 	// reusable says that an instance is as new when its memory and the state are
 	// restored.
 	reusable bool
@@ -95,9 +94,7 @@ func (p *program) link(ctx context.Context, guest []byte) error {
 	if p.initial, err = checkExports(p.module); err != nil {
 		return err
 	}
-	if p.segments, err = rewrite.Segments(guest); err != nil {
-		return err
-	}
+	p.guest = guest
 	if p.state, err = stateOf(guest); err != nil {
 		return err
 	}
@@ -129,7 +126,11 @@ func (p *program) provide(ctx context.Context) (map[string]api.FunctionDefinitio
 
 // fill puts the guest's data into a new instance's memory.
 func (p *program) fill(m api.Module) error {
-	for _, s := range p.segments {
+	segments, err := rewrite.Segments(p.guest)
+	if err != nil {
+		return err
+	}
+	for _, s := range segments {
 		if !m.Memory().Write(s.Offset, s.Bytes) {
 			return fmt.Errorf("its data of %d bytes at %#x is outside its memory", len(s.Bytes), s.Offset)
 		}

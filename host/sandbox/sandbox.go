@@ -24,6 +24,8 @@
 //	              write, restore_linux.go: using it again; image_other.go:
 //	              a copy)
 //	check.go      JSON from the guest
+//	trim.go       freeing what only the start has needed (code_linux.go: native
+//	              code in a file; code_other.go: not elsewhere)
 //	cache.go      the directory of compiled guests (cache_*.go: checks of its owner)
 //	guest.go      the embedded guest; guestbuild/ builds it, rewrite/ meters it
 //
@@ -48,6 +50,8 @@ type Sandbox struct {
 	total *budget.Budget // of memory; nil: no limit
 	stop  context.CancelFunc
 	ready chan struct{}
+	// trimmed is closed after ready, when memory that only the start needs is freed.
+	trimmed chan struct{}
 	// base and err are set before ready is closed. Each run starts from base.
 	base *snapshot
 	err  error
@@ -64,14 +68,20 @@ type Sandbox struct {
 func New(opts Options) *Sandbox {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Sandbox{
-		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: stop, ready: make(chan struct{}),
+		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: stop,
+		ready: make(chan struct{}), trimmed: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 	go func() {
-		defer close(s.ready)
+		defer close(s.trimmed)
+		before := codeRegions()
 		s.base, s.err = load(ctx, opts, s.log)
+		close(s.ready)
+		if s.err == nil && opts.Guest == nil {
+			s.base.trim(before, s.log)
+		}
 	}()
 	return s
 }
@@ -85,7 +95,7 @@ func (s *Sandbox) Share(opts Options) (*Sandbox, error) {
 	}
 	other := &Sandbox{
 		log: opts.Log, slots: newSlots(opts.MaxConcurrent, opts.MaxQueued), total: opts.Budget, stop: func() {},
-		ready: s.ready, base: s.base, borrowed: true,
+		ready: s.ready, trimmed: s.trimmed, base: s.base, borrowed: true,
 	}
 	if other.log == nil {
 		other.log = s.log
@@ -181,7 +191,7 @@ func (s *Sandbox) Close() error {
 	s.mu.Unlock()
 
 	s.stop()
-	<-s.ready
+	<-s.trimmed
 	s.runs.Wait()
 	if !first || s.base == nil || s.borrowed {
 		return nil

@@ -1,0 +1,128 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// codeRegion is a range of addresses with native code that wazero has made or loaded.
+type codeRegion struct{ from, to uintptr }
+
+// codeRegions returns the regions of this process; none if the system does not tell.
+func codeRegions() map[codeRegion]bool {
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil
+	}
+	regions := map[codeRegion]bool{}
+	for line := range strings.Lines(string(text)) {
+		var r codeRegion
+		var permissions, offset, device, inode string
+		n, _ := fmt.Sscanf(line, "%x-%x %s %s %s %s", &r.from, &r.to, &permissions, &offset, &device, &inode)
+		if n == 6 && permissions == "r-xp" && inode == "0" && !strings.Contains(line, "[") {
+			regions[r] = true
+		}
+	}
+	return regions
+}
+
+// bytes returns the code. It must not be changed.
+func (r codeRegion) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), r.from)), int(r.to-r.from))
+}
+
+// minMapped is the size, in bytes, of the smallest region that is worth a file.
+const minMapped = 1 << 20
+
+// mapCode replaces the largest region that was not there before by a private mapping
+// of a file with the same bytes. Then the system keeps in memory what is executed of
+// the code, and shares that between processes. The file is made if there is none, or
+// if it differs. If anything fails, the code stays where it is.
+func (c *compileCache) mapCode(before map[codeRegion]bool) error {
+	var largest codeRegion
+	for r := range codeRegions() {
+		if !before[r] && r.to-r.from > largest.to-largest.from {
+			largest = r
+		}
+	}
+	if largest.to-largest.from < minMapped {
+		return nil
+	}
+	f, err := c.codeFile(largest.bytes())
+	if err != nil {
+		return fmt.Errorf("a file for its native code: %w", err)
+	}
+	defer f.Close()
+	// A run that executes this code now waits until the new mapping is there.
+	_, err = unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(unsafe.SliceData(largest.bytes())), largest.to-largest.from,
+		unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	if err != nil {
+		return fmt.Errorf("mapping its native code: %w", err)
+	}
+	return nil
+}
+
+// codeFile opens the file with code.
+func (c *compileCache) codeFile(code []byte) (*os.File, error) {
+	path := filepath.Join(c.dir, codeName)
+	if f, err := openCode(path, code); err == nil {
+		return f, nil
+	}
+	if err := regular.Write(path, code, 0o600); err != nil {
+		return nil, err
+	}
+	return openCode(path, code)
+}
+
+var errOtherCode = errors.New("it has other content")
+
+// openCode opens a file and compares it with code, byte by byte.
+func openCode(path string, code []byte) (_ *os.File, err error) {
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if info, err := f.Stat(); err != nil || info.Size() != int64(len(code)) {
+		return nil, errors.Join(errOtherCode, err)
+	}
+	for buffer := make([]byte, 256<<10); len(code) > 0; {
+		part := buffer[:min(len(buffer), len(code))]
+		if _, err := io.ReadFull(f, part); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(part, code[:len(part)]) {
+			return nil, errOtherCode
+		}
+		code = code[len(part):]
+	}
+	return f, nil
+}
+
+// dropResident lets the system take back the memory of a part of the program's file,
+// which it reads again when it is used.
+func dropResident(b []byte) {
+	page := uintptr(os.Getpagesize())
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	skip := (page - from%page) % page
+	if whole := (uintptr(len(b)) - min(skip, uintptr(len(b)))) / page * page; whole > 0 {
+		_ = unix.Madvise(b[skip:skip+whole], unix.MADV_DONTNEED) // it is only advice
+	}
+}
+
+// trim lets go of the pages of the image that were only read to make it.
+func (i *cowImage) trim() { _ = unix.Madvise(i.source, unix.MADV_DONTNEED) }

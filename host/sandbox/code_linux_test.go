@@ -1,0 +1,105 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeCode returns a region that looks like native code of wazero.
+func makeCode(t *testing.T, content []byte) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, len(content), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	copy(b, content)
+	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fileOf returns the file that is mapped at an address; "" if there is none.
+func fileOf(t *testing.T, b []byte) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		from, _, _ := strings.Cut(fields[0], "-")
+		if len(fields) == 6 && from == addressOf(b) {
+			return fields[5]
+		}
+	}
+	return ""
+}
+
+func addressOf(b []byte) string {
+	const digits = "0123456789abcdef"
+	text := ""
+	for at := uintptr(unsafe.Pointer(unsafe.SliceData(b))); at > 0; at /= 16 {
+		text = digits[at%16:at%16+1] + text
+	}
+	return text
+}
+
+// TestMapCode checks that native code is mapped from a file with the same bytes, whatever
+// is in the file at first, and that it stays where it is if that fails.
+func TestMapCode(t *testing.T) {
+	content := bytes.Repeat([]byte("native code "), 1<<18)[:2<<20]
+	c := &compileCache{dir: t.TempDir()}
+	path := filepath.Join(c.dir, codeName)
+	for name, prepare := range map[string]func() error{
+		"no file":      func() error { return nil },
+		"same file":    func() error { return nil },
+		"other bytes":  func() error { return os.WriteFile(path, bytes.Repeat([]byte("x"), len(content)), 0o600) },
+		"other size":   func() error { return os.WriteFile(path, content[:5000], 0o600) },
+		"link":         func() error { return errors.Join(os.Remove(path), os.Symlink("/dev/zero", path)) },
+		"written once": func() error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := prepare(); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			before := codeRegions()
+			code := makeCode(t, content)
+			if err := c.mapCode(before); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(code, content) {
+				t.Fatal("the code has changed")
+			}
+			if got := fileOf(t, code); got != path {
+				t.Errorf("mapped from %q, want %q", got, path)
+			}
+			if damaged, err := verifyFiles(c.dir); err != nil || damaged > 0 {
+				t.Errorf("%d files damaged, %v", damaged, err)
+			}
+		})
+	}
+	t.Run("folder is gone", func(t *testing.T) {
+		before := codeRegions()
+		code := makeCode(t, content)
+		gone := &compileCache{dir: filepath.Join(c.dir, "gone")}
+		if err := gone.mapCode(before); err == nil || !bytes.Equal(code, content) || fileOf(t, code) != "" {
+			t.Error(err)
+		}
+	})
+	t.Run("small", func(t *testing.T) {
+		before := codeRegions()
+		code := makeCode(t, content[:64<<10])
+		if err := c.mapCode(before); err != nil || fileOf(t, code) != "" {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package sandbox
+
+import (
+	"log/slog"
+	"runtime/debug"
+)
+
+// trim frees memory that only the start has needed: most of the native code, which is
+// in a file now; the guest, which is in the program's file; the pages of the image that
+// only boot has read; and what the host's collector would keep until its next cycle,
+// which can be hours away in a process that serves few requests.
+func (s *snapshot) trim(before map[codeRegion]bool, log *slog.Logger) {
+	if c := s.program.cache; c != nil {
+		if err := c.mapCode(before); err != nil {
+			log.Info("sandbox: more memory is used", "error", err)
+		}
+	}
+	if i, ok := s.image.(interface{ trim() }); ok {
+		i.trim()
+	}
+	dropResident(embedded)
+	debug.FreeOSMemory()
+}
