@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -22,7 +23,9 @@ import (
 // compileCache is the directory with one guest's native code, below the cache directory
 // of the options. wazero keeps one file in it for each version of wazero, system and set
 // of CPU features, with a CRC of the code. The CRC does not cover the offsets of
-// functions, so the sandbox also stores a digest of each whole file.
+// functions, so the sandbox also stores a checksum of each whole file. It is there for
+// damage: who can change the file can change the checksum. A cryptographic digest would
+// take as long as everything else in a start with a cache.
 type compileCache struct {
 	dir string
 	wazero.CompilationCache
@@ -83,17 +86,17 @@ func prune(parent, dir string) {
 }
 
 // codeName is the name of the file that native code is mapped from (code_linux.go). It
-// has no digest, because it is compared with the code in memory.
+// has no checksum, because it is compared with the code in memory.
 const codeName = "code"
 
-// sumSuffix is the suffix of the file with the digest of the file beside it.
-const sumSuffix = ".sha256"
+// sumSuffix is the suffix of the file with the checksum of the file beside it.
+const sumSuffix = ".crc32c"
 
 // staleAfter is the age above which an unfinished file is a leftover.
 const staleAfter = time.Hour
 
-// verifyFiles removes each file below dir that does not match its digest or has none.
-// If another process is just about to write the digest, the code is compiled once more.
+// verifyFiles removes each file below dir that does not match its checksum or has none.
+// If another process is just about to write the checksum, the code is compiled once more.
 func verifyFiles(dir string) (damaged int, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -118,7 +121,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 			}
 			return nil
 		}
-		want, err := regular.Read(context.Background(), path+sumSuffix, sha256.Size*2+1)
+		want, err := regular.Read(context.Background(), path+sumSuffix, maxSum)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -132,7 +135,7 @@ func verifyFiles(dir string) (damaged int, err error) {
 	return damaged, err
 }
 
-// seal writes digests of the files that wazero has added.
+// seal writes checksums of the files that wazero has added.
 func (c *compileCache) seal() error {
 	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || d.Name() == codeName || strings.HasSuffix(path, sumSuffix) {
@@ -162,17 +165,23 @@ func remove(path string) error {
 	return nil
 }
 
+// maxSum is the length of the longest result of fileSum.
+const maxSum = 8 + 1 + 20 + 1
+
+// fileSum returns the checksum of a file, with its size.
 func fileSum(path string) (string, error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	// Without WriterTo, which copies in smaller parts.
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, 256<<10))
+	if err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)) + "\n", nil
+	return fmt.Sprintf("%08x %d\n", h.Sum32(), n), nil
 }
 
 // checkPrivate checks that a directory belongs to the user and that others cannot read

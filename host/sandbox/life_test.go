@@ -192,7 +192,7 @@ func TestCache(t *testing.T) {
 			t.Error(log)
 		}
 		first := cacheFiles(t, dir)
-		if len(first) != 2 { // the code, and its digest
+		if len(first) != 2 { // the code, and its checksum
 			t.Fatalf("files %v", first)
 		}
 		if info, err := os.Stat(dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
@@ -217,8 +217,8 @@ func TestCache(t *testing.T) {
 			b[len(b)/3] ^= 1
 			return os.WriteFile(code, b, 0o600)
 		},
-		"no digest":      func(_ *testing.T, code string) error { return os.Remove(code + sumSuffix) },
-		"another digest": func(_ *testing.T, code string) error { return os.WriteFile(code+sumSuffix, []byte("0\n"), 0o600) },
+		"no checksum":      func(_ *testing.T, code string) error { return os.Remove(code + sumSuffix) },
+		"another checksum": func(_ *testing.T, code string) error { return os.WriteFile(code+sumSuffix, []byte("0\n"), 0o600) },
 	} {
 		t.Run("damaged: "+name, func(t *testing.T) {
 			dir := t.TempDir()
