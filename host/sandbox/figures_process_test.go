@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ func printFirstResult(t *testing.T) {
 
 // starts measures the time from the start of a process to its first result.
 func starts(t *testing.T, line lineFunc) {
+	var now, most int // memory of the last process
 	start := func(cache string) time.Duration {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFigures$", "-figures.start="+cache)
 		out, err := cmd.StdoutPipe()
@@ -54,19 +56,30 @@ func starts(t *testing.T, line lineFunc) {
 			}
 		}
 		took := time.Since(begin)
-		if err := cmd.Wait(); err != nil {
+		rest, err := io.ReadAll(out)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := fmt.Sscanf(string(rest), "memory %d now, %d at most", &now, &most); err != nil {
+			t.Fatalf("no figures: %v: %s", err, rest)
 		}
 		return took
 	}
+	mib := func(b int) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
 	warmDir := filepath.Join(t.TempDir(), "cache")
 	start(warmDir)
+	line("memory at most, first compile", mib(most), "", "", "150 MB")
+	start(warmDir)
+	line("memory after the first run", mib(now), "at most "+mib(most), "", "55 MB")
 	var warm, cold []time.Duration
 	for n := range 5 {
 		cold = append(cold, start(filepath.Join(t.TempDir(), strconv.Itoa(n))))
 		warm = append(warm, start(warmDir))
 	}
-	line("process start to first result, warm cache", short(median(warm)), "cold "+short(median(cold)), times(median(warm), median(cold)), "-")
+	line("process start to first result, warm cache", short(median(warm)), "cold "+short(median(cold)), times(median(warm), median(cold)), "150ms")
 }
 
 // memoryPerCall makes many runs wait for a tool at once, and measures how much memory
