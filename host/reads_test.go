@@ -38,6 +38,7 @@ var mayRead = map[string]string{
 	"host/budget/machine.go":                                          "what the kernel says of memory, in /proc and /sys",
 	"host/budget/machine_linux.go":                                    "likewise",
 	"host/sandbox/image_linux.go newCOWImage os.Open":                 "/proc/self/pagemap",
+	"host/sandbox/code_linux.go codeRegions os.ReadFile":              "/proc/self/maps",
 	"host/upstream/process/group_linux.go startSupervised os.NewFile": "our end of a pair of sockets",
 	"tools/regular/write.go WriteTemp .OpenFile":                      "writes a new file (O_EXCL)",
 	"cmd/mcp-metatool/controldir.go open .Open":                       "the folder itself",
