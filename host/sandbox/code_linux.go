@@ -63,11 +63,33 @@ func (c *compileCache) mapCode(before map[codeRegion]bool) error {
 		return fmt.Errorf("a file for its native code: %w", err)
 	}
 	defer f.Close()
+	if err := checkLocal(f); err != nil {
+		return err
+	}
 	// A run that executes this code now waits until the new mapping is there.
 	_, err = unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(unsafe.SliceData(largest.bytes())), largest.to-largest.from,
 		unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED)
 	if err != nil {
 		return fmt.Errorf("mapping its native code: %w", err)
+	}
+	return nil
+}
+
+// localFileSystems are types of file systems, from statfs(2), on which an open file
+// keeps its content when it is removed. On others, such as NFS, another machine can
+// remove it, and executing the code would end the process.
+var localFileSystems = map[int64]bool{
+	unix.BTRFS_SUPER_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
+	unix.OVERLAYFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true, unix.XFS_SUPER_MAGIC: true,
+}
+
+func checkLocal(f *os.File) error {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if !localFileSystems[int64(s.Type)] {
+		return fmt.Errorf("%s: native code is not mapped from a file system of type %#x, which may not be local", f.Name(), s.Type)
 	}
 	return nil
 }

@@ -87,6 +87,16 @@ func TestMapCode(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another file system", func(t *testing.T) {
+		f, err := os.Open("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := checkLocal(f); err == nil {
+			t.Error("/proc is said to be local")
+		}
+	})
 	t.Run("folder is gone", func(t *testing.T) {
 		before := codeRegions()
 		code := makeCode(t, content)
