@@ -12,6 +12,14 @@ const (
 	OpCheck Op = "check"
 	// OpLint only looks at Code: the result is a [Lint].
 	OpLint Op = "lint"
+	// OpPrepare is the first half of OpRun: the guest compiles Code and keeps the
+	// program. The result is null, or the error. It depends on nothing but Name, Code,
+	// Servers, AgentTools and Memory, so the host can keep the guest's state for all
+	// runs for which these are the same.
+	OpPrepare Op = "prepare"
+	// OpExecute is the second half: the guest executes the program of the request
+	// before, which was an OpPrepare, with Params. It is followed by no other request.
+	OpExecute Op = "execute"
 )
 
 // Request is what the guest is asked to do.
@@ -19,12 +27,14 @@ type Request struct {
 	Op Op `json:"op"`
 	// Name is the name of the tool. It is the file name in positions.
 	Name string `json:"name"`
-	// Code is Starlark source, UTF-8.
-	Code string `json:"code"`
-	// Params is a JSON object, already validated. Absent for OpCheck.
+	// Code is Starlark source, UTF-8. Absent for OpExecute.
+	Code string `json:"code,omitempty"`
+	// Params is a JSON object, already validated. Absent for OpCheck and OpPrepare.
 	Params json.RawMessage `json:"params,omitempty"`
 	// Servers are the script names (see [Ident]) of the servers a script can
-	// name. Their tools are resolved by the host when they are called.
+	// name. Their tools are resolved by the host when they are called. For OpPrepare
+	// they are first those that Code mentions. If the guest answers with an error, it
+	// gets the same request again with all of them, so that the error can suggest one.
 	Servers []string `json:"servers,omitempty"`
 	// AgentTools are the names of tools that Code mentions and that only agents can
 	// call: the host's built-in tools. If a script uses such a name, the error

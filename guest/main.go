@@ -88,12 +88,36 @@ func serve() (result []byte, scriptErr *abi.Error) {
 	if err != nil {
 		return nil, &abi.Error{Type: abi.ErrInternal, Message: err.Error()}
 	}
-	if req.Memory > 0 {
-		// A quarter is left for memory that the collector does not count and for
-		// the last allocation before it runs.
-		debug.SetMemoryLimit(int64(req.Memory / 4 * 3))
+	limitMemory(req.Memory)
+	program := prepared
+	prepared = nil
+	switch {
+	case req.Op == abi.OpPrepare:
+		prepared, scriptErr = interp.Prepare(req)
+		return []byte("null"), scriptErr
+	case req.Op != abi.OpExecute:
+		return interp.Run(req, host{})
+	case program == nil:
+		return nil, &abi.Error{Type: abi.ErrInternal, Message: "request: there is no program to execute"}
 	}
-	return interp.Run(req, host{})
+	return program.Execute(req, host{})
+}
+
+// prepared is the program of the last request, if that was an abi.OpPrepare.
+var prepared *interp.Program
+
+// memoryLimit is the limit that the collector was told.
+var memoryLimit uint64
+
+// limitMemory tells the collector the memory limit of a request, in bytes; 0 is none.
+func limitMemory(limit uint64) {
+	if limit == 0 || limit == memoryLimit { // setting it stops the world
+		return
+	}
+	memoryLimit = limit
+	// A quarter is left for memory that the collector does not count and for
+	// the last allocation before it runs.
+	debug.SetMemoryLimit(int64(limit / 4 * 3))
 }
 
 // host implements interp.Host with the imports.
@@ -215,17 +239,18 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// firstFetch is the size of the first buffer, in bytes. Most messages fit in it,
-// so that one call of the host is enough.
-const firstFetch = 8 << 10
+// firstFetch is where messages are fetched first. Most fit in it, so that one call of
+// the host is enough, without the cost of clearing a large new buffer.
+var firstFetch [8 << 10]byte
 
 // fetch reads one message from the host into a new buffer.
 func fetch(read func(ptr unsafe.Pointer, capacity uint32) uint64) ([]byte, abi.Code) {
-	buf := make([]byte, firstFetch)
-	code, n := abi.Unpack(read(pointer(buf), uint32(len(buf))))
-	if int(n) > len(buf) {
-		buf = make([]byte, n)
+	code, n := abi.Unpack(read(pointer(firstFetch[:]), uint32(len(firstFetch))))
+	buf := make([]byte, n)
+	if int(n) > len(firstFetch) {
 		code, n = abi.Unpack(read(pointer(buf), uint32(len(buf))))
+	} else {
+		copy(buf, firstFetch[:])
 	}
 	return buf[:n], code
 }

@@ -123,36 +123,75 @@ func Run(req abi.Request, h Host) (result []byte, err *abi.Error) {
 // serve is Run with a limit on the steps of the script, for tests that run arbitrary
 // scripts; 0 is no limit.
 func serve(req abi.Request, h Host, maxSteps uint64) (result []byte, err *abi.Error) {
-	defer func() {
-		if p := recover(); p != nil {
-			result, err = nil, panicError(p)
-		}
-	}()
-	src := newSource(req.Name, req.Code)
-	src.agentTools = req.AgentTools
-	env := predeclared(req.Servers)
+	defer catchPanic(&err)
 	switch req.Op {
 	case abi.OpCheck:
-		if _, err := compile(src, env); err != nil {
+		if _, err := newProgram(req); err != nil {
 			return nil, err
 		}
 		return []byte("null"), nil
 	case abi.OpLint:
-		return lintResult(src, req.Servers)
+		return lintResult(requestSource(req), req.Servers)
 	case abi.OpRun:
-		prog, err := compile(src, env)
+		p, err := newProgram(req)
 		if err != nil {
 			return nil, err
 		}
-		params, err := readParams(req.Params)
-		if err != nil {
-			return nil, err
-		}
-		setParams(env, params)
-		r := &run{host: h, src: src, maxSteps: maxSteps}
-		return r.exec(prog, env)
+		return p.run(req, h, maxSteps)
 	}
 	return nil, &abi.Error{Type: abi.ErrInternal, Message: fmt.Sprintf("request: unknown op %q", req.Op)}
+}
+
+// catchPanic sets *err if there is a panic, which is a bug of the interpreter.
+func catchPanic(err **abi.Error) {
+	if p := recover(); p != nil {
+		*err = panicError(p)
+	}
+}
+
+// A Program is a compiled script.
+type Program struct {
+	src  *source
+	env  starlark.StringDict
+	prog *starlark.Program
+}
+
+// Prepare compiles the script of a request of abi.OpPrepare. Like Run it does not panic.
+func Prepare(req abi.Request) (p *Program, err *abi.Error) {
+	defer catchPanic(&err)
+	return newProgram(req)
+}
+
+// Execute is Run for a request of abi.OpExecute. It executes the program that the request
+// before has prepared. Execute must be called only once for a program.
+func (p *Program) Execute(req abi.Request, h Host) (result []byte, err *abi.Error) {
+	defer catchPanic(&err)
+	return p.run(req, h, 0)
+}
+
+func newProgram(req abi.Request) (*Program, *abi.Error) {
+	p := &Program{src: requestSource(req), env: predeclared(req.Servers)}
+	var err *abi.Error
+	if p.prog, err = compile(p.src, p.env); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func requestSource(req abi.Request) *source {
+	src := newSource(req.Name, req.Code)
+	src.agentTools = req.AgentTools
+	return src
+}
+
+func (p *Program) run(req abi.Request, h Host, maxSteps uint64) ([]byte, *abi.Error) {
+	params, err := readParams(req.Params)
+	if err != nil {
+		return nil, err
+	}
+	setParams(p.env, params)
+	r := &run{host: h, src: p.src, maxSteps: maxSteps}
+	return r.exec(p.prog, p.env)
 }
 
 // readParams makes the read-only params dict. No JSON at all is an empty dict.

@@ -54,6 +54,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers, AgentTools: r.agentTools,
 		},
 		Limits:        r.limits(),
+		Repeats:       len(r.chain) > 0, // it is a saved tool
 		Account:       r.tree.account,
 		Caller:        r,
 		LogFullAdvice: " (" + limits.Logs.Remedy() + ")",

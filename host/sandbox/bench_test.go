@@ -53,11 +53,8 @@ func BenchmarkStart(b *testing.B) {
 // initialized returns an instance that was made without a snapshot.
 func initialized(t testing.TB, p *program) *instance {
 	t.Helper()
-	i, err := newInstance(Run{}, real().log)
-	if err == nil {
-		err = i.initialize(context.Background(), p)
-	}
-	if err != nil {
+	i := newInstance(Run{}, real().log)
+	if err := i.initialize(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	return i

@@ -68,12 +68,9 @@ func calls(t *testing.T, line lineFunc) {
 	})
 	var instantiate []time.Duration
 	for range 400 {
-		i, err := newInstance(Run{}, s.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := newInstance(Run{}, s.log)
 		begin := time.Now()
-		err = i.start(context.Background(), s.base)
+		err := i.start(context.Background(), s.base)
 		instantiate = append(instantiate, time.Since(begin))
 		i.close()
 		if err != nil {
@@ -162,12 +159,10 @@ func asCompiled(t *testing.T) func() {
 		t.Fatal(err)
 	}
 	return func() {
-		i, err := newInstance(Run{}, real().log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := newInstance(Run{}, real().log)
 		defer i.close()
 		i.memory = newMemory(i.limits.Memory)
+		var err error
 		if i.module, err = p.instantiate(context.WithValue(ctx, instanceKey{}, i), i.memory); err != nil {
 			t.Fatal(err)
 		}

@@ -59,14 +59,25 @@ func (f hostFunction) guarded() api.GoModuleFunc {
 // abiFunctions are the functions of package abi, which documents them.
 var abiFunctions = []hostFunction{
 	{abi.FuncRequestRead, types(i32, i32), types(i64), serving(requestRead)},
-	{abi.FuncCallTools, types(i32, i32), types(i64), serving(callTools)},
-	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), serving(answerRead)},
-	{abi.FuncUndo, types(i32, i32), types(i64), serving(undo)},
-	{abi.FuncCommit, nil, types(i64), serving(commit)},
-	{abi.FuncProgress, types(i32, i32), types(i64), serving(progress)},
-	{abi.FuncLog, types(i32, i32, i32), types(i64), serving(logWrite)},
+	{abi.FuncCallTools, types(i32, i32), types(i64), executing(callTools)},
+	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), executing(answerRead)},
+	{abi.FuncUndo, types(i32, i32), types(i64), executing(undo)},
+	{abi.FuncCommit, nil, types(i64), executing(commit)},
+	{abi.FuncProgress, types(i32, i32), types(i64), executing(progress)},
+	{abi.FuncLog, types(i32, i32, i32), types(i64), executing(logWrite)},
 	{abi.FuncResponseWrite, types(i32, i32, i32), types(i64), serving(responseWrite)},
 	{abi.FuncFuelOut, nil, nil, fuelOut},
+}
+
+// executing wraps a function with effects. It may only be called while a script is
+// executed: the state of a guest that compiles one may be copied.
+func executing(call func(context.Context, *instance, []uint64)) func(context.Context, *instance, []uint64) {
+	return serving(func(ctx context.Context, i *instance, stack []uint64) {
+		if i.preparing {
+			i.end(i.trap("it calls the host while it compiles a script"))
+		}
+		call(ctx, i, stack)
+	})
 }
 
 // serving wraps a function that may only be called while a request is served. Every
@@ -253,6 +264,13 @@ func responseWrite(_ context.Context, i *instance, stack []uint64) {
 func (i *instance) respond(kind uint32, message []byte) abi.Code {
 	if i.responded || kind > abi.ResponseError {
 		return abi.Invalid
+	}
+	if i.preparing && kind == abi.ResponseResult {
+		if string(message) != "null" {
+			return abi.Invalid
+		}
+		i.responded = true
+		return abi.OK
 	}
 	if len(message) > i.limits.Result {
 		if kind == abi.ResponseResult {

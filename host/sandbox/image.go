@@ -18,6 +18,15 @@ type image interface {
 	Close()
 }
 
+// changes is how memory differs from its image: some whole pages, those of the system,
+// with their content. The zero value is no difference.
+type changes struct {
+	pages   []uint32 // their numbers, in ascending order
+	content []byte
+}
+
+func (c changes) bytes() int { return len(c.content) + 4*len(c.pages) }
+
 // span is a range of bytes.
 type span struct{ from, to uint64 }
 

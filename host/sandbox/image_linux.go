@@ -268,13 +268,31 @@ func (m *cowMemory) Held() uint64 {
 }
 
 // Restore implements restorable.
-func (m *cowMemory) Restore() bool {
-	return m.mapping != nil && !m.refused && m.size == m.image.size && m.image.restore(m.mapping) == nil
+func (m *cowMemory) Restore(c changes) bool {
+	return m.original() && m.image.restore(m.mapping, c) == nil
+}
+
+// original reports whether the memory has the size of the image.
+func (m *cowMemory) original() bool {
+	return m.mapping != nil && !m.refused && m.size == m.image.size
+}
+
+// Changes implements restorable.
+func (m *cowMemory) Changes(limit int) (c changes, ok bool) {
+	if !m.original() {
+		return changes{}, false
+	}
+	return m.image.changes(m.mapping, limit)
+}
+
+// Fits implements restorable.
+func (m *cowMemory) Fits(limit uint64) bool {
+	return limit >= m.size && uint64(len(m.reserved)) >= limit
 }
 
 // Reopen implements restorable.
 func (m *cowMemory) Reopen(limit uint64) bool {
-	if limit < m.size || uint64(len(m.reserved)) < limit {
+	if !m.Fits(limit) {
 		return false
 	}
 	m.gauge = gauge{limit: limit, size: m.size, peak: m.size}
@@ -287,7 +305,7 @@ func (m *cowMemory) Release() {
 	if m.mapping == nil {
 		return
 	}
-	if m.image.restore(m.mapping) == nil {
+	if m.image.restore(m.mapping, changes{}) == nil {
 		m.image.keep(m.mapping)
 	} else {
 		m.unmap()

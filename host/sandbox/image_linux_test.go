@@ -128,7 +128,7 @@ func testRestore(t *testing.T, made image, content []byte, r *rand.Rand) {
 			i.Learn(m)
 		}
 		if n%3 > 0 {
-			if !m.Restore() || !m.Reopen(uint64(limit)) {
+			if !m.Restore(changes{}) || !m.Reopen(uint64(limit)) {
 				t.Fatal("not restored")
 			}
 			if !bytes.Equal(b, content) {
@@ -142,7 +142,7 @@ func testRestore(t *testing.T, made image, content []byte, r *rand.Rand) {
 			for range 50 {
 				grown[size+r.IntN(limit-size)] = 1
 			}
-			if m.Restore() {
+			if m.Restore(changes{}) {
 				t.Fatal("memory that has grown is used again")
 			}
 		}

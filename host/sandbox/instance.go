@@ -21,7 +21,15 @@ type instance struct {
 	caller  Caller
 	slot    *computeSlot // nil while the guest is warmed up, which needs no slot
 	log     *slog.Logger
-	request []byte // JSON
+	script  abi.Request // what is to be served
+	request []byte      // what the guest reads as JSON: all or a half of it (serve.go)
+	repeats bool        // as in Run
+
+	halves    bool      // the script is compiled and executed by two requests
+	preparing bool      // the guest serves the first of them
+	compiled  bool      // it was served, maybe in an earlier instance
+	keep      bool      // the state after it should be kept
+	prepared  *prepared // that state, if it is kept
 
 	memory  memory     // nil until it is started
 	module  api.Module // as well
@@ -54,30 +62,42 @@ type instance struct {
 	wasi wasiState
 }
 
-func newInstance(r Run, log *slog.Logger) (*instance, error) {
+func newInstance(r Run, log *slog.Logger) *instance {
 	limits := r.Limits.WithDefaults()
 	r.Request.Memory = limits.Memory
-	request, err := encode(r.Request)
+	return &instance{
+		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log,
+		script: r.Request, repeats: r.Repeats, logFullAdvice: r.LogFullAdvice,
+	}
+}
+
+func encodeRequest(req abi.Request) ([]byte, error) {
+	request, err := encode(req)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: request for %q: %w", r.Request.Name, err)
+		return nil, fmt.Errorf("sandbox: request for %q: %w", req.Name, err)
 	}
 	if len(request) > abi.MaxMessage {
-		return nil, fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", r.Request.Name, len(request), abi.MaxMessage)
+		return nil, requestTooLarge(req.Name, len(request))
 	}
-	return &instance{
-		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log, request: request, logFullAdvice: r.LogFullAdvice,
-	}, nil
+	return request, nil
+}
+
+func requestTooLarge(name string, size int) error {
+	return fmt.Errorf("sandbox: request for %q: %d bytes, more than %d", name, size, abi.MaxMessage)
 }
 
 // run starts the instance, lets it serve its request, and determines how that ended.
 func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error) {
 	defer i.close()
+	if err := i.splitRequest(s.prepared != nil); err != nil {
+		return out, err
+	}
 	begin := time.Now()
 	err = i.start(ctx, s)
 	started := time.Now()
 	out.Instantiate = started.Sub(begin)
 	if err == nil {
-		_, err = i.call(ctx, abi.ExportRun)
+		err = i.serve(ctx)
 		out.Duration = time.Since(started)
 	}
 	out.Calls, out.Fuel = i.calls, i.fuel.used()
@@ -99,21 +119,34 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 	return out, err
 }
 
-// start makes a module instance in the state of the snapshot.
+// start makes a module instance in the state of the snapshot, or in the one after the
+// script was compiled.
 func (i *instance) start(ctx context.Context, s *snapshot) error {
 	if s.image.Size() > i.limits.Memory {
 		i.fault = i.memoryLimit()
 		return i.fault
 	}
-	if err := i.reserve(s.image.Base()); err != nil {
+	if i.halves {
+		i.prepared, i.keep = s.prepared.get(keyOf(i.script), i.repeats)
+	}
+	base := s.image.Base()
+	if i.prepared != nil {
+		base += uint64(i.prepared.changes.bytes())
+	}
+	if err := i.reserve(base); err != nil {
 		return err
 	}
-	v := s.pool.take(i.limits.Memory)
+	v := s.pool.take(i.limits.Memory, i.prepared)
 	if v == nil {
 		i.memory = s.image.Open(i.limits.Memory)
 		var err error
 		if v, err = s.newVM(context.WithValue(ctx, instanceKey{}, i), i.memory); err != nil {
 			return err
+		}
+		if i.prepared != nil && !v.restore(s, i.prepared) {
+			i.module = v.module
+			i.fault = &hostError{abi.ExportRun, "the memory of a new instance cannot be prepared"}
+			return i.fault
 		}
 	}
 	i.vm, i.memory, i.module = v, v.memory, v.module
@@ -123,6 +156,11 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	i.from, i.serving, i.intact = s, true, true
 	i.wasi = s.wasi
 	i.fuel.start(v.fuel, int64(i.limits.Fuel), i.account)
+	if i.prepared != nil {
+		i.compiled = true
+		i.wasi = i.prepared.wasi
+		i.fuel.charge(int(i.prepared.fuel))
+	}
 	return nil
 }
 
@@ -146,7 +184,7 @@ func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 func (i *instance) close() {
 	if i.vm != nil && i.intact {
 		i.settleMemory()
-		i.from.pool.give(i.vm)
+		i.from.pool.give(i.vm, i.prepared)
 		i.vm, i.module, i.memory = nil, nil, nil
 		return
 	}

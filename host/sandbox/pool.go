@@ -21,6 +21,8 @@ type vm struct {
 	state  []api.MutableGlobal // the globals of program.state
 	fuel   api.MutableGlobal
 	run    api.Function // with the native stack on which the guest runs
+	// holds is the state that it has while it is not used; nil: that of the snapshot.
+	holds *prepared
 }
 
 // newVM makes a module instance with memory from the image, in the state of the
@@ -36,15 +38,30 @@ func (s *snapshot) newVM(ctx context.Context, mem memory) (*vm, error) {
 	for _, name := range s.program.state {
 		v.state = append(v.state, m.ExportedGlobal(name).(api.MutableGlobal))
 	}
-	s.setState(v)
+	v.setState(s.globals)
 	return v, nil
 }
 
-// setState sets the globals to those of the snapshot.
-func (s *snapshot) setState(v *vm) {
+func (v *vm) setState(globals []uint64) {
 	for n, g := range v.state {
-		g.Set(s.globals[n])
+		g.Set(globals[n])
 	}
+}
+
+// restore brings v to a state of the snapshot: that of p; nil is the start state. If it
+// returns false, the state of v is unknown.
+func (v *vm) restore(s *snapshot, p *prepared) bool {
+	globals := s.globals
+	var c changes
+	if p != nil {
+		globals, c = p.globals, p.changes
+	}
+	if m, ok := v.memory.(restorable); !ok || !m.Restore(c) {
+		return false
+	}
+	v.setState(globals)
+	v.holds = p
+	return true
 }
 
 // close frees a vm that is not used again.
@@ -57,9 +74,15 @@ func (v *vm) close() error {
 // restorable is memory whose content can be restored while a module instance keeps it.
 type restorable interface {
 	memory
-	// Restore brings the content back to that of the image. It returns false if it
-	// cannot: if the memory has grown, because module instances cannot shrink it.
-	Restore() bool
+	// Restore brings the content back to that of the image, with some changes. It
+	// returns false if it cannot: if the memory has grown, because module instances
+	// cannot shrink it.
+	Restore(c changes) bool
+	// Changes returns how the content differs from that of the image. It returns false
+	// if that is not known, is more than limit bytes, or if the memory has grown.
+	Changes(limit int) (c changes, ok bool)
+	// Fits reports whether Reopen would succeed.
+	Fits(limit uint64) bool
 	// Reopen prepares restored memory for another run, in which it may grow to limit
 	// bytes. It returns false if there is no room for that many.
 	Reopen(limit uint64) bool
@@ -75,11 +98,12 @@ const (
 )
 
 // pool keeps module instances of one snapshot for later runs. They are in the start
-// state: what a run can change is restored first, which is its memory and globals
-// (program.reusable). Only instances whose guest has returned are kept. After any
+// state, or in the one after compiling the script of their last run: what a run can
+// change is restored first, which is its memory and globals (program.reusable). Only
+// instances whose guest has returned are kept. After any
 // other end they are closed, so that nothing depends on what was left half done.
 //
-// The start state is restored by another goroutine, so that the run need not wait.
+// The state is restored by another goroutine, so that the run need not wait.
 type pool struct {
 	snapshot *snapshot
 	log      *slog.Logger
@@ -102,25 +126,51 @@ func newPool(s *snapshot, log *slog.Logger) *pool {
 	return p
 }
 
-// take returns an instance in the start state whose memory may grow to limit bytes; nil
-// if there is none.
-func (p *pool) take(limit uint64) *vm {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for n := len(p.idle) - 1; n >= 0; n-- {
-		if v := p.idle[n]; v.memory.(restorable).Reopen(limit) {
-			p.idle = slices.Delete(p.idle, n, n+1)
-			p.taken++
-			return v
-		}
+// take returns an instance in the wanted state whose memory may grow to limit bytes; nil
+// if there is none. nil is the start state.
+func (p *pool) take(limit uint64, wanted *prepared) *vm {
+	v := p.choose(limit, wanted)
+	if v == nil {
+		return nil
 	}
-	p.made++
+	if v.memory.(restorable).Reopen(limit) && (v.holds == wanted || v.restore(p.snapshot, wanted)) {
+		return v
+	}
+	p.drop(v)
 	return nil
 }
 
-// give takes an instance whose guest has returned, or has not run. It closes the
-// instance if it cannot be used again.
-func (p *pool) give(v *vm) {
+// choose removes an instance from those that are kept: one in the wanted state, or in the
+// start state, or the one that was not used for the longest time.
+func (p *pool) choose(limit uint64, wanted *prepared) *vm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best, rank := -1, 0
+	for n := len(p.idle) - 1; n >= 0 && rank < 3; n-- {
+		v := p.idle[n]
+		switch {
+		case !v.memory.(restorable).Fits(limit):
+		case v.holds == wanted:
+			best, rank = n, 3
+		case v.holds == nil && rank < 2:
+			best, rank = n, 2
+		case rank < 2:
+			best, rank = n, 1
+		}
+	}
+	if best < 0 {
+		p.made++
+		return nil
+	}
+	v := p.idle[best]
+	p.idle = slices.Delete(p.idle, best, best+1)
+	p.taken++
+	return v
+}
+
+// give takes an instance whose guest has returned, or has not run, to keep it in a state
+// for a later run. It closes the instance if it cannot be used again.
+func (p *pool) give(v *vm, state *prepared) {
 	if _, ok := v.memory.(restorable); !ok || !p.snapshot.program.reusable {
 		p.drop(v)
 		return
@@ -131,7 +181,7 @@ func (p *pool) give(v *vm) {
 		p.pending++
 		p.mu.Unlock()
 		go func() {
-			p.restore(v)
+			p.restore(v, state)
 			<-p.restoring
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -140,19 +190,17 @@ func (p *pool) give(v *vm) {
 			}
 		}()
 	default:
-		p.restore(v)
+		p.restore(v, state)
 	}
 }
 
-// restore brings an instance back to the start state and keeps it. If there are
-// enough, it closes the least recently used one, which may be too small for the
-// current limits.
-func (p *pool) restore(v *vm) {
-	if !v.memory.(restorable).Restore() {
+// restore brings an instance to a state and keeps it. If there are enough, it closes the
+// least recently used one, which may be too small for the current limits.
+func (p *pool) restore(v *vm, state *prepared) {
+	if !v.restore(p.snapshot, state) {
 		p.drop(v)
 		return
 	}
-	p.snapshot.setState(v)
 	if size, ok := nativeStack(v.run); !ok || size > maxStack {
 		v.run = v.module.ExportedFunction(abi.ExportRun)
 	}

@@ -1,10 +1,12 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -59,19 +61,24 @@ func ownPages(pagemap *os.File, b []byte) (uint64, error) {
 // but each kept mapping holds the page.
 const maxExtra = 64
 
-// restore restores the content of the image in the mapping: the pages that the guest
-// has written, if the system tells which, otherwise all.
-func (i *cowImage) restore(m *mapping) error {
-	if i.precise {
-		if i.restorePrivate(m) == nil {
-			return nil
+// restore restores the content of the image in the mapping, with some changes: the pages
+// that the guest has written, if the system tells which, otherwise all.
+func (i *cowImage) restore(m *mapping, c changes) error {
+	if !i.precise || i.restorePrivate(m, c) != nil {
+		if err := i.restoreAll(m); err != nil {
+			return err
 		}
 	}
-	return i.restoreAll(m)
+	page := os.Getpagesize()
+	for k, n := range c.pages {
+		copy(m.reserved[int(n)*page:][:page], c.content[k*page:])
+	}
+	return nil
 }
 
-// restorePrivate restores the private pages, and drops what is behind the image.
-func (i *cowImage) restorePrivate(m *mapping) error {
+// privatePages returns the private pages of the image in the mapping. They are valid
+// until the next call for m.
+func (i *cowImage) privatePages(m *mapping) ([]uint32, error) {
 	page := uint64(os.Getpagesize())
 	if m.entries == nil {
 		m.entries = make([]byte, i.size/page*entrySize)
@@ -79,24 +86,44 @@ func (i *cowImage) restorePrivate(m *mapping) error {
 	whole := m.reserved[:min(i.size, m.usable)]
 	entries := m.entries[:uint64(len(whole))/page*entrySize]
 	if err := readEntries(i.pages, whole, entries); err != nil {
+		return nil, err
+	}
+	m.private = m.private[:0]
+	for n := range len(entries) / entrySize {
+		if isPrivate(binary.NativeEndian.Uint64(entries[n*entrySize:])) {
+			m.private = append(m.private, uint32(n))
+		}
+	}
+	return m.private, nil
+}
+
+// restorePrivate restores the private pages, but for those that c changes, and drops what
+// is behind the image.
+func (i *cowImage) restorePrivate(m *mapping, c changes) error {
+	private, err := i.privatePages(m)
+	if err != nil {
 		return err
 	}
 	i.mu.Lock()
 	hot := i.hot // replaced as a whole, never changed
 	i.mu.Unlock()
 	extra := 0
-	private := m.private[:0]
-	for n := range hot[:len(entries)/entrySize] {
-		if isPrivate(binary.NativeEndian.Uint64(entries[n*entrySize:])) {
-			private = append(private, uint32(n))
-			if !hot[n] {
-				extra++
-			}
+	others := private[:0] // that c does not change
+	for _, n := range private {
+		for len(c.pages) > 0 && c.pages[0] < n {
+			c.pages = c.pages[1:]
+		}
+		if len(c.pages) > 0 && c.pages[0] == n {
+			continue
+		}
+		others = append(others, n)
+		if !hot[n] {
+			extra++
 		}
 	}
-	m.private = private
+	page := uint64(os.Getpagesize())
 	var unwanted span
-	for _, n := range private {
+	for _, n := range others {
 		from := uint64(n) * page
 		if hot[n] || extra <= maxExtra {
 			i.write(m, span{from, from + page})
@@ -111,6 +138,34 @@ func (i *cowImage) restorePrivate(m *mapping) error {
 		unwanted.to = from + page
 	}
 	return errors.Join(m.drop(unwanted.from, unwanted.to), m.drop(i.size, m.usable))
+}
+
+// changes returns how the mapping differs from the image, in the part that the image
+// covers. It returns false if that is more than limit bytes.
+func (i *cowImage) changes(m *mapping, limit int) (c changes, ok bool) {
+	private, err := i.privatePages(m)
+	if err != nil || !i.precise {
+		return c, false
+	}
+	page := os.Getpagesize()
+	zeros := make([]byte, page)
+	for _, n := range private {
+		from := int(n) * page
+		now, then := m.reserved[from:from+page], zeros
+		if from < len(i.source) {
+			then = i.source[from : from+page]
+		}
+		if bytes.Equal(now, then) {
+			continue
+		}
+		if len(c.content)+page > limit {
+			return c, false
+		}
+		c.pages = append(c.pages, n)
+		c.content = append(c.content, now...)
+	}
+	c.content = slices.Clip(c.content)
+	return c, true
 }
 
 // write writes the content of the image to a range of the mapping, which begins and

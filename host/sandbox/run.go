@@ -64,6 +64,9 @@ type Run struct {
 	// for this run only, without an owner.
 	Account *Account
 	Caller  Caller
+	// Repeats says that the same script will probably run again. Then it is compiled
+	// once, if possible. Otherwise the sandbox finds that out by itself.
+	Repeats bool
 	// LogFullAdvice is appended to the note that the log is full, such as how to
 	// raise the limit; "" for nothing.
 	LogFullAdvice string

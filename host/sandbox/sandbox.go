@@ -14,6 +14,8 @@
 //	warmup.go     the scripts to warm it up
 //	pool.go       instances that later runs use again
 //	instance.go   one run: its state, start, end and classification
+//	serve.go      compiling a script, and executing it
+//	prepared.go   the states between the two, which are kept for later runs
 //	fuel.go       the fuel of a run, provided in slices
 //	functions.go  the host's side of package abi
 //	answers.go    passing the answers of tools to the guest
@@ -161,10 +163,7 @@ func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 		figures.Queued = slot.queued
 		return figures, stopped(ctx, r.Request.Name)
 	}
-	i, err := newInstance(r, s.log)
-	if err != nil {
-		return figures, err
-	}
+	i := newInstance(r, s.log)
 	i.slot = slot
 	out, err := i.run(ctx, s.base)
 	out.CompileWait, out.Queued = figures.CompileWait, slot.queued

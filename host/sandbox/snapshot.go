@@ -26,6 +26,9 @@ type snapshot struct {
 	globals []uint64 // the values of program.state
 	wasi    wasiState
 	pool    *pool // instances for later runs
+	// prepared has states after compiling scripts; nil if the guest cannot compile a
+	// script and execute it later. The embedded one can.
+	prepared *preparedStates
 }
 
 // load compiles a guest and makes the snapshot from which runs start. If the cache
@@ -81,10 +84,7 @@ func digestOf(opts Options) (digest [sha256.Size]byte, verified bool) {
 func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	i, err := newInstance(Run{Limits: Limits{Fuel: bootFuel}}, log)
-	if err != nil {
-		return nil, err
-	}
+	i := newInstance(Run{Limits: Limits{Fuel: bootFuel}}, log)
 	defer i.close()
 	if err := i.initialize(ctx, p); err != nil {
 		return nil, fmt.Errorf("it does not start: %w", i.classify(ctx, err))
@@ -104,6 +104,9 @@ func (p *program) boot(ctx context.Context, scripts []warmup, log *slog.Logger) 
 	s, err := p.capture(i)
 	if err != nil {
 		return nil, err
+	}
+	if len(scripts) > 0 {
+		s.prepared = newPreparedStates()
 	}
 	for n, w := range scripts {
 		if err := s.learn(ctx, w, log); err != nil {
@@ -134,13 +137,13 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 
 // warm serves a script in i, which can serve further requests afterwards.
 func (i *instance) warm(ctx context.Context, w warmup) error {
-	serving, err := newInstance(w.run(), i.log)
-	if err != nil {
+	serving := newInstance(w.run(), i.log)
+	if err := serving.splitRequest(true); err != nil {
 		return err
 	}
 	serving.module, serving.memory, serving.wasi, serving.serving = i.module, i.memory, i.wasi, true
 	serving.fuel.start(fuelCounter(i.module), bootFuel, nil)
-	_, err = serving.call(ctx, abi.ExportRun)
+	err := serving.serve(ctx)
 	i.wasi = serving.wasi
 	if err = serving.classify(ctx, err); err != nil {
 		return err
@@ -170,15 +173,15 @@ func (p *program) capture(i *instance) (*snapshot, error) {
 // learn serves a script in an instance of the snapshot to find out which parts of the
 // memory change.
 func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error {
-	i, err := newInstance(w.run(), log)
-	if err != nil {
+	i := newInstance(w.run(), log)
+	defer i.close()
+	if err := i.splitRequest(s.prepared != nil); err != nil {
 		return err
 	}
-	defer i.close()
 	if err := i.start(ctx, s); err != nil {
 		return err
 	}
-	if _, err := i.call(ctx, abi.ExportRun); err != nil {
+	if err := i.serve(ctx); err != nil {
 		return i.classify(ctx, err)
 	}
 	if w.typical {

@@ -33,11 +33,8 @@ func contentOf(t testing.TB, s *snapshot) []byte {
 
 func startInstance(t testing.TB, s *snapshot) *instance {
 	t.Helper()
-	i, err := newInstance(Run{}, real().log)
-	if err == nil {
-		err = i.start(context.Background(), s)
-	}
-	if err != nil {
+	i := newInstance(Run{}, real().log)
+	if err := i.start(context.Background(), s); err != nil {
 		t.Fatal(err)
 	}
 	return i
@@ -71,10 +68,7 @@ func (e ending) run(t testing.TB, s *snapshot) (string, Outcome) {
 	if e.cancel {
 		caller.onLog = func(string) { cancel() }
 	}
-	i, err := newInstance(Run{Request: request(e.code, "{}"), Limits: e.limits, Caller: caller}, real().log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := newInstance(Run{Request: request(e.code, "{}"), Limits: e.limits, Caller: caller}, real().log)
 	out, err := i.run(ctx, s)
 	var limit *LimitError
 	switch {

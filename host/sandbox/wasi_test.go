@@ -126,10 +126,7 @@ func TestClockAndRandomNumbers(t *testing.T) {
 		if err := s.Err(); err != nil {
 			t.Fatal(err)
 		}
-		i, err := newInstance(Run{Caller: &fakeCaller{}}, s.log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := newInstance(Run{Caller: &fakeCaller{}}, s.log)
 		defer i.close()
 		if err := i.start(context.Background(), s.base); err != nil {
 			t.Fatal(err)

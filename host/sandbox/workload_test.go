@@ -57,10 +57,7 @@ func (w workload) request() abi.Request {
 // sandboxed runs the script in an instance of the snapshot.
 func (w workload) sandboxed(t testing.TB, s *snapshot) []byte {
 	t.Helper()
-	i, err := newInstance(Run{Request: w.request(), Caller: &workloadTools{}}, real().log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := newInstance(Run{Request: w.request(), Caller: &workloadTools{}}, real().log)
 	out, err := i.run(context.Background(), s)
 	if err != nil || out.Err != nil {
 		t.Fatalf("%s: %+v, %v", w.name, out.Err, err)
