@@ -20,7 +20,7 @@
 //	>>>>>>>
 //
 // The old lines must occur exactly once, so that no edit is lost when the
-// module is updated.
+// module is updated. A file that begins with ++ starlark/name.go ++ is a new one.
 package patch
 
 import (
@@ -78,14 +78,25 @@ func Copy(from, to string) error {
 	if err != nil {
 		return err
 	}
-	for name := range edits {
-		return fmt.Errorf("%w: it has no %s", ErrEdit, name)
+	for name, list := range edits {
+		if !list[0].newFile() {
+			return fmt.Errorf("%w: it has no %s", ErrEdit, name)
+		}
+	}
+	for name, list := range edits {
+		if err := os.WriteFile(filepath.Join(to, filepath.FromSlash(name)), list[0].new, 0o644); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // edit replaces lines.
 type edit struct{ old, new []byte }
+
+// newFile reports whether the edit is a new file. It does not fit a file that exists,
+// which has no lines many times.
+func (e edit) newFile() bool { return len(e.old) == 0 }
 
 // readEdits returns the edits, keyed by the files that they change.
 func readEdits() (map[string][]edit, error) {
@@ -117,6 +128,13 @@ const (
 
 func parseEdits(text string) (target string, edits []edit, err error) {
 	head, rest, _ := strings.Cut(text, "\n")
+	if name, ok := strings.CutPrefix(head, "++ "); ok {
+		target, ok := strings.CutSuffix(name, " ++")
+		if !ok || target == "" || rest == "" {
+			return "", nil, fmt.Errorf("the first line is %q, not ++ FILE ++ before the lines of that file", head)
+		}
+		return target, []edit{{new: []byte(rest)}}, nil
+	}
 	target, begins := strings.CutPrefix(head, "-- ")
 	target, ends := strings.CutSuffix(target, " --")
 	if !begins || !ends || target == "" {

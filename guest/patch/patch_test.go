@@ -13,7 +13,12 @@ func TestParseEdits(t *testing.T) {
 	if err != nil || target != "a/b.go" || len(edits) != 2 || string(edits[0].new) != "new\nlines\n" || string(edits[1].old) != "gone\n" {
 		t.Errorf("%s, %q, %v", target, edits, err)
 	}
+	target, edits, err = parseEdits("++ a/b.go ++\npackage b\n")
+	if err != nil || target != "a/b.go" || len(edits) != 1 || !edits[0].newFile() || string(edits[0].new) != "package b\n" {
+		t.Errorf("%s, %q, %v", target, edits, err)
+	}
 	for _, text := range []string{
+		"++ a.go\npackage b\n", "++  ++\npackage b\n", "++ a.go ++\n",
 		"", "a.go\n", "-- a.go\n", "--  --\n",
 		"-- a.go --\nold\n", "-- a.go --\n<<<<<<<\nold\n=======\nnew\n", "-- a.go --\n<<<<<<<\nold\n>>>>>>>\n",
 		"-- a.go --\n<<<<<<<\n=======\nnew\n>>>>>>>\n", "-- a.go --\n<<<<<<<\nold\n=======\nnew\n>>>>>>>\nmore",
@@ -37,8 +42,8 @@ func TestCopyRefuses(t *testing.T) {
 	} {
 		from := t.TempDir()
 		for file, list := range edits {
-			if of == nil {
-				break
+			if of == nil || list[0].newFile() {
+				continue
 			}
 			path := filepath.Join(from, filepath.FromSlash(file))
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
