@@ -56,9 +56,11 @@
 // The host initialises an instance ([ExportInitialize]), asks for its version,
 // lets it serve some requests of its own, and takes a snapshot: the memory and
 // the globals of [ExportStatePrefix]. Each run continues from that snapshot in an
-// instance of its own, which serves one request ([ExportRun]). Then the host drops the
-// instance, or restores it to the snapshot. So a guest must rely only on its memory and
-// globals.
+// instance of its own, which serves one request ([ExportRun]), or its two halves
+// ([OpPrepare], [OpExecute]). After the first half the host can take the state
+// again, from which other runs of the same code continue. At the end of the run it drops
+// the instance, or restores it to one of these states. So a guest must rely only on its
+// memory and globals.
 //
 // # Fuel
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	if starlark.String("é").Len() == 1 || flag.Lookup("test.fuzz").Value.String() != "" || flag.Lookup("test.fuzzworker").Value.String() == "true" {
 		os.Exit(m.Run())
 	}
-	err := runPatched(os.Args[1:])
+	err := runPatched(patch.Copy, os.Args[1:], os.Stdout)
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,14 +33,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runPatched compiles the tests with the changed interpreter and runs them.
-func runPatched(args []string) error {
+// runPatched compiles the tests with the interpreter that change makes, and runs them.
+func runPatched(change func(from, to string) error, args []string, stdout io.Writer) error {
 	tmp, err := os.MkdirTemp("", "interp-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	modfile, err := writeModfile(tmp)
+	modfile, err := writeModfile(tmp, change)
 	if err != nil {
 		return err
 	}
@@ -53,18 +54,18 @@ func runPatched(args []string) error {
 		return fmt.Errorf("go test -c with the changed interpreter: %w\n%s", err, out)
 	}
 	cmd := exec.Command(binary, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd.Run()
 }
 
 // writeModfile writes the changed interpreter and a go.mod that uses it.
-func writeModfile(tmp string) (string, error) {
+func writeModfile(tmp string, change func(from, to string) error) (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", patch.Module).Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m %s: %w", patch.Module, err)
 	}
 	changed := filepath.Join(tmp, "starlark")
-	if err := patch.Copy(strings.TrimSpace(string(module)), changed); err != nil {
+	if err := change(strings.TrimSpace(string(module)), changed); err != nil {
 		return "", err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {

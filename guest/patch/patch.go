@@ -9,6 +9,23 @@
 // iterable, as in Python. Starlark counts bytes, so that "Zoë"[:3] ends in half a
 // character.
 //
+// Those whose names begin with speed_ change nothing that scripts can see. On wasm, an
+// allocation, a call and a type assertion to an interface each take as long as many
+// simple operations, so:
+//
+//	interp    one stack of values for all calls of a thread; frequent opcodes before
+//	          the switch, which is a binary search; operations on small ints, loops
+//	          over ranges and lists, and list[int] without calls; names by index;
+//	          no check for a cancelled thread and no defer in each call
+//	eval      the same for calls, and for arguments that are all positional
+//	value     the names by index
+//	profile   the check whether the profiler is on, without a call
+//	int       not for wasm any more
+//	int_wasm  small ints as pointers, which take no memory
+//
+// For a new version of the module: where an edit does not fit, look at what has changed
+// there, and write the edit again; TestOverlay of guest/interp compares the two.
+//
 // A file of edits names a file of the module and has old lines with the new lines
 // that replace them:
 //
@@ -46,8 +63,15 @@ var ErrEdit = errors.New("guest/patch: the edits do not fit the module")
 
 // Copy writes a patched copy of the module in folder from to the new folder to:
 // its packages without tests, and go.mod.
-func Copy(from, to string) error {
-	edits, err := readEdits()
+func Copy(from, to string) error { return apply(from, to, "*.txt") }
+
+// CopySlow is Copy without the edits that only make the interpreter faster: the two must
+// run every program alike.
+func CopySlow(from, to string) error { return apply(from, to, "[^s]*.txt") }
+
+// apply applies the files of edits that match a pattern.
+func apply(from, to, pattern string) error {
+	edits, err := readEdits(pattern)
 	if err != nil {
 		return err
 	}
@@ -98,9 +122,9 @@ type edit struct{ old, new []byte }
 // which has no lines many times.
 func (e edit) newFile() bool { return len(e.old) == 0 }
 
-// readEdits returns the edits, keyed by the files that they change.
-func readEdits() (map[string][]edit, error) {
-	names, err := fs.Glob(files, "edits/*.txt")
+// readEdits returns the edits of matching files, keyed by the files that they change.
+func readEdits(pattern string) (map[string][]edit, error) {
+	names, err := fs.Glob(files, "edits/"+pattern)
 	if err != nil {
 		return nil, err
 	}

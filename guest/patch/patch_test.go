@@ -31,7 +31,7 @@ func TestParseEdits(t *testing.T) {
 
 // TestCopyRefuses checks that a module is refused that the edits were not made for.
 func TestCopyRefuses(t *testing.T) {
-	edits, err := readEdits()
+	edits, err := readEdits("*.txt")
 	if err != nil || len(edits) == 0 {
 		t.Fatal(err)
 	}
