@@ -3,6 +3,7 @@ package interp
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -44,7 +45,7 @@ func isDictMethod(name string) bool {
 
 // Attr returns the method of that name, or else the value of that key.
 func (o Object) Attr(name string) (starlark.Value, error) {
-	v, found, err := o.Dict.Get(starlark.String(name))
+	v, found, err := o.Dict.Get(boxed(name))
 	switch {
 	case err != nil:
 		return nil, err
@@ -61,6 +62,24 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 		return nil, &missingKey{o, starlark.String(name), true}
 	}
 	return v, nil
+}
+
+// boxedNames has names of attributes as values. Making a value of a string allocates
+// memory, and scripts use the same few names again and again.
+var boxedNames [64]atomic.Pointer[starlark.Value]
+
+// boxed returns a name as a value.
+func boxed(name string) starlark.Value {
+	if name == "" {
+		return starlark.String("")
+	}
+	slot := &boxedNames[(uint(len(name))*7+uint(name[0])*3+uint(name[len(name)-1]))%uint(len(boxedNames))]
+	if v := slot.Load(); v != nil && (*v).(starlark.String) == starlark.String(name) {
+		return *v
+	}
+	v := starlark.Value(starlark.String(name))
+	slot.Store(&v)
+	return v
 }
 
 // popMethod is d.pop(key, default), with an error that names the key.

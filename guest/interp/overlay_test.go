@@ -201,7 +201,7 @@ func (g *arithmetic) operand() string {
 	case 0:
 		return g.pick("1.5", "-0.0", "1e300", "2.0", "0.5")
 	case 1:
-		return g.pick(`"a"`, `"é"`, `""`, "True", "None", "[]", "[1, 2]", "(1, 2)", `{"k": 1}`, "range(3)")
+		return g.pick(`"a"`, `"é"`, `""`, `"abcdefghij"`, `"b"`, "True", "None", "[]", "[1, 2]", "(1, 2)", `{"k": 1}`, "range(3)")
 	case 2:
 		return "xs[" + g.pick("0", "1", "-1", "2", "-9", "99", "a", "c") + "]"
 	case 3, 4, 5, 6:
@@ -221,6 +221,9 @@ func (g *arithmetic) expr(depth int) string {
 	case 3:
 		return fmt.Sprintf("(%s %s %s)", x, g.pick("//", "%", "/", "&", "|", "^", "<<", ">>"), g.pick(y, "3", "0", "-2"))
 	case 4, 5:
+		if g.r.IntN(3) == 0 {
+			x, y = g.pick(`"a"`, `"b"`, `"abc"`), g.pick(`"a"`, `"ab"`, `""`, `str(a)`)
+		}
 		return fmt.Sprintf("(%s %s %s)", x, g.pick("==", "!=", "<", "<=", ">", ">="), y)
 	case 6:
 		return fmt.Sprintf("(%s if %s else %s)", x, y, g.operand())
