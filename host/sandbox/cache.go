@@ -14,22 +14,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
 
-// compileCache is the directory with one guest's native code, below the cache directory
-// of the options. wazero keeps one file in it for each version of wazero, system and set
-// of CPU features, with a CRC of the code. The CRC does not cover the offsets of
-// functions, so the sandbox also stores a checksum of each whole file. It is there for
+// compileCache is the directory with one guest's native code (skeleton.go), below the
+// cache directory of the options. wazero keeps one file in it for each version of wazero,
+// system and set of CPU features, with a CRC of the code. The CRC does not cover the offsets
+// of functions, so the sandbox also stores a checksum of each whole file. It is there for
 // damage: who can change the file can change the checksum. A cryptographic digest would
 // take as long as everything else in a start with a cache.
-type compileCache struct {
-	dir string
-	wazero.CompilationCache
-}
+type compileCache struct{ dir string }
 
 // openCache opens the cache, after checking that only the user can write the code in
 // it. It removes damaged files and returns their number.
@@ -60,12 +55,8 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 	if damaged, err = verifyFiles(dir); err != nil {
 		return nil, damaged, err
 	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, damaged, err
-	}
 	prune(parent, dir)
-	return &compileCache{dir, cache}, damaged, nil
+	return &compileCache{dir}, damaged, nil
 }
 
 // unusedAfter is the time without use after which the cache of another guest, from an
@@ -73,7 +64,8 @@ func openCache(parent string, digest [sha256.Size]byte) (c *compileCache, damage
 const unusedAfter = 30 * 24 * time.Hour
 
 // prune marks the cache in dir as used, and removes other caches that were not used for
-// a long time. It ignores errors: a cache that stays does no harm.
+// a long time, and temporary folders of processes that were killed. It ignores errors:
+// what stays does no harm.
 func prune(parent, dir string) {
 	now := time.Now()
 	_ = os.Chtimes(dir, now, now)
@@ -81,6 +73,12 @@ func prune(parent, dir string) {
 	for _, other := range others {
 		if info, err := os.Lstat(other); err == nil && info.IsDir() && now.Sub(info.ModTime()) > unusedAfter {
 			_ = os.RemoveAll(other)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(parent, tempPrefix+"*"))
+	for _, path := range left {
+		if info, err := os.Lstat(path); err == nil && info.IsDir() && now.Sub(info.ModTime()) > staleAfter {
+			_ = os.RemoveAll(path)
 		}
 	}
 }
@@ -135,24 +133,16 @@ func verifyFiles(dir string) (damaged int, err error) {
 	return damaged, err
 }
 
-// seal writes checksums of the files that wazero has added.
-func (c *compileCache) seal() error {
-	return filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || unfinished(d.Name()) || d.Name() == codeName || strings.HasSuffix(path, sumSuffix) {
-			return err
-		}
-		if _, err := os.Stat(path + sumSuffix); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		sum, err := fileSum(path)
-		if err != nil {
-			return err
-		}
-		return regular.Write(path+sumSuffix, []byte(sum), 0o600)
-	})
+// seal writes the checksum of a file.
+func (c *compileCache) seal(path string) error {
+	sum, err := fileSum(path)
+	if err != nil {
+		return err
+	}
+	return regular.Write(path+sumSuffix, []byte(sum), 0o600)
 }
 
-// unfinished reports whether a file is one that wazero or seal is writing.
+// unfinished reports whether a file is one that is being written.
 func unfinished(name string) bool {
 	return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, regular.TempPrefix)
 }

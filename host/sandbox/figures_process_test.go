@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"flag"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -22,6 +22,10 @@ import (
 // figuresStart is the environment variable of processes whose start is measured.
 var figuresStart = flag.String("figures.start", "", "run one script with the compilation cache in this `folder`, and nothing else")
 
+// figuresWait makes the process wait for the end of its input, so that others can look at
+// its memory.
+var figuresWait = flag.Bool("figures.wait", false, "wait for the end of the input")
+
 // printFirstResult runs in the started process.
 func printFirstResult(t *testing.T) {
 	s := newSandbox(t, Options{CacheDir: *figuresStart})
@@ -31,64 +35,119 @@ func printFirstResult(t *testing.T) {
 	}
 	fmt.Printf("result %s\n", out.Result)
 	<-s.trimmed
-	fmt.Printf("memory %d now, %d at most\n", rollup("Rss:"), mostMemory())
+	idle := rollup("Rss:")
+	for range 300 {
+		if out, err := s.Run(context.Background(), Run{Request: trivial.request(), Caller: &workloadTools{}, Repeats: true}); err != nil || out.Err != nil {
+			t.Fatal(out.Err, err)
+		}
+	}
+	s.base.pool.settle()
+	fmt.Printf("memory %d idle, %d after runs, %d at most\n", idle, rollup("Rss:"), mostMemory())
+	if *figuresWait {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}
 }
 
-// starts measures the time from the start of a process to its first result.
-func starts(t *testing.T, line lineFunc) {
-	var now, most int // memory of the last process
-	start := func(cache string) time.Duration {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFigures$", "-figures.start="+cache)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		var seen []byte
-		for buf := make([]byte, 256); !bytes.Contains(seen, []byte("result 3\n")); {
-			n, err := out.Read(buf)
-			seen = append(seen, buf[:n]...)
-			if err != nil {
-				t.Fatalf("no result: %v: %s", err, seen)
-			}
-		}
-		took := time.Since(begin)
-		rest, err := io.ReadAll(out)
-		if err == nil {
-			err = cmd.Wait()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscanf(string(rest), "memory %d now, %d at most", &now, &most); err != nil {
-			t.Fatalf("no figures: %v: %s", err, rest)
-		}
-		return took
+// started is a process that has run a script for the first time.
+type startedProcess struct {
+	cmd              *exec.Cmd
+	took             time.Duration // to the first result
+	idle, used, most int           // its memory in bytes
+}
+
+// startProcess starts a process with the compilation cache in a folder. If it waits, it
+// ends with its input.
+func startProcess(t *testing.T, cache string, wait bool) (p startedProcess, end func()) {
+	t.Helper()
+	p.cmd = exec.Command(os.Args[0], "-test.run=^TestFigures$", "-figures.start="+cache, fmt.Sprintf("-figures.wait=%t", wait))
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	mib := func(b int) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	var seen []string
+	for lines.Scan() {
+		seen = append(seen, lines.Text())
+		if lines.Text() == "result 3" {
+			p.took = time.Since(begin)
+		}
+		if n, _ := fmt.Sscanf(lines.Text(), "memory %d idle, %d after runs, %d at most", &p.idle, &p.used, &p.most); n == 3 {
+			break
+		}
+	}
+	if p.took == 0 || p.most == 0 {
+		t.Fatalf("no figures: %q", seen)
+	}
+	return p, func() {
+		_ = in.Close()
+		_, _ = io.Copy(io.Discard, out)
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// starts measures starts of processes, and their memory.
+func starts(t *testing.T, all *table) {
+	start := func(cache string) startedProcess {
+		p, end := startProcess(t, cache, false)
+		end()
+		return p
+	}
 	warmDir := filepath.Join(t.TempDir(), "cache")
+	cold := start(warmDir)
+	all.time("process start to first result, no cache", cold.took, 0)
+	all.bytes("memory at most, first compile", cold.most, 150e6)
 	start(warmDir)
-	line("memory at most, first compile", mib(most), "", "", "150 MB")
-	start(warmDir)
-	line("memory after the first run", mib(now), "at most "+mib(most), "", "55 MB")
-	var warm, cold []time.Duration
-	for n := range 5 {
-		cold = append(cold, start(filepath.Join(t.TempDir(), strconv.Itoa(n))))
-		warm = append(warm, start(warmDir))
+	var took []time.Duration
+	var last startedProcess
+	for range 5 {
+		last = start(warmDir)
+		took = append(took, last.took)
 	}
-	line("process start to first result, warm cache", short(median(warm)), "cold "+short(median(cold)), times(median(warm), median(cold)), "150ms")
+	all.time("process start to first result, with cache", median(took), 150*time.Millisecond)
+	all.bytes("memory before the second run", last.idle, 45e6)
+	all.bytes("memory after 300 runs", last.used, 55e6)
+	all.bytes("memory at most, with cache", last.most, 0)
+}
+
+// manyProcesses measures the memory of ten processes that share a cache.
+func manyProcesses(t *testing.T, all *table) {
+	const count = 10
+	dir := filepath.Join(t.TempDir(), "cache")
+	_, end := startProcess(t, dir, false)
+	end()
+	var processes []startedProcess
+	for range count {
+		p, end := startProcess(t, dir, true)
+		defer end()
+		processes = append(processes, p)
+	}
+	total := 0
+	for _, p := range processes {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.cmd.Process.Pid))
+		if err != nil {
+			return // not on this system
+		}
+		total += kibOf(text, "Pss:")
+	}
+	all.bytes("memory (PSS) of one of ten processes", total/count, 0)
 }
 
 // memoryPerCall makes many runs wait for a tool at once, and measures how much memory
 // that adds to the process.
-func memoryPerCall(t *testing.T, line lineFunc) {
+func memoryPerCall(t *testing.T, all *table) {
 	const live = 1000
 	if pss() == 0 {
-		line("memory per live call", "not known on "+runtime.GOOS, "", "", "0.5 MiB")
-		return
+		return // not known on this system
 	}
 	s := New(Options{MaxConcurrent: live, MaxQueued: 2 * live})
 	defer s.Close()
@@ -120,8 +179,8 @@ func memoryPerCall(t *testing.T, line lineFunc) {
 	settled := pss() - before
 	close(release)
 	done.Wait()
-	mib := func(b int) string { return fmt.Sprintf("%.2f MiB", float64(b)/live/(1<<20)) }
-	line(fmt.Sprintf("memory (PSS) per live call, %d of them", live), mib(grown), "after a collection of the host "+mib(settled), "", "0.5 MiB")
+	all.bytes("memory (PSS) per live call", grown/live, 1<<19)
+	all.bytes("  after a collection of the host", settled/live, 0)
 }
 
 // mostMemory returns the most memory, in bytes, that this process has had; 0 if unknown.

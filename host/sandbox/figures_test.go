@@ -4,13 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -22,6 +19,9 @@ import (
 
 var figures = flag.Bool("figures", false, "measure the sandbox and print a table (scripts/bench-sandbox)")
 
+// figuresRounds is how often everything is measured.
+const figuresRounds = 3
+
 // TestFigures prints how fast the sandbox is, with -figures. Measurements that are
 // compared alternate, so that other load affects both. Nothing is asserted.
 func TestFigures(t *testing.T) {
@@ -32,29 +32,30 @@ func TestFigures(t *testing.T) {
 	if !*figures {
 		t.Skip("run with -figures")
 	}
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	defer out.Flush()
-	fmt.Fprintf(out, "%d CPUs, %s/%s; medians, kinds taking turns\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	line := func(what, figure, against, ratio, reach string) {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", what, figure, against, ratio, reach)
+	var all table
+	for range figuresRounds {
+		calls(t, &all)
+		saved(t, &all)
+		manyServers(t, &all)
+		computing(t, &all)
+		loops(t, &all)
+		memoryPerCall(t, &all)
+		starts(t, &all)
+		manyProcesses(t, &all)
 	}
-	line("what", "figure", "against", "ratio", "reach")
-	calls(t, line)
-	computing(t, out, line)
-	loops(t, line)
-	longTool(t, line)
-	memoryPerCall(t, line)
-	starts(t, line)
+	all.print(os.Stdout)
 }
 
-type lineFunc func(what, figure, against, ratio, reach string)
-
 // calls measures whole calls and their parts.
-func calls(t *testing.T, line lineFunc) {
+func calls(t *testing.T, all *table) {
 	s := realSandbox(t)
 	run := func(w workload) func() {
-		r := Run{Request: w.request(), Caller: &workloadTools{}}
+		caller := &workloadTools{}
+		n := 0
 		return func() {
+			n++
+			r := Run{Request: w.request(), Caller: caller}
+			r.Request.Name = fmt.Sprint("new", n) // a script that never ran before
 			if out, err := s.Run(context.Background(), r); err != nil || out.Err != nil {
 				t.Fatal(out.Err, err)
 			}
@@ -78,16 +79,16 @@ func calls(t *testing.T, line lineFunc) {
 		}
 	}
 	started := median(instantiate)
-	line("trivial composite", short(m["trivial"]), "instantiate + initialise "+short(m["as compiled"]), times(m["as compiled"], m["trivial"])+" faster", "20x")
-	line("  the same", "", "that of the rewritten guest "+short(m["initialize"]), times(m["initialize"], m["trivial"])+" faster", "-")
-	line("  the same", "", "native "+short(m["native"]), times(m["trivial"], m["native"]), "at most 12x")
-	line("instantiate alone", short(started), "trivial, native "+short(m["native"]), times(started, m["native"]), "10x")
-	line("five tool calls", short(m["five"]), "trivial "+short(m["trivial"]), times(m["five"], m["trivial"]), "at most 3x")
+	all.ratio("trivial eval_starlark, against native", m["trivial"], m["native"], 12)
+	all.ratio("five tool calls, against trivial", m["five"], m["trivial"], 3)
+	all.ratio("making an instance, against trivial native", started, m["native"], 10)
+	all.ratio("instance without a snapshot, against trivial", m["initialize"], m["trivial"], 0)
+	all.ratio("the same, of the guest as compiled", m["as compiled"], m["trivial"], 0)
 }
 
 // computing compares computing scripts in the sandbox, in the same guest without
 // metering, and in the interpreter without a sandbox.
-func computing(t *testing.T, out io.Writer, line lineFunc) {
+func computing(t *testing.T, all *table) {
 	s := realSandbox(t)
 	plain := newSandbox(t, Options{Guest: unmetered(t)})
 	if err := plain.Err(); err != nil {
@@ -95,30 +96,24 @@ func computing(t *testing.T, out io.Writer, line lineFunc) {
 	}
 	var meter, native float64
 	list := cpuBound(t)
-	rows := [][]string{}
 	for _, w := range append(list, realistic(t)) {
 		m := takeTurns(15, 1, map[string]func(){
 			"metered": func() { w.sandboxed(t, s.base) },
 			"plain":   func() { w.sandboxed(t, plain.base) },
 			"native":  func() { w.native(t) },
 		})
-		rows = append(rows, []string{"  " + w.name, short(m["metered"]), "unmetered " + short(m["plain"]) + ", native " + short(m["native"]),
-			times(m["metered"], m["plain"]) + ", " + times(m["metered"], m["native"])})
-		if w.name != "realistic" {
+		most := 0.0
+		if w.name == "realistic" {
+			most = 4
+		} else {
 			meter += math.Log(float64(m["metered"]) / float64(m["plain"]))
 			native += math.Log(float64(m["metered"]) / float64(m["native"]))
 		}
+		all.ratio(w.name+", against native", m["metered"], m["native"], most)
 	}
 	n := float64(len(list))
-	line("ten CPU-bound scripts", "", "unmetered, geometric mean", fmt.Sprintf("%.2fx", math.Exp(meter/n)), "at most 1.12x")
-	line("the same ten", "", "native, geometric mean", fmt.Sprintf("%.1fx", math.Exp(native/n)), "at most 7.5x")
-	for _, r := range rows {
-		reach := "-"
-		if r[0] == "  realistic" {
-			reach = "at most 4x of native"
-		}
-		line(r[0], r[1], r[2], r[3], reach)
-	}
+	all.add("ten CPU-bound scripts, geometric mean, against native", math.Exp(native/n), 7.5, times)
+	all.add("metered, against unmetered", math.Exp(meter/n), 1.12, times)
 }
 
 // unmetered returns a guest that the host accepts, but without metering: its counter
@@ -209,19 +204,4 @@ func takeTurns(n, inARow int, kinds map[string]func()) map[string]time.Duration 
 func median(list []time.Duration) time.Duration {
 	slices.Sort(list)
 	return list[len(list)/2]
-}
-
-func times(a, b time.Duration) string { return fmt.Sprintf("%.2fx", float64(a)/float64(b)) }
-
-// short rounds to about three digits.
-func short(d time.Duration) string {
-	switch {
-	case d > 100*time.Millisecond:
-		return d.Round(time.Millisecond).String()
-	case d > time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
-	case d > 100*time.Microsecond:
-		return d.Round(time.Microsecond).String()
-	}
-	return d.Round(100 * time.Nanosecond).String()
 }

@@ -33,11 +33,7 @@ func TestCacheRefusesSharedParent(t *testing.T) {
 	if err := errors.Join(os.Chown(above, os.Geteuid(), os.Getegid()), os.Chmod(above, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := openCache(cache, [32]byte{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(t.Context()); err != nil {
+	if _, _, err := openCache(cache, [32]byte{}); err != nil {
 		t.Error(err)
 	}
 }

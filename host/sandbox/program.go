@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -25,9 +26,10 @@ const compileWorkers = 2
 // number of times, concurrently.
 type program struct {
 	runtime wazero.Runtime
-	cache   *compileCache // nil if there is none
+	engine  wazero.CompilationCache // what runtime uses; nil if that is its own
 	module  wazero.CompiledModule
-	guest   []byte
+	guest   []byte        // or its skeleton
+	cache   *compileCache // where the native code is from; nil if it was compiled
 	// initial is the size of the memory of a new instance, in bytes.
 	initial uint64
 	state   []string // the names of the globals that are state
@@ -36,12 +38,12 @@ type program struct {
 	reusable bool
 }
 
-// compile compiles guest, with a cache if possible.
-func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheDir string, log *slog.Logger) (*program, error) {
-	if cacheDir == "" {
+// compile compiles guest, with a cache if possible. fill fills the cache.
+func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, opts Options, log *slog.Logger) (*program, error) {
+	if opts.CacheDir == "" {
 		return compileWith(ctx, guest, nil)
 	}
-	cache, damaged, err := openCache(cacheDir, digest)
+	cache, damaged, err := openCache(opts.CacheDir, digest)
 	if damaged > 0 {
 		log.Warn("sandbox: the compilation cache was damaged: compiling again", "files", damaged)
 	}
@@ -49,12 +51,21 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheD
 		log.Warn("sandbox: going without a compilation cache", "error", err)
 		return compileWith(ctx, guest, nil)
 	}
-	p, err := compileWith(ctx, guest, cache)
+	p, err := cache.load(ctx)
+	if errors.Is(err, errNotCached) {
+		if err = cache.fillElsewhere(ctx, opts); err != nil && ctx.Err() == nil {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				log.Info("sandbox: more memory is used", "error", err)
+			}
+			err = cache.fill(ctx, guest)
+			debug.FreeOSMemory()
+		}
+		if err == nil {
+			p, err = cache.load(ctx)
+		}
+	}
 	switch {
 	case err == nil:
-		if err := cache.seal(); err != nil {
-			log.Warn("sandbox: the compilation cache cannot be used next time", "error", err)
-		}
 		return p, nil
 	case ctx.Err() != nil:
 		return nil, err
@@ -65,14 +76,14 @@ func compile(ctx context.Context, guest []byte, digest [sha256.Size]byte, cacheD
 	return compileWith(ctx, guest, nil)
 }
 
-func compileWith(ctx context.Context, guest []byte, cache *compileCache) (*program, error) {
+func compileWith(ctx context.Context, guest []byte, cache wazero.CompilationCache) (*program, error) {
 	// WithCloseOnContextDone is not used, because it checks at every loop and call. The
 	// host checks the context whenever a slice of fuel is used up.
 	config := wazero.NewRuntimeConfigCompiler().WithDebugInfoEnabled(false)
 	if cache != nil {
-		config = config.WithCompilationCache(cache.CompilationCache)
+		config = config.WithCompilationCache(cache)
 	}
-	p := &program{runtime: wazero.NewRuntimeWithConfig(ctx, config), cache: cache}
+	p := &program{runtime: wazero.NewRuntimeWithConfig(ctx, config), engine: cache}
 	if err := p.link(ctx, guest); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -159,8 +170,8 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 // context has ended.
 func (p *program) close() error {
 	err := p.runtime.Close(context.Background())
-	if p.cache != nil {
-		err = errors.Join(err, p.cache.Close(context.Background()))
+	if p.engine != nil {
+		err = errors.Join(err, p.engine.Close(context.Background()))
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 		}
 		matches <- same
 	}()
-	p, err := compile(compiling, guest, digest, opts.CacheDir, log)
+	p, err := compile(compiling, guest, digest, opts, log)
 	if !<-matches {
 		if err == nil {
 			_ = p.close() // nothing has run in it
@@ -63,6 +63,11 @@ func load(ctx context.Context, opts Options, log *slog.Logger) (*snapshot, error
 			return s, nil
 		}
 		err = errors.Join(err, p.close())
+		if p.cache != nil && ctx.Err() == nil {
+			log.Warn("sandbox: the code of the compilation cache does not work: compiling again", "error", errors.Join(err, p.cache.discard()))
+			opts.CacheDir = ""
+			return load(ctx, opts, log)
+		}
 	}
 	if ctx.Err() != nil {
 		return nil, ErrClosed

@@ -11,6 +11,7 @@ import (
 // which can be hours away in a process that serves few requests.
 func (s *snapshot) trim(before map[codeRegion]bool, log *slog.Logger) {
 	if c := s.program.cache; c != nil {
+		s.program.guest = nil // of use again only for another boot
 		if err := c.mapCode(before); err != nil {
 			log.Info("sandbox: more memory is used", "error", err)
 		}

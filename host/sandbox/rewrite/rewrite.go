@@ -20,6 +20,7 @@
 //	calls.go      the pass DirectCalls
 //	data.go       the pass ExtractData, and Segments, its counterpart at run time
 //	state.go      the passes ExportState and LimitMemory
+//	skeleton.go   Skeleton, a module without its code
 //	interface.go  imports and exports as text, for comparison
 //
 // # Supported features

@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/display"
+)
+
+// Compiling the guest takes some hundred megabytes, which a process gives back late or
+// never. So another process does it: our own binary, started again under the name
+// compilerName with the directory of the options as its argument. Like that of package
+// subreaper, it never gets to main.
+const compilerName = "mcp-metatool-compiler"
+
+func init() {
+	if len(os.Args) == 2 && os.Args[0] == compilerName {
+		os.Exit(compileForOther(os.Args[1]))
+	}
+}
+
+// compileForOther is the whole program of that process, and returns its exit status.
+func compileForOther(dir string) int {
+	cache, _, err := openCache(dir, embeddedDigest())
+	if err == nil {
+		err = cache.fill(context.Background(), embedded)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// compilerEnv is the environment of the process: less memory is worth some time.
+var compilerEnv = []string{"GOGC=30", "GOTRACEBACK=none"}
+
+// fillElsewhere fills the cache with the embedded guest, by another process.
+func (c *compileCache) fillElsewhere(ctx context.Context, opts Options) error {
+	if opts.Guest != nil {
+		return errors.ErrUnsupported
+	}
+	// The kernel sends the parent-death signal when the thread ends that has started
+	// the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", opts.CacheDir)
+	cmd.Args[0] = compilerName
+	cmd.Env = compilerEnv
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("compiling in another process: %w: %s", err, display.Excerpt(stderr.String(), 500))
+	}
+	return nil
+}
