@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"unsafe"
@@ -52,7 +53,19 @@ const maxStack = 4 << 20
 func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMaxStack(maxStack)
+	spare = make([]byte, spareMemory)
+	spare = nil
+	runtime.GC()
 }
+
+// spareMemory is how much free memory the heap has when the host takes its snapshot, in
+// bytes. While it lasts, the memory need not grow, and only then can the host use an
+// instance again, or keep the state after a script was compiled. It costs nothing until it
+// is written.
+const spareMemory = 2 << 20
+
+// spare is where init allocates that much, which is then free.
+var spare []byte
 
 func main() {} // A reactor has no main; the linker wants one.
 

@@ -167,7 +167,7 @@ func generateArithmetic(seed uint64) string {
 	g.block(1, 2)
 	g.line(1, "return %s", g.expr(2))
 	g.line(0, "def h(n):\n    return n if n <= 0 else h(n - 1) + %s", g.number())
-	g.line(0, "a, b, c, d = %s, %s, %s, %s", g.number(), g.number(), g.operand(), g.number())
+	g.line(0, "i, j, a, b = 0, 1, %s, %s\nc, d = %s, %s", g.number(), g.number(), g.operand(), g.number())
 	for range 4 + g.r.IntN(6) {
 		if g.r.IntN(15) == 0 {
 			g.block(0, 2)
@@ -232,7 +232,7 @@ func (g *arithmetic) expr(depth int) string {
 	case 8:
 		return fmt.Sprintf("g(%s%s)", x, g.pick(", "+y, ", "+y, ", "+y, "", ", 1, 2", ", b = 1", ", *[1]"))
 	case 9:
-		return g.pick("h(4)", "h(30)", "h(a)", "len(xs)", "min(a, b)", "str(c)", "sorted(xs)", "int(2.5)", "nope(1)", "c.x", "abs(a)", "hash(\"abc\")")
+		return g.pick("h(4)", "h(30)", "h(a)", "len(xs)", "min(a, b)", "str(c)", "sorted(xs)", "int(2.5)", "c.x", "abs(a)", "hash(\"abc\")")
 	case 10:
 		return fmt.Sprintf("[%s for i in %s]", g.pick("i", "i + 1", "a + i"), g.pick("range(4)", "xs", "range(9, 0, -2)", "(1, 2)", "range(3, a, 100)[:5]", "c"))
 	}

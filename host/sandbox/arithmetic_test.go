@@ -30,7 +30,7 @@ func TestArithmetic(t *testing.T) {
 			continue
 		}
 		ran++
-		for _, limit := range []uint64{0, 9 << 20} {
+		for _, limit := range []uint64{0, 16 << 20} {
 			caller := &fakeCaller{}
 			r := request(code, "{}")
 			r.Name, r.Servers = name, []string{"demo", "other"}
@@ -45,7 +45,12 @@ func TestArithmetic(t *testing.T) {
 				if p := e.Position; p != nil {
 					text += fmt.Sprintf("at: %s:%d:%d\n  | %s\n  | %s^\n", p.File, p.Line, p.Column, p.Source, strings.Repeat(" ", p.Column-1))
 				}
-				text += e.Stack + "\n"
+				if e.Limit != "" {
+					text += fmt.Sprintf("limit: %s\n", e.Limit)
+				}
+				if e.Stack != "" {
+					text += e.Stack + "\n"
+				}
 			}
 			for _, entry := range caller.logs {
 				log += "0 " + entry + "\n"

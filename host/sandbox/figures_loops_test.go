@@ -30,7 +30,7 @@ func loops(t *testing.T, all *table) {
 		each := func(a, b string) time.Duration { return (m[a] - m[b]) / (many - few) }
 		inside, outside := each("many", "few"), each("native many", "native few")
 		all.ratio("iteration of "+l.name+", against native", inside, outside, 12)
-		all.time("  in the sandbox", inside, 0)
+		all.time("  in the sandbox: "+l.name, inside, 0)
 	}
 }
 
@@ -71,7 +71,7 @@ func saved(t *testing.T, all *table) {
 		},
 	})
 	all.ratio("trivial saved tool, against native", m["trivial"], m["trivial native"], 3.5)
-	all.time("  in the sandbox", m["trivial"], 0)
+	all.time("  in the sandbox: trivial saved tool", m["trivial"], 0)
 	all.ratio("saved tool with 300 lines, against native", m["long"], m["long native"], 0.7)
 	all.ratio("  the same, first run", m["long first"], m["long native"], 0)
 }

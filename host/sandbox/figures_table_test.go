@@ -43,7 +43,7 @@ func (t *table) bytes(what string, n, most int) { t.add(what, float64(n), float6
 func (t *table) print(w io.Writer) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer out.Flush()
-	fmt.Fprintf(out, "%d CPUs, %s/%s; medians of %d rounds, in which what is compared takes turns\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, figuresRounds)
+	fmt.Fprintf(out, "%d CPUs, %s/%s; medians of %d rounds, in which what is compared takes turns\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, *figuresRounds)
 	fmt.Fprintln(out, "what\tfigure\tof\treach\tverdict")
 	for _, f := range t.rows {
 		slices.Sort(f.values)

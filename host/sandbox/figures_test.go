@@ -19,8 +19,7 @@ import (
 
 var figures = flag.Bool("figures", false, "measure the sandbox and print a table (scripts/bench-sandbox)")
 
-// figuresRounds is how often everything is measured.
-const figuresRounds = 3
+var figuresRounds = flag.Int("figures.rounds", 3, "how often everything is measured")
 
 // TestFigures prints how fast the sandbox is, with -figures. Measurements that are
 // compared alternate, so that other load affects both. Nothing is asserted.
@@ -33,7 +32,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("run with -figures")
 	}
 	var all table
-	for range figuresRounds {
+	for range *figuresRounds {
 		calls(t, &all)
 		saved(t, &all)
 		manyServers(t, &all)

@@ -92,6 +92,7 @@ func withoutPagemap(t *testing.T, s *snapshot) *snapshot {
 		t.Fatal(err)
 	}
 	c.image.(*cowImage).precise = false
+	c.prepared = newPreparedStates()
 	c.pool = newPool(&c, real().log)
 	t.Cleanup(c.free)
 	return &c

@@ -223,7 +223,7 @@ func TestCompilingHasNoEffects(t *testing.T) {
 		"undo, commit":     "it calls the host while it compiles a script",
 		"log and progress": "it calls the host while it compiles a script",
 		"no response":      "it returned without a response",
-		"result":           "wasm error: unreachable", // its result is refused
+		"result":           "unreachable", // its result is refused
 	} {
 		s := newSandbox(t, Options{Guest: guestNamed(t, guest)})
 		if err := s.Err(); err != nil {

@@ -18,6 +18,7 @@ func copied(t testing.TB, s *snapshot) *snapshot {
 	t.Helper()
 	c := *s
 	c.image = newCopyImage(contentOf(t, s))
+	c.prepared = newPreparedStates()
 	c.pool = newPool(&c, real().log)
 	return &c
 }
@@ -52,7 +53,7 @@ var endings = []ending{
 	{name: "well", code: "return [s.echo({'n': i}).n for i in range(3)]", want: "[0,1,2]"},
 	{name: "in an error", code: "x = ['y' * i for i in range(200)]\nreturn x[1000]", want: "runtime"},
 	{name: "cancelled", code: "x = ['y' * i for i in range(500)]\nprint('now')\nwhile True: x.append(str(len(x)))", cancel: true, want: "cancelled"},
-	{name: "out of memory", code: "x = []\nwhile True: x.append('y' * 1000 + str(len(x)))", limits: Limits{Memory: 8 << 20}, want: "memory"},
+	{name: "out of memory", code: "x = []\nwhile True: x.append('y' * 1000 + str(len(x)))", limits: Limits{Memory: 10 << 20}, want: "memory"},
 	{name: "out of memory at once", code: "x = 'y'\nwhile True: x += x", limits: Limits{Memory: 12 << 20}, want: "memory"},
 	{name: "out of fuel", code: "x = {}\nwhile True: x[len(x)] = 'y'", limits: Limits{Fuel: 3_000_000}, want: "fuel"},
 	{name: "too deep", code: "def f(n): return f(n + 1) + 1\nreturn f(0)", want: "resource"},
