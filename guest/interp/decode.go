@@ -44,9 +44,10 @@ type decoder struct {
 	// pending holds the members of the open containers, so that each container
 	// can be made with its exact size.
 	pending []starlark.Value
-	// keys holds keys seen before. Objects in a list usually have the same keys,
-	// and reusing a key saves an allocation.
-	keys [64]starlark.Value
+	// keys holds keys of earlier objects, from the second object on. Objects in a list
+	// usually have the same keys, and reusing a key saves an allocation.
+	keys    *[64]starlark.Value
+	objects int
 }
 
 func (d *decoder) errorf(format string, args ...any) error {
@@ -158,6 +159,7 @@ func (d *decoder) object() (starlark.Value, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
+	d.objects++
 	start := len(d.pending)
 	if d.next() == '}' {
 		d.pos++
@@ -218,6 +220,12 @@ func (d *decoder) key() (starlark.Value, error) {
 	}
 	if len(raw) == 0 {
 		return starlark.String(""), nil
+	}
+	if d.keys == nil {
+		if d.objects < 2 {
+			return starlark.String(strings.Clone(raw)), nil
+		}
+		d.keys = new([64]starlark.Value)
 	}
 	slot := &d.keys[(uint(len(raw))*7+uint(raw[0])*3+uint(raw[len(raw)-1]))%uint(len(d.keys))]
 	if seen, ok := (*slot).(starlark.String); ok && string(seen) == raw {
