@@ -25,6 +25,7 @@ var mayWrite = map[string]string{
 
 	"cmd/mcp-metatool/demo.go demoConfig os.WriteFile": "a new file in a temporary folder",
 	"host/smoke/script.go writeTool os.WriteFile":      "likewise",
+	"host/sandbox/skeleton.go publish os.Rename":       "a large file that wazero has written and synced, in a cache with checksums",
 }
 
 // TestFilesAreReplacedByPackageRegular checks that the product replaces files only in a way

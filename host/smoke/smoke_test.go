@@ -187,7 +187,7 @@ func (a *archive) read(t *testing.T, name string) string {
 
 var (
 	durations = regexp.MustCompile(` \([0-9.]+m?s\)`)
-	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|MiB)|got: +[0-9.]+m?s`)
+	measured  = regexp.MustCompile(`\b[0-9.]+(ms|s|µs)( later|, before)|got: +\d+( units|[KM]iB)|got: +[0-9.]+m?s`)
 )
 
 // run runs the checks and returns the report.
