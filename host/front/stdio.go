@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
@@ -101,6 +102,15 @@ func (o *output) Write(p []byte) (int, error) {
 		o.session.End(errors.Join(wire.ErrClosed, err)) // nobody reads any more
 	}
 	return n, err
+}
+
+// SyscallConn implements syscall.Conn, so that small answers are written without a
+// goroutine; see rpc.Writer.
+func (o *output) SyscallConn() (syscall.RawConn, error) {
+	if file, ok := o.w.(syscall.Conn); ok {
+		return file.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // Close implements io.Closer.

@@ -65,5 +65,5 @@ func (b *batch) respond(id []byte, reply wire.Reply) {
 		b.responses[0] = '['
 		b.responses = append(b.responses, ']')
 	}
-	b.conn.finish(b.on, b.responses)
+	b.conn.finish(b.on, b.responses, false)
 }

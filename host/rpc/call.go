@@ -142,6 +142,7 @@ func (c *Conn) register(p *call, call Call) (f Frame, err error) {
 	if err == nil {
 		c.scheduleLimit(p)
 	}
+	f.alone = len(c.state.calls) == 1
 	c.mu.Unlock()
 	if err != nil {
 		c.recycle(p)

@@ -93,15 +93,20 @@ func (c *Conn) respond(on Stream, b *batch, id []byte, reply wire.Reply) {
 		b.respond(id, reply)
 		return
 	}
-	var data []byte
-	if reply.Result != nil || reply.Error != nil {
-		data = wire.Response(id, reply)
-	}
-	c.finish(on, data)
+	c.finish(on, response(id, reply), false)
 }
 
-// finish sends the last message for one frame of the peer; nil if there is none.
-func (c *Conn) finish(on Stream, data []byte) {
+// response returns the message that answers a request, nil if there is no answer.
+func response(id []byte, reply wire.Reply) []byte {
+	if reply.Result == nil && reply.Error == nil {
+		return nil
+	}
+	return wire.Response(id, reply)
+}
+
+// finish sends the last message for one frame of the peer; nil if there is none. alone
+// says that no other request of the peer is in flight.
+func (c *Conn) finish(on Stream, data []byte, alone bool) {
 	if data == nil {
 		<-c.answers
 		on.Finish(Frame{})
@@ -110,7 +115,7 @@ func (c *Conn) finish(on Stream, data []byte) {
 	if c.opts.Count != nil {
 		c.opts.Count(data)
 	}
-	on.Finish(Frame{Data: data, conn: c, answer: true})
+	on.Finish(Frame{Data: data, conn: c, answer: true, alone: alone})
 }
 
 // Reply answers the request. It does not block. It returns false if the request must
@@ -124,6 +129,7 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	c := r.conn
 	c.mu.Lock()
 	drop, ok := c.state.answer(r, after)
+	alone := c.state.open == 0
 	c.mu.Unlock()
 	if !ok {
 		return false
@@ -131,7 +137,11 @@ func (r *Request) Reply(reply wire.Reply) bool {
 	if drop {
 		reply = wire.Reply{}
 	}
-	c.respond(r.on, r.batch, r.ID, reply)
+	if r.batch != nil {
+		r.batch.respond(r.ID, reply)
+	} else {
+		c.finish(r.on, response(r.ID, reply), alone)
+	}
 	c.inbound.Done()
 	return !drop
 }

@@ -61,6 +61,7 @@ type Frame struct {
 
 	conn   *Conn
 	answer bool // it holds one of conn.answers
+	alone  bool // nothing else was in flight, so that waiting for more to write is of no use
 }
 
 // WriteResult says whether a frame was written.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"runtime"
@@ -18,6 +19,9 @@ const maxHeld = 64
 // goroutine: a sender waits only until its message is accepted, and can stop
 // waiting. Messages that were accepted in the meantime are then written together.
 //
+// A message that is alone (Frame.alone) while nothing is being written is written by
+// its sender, as far as that needs no waiting: waking Run would take longer.
+//
 // At most maxHeld messages of senders are held in addition to those being written.
 // Cancellations and answers do not wait for room among them. Their number is
 // bounded too: there is one cancellation for each call that was accepted, and as
@@ -30,9 +34,21 @@ type Writer struct {
 	once  sync.Once
 	done  chan struct{} // closed when the writer has ended and w is closed
 
-	mu   sync.Mutex
-	held []outgoing
-	over bool // nothing may be added to held
+	now  *wire.NoWait // of w; used by the sender that writes by itself
+	line []byte       // its buffer
+
+	mu       sync.Mutex
+	held     []outgoing
+	writing  bool // Run or a sender writes
+	rest     rest // of a message that its sender has begun to write
+	draining bool // Run waits for a sender that writes, to end after it
+	over     bool // nothing may be added to held
+}
+
+// rest is what remains of a message. Run writes it before what is held.
+type rest struct {
+	Frame
+	line []byte // nil if nothing remains
 }
 
 // outgoing is one message on its way to the peer.
@@ -50,6 +66,7 @@ func NewWriter(w io.WriteCloser) *Writer {
 		wake:  make(chan struct{}, 1),
 		quit:  make(chan struct{}),
 		done:  make(chan struct{}),
+		now:   wire.NewNoWait(w),
 	}
 }
 
@@ -59,6 +76,9 @@ func (w *Writer) TrySend(f Frame) bool {
 	case <-w.quit:
 		return false
 	default:
+	}
+	if w.writeNow(f) {
+		return true
 	}
 	select {
 	case w.slots <- struct{}{}:
@@ -112,8 +132,64 @@ func (w *Writer) Push(f Frame) error {
 
 // Finish implements Stream: the stream goes on.
 func (w *Writer) Finish(f Frame) {
-	if f.Data != nil {
+	if f.Data != nil && !w.writeNow(f) {
 		_ = w.Push(f)
+	}
+}
+
+// maxNow is the size of the largest message that its sender writes, in bytes. A pipe
+// takes all of such a message or nothing.
+const maxNow = 4 << 10
+
+// writeNow writes a message at once if it is alone and nothing is being written. It
+// returns false if nothing has been written. What remains of a message is left to Run.
+func (w *Writer) writeNow(f Frame) bool {
+	if !f.alone || w.now == nil || len(f.Data) >= maxNow || !w.claim() {
+		return false
+	}
+	n := 0
+	if wire.CheckPermit(f.Permit) == nil { // else Run refuses it
+		w.line = wire.AppendLine(w.line[:0], f.Data)
+		n = w.now.Write(w.line)
+	}
+	var left rest
+	if 0 < n && n < len(w.line) {
+		left = rest{f, bytes.Clone(w.line[n:])}
+	}
+	w.unclaim(left)
+	if n > 0 && left.line == nil {
+		f.Done(Written, nil)
+	}
+	return n > 0
+}
+
+// claim begins a write by a sender. It returns false if something else has to be written
+// first.
+func (w *Writer) claim() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writing || len(w.held) > 0 || w.rest.line != nil || w.over {
+		return false
+	}
+	w.writing = true
+	return true
+}
+
+// unclaim ends the write of a sender.
+func (w *Writer) unclaim(left rest) {
+	w.mu.Lock()
+	w.writing, w.rest = false, left
+	wake := left.line != nil || len(w.held) > 0 || w.draining
+	w.mu.Unlock()
+	if wake {
+		w.signal()
+	}
+}
+
+func (w *Writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake already
 	}
 }
 
@@ -128,10 +204,7 @@ func (w *Writer) hold(m outgoing) bool {
 	first := len(w.held) == 1
 	w.mu.Unlock()
 	if first {
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is awake already
-		}
+		w.signal()
 	}
 	return true
 }
@@ -170,36 +243,73 @@ func (w *Writer) Run() {
 	defer close(w.done)
 	defer w.w.Close()
 	var batch []outgoing
-	var msgs [][]byte
-	var buf []byte
-	for err := error(nil); err == nil; {
-		if batch = w.take(batch); len(batch) == 0 {
+	var out lines
+	for {
+		var left rest
+		if left, batch = w.take(batch); left.line == nil && len(batch) == 0 {
 			return
 		}
-		if batch = w.dropDenied(batch); len(batch) == 0 {
-			continue
+		err := w.writeRest(left)
+		batch = w.dropDenied(batch)
+		if err = out.write(w.w, batch, err); err != nil {
+			break // without release: nothing may follow a message that is not whole
 		}
-		for _, m := range batch {
-			msgs = append(msgs, m.Data)
-		}
-		var whole, begun int
-		whole, begun, buf, err = wire.WriteLines(w.w, buf, msgs)
-		for i, m := range batch {
-			switch {
-			case i < whole:
-				m.Done(Written, nil)
-			case i < begun:
-				m.Done(Broken, nil)
-			default:
-				m.Done(Unsent, nil)
-			}
-		}
-		clear(msgs)
-		msgs = msgs[:0]
+		w.release()
 	}
 	for _, m := range w.drop() {
 		m.Done(Unsent, nil)
 	}
+}
+
+// lines is working memory for writing batches.
+type lines struct {
+	msgs [][]byte
+	buf  []byte
+}
+
+// write writes a batch and says so to its messages, unless err, which it returns, has
+// broken the stream before.
+func (l *lines) write(w io.Writer, batch []outgoing, err error) error {
+	for _, m := range batch {
+		l.msgs = append(l.msgs, m.Data)
+	}
+	var whole, begun int
+	if err == nil && len(batch) > 0 {
+		whole, begun, l.buf, err = wire.WriteLines(w, l.buf, l.msgs)
+	}
+	for i, m := range batch {
+		switch {
+		case i < whole:
+			m.Done(Written, nil)
+		case i < begun:
+			m.Done(Broken, nil)
+		default:
+			m.Done(Unsent, nil)
+		}
+	}
+	clear(l.msgs)
+	l.msgs = l.msgs[:0]
+	return err
+}
+
+// release ends a write of Run, so that senders may write.
+func (w *Writer) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writing = false
+}
+
+// writeRest writes the rest of a message that its sender has begun to write.
+func (w *Writer) writeRest(r rest) error {
+	if r.line == nil {
+		return nil
+	}
+	if _, err := w.w.Write(r.line); err != nil {
+		r.Done(Broken, nil)
+		return err
+	}
+	r.Done(Written, nil)
+	return nil
 }
 
 // dropDenied removes the messages from a batch that may not be written any more.
@@ -213,26 +323,30 @@ func (w *Writer) dropDenied(batch []outgoing) []outgoing {
 	})
 }
 
-// take waits for messages and returns all that are held, or none if no more will
-// come. It reuses the memory of the previous batch.
-func (w *Writer) take(before []outgoing) []outgoing {
+// take waits for messages and returns all that are held, after what is left of one that
+// its sender has begun to write. It returns nothing if no more will come. It reuses the
+// memory of the previous batch. Until release, no sender writes.
+func (w *Writer) take(before []outgoing) (begun rest, batch []outgoing) {
 	clear(before)
-	for quit := w.quit; ; {
-		w.mu.Lock()
-		if batch := w.held; len(batch) > 0 {
-			w.held = before[:0]
+	w.mu.Lock()
+	for quit := w.quit; ; w.mu.Lock() {
+		switch {
+		case w.writing: // a sender, which wakes us
+			w.draining = quit == nil
+		case w.rest.line != nil || len(w.held) > 0:
+			begun, batch = w.rest, w.held
+			w.writing, w.rest, w.held = true, rest{}, before[:0]
 			w.mu.Unlock()
 			for _, m := range batch {
 				if m.slot {
 					<-w.slots
 				}
 			}
-			return batch
-		}
-		if quit == nil { // nothing is held, and nothing may be added
+			return begun, batch
+		case quit == nil: // nothing may be added
 			w.over = true
 			w.mu.Unlock()
-			return nil
+			return rest{}, nil
 		}
 		w.mu.Unlock()
 		select {

@@ -142,7 +142,7 @@ func WriteLines(w io.Writer, buf []byte, msgs [][]byte) (whole, begun int, reuse
 			from = i + 1
 			continue
 		}
-		buf = appendLine(buf, msgs[i])
+		buf = AppendLine(buf, msgs[i])
 		if i+1 < len(msgs) && len(buf)+len(msgs[i+1]) < maxGather {
 			continue
 		}
@@ -185,7 +185,9 @@ func countWritten(msgs [][]byte, n int) (whole, begun int) {
 	return whole, begun
 }
 
-func appendLine(b, msg []byte) []byte {
+// AppendLine appends a message and a newline. Line breaks within the message become
+// spaces.
+func AppendLine(b, msg []byte) []byte {
 	at := len(b)
 	b = append(b, msg...)
 	for _, c := range []byte("\n\r") {

@@ -245,7 +245,7 @@ func compareReaders(t *testing.T, raw []byte, others []*otherReader) bool {
 	}
 	compareTyped(t, sent, acted)
 	for _, other := range others {
-		for _, found := range other.read(t, appendLine(nil, sent)) {
+		for _, found := range other.read(t, AppendLine(nil, sent)) {
 			compare(other.name, asView(found, acted))
 		}
 	}

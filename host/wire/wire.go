@@ -11,6 +11,7 @@
 //	edit.go     reading and editing members of an object, preserving their order
 //	build.go    Object and Array: building values from raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
+//	nowait_linux.go  NoWait: writing what needs no waiting (nowait_other.go: nothing)
 //	budget.go   reserving memory for large messages before they are read
 //	errors.go   error codes and the error object
 //
