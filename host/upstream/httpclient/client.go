@@ -236,8 +236,9 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, eve
 	if body != nil {
 		req.Header = headers.post
 		req.ContentLength = int64(len(body))
-		req.Body = &bodyReader{Reader: *bytes.NewReader(body)}
-		req.GetBody = func() (io.ReadCloser, error) { return &bodyReader{Reader: *bytes.NewReader(body)}, nil }
+		// net/http recognizes this type, and sends headers and body with one write.
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	if eventID != "" {
 		req.Header = req.Header.Clone()
@@ -245,11 +246,6 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, eve
 	}
 	return req.WithContext(ctx)
 }
-
-// bodyReader is an io.ReadCloser over the body of a request.
-type bodyReader struct{ bytes.Reader }
-
-func (*bodyReader) Close() error { return nil }
 
 // headers returns the headers of a request that is made now.
 func (c *Client) headers(authorization string) *cachedHeaders {
