@@ -7,7 +7,9 @@
 //
 // The edits make strings indexed, cut, counted and searched by code points, and
 // iterable, as in Python. Starlark counts bytes, so that "Zoë"[:3] ends in half a
-// character.
+// character. They also let package guest/extend add methods and operators, let
+// iterators fail, compile assignments in expressions (a binary operator = in the
+// tree), give the remainder of floats Python's sign, and raise the limit of shifts.
 //
 // A file of edits names a file of the module and has old lines with the new lines
 // that replace them:
