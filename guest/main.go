@@ -52,6 +52,7 @@ const maxStack = 4 << 20
 func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMaxStack(maxStack)
+	firstOnHeap = new([1 << 10]byte)
 }
 
 func main() {} // A reactor has no main; the linker wants one.
@@ -89,12 +90,25 @@ func serve() (result []byte, scriptErr *abi.Error) {
 		return nil, &abi.Error{Type: abi.ErrInternal, Message: err.Error()}
 	}
 	if req.Memory > 0 {
-		// A quarter is left for memory that the collector does not count and for
-		// the last allocation before it runs.
-		debug.SetMemoryLimit(int64(req.Memory / 4 * 3))
+		debug.SetMemoryLimit(int64(heapLimit(req.Memory)))
 	}
 	return interp.Run(req, host{})
 }
+
+// heapLimit returns how much the collector may let the heap grow. The rest is for memory
+// that it does not count and for the last allocation before it runs. What lies below the
+// heap, the guest's own data, it does not count either; of a small memory that is much.
+func heapLimit(memory uint64) uint64 {
+	limit := memory / 4 * 3
+	if data := uint64(uintptr(unsafe.Pointer(firstOnHeap))); data < memory {
+		limit = min(limit, (memory-data)/8*7)
+	}
+	return limit
+}
+
+// firstOnHeap is near the beginning of the heap. It is made by init, because the compiler
+// would put it among the guest's own data otherwise.
+var firstOnHeap *[1 << 10]byte
 
 // host implements interp.Host with the imports.
 type host struct{}

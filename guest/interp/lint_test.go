@@ -22,7 +22,16 @@ func TestLint(t *testing.T) {
 		{"x = 1\nx += 1", []string{"1:1: x is assigned but never used"}},
 		{"x = {}\nx.a = 1", nil},
 		{"for i in range(3):\n    print(1)\n(a, b) = (1, 2)", nil},
-		{"def f(a, b):\n    c = 1\n    return a", []string{"1:5: function f is never used", "2:5: c is assigned but never used"}},
+		{"def f(a, b):\n    c = 1\n    return a", []string{
+			"1:5: the script only defines functions, so its result is None: end with return f(...)", "2:5: c is assigned but never used"}},
+		{"import math\ndef main():\n    return math.pi", []string{"2:5: the script only defines functions, so its result is None: end with return main(...)"}},
+		{"def main():\n    return 1\nif __name__ == '__main__':\n    main()", nil},
+		{"x = demo.a({})\nresult = x.b", []string{"2:1: the result of the script is None: end with return result"}},
+		{"x = demo.a({})\nif x:\n    return 1\nresult = x.b", []string{"4:1: result is assigned but never used"}},
+		{"import math\nfrom json import loads as l, dumps\nfrom typing import List\nreturn dumps", []string{"1:8: import math is never used", "2:27: import l is never used"}},
+		{"import math\ndef f(x: math.x) -> int:\n    y: List = x\n    return y\nreturn f(1)", nil},
+		{"class A:\n    def f(self):\n        return self.x\nreturn A().f()", nil},
+		{"def g():\n    yield 1\nreturn [(x for x in g()), 1 < len([]) < 2, {1}]", nil},
 		{"def f():\n    return later\nlater = 1\nf()", nil},
 		{"x = 1\ny = [x for x in [1]]\nreturn y", []string{"1:1: x is assigned but never used"}},
 		{"x = 1\nf = lambda x: x\nreturn f", []string{"1:1: x is assigned but never used"}},
@@ -67,7 +76,7 @@ func TestLintRequest(t *testing.T) {
 		t.Fatalf("%s: %v", result, err)
 	}
 	want := abi.Warning{
-		Position: abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, Message: "x is assigned but never used",
+		Position: abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, Message: "the result of the script is None: end with return x",
 	}
 	if got.Warnings[1] != want {
 		t.Errorf("got %+v", got.Warnings[1])

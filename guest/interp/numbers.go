@@ -25,11 +25,15 @@ func sumBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kw
 	}
 	s := newSum(start)
 	i := 0
-	for x := range starlark.Elements(xs) {
+	err := each(xs, func(x starlark.Value) error {
 		if err := s.add(x); err != nil {
-			return nil, fmt.Errorf("%s: element %d: %w", b.Name(), i, err)
+			return fmt.Errorf("%s: element %d: %w", b.Name(), i, err)
 		}
 		i++
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s.total(), nil
 }

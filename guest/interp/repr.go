@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -22,6 +23,10 @@ func text(v starlark.Value) string {
 		return string(v)
 	case *errorValue:
 		return v.text()
+	case *instance, *iterable:
+		return instanceOf(v).text()
+	case stdlib.Texter:
+		return v.Str()
 	case starlark.Bytes:
 		return strings.ToValidUTF8(string(v), "\uFFFD")
 	}
@@ -84,9 +89,25 @@ func (w *reprWriter) write(v starlark.Value) {
 		})
 	case starlark.Float:
 		w.out.WriteString(floatText(float64(v)))
+	case stdlib.Representer:
+		w.representer(v)
 	default:
 		w.out.WriteString(v.String())
 	}
+}
+
+// representer writes a value of a module, which may have others in it.
+func (w *reprWriter) representer(v stdlib.Representer) {
+	if w.elides(v) {
+		w.out.WriteString("...")
+		return
+	}
+	inner := &reprWriter{path: append(w.path, v)}
+	w.out.WriteString(v.Repr(func(x starlark.Value) string {
+		inner.out.Reset()
+		inner.write(x)
+		return inner.out.String()
+	}))
 }
 
 func (w *reprWriter) element(i int, v starlark.Value) {
@@ -128,6 +149,8 @@ func sameContainer(x, y starlark.Value) bool {
 	case *starlark.List:
 		return starlark.Value(x) == y
 	case Object:
+		return starlark.Value(x) == y
+	case stdlib.Representer:
 		return starlark.Value(x) == y
 	}
 	return false

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -26,6 +27,7 @@ type formatSpec struct {
 	precise   bool
 	precision int
 	verb      byte // or 0
+	special   bool // only values with formats of their own can have it
 }
 
 // maxFormatWidth limits width and precision.
@@ -67,6 +69,8 @@ func parseSpec(text string) (formatSpec, error) {
 	}
 	f.verb = take("sdboxXcneEfFgG%")
 	switch {
+	case rest != "" && strings.Contains(text, "%"): // of a date, or unknown
+		f.special = true
 	case rest != "":
 		return f, fmt.Errorf("format %q is unknown (there are widths, < > ^ for alignment, + , 0 and .2 for numbers, and the types s d b o x X e f g %%)", text)
 	case f.width > maxFormatWidth || f.precision > maxFormatWidth:
@@ -82,7 +86,13 @@ func (f formatSpec) format(v starlark.Value) (string, error) {
 	if f.text == "" {
 		return text(v), nil
 	}
+	if own, ok := v.(stdlib.Formatter); ok {
+		return own.Format(f.text)
+	}
 	out, err := "", errFormat
+	if f.special {
+		return "", fmt.Errorf("format %q is unknown for a %s", f.text, v.Type())
+	}
 	switch v := v.(type) {
 	case starlark.String:
 		out, err = f.string(string(v))
