@@ -17,7 +17,7 @@ func Instructions(maySave bool) string {
 	return instructionsBegin + notToSave + instructionsEnd
 }
 
-const instructionsBegin = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Starlark (a small Python dialect), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
+const instructionsBegin = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Python without input and output (Starlark underneath), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
 
 1. search_tools("words") finds tools of all servers, also those that are not in your list; scripts can call them.
 2. describe_tool("server.tool") shows signature, arguments, an example, what comes back.
@@ -27,15 +27,12 @@ const instructionsBegin = `This server shows the tools of several other MCP serv
 const instructionsEnd = `
 5. If a run fails, the error has line and hint; show_run (ids: list_runs) has every call and answer.
 
-In a script:
-- What your list calls server__tool is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. Seconds to wait at most stand beside a dict: server.tool({...}, timeout=5).
-- A call gives the structured content, else the text (parsed if JSON), else the content blocks. server.tool.raw({...}) gives the whole MCP result and does not raise if that is an error. tools.name({...}) calls a saved tool.
-- params.name, params.get("name", default). d.key is d["key"], but methods win: write d["items"], d["keys"], d["values"].
-- return, anywhere, gives the result: JSON or content.text/image/audio/resource/link blocks. print and log.info/warn/error go to the logs.
-- A failed call raises ToolError. try, except Error as e, else, finally; e.type, e.message, e.details; raise; fail("message"). Limits cannot be caught.
-- parallel([lambda: a.x(), lambda: b.y()]), parallel_map(fn, items, limit=8): calls overlap, results in order; errors="collect" keeps errors in the list (is_error(x)).
-- undo(server.tool, {...}) is called if the script fails later; commit() drops that. progress(done, total, "message").
-- There are def, lambda, while, comprehensions, f-strings, isinstance, sum, round, json.encode/decode, math. There is no import, class, with, **, :=, is (but x is None works), generator, a < b < c, file, network, clock, sleep.
+What differs from Python:
+- What your list calls server__tool is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. Seconds to wait at most stand beside a dict: server.tool({...}, timeout=5). It gives the structured content, else the text (parsed if JSON), else the content blocks; server.tool.raw({...}) the whole MCP result. tools.name({...}) calls a saved tool.
+- params has the arguments. d.key is d["key"], but methods win: write d["items"], d["keys"]. return, anywhere, gives the result.
+- A failed call raises ToolError (e.type, e.message, e.details). Limits cannot be caught.
+- parallel([lambda: a.x(), lambda: b.y()]), parallel_map(fn, items, limit=8): calls overlap, results in order; errors="collect" keeps errors in the list (is_error(x)). undo(server.tool, {...}) is called if the script fails later.
+- There is no with, async, match, eval, file, network or sleep.
 
 Example:
 def open_issues(repo):
