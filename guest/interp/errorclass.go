@@ -164,13 +164,17 @@ func errorClassOf(err error) *class {
 // libraryErrors are parts of the library's messages, with the class of each. The
 // first that fits counts.
 var libraryErrors = []struct{ prefix, part, suffix, class string }{
+	{"", "during iteration", "", stdlib.RuntimeError},
 	{"chr: ", "", "", stdlib.ValueError},
 	{"sum: ", "", "", stdlib.TypeError},
 	{"format: ", "fewer values than fields", "", stdlib.IndexError},
 	{"", "no argument is called", "", stdlib.KeyError},
 	{"", "fewer values than fields", "", stdlib.TypeError},
+	{"%: ", "is not a format type", "", stdlib.ValueError},
 	{"%: ", "", "", stdlib.TypeError},
-	{"format ", " is unknown ", "", stdlib.ValueError},
+	{"format: '{' is not closed", "", "", stdlib.ValueError},
+	{"format: single '}'", "", "", stdlib.ValueError},
+	{"format ", " is unknown", "", stdlib.ValueError},
 	{"", "empty dict", "", stdlib.KeyError},
 	{"", "empty set", "", stdlib.KeyError},
 	{"", "element not found", "", stdlib.ValueError},
@@ -179,19 +183,15 @@ var libraryErrors = []struct{ prefix, part, suffix, class string }{
 	{"", "negative shift count", "", stdlib.ValueError},
 	{"", "base must be an integer", "", stdlib.ValueError},
 	{"", "division by zero", "", stdlib.ZeroDivisionError},
-	{"", "floored division by zero", "", stdlib.ZeroDivisionError},
 	{"", "modulo by zero", "", stdlib.ZeroDivisionError},
-	{"", " index ", " out of range", stdlib.IndexError},
 	{"", "out of range", "", stdlib.IndexError},
-	{"", "empty list", "", stdlib.IndexError},
-	{"pop: ", "", "index", stdlib.IndexError},
-	{"", "not in dict", "", stdlib.KeyError},
 	{"", "missing key", "", stdlib.KeyError},
 	{"", " has no .", "", stdlib.AttributeError},
+	{"", "can't assign to .", "", stdlib.AttributeError},
 	{"", "referenced before assignment", "", "UnboundLocalError"},
-	{"", "undefined: ", "", "NameError"},
 	{"", "invalid literal", "", stdlib.ValueError},
 	{"", "invalid float literal", "", stdlib.ValueError},
+	{"float: ", "empty string", "", stdlib.ValueError},
 	{"", "not in list", "", stdlib.ValueError},
 	{"", "substring not found", "", stdlib.ValueError},
 	{"", "empty sequence", "", stdlib.ValueError},
@@ -216,19 +216,27 @@ var libraryErrors = []struct{ prefix, part, suffix, class string }{
 	{"", "want ", "", stdlib.TypeError},
 	{"", "accepts ", "", stdlib.TypeError},
 	{"", "cannot ", "", stdlib.TypeError},
+	{"", "must be a mapping", "", stdlib.TypeError},
 	{"", "does not support", "", stdlib.TypeError},
 	{"", "unhandled index operation", "", stdlib.TypeError},
-	{"", "during iteration", "", stdlib.RuntimeError},
 }
 
 // libraryClass returns the class of an error by its message.
 func libraryClass(message string) *class {
-	for _, e := range libraryErrors {
-		if strings.HasPrefix(message, e.prefix) && strings.Contains(message, e.part) && strings.HasSuffix(message, e.suffix) {
-			return errorClasses[e.class]
-		}
+	if i := libraryError(message); i >= 0 {
+		return errorClasses[libraryErrors[i].class]
 	}
 	return exceptionClass
+}
+
+// libraryError returns the index of the row of libraryErrors for a message, or -1.
+func libraryError(message string) int {
+	for i, e := range libraryErrors {
+		if strings.HasPrefix(message, e.prefix) && strings.Contains(message, e.part) && strings.HasSuffix(message, e.suffix) {
+			return i
+		}
+	}
+	return -1
 }
 
 // errorNames returns the names of the classes of errors, sorted.
