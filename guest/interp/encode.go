@@ -310,7 +310,7 @@ func (e *encoder) iterable(v starlark.Iterable) *encodeError {
 
 func (e *encoder) float(f float64) *encodeError {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return unencodable("%s has no JSON form", floatText(f))
+		return unencodable("%s has no JSON form", stdlib.FloatText(f))
 	}
 	e.buf = appendFloat(e.buf, f)
 	return nil

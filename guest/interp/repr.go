@@ -88,7 +88,7 @@ func (w *reprWriter) write(v starlark.Value) {
 			}
 		})
 	case starlark.Float:
-		w.out.WriteString(floatText(float64(v)))
+		w.out.WriteString(stdlib.FloatText(float64(v)))
 	case stdlib.Representer:
 		w.representer(v)
 	default:

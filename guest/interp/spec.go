@@ -202,12 +202,12 @@ func (f formatSpec) float(v float64) (string, error) {
 	var out string
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
-		out = floatText(math.Abs(v))
+		out = stdlib.FloatText(math.Abs(v))
 		if f.verb == 'E' || f.verb == 'F' || f.verb == 'G' {
 			out = strings.ToUpper(out)
 		}
 	case verb == 0 && !f.precise:
-		out = floatText(math.Abs(v))
+		out = stdlib.FloatText(math.Abs(v))
 	case verb == 0:
 		out = shortened(math.Abs(v), max(precision, 1))
 	case verb == 'g' || verb == 'G':
@@ -304,17 +304,4 @@ func (f formatSpec) pad(sign, s string, align byte) string {
 		return sign + padding(missing) + s
 	}
 	return padding(missing) + sign + s
-}
-
-// floatText returns a float as it is printed: as in JSON, or inf and nan.
-func floatText(f float64) string {
-	switch {
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	case math.IsNaN(f):
-		return "nan"
-	}
-	return string(appendFloat(nil, f))
 }
