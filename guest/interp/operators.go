@@ -56,7 +56,10 @@ var applied = map[string]func(starlark.Value) (starlark.Value, error){
 		}
 		return e, nil
 	},
-	typeNameName: func(y starlark.Value) (starlark.Value, error) { return starlark.String(pythonName(y)), nil },
+	parse.MatchSequence: matchSequence,
+	parse.MatchMapping:  matchMapping,
+	parse.MatchClass:    matchClass,
+	typeNameName:        func(y starlark.Value) (starlark.Value, error) { return starlark.String(pythonName(y)), nil },
 }
 
 // identical is x is y. Numbers and text that are equal are one value here.

@@ -47,7 +47,7 @@ func syntaxHint(tokens []token, i int) string {
 	case before.is("print") && before.startsStatement:
 		return "print is a function: print(...)"
 	case before.is("match") && before.startsStatement:
-		return "there is no match statement: use if and elif"
+		return "a match statement ends its line with a colon, and has indented lines with case"
 	case t.is("&") && (before.is("&") || after.is("&")):
 		return "write and instead of &&"
 	case t.is("|") && (before.is("|") || after.is("|")):

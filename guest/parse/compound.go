@@ -91,7 +91,7 @@ func markBreaks(stmts []syntax.Stmt, flag string) []syntax.Stmt {
 	return out
 }
 
-const tryAlone = "try needs an except or a finally of the same indentation"
+const tryAlone = "try needs an except or a finally at the same indentation"
 
 // tryStmt parses a try statement.
 func (p *parser) tryStmt() syntax.Stmt {
@@ -143,7 +143,7 @@ func (p *parser) except() *Except {
 		start := p.val.pos
 		c.Class = p.test()
 		if _, ok := c.Class.(*syntax.Literal); ok {
-			p.refuse(start, "except takes a class of errors, such as ValueError, or a tuple of them")
+			p.refuse(start, "except takes an error class, such as ValueError, or a tuple of them")
 		}
 		if p.accept(syntax.AS) {
 			if p.tok != syntax.IDENT {

@@ -22,6 +22,10 @@ const (
 	DelAttr     = "·delattr"   // x, name
 	Super       = "·super"     // a class, self
 	Assertion   = "·assertion" // the text of a failed assertion
+	// These return False, or a tuple of True and the parts that patterns are for.
+	MatchSequence = "·matchseq"   // x, the number of parts, the index of the one with a star
+	MatchMapping  = "·matchmap"   // x, keys, whether the rest is a part
+	MatchClass    = "·matchclass" // x, the class, the number of positional parts, names of attributes
 	// These are functions.
 	Generate  = "·generate" // a function, and its arguments
 	GenExpr   = "·genexpr"  // a function, and an iterable

@@ -24,6 +24,7 @@
 //	simple.go      statements of one line
 //	imports.go     import statements
 //	compound.go    if, for, while, try, def
+//	match.go       match statements
 //	class.go       classes and decorators
 //	generator.go   generators
 //	target.go      targets of assignments
@@ -325,6 +326,9 @@ func (p *parser) stmt(stmts []syntax.Stmt) []syntax.Stmt {
 		return append(stmts, p.classStmt(nil)...)
 	case at:
 		return append(stmts, p.decorated()...)
+	}
+	if p.isMatch() {
+		return p.matchStmt(stmts)
 	}
 	return p.simple(stmts)
 }

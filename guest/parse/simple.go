@@ -181,7 +181,7 @@ func (p *parser) annotated(stmts []syntax.Stmt, x syntax.Expr) []syntax.Stmt {
 // keyword: nothing follows on its line.
 func (p *parser) looksLikeHeader(name string) bool {
 	switch name {
-	case "match", "switch", "do", "default":
+	case "switch", "do", "default":
 		return true
 	}
 	rest := p.in.rest
