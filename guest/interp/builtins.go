@@ -150,6 +150,12 @@ func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	if len(args) == 1 {
 		if d, ok := args[0].(stdlib.DictLike); ok {
 			args = starlark.Tuple{d.Underlying()}
+		} else if i := instanceOf(args[0]); i != nil && i.method("keys") != nil {
+			items, err := i.items()
+			if err != nil {
+				return nil, err
+			}
+			args = starlark.Tuple{items}
 		}
 	}
 	v, err := libraryOver(thread, b, args, kwargs)

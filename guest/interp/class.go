@@ -32,6 +32,8 @@ type class struct {
 var (
 	_ starlark.Callable    = (*class)(nil)
 	_ starlark.HasSetField = (*class)(nil)
+	_ starlark.Mapping     = (*class)(nil)
+	_ starlark.Iterable    = (*class)(nil)
 )
 
 func (c *class) String() string        { return fmt.Sprintf("<class %s>", c.Name()) }
@@ -119,7 +121,7 @@ type classMaker interface {
 }
 
 // ignoredBases are bases without a meaning here.
-var ignoredBases = map[string]bool{"typing.Generic": true, "typing.Protocol": true, "typing.TypedDict": true, "ABC": true}
+var ignoredBases = map[string]bool{"typing.Generic": true, "typing.Protocol": true, "ABC": true}
 
 // linearize returns the order in which the members of a class are looked up (C3).
 func linearize(c *class) ([]*class, error) {
@@ -197,6 +199,27 @@ func (c *class) Attr(name string) (starlark.Value, error) {
 		return v.fn, nil
 	}
 	return v, nil
+}
+
+// Get is the member of an enumeration, E["NAME"]. For other classes it is the class: what
+// is in the brackets are types.
+func (c *class) Get(k starlark.Value) (starlark.Value, bool, error) {
+	if c.enum == nil {
+		switch k.(type) {
+		case *class, *stdlib.Class, placeholder, classMaker, *starlark.Builtin, starlark.Tuple, starlark.String:
+			return c, true, nil
+		}
+		return nil, false, stdlib.Errorf(stdlib.TypeError, "class %s is no container, and has no elements", c.name)
+	}
+	if i := instanceOf(k); i != nil {
+		return k, i.class == c, nil
+	}
+	for _, i := range c.enum.list {
+		if i.attrs["name"] == k {
+			return i.self, true, nil
+		}
+	}
+	return nil, false, stdlib.Errorf(stdlib.KeyError, "%s", repr(k))
 }
 
 func (c *class) AttrNames() []string {
@@ -279,6 +302,8 @@ type (
 	property struct {
 		wrapped
 		set starlark.Value
+		// once tells that the value is computed once and kept: cached_property.
+		once bool
 	}
 )
 
@@ -299,9 +324,9 @@ func (p *property) Attr(name string) (starlark.Value, error) {
 			return nil, err
 		}
 		if name == "setter" {
-			return &property{p.wrapped, fn}, nil
+			return &property{wrapped: p.wrapped, set: fn}, nil
 		}
-		return &property{wrapped{fn: fn}, p.set}, nil
+		return &property{wrapped: wrapped{fn: fn}, set: p.set}, nil
 	}), nil
 }
 

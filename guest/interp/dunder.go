@@ -54,7 +54,14 @@ func (i *instance) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	}
 	fn := i.method(methodFor(op, side))
 	if fn == nil {
-		return nil, nil
+		x, y := i.plain(), plainMember(y)
+		if x == nil {
+			return nil, nil
+		}
+		if side == starlark.Right {
+			x, y = y, x
+		}
+		return starlark.Binary(op, x, y)
 	}
 	v, err := i.call(fn, y)
 	if v == notImplemented {
@@ -141,6 +148,14 @@ func (i *instance) compare(op syntax.Token, y starlark.Value) (starlark.Value, e
 	}
 	if d := i.class.data; d != nil {
 		return d.compare(op, i, instanceOf(y))
+	}
+	if x := i.plain(); x != nil {
+		y := plainMember(y)
+		if _, ok := y.(starlark.Comparable); !ok && x.Type() != y.Type() {
+			return nil, nil
+		}
+		result, err := starlark.Compare(op, x, y)
+		return starlark.Bool(result), err
 	}
 	return nil, nil
 }

@@ -123,6 +123,11 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 		return e.object(Object{v.Underlying()})
 	case *instance, *iterable:
 		return e.instance(instanceOf(v))
+	case *class:
+		if v.enum == nil {
+			return unencodable("a class has no JSON form (did you mean to call it, with parentheses?)")
+		}
+		return e.iterable(v)
 	case stdlib.JSONValue:
 		return e.value(v.JSONValue())
 	case stdlib.Texter: // dates, UUIDs
@@ -235,12 +240,27 @@ func (e *encoder) instance(i *instance) *encodeError {
 	if i.class.enum != nil {
 		return e.value(i.attrs["value"])
 	}
+	if fn := i.method(jsonMethod); fn != nil {
+		if err := e.enter(i.self); err != nil {
+			return err
+		}
+		defer e.leave()
+		v, err := i.call(fn)
+		if err != nil {
+			return &encodeError{err: err}
+		}
+		return e.value(v)
+	}
 	o := newObject(len(i.names))
 	for _, name := range i.names {
 		_ = o.Dict.SetKey(starlark.String(name), i.attrs[name])
 	}
 	return e.object(o)
 }
+
+// jsonMethod is the method of a class of a module in Python that returns what stands for a
+// value in JSON.
+const jsonMethod = "__json__"
 
 // checkNames refuses an object with two keys that are the same in JSON, where
 // bytes that are not UTF-8 become U+FFFD.

@@ -114,6 +114,50 @@ func (e *enum) byValue(v starlark.Value) (*instance, error) {
 	return nil, nil
 }
 
+// plain returns the number or text that a member of an IntEnum or StrEnum is, nil for
+// other values.
+func (i *instance) plain() starlark.Value {
+	if e := i.class.enum; e != nil && e.kind != enumClass.name {
+		return i.attrs["value"]
+	}
+	return nil
+}
+
+// plainMember returns what a member of an IntEnum or StrEnum is, or another value as it
+// is.
+func plainMember(v starlark.Value) starlark.Value {
+	if i := instanceOf(v); i != nil {
+		if x := i.plain(); x != nil {
+			return x
+		}
+	}
+	return v
+}
+
+// Iterate goes over the members of an enumeration. It fails for other classes.
+func (c *class) Iterate() starlark.Iterator {
+	if c.enum == nil {
+		return &memberIterator{err: stdlib.Errorf(stdlib.TypeError, "'type' object is not iterable")}
+	}
+	return &memberIterator{left: c.enum.list}
+}
+
+type memberIterator struct {
+	left []*instance
+	err  error
+}
+
+func (m *memberIterator) Next(p *starlark.Value) bool {
+	if len(m.left) == 0 {
+		return false
+	}
+	*p, m.left = m.left[0].self, m.left[1:]
+	return true
+}
+
+func (*memberIterator) Done()        {}
+func (m *memberIterator) Err() error { return m.err }
+
 func (e *enum) members() starlark.Value {
 	out := newObject(len(e.list))
 	for _, i := range e.list {

@@ -165,7 +165,7 @@ func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 		case f.Name == tryName && i+1 < len(stack) && len(out) > 0:
 			i++
 			out[len(out)-1].Pos = stack[i].Pos
-		case f.Name == tryName || f.Name == raiseName || f.Name == boundName || f.Name == parse.MakeClass || f.Name == parse.Generate || f.Name == parse.GenExpr:
+		case inModule(f) || f.Name == tryName || f.Name == raiseName || f.Name == boundName || f.Name == parse.MakeClass || f.Name == parse.Generate || f.Name == parse.GenExpr:
 		default:
 			f.Name = strings.TrimPrefix(strings.TrimPrefix(f.Name, parse.BodyPrefix), parse.MemberPrefix)
 			out = append(out, f)

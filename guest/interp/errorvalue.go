@@ -231,6 +231,10 @@ func errorOf(err error) *errorValue {
 	if errors.As(err, &typed) {
 		e.attrs = maps.Clone(typed.Attrs)
 	}
+	var missing *missingKey
+	if errors.As(err, &missing) && !missing.attribute {
+		e.args = starlark.Tuple{missing.key}
+	}
 	var failed *toolError
 	if errors.As(err, &failed) {
 		e.kind, e.message = failed.call.Type, failed.call.Message

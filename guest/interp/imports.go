@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
@@ -24,10 +25,21 @@ var registry = func() map[string]func() starlark.HasAttrs {
 		all[m.Name] = func() starlark.HasAttrs { return m }
 	}
 	for _, e := range modules.All {
-		all[e.Name] = func() starlark.HasAttrs { return e.New() }
+		all[e.Name] = sync.OnceValue(func() starlark.HasAttrs {
+			m := e.New()
+			withOwn(m, ownMembers[e.Name])
+			return m
+		})
 	}
+	withSource(all)
 	return all
 }()
+
+// ownMembers are what modules of package guest/stdlib have besides, which need this
+// package.
+var ownMembers = map[string]starlark.StringDict{
+	"functools": {"cached_property": starlark.NewBuiltin("cached_property", cachedProperty)},
+}
 
 func moduleNames() []string { return slices.Sorted(maps.Keys(registry)) }
 

@@ -81,6 +81,30 @@ func (i *instance) call(fn starlark.Value, args ...starlark.Value) (starlark.Val
 	return i.class.run.callback(fn, append(starlark.Tuple{i.self}, args...))
 }
 
+// items returns the items of a value whose class has keys() and [].
+func (i *instance) items() (starlark.Value, error) {
+	keys, err := i.call(i.method("keys"))
+	if err != nil {
+		return nil, err
+	}
+	var out []starlark.Value
+	err = each(keys, func(k starlark.Value) error {
+		v, _, err := i.Get(k)
+		out = append(out, starlark.Tuple{k, v})
+		return err
+	})
+	return starlark.NewList(out), err
+}
+
+// CallMethod calls a method of the class; nil if it has none of that name.
+func (i *instance) CallMethod(name string, args ...starlark.Value) (starlark.Value, error) {
+	fn := i.method(name)
+	if fn == nil {
+		return nil, nil
+	}
+	return i.call(fn, args...)
+}
+
 // callback calls a function of the script from where the library has no thread.
 func (r *run) callback(fn starlark.Value, args starlark.Tuple) (starlark.Value, error) {
 	if r.current.CallStackDepth() > MaxFrames {
@@ -182,7 +206,11 @@ func (i *instance) Attr(name string) (starlark.Value, error) {
 	switch v := i.class.find(name).(type) {
 	case nil:
 	case *property:
-		return i.call(v.fn)
+		x, err := i.call(v.fn)
+		if err == nil && v.once {
+			i.put(name, x)
+		}
+		return x, err
 	case *classMethod:
 		return &boundMethod{v.fn, i.class}, nil
 	case *staticMethod:

@@ -23,7 +23,8 @@
 // While a script runs:
 //
 //	object.go        dicts
-//	operators.go     what trees apply to values; slices.go: assigning slices
+//	operators.go     what trees apply to values; slices.go: assigning slices;
+//	                 match.go: match statements
 //	iterate.go       iterators, and functions that go over them
 //	generator.go     generators
 //	class.go         classes; instance.go: their values; dunder.go: operators
@@ -41,8 +42,9 @@
 //	builtins.go      names that every script has; pybuiltins.go, numbers.go,
 //	                 kinds.go and jsonmodule.go: some of these
 //	pymethods.go     methods of numbers, lists and sets; strmethods.go: of text;
-//	                 frozenset.go: sets that cannot change
-//	ownmodules.go    modules that need this package
+//	                 bytesmethods.go: of bytes; frozenset.go: sets that cannot change
+//	ownmodules.go    modules that need this package; typing.go: of these, what classes
+//	                 are derived from; sourcemodule.go: modules in Python
 //	decode.go        from JSON to values
 //	encode.go        from values to JSON
 //
@@ -176,6 +178,8 @@ type run struct {
 	clock  int64 // in microseconds since 1970
 	seed   uint64
 	env    *stdlib.Env // nil until a script needs it
+	// modules are what modules in Python have, by their code.
+	modules map[string]starlark.StringDict
 	// fatal is the first error that scripts cannot catch. If it is set, it takes
 	// precedence over the Go error that the interpreter returns.
 	fatal *fatalError
@@ -197,6 +201,7 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 	thread := r.newThread()
 	r.current = thread
 	defer r.stopGenerators()
+	r.adopt(env)
 	globals, err := prog.Init(thread, env)
 	if err != nil {
 		return nil, r.scriptError(err)

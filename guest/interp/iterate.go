@@ -47,9 +47,11 @@ func libraryOver(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 // isLazy reports whether the elements of a value are only made when they are asked
 // for.
 func isLazy(v starlark.Value) bool {
-	switch v.(type) {
+	switch v := v.(type) {
 	case *generator, *stdlib.Iterator, *iterable:
 		return true
+	case *class:
+		return v.enum == nil // fails
 	}
 	return false
 }
@@ -71,8 +73,27 @@ func truthBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	return starlark.Bool(result), err
 }
 
-// iterBuiltin is iter(xs).
-func iterBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+// iterBuiltin is iter(xs), or iter(f, end): what f() returns, until that is end.
+func iterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(args) == 2 && len(kwargs) == 0 {
+		if _, ok := args[0].(starlark.Callable); !ok {
+			return nil, stdlib.Errorf(stdlib.TypeError, "iter: got %s, want a function", args[0].Type())
+		}
+		done := false
+		return stdlib.NewIterator("callable_iterator", func() (starlark.Value, error) {
+			if done {
+				return nil, nil
+			}
+			v, err := runOf(thread).callback(args[0], nil)
+			if err != nil {
+				return nil, err
+			}
+			if done, err = starlark.Equal(v, args[1]); done || err != nil {
+				return nil, err
+			}
+			return v, nil
+		}), nil
+	}
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {
 		return nil, err

@@ -96,9 +96,9 @@ const maxPowerBits = 1 << 22
 func power(x, y starlark.Value) (starlark.Value, error) {
 	for i, v := range []starlark.Value{x, y} {
 		if in := instanceOf(v); in != nil {
-			fn := in.method([2]string{"__pow__", "__rpow__"}[i])
-			if fn != nil {
-				return in.call(fn, []starlark.Value{y, x}[i])
+			z, err := in.tryMethod([2]string{"__pow__", "__rpow__"}[i], []starlark.Value{y, x}[i])
+			if z != nil || err != nil {
+				return z, err
 			}
 		}
 	}
@@ -107,9 +107,6 @@ func power(x, y starlark.Value) (starlark.Value, error) {
 	b, alsoInt := y.(starlark.Int)
 	if isInt && alsoInt && b.Sign() >= 0 {
 		return intPower(a, b)
-	}
-	if n, ok := x.(Number); ok {
-		return n.Power(y)
 	}
 	f, ok := starlark.AsFloat(x)
 	g, ok2 := starlark.AsFloat(y)
@@ -127,12 +124,6 @@ func power(x, y starlark.Value) (starlark.Value, error) {
 		return nil, stdlib.Errorf(stdlib.OverflowError, "the result of ** is too large for a float")
 	}
 	return starlark.Float(z), nil
-}
-
-// Number is a number of a module, such as Fraction.
-type Number interface {
-	starlark.Value
-	Power(y starlark.Value) (starlark.Value, error)
 }
 
 func intPower(a, b starlark.Int) (starlark.Value, error) {

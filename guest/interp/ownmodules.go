@@ -11,7 +11,7 @@ import (
 // ownModules are modules that need this package.
 var ownModules = []*stdlib.Module{
 	{Name: "__future__", Members: noMeaning("__future__", "annotations division generators print_function unicode_literals with_statement")},
-	{Name: "typing", Members: noMeaning("typing", "Any AnyStr Awaitable Callable ClassVar Collection Container DefaultDict Deque Dict Final FrozenSet Generator Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence NoReturn Optional OrderedDict ParamSpec Protocol Self Sequence Set Sized SupportsFloat SupportsInt Text Tuple Type TypeAlias TypeVar TypedDict Union")},
+	{Name: "typing", Members: noMeaning("typing", "Any AnyStr Awaitable Callable ClassVar Collection Container DefaultDict Deque Dict Final FrozenSet Generator Generic Hashable Iterable Iterator List Literal Mapping MutableMapping MutableSequence NoReturn Optional OrderedDict ParamSpec Protocol Self Sequence Set Sized SupportsFloat SupportsInt Text Tuple Type TypeAlias TypeVar Union")},
 	{Name: "collections.abc", Members: noMeaning("collections.abc", "Callable Collection Container Generator Hashable Iterable Iterator Mapping MutableMapping MutableSequence Sequence Set Sized")},
 	{Name: "abc", Members: starlark.StringDict{
 		"ABC": placeholder{"ABC"}, "ABCMeta": placeholder{"ABC"},
@@ -38,6 +38,8 @@ func init() {
 		typing[name] = starlark.NewBuiltin(name, sameArgument)
 	}
 	typing["TYPE_CHECKING"] = starlark.False
+	typing["NamedTuple"] = namedTupleBase{placeholder{"typing.NamedTuple"}}
+	typing["TypedDict"] = typedDictBase{placeholder{"typing.TypedDict"}}
 }
 
 // sameArgument returns its last argument.

@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strings"
 	"unicode/utf8"
@@ -46,6 +47,11 @@ func divmodBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	var x, y starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &x, &y); err != nil {
 		return nil, err
+	}
+	if i := instanceOf(x); i != nil {
+		if v, err := i.tryMethod("__divmod__", y); v != nil || err != nil {
+			return v, err
+		}
 	}
 	quotient, err := starlark.Binary(syntax.SLASHSLASH, asNumber(x), asNumber(y))
 	if err != nil {
@@ -132,6 +138,9 @@ func intBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 		case *instance, *iterable:
 			i := instanceOf(x)
 			fn := i.method("__int__")
+			if n := i.plain(); n != nil && fn == nil {
+				return library(thread, b, append(starlark.Tuple{n}, args[1:]...), kwargs)
+			}
 			if fn == nil {
 				return nil, i.lacks("cannot be converted to int", "__int__")
 			}
@@ -172,12 +181,35 @@ func hashBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	if err != nil {
 		return nil, err
 	}
-	switch v.(type) {
+	switch x := v.(type) {
 	case starlark.String, starlark.Bytes:
 		return library(thread, b, args, nil)
+	case starlark.Bool, starlark.Int:
+		n, _ := stdlib.Integer(x)
+		return hashOfInt(n), nil
+	case starlark.Float:
+		if n, err := starlark.NumberToInt(x); err == nil && float64(x) == math.Trunc(float64(x)) {
+			return hashOfInt(n), nil
+		}
+	case *instance, *iterable:
+		i := instanceOf(x)
+		if fn := i.method("__hash__"); fn != nil {
+			return i.call(fn)
+		}
 	}
 	h, err := v.Hash()
 	return starlark.MakeInt64(int64(h)), err
+}
+
+// hashOfInt is hash(n), as in Python. So a class whose values are equal to numbers can
+// have their hashes.
+func hashOfInt(n starlark.Int) starlark.Value {
+	modulus := big.NewInt(1<<61 - 1)
+	h := new(big.Int).Rem(n.BigInt(), modulus)
+	if h.IsInt64() && h.Int64() == -1 {
+		return starlark.MakeInt(-2)
+	}
+	return starlark.MakeBigInt(h)
 }
 
 // floatBuiltin is float(x=0.0); text may have white space around it and underscores

@@ -72,6 +72,42 @@ func binary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
 	if xFrozen || yFrozen {
 		return frozenBinary(op, x, y)
 	}
+	return keysBinary(op, x, y)
+}
+
+// keysBinary is x & y, x | y, x - y or x ^ y where one is a list and the other a list or
+// set: d.keys() and d.items() are lists here.
+func keysBinary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
+	switch op {
+	case syntax.AMP, syntax.PIPE, syntax.MINUS, syntax.CIRCUMFLEX:
+	default:
+		return nil, nil
+	}
+	a, err := setOfKeys(x)
+	if a == nil || err != nil {
+		return nil, err
+	}
+	b, err := setOfKeys(y)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	return starlark.Binary(op, a, b)
+}
+
+// setOfKeys returns a set or list as a set, nil for other values.
+func setOfKeys(x starlark.Value) (*starlark.Set, error) {
+	switch x := x.(type) {
+	case *starlark.Set:
+		return x, nil
+	case *starlark.List:
+		set := starlark.NewSet(x.Len())
+		for _, e := range listElems(x) {
+			if err := set.Insert(e); err != nil {
+				return nil, err
+			}
+		}
+		return set, nil
+	}
 	return nil, nil
 }
 
@@ -109,7 +145,22 @@ func compareTypes(op syntax.Token, x, y starlark.Value, depth int) (result, ok b
 			return result, true, err
 		}
 	}
+	if a, b := plainTuple(x), plainTuple(y); a != nil && b != nil {
+		result, err = starlark.CompareDepth(op, a, b, depth)
+		return result, true, err
+	}
 	return false, false, nil
+}
+
+// plainTuple returns a tuple without the names of its fields, nil for other values.
+func plainTuple(x starlark.Value) starlark.Value {
+	switch x := x.(type) {
+	case starlark.Tuple:
+		return x
+	case stdlib.TupleLike:
+		return x.AsTuple()
+	}
+	return nil
 }
 
 var mirrored = map[syntax.Token]syntax.Token{

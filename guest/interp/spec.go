@@ -83,6 +83,15 @@ var errFormat = errors.New("wrong format")
 
 // format returns the text of a value.
 func (f formatSpec) format(v starlark.Value) (string, error) {
+	if i := instanceOf(v); i != nil {
+		if fn := i.method("__format__"); fn != nil {
+			v, err := i.call(fn, starlark.String(f.text))
+			if err != nil {
+				return "", err
+			}
+			return text(v), nil
+		}
+	}
 	if f.text == "" {
 		return text(v), nil
 	}

@@ -1,7 +1,6 @@
 package interp
 
 import (
-	"encoding/hex"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,10 +40,6 @@ var stringMethods = map[string]builtinFunc{
 		return titleOf(r) + strings.ToLower(s[n:])
 	}),
 	"format_map": strFormatMap,
-}
-
-var bytesMethods = map[string]builtinFunc{
-	"decode": bytesDecode, "hex": bytesHex,
 }
 
 func receiverText(b *starlark.Builtin) string { return string(b.Receiver().(starlark.String)) }
@@ -432,69 +427,4 @@ func strFormatMap(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 		return nil, stdlib.Errorf(stdlib.TypeError, "format_map: want a dict, got %s", v.Type())
 	}
 	return format(thread, starlark.NewBuiltin(formatMethod, format).BindReceiver(b.Receiver()), nil, d.Items())
-}
-
-// encodingOf reports whether an encoding is ASCII or UTF-8; others are an error.
-func encodingOf(name string) (ascii bool, err error) {
-	switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
-	case "utf-8", "utf8":
-		return false, nil
-	case "ascii", "us-ascii":
-		return true, nil
-	}
-	return false, stdlib.Errorf(stdlib.LookupError, "unknown encoding: %s (there are utf-8 and ascii)", name)
-}
-
-func strEncode(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	encoding, handling := "utf-8", "strict"
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "encoding?", &encoding, "errors?", &handling); err != nil {
-		return nil, err
-	}
-	ascii, err := encodingOf(encoding)
-	if err != nil {
-		return nil, err
-	}
-	s := receiverText(b)
-	if !ascii {
-		return starlark.Bytes(s), nil
-	}
-	var out strings.Builder
-	for i, r := range s {
-		switch {
-		case r < utf8.RuneSelf:
-			out.WriteRune(r)
-		case handling == "ignore":
-		case handling == "replace":
-			out.WriteByte('?')
-		default:
-			return nil, stdlib.Errorf("UnicodeEncodeError", "'ascii' codec can't encode character %+q at byte %d", r, i)
-		}
-	}
-	return starlark.Bytes(out.String()), nil
-}
-
-func bytesDecode(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	encoding, handling := "utf-8", "strict"
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "encoding?", &encoding, "errors?", &handling); err != nil {
-		return nil, err
-	}
-	ascii, err := encodingOf(encoding)
-	if err != nil {
-		return nil, err
-	}
-	s := string(b.Receiver().(starlark.Bytes))
-	valid := utf8.ValidString(s) && (!ascii || strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0)
-	switch {
-	case valid:
-		return starlark.String(s), nil
-	case handling == "ignore":
-		return starlark.String(strings.ToValidUTF8(s, "")), nil
-	case handling == "replace":
-		return starlark.String(strings.ToValidUTF8(s, "\uFFFD")), nil
-	}
-	return nil, stdlib.Errorf("UnicodeDecodeError", "the bytes are not valid %s (errors=\"replace\" puts \uFFFD in their place)", encoding)
-}
-
-func bytesHex(_ *starlark.Thread, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
-	return starlark.String(hex.EncodeToString([]byte(b.Receiver().(starlark.Bytes)))), nil
 }

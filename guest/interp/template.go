@@ -73,7 +73,13 @@ func (t *template) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	var b strings.Builder
 	b.WriteString(t.texts[0])
 	for i, v := range y.(starlark.Tuple) {
-		b.WriteString(text(v))
+		if instanceOf(v) == nil {
+			b.WriteString(text(v))
+		} else if out, err := (formatSpec{}).format(v); err == nil {
+			b.WriteString(out)
+		} else {
+			return nil, err
+		}
 		b.WriteString(t.texts[i+1])
 	}
 	return starlark.String(b.String()), nil

@@ -225,8 +225,13 @@ func Float(v starlark.Value) (float64, error) {
 	if f, ok := v.(starlark.Float); ok {
 		return float64(f), nil
 	}
-	if n, ok := v.(Number); ok {
-		return n.Float64()
+	if o, ok := v.(Object); ok {
+		if f, err := o.CallMethod("__float__"); f != nil || err != nil {
+			if err != nil {
+				return 0, err
+			}
+			return Float(f)
+		}
 	}
 	n, ok := Integer(v)
 	if !ok {
@@ -239,10 +244,12 @@ func Float(v starlark.Value) (float64, error) {
 	return f, nil
 }
 
-// Number is implemented by numbers of modules, such as fractions.
-type Number interface {
+// Object is implemented by values of classes of scripts.
+type Object interface {
 	starlark.Value
-	Float64() (float64, error)
+	// CallMethod calls a method of the class. The result is nil if there is none of that
+	// name.
+	CallMethod(name string, args ...starlark.Value) (starlark.Value, error)
 }
 
 // Compare is x op y for scripts. Values that cannot be compared are a TypeError.

@@ -19,6 +19,9 @@ type TupleType struct {
 	// Extra is what tuples of the class have besides, for other modules; nil for
 	// nothing.
 	Extra func(values starlark.Tuple, name string) (starlark.Value, error)
+	// Member is an attribute of the class, or of a tuple of it: the methods of a class
+	// derived from NamedTuple. It is nil for none.
+	Member func(x starlark.Value, name string) (starlark.Value, error)
 }
 
 var (
@@ -26,9 +29,10 @@ var (
 	_ starlark.HasAttrs = (*TupleType)(nil)
 )
 
-// NewTupleType returns a class of tuples, for results of other modules.
-func NewTupleType(name string, fields []string) *TupleType {
-	return &TupleType{name: name, fields: fields}
+// NewTupleType returns a class of tuples, for other modules. The defaults are those of the
+// last fields.
+func NewTupleType(name string, fields []string, defaults ...starlark.Value) *TupleType {
+	return &TupleType{name: name, fields: fields, defaults: defaults}
 }
 
 // Make returns a tuple with a value for each field.
@@ -82,6 +86,9 @@ func (t *TupleType) Attr(name string) (starlark.Value, error) {
 			}
 			return t.Make(values...), nil
 		}), nil
+	}
+	if t.Member != nil {
+		return t.Member(t, name)
 	}
 	return nil, nil
 }
@@ -279,6 +286,11 @@ func (n *namedTupleValue) Attr(name string) (starlark.Value, error) {
 	}
 	if n.of.Extra != nil {
 		if v, err := n.of.Extra(n.values, name); v != nil || err != nil {
+			return v, err
+		}
+	}
+	if n.of.Member != nil {
+		if v, err := n.of.Member(n, name); v != nil || err != nil {
 			return v, err
 		}
 	}

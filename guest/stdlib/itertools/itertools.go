@@ -50,7 +50,7 @@ func iterator(kind string, next source) (starlark.Value, error) {
 // number returns an error for what is not a number.
 func number(v starlark.Value) error {
 	switch v.(type) {
-	case starlark.Int, starlark.Float, starlark.Bool, stdlib.Number:
+	case starlark.Int, starlark.Float, starlark.Bool, stdlib.Object:
 		return nil
 	}
 	return stdlib.Errorf(stdlib.TypeError, "a number is required")

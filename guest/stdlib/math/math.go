@@ -159,8 +159,10 @@ func whole(f func(float64) float64) stdlib.Func {
 		if n, ok := stdlib.Integer(v); ok {
 			return n, nil
 		}
-		if r, ok := v.(rational); ok {
-			return r.Whole(c.Name), nil
+		if o, ok := v.(stdlib.Object); ok {
+			if w, err := o.CallMethod("__" + c.Name + "__"); w != nil || err != nil {
+				return w, err
+			}
 		}
 		x, err := stdlib.Float(v)
 		if err != nil {
@@ -168,12 +170,6 @@ func whole(f func(float64) float64) stdlib.Func {
 		}
 		return toInt(f(x))
 	}
-}
-
-// rational is implemented by fractions and decimals, which floor, ceil and trunc take
-// exactly.
-type rational interface {
-	Whole(how string) starlark.Int
 }
 
 func toInt(x float64) (starlark.Value, error) {
