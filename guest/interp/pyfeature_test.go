@@ -104,6 +104,7 @@ func (g *featureGen) feature() {
 	all := []func(){
 		g.chained, g.powers, g.stars, g.displays, g.generators, g.generatorFunction, g.loopElse, g.walrus, g.sliceTargets, g.text, g.text,
 		g.lists, g.dicts, g.numbers, g.scopes, g.classes, g.dataclasses, g.errors, g.errorClasses, g.sorting, g.iterators, g.calls, g.decorators, g.sets,
+		g.matching, g.matching, g.decimals, g.fractions, g.enums,
 	}
 	all[g.rng.IntN(len(all))]()
 }

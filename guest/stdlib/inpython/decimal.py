@@ -327,11 +327,11 @@ class Decimal:
 
     def __mod__(self, other):
         other = operand(other)
-        return NotImplemented if other is None else divided(self, other)[1]
+        return NotImplemented if other is None else remainder(self, other)
 
     def __rmod__(self, other):
         other = operand(other)
-        return NotImplemented if other is None else divided(other, self)[1]
+        return NotImplemented if other is None else remainder(other, self)
 
     def __divmod__(self, other):
         other = operand(other)
@@ -496,9 +496,9 @@ def formatted(d, spec):
     return fill * missing + lead + body
 
 def significant(d, n):
-    """Rounds to a number of digits, or adds zeros."""
+    """Rounds to a number of digits, or adds zeros; 0 stays as it is."""
     if d.coef == 0:
-        return make(d.sign, 0, d.adjusted() + 1 - n)
+        return d
     out = rescaled(d, d.adjusted() + 1 - n, current[0].rounding)
     if digits(out.coef) > n:
         out = rescaled(out, out.exp + 1, current[0].rounding)
@@ -619,6 +619,11 @@ def divided(x, y):
     if q >= 10 ** current[0].prec:
         raise InvalidOperation("[<class 'decimal.DivisionImpossible'>]")
     return make(sign, q, 0), fixed(make(x.sign, r, exp))
+
+def remainder(x, y):
+    if x and not y and "NaN" not in (x.special, y.special):
+        raise InvalidOperation("x % 0")
+    return divided(x, y)[1]
 
 def power(x, y):
     if "NaN" in (x.special, y.special):
