@@ -88,11 +88,13 @@ func exports(module string) []string {
 // checkImports refuses modules, and names of modules, that do not exist.
 func (s *source) checkImports(imports []*parse.Import) *abi.Error {
 	var failure *abi.Error
+	unknown := make(map[string]bool) // modules of which an error has told
 	for _, im := range imports {
 		message := importError(im)
-		if message == "" {
+		if message == "" || unknown[im.Module] {
 			continue
 		}
+		unknown[im.Module] = findModule(im.Module) == nil
 		if failure == nil {
 			failure = s.invalid(s.position(im.Pos), message)
 			continue

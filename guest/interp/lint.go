@@ -152,8 +152,9 @@ func (l *linter) bindings(stmts []syntax.Stmt) {
 		}
 	})
 	for _, im := range l.parsed.Imports {
-		if !mayBeUnused[im.Module] && !l.parsed.Annotated[im.As.Name] {
-			unused[im.As] = "import %s is never used"
+		unused[im.As] = "import %s is never used"
+		if mayBeUnused[im.Module] || l.parsed.Annotated[im.As.Name] {
+			unused[im.As] = ""
 		}
 	}
 	for _, id := range bindings(stmts, nil) {
