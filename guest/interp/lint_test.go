@@ -85,3 +85,31 @@ func TestLintRequest(t *testing.T) {
 		t.Errorf("got %s, %v", result, failure)
 	}
 }
+
+func TestNamedParams(t *testing.T) {
+	for code, want := range map[string][]string{
+		"return params.a":                           {"1:15 a"},
+		"x = params['b c']; y = params[\"d\"]":      {"1:12 b c", "1:31 d"},
+		"return params.get('e', params.get(\"f\"))": {"1:19 e", "1:35 f"},
+		"return f\"{params.g} {params['h']}\"":      {"1:18 g", "1:28 h"},
+		"def f():\n    return params.i\nreturn f()": {"2:19 i"},
+		"params.j.k": {"1:8 j"},
+		"return params.keys(), params.items(), params.get, params.copy()": nil,
+		"name = 'l'\nreturn params[name], params[1]":                      nil,
+		"def f(params):\n    return params.m\nreturn f({})":               nil,
+		"params = {}\nreturn params.n":                                    nil,
+		"return demo.echo(params.o).params":                               {"1:25 o"},
+	} {
+		var got []string
+		for _, p := range Lint(code, testServers).Params {
+			got = append(got, fmt.Sprintf("%d:%d %s", p.Position.Line, p.Position.Column, p.Name))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", code, got, want)
+		}
+	}
+	if n := len(Lint(strings.Repeat("params.a\n", 1100), nil).Params); n != maxNamedParams {
+		t.Errorf("%d parameters", n)
+	}
+}

@@ -144,6 +144,8 @@ func New(cfg Options) *Handler {
 			panic(fmt.Sprintf("built-in tool %q: %v", t.name, err))
 		}
 		h.tools[t.name] = builtin{&t, schema}
+		// Every session pays for the list, and agents read answers without a schema.
+		def.RawOutputSchema = nil
 		h.entries = append(h.entries, catalog.Entry{
 			Name: t.name, Kind: catalog.Builtin, Definition: wire.Marshal(def), Saves: t.saves,
 		})
