@@ -91,7 +91,7 @@ func TestNamedParams(t *testing.T) {
 		"return params.a":                           {"1:15 a"},
 		"x = params['b c']; y = params[\"d\"]":      {"1:12 b c", "1:31 d"},
 		"return params.get('e', params.get(\"f\"))": {"1:19 e", "1:35 f"},
-		"return f\"{params.g} {params['h']}\"":      {"1:18 g", "1:28 h"},
+		"return f\"{params.g} {params['h']}\"":      {"1:18 g", "1:29 h"},
 		"def f():\n    return params.i\nreturn f()": {"2:19 i"},
 		"params.j.k": {"1:8 j"},
 		"return params.keys(), params.items(), params.get, params.copy()": nil,
