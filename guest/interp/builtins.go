@@ -145,7 +145,7 @@ func Names() []string {
 	return slices.Compact(names)
 }
 
-// dictBuiltin is dict(...). Its result is an Object.
+// dictBuiltin implements dict(...). Its result is an Object.
 func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
 		if d, ok := args[0].(stdlib.DictLike); ok {
@@ -170,7 +170,7 @@ func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 }
 
-// extremeBuiltin is min or max of a sequence or several values, with key= and,
+// extremeBuiltin implements min or max of a sequence or several values, with key= and,
 // for a sequence that may be empty, default=.
 func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	i := slices.IndexFunc(kwargs, func(kv starlark.Tuple) bool { return kv[0] == starlark.String("default") })
@@ -210,7 +210,7 @@ func isEmpty(xs starlark.Iterable) bool {
 	return true
 }
 
-// failBuiltin is fail(..., details=None): it raises an Error of that message.
+// failBuiltin implements fail(..., details=None): it raises an Error of that message.
 func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	sep := " "
 	var details starlark.Value = starlark.None

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A class is a class of the script, or one of the classes of errors that are always
+// A class is a class of the script, or one of the error classes that are always
 // there.
 type class struct {
 	name string
@@ -302,7 +302,7 @@ type (
 	property struct {
 		wrapped
 		set starlark.Value
-		// once tells that the value is computed once and kept: cached_property.
+		// once reports that the value is computed once and kept: cached_property.
 		once bool
 	}
 )
@@ -332,7 +332,7 @@ func (p *property) Attr(name string) (starlark.Value, error) {
 
 func (*property) AttrNames() []string { return []string{"getter", "setter"} }
 
-// decoratorBuiltin is property, staticmethod or classmethod.
+// decoratorBuiltin implements property, staticmethod or classmethod.
 func decoratorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if b.Name() == "property" {
 		p := &property{}
@@ -369,7 +369,7 @@ func (superOperand) Binary(_ syntaxToken, y starlark.Value, _ starlark.Side) (st
 		of = c
 	}
 	if !ok || of == nil {
-		return nil, stdlib.Errorf(stdlib.TypeError, "super() belongs into a method of a class")
+		return nil, stdlib.Errorf(stdlib.TypeError, "super() belongs in a method of a class")
 	}
 	i := slices.Index(of.order, base)
 	if i < 0 {

@@ -32,7 +32,7 @@ type fieldValue struct {
 	field dataField
 }
 
-// fieldBuiltin is dataclasses.field.
+// fieldBuiltin implements dataclasses.field.
 func fieldBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	f := &fieldValue{}
 	show, init, compare := true, true, true
@@ -43,7 +43,7 @@ func fieldBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	return f, err
 }
 
-// dataclassBuiltin is @dataclass, with arguments or without.
+// dataclassBuiltin implements @dataclass, with arguments or without.
 func dataclassBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var c *class
 	d := &dataclass{}

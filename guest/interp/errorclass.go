@@ -12,7 +12,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// errorTree has Python's classes of errors, each with those derived from it.
+// errorTree has Python's error classes, each with those derived from it.
 var errorTree = map[string]string{
 	"BaseException":   "Exception KeyboardInterrupt SystemExit GeneratorExit",
 	"Exception":       "ToolError ArithmeticError AssertionError AttributeError EOFError ImportError LookupError MemoryError NameError OSError RuntimeError StopIteration SyntaxError TypeError ValueError Warning",
@@ -27,7 +27,7 @@ var errorTree = map[string]string{
 	"Warning":         "DeprecationWarning UserWarning",
 }
 
-// errorClasses are the classes of errors by name. Error is another name for
+// errorClasses are the error classes by name. Error is another name for
 // Exception, and so are IOError and EnvironmentError for OSError.
 var errorClasses = func() map[string]*class {
 	all := make(map[string]*class)
@@ -56,10 +56,10 @@ var (
 	toolErrorClass = errorClasses["ToolError"]
 )
 
-// moduleErrors are classes of errors of modules, such as json.JSONDecodeError.
+// moduleErrors are error classes of modules, such as json.JSONDecodeError.
 var moduleErrors sync.Map
 
-// moduleError returns the class of errors of a module. Its bases are known once such
+// moduleError returns the error class of a module. Its bases are known once such
 // an error has happened.
 func moduleError(name string, bases ...string) *class {
 	if c, ok := moduleErrors.Load(name); ok {
@@ -239,5 +239,5 @@ func libraryError(message string) int {
 	return -1
 }
 
-// errorNames returns the names of the classes of errors, sorted.
+// errorNames returns the names of the error classes, sorted.
 func errorNames() []string { return slices.Sorted(maps.Keys(errorClasses)) }

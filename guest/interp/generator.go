@@ -45,7 +45,7 @@ func (*generator) Freeze()                 {}
 func (*generator) Truth() starlark.Bool    { return true }
 func (g *generator) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable type: %s", g.kind) }
 
-// generateBuiltin is ·generate(function, arguments...) and ·genexpr(function, iterable).
+// generateBuiltin implements ·generate(function, arguments...) and ·genexpr(function, iterable).
 func generateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	if b.Name() == parse.GenExpr {
 		if _, ok := args[1].(starlark.Iterable); !ok {

@@ -35,8 +35,7 @@ var registry = func() map[string]func() starlark.HasAttrs {
 	return all
 }()
 
-// ownMembers are what modules of package guest/stdlib have besides, which need this
-// package.
+// ownMembers are members of modules of package guest/stdlib that need this package.
 var ownMembers = map[string]starlark.StringDict{
 	"functools": {"cached_property": starlark.NewBuiltin("cached_property", cachedProperty)},
 }

@@ -29,7 +29,7 @@
 //	generator.go     generators
 //	class.go         classes; instance.go: their values; dunder.go: operators
 //	dataclass.go     dataclasses; enum.go: enumerations
-//	errorclass.go    classes of errors; errorvalue.go: errors as values
+//	errorclass.go    error classes; errorvalue.go: errors as values
 //	catch.go         running try statements
 //	repr.go          values as text
 //	format.go        % and .format; spec.go: format specifications

@@ -56,7 +56,7 @@ func isLazy(v starlark.Value) bool {
 	return false
 }
 
-// truthBuiltin is any(xs) or all(xs). It stops as soon as it knows.
+// truthBuiltin implements any(xs) or all(xs). It stops as soon as it knows.
 func truthBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) != 1 || !isLazy(args[0]) {
 		return library(thread, b, args, kwargs)
@@ -73,7 +73,7 @@ func truthBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 	return starlark.Bool(result), err
 }
 
-// iterBuiltin is iter(xs), or iter(f, end): what f() returns, until that is end.
+// iterBuiltin implements iter(xs), or iter(f, end): what f() returns, until that is end.
 func iterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 2 && len(kwargs) == 0 {
 		if _, ok := args[0].(starlark.Callable); !ok {
@@ -139,7 +139,7 @@ func iteratorOf(v starlark.Value) (starlark.Value, error) {
 	}), nil
 }
 
-// nextBuiltin is next(it, default).
+// nextBuiltin implements next(it, default).
 func nextBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var it, fallback starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &it, &fallback); err != nil {
@@ -180,7 +180,7 @@ func iterators(values []starlark.Value) ([]starlark.Iterator, error) {
 	return all, nil
 }
 
-// mapBuiltin is map(function, xs, ...).
+// mapBuiltin implements map(function, xs, ...).
 func mapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) < 2 || len(kwargs) > 0 {
 		return nil, stdlib.Errorf(stdlib.TypeError, "map takes a function and one or more sequences")
@@ -209,7 +209,7 @@ func nextRow(its []starlark.Iterator) (starlark.Tuple, error) {
 	return row, nil
 }
 
-// filterBuiltin is filter(function, xs).
+// filterBuiltin implements filter(function, xs).
 func filterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fn, xs starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &fn, &xs); err != nil {
@@ -238,7 +238,7 @@ func filterBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.T
 	}), nil
 }
 
-// zipBuiltin is zip(xs, ..., strict=False). Of iterators it is lazy.
+// zipBuiltin implements zip(xs, ..., strict=False). Of iterators it is lazy.
 func zipBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	strict := false
 	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "strict?", &strict); err != nil {
@@ -288,7 +288,7 @@ func uneven(its []starlark.Iterator, i int) error {
 	return nil
 }
 
-// enumerateBuiltin is enumerate(iterable, start=0). Of an iterator it is lazy.
+// enumerateBuiltin implements enumerate(iterable, start=0). Of an iterator it is lazy.
 func enumerateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	lazy := len(args) > 0 && isLazy(args[0])
 	if len(kwargs) == 0 && !lazy {
@@ -316,7 +316,7 @@ func enumerateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlar
 	}), nil
 }
 
-// sortedBuiltin is sorted(xs, key=None, reverse=False).
+// sortedBuiltin implements sorted(xs, key=None, reverse=False).
 func sortedBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	for i, kv := range kwargs {
 		if kv[0] != starlark.String("reverse") {
@@ -389,7 +389,7 @@ func sortInstances(v starlark.Value, kwargs []starlark.Tuple) (starlark.Value, e
 	return starlark.NewList(elems), nil
 }
 
-// reversedBuiltin is reversed(xs), a list.
+// reversedBuiltin implements reversed(xs), a list.
 func reversedBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
 		if i := instanceOf(args[0]); i != nil {

@@ -33,7 +33,7 @@ func (r *run) now() (time.Time, error) {
 
 func (r *run) seedOf() (uint64, error) { return r.seed, nil }
 
-// mostMemory is what a run may allocate at once if the request has no limit.
+// mostMemory limits a single allocation of a run if the request has no limit.
 const mostMemory = 1 << 30
 
 // charge ends the run if it may not allocate n bytes. The guest's memory has a limit
@@ -59,7 +59,7 @@ func dictAttr(receiver stdlib.DictLike, name string) (starlark.Value, error) {
 	return Object{receiver.Underlying()}.Attr(name)
 }
 
-// withOwn adds to a module of the library what scripts here have besides.
+// withOwn adds members of ours to a module of the library.
 func withOwn(m *stdlib.Module, own starlark.StringDict) starlark.StringDict {
 	for name, v := range own {
 		m.Members[name] = v

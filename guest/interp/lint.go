@@ -72,7 +72,7 @@ type linter struct {
 	named  map[syntax.Expr]bool // tools that are in out already
 }
 
-// A lintScope is what a function or comprehension binds.
+// A lintScope has the names that a function or comprehension binds.
 type lintScope struct {
 	outer *lintScope
 	names map[string]*lintVar

@@ -10,7 +10,7 @@ import (
 // mayBeUnused are modules that scripts import for annotations only.
 var mayBeUnused = map[string]bool{"__future__": true, "typing": true, "collections.abc": true}
 
-// result warns of a script whose result is always None although it computes one: its
+// result warns about a script whose result is always None although it computes one: its
 // last line assigns it, or it only defines functions.
 func (l *linter) result(stmts []syntax.Stmt) {
 	returns, runs := false, false

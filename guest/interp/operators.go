@@ -13,7 +13,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// An operand is what trees apply to values with |: see package parse for what each
+// An operand is applied to values with | in trees; package parse says what each one
 // does. Calling a built-in function would push a frame.
 type operand struct {
 	operandOnly
@@ -24,7 +24,7 @@ func (o operand) Binary(_ syntax.Token, y starlark.Value, _ starlark.Side) (star
 	return o.apply(y)
 }
 
-// applied are what trees of package parse apply.
+// applied has the functions of the operands.
 var applied = map[string]func(starlark.Value) (starlark.Value, error){
 	parse.Power: func(y starlark.Value) (starlark.Value, error) {
 		pair := y.(starlark.Tuple)

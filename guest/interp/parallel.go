@@ -26,7 +26,7 @@ const (
 	maxParallelDepth = 8
 )
 
-// parallelBuiltin is parallel(functions, errors="raise").
+// parallelBuiltin implements parallel(functions, errors="raise").
 func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) > 1 { // parallel(f, g) is parallel([f, g])
 		args = starlark.Tuple{args}
@@ -54,7 +54,7 @@ func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	return p.run(b.Name())
 }
 
-// parallelMapBuiltin is parallel_map(function, items, limit=8, errors="raise").
+// parallelMapBuiltin implements parallel_map(function, items, limit=8, errors="raise").
 func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fn starlark.Callable
 	var items starlark.Iterable
@@ -330,7 +330,7 @@ func atCall(eval *starlark.EvalError) starlark.CallStack {
 	return stack
 }
 
-// isErrorBuiltin is is_error(x): whether x is an Error or ToolError.
+// isErrorBuiltin implements is_error(x): whether x is an Error or ToolError.
 func isErrorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// baseBuiltin is bin, oct or hex.
+// baseBuiltin implements bin, oct or hex.
 func baseBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {
@@ -64,7 +64,7 @@ func divmodBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	return starlark.Tuple{quotient, rest}, nil
 }
 
-// powBuiltin is pow(x, y, mod=None).
+// powBuiltin implements pow(x, y, mod=None).
 func powBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x, y, mod starlark.Value = nil, nil, starlark.None
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "base", &x, "exp", &y, "mod?", &mod); err != nil {
@@ -99,7 +99,7 @@ func powBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kw
 	return starlark.MakeBigInt(z), nil
 }
 
-// formatBuiltin is format(value, spec="").
+// formatBuiltin implements format(value, spec="").
 func formatBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var v starlark.Value
 	code := ""
@@ -114,7 +114,7 @@ func formatBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple,
 	return starlark.String(out), err
 }
 
-// intBuiltin is int(x=0, base=10): text may have white space around it and
+// intBuiltin implements int(x=0, base=10): text may have white space around it and
 // underscores between digits.
 func intBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	switch len(args) {
@@ -150,7 +150,7 @@ func intBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	return library(thread, b, args, kwargs)
 }
 
-// numberBuiltin is abs or chr, of bools and values of classes, too.
+// numberBuiltin implements abs or chr, of bools and values of classes, too.
 func numberBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
 		switch x := args[0].(type) {
@@ -175,7 +175,7 @@ func numberBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.T
 	return library(thread, b, args, kwargs)
 }
 
-// hashBuiltin is hash(x), of any value that can be a key.
+// hashBuiltin implements hash(x), of any value that can be a key.
 func hashBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {
@@ -212,7 +212,7 @@ func hashOfInt(n starlark.Int) starlark.Value {
 	return starlark.MakeBigInt(h)
 }
 
-// floatBuiltin is float(x=0.0); text may have white space around it and underscores
+// floatBuiltin implements float(x=0.0); text may have white space around it and underscores
 // between digits.
 func floatBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
@@ -259,7 +259,7 @@ func isDigit(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// lenBuiltin is len(x), of values of classes, too.
+// lenBuiltin implements len(x), of values of classes, too.
 func lenBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
 		if i := instanceOf(args[0]); i != nil {
@@ -276,7 +276,7 @@ func lenBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tupl
 	return library(thread, b, args, kwargs)
 }
 
-// typeBuiltin is type(x): a text, and the class for values of classes.
+// typeBuiltin implements type(x): a text, and the class for values of classes.
 func typeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 && len(kwargs) == 0 {
 		if c := classOf(args[0]); c != nil && c.run != nil {
@@ -333,7 +333,7 @@ func setattrBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple
 	return starlark.None, x.SetField(name, v)
 }
 
-// varsBuiltin is vars(x), a dict of the attributes of x.
+// varsBuiltin implements vars(x), a dict of the attributes of x.
 func varsBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {

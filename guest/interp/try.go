@@ -29,7 +29,7 @@ type tryRewriter struct {
 	made int // number of names made so far
 }
 
-// A scope is what a function or comprehension binds.
+// A scope has the names that a function or comprehension binds.
 type scope struct {
 	outer *scope
 	names map[string]bool

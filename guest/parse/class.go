@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// A class is what the parser knows of the class that it is in.
+// A class has what the parser knows about the class that it is in.
 type class struct {
 	ref       string   // a variable that holds the class, for super()
 	usesSuper bool     // and the variable is needed
@@ -19,7 +19,7 @@ type decorator struct {
 	x   syntax.Expr
 }
 
-// decorated parses decorators and what they stand before.
+// decorated parses decorators and the function or class after them.
 func (p *parser) decorated() []syntax.Stmt {
 	var list []decorator
 	for p.tok == at {

@@ -51,7 +51,7 @@ func (p *parser) whileStmt() []syntax.Stmt {
 	return p.loopElse(s, pos, &s.Body)
 }
 
-// loopElse parses the else of a loop. A variable tells whether the loop was left by
+// loopElse parses the else of a loop. A variable reports whether the loop was left by
 // break.
 func (p *parser) loopElse(loop syntax.Stmt, pos syntax.Position, body *[]syntax.Stmt) []syntax.Stmt {
 	if p.tok != syntax.ELSE {

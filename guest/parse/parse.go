@@ -60,10 +60,10 @@ type Portion struct {
 type Error struct {
 	syntax.Error
 	In Portion // in which it was found
-	// Exact tells that the position is that of what is wrong. Otherwise it may be the
+	// Exact reports that the position is that of the mistake. Otherwise it may be the
 	// end of the token.
 	Exact bool
-	// Open tells that more lines could make it right.
+	// Open reports that more lines could make it right.
 	Open bool
 }
 
@@ -75,10 +75,10 @@ type File struct {
 	Imports []*Import
 	// Annotated are the names that annotations mention, which are not in the tree.
 	Annotated map[string]bool
-	// Walrus tells that there are assignments in expressions, those of temporary
+	// Walrus reports that there are assignments in expressions, those of temporary
 	// variables included.
 	Walrus bool
-	// Nonlocal tells that there are global or nonlocal statements.
+	// Nonlocal reports that there are global or nonlocal statements.
 	Nonlocal bool
 }
 
@@ -96,7 +96,7 @@ func Script(name, code string, exports func(module string) []string) (*File, []*
 	return p.file, p.errors
 }
 
-// options are what the compiler wants to know of a script.
+// options are those of the compiler for scripts.
 var options = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
 type parser struct {
@@ -107,7 +107,7 @@ type parser struct {
 	errors []*Error
 	file   *File
 	name   *string
-	// scanning tells that an error is one of the scanner: tok is out of date.
+	// scanning reports that an error is one of the scanner: tok is out of date.
 	scanning bool
 	temps    int       // names of temporary variables so far
 	fn       *function // the innermost one
@@ -117,7 +117,7 @@ type parser struct {
 	originals map[*syntax.BinaryExpr]syntax.Expr
 }
 
-// A function is what the parser knows of the function that it is in.
+// A function has what the parser knows about the function that it is in.
 type function struct {
 	outer  *function
 	yields bool
@@ -361,7 +361,7 @@ func (p *parser) ident() *syntax.Ident {
 	return id
 }
 
-// refuse is fail with the position of what is wrong.
+// refuse is fail with the exact position of the mistake.
 func (p *parser) refuse(pos syntax.Position, format string, args ...any) {
 	p.in.refuse(pos, format, args...)
 }

@@ -105,7 +105,7 @@ func (sc *scanner) resume() {
 	sc.in = Portion{Code: sc.rest, Line: int(sc.pos.Line), Col: int(sc.pos.Col), Field: sc.in.Field}
 }
 
-// refuse is error with the position of what is wrong.
+// refuse is error with the exact position of the mistake.
 func (sc *scanner) refuse(pos syntax.Position, format string, args ...any) {
 	panic(&Error{Error: syntax.Error{Pos: pos, Msg: fmt.Sprintf(format, args...)}, In: sc.in, Exact: true})
 }
@@ -326,7 +326,7 @@ func (sc *scanner) punctuation(c rune) syntax.Token {
 	return tok
 }
 
-// isIdent reports whether c may stand in a name.
+// isIdent reports whether c may be part of a name.
 func isIdent(c rune) bool { return isdigit(c) || isIdentStart(c) }
 
 func isIdentStart(c rune) bool {

@@ -247,7 +247,7 @@ func (p *parser) loopTarget() syntax.Expr {
 	return p.suffixed()
 }
 
-// over returns what a loop with these targets goes over.
+// over returns the expression that a loop with these targets iterates over.
 func (p *parser) over(pos syntax.Position, targets, x syntax.Expr) syntax.Expr {
 	if name := p.unstar(targets); name != "" {
 		return p.operator(pos, UnpackEach+name, x)

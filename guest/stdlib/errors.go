@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// The names of Python's classes of errors that modules raise.
+// The names of Python's error classes that modules raise.
 const (
 	ArithmeticError   = "ArithmeticError"
 	AttributeError    = "AttributeError"
@@ -27,10 +27,10 @@ const (
 type Error struct {
 	Class   string // its name, such as ValueError
 	Message string
-	// Bases are classes that a module's own class has besides Exception, from the
+	// Bases are the bases of a module's own class in addition to Exception, from the
 	// nearest on: json.JSONDecodeError has ValueError.
 	Bases []string
-	// Attrs are what the error has besides its message, such as e.pos; nil is
+	// Attrs are attributes in addition to the message, such as e.pos; nil is
 	// nothing.
 	Attrs starlark.StringDict
 }

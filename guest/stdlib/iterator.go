@@ -13,7 +13,7 @@ type Iterator struct {
 	kind string
 	next func() (starlark.Value, error)
 	done bool
-	// attrs are what it has besides, nil for nothing.
+	// attrs are its attributes, nil for none.
 	attrs func(name string) (starlark.Value, error)
 	names []string
 }

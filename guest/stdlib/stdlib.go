@@ -1,4 +1,4 @@
-// Package stdlib is what the modules that scripts import have in common: what a run
+// Package stdlib has what the modules that scripts import have in common: what a run
 // offers them, the values they return, and the errors they raise.
 //
 //	stdlib.go    modules, and what a run offers them
@@ -23,7 +23,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Env is what a run offers to the functions of modules.
+// Env is the part of a run that functions of modules use.
 type Env struct {
 	// Now returns the time of the run. The host is asked once; later calls give the
 	// same answer.
@@ -122,9 +122,9 @@ type Class struct {
 	Named string
 	New   func(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
 	Is    func(starlark.Value) bool
-	// Attrs are what is called on the class itself, as in datetime.strptime.
+	// Attrs are the attributes of the class itself, such as datetime.strptime.
 	Attrs starlark.StringDict
-	// Bases are those of a class of errors, as in Error; New and Is are nil then, and
+	// Bases are those of a error class, as in Error; New and Is are nil then, and
 	// package interp makes the errors.
 	Bases []string
 }

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// mapping is what the dicts have in common. It is embedded by pointer types that add
+// mapping implements what the dicts have in common. It is embedded by pointer types that add
 // their Repr, Get, and methods.
 type mapping struct {
 	dict *starlark.Dict

@@ -16,8 +16,8 @@ type TupleType struct {
 	name     string
 	fields   []string
 	defaults []starlark.Value // of the last fields
-	// Extra is what tuples of the class have besides, for other modules; nil for
-	// nothing.
+	// Extra returns more attributes of tuples of the class, for other modules; it may be
+	// nil.
 	Extra func(values starlark.Tuple, name string) (starlark.Value, error)
 	// Member is an attribute of the class, or of a tuple of it: the methods of a class
 	// derived from NamedTuple. It is nil for none.

@@ -4,7 +4,7 @@
 //	inpython.go   the table
 //	decimal.py, difflib.py, fractions.py
 //	              whole modules
-//	extra.py      what collections, functools and statistics have besides, in Python
+//	extra.py      the parts of collections, functools and statistics in Python
 package inpython
 
 import _ "embed" // for the sources

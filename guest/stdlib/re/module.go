@@ -187,7 +187,7 @@ var patternMethods = map[string]stdlib.Func{
 	},
 }
 
-// search is what a search of a script goes over.
+// search is the text and the range of a search.
 type search struct {
 	*Searcher
 	p           *Pattern

@@ -37,7 +37,7 @@ func (e *Error) Place() (line, column int) {
 	return line, column
 }
 
-// nodeKind is what a node of the tree does.
+// nodeKind is the kind of a node of the tree.
 type nodeKind int
 
 const (
