@@ -106,6 +106,8 @@ func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tu
 // isInstance reports whether x is of a class, and whether c is one.
 func isInstance(x, c starlark.Value) (is, known bool) {
 	switch c := c.(type) {
+	case *starlark.Builtin:
+		return isKind(x, kindOf(c))
 	case *class:
 		of := classOf(x)
 		return c == objectClass || of != nil && of.derives(c), true
@@ -125,10 +127,16 @@ func isInstance(x, c starlark.Value) (is, known bool) {
 	if t, ok := c.(interface{ Instance(starlark.Value) bool }); ok { // of namedtuple
 		return t.Instance(x), true
 	}
-	name := kindOf(c)
+	return isKind(x, kindOf(c))
+}
+
+// isKind reports whether x is of the type with that name, and whether there is one.
+func isKind(x starlark.Value, name string) (is, known bool) {
 	kind := x.Type()
-	if _, ok := x.(stdlib.TupleLike); ok {
-		kind = "tuple"
+	if name == "tuple" {
+		if _, ok := x.(stdlib.TupleLike); ok {
+			kind = "tuple"
+		}
 	}
 	return kind == name || kind == "bool" && name == "int", name != ""
 }

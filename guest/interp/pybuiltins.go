@@ -262,6 +262,14 @@ func isDigit(c byte) bool {
 // lenBuiltin implements len(x), of values of classes, too.
 func lenBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) == 1 {
+		switch x := args[0].(type) {
+		case *starlark.List:
+			return starlark.MakeInt(x.Len()), nil
+		case Object:
+			return starlark.MakeInt(x.Len()), nil
+		case starlark.String:
+			return starlark.MakeInt(x.Len()), nil
+		}
 		if i := instanceOf(args[0]); i != nil {
 			fn := i.method("__len__")
 			if fn == nil {

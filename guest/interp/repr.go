@@ -18,9 +18,13 @@ func repr(v starlark.Value) string {
 
 // text returns a value as str and print show it: strings without quotes.
 func text(v starlark.Value) string {
-	switch v := v.(type) {
+	switch v := v.(type) { // common types first: to ask for an interface takes long
 	case starlark.String:
 		return string(v)
+	case starlark.Int:
+		return v.String()
+	case starlark.Float, starlark.Bool, starlark.NoneType, *starlark.List, starlark.Tuple, Object:
+		return repr(v)
 	case *errorValue:
 		return v.text()
 	case *instance, *iterable:
@@ -89,6 +93,8 @@ func (w *reprWriter) write(v starlark.Value) {
 		})
 	case starlark.Float:
 		w.out.WriteString(stdlib.FloatText(float64(v)))
+	case starlark.String, starlark.Int, starlark.Bool, starlark.NoneType:
+		w.out.WriteString(v.String())
 	case stdlib.Representer:
 		w.representer(v)
 	default:

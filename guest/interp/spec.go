@@ -95,8 +95,10 @@ func (f formatSpec) format(v starlark.Value) (string, error) {
 	if f.text == "" {
 		return text(v), nil
 	}
-	if own, ok := v.(stdlib.Formatter); ok {
-		return own.Format(f.text)
+	switch v := v.(type) {
+	case starlark.String, starlark.Int, starlark.Float, starlark.Bool: // to ask for an interface takes long
+	case stdlib.Formatter:
+		return v.Format(f.text)
 	}
 	out, err := "", errFormat
 	if f.special {

@@ -212,6 +212,9 @@ func strJoin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwarg
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &xs); err != nil {
 		return nil, err
 	}
+	if list, ok := xs.(*starlark.List); ok {
+		return joinList(receiverText(b), list)
+	}
 	var out strings.Builder
 	sep, i := receiverText(b), 0
 	err := each(xs, func(x starlark.Value) error {
@@ -232,11 +235,25 @@ func strJoin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwarg
 	return starlark.String(out.String()), nil
 }
 
+func joinList(sep string, list *starlark.List) (starlark.Value, error) {
+	parts := make([]string, list.Len())
+	for i := range parts {
+		s, ok := starlark.AsString(list.Index(i))
+		if !ok {
+			return nil, stdlib.Errorf(stdlib.TypeError, "join: in list, want string, got %s", list.Index(i).Type())
+		}
+		parts[i] = s
+	}
+	return starlark.String(strings.Join(parts, sep)), nil
+}
+
 // strSplit is s.split(sep=None, maxsplit=-1) and s.rsplit.
 func strSplit(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var sep starlark.Value = starlark.None
 	most := -1
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "sep?", &sep, "maxsplit?", &most); err != nil {
+	if len(args) == 1 && len(kwargs) == 0 {
+		sep = args[0]
+	} else if err := starlark.UnpackArgs(b.Name(), args, kwargs, "sep?", &sep, "maxsplit?", &most); err != nil {
 		return nil, err
 	}
 	s := receiverText(b)
