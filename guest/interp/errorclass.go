@@ -2,7 +2,6 @@ package interp
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -238,6 +237,3 @@ func libraryError(message string) int {
 	}
 	return -1
 }
-
-// errorNames returns the names of the error classes, sorted.
-func errorNames() []string { return slices.Sorted(maps.Keys(errorClasses)) }

@@ -66,7 +66,6 @@ type copier struct {
 	call  *stdlib.Call
 	done  map[any]starlark.Value
 	depth int
-	size  int
 }
 
 func (d *copier) copy(v starlark.Value) (starlark.Value, error) {

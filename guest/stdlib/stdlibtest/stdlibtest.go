@@ -150,7 +150,7 @@ func Run(env starlark.StringDict, script string) (starlark.Value, error) {
 
 // IsExpression reports whether a script is one expression.
 func IsExpression(script string) bool {
-	_, err := syntax.ParseExpr("test", script, 0)
+	_, err := (&syntax.FileOptions{}).ParseExpr("test", script, 0)
 	return err == nil
 }
 
