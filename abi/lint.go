@@ -11,6 +11,8 @@ type Lint struct {
 	// Calls are the tools that the code names, in no order, at most 1000. Only the
 	// host knows which of them exist.
 	Calls []NamedTool `json:"calls"`
+	// Params are the arguments that the code names, at most 1000.
+	Params []NamedParam `json:"params,omitempty"`
 	// Open reports that the code is incomplete: it ends within brackets or a long
 	// string, or where a block must follow.
 	Open bool `json:"open,omitempty"`
@@ -46,6 +48,13 @@ type NamedTool struct {
 	Unknown []string `json:"unknown,omitempty"`
 	// More reports that there can be arguments with names that the code does not show.
 	More bool `json:"more,omitempty"`
+}
+
+// NamedParam is an argument of the tool that code names: params.x, params["x"] or
+// params.get("x").
+type NamedParam struct {
+	Position Position `json:"position"`
+	Name     string   `json:"name"`
 }
 
 // Binding is a variable of a script. Functions that it defines are variables too.

@@ -43,6 +43,12 @@ type Request struct {
 	// Memory is the run's memory limit in bytes, for the guest's garbage
 	// collector. The host enforces the limit in any case.
 	Memory uint64 `json:"memory,omitempty"`
+	// Now is the time of the run, in microseconds since 1970, and Seed what its
+	// random numbers are made from. Scripts learn of no other time and get no other
+	// numbers, so a run with the same Request and the same answers does the same. Both
+	// are exact in a float of 64 bits. Absent for OpCheck and OpLint.
+	Now  int64  `json:"now,omitempty"`
+	Seed uint64 `json:"seed,omitempty"`
 }
 
 // Composites is the script name under which scripts call saved composite tools,

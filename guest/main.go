@@ -53,6 +53,7 @@ const maxStack = 4 << 20
 func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMaxStack(maxStack)
+	firstOnHeap = new([1 << 10]byte)
 	spare = make([]byte, spareMemory)
 	spare = nil
 	runtime.GC()
@@ -128,10 +129,23 @@ func limitMemory(limit uint64) {
 		return
 	}
 	memoryLimit = limit
-	// A quarter is left for memory that the collector does not count and for
-	// the last allocation before it runs.
-	debug.SetMemoryLimit(int64(limit / 4 * 3))
+	debug.SetMemoryLimit(int64(heapLimit(limit)))
 }
+
+// heapLimit returns how much the collector may let the heap grow. The rest is for memory
+// that it does not count and for the last allocation before it runs. What lies below the
+// heap, the guest's own data, it does not count either; of a small memory that is much.
+func heapLimit(memory uint64) uint64 {
+	limit := memory / 4 * 3
+	if data := uint64(uintptr(unsafe.Pointer(firstOnHeap))); data < memory {
+		limit = min(limit, (memory-data)/8*7)
+	}
+	return limit
+}
+
+// firstOnHeap is near the beginning of the heap. It is made by init, because the compiler
+// would put it among the guest's own data otherwise.
+var firstOnHeap *[1 << 10]byte
 
 // host implements interp.Host with the imports.
 type host struct{}

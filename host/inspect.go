@@ -55,10 +55,12 @@ func (h *Host) Names() []catalog.Name { return h.catalog.Names() }
 
 // Composer returns a Composer that runs tools as the Host does, except that scripts
 // call the upstreams that wrap returns, given those of the Host. Its runs are not
-// counted.
+// counted. Their time and seed are those of runs with mocks, because they are recorded
+// for these.
 func (h *Host) Composer(wrap func(compose.Upstreams) compose.Upstreams) *compose.Composer {
 	options := h.now.Load().options
 	options.Upstreams, options.Executed = wrap(options.Upstreams), nil
+	options.Moment = compose.MockMoment
 	return compose.New(options)
 }
 

@@ -15,7 +15,7 @@ import (
 
 // maxInstructions is the maximum number of words of the instructions, which every
 // session pays for.
-const maxInstructions = 400
+const maxInstructions = 351
 
 // TestInstructions checks that the instructions are short, that they name existing
 // tools, and that their example runs.

@@ -37,7 +37,8 @@ is never reached.
 No server is started. With a configuration, names of servers and saved tools are
 checked against it; without one, every unknown name whose members are called is
 taken for a server. With --connect the servers are started, and the names of tools
-and the arguments that scripts show are checked, too.`,
+and the arguments that scripts show are checked, too. A script alone has no
+inputSchema, so params.x is not compared with one; saving a tool does that.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd, args) },
 	}

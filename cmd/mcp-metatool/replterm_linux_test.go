@@ -96,7 +96,7 @@ func TestReplTerminal(t *testing.T) {
 		p.types("f(21)\r")
 		p.sees("\r\n42\r\n>>> ")
 		p.types("math.f\t")
-		p.sees(".fabs  .floor\r\n")
+		p.sees(".fabs  .factorial  .floor  .fmod  .frexp  .fsum\r\n")
 		p.types("\x05\x15\x04")
 	})
 	info, err := os.Stat(filepath.Join(dir, "store", historyName))

@@ -2,18 +2,19 @@ package interp
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"go.starlark.net/lib/math"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/math"
 	"go.starlark.net/starlark"
 )
 
-// predeclared returns the names that a script can use without defining them.
-// setParams sets the value of params later.
+// predeclared returns the names that this script can use beside those that every
+// script has. setParams sets the value of params later.
 func predeclared(servers []string) starlark.StringDict {
-	env := maps.Clone(always)
+	env := make(starlark.StringDict, len(servers)+1)
 	for _, name := range servers {
 		// The host gives no server a reserved name. If it did, the name would
 		// still have its own meaning.
@@ -27,15 +28,13 @@ func predeclared(servers []string) starlark.StringDict {
 // always holds the names of every script, and those that only rewritten trees use.
 var always = func() starlark.StringDict {
 	env := starlark.StringDict{
-		"params":    starlark.None,
-		"content":   contentModule,
-		"json":      jsonModule,
-		"log":       logModule,
-		"math":      mathModule,
-		"tools":     server{abi.Composites},
-		"Error":     makeError,
-		"Exception": makeError,
-		"ToolError": makeToolError,
+		"params":   starlark.None,
+		"content":  contentModule,
+		"json":     jsonModule,
+		"log":      logModule,
+		"math":     mathModule,
+		"tools":    server{abi.Composites},
+		"__name__": starlark.String("__main__"),
 
 		wrapDictName:    wrapDict{},
 		markInPlaceName: markInPlace{},
@@ -47,6 +46,24 @@ var always = func() starlark.StringDict {
 	for _, b := range builtins {
 		env[b.Name()] = b
 	}
+	for name, c := range errorClasses {
+		env[name] = c
+	}
+	env["object"] = objectClass
+	env["NotImplemented"] = notImplemented
+	env["Ellipsis"] = starlark.None
+	for name, apply := range applied {
+		env[name] = operand{apply: apply}
+	}
+	env[parse.Super] = superOperand{}
+	for name, fn := range map[string]builtinFunc{
+		parse.MakeClass: makeClass, parse.Generate: generateBuiltin, parse.GenExpr: generateBuiltin,
+	} {
+		env[name] = starlark.NewBuiltin(name, fn)
+	}
+	for name := range kindNames {
+		env[typePrefix+name] = &typeObject{name: name}
+	}
 	for kind, name := range leaveNames {
 		env[name] = &leave{kind: leaveKind(kind)}
 	}
@@ -55,6 +72,39 @@ var always = func() starlark.StringDict {
 
 // builtins are functions that the library lacks or that differ from its own.
 var builtins = []*starlark.Builtin{
+	starlark.NewBuiltin("all", truthBuiltin),
+	starlark.NewBuiltin("any", truthBuiltin),
+	starlark.NewBuiltin("bin", baseBuiltin),
+	starlark.NewBuiltin("callable", callableBuiltin),
+	starlark.NewBuiltin("abs", numberBuiltin),
+	starlark.NewBuiltin("chr", numberBuiltin),
+	starlark.NewBuiltin("classmethod", decoratorBuiltin),
+	starlark.NewBuiltin("divmod", divmodBuiltin),
+	starlark.NewBuiltin("filter", filterBuiltin),
+	starlark.NewBuiltin("format", formatBuiltin),
+	starlark.NewBuiltin("frozenset", frozensetBuiltin),
+	starlark.NewBuiltin("float", floatBuiltin),
+	starlark.NewBuiltin("hash", hashBuiltin),
+	starlark.NewBuiltin("hex", baseBuiltin),
+	starlark.NewBuiltin("int", intBuiltin),
+	starlark.NewBuiltin("issubclass", issubclassBuiltin),
+	starlark.NewBuiltin("iter", iterBuiltin),
+	starlark.NewBuiltin("len", lenBuiltin),
+	starlark.NewBuiltin("list", libraryOver),
+	starlark.NewBuiltin("map", mapBuiltin),
+	starlark.NewBuiltin("next", nextBuiltin),
+	starlark.NewBuiltin("oct", baseBuiltin),
+	starlark.NewBuiltin("pow", powBuiltin),
+	starlark.NewBuiltin("property", decoratorBuiltin),
+	starlark.NewBuiltin("reversed", reversedBuiltin),
+	starlark.NewBuiltin("set", libraryOver),
+	starlark.NewBuiltin("setattr", setattrBuiltin),
+	starlark.NewBuiltin("sorted", sortedBuiltin),
+	starlark.NewBuiltin("staticmethod", decoratorBuiltin),
+	starlark.NewBuiltin("tuple", libraryOver),
+	starlark.NewBuiltin("type", typeBuiltin),
+	starlark.NewBuiltin("vars", varsBuiltin),
+	starlark.NewBuiltin("zip", zipBuiltin),
 	starlark.NewBuiltin("commit", commitBuiltin),
 	starlark.NewBuiltin("dict", dictBuiltin),
 	starlark.NewBuiltin("enumerate", enumerateBuiltin),
@@ -79,7 +129,7 @@ var builtins = []*starlark.Builtin{
 // reserved words of the grammar, sorted. No server can have one of these names.
 func Names() []string {
 	var names []string
-	for name := range predeclared(nil) {
+	for name := range always {
 		if isIdentifier(name) {
 			names = append(names, name)
 		}
@@ -95,9 +145,20 @@ func Names() []string {
 	return slices.Compact(names)
 }
 
-// dictBuiltin is dict(...). Its result is an Object.
+// dictBuiltin implements dict(...). Its result is an Object.
 func dictBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	v, err := library(thread, b, args, kwargs)
+	if len(args) == 1 {
+		if d, ok := args[0].(stdlib.DictLike); ok {
+			args = starlark.Tuple{d.Underlying()}
+		} else if i := instanceOf(args[0]); i != nil && i.method("keys") != nil {
+			items, err := i.items()
+			if err != nil {
+				return nil, err
+			}
+			args = starlark.Tuple{items}
+		}
+	}
+	v, err := libraryOver(thread, b, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
@@ -109,25 +170,19 @@ func library(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	return starlark.Universe[b.Name()].(*starlark.Builtin).CallInternal(thread, args, kwargs)
 }
 
-// enumerateBuiltin is enumerate(iterable, start=0), with start as a keyword too.
-func enumerateBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if len(kwargs) == 0 {
-		return library(thread, b, args, nil)
-	}
-	var xs starlark.Iterable
-	start := 0
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "iterable", &xs, "start?", &start); err != nil {
-		return nil, err
-	}
-	return library(thread, b, starlark.Tuple{xs, starlark.MakeInt(start)}, nil)
-}
-
-// extremeBuiltin is min or max of a sequence or several values, with key= and,
+// extremeBuiltin implements min or max of a sequence or several values, with key= and,
 // for a sequence that may be empty, default=.
 func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	i := slices.IndexFunc(kwargs, func(kv starlark.Tuple) bool { return kv[0] == starlark.String("default") })
+	if len(args) == 1 {
+		list, err := asIterable(args[0])
+		if err != nil {
+			return nil, err
+		}
+		args = starlark.Tuple{list}
+	}
 	if i < 0 {
-		return library(thread, b, args, kwargs)
+		return library(thread, b, args, dropNoneKey(kwargs))
 	}
 	if len(args) != 1 {
 		return nil, fmt.Errorf("%s: default= needs exactly one other argument, a sequence, got %d", b.Name(), len(args))
@@ -135,7 +190,17 @@ func extremeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.
 	if xs, ok := args[0].(starlark.Iterable); ok && isEmpty(xs) {
 		return kwargs[i][1], nil
 	}
-	return library(thread, b, args, slices.Delete(slices.Clone(kwargs), i, i+1))
+	return library(thread, b, args, dropNoneKey(slices.Delete(slices.Clone(kwargs), i, i+1)))
+}
+
+// dropNoneKey removes key=None, which the library does not take.
+func dropNoneKey(kwargs []starlark.Tuple) []starlark.Tuple {
+	for i, kv := range kwargs {
+		if kv[0] == starlark.String("key") && kv[1] == starlark.None {
+			return slices.Delete(slices.Clone(kwargs), i, i+1)
+		}
+	}
+	return kwargs
 }
 
 func isEmpty(xs starlark.Iterable) bool {
@@ -145,7 +210,7 @@ func isEmpty(xs starlark.Iterable) bool {
 	return true
 }
 
-// failBuiltin is fail(..., details=None): it raises an Error of that message.
+// failBuiltin implements fail(..., details=None): it raises an Error of that message.
 func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	sep := " "
 	var details starlark.Value = starlark.None
@@ -161,7 +226,7 @@ func failBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 	if message == "" {
 		message = "fail"
 	}
-	return nil, &raised{&errorValue{kind: abi.ErrRuntime, message: message, details: details, raised: true}}
+	return nil, &raised{&errorValue{kind: abi.ErrRuntime, class: exceptionClass, message: message, details: details, raised: true}}
 }
 
 func strBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -201,8 +266,8 @@ type module struct {
 	instead map[string]string
 }
 
-var mathModule = &module{name: "math", members: math.Module.Members, instead: map[string]string{
-	"trunc": "int(x)", "inf": `float("inf")`, "nan": `float("nan")`, "abs": "abs(x)", "min": "min(...)", "max": "max(...)",
+var mathModule = &module{name: "math", members: math.Module().Members, instead: map[string]string{
+	"abs": "abs(x)", "min": "min(...)", "max": "max(...)",
 }}
 
 func (m *module) String() string        { return fmt.Sprintf("<module %s>", m.name) }

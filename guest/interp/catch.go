@@ -3,8 +3,10 @@ package interp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -50,30 +52,9 @@ func (l *leave) Attr(name string) (starlark.Value, error) {
 
 func (l *leave) AttrNames() []string { return nil }
 
-// A classSet says which errors an except clause catches.
-type classSet int
-
-const (
-	errorClass classSet = 1 << iota
-	toolErrorClass
-	// anyClass is an except without a class. It catches the same errors as Error.
-	anyClass
-)
-
-func classNamed(name string) (classSet, bool) {
-	switch name {
-	case "Error", "Exception":
-		return errorClass, true
-	case "ToolError":
-		return toolErrorClass, true
-	}
-	return 0, false
-}
-
-func (c classSet) catches(e *errorValue) bool { return c&^toolErrorClass != 0 || e.tool }
-
 // A tryPlan runs a try statement. It is called with the variables of the function
-// around it, or None, and with the parts in the order of the source.
+// around it, or None, with the parts in the order of the source, and with functions
+// that return the classes of clauses that are not known before.
 type tryPlan struct {
 	operandOnly
 	handlers            []handler
@@ -81,8 +62,18 @@ type tryPlan struct {
 }
 
 type handler struct {
-	classes classSet
-	slot    int // of the variable for the error; -1 if it has no name
+	classes []*class // nil if they are not known before
+	asked   int      // else the place of the function that returns them
+	slot    int      // of the variable for the error; -1 if it has no name
+}
+
+// finally returns the place of the finally part among the arguments.
+func (p *tryPlan) finally() int {
+	n := 2 + len(p.handlers)
+	if p.hasElse {
+		n++
+	}
+	return n
 }
 
 // tryName is the name of the frame of a try statement; no script can have it.
@@ -98,7 +89,7 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 	case err != nil && r.uncatchable(err):
 		return nil, err
 	case err != nil:
-		result, err = p.handle(thread, err, args[0], rest)
+		result, err = p.handle(thread, err, args)
 	case p.hasElse && result == starlark.None:
 		result, err = starlark.Call(thread, rest[len(p.handlers)], nil, nil)
 	}
@@ -110,7 +101,7 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 		failed = errorOf(err)
 	}
 	left, failure := handling(thread, failed, func() (starlark.Value, error) {
-		return starlark.Call(thread, args[len(args)-1], nil, nil)
+		return starlark.Call(thread, args[p.finally()], nil, nil)
 	})
 	if failure != nil || left != starlark.None {
 		return left, failure // replaces what came before
@@ -119,10 +110,15 @@ func (p *tryPlan) CallInternal(thread *starlark.Thread, args starlark.Tuple, _ [
 }
 
 // handle runs the first clause that catches an error, or returns the error.
-func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value, parts starlark.Tuple) (starlark.Value, error) {
+func (p *tryPlan) handle(thread *starlark.Thread, err error, args starlark.Tuple) (starlark.Value, error) {
+	vars, parts := args[0], args[2:]
 	caught := errorOf(err)
 	for i, h := range p.handlers {
-		if !h.classes.catches(caught) {
+		catches, failure := h.catches(thread, caught, args)
+		if failure != nil {
+			return nil, failure
+		}
+		if !catches {
 			continue
 		}
 		if h.slot >= 0 {
@@ -136,6 +132,49 @@ func (p *tryPlan) handle(thread *starlark.Thread, err error, vars starlark.Value
 		})
 	}
 	return nil, err
+}
+
+// catches reports whether a clause catches an error.
+func (h handler) catches(thread *starlark.Thread, e *errorValue, args starlark.Tuple) (bool, error) {
+	classes := h.classes
+	if classes == nil {
+		v, err := starlark.Call(thread, args[h.asked], nil, nil)
+		if err != nil {
+			return false, err
+		}
+		if classes, err = errorClassesIn(v); err != nil {
+			return false, err
+		}
+	}
+	return slices.ContainsFunc(classes, e.class.derives), nil
+}
+
+// errorClassesIn returns the classes that an except clause names.
+func errorClassesIn(v starlark.Value) ([]*class, error) {
+	switch v := v.(type) {
+	case *class:
+		if v.isError {
+			return []*class{v}, nil
+		}
+	case *stdlib.Class:
+		if c := errorClasses[v.Named]; c != nil {
+			return []*class{c}, nil
+		}
+		if v.Bases != nil {
+			return []*class{moduleError(v.Named, v.Bases...)}, nil
+		}
+	case starlark.Tuple:
+		var all []*class
+		for _, x := range v {
+			some, err := errorClassesIn(x)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+		return all, nil
+	}
+	return nil, stdlib.Errorf(stdlib.TypeError, "except takes an error class or a tuple of them, got %s", text(v))
 }
 
 // A handledError is an error that a clause of a try statement is handling, in a stack
@@ -189,7 +228,7 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 		}
 		return nil, current.err.reraise()
 	}
-	e, err := raisable(args[0])
+	e, err := raisable(thread, args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +244,7 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 	switch {
 	case len(args) > 1:
 		if args[1] != starlark.None {
-			if e.cause, err = raisable(args[1]); err != nil {
+			if e.cause, err = raisable(thread, args[1]); err != nil {
 				return nil, fmt.Errorf("the cause of an error: %w", err)
 			}
 		}
@@ -216,14 +255,20 @@ func raise(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ 
 }
 
 // raisable returns the error for the operand of raise.
-func raisable(v starlark.Value) (*errorValue, error) {
+func raisable(thread *starlark.Thread, v starlark.Value) (*errorValue, error) {
 	switch v := v.(type) {
 	case *errorValue:
 		return v, nil
 	case starlark.String:
-		return &errorValue{kind: abi.ErrRuntime, message: string(v), details: starlark.None}, nil
-	case *errorMaker:
-		return &errorValue{kind: v.kind(), tool: v.tool, message: v.Name(), details: starlark.None}, nil
+		return &errorValue{kind: abi.ErrRuntime, class: exceptionClass, message: string(v), details: starlark.None}, nil
+	case *class:
+		if v.isError {
+			made, err := v.newError(thread, nil, nil)
+			if err != nil {
+				return nil, err
+			}
+			return made.(*errorValue), nil
+		}
 	}
 	return nil, fmt.Errorf("raise takes an error or its text, got %s: raise Error(\"what is wrong\")", v.Type())
 }

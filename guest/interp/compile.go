@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -25,19 +26,24 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 		// The library treats a NUL as the end of the source.
 		return nil, src.invalid(src.positionOf(i), "a script cannot contain a NUL character")
 	}
-	file, marks, failure := src.parse()
+	file, failure := src.parse()
 	if failure != nil {
 		return nil, failure
 	}
-	rw := rewriter{bound: make(map[string]bool), env: env, marks: marks}
-	rw.file(file)
+	if failure := src.checkImports(file.Imports); failure != nil {
+		return nil, failure
+	}
+	rw := newRewriter(file, env)
+	rw.file(file.File)
 	if rw.err != nil {
 		return nil, src.invalid(src.position(rw.err.Pos), rw.err.Msg)
 	}
 	undefined := make(map[string]bool)
-	prog, err := starlark.FileProgram(file, func(name string) bool {
-		_, ok := env[name]
-		if !ok && !starlark.Universe.Has(name) {
+	prog, err := starlark.FileProgram(file.File, func(name string) bool {
+		v, ok := meaning(env, name)
+		if ok {
+			env[name] = v
+		} else if !starlark.Universe.Has(name) {
 			undefined[name] = true
 		}
 		return ok
@@ -48,13 +54,40 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 	return prog, nil
 }
 
+// parse returns the tree of a script.
+func (s *source) parse() (*parse.File, *abi.Error) {
+	file, errs := parse.Script(s.name, s.code, exports)
+	if len(errs) > 0 {
+		s.more = errs[0].Open
+		return nil, s.syntaxErrors(errs)
+	}
+	return file, nil
+}
+
+// syntaxErrors combines the errors of the parser into one: the first in full, and each
+// of the others on its own line.
+func (s *source) syntaxErrors(errs []*parse.Error) *abi.Error {
+	out := s.syntaxError(errs[0])
+	for _, e := range errs[1:min(len(errs), maxShownErrors)] {
+		next := s.syntaxError(e)
+		out.Message += fmt.Sprintf("\nline %d: %s", next.Position.Line, next.Message)
+	}
+	if n := len(errs) - maxShownErrors; n > 0 {
+		out.Message += fmt.Sprintf("\nand %d more", n)
+	}
+	return out
+}
+
+// maxShownErrors limits the errors of the source that a message shows.
+const maxShownErrors = 6
+
 // candidates returns the names that an undefined name may be a misspelling of.
 func candidates(bound map[string]bool, env starlark.StringDict) []string {
 	var names []string
 	for name := range bound {
 		names = append(names, name)
 	}
-	for _, dict := range []starlark.StringDict{env, starlark.Universe} {
+	for _, dict := range []starlark.StringDict{env, always, starlark.Universe} {
 		for name := range dict {
 			if isIdentifier(name) {
 				names = append(names, name)
@@ -78,13 +111,9 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 		}
 		return int(a.Pos.Col - b.Pos.Col)
 	})
-	const shown = 6
 	message := ""
-	for i, e := range list[:min(len(list), shown)] {
+	for i, e := range list[:min(len(list), maxShownErrors)] {
 		text := e.Msg
-		if text == "can't assign to sliceexpr" {
-			text = "a slice cannot be assigned to: write xs = xs[:a] + new + xs[b:]"
-		}
 		if name := s.wordAt(e.Pos); undefined[name] {
 			text = s.undefinedName(name, names, env)
 			switch {
@@ -100,7 +129,7 @@ func (s *source) resolveError(err error, undefined map[string]bool, names []stri
 		}
 		message += text
 	}
-	if n := len(list) - shown; n > 0 {
+	if n := len(list) - maxShownErrors; n > 0 {
 		message += fmt.Sprintf("\nand %d more", n)
 	}
 	return s.invalid(s.position(list[0].Pos), message)

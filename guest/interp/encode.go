@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -118,6 +119,19 @@ func (e *encoder) value(v starlark.Value) *encodeError {
 		return unencodable("bytes have no JSON form (convert them with str)")
 	case *errorValue:
 		return e.object(v.object())
+	case stdlib.DictLike:
+		return e.object(Object{v.Underlying()})
+	case *instance, *iterable:
+		return e.instance(instanceOf(v))
+	case *class:
+		if v.enum == nil {
+			return unencodable("a class has no JSON form (did you mean to call it, with parentheses?)")
+		}
+		return e.iterable(v)
+	case stdlib.JSONValue:
+		return e.value(v.JSONValue())
+	case stdlib.Texter: // dates, UUIDs
+		e.buf = appendString(e.buf, v.Str())
 	case starlark.Iterable:
 		return e.iterable(v)
 	case starlark.Callable:
@@ -190,34 +204,72 @@ func (e *encoder) object(o Object) *encodeError {
 
 // member writes one member of an object and reports whether to go on.
 func (e *encoder) member(k, v starlark.Value) bool {
-	key, ok := k.(starlark.String)
-	if !ok {
-		e.err = unencodable("a key is %s, of type %s; JSON has only string keys (use str)", repr(k), k.Type())
-		return false
-	}
+	key := keyText(k)
 	if e.buf[len(e.buf)-1] != '{' { // no value ends like this
 		e.buf = append(e.buf, ',')
 	}
-	e.buf = appendString(e.buf, string(key))
+	e.buf = appendString(e.buf, key)
 	e.buf = append(e.buf, ':')
-	if !utf8.ValidString(string(key)) {
+	if _, isText := k.(starlark.String); !isText || !utf8.ValidString(key) {
 		e.repaired = true
 	}
 	if err := e.value(v); err != nil {
-		e.err = err.atKey(string(key))
+		e.err = err.atKey(key)
 		return false
 	}
 	return true
 }
+
+// keyText returns a key as JSON has it: numbers, bools and None as Python writes
+// them, anything else as repr shows it.
+func keyText(k starlark.Value) string {
+	switch k := k.(type) {
+	case starlark.String:
+		return string(k)
+	case starlark.Bool:
+		return strconv.FormatBool(bool(k))
+	case starlark.NoneType:
+		return "null"
+	}
+	return repr(k)
+}
+
+// instance writes the fields of a value of a class, and the value of a member of an
+// enumeration.
+func (e *encoder) instance(i *instance) *encodeError {
+	if i.class.enum != nil {
+		return e.value(i.attrs["value"])
+	}
+	if fn := i.method(jsonMethod); fn != nil {
+		if err := e.enter(i.self); err != nil {
+			return err
+		}
+		defer e.leave()
+		v, err := i.call(fn)
+		if err != nil {
+			return &encodeError{err: err}
+		}
+		return e.value(v)
+	}
+	o := newObject(len(i.names))
+	for _, name := range i.names {
+		_ = o.Dict.SetKey(starlark.String(name), i.attrs[name])
+	}
+	return e.object(o)
+}
+
+// jsonMethod is the method of a class of a module in Python that returns what stands for a
+// value in JSON.
+const jsonMethod = "__json__"
 
 // checkNames refuses an object with two keys that are the same in JSON, where
 // bytes that are not UTF-8 become U+FFFD.
 func checkNames(o Object) *encodeError {
 	seen := make(map[string]bool, o.Len())
 	for k := range o.Entries() {
-		name := string(appendString(nil, string(k.(starlark.String))))
+		name := string(appendString(nil, keyText(k)))
 		if seen[name] {
-			return unencodable("two keys are both %s in JSON (they are not UTF-8: was a text cut within a character?)", clip(name, 100))
+			return unencodable("two keys are both %s in JSON (keys are text there; bytes that are not UTF-8 become \uFFFD)", clip(name, 100))
 		}
 		seen[name] = true
 	}
@@ -249,17 +301,27 @@ func (e *encoder) iterable(v starlark.Iterable) *encodeError {
 	}
 	e.buf = append(e.buf, '[')
 	i := 0
-	for x := range starlark.Elements(v) {
+	var failure *encodeError
+	err := each(v, func(x starlark.Value) error {
 		if i > 0 {
 			e.buf = append(e.buf, ',')
 		}
 		if len(e.buf) > e.limit { // a range can be long, and has no containers in it
-			return e.tooLarge()
+			failure = e.tooLarge()
+			return errStop
 		}
 		if err := e.value(x); err != nil {
-			return err.atIndex(i)
+			failure = err.atIndex(i)
+			return errStop
 		}
 		i++
+		return nil
+	})
+	switch {
+	case failure != nil:
+		return failure
+	case err != nil:
+		return &encodeError{err: err}
 	}
 	e.buf = append(e.buf, ']')
 	e.leave()
@@ -268,7 +330,7 @@ func (e *encoder) iterable(v starlark.Iterable) *encodeError {
 
 func (e *encoder) float(f float64) *encodeError {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return unencodable("%s has no JSON form", floatText(f))
+		return unencodable("%s has no JSON form", stdlib.FloatText(f))
 	}
 	e.buf = appendFloat(e.buf, f)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -18,13 +19,30 @@ type source struct {
 	name, code string
 	lines      []string // split when first needed
 	agentTools []string // see abi.Request
+	more       bool     // the first error could be put right by more lines
 }
 
 func newSource(name, code string) *source {
 	if name == "" {
 		name = "script"
 	}
-	return &source{name: name, code: code}
+	return &source{name: name, code: unfenced(strings.TrimPrefix(code, "\uFEFF"))}
+}
+
+// unfenced returns code without the fences of Markdown around it. Their lines stay,
+// empty, so that positions do not change.
+func unfenced(code string) string {
+	const fence = "```"
+	start := len(code) - len(strings.TrimLeft(code, " \t\r\n"))
+	if !strings.HasPrefix(code[start:], fence) {
+		return code
+	}
+	end := strings.IndexAny(code[start:], "\r\n")
+	if end < 0 {
+		return code
+	}
+	body := strings.TrimRight(code[start+end:], " \t\r\n")
+	return code[:start] + strings.TrimSuffix(body, fence)
 }
 
 // line returns the text of a line without its line end, which is \n, \r or \r\n
@@ -70,7 +88,7 @@ func (s *source) wordAt(pos syntax.Position) string {
 		_, n := utf8.DecodeRuneInString(line)
 		line = line[n:]
 	}
-	return line[:runLength(line)]
+	return line[:parse.RunLength(line)]
 }
 
 // invalid returns the error for source that cannot be run.
@@ -107,6 +125,9 @@ func panicError(p any) *abi.Error {
 
 // scriptError turns the failure of a running script into the error for its caller.
 func (r *run) scriptError(err error) *abi.Error {
+	if r.fatal != nil && r.fatal.cause != nil {
+		err, r.fatal = r.fatal.cause, nil
+	}
 	out := &abi.Error{Type: abi.ErrRuntime, Message: clip(explain(err.Error()), maxErrorText)}
 	var failed *toolError
 	var own *raised
@@ -144,8 +165,9 @@ func scriptFrames(stack starlark.CallStack) starlark.CallStack {
 		case f.Name == tryName && i+1 < len(stack) && len(out) > 0:
 			i++
 			out[len(out)-1].Pos = stack[i].Pos
-		case f.Name == tryName || f.Name == raiseName:
+		case inModule(f) || f.Name == tryName || f.Name == raiseName || f.Name == boundName || f.Name == parse.MakeClass || f.Name == parse.Generate || f.Name == parse.GenExpr:
 		default:
+			f.Name = strings.TrimPrefix(strings.TrimPrefix(f.Name, parse.BodyPrefix), parse.MemberPrefix)
 			out = append(out, f)
 		}
 	}
@@ -202,7 +224,7 @@ func (r *run) backtrace(stack starlark.CallStack, message string) string {
 	var b strings.Builder
 	where := ""
 	if n := len(stack); n > 0 && isBuiltin(stack[n-1]) {
-		if name := clip(stack[n-1].Name, maxTraceLine); !strings.HasPrefix(message, name+": ") {
+		if name := clip(stack[n-1].Name, maxTraceLine); !strings.HasPrefix(message, name+": ") && !strings.HasPrefix(message, name+"() ") {
 			where = " in " + name
 		}
 		stack = stack[:n-1]

@@ -3,9 +3,10 @@ package interp
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -14,9 +15,11 @@ import (
 // Error("...") makes one.
 type errorValue struct {
 	kind         abi.ErrorType
-	tool         bool   // it is a ToolError
-	message      string // without the name of the tool
-	server, name string // of a ToolError
+	class        *class
+	args         starlark.Tuple
+	attrs        starlark.StringDict // that a class of the script has set
+	message      string              // without the name of the tool
+	server, name string              // of a ToolError
 	details      starlark.Value
 
 	raised bool                // by the script, with raise or fail
@@ -31,11 +34,20 @@ var (
 )
 
 func (e *errorValue) String() string {
+	if len(e.args) > 1 {
+		return e.Type() + repr(e.args)
+	}
 	return fmt.Sprintf("%s(%s)", e.Type(), starlark.String(e.message))
 }
 
 // text returns what str(e) returns.
 func (e *errorValue) text() string {
+	if fn := e.class.find("__str__"); fn != nil {
+		v, err := e.class.run.callback(fn, starlark.Tuple{e})
+		if s, ok := v.(starlark.String); ok && err == nil {
+			return string(s)
+		}
+	}
 	if e.server == "" && e.name == "" {
 		return e.message
 	}
@@ -43,10 +55,10 @@ func (e *errorValue) text() string {
 }
 
 func (e *errorValue) Type() string {
-	if e.tool {
-		return "ToolError"
+	if e.class == exceptionClass {
+		return "Error"
 	}
-	return "Error"
+	return e.class.name
 }
 
 func (e *errorValue) Freeze()               { e.details.Freeze() }
@@ -75,8 +87,64 @@ func (e *errorValue) Attr(name string) (starlark.Value, error) {
 		return orNone(e.name), nil
 	case "details":
 		return e.details, nil
+	case "args":
+		return e.arguments(), nil
+	case "__class__":
+		return e.class, nil
+	case "__cause__":
+		if e.cause == nil {
+			return starlark.None, nil
+		}
+		return e.cause, nil
+	}
+	if v, ok := e.attrs[name]; ok {
+		return v, nil
+	}
+	switch v := e.class.find(name).(type) {
+	case nil:
+	case *property:
+		return e.class.run.callback(v.fn, starlark.Tuple{e})
+	case *starlark.Function:
+		return &boundMethod{v, e}, nil
+	default:
+		return v, nil
+	}
+	if name == "code" && e.class.derives(errorClasses["SystemExit"]) {
+		return starlark.String(e.message), nil
 	}
 	return nil, fmt.Errorf("%s has no .%s%s", e.Type(), name, suggest(name, errorAttrs, errorAttrs))
+}
+
+// arguments returns the arguments that the error was created with.
+func (e *errorValue) arguments() starlark.Tuple {
+	if e.args == nil && e.message != "" {
+		return starlark.Tuple{starlark.String(e.message)}
+	}
+	return e.args
+}
+
+// SetField implements e.name = v, for methods of the script's own error classes.
+func (e *errorValue) SetField(name string, v starlark.Value) error {
+	switch name {
+	case "message":
+		e.message = text(v)
+	case "details":
+		e.details = v
+	case "args":
+		args, ok := v.(starlark.Tuple)
+		if !ok {
+			return fmt.Errorf("%s.args is a tuple, not %s", e.Type(), v.Type())
+		}
+		e.args = args
+	case "type", "server", "tool":
+		return fmt.Errorf("%s.%s cannot change", e.Type(), name)
+	default:
+		if e.attrs == nil {
+			e.attrs = make(starlark.StringDict)
+		}
+		e.attrs[name] = v
+	}
+	return nil
 }
 
 // object returns the fields that are set, for JSON.
@@ -134,7 +202,18 @@ func (e *errorValue) reraise() error {
 // raised is the Go error for an error that the script has raised.
 type raised struct{ value *errorValue }
 
-func (r *raised) Error() string { return r.value.text() }
+// Error names the class, unless it is the general one or that of tools.
+func (r *raised) Error() string {
+	e := r.value
+	text := e.text()
+	switch {
+	case e.class == exceptionClass || e.class.tool:
+		return text
+	case text == "":
+		return e.class.name
+	}
+	return e.class.name + ": " + text
+}
 
 // errorOf returns the error that scripts see when a call fails.
 func errorOf(err error) *errorValue {
@@ -145,60 +224,24 @@ func errorOf(err error) *errorValue {
 		own.value.origin = origin
 		return own.value
 	}
-	e := &errorValue{kind: abi.ErrRuntime, message: clip(explain(err.Error()), maxErrorText), details: starlark.None, origin: origin}
+	e := &errorValue{
+		kind: abi.ErrRuntime, class: errorClassOf(err), message: clip(explain(err.Error()), maxErrorText), details: starlark.None, origin: origin,
+	}
+	var typed *stdlib.Error
+	if errors.As(err, &typed) {
+		e.attrs = maps.Clone(typed.Attrs)
+	}
+	var missing *missingKey
+	if errors.As(err, &missing) && !missing.attribute {
+		e.args = starlark.Tuple{missing.key}
+	}
 	var failed *toolError
 	if errors.As(err, &failed) {
-		e.kind, e.tool, e.message = failed.call.Type, true, failed.call.Message
+		e.kind, e.message = failed.call.Type, failed.call.Message
 		e.server, e.name = failed.call.Server, failed.call.Tool
 		if v, err := decodeJSON(failed.call.Details); len(failed.call.Details) > 0 && err == nil {
 			e.details = v
 		}
 	}
 	return e
-}
-
-// errorMaker is a class of errors: Error or ToolError.
-type errorMaker struct{ tool bool }
-
-var _ starlark.Callable = (*errorMaker)(nil)
-
-var (
-	makeError     = &errorMaker{}
-	makeToolError = &errorMaker{tool: true}
-)
-
-func (m *errorMaker) Name() string {
-	if m.tool {
-		return "ToolError"
-	}
-	return "Error"
-}
-
-func (m *errorMaker) kind() abi.ErrorType {
-	if m.tool {
-		return abi.ErrTool
-	}
-	return abi.ErrRuntime
-}
-
-func (m *errorMaker) String() string        { return "<class " + m.Name() + ">" }
-func (*errorMaker) Type() string            { return "class" }
-func (*errorMaker) Freeze()                 {}
-func (*errorMaker) Truth() starlark.Bool    { return true }
-func (m *errorMaker) Hash() (uint32, error) { return starlark.String(m.Name()).Hash() }
-
-// CallInternal implements Error(message, details=None), and ToolError, which also has
-// server and tool.
-func (m *errorMaker) CallInternal(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	e := &errorValue{kind: m.kind(), tool: m.tool, details: starlark.None}
-	var message starlark.Value = starlark.String(m.Name())
-	pairs := []any{"message?", &message, "details?", &e.details}
-	if m.tool {
-		pairs = append(pairs, "server?", &e.server, "tool?", &e.name)
-	}
-	if err := starlark.UnpackArgs(m.Name(), args, kwargs, pairs...); err != nil {
-		return nil, err
-	}
-	e.message = strings.ToValidUTF8(text(message), "\uFFFD")
-	return e, nil
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -79,67 +80,6 @@ func checkPosition(t *testing.T, code string, p abi.Position) {
 	}
 }
 
-// FuzzMark checks that code that the library can parse does not change, and that all
-// other code keeps its lines, and the columns of the parts that the library parses.
-func FuzzMark(f *testing.F) {
-	addScripts(f)
-	f.Fuzz(func(t *testing.T, code string) {
-		if strings.Contains(code, "\x00") {
-			return // compile refuses it; the library takes it for the end
-		}
-		src := newSource("t", code)
-		text, found, failure := src.mark(src.whole(), true, 0)
-		if failure != nil {
-			checkPosition(t, code, *failure.Position)
-			return
-		}
-		if _, err := parseOptions.Parse("t", code, 0); err == nil && (text != code || len(found) > 0) {
-			t.Fatalf("%q is changed to %q", code, text)
-		}
-		before, after := lines(code), lines(text)
-		if len(before) != len(after) {
-			t.Fatalf("%q: %d lines become %d: %q", code, len(before), len(after), text)
-		}
-		for i := range before {
-			// try: adds a byte at the end of a line, and a literal that continues
-			// adds a backslash.
-			if n := utf8.RuneCountInString(after[i]) - utf8.RuneCountInString(before[i]); n < 0 || n > 2 {
-				t.Fatalf("%q: line %d has another length: %q", code, i+1, text)
-			}
-		}
-	})
-}
-
-func lines(code string) []string {
-	code = strings.ReplaceAll(code, "\r\n", "\n")
-	return strings.Split(strings.ReplaceAll(code, "\r", "\n"), "\n")
-}
-
-// FuzzFString checks that any literal is skipped correctly, and that the positions of
-// its parts are right.
-func FuzzFString(f *testing.F) {
-	for _, s := range []string{`f"a{b!r:>{c}}{{"`, `rf"""{x["a"]}`, `f'{'`, `f"{f"{x=}"}"`, "f'{a}\n{b}'", `f"\{"`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		prefix := strings.IndexAny(s, `"'`)
-		if prefix < 0 {
-			return
-		}
-		length, parts, failure := scanFString(s, 0)
-		if length <= prefix || length > len(s) || failure != nil && (failure.at < 0 || failure.at > len(s)) {
-			t.Fatalf("%q: length %d, %+v", s, length, failure)
-		}
-		at := prefix
-		for _, p := range parts {
-			if p.start <= at || p.start >= length || p.field && (p.exprStart <= p.start || p.exprEnd < p.exprStart || p.exprEnd >= length || p.debugEnd >= length) {
-				t.Fatalf("%q: part %+v", s, p)
-			}
-			at = p.start
-		}
-	})
-}
-
 // FuzzFormat checks that no format makes a huge text or panics.
 func FuzzFormat(f *testing.F) {
 	for _, s := range []string{"", ">10", "*^+#010,.3f", "%5.2f|%-3s|%%|%(a)d", "{:>{}}|{0[a].b}|{{", "_x", "c"} {
@@ -182,7 +122,7 @@ func FuzzLex(f *testing.F) {
 		for i := range tokens {
 			wordHint(tokens, i)
 			syntaxHint(tokens, i)
-			unclosed(portion{code: code, line: 1, col: 1}, tokens[i])
+			unclosed(parse.Portion{Code: code, Line: 1, Col: 1}, tokens[i])
 			if i > 100 {
 				break
 			}

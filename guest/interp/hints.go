@@ -1,116 +1,103 @@
 package interp
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"go.starlark.net/syntax"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
 // keywords are the keywords of the grammar.
 var keywords = []string{
-	"and", "break", "continue", "def", "elif", "else", "for", "if", "in", "lambda", "load", "not", "or", "pass", "return", "while",
+	"and", "as", "assert", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
+	"import", "in", "is", "lambda", "load", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "yield",
 }
 
-// reservedWords are words of Python that the grammar reserves, each with a hint.
+// reservedWords are words that cannot be names, each with a hint for where it is in the
+// wrong place or has no meaning here.
 var reservedWords = map[string]string{
-	"as":       "there is nothing to rename: name what you need by assigning it",
-	"assert":   `write if not x: fail("message")`,
+	"as":       "it stands in import and except: import math as m, except ValueError as e",
 	"async":    "calls of tools are ordinary calls, and functions begin with def",
 	"await":    "calls of tools are ordinary calls, without await",
-	"class":    `use a dict: item = {"name": value}, then item.name`,
-	"del":      "write d.pop(key) for a dict, l.pop(index) for a list",
+	"class":    "it begins a statement of its own: class Name:",
+	"del":      "it begins a statement of its own: del d[key]",
 	"except":   "it belongs after the indented body of a try: and ends with a colon",
 	"finally":  "it belongs after a try: and its except parts, and ends with a colon",
-	"from":     "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
-	"global":   "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
-	"import":   "a script cannot import: json and math are always there, and tools are called as server.tool({...})",
-	"is":       "it goes between a value and None, True or False; compare other values with ==",
-	"nonlocal": "an inner function cannot rebind an outer variable: return the value, or change a dict or list",
-	"raise":    `it begins a statement of its own: raise Error("message")`,
+	"from":     "it begins a statement of its own: from math import sqrt",
+	"global":   "it begins a statement of its own: global name",
+	"import":   "it begins a statement of its own: import math",
+	"is":       "it goes between two values",
+	"nonlocal": "it begins a statement of its own: nonlocal name",
+	"raise":    `it begins a statement of its own: raise ValueError("message")`,
 	"try":      "write try: on a line of its own, with the body indented below it",
 	"with":     "a script opens nothing that needs closing (for cleanup, use try: and finally:)",
-	"yield":    "collect the values in a list and return it",
+	"yield":    "it belongs in a function that begins with def",
 }
+
+const (
+	reachesNothing = "a script reaches nothing but tools"
+	overlap        = "calls that overlap are parallel([lambda: server.tool({...}), ...])"
+)
 
 // undefinedHints are hints for names that are defined in other languages.
 var undefinedHints = func() map[string]string {
-	const (
-		noErrors  = `there are two classes of errors, Error and ToolError: raise Error("message"), except Error as e`
-		noModules = "there are no modules but json and math"
-		noMean    = noModules + ": the mean is sum(xs) / len(xs)"
-		noClock   = "a script has no clock and cannot wait: pass the time in as a parameter, or ask a tool for it"
-		noWait    = "a script cannot wait: return, and have the agent call again, or ask a tool that waits"
-		noRandom  = "a script has no random numbers: pass them in as a parameter, or ask a tool for them"
-		noFiles   = "a script reaches nothing but tools"
-	)
+	const noWait = "a script cannot wait: return, and have the agent call again, or ask a tool that waits"
 	hints := map[string]string{
 		"true": "write True", "false": "write False",
 		"null": "write None", "none": "write None", "nil": "write None", "undefined": "write None",
-		"map":         "use a comprehension: [f(x) for x in xs]",
-		"filter":      "use a comprehension: [x for x in xs if f(x)]",
-		"pow":         "use math.pow(x, y)",
-		"divmod":      "write x // y and x % y",
-		"callable":    `compare type(x) with a name: type(x) == "function"`,
-		"format":      `use "{}".format(x) or "%d" % x`,
-		"next":        "take the first of a list: xs[0] if xs else None",
-		"iter":        "loop over the value itself",
-		"frozenset":   "use set, or a tuple as a key",
-		"object":      "use a dict",
-		"super":       "there are no classes",
-		"self":        "there are no classes",
-		"exit":        "write return, or fail(\"message\")",
-		"quit":        "write return, or fail(\"message\")",
-		"input":       "the arguments of the tool are in params",
-		"arguments":   "the arguments of the tool are in params",
-		"args":        "the arguments of the tool are in params",
-		"__name__":    "the whole script is run: call the function, or return",
-		"console":     "use print(...)",
-		"logger":      "use log.info(...), log.warn(...), log.error(...)",
-		"logging":     "use log.info(...), log.warn(...), log.error(...)",
-		"JSON":        "use json.encode and json.decode",
-		"Math":        "use math",
-		"hex":         `use f"{x:x}", with 0x in front f"{x:#x}"`,
-		"oct":         `use f"{x:o}", with 0o in front f"{x:#o}"`,
-		"bin":         `use f"{x:b}", with 0b in front f"{x:#b}"`,
-		"reduce":      "add up in a loop: total = f(total, x)",
-		"setattr":     "write d[name] = value",
-		"delattr":     "write d.pop(name)",
-		"issubclass":  "there are no classes",
-		"OrderedDict": "dicts keep their order: use dict",
-		"call_tool":   "a tool is called as server.tool({...})",
-		"Promise":     "calls that overlap are parallel([lambda: server.tool({...}), ...])",
-		"parseInt":    "use int(x)",
-		"parseFloat":  "use float(x)",
-		"Object":      "a dict has .keys(), .values() and .items()",
-		"require":     noModules,
+		"super":      "it belongs in a method of a class: super().name(...)",
+		"self":       "it is the first parameter of a method: def name(self):",
+		"exit":       "write return, or fail(\"message\")",
+		"quit":       "write return, or fail(\"message\")",
+		"input":      "the arguments of the tool are in params",
+		"arguments":  "the arguments of the tool are in params",
+		"args":       "the arguments of the tool are in params",
+		"console":    "use print(...)",
+		"logger":     "use log.info(...), log.warn(...), log.error(...)",
+		"logging":    "use log.info(...), log.warn(...), log.error(...)",
+		"JSON":       "use json.encode and json.decode",
+		"Math":       "use math",
+		"delattr":    "write d.pop(name)",
+		"call_tool":  "a tool is called as server.tool({...})",
+		"Promise":    "calls that overlap are parallel([lambda: server.tool({...}), ...])",
+		"parseInt":   "use int(x)",
+		"parseFloat": "use float(x)",
+		"Object":     "a dict has .keys(), .values() and .items()",
+		"require":    "write import name",
 	}
 	for hint, names := range map[string]string{
-		noErrors:  "BaseException ValueError KeyError TypeError IndexError LookupError RuntimeError AttributeError NameError ZeroDivisionError StopIteration TimeoutError ConnectionError OSError IOError NotImplementedError",
-		noModules: "re os sys itertools functools collections copy string traceback typing dataclasses asyncio defaultdict Counter namedtuple",
-		noClock:   "time datetime date timedelta now",
-		noWait:    "sleep",
-		noMean:    "statistics",
-		noRandom:  "random uuid secrets",
-		noFiles:   "open requests urllib http fetch subprocess eval exec compile",
+		noWait:         "sleep",
+		reachesNothing: "os sys open requests urllib http fetch subprocess eval exec compile pathlib",
+		overlap:        "asyncio threading concurrent",
+		"the errors of calls have no traceback: use e.message": "traceback",
 	} {
 		for _, name := range strings.Fields(names) {
 			hints[name] = hint
 		}
 	}
+	for module, names := range map[string]string{
+		"collections": "Counter OrderedDict defaultdict deque namedtuple", "copy": "deepcopy",
+		"datetime": "date timedelta timezone", "dataclasses": "asdict dataclass", "enum": "Enum IntEnum auto",
+		"functools": "lru_cache partial reduce wraps", "itertools": "accumulate chain combinations groupby islice permutations product",
+		"math": "ceil floor gcd sqrt", "random": "choice randint shuffle", "typing": "Any Callable Dict Iterable List Optional Tuple Union",
+		"decimal": "Decimal", "fractions": "Fraction",
+	} {
+		for _, name := range strings.Fields(names) {
+			hints[name] = fmt.Sprintf("write from %s import %s", module, name)
+		}
+	}
 	return hints
 }()
 
-// syntaxError turns an error of the parser in a portion into one at the wrong token,
-// with a hint if there is one.
-func (s *source) syntaxError(err error, in portion) *abi.Error {
-	var e syntax.Error
-	if !errors.As(err, &e) {
-		return s.invalid(nil, err.Error())
+// syntaxError turns an error of the parser into one at the wrong token, with a hint if
+// there is one.
+func (s *source) syntaxError(e *parse.Error) *abi.Error {
+	if e.Exact {
+		return s.invalid(s.position(e.Pos), "syntax error: "+e.Msg)
 	}
+	in := e.In
 	tokens := lexAround(in, int(e.Pos.Line), int(e.Pos.Col), 16)
 	// For this message the parser gives the position of the token, for nearly all
 	// others the end of the token.
@@ -142,7 +129,7 @@ func (s *source) syntaxError(err error, in portion) *abi.Error {
 	case message == "unexpected newline in string":
 		message += `: the quote is not closed (put text of several lines between """)`
 	}
-	if in.field && strings.Count(in.code, "(") == 1 {
+	if in.Field && strings.Count(in.Code, "(") == 1 {
 		message = strings.ReplaceAll(message, "')'", "'}'") // the parenthesis stands for the brace
 	}
 	if hint := syntaxHint(tokens, i); hint != "" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
 // TestErrorTextIsBounded checks that a client gets only a part of a very long error
@@ -41,7 +42,7 @@ func TestLexAround(t *testing.T) {
 	code := strings.Repeat("x = [1, 'a' + f(\"é\")] # note\nif x:\n\ty.z = (\n 2, {'k': 3})\n", 100)
 	all := lex(code)
 	for i := 0; i < len(all); i += 7 {
-		part := lexAround(portion{code: code, line: 1, col: 1}, all[i].line, all[i].col, keep)
+		part := lexAround(parse.Portion{Code: code, Line: 1, Col: 1}, all[i].line, all[i].col, keep)
 		at := slices.Index(part, all[i])
 		if at < 0 {
 			t.Fatalf("token %d (%+v) is not among those around it", i, all[i])

@@ -1,50 +1,36 @@
-// Package interp implements the language of composite tools: Starlark as in
-// go.starlark.net (with sets, while, recursion and control flow at top level), and
-// additions for scripts that call tools. It is plain Go, so that it can be tested
-// natively; package guest compiles it to wasm.
+// Package interp implements the language of composite tools: Python without input and
+// output. Package parse reads it; underneath it is Starlark as in go.starlark.net, with
+// the changes of package patch. It is plain Go, so that it can be tested natively;
+// package guest compiles it to wasm.
 //
-// What is added to Starlark:
-//
-//   - The script is the body of a function, so it may return. If it ends without
-//     return and its last statement is an expression, the value of that
-//     expression is the result; otherwise the result is None.
-//   - params holds the arguments, read-only; json and math are modules; each
-//     server is a value by its own name: server.tool({...}), server.tool(a=1),
-//     server["odd-name"]({...}), and server.tool.raw({...}) for the whole result
-//     of the call instead of the value in it.
-//   - Dicts have their keys as attributes: x.name is x["name"], for reading and
-//     assigning. Methods win over keys.
-//   - try, except, else, finally and raise, with two classes of errors. Errors
-//     about limits cannot be caught.
-//   - f-strings, adjacent string literals, and formats with width and precision;
-//     is with None, True and False; sum, round and isinstance.
-//   - parallel and parallel_map, whose calls overlap; undo and commit; tools for
-//     the saved tools; content for content blocks.
-//   - log and progress beside print.
-//   - Integers have any size, in JSON too, and dicts keep their order in JSON.
-//
-// docs/language.md is the reference. There is no load, no clock and no random
-// number. Nothing that a script can see depends on Go's map order, on addresses or
-// on time.
+// docs/language.md is the reference. There is no load. Nothing that a script can see
+// depends on Go's map order, on addresses or on time.
 //
 // Requests, and from source to program:
 //
 //	request.go       reading the request, writing tool calls
 //	interp.go        Run: one request
 //	compile.go       parse, rewrite, resolve
-//	marks.go         placeholders for what the library's parser does not know
-//	fscan.go         splitting f-strings
-//	identity.go      the operator is
-//	shape.go         from placeholders to statements
+//	imports.go       modules, and what names mean
 //	rewrite.go       from the script's tree to one that the library can run, at
 //	                 the same positions; rewriteexpr.go: its expressions
+//	hoist.go         functions used before their definition; generator
+//	                 expressions that may be lists
 //	template.go      adjacent literals and f-strings
-//	try.go           try statements; shared.go: variables that their parts share
+//	try.go           try statements; shared.go: variables that their parts share;
+//	                 scopes.go: global, nonlocal, assignments in expressions
 //
 // While a script runs:
 //
 //	object.go        dicts
-//	catch.go         running try statements; errorvalue.go: errors as values
+//	operators.go     what trees apply to values; slices.go: assigning slices;
+//	                 match.go: match statements
+//	iterate.go       iterators, and functions that go over them
+//	generator.go     generators
+//	class.go         classes; instance.go: their values; dunder.go: operators
+//	dataclass.go     dataclasses; enum.go: enumerations
+//	errorclass.go    error classes; errorvalue.go: errors as values
+//	catch.go         running try statements
 //	repr.go          values as text
 //	format.go        % and .format; spec.go: format specifications
 //	server.go        servers, tools, calls
@@ -52,8 +38,13 @@
 //	undo.go          undo and commit
 //	content.go       content blocks
 //	output.go        print, log, progress
-//	builtins.go      names that every script has; numbers.go, kinds.go and
-//	                 jsonmodule.go: some of these
+//	library.go       what a run offers to the modules of package stdlib
+//	builtins.go      names that every script has; pybuiltins.go, numbers.go,
+//	                 kinds.go and jsonmodule.go: some of these
+//	pymethods.go     methods of numbers, lists and sets; strmethods.go: of text;
+//	                 bytesmethods.go: of bytes; frozenset.go: sets that cannot change
+//	ownmodules.go    modules that need this package; typing.go: of these, what classes
+//	                 are derived from; sourcemodule.go: modules in Python
 //	decode.go        from JSON to values
 //	encode.go        from values to JSON
 //
@@ -66,14 +57,17 @@
 //	lex.go           tokens of source that does not parse
 //	nearest.go       the nearest name
 //	lint.go          warnings about code that runs
-//	lintcall.go      tools that the code names
+//	lintcall.go      tools and arguments that the code names
+//	lintresult.go    results that are always None
 //	outline.go       what the code binds, and whether it is complete
 package interp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -190,7 +184,7 @@ func (p *Program) run(req abi.Request, h Host, maxSteps uint64) ([]byte, *abi.Er
 		return nil, err
 	}
 	setParams(p.env, params)
-	r := &run{host: h, src: p.src, maxSteps: maxSteps}
+	r := &run{host: h, src: p.src, maxSteps: maxSteps, memory: req.Memory, clock: req.Now, seed: req.Seed}
 	return r.exec(p.prog, p.env)
 }
 
@@ -218,19 +212,35 @@ type run struct {
 	src      *source
 	maxSteps uint64
 	steps    uint64 // of all threads, as counted by onSteps
+	// What the request says, for modules of the library.
+	memory uint64
+	clock  int64 // in microseconds since 1970
+	seed   uint64
+	env    *stdlib.Env // nil until a script needs it
+	// modules are what modules in Python have, by their code.
+	modules map[string]starlark.StringDict
 	// fatal is the first error that scripts cannot catch. If it is set, it takes
 	// precedence over the Go error that the interpreter returns.
 	fatal *fatalError
+	// current is the thread that runs: that of the script, of a task, or of a
+	// generator.
+	current    *starlark.Thread
+	generators []*generator // that have begun
+	made       uint32       // instances of classes
+	texts      int          // nested texts of instances being made
 }
 
 // runKey is the key of the run among the locals of a thread.
-const runKey = "run"
+const runKey = stdlib.EnvKey
 
 func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 
 // exec runs a compiled script and encodes what it returns.
 func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *abi.Error) {
 	thread := r.newThread()
+	r.current = thread
+	defer r.stopGenerators()
+	r.adopt(env)
 	globals, err := prog.Init(thread, env)
 	if err != nil {
 		return nil, r.scriptError(err)
@@ -240,6 +250,9 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 		return nil, r.scriptError(err)
 	}
 	result, err := encodeJSON("result", value)
+	if eval := (*starlark.EvalError)(nil); errors.As(err, &eval) { // of a generator
+		return nil, r.scriptError(err)
+	}
 	if err != nil {
 		return nil, r.resultError(err)
 	}
@@ -284,15 +297,17 @@ func (r *run) callTools(thread *starlark.Thread, calls []abi.ToolCall) ([]abi.An
 func (r *run) onSteps(thread *starlark.Thread) {
 	r.steps += stepSlice
 	switch {
-	case thread.CallStackDepth() > MaxFrames:
-		r.stop(thread, abi.LimitRecursion,
-			fmt.Sprintf("call stack deeper than %d frames, a fixed limit (does a function call itself without end?)", MaxFrames))
+	case frames(thread) > MaxFrames:
+		r.stop(thread, abi.LimitRecursion, deepMessage)
 	case r.maxSteps > 0 && r.steps >= r.maxSteps:
 		r.stop(thread, "", fmt.Sprintf("more than %d steps", r.maxSteps))
 	default:
 		thread.SetMaxExecutionSteps(thread.Steps + stepSlice)
 	}
 }
+
+// deepMessage is the message of a run that is too deep.
+var deepMessage = fmt.Sprintf("call stack deeper than %d frames, a fixed limit (does a function call itself without end?)", MaxFrames)
 
 // stop ends the run with a resource error.
 func (r *run) stop(thread *starlark.Thread, limit, message string) {

@@ -4,23 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib/json"
 	"go.starlark.net/starlark"
 )
 
-// jsonModule has the functions of Starlark's json module. Unlike the library's,
-// encode keeps the order of dicts instead of sorting their keys.
+// jsonModule has the functions of Python's json module and those of Starlark's. Unlike
+// the library's, encode keeps the order of dicts instead of sorting their keys.
 var jsonModule = &module{
 	name: "json",
-	members: starlark.StringDict{
+	members: withOwn(json.Module(), starlark.StringDict{
 		"decode":        starlark.NewBuiltin("json.decode", jsonDecode),
 		"encode":        starlark.NewBuiltin("json.encode", jsonEncode),
 		"encode_indent": starlark.NewBuiltin("json.encode_indent", jsonEncodeIndent),
 		"indent":        starlark.NewBuiltin("json.indent", jsonIndent),
-	},
-	instead: map[string]string{
-		"loads": "json.decode(text)", "parse": "json.decode(text)", "load": "json.decode(text)",
-		"dumps": "json.encode(value)", "stringify": "json.encode(value)", "dump": "json.encode(value)",
-	},
+	}),
+	instead: map[string]string{"parse": "json.loads(text)", "stringify": "json.dumps(value)"},
 }
 
 func jsonDecode(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {

@@ -1,8 +1,10 @@
 package interp
 
 import (
-	"fmt"
+	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -12,7 +14,16 @@ import (
 var kindNames = map[string]string{
 	"bool": "bool", "bytes": "bytes", "dict": "dict", "float": "float", "int": "int", "list": "list",
 	"range": "range", "set": "set", "str": "string", "tuple": "tuple",
-	"Error": "Error", "Exception": "Error", "ToolError": "ToolError",
+	"frozenset": "frozenset",
+	"Error":     "Error", "Exception": "Error", "ToolError": "ToolError",
+}
+
+func init() {
+	for name, c := range errorClasses {
+		if kindNames[name] == "" {
+			kindNames[name] = c.name
+		}
+	}
 }
 
 // compared records a comparison of type(x) with the name of a type. Without nameKinds
@@ -36,9 +47,6 @@ func (r *rewriter) compared(e *syntax.BinaryExpr) {
 // that type returns, unless the script defines these names.
 func (r *rewriter) nameKinds() {
 	if r.bound["type"] {
-		if len(r.typeIdentities) > 0 {
-			r.fail(r.typeIdentities[0], "syntax error: is only compares with None, True and False in a script that defines type: write ==")
-		}
 		return
 	}
 	for _, x := range r.kinds {
@@ -51,29 +59,116 @@ func (r *rewriter) nameKinds() {
 	}
 }
 
-// isinstanceBuiltin implements isinstance(x, type) or isinstance(x, (type, ...)): types
-// are functions such as str, classes of errors, and results of type(x). As
-// in Python a bool is an int too, and a ToolError an Error.
+// isType reports whether a name is that of a type with methods.
+func isType(name string) bool { return kindNames[name] != "" && errorClasses[name] == nil }
+
+// nameTypes makes the names of types before dots mean the types themselves, as in
+// str.lower, and names of modules the modules, even if the script does not import
+// them.
+func (r *rewriter) nameTypes() {
+	for _, e := range r.dots {
+		id := e.X.(*syntax.Ident)
+		if r.bound[id.Name] {
+			continue
+		}
+		if isType(id.Name) {
+			e.X = ident(id.NamePos, typePrefix+id.Name)
+		} else if _, known := meaning(r.env, id.Name); !known {
+			e.X = ident(id.NamePos, parse.ImportPrefix+id.Name)
+		}
+	}
+}
+
+// isinstanceBuiltin implements isinstance(x, class) or isinstance(x, (class, ...)):
+// classes are those of the script and of errors, functions such as str, and results of
+// type(x). As in Python a bool is an int too.
 func isinstanceBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x, class starlark.Value
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &x, &class); err != nil {
 		return nil, err
 	}
-	kind := x.Type()
 	classes, ok := class.(starlark.Tuple)
 	if !ok {
 		classes = starlark.Tuple{class}
 	}
 	for _, c := range classes {
-		name := kindOf(c)
-		if name == "" {
-			return nil, fmt.Errorf("%s: %s is not a type: write one of bool, bytes, dict, float, int, list, range, set, str, tuple, Error, ToolError, or several as a tuple; for None write x == None", b.Name(), repr(c))
+		is, known := isInstance(x, c)
+		if !known {
+			return nil, stdlib.Errorf(stdlib.TypeError, "%s: %s is not a type: write one of bool, bytes, dict, float, int, list, range, set, str, tuple, Error, ToolError, or several as a tuple; for None write x == None", b.Name(), repr(c))
 		}
-		if kind == name || kind == "bool" && name == "int" || kind == "ToolError" && name == "Error" {
+		if is {
 			return starlark.True, nil
 		}
 	}
 	return starlark.False, nil
+}
+
+// isInstance reports whether x is of a class, and whether c is one.
+func isInstance(x, c starlark.Value) (is, known bool) {
+	switch c := c.(type) {
+	case *starlark.Builtin:
+		return isKind(x, kindOf(c))
+	case *class:
+		of := classOf(x)
+		return c == objectClass || of != nil && of.derives(c), true
+	case *stdlib.Class:
+		return c.Is != nil && c.Is(x), true
+	case starlark.Tuple:
+		for _, e := range c {
+			is, known := isInstance(x, e)
+			if is || !known {
+				return is, known
+			}
+		}
+		return false, true
+	case placeholder:
+		return isAbstract(x, c.name), true
+	}
+	if t, ok := c.(interface{ Instance(starlark.Value) bool }); ok { // of namedtuple
+		return t.Instance(x), true
+	}
+	return isKind(x, kindOf(c))
+}
+
+// isKind reports whether x is of the type with that name, and whether there is one.
+func isKind(x starlark.Value, name string) (is, known bool) {
+	kind := x.Type()
+	if name == "tuple" {
+		if _, ok := x.(stdlib.TupleLike); ok {
+			kind = "tuple"
+		}
+	}
+	return kind == name || kind == "bool" && name == "int", name != ""
+}
+
+// isAbstract reports whether x is of one of the classes of typing or collections.abc.
+func isAbstract(x starlark.Value, name string) bool {
+	switch name[strings.LastIndexByte(name, '.')+1:] {
+	case "Callable":
+		_, ok := x.(starlark.Callable)
+		return ok
+	case "Dict", "Mapping", "MutableMapping":
+		_, ok := x.(stdlib.DictLike)
+		return ok
+	case "List", "MutableSequence":
+		_, ok := x.(*starlark.List)
+		return ok
+	case "Sequence":
+		_, isText := x.(starlark.String)
+		_, ok := x.(starlark.Indexable)
+		return ok || isText
+	case "Set":
+		return x.Type() == "set"
+	case "Tuple":
+		_, ok := x.(starlark.Tuple)
+		return ok
+	case "Iterator", "Generator":
+		return isLazy(x)
+	case "Any":
+		return true
+	}
+	_, ok := x.(starlark.Iterable)
+	return ok
 }
 
 // kindOf returns what type(x) returns for the values of a type; "" if c is not a
@@ -84,8 +179,6 @@ func kindOf(c starlark.Value) string {
 		if c.Receiver() == nil {
 			return kindNames[c.Name()]
 		}
-	case *errorMaker:
-		return c.Name()
 	case starlark.String:
 		if typeNames[string(c)] {
 			return string(c)
@@ -100,7 +193,7 @@ var typeNames = func() map[string]bool {
 	for _, kind := range kindNames {
 		names[kind] = true
 	}
-	for _, v := range []starlark.Value{starlark.None, &starlark.Function{}, &starlark.Builtin{}, server{}, tool{}, mathModule, makeError} {
+	for _, v := range []starlark.Value{starlark.None, &starlark.Function{}, &starlark.Builtin{}, server{}, tool{}, mathModule, exceptionClass} {
 		names[v.Type()] = true
 	}
 	return names

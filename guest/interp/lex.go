@@ -3,8 +3,9 @@ package interp
 import (
 	"math"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
 // tokenKind is the kind of a token, as far as hints need it.
@@ -38,14 +39,14 @@ func (t token) is(text string) bool { return t.kind != stringToken && t.text == 
 // lex splits any text into tokens; the last one is the end. It is only used for
 // error messages: the library's own scanner decides what is valid.
 func lex(code string) []token {
-	return lexAround(portion{code: code, line: 1, col: 1}, math.MaxInt, 0, math.MaxInt)
+	return lexAround(parse.Portion{Code: code, Line: 1, Col: 1}, math.MaxInt, 0, math.MaxInt)
 }
 
 // lexAround returns only the tokens around a position: at least the last keep tokens
 // before it, and as many after it. All tokens of a long script could take more memory
 // than the run may use.
-func lexAround(p portion, line, col, keep int) []token {
-	l := lexer{code: p.code, line: p.line, col: p.col, statement: true}
+func lexAround(p parse.Portion, line, col, keep int) []token {
+	l := lexer{code: p.Code, line: p.Line, col: p.Col, statement: true}
 	for after := 0; l.pos < len(l.code) && after < keep; {
 		l.scan()
 		if l.line > line || l.line == line && l.col > col {
@@ -97,13 +98,13 @@ func (l *lexer) scan() {
 		}
 		l.advance(n)
 	case c == '"' || c == '\'':
-		l.emit(stringToken, stringLength(rest))
+		l.emit(stringToken, parse.StringLength(rest))
 	case '0' <= c && c <= '9':
-		l.emit(numberToken, runLength(rest))
-	case isWordStart(rest):
-		n := runLength(rest)
-		if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && isStringPrefix(rest[:n]) {
-			l.emit(stringToken, literalLength(rest, n))
+		l.emit(numberToken, parse.RunLength(rest))
+	case parse.IsWordStart(rest):
+		n := parse.RunLength(rest)
+		if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && parse.IsStringPrefix(rest[:n]) {
+			l.emit(stringToken, parse.LiteralLength(rest, n))
 			return
 		}
 		l.emit(wordToken, n)
@@ -164,68 +165,7 @@ func (l *lexer) advance(n int) {
 	}
 }
 
-// isStringPrefix reports whether a word right before a quote belongs to a string
-// literal of Python.
-func isStringPrefix(word string) bool {
-	switch strings.ToLower(word) {
-	case "r", "b", "rb", "br", "u", "f", "fr", "rf":
-		return true
-	}
-	return false
-}
-
-// isFString reports whether a literal is an f-string.
-func isFString(literal string) bool {
-	return strings.ContainsAny(literal[:strings.IndexAny(literal, `"'`)], "fF")
-}
-
-// literalLength returns the length of the string literal at the start of s, whose
-// prefix has n letters.
-func literalLength(s string, n int) int {
-	if isFString(s) {
-		length, _, _ := scanFString(s, 0)
-		return length
-	}
-	return n + stringLength(s[n:])
-}
-
-// stringLength returns the length of the string literal at the start of s, up to its
-// end of line if it is not closed.
-func stringLength(s string) int {
-	quote := s[:1]
-	if strings.HasPrefix(s, strings.Repeat(quote, 3)) {
-		quote = strings.Repeat(quote, 3)
-	}
-	for i := len(quote); i < len(s); i++ {
-		switch {
-		case strings.HasPrefix(s[i:], quote):
-			return i + len(quote)
-		case s[i] == '\\':
-			i++
-		case len(quote) == 1 && (s[i] == '\n' || s[i] == '\r'):
-			return i
-		}
-	}
-	return len(s)
-}
-
-func isWordStart(s string) bool {
-	r, _ := utf8.DecodeRuneInString(s)
-	return r == '_' || unicode.IsLetter(r)
-}
-
-// runLength returns the length of the letters, digits and underscores at the start
-// of s.
-func runLength(s string) int {
-	for i, r := range s {
-		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return i
-		}
-	}
-	return len(s)
-}
-
 // isIdentifier reports whether s has the form of a name, as reserved words do too.
 func isIdentifier(s string) bool {
-	return s != "" && isWordStart(s) && runLength(s) == len(s)
+	return s != "" && parse.IsWordStart(s) && parse.RunLength(s) == len(s)
 }

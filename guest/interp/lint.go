@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -24,28 +25,25 @@ func Lint(code string, servers []string) abi.Lint { return lint(newSource("", co
 
 func lint(src *source, servers []string) abi.Lint {
 	out := abi.Lint{Warnings: []abi.Warning{}, Calls: []abi.NamedTool{}, Bound: []abi.Binding{}}
-	file, marks, failure := src.parse()
+	file, failure := src.parse()
 	if failure != nil {
-		out.Open = src.incomplete(failure)
+		out.Open = src.more || src.incomplete(failure)
 		return out
 	}
 	out.Parses = true
-	src.outline(&out, file)
+	src.outline(&out, file.File)
 	// A tree that can be rewritten is not nested too deep.
-	rw := rewriter{bound: make(map[string]bool), env: predeclared(nil), marks: marks}
-	if rw.file(file); rw.err != nil {
+	rw := newRewriter(file, predeclared(nil))
+	if rw.file(file.File); rw.err != nil {
 		return out
 	}
-	if file, marks, failure = src.parse(); failure != nil {
+	if file, failure = src.parse(); failure != nil {
 		return out
 	}
-	if marks != nil {
-		s := shaper{marks: marks}
-		file.Stmts = s.block(file.Stmts)
-	}
-	l := linter{src: src, env: predeclared(servers), marks: marks, out: &out, named: make(map[syntax.Expr]bool)}
+	l := linter{src: src, env: predeclared(servers), parsed: file, out: &out, named: make(map[syntax.Expr]bool)}
 	l.function(nil, file.Stmts)
 	l.bound(file.Stmts)
+	l.result(file.Stmts)
 	slices.SortStableFunc(out.Warnings, func(a, b abi.Warning) int {
 		if a.Position.Line != b.Position.Line {
 			return a.Position.Line - b.Position.Line
@@ -66,15 +64,15 @@ func lintResult(src *source, servers []string) ([]byte, *abi.Error) {
 }
 
 type linter struct {
-	src   *source
-	env   starlark.StringDict
-	marks marks
-	scope *lintScope
-	out   *abi.Lint
-	named map[syntax.Expr]bool // tools that are in out already
+	src    *source
+	env    starlark.StringDict
+	parsed *parse.File
+	scope  *lintScope
+	out    *abi.Lint
+	named  map[syntax.Expr]bool // tools that are in out already
 }
 
-// A lintScope is what a function or comprehension binds.
+// A lintScope has the names that a function or comprehension binds.
 type lintScope struct {
 	outer *lintScope
 	names map[string]*lintVar
@@ -97,8 +95,14 @@ func (l *linter) bind(id *syntax.Ident, unused string) {
 	if _, known := l.scope.names[id.Name]; known {
 		return
 	}
+	if isHidden(id.Name) {
+		unused = ""
+	}
 	l.scope.names[id.Name] = &lintVar{id: id, unused: unused}
-	v, ok := l.env[id.Name]
+	if slices.ContainsFunc(l.parsed.Imports, func(im *parse.Import) bool { return im.As == id }) {
+		return
+	}
+	v, ok := meaning(l.env, id.Name)
 	if !ok {
 		v, ok = starlark.Universe[id.Name]
 	}
@@ -147,6 +151,12 @@ func (l *linter) bindings(stmts []syntax.Stmt) {
 			unused[s.Name] = "function %s is never used"
 		}
 	})
+	for _, im := range l.parsed.Imports {
+		unused[im.As] = "import %s is never used"
+		if mayBeUnused[im.Module] || l.parsed.Annotated[im.As.Name] {
+			unused[im.As] = ""
+		}
+	}
 	for _, id := range bindings(stmts, nil) {
 		l.bind(id, unused[id])
 	}
@@ -161,8 +171,8 @@ func eachStmt(stmts []syntax.Stmt, f func(syntax.Stmt)) {
 			eachStmt(s.Body, f)
 		case *syntax.WhileStmt:
 			eachStmt(s.Body, f)
-		case *tryStmt:
-			for _, part := range s.parts() {
+		case *parse.Try:
+			for _, part := range s.Parts() {
 				eachStmt(part, f)
 			}
 		case *syntax.IfStmt:
@@ -224,7 +234,7 @@ func (l *linter) stmt(s syntax.Stmt) bool {
 	case *syntax.DefStmt:
 		l.params(s.Params)
 		l.function(s.Params, s.Body)
-	case *tryStmt:
+	case *parse.Try:
 		return l.try(s)
 	case *syntax.IfStmt:
 		reachable := false
@@ -241,17 +251,17 @@ func (l *linter) stmt(s syntax.Stmt) bool {
 	return true
 }
 
-func (l *linter) try(s *tryStmt) bool {
+func (l *linter) try(s *parse.Try) bool {
 	reachable := l.block(s.True)
 	if reachable {
-		reachable = l.block(s.orElse)
-	} else if len(s.orElse) > 0 {
-		l.warn(syntax.Start(s.orElse[0]), "this is never reached")
+		reachable = l.block(s.OrElse)
+	} else if len(s.OrElse) > 0 {
+		l.warn(syntax.Start(s.OrElse[0]), "this is never reached")
 	}
-	for _, c := range s.clauses {
-		reachable = l.block(c.body) || reachable
+	for _, c := range s.Clauses {
+		reachable = l.block(c.Body) || reachable
 	}
-	return l.block(s.finally) && reachable
+	return l.block(s.Finally) && reachable
 }
 
 // target checks the target of an assignment, which does not use its names.
@@ -297,7 +307,13 @@ func (l *linter) use(name string) bool {
 		v.used = true
 		return true
 	}
-	return l.env.Has(name) || starlark.Universe.Has(name)
+	return l.known(name)
+}
+
+// known reports whether a name has a meaning without the script.
+func (l *linter) known(name string) bool {
+	_, ok := meaning(l.env, name)
+	return ok || starlark.Universe.Has(name) || registry[name] != nil
 }
 
 // expr checks an expression; it may be nil.
@@ -306,12 +322,14 @@ func (l *linter) expr(e syntax.Expr) {
 	case *syntax.Ident:
 		l.use(e.Name)
 	case *syntax.Literal:
-		if m := l.marks.find(e.TokenPos, stringMark); m != nil {
-			l.pieces(m.pieces)
+		if m := l.parsed.Strings[e]; m != nil {
+			l.pieces(m.Pieces)
 		}
 	case *syntax.CallExpr:
+		l.param(e)
 		l.call(e)
 	case *syntax.DotExpr, *syntax.IndexExpr:
+		l.param(e)
 		l.tool(e, nil, false)
 		for _, x := range operands(e) {
 			l.expr(x)
@@ -333,10 +351,10 @@ func (l *linter) expr(e syntax.Expr) {
 	}
 }
 
-func (l *linter) pieces(pieces []piece) {
+func (l *linter) pieces(pieces []parse.Piece) {
 	for _, p := range pieces {
-		l.expr(p.expr)
-		l.pieces(p.spec)
+		l.expr(p.Expr)
+		l.pieces(p.Spec)
 	}
 }
 
@@ -434,4 +452,17 @@ func operands(e syntax.Expr) []syntax.Expr {
 		return []syntax.Expr{e.Key, e.Value}
 	}
 	return nil
+}
+
+// elif returns the elif branch that follows, if there is one. In the tree, an else
+// with only an if in it differs from it in nothing but its position.
+func elif(stmt *syntax.IfStmt) *syntax.IfStmt {
+	if len(stmt.False) != 1 {
+		return nil
+	}
+	next, ok := stmt.False[0].(*syntax.IfStmt)
+	if !ok || next.If != stmt.ElsePos {
+		return nil
+	}
+	return next
 }

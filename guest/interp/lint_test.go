@@ -22,7 +22,16 @@ func TestLint(t *testing.T) {
 		{"x = 1\nx += 1", []string{"1:1: x is assigned but never used"}},
 		{"x = {}\nx.a = 1", nil},
 		{"for i in range(3):\n    print(1)\n(a, b) = (1, 2)", nil},
-		{"def f(a, b):\n    c = 1\n    return a", []string{"1:5: function f is never used", "2:5: c is assigned but never used"}},
+		{"def f(a, b):\n    c = 1\n    return a", []string{
+			"1:5: the script only defines functions, so its result is None: end with return f(...)", "2:5: c is assigned but never used"}},
+		{"import math\ndef main():\n    return math.pi", []string{"2:5: the script only defines functions, so its result is None: end with return main(...)"}},
+		{"def main():\n    return 1\nif __name__ == '__main__':\n    main()", nil},
+		{"x = demo.a({})\nresult = x.b", []string{"2:1: the result of the script is None: end with return result"}},
+		{"x = demo.a({})\nif x:\n    return 1\nresult = x.b", []string{"4:1: result is assigned but never used"}},
+		{"import math\nfrom json import loads as l, dumps\nfrom typing import List\nreturn dumps", []string{"1:8: import math is never used", "2:27: import l is never used"}},
+		{"import math\ndef f(x: math.x) -> int:\n    y: List = x\n    return y\nreturn f(1)", nil},
+		{"class A:\n    def f(self):\n        return self.x\nreturn A().f()", nil},
+		{"def g():\n    yield 1\nreturn [(x for x in g()), 1 < len([]) < 2, {1}]", nil},
 		{"def f():\n    return later\nlater = 1\nf()", nil},
 		{"x = 1\ny = [x for x in [1]]\nreturn y", []string{"1:1: x is assigned but never used"}},
 		{"x = 1\nf = lambda x: x\nreturn f", []string{"1:1: x is assigned but never used"}},
@@ -67,12 +76,40 @@ func TestLintRequest(t *testing.T) {
 		t.Fatalf("%s: %v", result, err)
 	}
 	want := abi.Warning{
-		Position: abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, Message: "x is assigned but never used",
+		Position: abi.Position{File: "t", Line: 1, Column: 10, Source: "é = '日'; x = 1"}, Message: "the result of the script is None: end with return x",
 	}
 	if got.Warnings[1] != want {
 		t.Errorf("got %+v", got.Warnings[1])
 	}
 	if result, failure := Run(abi.Request{Op: abi.OpLint, Code: "("}, &fakeHost{}); string(result) != `{"parses":false,"warnings":[],"calls":[],"open":true,"bound":[]}` || failure != nil {
 		t.Errorf("got %s, %v", result, failure)
+	}
+}
+
+func TestNamedParams(t *testing.T) {
+	for code, want := range map[string][]string{
+		"return params.a":                           {"1:15 a"},
+		"x = params['b c']; y = params[\"d\"]":      {"1:12 b c", "1:31 d"},
+		"return params.get('e', params.get(\"f\"))": {"1:19 e", "1:35 f"},
+		"return f\"{params.g} {params['h']}\"":      {"1:18 g", "1:29 h"},
+		"def f():\n    return params.i\nreturn f()": {"2:19 i"},
+		"params.j.k": {"1:8 j"},
+		"return params.keys(), params.items(), params.get, params.copy()": nil,
+		"name = 'l'\nreturn params[name], params[1]":                      nil,
+		"def f(params):\n    return params.m\nreturn f({})":               nil,
+		"params = {}\nreturn params.n":                                    nil,
+		"return demo.echo(params.o).params":                               {"1:25 o"},
+	} {
+		var got []string
+		for _, p := range Lint(code, testServers).Params {
+			got = append(got, fmt.Sprintf("%d:%d %s", p.Position.Line, p.Position.Column, p.Name))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", code, got, want)
+		}
+	}
+	if n := len(Lint(strings.Repeat("params.a\n", 1100), nil).Params); n != maxNamedParams {
+		t.Errorf("%d parameters", n)
 	}
 }

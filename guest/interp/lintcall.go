@@ -6,9 +6,42 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
-	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
+
+const maxNamedParams = 1000
+
+// param records an argument of the tool that an expression names: params.x,
+// params["x"] or params.get("x").
+func (l *linter) param(e syntax.Expr) {
+	var name string
+	var pos syntax.Position
+	var x syntax.Expr
+	switch e := e.(type) {
+	case *syntax.DotExpr:
+		name, pos, x = e.Name.Name, e.Name.NamePos, e.X
+		if isDictMethod(name) || name == "copy" {
+			return
+		}
+	case *syntax.IndexExpr:
+		name, _ = l.text(unparen(e.Y))
+		pos, x = syntax.Start(e.Y), e.X
+	case *syntax.CallExpr:
+		get, ok := e.Fn.(*syntax.DotExpr)
+		if !ok || get.Name.Name != "get" || len(e.Args) == 0 {
+			return
+		}
+		name, _ = l.text(unparen(e.Args[0]))
+		pos, x = syntax.Start(e.Args[0]), get.X
+	}
+	id, ok := x.(*syntax.Ident)
+	if name == "" || !ok || id.Name != "params" || l.find("params") != nil || len(l.out.Params) >= maxNamedParams {
+		return
+	}
+	if at := l.src.position(pos); at != nil {
+		l.out.Params = append(l.out.Params, abi.NamedParam{Position: *at, Name: name})
+	}
+}
 
 // toolCall records the tool that is called, or passed to undo, with the arguments
 // that are literals.
@@ -39,14 +72,15 @@ func (l *linter) isTool(e syntax.Expr) bool {
 	if id == nil || l.find(id.Name) != nil {
 		return false
 	}
-	_, ok := l.env[id.Name].(server)
+	v, _ := meaning(l.env, id.Name)
+	_, ok := v.(server)
 	return ok
 }
 
 // tool records e, once, if it is a tool. args are the arguments if it is called.
 func (l *linter) tool(e syntax.Expr, args []syntax.Expr, called bool) {
 	id := calledOn(e)
-	undefined := id != nil && l.find(id.Name) == nil && !l.env.Has(id.Name) && !starlark.Universe.Has(id.Name)
+	undefined := id != nil && l.find(id.Name) == nil && !l.known(id.Name)
 	if l.named[e] || !undefined && !l.isTool(e) || len(l.out.Calls) >= maxNamedTools {
 		return
 	}
@@ -122,19 +156,19 @@ func (l *linter) text(e syntax.Expr) (string, bool) {
 	if !ok || lit.Token != syntax.STRING {
 		return "", false
 	}
-	m := l.marks.find(lit.TokenPos, stringMark)
+	m := l.parsed.Strings[lit]
 	if m == nil {
 		s, ok := lit.Value.(string)
 		return s, ok
 	}
 	var b strings.Builder
-	for _, p := range m.pieces {
-		if p.expr != nil {
+	for _, p := range m.Pieces {
+		if p.Expr != nil {
 			return "", false
 		}
-		b.WriteString(p.text)
+		b.WriteString(p.Text)
 	}
-	return b.String(), !m.bytes
+	return b.String(), !m.Bytes
 }
 
 // literals writes the literals in a value as JSON.

@@ -25,11 +25,15 @@ func sumBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kw
 	}
 	s := newSum(start)
 	i := 0
-	for x := range starlark.Elements(xs) {
+	err := each(xs, func(x starlark.Value) error {
 		if err := s.add(x); err != nil {
-			return nil, fmt.Errorf("%s: element %d: %w", b.Name(), i, err)
+			return fmt.Errorf("%s: element %d: %w", b.Name(), i, err)
 		}
 		i++
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s.total(), nil
 }
@@ -83,6 +87,10 @@ func (s *sum) add(x starlark.Value) error {
 			s.hi, s.lo = compensated(s.hi, s.lo, float64(x))
 			return nil
 		}
+	case *instance, *iterable:
+		total, err := starlark.Binary(syntax.PLUS, s.total(), x)
+		s.exact, s.isFloat = total, false
+		return err
 	case starlark.NoneType:
 		return errors.New("it is None (leave None out: sum([x for x in xs if x != None]))")
 	case starlark.String:
@@ -144,6 +152,16 @@ func roundBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, 
 	var x, ndigits starlark.Value
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "number", &x, "ndigits??", &ndigits); err != nil {
 		return nil, err
+	}
+	if i := instanceOf(x); i != nil {
+		fn := i.method("__round__")
+		if fn == nil {
+			return nil, i.lacks("is no number", "__round__")
+		}
+		if ndigits == nil {
+			return i.call(fn)
+		}
+		return i.call(fn, ndigits)
 	}
 	digits := 0
 	if ndigits != nil {

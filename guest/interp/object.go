@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -33,6 +34,9 @@ func newObject(size int) Object { return Object{starlark.NewDict(size)} }
 
 func (o Object) String() string { return repr(o) }
 
+// Underlying returns the library's dict.
+func (o Object) Underlying() *starlark.Dict { return o.Dict }
+
 // isDictMethod reports whether name is a method of dicts. It is a switch because it
 // is called for each access to an attribute.
 func isDictMethod(name string) bool {
@@ -51,17 +55,24 @@ func (o Object) Attr(name string) (starlark.Value, error) {
 		return nil, err
 	case isDictMethod(name):
 		method, err := o.Dict.Attr(name)
-		if name == "pop" {
+		switch name {
+		case "pop":
 			method = popMethod.BindReceiver(o)
+		case "popitem":
+			method = popItemMethod.BindReceiver(o)
+		case "update":
+			method = updateMethod.BindReceiver(o)
 		}
 		if err != nil || !found {
 			return method, err
 		}
 		return hidingMethod{method.(*starlark.Builtin)}, nil
-	case !found:
-		return nil, &missingKey{o, starlark.String(name), true}
+	case found:
+		return v, nil
+	case name == "copy": // a key of that name wins: there was no such method before
+		return copyMethod.BindReceiver(o), nil
 	}
-	return v, nil
+	return nil, &missingKey{o, starlark.String(name), true}
 }
 
 // boxedNames has names of attributes as values. Making a value of a string allocates
@@ -81,6 +92,57 @@ func boxed(name string) starlark.Value {
 	slot.Store(&v)
 	return v
 }
+
+// popItemMethod is d.popitem(): the last item, as in Python.
+var popItemMethod = starlark.NewBuiltin("popitem", func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 0); err != nil {
+		return nil, err
+	}
+	o := b.Receiver().(Object)
+	keys := o.Keys()
+	if len(keys) == 0 {
+		return nil, stdlib.Errorf(stdlib.KeyError, "popitem: empty dict")
+	}
+	last := keys[len(keys)-1]
+	v, _, err := o.Dict.Delete(last)
+	return starlark.Tuple{last, v}, err
+})
+
+// updateMethod is d.update(pairs, **values), and of iterators.
+var updateMethod = starlark.NewBuiltin("update", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	o := b.Receiver().(Object)
+	method, err := o.Dict.Attr(b.Name())
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 1 {
+		if d, ok := args[0].(stdlib.DictLike); ok {
+			args = starlark.Tuple{d.Underlying()}
+		} else if isLazy(args[0]) {
+			list, err := listOf(args[0])
+			if err != nil {
+				return nil, err
+			}
+			args = starlark.Tuple{list}
+		}
+	}
+	return method.(*starlark.Builtin).CallInternal(thread, args, kwargs)
+})
+
+// copyMethod is d.copy().
+var copyMethod = starlark.NewBuiltin("copy", func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 0); err != nil {
+		return nil, err
+	}
+	o := b.Receiver().(Object)
+	out := newObject(o.Len())
+	for k, v := range o.Entries() {
+		if err := out.Dict.SetKey(k, v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+})
 
 // popMethod is d.pop(key, default), with an error that names the key.
 var popMethod = starlark.NewBuiltin("pop", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -154,6 +216,8 @@ func (o Object) CompareSameType(op syntax.Token, y starlark.Value, depth int) (b
 		return o.Dict.CompareSameType(op, y.Dict, depth)
 	case *starlark.Dict:
 		return o.Dict.CompareSameType(op, y, depth)
+	case stdlib.DictLike:
+		return o.Dict.CompareSameType(op, y.Underlying(), depth)
 	}
 	return false, fmt.Errorf("%s %s %s not implemented", o.Type(), op, y.Type())
 }

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/syntax"
 )
 
 // incomplete reports whether code that did not parse, for the reason given, could
 // become valid with more lines.
 func (s *source) incomplete(failure *abi.Error) bool {
-	tokens := lexAround(s.whole(), math.MaxInt, 0, 64)
+	tokens := lexAround(parse.Portion{Code: s.code, Line: 1, Col: 1}, math.MaxInt, 0, 64)
 	at, end := failure.Position, tokens[len(tokens)-1]
 	if at == nil || at.Line == end.line && at.Column == end.col {
 		return at != nil
@@ -48,11 +49,19 @@ func (s *source) outline(out *abi.Lint, file *syntax.File) {
 	}
 	switch last := file.Stmts[len(file.Stmts)-1].(type) {
 	case *syntax.ExprStmt:
+		if call, ok := last.X.(*syntax.CallExpr); ok {
+			if id, ok := call.Fn.(*syntax.Ident); ok && id.Name == parse.Raise {
+				return
+			}
+		}
 		out.Value = s.position(startOf(last.X))
-	case *syntax.IfStmt, *syntax.ForStmt, *syntax.WhileStmt, *syntax.DefStmt:
+	case *syntax.IfStmt, *syntax.ForStmt, *syntax.WhileStmt, *syntax.DefStmt, *parse.Try:
 		out.Block = true
 	}
 }
+
+// isHidden reports whether no script can use a name.
+func isHidden(name string) bool { return strings.HasPrefix(name, parse.Hidden) }
 
 // startOf returns the position at which an expression starts.
 func startOf(e syntax.Expr) syntax.Position {
@@ -140,7 +149,7 @@ func (l *linter) defaultsCall(params []syntax.Expr) bool {
 func (l *linter) plain(e syntax.Expr) bool {
 	switch e := e.(type) {
 	case *syntax.Literal:
-		return l.marks.find(e.TokenPos, stringMark) == nil
+		return l.parsed.Strings[e] == nil
 	case *syntax.CallExpr, *syntax.Comprehension:
 		return false
 	}

@@ -26,7 +26,7 @@ const (
 	maxParallelDepth = 8
 )
 
-// parallelBuiltin is parallel(functions, errors="raise").
+// parallelBuiltin implements parallel(functions, errors="raise").
 func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(args) > 1 { // parallel(f, g) is parallel([f, g])
 		args = starlark.Tuple{args}
@@ -35,6 +35,13 @@ func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	p := parallelCall{outer: thread, limit: maxConcurrent}
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "functions", &given, "errors?", &p.errors); err != nil {
 		return nil, err
+	}
+	if isLazy(given) {
+		list, err := listOf(given)
+		if err != nil {
+			return nil, err
+		}
+		given = list
 	}
 	for f := range starlark.Elements(given) {
 		callable, ok := f.(starlark.Callable)
@@ -47,7 +54,7 @@ func parallelBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark
 	return p.run(b.Name())
 }
 
-// parallelMapBuiltin is parallel_map(function, items, limit=8, errors="raise").
+// parallelMapBuiltin implements parallel_map(function, items, limit=8, errors="raise").
 func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fn starlark.Callable
 	var items starlark.Iterable
@@ -62,8 +69,12 @@ func parallelMapBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starl
 	if err := checkTakesOne(b.Name(), fn); err != nil {
 		return nil, err
 	}
-	for item := range starlark.Elements(items) {
+	err := each(items, func(item starlark.Value) error {
 		p.calls = append(p.calls, functionCall{fn: fn, args: starlark.Tuple{item}})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return p.run(b.Name())
 }
@@ -197,7 +208,10 @@ func (p *parallelCall) round(r *run) error {
 // script.
 func (p *parallelCall) resume(t *task) error {
 	var waiting bool
-	if t.calls, waiting = t.next(); waiting {
+	outer := runOf(p.outer).enter(t.thread)
+	t.calls, waiting = t.next()
+	runOf(p.outer).enter(outer)
+	if waiting {
 		return nil
 	}
 	for i, a := range p.active {
@@ -228,11 +242,12 @@ func (p *parallelCall) abandon() {
 
 // A task is a function that runs concurrently with others.
 type task struct {
-	index int
-	depth int // of parallel in parallel, from 1
-	next  func() ([]abi.ToolCall, bool)
-	stop  func()
-	wait  func([]abi.ToolCall) bool // within the task
+	index  int
+	depth  int // of parallel in parallel, from 1
+	thread *starlark.Thread
+	next   func() ([]abi.ToolCall, bool)
+	stop   func()
+	wait   func([]abi.ToolCall) bool // within the task
 
 	calls   []abi.ToolCall // for whose answers it waits
 	answers []abi.Answer   // to the calls
@@ -249,6 +264,7 @@ func newTask(outer *starlark.Thread, index int, call functionCall) *task {
 	}
 	r := runOf(outer)
 	thread := r.newThread()
+	t.thread = thread
 	thread.SetLocal(taskKey, t)
 	thread.SetLocal(handledErrorKey, outer.Local(handledErrorKey))
 	t.next, t.stop = iter.Pull(func(wait func([]abi.ToolCall) bool) {
@@ -263,7 +279,11 @@ func newTask(outer *starlark.Thread, index int, call functionCall) *task {
 var errAbandoned = errors.New("the script has ended")
 
 func (t *task) callTools(calls []abi.ToolCall) ([]abi.Answer, error) {
-	if !t.wait(calls) {
+	r := runOf(t.thread)
+	current := r.current // the task's thread, or that of a generator in it
+	goesOn := t.wait(calls)
+	r.enter(current)
+	if !goesOn {
 		return nil, errAbandoned
 	}
 	return t.answers, t.err
@@ -310,7 +330,7 @@ func atCall(eval *starlark.EvalError) starlark.CallStack {
 	return stack
 }
 
-// isErrorBuiltin is is_error(x): whether x is an Error or ToolError.
+// isErrorBuiltin implements is_error(x): whether x is an Error or ToolError.
 func isErrorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := onlyArgument(b, args, kwargs)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -17,11 +18,19 @@ func repr(v starlark.Value) string {
 
 // text returns a value as str and print show it: strings without quotes.
 func text(v starlark.Value) string {
-	switch v := v.(type) {
+	switch v := v.(type) { // common types first: to ask for an interface takes long
 	case starlark.String:
 		return string(v)
+	case starlark.Int:
+		return v.String()
+	case starlark.Float, starlark.Bool, starlark.NoneType, *starlark.List, starlark.Tuple, Object:
+		return repr(v)
 	case *errorValue:
 		return v.text()
+	case *instance, *iterable:
+		return instanceOf(v).text()
+	case stdlib.Texter:
+		return v.Str()
 	case starlark.Bytes:
 		return strings.ToValidUTF8(string(v), "\uFFFD")
 	}
@@ -83,10 +92,28 @@ func (w *reprWriter) write(v starlark.Value) {
 			}
 		})
 	case starlark.Float:
-		w.out.WriteString(floatText(float64(v)))
+		w.out.WriteString(stdlib.FloatText(float64(v)))
+	case starlark.String, starlark.Int, starlark.Bool, starlark.NoneType:
+		w.out.WriteString(v.String())
+	case stdlib.Representer:
+		w.representer(v)
 	default:
 		w.out.WriteString(v.String())
 	}
+}
+
+// representer writes a value of a module, which may have others in it.
+func (w *reprWriter) representer(v stdlib.Representer) {
+	if w.elides(v) {
+		w.out.WriteString("...")
+		return
+	}
+	inner := &reprWriter{path: append(w.path, v)}
+	w.out.WriteString(v.Repr(func(x starlark.Value) string {
+		inner.out.Reset()
+		inner.write(x)
+		return inner.out.String()
+	}))
 }
 
 func (w *reprWriter) element(i int, v starlark.Value) {
@@ -128,6 +155,8 @@ func sameContainer(x, y starlark.Value) bool {
 	case *starlark.List:
 		return starlark.Value(x) == y
 	case Object:
+		return starlark.Value(x) == y
+	case stdlib.Representer:
 		return starlark.Value(x) == y
 	}
 	return false

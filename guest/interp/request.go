@@ -46,16 +46,25 @@ func (d *decoder) requestMember(req *abi.Request, message []byte, name string) (
 	case "agentTools":
 		req.AgentTools, err = d.wantStrings()
 	case "memory":
-		d.space()
-		start := d.pos
-		for d.pos < len(d.text) && d.text[d.pos] >= '0' && d.text[d.pos] <= '9' {
-			d.pos++
-		}
-		req.Memory, err = strconv.ParseUint(d.text[start:d.pos], 10, 64)
+		req.Memory, err = strconv.ParseUint(d.natural(), 10, 64)
+	case "now":
+		req.Now, err = strconv.ParseInt(d.natural(), 10, 64)
+	case "seed":
+		req.Seed, err = strconv.ParseUint(d.natural(), 10, 64)
 	default:
 		err = d.errorf("unknown name %q", name)
 	}
 	return err
+}
+
+// natural reads the digits of a number.
+func (d *decoder) natural() string {
+	d.space()
+	start := d.pos
+	for d.pos < len(d.text) && d.text[d.pos] >= '0' && d.text[d.pos] <= '9' {
+		d.pos++
+	}
+	return d.text[start:d.pos]
 }
 
 // wantString reads a string.

@@ -3,6 +3,7 @@ package interp
 import (
 	"fmt"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -21,6 +22,9 @@ const (
 )
 
 const (
+	// maxTries is how deep try statements may be nested in one script. The cost of a
+	// variable that is used in the innermost one grows with the depth.
+	maxTries = 50
 	// maxNesting limits the depth of the syntax tree. The parser has its own limit
 	// for brackets and blocks, but builds chains (a.b.c, a + b + c, elif) without
 	// a limit, and the resolver and compiler recurse over them.
@@ -47,15 +51,20 @@ type rewriter struct {
 	bound    map[string]bool // every name that the script binds, in any scope
 	depth    int
 	branches int // so far in the function being walked
+	tryDepth int
 	err      *syntax.Error
 
-	env    starlark.StringDict // what the program can name
-	marks  marks               // nil in most scripts
-	tries  bool                // there are try statements
-	values int                 // number of values that were added to env
-	kinds  []*syntax.Expr      // compared with type(x)
-	// typeIdentities are the positions of is operators next to type(x).
-	typeIdentities []syntax.Position
+	env    starlark.StringDict // what the program can name, beside what every script can
+	parsed *parse.File
+	shares bool               // there are variables of one function that others assign to
+	dots   []*syntax.DotExpr  // with the name of a type before the dot
+	values int                // number of values that were added to env
+	kinds  []*syntax.Expr     // compared with type(x)
+	lazy   []*syntax.CallExpr // whose only argument is a generator expression
+}
+
+func newRewriter(file *parse.File, env starlark.StringDict) *rewriter {
+	return &rewriter{bound: make(map[string]bool), env: env, parsed: file, shares: file.Nonlocal}
 }
 
 // value adds a value for this script only to env, and returns its name.
@@ -76,18 +85,15 @@ func (r *rewriter) fail(pos syntax.Position, format string, args ...any) {
 // of the method value, to env.
 func (r *rewriter) file(f *syntax.File) {
 	env := r.env
-	if r.marks != nil {
-		s := shaper{marks: r.marks}
-		f.Stmts = s.block(f.Stmts)
-		r.err = s.err
-	}
 	r.block(f.Stmts)
 	if r.err != nil {
 		return
 	}
 	r.nameKinds()
+	r.nameTypes()
+	r.unlazy()
 	start := syntax.MakePosition(&f.Path, 1, 1)
-	body := f.Stmts
+	body := hoist(f.Stmts)
 	if len(body) == 0 {
 		body = []syntax.Stmt{&syntax.BranchStmt{Token: syntax.PASS, TokenPos: start}}
 	}
@@ -100,7 +106,7 @@ func (r *rewriter) file(f *syntax.File) {
 		if _, done := env[outer]; done {
 			continue
 		}
-		v, ok := env[id.Name]
+		v, ok := meaning(env, id.Name)
 		if !ok {
 			v, ok = starlark.Universe[id.Name]
 		}
@@ -112,7 +118,7 @@ func (r *rewriter) file(f *syntax.File) {
 	f.Stmts = []syntax.Stmt{&syntax.DefStmt{
 		Def: start, Name: ident(start, toplevel), Body: append(prologue, body...),
 	}}
-	if r.tries {
+	if r.shares {
 		t := tryRewriter{rewriter: r}
 		t.file(f)
 	}
@@ -166,7 +172,7 @@ func firstPos(n syntax.Node) syntax.Position {
 		return firstPos(n.X)
 	case *syntax.IfStmt:
 		return n.If
-	case *tryStmt:
+	case *parse.Try:
 		return n.If
 	case *syntax.ForStmt:
 		return n.For
@@ -218,7 +224,7 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 		s.Cond = r.expr(s.Cond)
 		r.block(s.True)
 		r.block(s.False)
-	case *tryStmt:
+	case *parse.Try:
 		r.try(s)
 	case *syntax.ForStmt:
 		r.branch(s.For)
@@ -245,24 +251,27 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 			wrapped := operator(pos, wrapDictName, ident(pos, kwargs.Name))
 			s.Body = append([]syntax.Stmt{assign(pos, kwargs.Name, wrapped)}, s.Body...)
 		}
-	case *syntax.LoadStmt:
-		r.fail(s.Load, "load is not available: a script cannot load other files (json and math are always there, and tools are called as server.tool({...}))")
 	}
 }
 
-func (r *rewriter) try(s *tryStmt) {
-	r.tries = true
+func (r *rewriter) try(s *parse.Try) {
+	r.shares = true
+	if r.tryDepth++; r.tryDepth > maxTries {
+		r.fail(s.If, "try statements are nested more than %d deep (use functions)", maxTries)
+	}
+	defer func() { r.tryDepth-- }()
 	r.branch(s.If)
 	r.block(s.True)
-	for _, c := range s.clauses {
-		r.branch(c.pos)
-		if c.as != nil {
-			r.bound[c.as.Name] = true
+	for _, c := range s.Clauses {
+		r.branch(c.Pos)
+		c.Class = r.expr(c.Class)
+		if c.As != nil {
+			r.bound[c.As.Name] = true
 		}
-		r.block(c.body)
+		r.block(c.Body)
 	}
-	r.block(s.orElse)
-	r.block(s.finally)
+	r.block(s.OrElse)
+	r.block(s.Finally)
 }
 
 // params rewrites the defaults of parameters and returns the **kwargs parameter.
@@ -335,16 +344,16 @@ func bindingsIn(stmts []syntax.Stmt, out []*syntax.Ident, tries bool) []*syntax.
 			out = bindingsIn(s.Body, out, tries)
 		case *syntax.IfStmt:
 			out = bindingsIn(s.False, bindingsIn(s.True, out, tries), tries)
-		case *tryStmt:
+		case *parse.Try:
 			if !tries {
 				continue
 			}
-			for _, c := range s.clauses {
-				if c.as != nil {
-					out = append(out, c.as)
+			for _, c := range s.Clauses {
+				if c.As != nil {
+					out = append(out, c.As)
 				}
 			}
-			for _, part := range s.parts() {
+			for _, part := range s.Parts() {
 				out = bindings(part, out)
 			}
 		}

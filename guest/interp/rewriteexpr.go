@@ -20,7 +20,7 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	defer r.unnest()
 	switch e := e.(type) {
 	case *syntax.Literal:
-		if found := r.marks.find(e.TokenPos, stringMark); found != nil {
+		if found := r.parsed.Strings[e]; found != nil {
 			return r.joined(found, e)
 		}
 	case *syntax.ParenExpr:
@@ -28,11 +28,14 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	case *syntax.UnaryExpr:
 		e.X = r.expr(e.X)
 	case *syntax.BinaryExpr:
-		if e.Op == syntax.AND || e.Op == syntax.OR {
+		switch e.Op {
+		case syntax.EQ: // an assignment
+			e.X, e.Y = r.target(e.X), r.expr(e.Y)
+			return e
+		case syntax.AND, syntax.OR:
 			r.branch(e.OpPos)
 		}
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
-		r.identical(e)
 		r.compared(e)
 		if e.Op == syntax.PERCENT {
 			return modulo(e.OpPos, e.X, e.Y)
@@ -42,8 +45,14 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 		e.Cond, e.True, e.False = r.expr(e.Cond), r.expr(e.True), r.expr(e.False)
 	case *syntax.DotExpr:
 		e.X = r.expr(e.X)
-		if e.Name.Name == formatMethod {
+		if id, ok := e.X.(*syntax.Ident); ok && (isType(id.Name) || registry[id.Name] != nil) {
+			r.dots = append(r.dots, e)
+		}
+		switch {
+		case e.Name.Name == formatMethod:
 			return operator(e.Dot, markMethodName, e)
+		case e.Name.Name == "__name__" && isTypeCall(e.X) && !r.bound["type"]:
+			return operator(e.Dot, typeNameName, e.X)
 		}
 	case *syntax.IndexExpr:
 		e.X, e.Y = r.expr(e.X), r.expr(e.Y)
@@ -53,6 +62,11 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 		e.Fn = r.expr(e.Fn)
 		namedFirst(e.Args)
 		r.args(e.Args)
+		if len(e.Args) == 1 {
+			if _, ok := e.Args[0].(*syntax.CallExpr); ok {
+				r.lazy = append(r.lazy, e)
+			}
+		}
 	case *syntax.ListExpr:
 		r.exprs(e.List)
 	case *syntax.TupleExpr:

@@ -8,6 +8,13 @@ import (
 // explain adds a hint to the library's message about a failure, if there is one for
 // that message.
 func explain(message string) string {
+	const meant = " field or method (did you mean ."
+	if before, _, ok := strings.Cut(message, meant); ok {
+		// A hint for a name is better than the nearest name.
+		if kind, name, _ := strings.Cut(before, " has no ."); methodHints[kind][name] != "" {
+			message = before + " field or method"
+		}
+	}
 	if hint := runtimeHint(message); hint != "" {
 		return fmt.Sprintf("%s (%s)", message, hint)
 	}
@@ -29,8 +36,6 @@ func runtimeHint(message string) string {
 			return "several types are a tuple: isinstance(x, (int, str))"
 		case strings.Contains(op, "NoneType"):
 			return noneHint
-		case op == "bool + int" || op == "int + bool":
-			return "write int(x) for a bool"
 		case strings.HasPrefix(op, "list + "):
 			return "write xs + [x], or xs + list(x)"
 		case op == "dict + dict":
@@ -55,7 +60,7 @@ func runtimeHint(message string) string {
 		{"json.decode: for parameter x: got ", "", "JSON that a tool answers with is decoded already: use the value as it is"},
 		{"join: in list, want string, got ", "", "convert each to text: \", \".join([str(x) for x in xs])"},
 		{"", " not implemented", "these have no order: convert text to a number with int(x), or give sorted a key=lambda x: ..."},
-		{"round: got 2 arguments, want 1", "", "for two digits write round(x, 2), without math"},
+		{"round() takes exactly one argument (2 given)", "", "for two digits write round(x, 2), without math"},
 		{"max: argument is an empty sequence", "", "write max(xs, default=0), or max(xs) if xs else 0"},
 		{"min: argument is an empty sequence", "", "write min(xs, default=0), or min(xs) if xs else 0"},
 		{"parallel_map: for parameter function: got ", "", "the function comes first: parallel_map(function, items)"},
@@ -78,7 +83,7 @@ func runtimeHint(message string) string {
 	return ""
 }
 
-const unboundHint = "it has no value here; a function cannot rebind a variable outside of it: return the value, or change a dict or list"
+const unboundHint = "it has no value here; a function rebinds a variable outside of it after global x or nonlocal x"
 
 const (
 	answerHint = "a call returns the value of the tool's answer; server.tool.raw({...}) returns the whole result"
@@ -115,22 +120,16 @@ var methodHints = func() map[string]map[string]string {
 	)
 	hints := map[string]map[string]string{
 		text: {
-			"zfill": `f"{x:0>8}"`, "ljust": `f"{x:<10}"`, "rjust": `f"{x:>10}"`, "center": `f"{x:^10}"`,
-			"isnumeric": "x.isdigit()", "isdecimal": "x.isdigit()", "casefold": "x.lower()",
 			"trim": "x.strip()", "trimStart": "x.lstrip()", "trimEnd": "x.rstrip()",
 			"toUpperCase": "x.upper()", "toLowerCase": "x.lower()", "startsWith": "x.startswith(y)", "endsWith": "x.endswith(y)",
 			"includes": "y in x", "contains": "y in x", "indexOf": "x.find(y)", "charAt": "x[i]",
 			"substring": "x[a:b]", "substr": "x[a:b]", "slice": "x[a:b]", "replaceAll": "x.replace(a, b)",
 			"append": "x += y", "concat": "x + y", "push": "x += y",
-			"encode": "bytes(x)", "format_map": "x.format(**d)",
-			"match":  "x.find(y), x.split(y): there are no regular expressions",
-			"search": "x.find(y), x.split(y): there are no regular expressions",
+			"match": "re.match(pattern, x)", "search": "re.search(pattern, x)", "test": "re.search(pattern, x)",
 			"length": length, "size": length,
-			"__name__": "type(x) alone, which is text",
 		},
 		"list": {
-			"sorted": "sorted(xs)", "sort": "xs = sorted(xs), with key=f and reverse=True if needed", "reverse": "xs = list(reversed(xs))",
-			"copy": "list(xs)", "count": "len([x for x in xs if x == y])",
+			"sorted": "sorted(xs)", "reversed": "list(reversed(xs))",
 			"push": "xs.append(x)", "add": "xs.append(x)", "shift": "xs.pop(0)", "unshift": "xs.insert(0, x)",
 			"includes": "x in xs", "contains": "x in xs", "indexOf": "xs.index(x)", "slice": "xs[a:b]", "concat": "xs + ys",
 			"map": "[f(x) for x in xs]", "filter": "[x for x in xs if f(x)]", "forEach": "for x in xs:", "join": `", ".join(xs)`,
@@ -141,14 +140,14 @@ var methodHints = func() map[string]map[string]string {
 		"dict": {
 			"has_key": "key in d", "containsKey": "key in d", "hasOwnProperty": "key in d", "has": "key in d", "contains": "key in d",
 			"iteritems": "d.items()", "iterkeys": "d.keys()", "itervalues": "d.values()", "entries": "d.items()",
-			"copy": "dict(d)", "append": "d[key] = value", "add": "d[key] = value", "merge": "d | other", "assign": "d | other", "set": "d[key] = value",
+			"append": "d[key] = value", "add": "d[key] = value", "merge": "d | other", "assign": "d | other", "set": "d[key] = value",
 		},
-		"set":   {"length": length, "size": length, "has": "x in s", "contains": "x in s", "copy": "set(s)"},
-		"tuple": {"append": "list(x)", "length": length, "count": "len([x for x in xs if x == y])"},
+		"set":   {"length": length, "size": length, "has": "x in s", "contains": "x in s"},
+		"tuple": {"append": "list(x)", "length": length},
 	}
 	for _, kind := range []string{"int", "float"} {
 		hints[kind] = map[string]string{
-			"toFixed": `f"{x:.2f}"`, "toString": "str(x)", "is_integer": "x == int(x)", "length": "len(str(x))",
+			"toFixed": `f"{x:.2f}"`, "toString": "str(x)", "length": "len(str(x))",
 		}
 	}
 	return hints

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -180,7 +181,7 @@ func (t tool) arguments(args starlark.Tuple, kwargs []starlark.Tuple) (Object, e
 			t.Name(), len(args), t.Name(), t.Name())
 	case len(args) == 1:
 		var ok bool
-		if given, ok = args[0].(Object); !ok {
+		if given, ok = asObject(args[0]); !ok {
 			return given, fmt.Errorf("%s: the arguments must be a dict or keywords, got %s: write %s({\"name\": value}) or %s(name=value)",
 				t.Name(), args[0].Type(), t.Name(), t.Name())
 		}
@@ -203,6 +204,14 @@ func (t tool) arguments(args starlark.Tuple, kwargs []starlark.Tuple) (Object, e
 	return all, nil
 }
 
+// asObject returns any kind of dict as one.
+func asObject(v starlark.Value) (Object, bool) {
+	if like, ok := v.(stdlib.DictLike); ok {
+		return Object{like.Underlying()}, true
+	}
+	return Object{}, false
+}
+
 // toolError is the failure of one call.
 type toolError struct{ call *abi.CallError }
 
@@ -217,6 +226,7 @@ func (e *toolError) Error() string {
 type fatalError struct {
 	message string
 	limit   string // see abi.Error.Limit
+	cause   error  // an error of the script that it could not catch
 }
 
 func (e *fatalError) Error() string { return e.message }

@@ -1,14 +1,17 @@
 package interp
 
-import "go.starlark.net/syntax"
+import (
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"go.starlark.net/syntax"
+)
 
 // sharedNames returns the variables of a function that must be shared with the parts
 // of its try statements, in the order in which they are bound. It includes
 // parameters if a part assigns to them.
-func sharedNames(params []syntax.Expr, body []syntax.Stmt) []string {
-	u := usage{total: make(mentions), shared: make(map[string]bool)}
+func sharedNames(params []syntax.Expr, body []syntax.Stmt, walrus bool) []string {
+	u := usage{total: make(mentions), shared: make(map[string]bool), walrus: walrus}
 	tries := false
-	eachTry(body, false, func(*tryStmt, bool) { tries = true })
+	eachTry(body, false, func(*parse.Try, bool) { tries = true })
 	if !tries {
 		return nil
 	}
@@ -16,7 +19,11 @@ func sharedNames(params []syntax.Expr, body []syntax.Stmt) []string {
 	u.total.block(body)
 	u.decide(body, false)
 	var names []string
-	for _, id := range bindings(body, paramNames(params)) {
+	all := bindings(body, paramNames(params))
+	if walrus {
+		all = walrusNames(body, all)
+	}
+	for _, id := range all {
 		if u.shared[id.Name] {
 			names = append(names, id.Name)
 			delete(u.shared, id.Name)
@@ -29,6 +36,7 @@ func sharedNames(params []syntax.Expr, body []syntax.Stmt) []string {
 type usage struct {
 	total  mentions
 	shared map[string]bool
+	walrus bool // there are assignments in expressions
 }
 
 // decide checks the parts of try statements. A name that a part binds is shared,
@@ -36,16 +44,20 @@ type usage struct {
 // function. (If a part inside this one binds the name too, the name is shared
 // because of that part.)
 func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
-	eachTry(stmts, inLoop, func(s *tryStmt, inLoop bool) {
-		for _, c := range s.clauses {
-			if c.as != nil {
-				u.shared[c.as.Name] = true
+	eachTry(stmts, inLoop, func(s *parse.Try, inLoop bool) {
+		for _, c := range s.Clauses {
+			if c.As != nil {
+				u.shared[c.As.Name] = true
 			}
 		}
-		for _, part := range s.parts() {
+		for _, part := range s.Parts() {
 			here := make(mentions)
 			here.block(part)
-			for _, id := range bindingsIn(part, nil, false) {
+			bound := bindingsIn(part, nil, false)
+			if u.walrus {
+				bound = walrusNames(part, bound)
+			}
+			for _, id := range bound {
 				if inLoop || here[id.Name] != u.total[id.Name] {
 					u.shared[id.Name] = true
 				}
@@ -55,21 +67,12 @@ func (u *usage) decide(stmts []syntax.Stmt, inLoop bool) {
 	})
 }
 
-// parts returns the blocks that become functions.
-func (s *tryStmt) parts() [][]syntax.Stmt {
-	parts := [][]syntax.Stmt{s.True}
-	for _, c := range s.clauses {
-		parts = append(parts, c.body)
-	}
-	return append(parts, s.orElse, s.finally)
-}
-
 // eachTry calls f with the outermost try statements of some code of a function, and
 // whether they are in a loop.
-func eachTry(stmts []syntax.Stmt, inLoop bool, f func(s *tryStmt, inLoop bool)) {
+func eachTry(stmts []syntax.Stmt, inLoop bool, f func(s *parse.Try, inLoop bool)) {
 	for _, s := range stmts {
 		switch s := s.(type) {
-		case *tryStmt:
+		case *parse.Try:
 			f(s, inLoop)
 		case *syntax.IfStmt:
 			eachTry(s.True, inLoop, f)
@@ -110,13 +113,13 @@ func (m mentions) block(stmts []syntax.Stmt) {
 			m[s.Name.Name]++
 			m.params(s.Params)
 			m.block(s.Body)
-		case *tryStmt:
-			for _, c := range s.clauses {
-				if c.as != nil {
-					m[c.as.Name]++
+		case *parse.Try:
+			for _, c := range s.Clauses {
+				if c.As != nil {
+					m[c.As.Name]++
 				}
 			}
-			for _, part := range s.parts() {
+			for _, part := range s.Parts() {
 				m.block(part)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
 	"go.starlark.net/starlark"
 )
 
@@ -26,6 +27,7 @@ type formatSpec struct {
 	precise   bool
 	precision int
 	verb      byte // or 0
+	special   bool // only values with formats of their own can have it
 }
 
 // maxFormatWidth limits width and precision.
@@ -67,6 +69,8 @@ func parseSpec(text string) (formatSpec, error) {
 	}
 	f.verb = take("sdboxXcneEfFgG%")
 	switch {
+	case rest != "" && strings.Contains(text, "%"): // of a date, or unknown
+		f.special = true
 	case rest != "":
 		return f, fmt.Errorf("format %q is unknown (there are widths, < > ^ for alignment, + , 0 and .2 for numbers, and the types s d b o x X e f g %%)", text)
 	case f.width > maxFormatWidth || f.precision > maxFormatWidth:
@@ -79,10 +83,27 @@ var errFormat = errors.New("wrong format")
 
 // format returns the text of a value.
 func (f formatSpec) format(v starlark.Value) (string, error) {
+	if i := instanceOf(v); i != nil {
+		if fn := i.method("__format__"); fn != nil {
+			v, err := i.call(fn, starlark.String(f.text))
+			if err != nil {
+				return "", err
+			}
+			return text(v), nil
+		}
+	}
 	if f.text == "" {
 		return text(v), nil
 	}
+	switch v := v.(type) {
+	case starlark.String, starlark.Int, starlark.Float, starlark.Bool: // to ask for an interface takes long
+	case stdlib.Formatter:
+		return v.Format(f.text)
+	}
 	out, err := "", errFormat
+	if f.special {
+		return "", fmt.Errorf("format %q is unknown for a %s", f.text, v.Type())
+	}
 	switch v := v.(type) {
 	case starlark.String:
 		out, err = f.string(string(v))
@@ -192,12 +213,12 @@ func (f formatSpec) float(v float64) (string, error) {
 	var out string
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
-		out = floatText(math.Abs(v))
+		out = stdlib.FloatText(math.Abs(v))
 		if f.verb == 'E' || f.verb == 'F' || f.verb == 'G' {
 			out = strings.ToUpper(out)
 		}
 	case verb == 0 && !f.precise:
-		out = floatText(math.Abs(v))
+		out = stdlib.FloatText(math.Abs(v))
 	case verb == 0:
 		out = shortened(math.Abs(v), max(precision, 1))
 	case verb == 'g' || verb == 'G':
@@ -294,17 +315,4 @@ func (f formatSpec) pad(sign, s string, align byte) string {
 		return sign + padding(missing) + s
 	}
 	return padding(missing) + sign + s
-}
-
-// floatText returns a float as it is printed: as in JSON, or inf and nan.
-func floatText(f float64) string {
-	switch {
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	case math.IsNaN(f):
-		return "nan"
-	}
-	return string(appendFloat(nil, f))
 }

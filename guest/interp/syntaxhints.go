@@ -1,6 +1,10 @@
 package interp
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+)
 
 // syntaxHint guesses what was meant from the tokens around the wrong one.
 func syntaxHint(tokens []token, i int) string {
@@ -14,8 +18,6 @@ func syntaxHint(tokens []token, i int) string {
 	switch {
 	case (t.is(",") || t.kind == wordToken) && startsWith(tokens, i, "except"):
 		return "write except Error as e:"
-	case t.is("=") && before.is(":") && !t.spaceBefore, t.is(":") && after.is("=") && !after.spaceBefore:
-		return "there is no := operator: write " + assignment(at(i), at(i-1), at(i-2)) + " as a statement on a line before"
 	case t.is("=") && startsWith(tokens, i, "if", "elif", "while"):
 		return "compare with =="
 	case t.is("{") && startsWith(tokens, i, "if", "elif", "else", "for", "while", "def", "try", "except", "finally"):
@@ -31,39 +33,21 @@ func syntaxHint(tokens []token, i int) string {
 	case t.is("else") && t.innermostBracket != 0, t.is("if") && (before.is("[") || before.is("{")):
 		return "the choice comes first: [x if a else b for x in xs]"
 	case t.is("else") && t.startsStatement:
-		return "there is no if or try at the same indentation (loops have no else)"
+		return "there is no if, loop or try at the same indentation"
 	case t.is("elif") && t.startsStatement:
 		return "there is no if at the same indentation"
 	case t.is("if") && before.kind != newlineToken && !t.startsStatement && !before.is("else") && !isOpening(before):
 		return "write a if condition else b"
 	case t.is("=") && startsWith(tokens, i, "lambda"):
 		return "a lambda assigns nothing (write def)"
-	case t.is("=") && !before.is("=") && !t.insideBrackets && assigned(tokens, i):
-		return "assign one after the other: a = 1, then b = a"
 	case t.is("//") && t.startsStatement, t.is("/") && after.is("*"), before.is("//") && before.startsStatement:
 		return "a comment begins with #"
-	case t.kind == numberToken && strings.Contains(t.text, "_"):
-		return "write numbers without _"
 	case t.kind == wordToken && before.kind == stringToken && !t.spaceBefore:
 		return `escape a quote inside text as \' or \", or put other quotes around the text`
-	case t.is("*") && !t.insideBrackets && (before.is(",") || t.startsStatement):
-		return "there is no * in an assignment: first, rest = xs[0], xs[1:]"
 	case before.is("print") && before.startsStatement:
 		return "print is a function: print(...)"
 	case before.is("match") && before.startsStatement:
-		return "there is no match statement: use if and elif"
-	case before.is("assert") && before.startsStatement:
-		return `there is no assert: if not x: fail("message")`
-	case t.is("**") && (t.innermostBracket == '{' || before.is("(") || before.is(",")):
-		return "merge dicts with a | b"
-	case t.is("**="):
-		return "there is no **= operator: use x = math.pow(x, y), or multiply"
-	case t.is("**"):
-		return "there is no ** operator: use math.pow(x, y), or multiply"
-	case t.is("*") && (before.is("[") || before.is(",")):
-		return "join lists with a + b"
-	case t.is(":") && before.kind == wordToken, t.is(">") && before.is("-"), t.is("-") && after.is(">"):
-		return "there are no type annotations; leave them out"
+		return "a match statement ends its line with a colon, and has indented lines with case"
 	case t.is("&") && (before.is("&") || after.is("&")):
 		return "write and instead of &&"
 	case t.is("|") && (before.is("|") || after.is("|")):
@@ -72,32 +56,12 @@ func syntaxHint(tokens []token, i int) string {
 		return "write not instead of !"
 	case t.is("?"):
 		return "write a if condition else b"
-	case t.is("@"):
-		return "there are no decorators"
-	case t.is("for") && t.innermostBracket == '(':
-		return "there are no generators: put the comprehension in brackets, [x for x in xs]"
-	case (t.is(",") || t.is("}") || t.is("for")) && t.innermostBracket == '{':
-		return "for a set write set([a, b])"
 	case t.is("if") && before.is("else"):
 		return "write elif"
 	case (before.is("+") && at(i-2).is("+")) || (before.is("-") && at(i-2).is("-")):
 		return "write x += 1 or x -= 1"
-	case isComparison(t) || isComparison(before) && isComparison(at(i-2)):
-		return "join comparisons with and: a < b and b < c"
 	}
 	return ""
-}
-
-// assignment returns the hint for name := value, where t is the : or the =.
-func assignment(t, before, beforeThat token) string {
-	name := before
-	if t.is("=") {
-		name = beforeThat
-	}
-	if name.kind != wordToken {
-		return "x = ..."
-	}
-	return name.text + " = ..."
 }
 
 // startsWith reports whether the statement of token i begins with one of the words.
@@ -115,24 +79,14 @@ func startsWith(tokens []token, i int, words ...string) bool {
 	return false
 }
 
-// assigned reports whether there is an = before token i in its statement.
-func assigned(tokens []token, i int) bool {
-	for i--; i >= 0 && tokens[i].kind != newlineToken && !tokens[i].is(";"); i-- {
-		if tokens[i].is("=") && !tokens[i].insideBrackets {
-			return true
-		}
-	}
-	return false
-}
-
 func isOpening(t token) bool {
 	return t.kind == punctToken && strings.HasSuffix("([{,=:+-*/%<>|&", t.text)
 }
 
 // unclosed returns the bracket that is still open at a token that should not be
 // inside one: at the end, or on a later line.
-func unclosed(in portion, at token) *token {
-	l := lexer{code: in.code, line: in.line, col: in.col, statement: true}
+func unclosed(in parse.Portion, at token) *token {
+	l := lexer{code: in.Code, line: in.Line, col: in.Col, statement: true}
 	var open []token
 	for l.pos < len(l.code) && (l.line < at.line || l.line == at.line && l.col <= at.col) {
 		l.scan()
@@ -155,14 +109,4 @@ func unclosed(in portion, at token) *token {
 		return &open[n-1]
 	}
 	return nil
-}
-
-func isComparison(t token) bool {
-	switch {
-	case t.kind == stringToken:
-		return false
-	case t.text == "is", t.text == "<", t.text == ">", t.text == "<=", t.text == ">=", t.text == "==", t.text == "!=":
-		return true
-	}
-	return false
 }

@@ -3,17 +3,18 @@ package interp
 import (
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
 
 // joined returns the replacement of adjacent string literals and f-strings: a
 // literal, or (template | (value, ...)).
-func (r *rewriter) joined(m *mark, placeholder *syntax.Literal) syntax.Expr {
-	texts, values := r.pieces(m.pieces)
+func (r *rewriter) joined(m *parse.Joined, placeholder *syntax.Literal) syntax.Expr {
+	texts, values := r.pieces(m.Pieces)
 	if len(values) == 0 {
 		placeholder.Value = texts[0]
-		if m.bytes {
+		if m.Bytes {
 			placeholder.Token = syntax.BYTES
 		}
 		return placeholder
@@ -22,11 +23,11 @@ func (r *rewriter) joined(m *mark, placeholder *syntax.Literal) syntax.Expr {
 }
 
 // pieces divides pieces into the texts before, between and after the values.
-func (r *rewriter) pieces(pieces []piece) (texts []string, values []syntax.Expr) {
+func (r *rewriter) pieces(pieces []parse.Piece) (texts []string, values []syntax.Expr) {
 	var text strings.Builder
 	for _, p := range pieces {
-		if p.expr == nil {
-			text.WriteString(p.text)
+		if p.Expr == nil {
+			text.WriteString(p.Text)
 			continue
 		}
 		texts = append(texts, text.String())
@@ -43,23 +44,23 @@ func (r *rewriter) fill(pos syntax.Position, texts []string, values []syntax.Exp
 
 // field returns the value of a field: the expression, or (field | (expression,
 // spec)).
-func (r *rewriter) field(p piece) syntax.Expr {
-	x := r.expr(p.expr)
-	if p.conversion == 0 && !p.hasSpec {
+func (r *rewriter) field(p parse.Piece) syntax.Expr {
+	x := r.expr(p.Expr)
+	if p.Conversion == 0 && !p.HasSpec {
 		return x
 	}
-	f := &formatField{conversion: p.conversion}
-	texts, values := r.pieces(p.spec)
+	f := &formatField{conversion: p.Conversion}
+	texts, values := r.pieces(p.Spec)
 	if len(values) == 0 {
 		spec, err := parseSpec(texts[0])
 		if err != nil {
-			r.fail(p.pos, "%v", err)
+			r.fail(p.Pos, "%v", err)
 		}
 		f.spec, f.known = spec, true
-		return operator(p.pos, r.value(f), x)
+		return operator(p.Pos, r.value(f), x)
 	}
-	pair := []syntax.Expr{x, r.fill(p.pos, texts, values)}
-	return operator(p.pos, r.value(f), &syntax.TupleExpr{Lparen: p.pos, List: pair, Rparen: p.pos})
+	pair := []syntax.Expr{x, r.fill(p.Pos, texts, values)}
+	return operator(p.Pos, r.value(f), &syntax.TupleExpr{Lparen: p.Pos, List: pair, Rparen: p.Pos})
 }
 
 // template makes (template | (value, ...)) the text with the values filled in.
@@ -72,7 +73,13 @@ func (t *template) Binary(op syntax.Token, y starlark.Value, side starlark.Side)
 	var b strings.Builder
 	b.WriteString(t.texts[0])
 	for i, v := range y.(starlark.Tuple) {
-		b.WriteString(text(v))
+		if instanceOf(v) == nil {
+			b.WriteString(text(v))
+		} else if out, err := (formatSpec{}).format(v); err == nil {
+			b.WriteString(out)
+		} else {
+			return nil, err
+		}
 		b.WriteString(t.texts[i+1])
 	}
 	return starlark.String(b.String()), nil

@@ -3,6 +3,7 @@ package interp
 import (
 	"fmt"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
@@ -28,7 +29,7 @@ type tryRewriter struct {
 	made int // number of names made so far
 }
 
-// A scope is what a function or comprehension binds.
+// A scope has the names that a function or comprehension binds.
 type scope struct {
 	outer *scope
 	names map[string]bool
@@ -76,11 +77,19 @@ func (t *tryRewriter) name(kind string) string {
 func (t *tryRewriter) function(pos syntax.Position, params []syntax.Expr, body []syntax.Stmt, outer *scope) []syntax.Stmt {
 	s := &scope{outer: outer, names: make(map[string]bool)}
 	parameters := paramNames(params)
-	for _, id := range bindings(body, parameters) {
+	all := bindings(body, parameters)
+	if t.parsed.Walrus {
+		all = walrusNames(body, all)
+	}
+	for _, id := range all {
 		s.names[id.Name] = true
 	}
+	names := sharedNames(params, body, t.parsed.Walrus)
+	if t.parsed.Nonlocal {
+		names = t.scopes(s, body, names)
+	}
 	var prologue []syntax.Stmt
-	if names := sharedNames(params, body); len(names) > 0 {
+	if len(names) > 0 {
 		s.boxed = make(map[string]int, len(names))
 		s.vars = t.name("v")
 		for i, name := range names {
@@ -129,9 +138,12 @@ func (t *tryRewriter) block(in []syntax.Stmt, r *region) []syntax.Stmt {
 	var out []syntax.Stmt
 	for _, stmt := range in {
 		switch s := stmt.(type) {
-		case *tryStmt:
+		case *parse.Try:
 			out = t.try(s, r, out)
 			continue
+		case *parse.Scope:
+			t.checkScope(s, r)
+			stmt = s.BranchStmt // pass
 		case *syntax.ExprStmt:
 			s.X = t.expr(s.X, r.scope)
 		case *syntax.AssignStmt:
@@ -208,8 +220,8 @@ func (r *region) leave(pos syntax.Position, how leaveKind, value syntax.Expr) sy
 }
 
 // try appends the replacement of a try statement.
-func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stmt {
-	plan := &tryPlan{hasElse: s.orElse != nil, hasFinally: s.finally != nil}
+func (t *tryRewriter) try(s *parse.Try, r *region, out []syntax.Stmt) []syntax.Stmt {
+	plan := &tryPlan{hasElse: s.OrElse != nil, hasFinally: s.Finally != nil}
 	pos := s.If
 	vars := ident(pos, "None")
 	if r.scope.vars != "" {
@@ -227,19 +239,25 @@ func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stm
 		}
 	}
 	part(pos, s.True)
-	for _, c := range s.clauses {
-		h := handler{classes: c.classes, slot: -1}
-		if c.as != nil {
-			h.slot = r.scope.boxed[c.as.Name]
+	for _, c := range s.Clauses {
+		h := handler{classes: t.knownClasses(c.Class), slot: -1}
+		if c.As != nil {
+			h.slot = r.scope.boxed[c.As.Name]
 		}
 		plan.handlers = append(plan.handlers, h)
-		part(c.pos, c.body)
+		part(c.Pos, c.Body)
 	}
 	if plan.hasElse {
-		part(pos, s.orElse)
+		part(pos, s.OrElse)
 	}
 	if plan.hasFinally {
-		part(pos, s.finally)
+		part(pos, s.Finally)
+	}
+	for i, c := range s.Clauses {
+		if plan.handlers[i].classes == nil {
+			plan.handlers[i].asked = len(call.Args)
+			call.Args = append(call.Args, &syntax.LambdaExpr{Lambda: c.Pos, Body: t.expr(c.Class, r.scope)})
+		}
 	}
 	call.Fn = ident(pos, t.value(plan))
 	if leaves == [3]bool{} {
@@ -247,6 +265,32 @@ func (t *tryRewriter) try(s *tryStmt, r *region, out []syntax.Stmt) []syntax.Stm
 	}
 	result := t.name("r")
 	return append(out, assign(pos, result, call), r.completeLeave(pos, result, leaves))
+}
+
+// knownClasses returns the classes that an except clause names, or nil if they are
+// only known when the clause is reached.
+func (t *tryRewriter) knownClasses(e syntax.Expr) []*class {
+	switch e := e.(type) {
+	case nil:
+		return []*class{exceptionClass}
+	case *syntax.Ident:
+		if c := errorClasses[e.Name]; c != nil && !t.bound[e.Name] {
+			return []*class{c}
+		}
+	case *syntax.ParenExpr:
+		return t.knownClasses(e.X)
+	case *syntax.TupleExpr:
+		var all []*class
+		for _, x := range e.List {
+			some := t.knownClasses(x)
+			if some == nil {
+				return nil
+			}
+			all = append(all, some...)
+		}
+		return all
+	}
+	return nil
 }
 
 // completeLeave returns the statement after a try statement that completes the break,
@@ -303,6 +347,14 @@ func (t *tryRewriter) expr(e syntax.Expr, s *scope) syntax.Expr {
 	case *syntax.UnaryExpr:
 		e.X = t.expr(e.X, s)
 	case *syntax.BinaryExpr:
+		if id, ok := e.X.(*syntax.Ident); ok && e.Op == syntax.EQ {
+			e.Y = t.expr(e.Y, s)
+			if vars, i, ok := s.find(id.Name); ok { // see variables.Binary
+				pair := &syntax.TupleExpr{Lparen: e.OpPos, List: []syntax.Expr{number(e.OpPos, i), e.Y}, Rparen: e.OpPos}
+				return &syntax.BinaryExpr{X: ident(id.NamePos, vars), OpPos: e.OpPos, Op: syntax.AMP, Y: pair}
+			}
+			return e
+		}
 		e.X, e.Y = t.expr(e.X, s), t.expr(e.Y, s)
 	case *syntax.CondExpr:
 		e.Cond, e.True, e.False = t.expr(e.Cond, s), t.expr(e.True, s), t.expr(e.False, s)
@@ -390,8 +442,13 @@ var (
 	_ starlark.HasBinary = (*variables)(nil)
 )
 
-// Binary makes the variables of one call of the function.
+// Binary makes the variables of one call of the function, or sets one of them: v & (i,
+// value) is value.
 func (v *variables) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	if op == syntax.AMP {
+		pair := y.(starlark.Tuple)
+		return pair[1], v.SetKey(pair[0], pair[1])
+	}
 	return &variables{names: v.names, values: make([]starlark.Value, len(v.names))}, nil
 }
 

@@ -7,7 +7,9 @@
 //
 // The edits make strings indexed, cut, counted and searched by code points, and
 // iterable, as in Python. Starlark counts bytes, so that "Zoë"[:3] ends in half a
-// character.
+// character. They also let package guest/extend add methods and operators, let
+// iterators fail, compile assignments in expressions (a binary operator = in the
+// tree), give the remainder of floats Python's sign, and raise the limit of shifts.
 //
 // Those whose names begin with speed_ change nothing that scripts can see. On wasm, an
 // allocation, a call and a type assertion to an interface each take as long as many

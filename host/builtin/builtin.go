@@ -58,7 +58,7 @@ type Store interface {
 type Composer interface {
 	Check(ctx context.Context, name, code string) error
 	// Lint returns warnings about probable mistakes in a valid script.
-	Lint(ctx context.Context, name, code string) ([]compose.Warning, error)
+	LintTool(ctx context.Context, def tools.Definition) ([]compose.Warning, error)
 	// CheckLimits returns which of a tool's own limits are above those of the
 	// configuration.
 	CheckLimits(l tools.Limits) []tools.Violation
@@ -129,10 +129,14 @@ func New(cfg Options) *Handler {
 	if cfg.Directory != nil {
 		h.directory = &directory{Directory: cfg.Directory, saved: cfg.SavedInScripts}
 	}
-	code := wire.Quote(codeDescription(cfg.Catalog.Servers()))
+	full, same := wire.Quote(codeDescription(cfg.Catalog.Servers())), wire.Quote(sameCode)
 	for _, t := range table() {
 		if !t.on(&cfg) {
 			continue
+		}
+		code := same
+		if t.name == compose.EvalName { // which is always on
+			code = full
 		}
 		def := t.define(t.name, code)
 		schema, err := tools.CompileInputSchema(def.RawInputSchema, "inputSchema")
@@ -140,6 +144,8 @@ func New(cfg Options) *Handler {
 			panic(fmt.Sprintf("built-in tool %q: %v", t.name, err))
 		}
 		h.tools[t.name] = builtin{&t, schema}
+		// Every session pays for the list, and agents read answers without a schema.
+		def.RawOutputSchema = nil
 		h.entries = append(h.entries, catalog.Entry{
 			Name: t.name, Kind: catalog.Builtin, Definition: wire.Marshal(def), Saves: t.saves,
 		})

@@ -17,23 +17,23 @@ const nameProperty = `"name": {"type": "string", "description": "Name of the sav
 
 func saveTool(name string, code []byte) mcp.Tool {
 	return define(name, "Save composite tool",
-		"Save a composite tool: a script that calls other tools and returns one result. It is listed and can be called like any other tool at once. Saving under the name of a saved tool replaces that tool. Try a script with eval_starlark first.",
+		"Save a script as a tool, which is listed and can be called at once. A saved tool of that name is replaced. Try the script with eval_starlark first.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
-				"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Name to call the tool by; no other tool may have it."},
-				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns, for choosing a tool."},
-				"inputSchema": {"type": "object", "description": "JSON Schema (2020-12, or the draft that $schema names) of the tool's arguments; type must be object. Calls are validated against it."},
+				"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "No other tool may have it."},
+				"description": {"type": "string", "minLength": 1, "maxLength": 16384, "description": "What the tool does and returns."},
+				"inputSchema": {"type": "object", "description": "JSON Schema of the arguments (params); type must be object."},
 				"code": {"type": "string", "minLength": 1, "description": %s},
-				"outputSchema": {"type": "object", "description": "JSON Schema of what the script returns; a result that does not match is an error. Not for tools that return images: some hosts would not show them."},
+				"outputSchema": {"type": "object", "description": "JSON Schema that results must match. Not for tools that return images."},
 				"limits": {
 					"type": "object",
-					"description": "What one run may use at most. Limits that are not given are as configured; none can be above that.",
+					"description": "Limits of a run, below those configured.",
 					"properties": {
-						"fuel": {"type": "integer", "minimum": %d, "description": "Instructions that the script may execute. A result's receipt says how many a run took."},
+						"fuel": {"type": "integer", "minimum": %d, "description": "Instructions; receipts of results have the number."},
 						"memory": {"type": ["string", "integer"], "description": "\"64MB\", or bytes."},
-						"timeout": {"type": ["string", "integer"], "description": "Wall-clock time: \"5s\", or milliseconds."},
-						"calls": {"type": "integer", "minimum": 1, "description": "Tool calls."}
+						"timeout": {"type": ["string", "integer"], "description": "\"5s\", or milliseconds."},
+						"calls": {"type": "integer", "minimum": 1}
 					},
 					"additionalProperties": false
 				}
@@ -61,7 +61,7 @@ func saveTool(name string, code []byte) mcp.Tool {
 
 func listTools(name string, _ []byte) mcp.Tool {
 	return define(name, "List saved tools",
-		"List all saved composite tools: name, description, when created and modified, inputSchema.",
+		"List all saved tools with their inputSchema.",
 		`{"type": "object", "properties": {}, "additionalProperties": false}`,
 		`{
 			"type": "object",
@@ -90,7 +90,7 @@ func listTools(name string, _ []byte) mcp.Tool {
 
 func showTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Show saved tool",
-		"Show the complete definition of a saved composite tool, with its code.",
+		"Show the definition of a saved tool, with its code.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
 			"type": "object",
@@ -116,7 +116,7 @@ func showTool(name string, _ []byte) mcp.Tool {
 
 func deleteTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Delete saved tool",
-		"Delete a saved composite tool. A person can restore it.",
+		"Delete a saved tool. A person can restore it.",
 		`{"type": "object", "properties": {`+nameProperty+`}, "required": ["name"], "additionalProperties": false}`,
 		`{
 			"type": "object",
@@ -128,7 +128,7 @@ func deleteTool(name string, _ []byte) mcp.Tool {
 
 func evalTool(name string, code []byte) mcp.Tool {
 	return define(name, "Run a script",
-		"Run a script once without saving it: to try it before save_tool, or for work that needs several tool calls. The tool calls it makes are real.",
+		"Run a script without saving it. Its tool calls are real.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
@@ -144,11 +144,11 @@ func evalTool(name string, code []byte) mcp.Tool {
 
 func searchTools(name string, _ []byte) mcp.Tool {
 	return define(name, "Search tools",
-		"Find tools of all servers by words, best first, also those that are not in your list and only scripts can call. describe_tool says how to call one.",
+		"Find tools of all servers by words, also those that are not in your list and only scripts can call.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
-				"query": {"type": "string", "maxLength": 1000, "description": "What the tool should do, in a few words; without, all tools in order."},
+				"query": {"type": "string", "maxLength": 1000, "description": "What the tool should do; without: all tools."},
 				"server": {"type": "string", "description": "Only tools of this server; \"%s\" for the saved ones."},
 				"limit": {"type": "integer", "minimum": 1, "maximum": %d, "default": %d}
 			},
@@ -184,10 +184,10 @@ func searchTools(name string, _ []byte) mcp.Tool {
 
 func describeTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Describe tool",
-		"Show how to call a tool: its signature in Starlark, what its arguments mean, an example, what it returns.",
+		"Show how to call a tool: signature, arguments, an example, what it returns.",
 		`{
 			"type": "object",
-			"properties": {"name": {"type": "string", "minLength": 1, "maxLength": 500, "description": "As in your list of tools, or as scripts write it: server.tool."}},
+			"properties": {"name": {"type": "string", "minLength": 1, "maxLength": 500, "description": "As in your list, or server.tool as in scripts."}},
 			"required": ["name"],
 			"additionalProperties": false
 		}`,

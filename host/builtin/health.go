@@ -33,10 +33,10 @@ type healthReport struct {
 
 func healthTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Check servers",
-		"Check now whether the servers behind this one work: each is asked for its tools, and makes a call that proves that it works if one is configured. For when a tool fails and you want to know whether that is the server's fault. Servers that are started on first use are left asleep unless you name one.",
+		"Check whether the servers behind this one work now. Servers that start on first use are left asleep unless you name one.",
 		`{
 			"type": "object",
-			"properties": {"server": {"type": "string", "description": "Only this server; without, all of them."}},
+			"properties": {"server": {"type": "string", "description": "Only this one."}},
 			"additionalProperties": false
 		}`,
 		`{

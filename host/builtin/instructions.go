@@ -3,7 +3,7 @@ package builtin
 // howToSave is the part of the instructions about saving tools. Clients that may not save
 // tools get notToSave instead.
 const (
-	howToSave = `4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs into params.`
+	howToSave = `4. save_tool keeps it as a tool, at once in your list. Give it a description and an inputSchema; what varies belongs in params.`
 	notToSave = `4. You may not save scripts as tools here.`
 )
 
@@ -17,25 +17,22 @@ func Instructions(maySave bool) string {
 	return instructionsBegin + notToSave + instructionsEnd
 }
 
-const instructionsBegin = `This server shows the tools of several other MCP servers as its own (server__tool), runs scripts that call them, in Starlark (a small Python dialect), and keeps scripts as tools of their own. Write one when a task takes several calls whose intermediate results you need not see.
+const instructionsBegin = `This server shows the tools of several MCP servers as its own (server__tool). It also runs scripts that call them, and keeps scripts as tools. Write a script when a task takes several calls whose intermediate results you need not see.
 
-1. search_tools("words") finds tools of all servers, also those that are not in your list; scripts can call them.
-2. describe_tool("server.tool") shows signature, arguments, an example, what comes back.
+1. search_tools finds tools of all servers, also those that are not in your list; scripts can call them.
+2. describe_tool("server.tool") shows signature, arguments, an example, and what it returns.
 3. eval_starlark runs a script; its calls are real. test_tool runs it against answers that you invent.
 `
 
 const instructionsEnd = `
-5. If a run fails, the error has line and hint; show_run (ids: list_runs) has every call and answer.
+5. If a run fails, the error has a line and a hint; show_run (ids: list_runs) has every call and answer.
 
-In a script:
-- What your list calls server__tool is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. Seconds to wait at most stand beside a dict: server.tool({...}, timeout=5).
-- A call gives the structured content, else the text (parsed if JSON), else the content blocks. server.tool.raw({...}) gives the whole MCP result and does not raise if that is an error. tools.name({...}) calls a saved tool.
-- params.name, params.get("name", default). d.key is d["key"], but methods win: write d["items"], d["keys"], d["values"].
-- return, anywhere, gives the result: JSON or content.text/image/audio/resource/link blocks. print and log.info/warn/error go to the logs.
-- A failed call raises ToolError. try, except Error as e, else, finally; e.type, e.message, e.details; raise; fail("message"). Limits cannot be caught.
-- parallel([lambda: a.x(), lambda: b.y()]), parallel_map(fn, items, limit=8): calls overlap, results in order; errors="collect" keeps errors in the list (is_error(x)).
-- undo(server.tool, {...}) is called if the script fails later; commit() drops that. progress(done, total, "message").
-- There are def, lambda, while, comprehensions, f-strings, isinstance, sum, round, json.encode/decode, math. There is no import, class, with, **, :=, is (but x is None works), generator, a < b < c, file, network, clock, sleep.
+Scripts are Python, with re, datetime, collections and more of its library. What differs:
+- Tools are functions: server__tool of your list is server.tool({"key": value}) or server.tool(key=value). Hyphens and the like become _ (my-files: my_files); my_files["read-file"]({...}) takes exact names. A call returns the structured content, else the text (parsed if JSON), else the content blocks; timeout=5 beside the dict limits its seconds. tools.name({...}) calls a saved tool.
+- params has the arguments; return, anywhere, gives the result. d.key means d["key"], but methods come first: write d["items"].
+- A failed call raises ToolError (e.type, e.message, e.details). Limits cannot be caught.
+- parallel([lambda: a.x(), lambda: b.y()]) and parallel_map(fn, items, limit=8) overlap their calls, results in order; errors="collect" keeps errors in the list (is_error(x)). undo(server.tool, {...}) is called if the script fails later.
+- There is no with, async or eval, no file or network; time stands still.
 
 Example:
 def open_issues(repo):

@@ -81,13 +81,13 @@ const (
 
 func listRunsTool(name string, _ []byte) mcp.Tool {
 	return define(name, "List runs",
-		"List the runs of scripts (saved tools and eval_starlark) of this session, newest first. show_run shows what one of them did.",
+		"List the runs of scripts in this session, newest first.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
-				"tool": {"type": "string", "description": "Only runs of this saved tool, or of eval_starlark."},
-				"outcome": {"enum": ["ok", "failed", "unfinished", "validation", "runtime", "tool", "timeout", "resource", "cancelled", "permission", "internal"], "description": "Only runs that ended so; \"failed\" is any error."},
-				"since": {"type": "string", "description": "Only runs that began in this time: \"10m\", \"2h\"."},
+				"tool": {"type": "string", "description": "A saved tool, or eval_starlark."},
+				"outcome": {"enum": ["ok", "failed", "unfinished", "validation", "runtime", "tool", "timeout", "resource", "cancelled", "permission", "internal"], "description": "\"failed\" is any error."},
+				"since": {"type": "string", "description": "\"10m\", \"2h\""},
 				"limit": {"type": "integer", "minimum": 1, "maximum": %d, "default": %d}
 			},
 			"additionalProperties": false
@@ -239,13 +239,13 @@ func ownSession(call route.Call) (string, error) {
 
 func showRunTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Show run",
-		"Show what a run of a script did, to see why it failed: its calls in order with arguments and answers, logs, error with its place, fuel and memory. Long values are cut; call shows one call with more of them, log a part of the log.",
+		"Show what a run did, to see why it failed: its calls with arguments and answers, logs, error, fuel and memory. Long values are cut.",
 		`{
 			"type": "object",
 			"properties": {
-				"run": {"type": "string", "pattern": "^[0-9A-Fa-f-]{4,36}$", "description": "Id of a run of this session, or how it begins; a result's receipt has it. Without: the latest run."},
-				"call": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)*$", "description": "Only this call: \"3\", or \"3.1\" for one that a saved tool made."},
-				"log": {"type": "integer", "minimum": 1, "description": "Only the log, from this entry on: 100 entries with more of each."}
+				"run": {"type": "string", "pattern": "^[0-9A-Fa-f-]{4,36}$", "description": "Its id, or the beginning of it; without: the latest run."},
+				"call": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)*$", "description": "Only this call, with more of its values: \"3\", or \"3.1\" for one that a saved tool made."},
+				"log": {"type": "integer", "minimum": 1, "description": "Only the log, from this entry on."}
 			},
 			"additionalProperties": false
 		}`,

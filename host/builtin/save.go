@@ -53,7 +53,7 @@ func (h *Handler) save(ctx context.Context, args []byte, _ route.Call) (wire.Rep
 // warnings returns probable mistakes in def's script. The script is saved in spite of
 // them, and also if looking for them fails.
 func (h *Handler) warnings(ctx context.Context, def tools.Definition) ([]compose.Warning, error) {
-	found, err := h.cfg.Composer.Lint(ctx, def.Name, def.Code)
+	found, err := h.cfg.Composer.LintTool(ctx, def)
 	if err != nil && ctx.Err() == nil {
 		h.cfg.Log.Warn("a script is saved without a check for mistakes", "tool", def.Name, "err", err)
 		err = nil

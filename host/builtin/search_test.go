@@ -158,7 +158,7 @@ func TestDescribeTool(t *testing.T) {
 		{"git_hub.import, import", "git_hub[\"import\"]()\n"},
 		{"git_hub[\"fork.it\"], git_hub.fork_it, fork.it", "git_hub.fork_it()\n"},
 		{"git_hub[\"get-x\"], gh__get-x, get-x", "git_hub[\"get-x\"]()\n"},
-		{"describe_tool", "describe_tool(name: str) -> {\n"},
+		{"describe_tool", "describe_tool(name: str)\n"},
 	} {
 		for name := range strings.SplitSeq(tt.names, ", ") {
 			text, _, failed := ask(t, h, "describe_tool", fmt.Sprintf(`{"name":%q}`, name))

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // TestTable checks that the rows of the table are complete, and that all copies of
@@ -145,4 +147,25 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestListIsShort checks the size of the list of all built-in tools, which every session
+// pays for: 2,500 tokens of 4 characters for three servers whose own tools are hidden.
+func TestListIsShort(t *testing.T) {
+	full := wire.Quote(codeDescription([]string{"everything", "filesystem", "memory"}))
+	size := len(`{"tools":[]}`)
+	for _, row := range table() {
+		code := wire.Quote(sameCode)
+		if row.name == compose.EvalName {
+			code = full
+		}
+		def := row.define(row.name, code)
+		def.RawOutputSchema = nil
+		n := len(wire.Marshal(def)) + len(",")
+		t.Logf("%s: %d", row.name, n)
+		size += n
+	}
+	if size > 10_000 {
+		t.Errorf("the list has %d characters", size)
+	}
 }

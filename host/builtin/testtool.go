@@ -29,26 +29,26 @@ type Runner interface {
 
 func testTool(name string, _ []byte) mcp.Tool {
 	return define(name, "Test composite tool",
-		"Dry run of a script: it runs as usual, but its tool calls are answered by the mocks that you give, and no real tool is called. Shows the calls it made, what it returned, and which mocks were not used. A call without a mock fails and names the most similar mock. Saved tools that it calls run for real, on the same mocks.",
+		"Run a script with mocks that answer its tool calls; no real tool is called. A call without a mock fails. Saved tools that it calls run too, with the same mocks.",
 		fmt.Sprintf(`{
 			"type": "object",
 			"properties": {
 				"name": {"type": "string", "description": "A saved tool."},
-				"code": {"type": "string", "minLength": 1, "maxLength": %d, "description": "A script as for eval_starlark; together with name, it replaces that tool's code."},
-				"params": {"type": "object", "description": "Its arguments.", "default": {}},
-				"mocks": {"type": "array", "maxItems": %d, "description": "The first one that matches a call and is not used up answers it.", "items": {
+				"code": {"type": "string", "minLength": 1, "maxLength": %d, "description": "A script, or new code for the tool with that name."},
+				"params": {"type": "object", "default": {}},
+				"mocks": {"type": "array", "maxItems": %d, "description": "The first that matches a call answers it.", "items": {
 					"type": "object",
 					"properties": {
 						"tool": {"type": "string", "pattern": "^[^.]+\\..+$", "description": "server.tool"},
-						"params": {"type": "object", "description": "Only for calls with these arguments, and perhaps others; without: for any."},
+						"params": {"type": "object", "description": "Arguments that the call has; without: any."},
 						"match": {"enum": ["subset", "exact"], "default": "subset"},
-						"returns": {"description": "The value that the script gets."},
-						"text": {"type": "string", "description": "Instead: the text of the tool's answer, which the script gets parsed if it is JSON."},
-						"raises": {"type": "string", "description": "Instead: the message of the ToolError that the script gets."},
+						"returns": {"description": "What the script gets."},
+						"text": {"type": "string", "description": "Instead: text, parsed if it is JSON."},
+						"raises": {"type": "string", "description": "Instead: the message of a ToolError."},
 						"result": {"type": "object", "description": "Instead: the whole MCP result."},
 						"error": {"type": "object", "description": "Instead: a JSON-RPC error, {code, message}."},
-						"delay": {"type": ["string", "integer"], "description": "Until it answers: \"1s\", or milliseconds."},
-						"times": {"type": "integer", "minimum": 1, "maximum": 1000000, "description": "How often it may be used; without: any number of times."}
+						"delay": {"type": ["string", "integer"], "description": "\"1s\", or milliseconds."},
+						"times": {"type": "integer", "minimum": 1, "maximum": 1000000, "description": "Without: any number of times."}
 					},
 					"required": ["tool"],
 					"additionalProperties": false

@@ -23,6 +23,7 @@
 //	lint.go      probable mistakes in a script
 //	define.go    the tool definition that agents see
 //	build.go     building JSON out of raw pieces
+//	moment.go    the time of a run and its seed
 //	replay.go    Replay: running a recorded run again
 //
 // JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
@@ -91,6 +92,9 @@ type Options struct {
 	// Journal opens the record of each run. If it returns an error, the script is not
 	// run. Nil keeps records in memory while they are needed.
 	Journal func(journal.Begin) (*journal.Run, error)
+	// Moment returns the time and the seed of each run. Nil is the present time and a
+	// seed by chance.
+	Moment func() Moment
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
 	// Log gets one line per run, without params or results: of level info if the
@@ -152,6 +156,9 @@ func New(cfg Options) *Composer {
 	}
 	if cfg.Journal == nil {
 		cfg.Journal = func(b journal.Begin) (*journal.Run, error) { return journal.Open(b), nil }
+	}
+	if cfg.Moment == nil {
+		cfg.Moment = thisMoment
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -245,8 +252,10 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 	if call.Progress != nil {
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
+	r.moment = c.cfg.Moment()
 	var err error
 	r.journal, err = c.cfg.Journal(journal.Begin{
+		Now: r.moment.Now, Seed: r.moment.Seed,
 		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(), Servers: r.servers, AgentTools: r.agentTools,
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
 )
 
 // Warning is about a script that runs, but probably not as intended.
@@ -62,11 +64,19 @@ func (c *Composer) Inspect(ctx context.Context, name, code string) (abi.Lint, er
 // check arguments that are not literals, or code that does not parse; see Check. The
 // warnings are in the order of the source. The error is a *Failure.
 func (c *Composer) Lint(ctx context.Context, name, code string) ([]Warning, error) {
+	return c.LintTool(ctx, tools.Definition{Name: name, Code: code})
+}
+
+// LintTool is Lint for a tool with an inputSchema: it also warns of arguments that this
+// does not have.
+func (c *Composer) LintTool(ctx context.Context, def tools.Definition) ([]Warning, error) {
+	name, code := def.Name, def.Code
 	found, err := c.Inspect(ctx, name, code)
 	if err != nil {
 		return nil, err
 	}
 	l := linter{Composer: c, name: name, account: sandbox.NewAccount(c.cfg.Limits, nil)}
+	l.params(found.Params, def.InputSchema)
 	for _, w := range found.Warnings {
 		l.warn(w.Position, w.Message)
 	}
@@ -108,6 +118,31 @@ func (l *linter) warn(at abi.Position, message string) {
 	w := Warning{Line: at.Line, Column: at.Column, Message: display.ClipSize(message, maxCallMessage), Source: at.Source}
 	if !slices.Contains(l.found, w) {
 		l.found = append(l.found, w)
+	}
+}
+
+// params warns of arguments that the schema does not have.
+func (l *linter) params(named []abi.NamedParam, inputSchema []byte) {
+	raw, ok := wire.Get(inputSchema, "properties")
+	var properties map[string]json.RawMessage
+	if !ok || json.Unmarshal(raw, &properties) != nil {
+		return
+	}
+	for _, key := range []string{"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"} {
+		if more, ok := wire.Get(inputSchema, key); ok && string(more) != "false" {
+			return // there may be others
+		}
+	}
+	names := slices.Sorted(maps.Keys(properties))
+	for _, p := range named {
+		if _, known := properties[p.Name]; known {
+			continue
+		}
+		hint := ""
+		if n := nearest.Name(p.Name, names, nearest.Limit(len(p.Name))); n != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", n)
+		}
+		l.warn(p.Position, fmt.Sprintf("inputSchema has no property %q%s", p.Name, hint))
 	}
 }
 

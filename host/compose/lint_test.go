@@ -167,3 +167,34 @@ func TestLintFails(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestLintParams checks the warnings about arguments that the inputSchema lacks.
+func TestLintParams(t *testing.T) {
+	c, _ := lintComposer(t)
+	const code = "return [params.dirr, params['limit'], params.get(\"lmit\"), params.zzz]"
+	const here = "inputSchema has no property "
+	closed := []string{here + `"dirr" (did you mean dir?)`, here + `"lmit" (did you mean limit?)`, here + `"zzz"`}
+	for schema, want := range map[string][]string{
+		`{"type":"object","properties":{"dir":{},"limit":{}}}`:                                   closed,
+		`{"type":"object","properties":{"dir":{},"limit":{}},"additionalProperties":false}`:      closed,
+		`{"type":"object","properties":{"dir":{},"limit":{}},"additionalProperties":true}`:       nil,
+		`{"type":"object","properties":{"dir":{},"limit":{}},"additionalProperties":{}}`:         nil,
+		`{"type":"object","properties":{"dir":{},"limit":{}},"patternProperties":{".":{}}}`:      nil,
+		`{"type":"object","properties":{"dir":{},"limit":{}},"allOf":[{"properties":{"x":{}}}]}`: nil,
+		`{"type":"object","properties":{"dirr":{},"limit":{},"lmit":{},"zzz":{}}}`:               nil,
+		`{"type":"object"}`: nil,
+		``:                  nil,
+	} {
+		found, err := c.LintTool(t.Context(), tools.Definition{Name: "me", Code: code, InputSchema: json.RawMessage(schema)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range found {
+			got = append(got, w.Message)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", schema, got, want)
+		}
+	}
+}

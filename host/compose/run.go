@@ -29,6 +29,7 @@ type run struct {
 	// agentTools are the tools that the code mentions and that only agents can
 	// call.
 	agentTools []string
+	moment     Moment
 	schema     bool // the tool has an outputSchema
 
 	tree     *tree
@@ -52,6 +53,7 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 	out, err := r.cfg.Sandbox.Run(limited, sandbox.Run{
 		Request: abi.Request{
 			Op: abi.OpRun, Name: r.tool, Code: code, Params: params, Servers: r.servers, AgentTools: r.agentTools,
+			Now: r.moment.Now, Seed: r.moment.Seed,
 		},
 		Limits:        r.limits(),
 		Repeats:       len(r.chain) > 0, // it is a saved tool

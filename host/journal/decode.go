@@ -233,6 +233,7 @@ func readBegin(id string, f fields) (Record, error) {
 	r := Record{ID: id, Start: f.time("time"), Redacted: f.flag("redacted"), Incomplete: f.flag("incomplete")}
 	r.Saved, r.Guest = f.flag("saved"), f.text("guest")
 	r.Params, r.Meta = f.json("params"), f.json("meta")
+	r.Now, r.Seed = f.int64("now"), f.count("seed")
 	if parent, ok := f.object("parent"); ok {
 		r.Parent = &Parent{Run: parent.text("run"), Call: parent.number("call")}
 	}

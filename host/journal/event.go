@@ -49,6 +49,8 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.limits(&b.Limits)
 	l.texts("servers", b.Servers)
 	l.texts("agentTools", b.AgentTools)
+	l.number("now", b.Now)
+	l.count("seed", b.Seed)
 	l.flag("incomplete", missing.incomplete)
 	l.finish()
 }

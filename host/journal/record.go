@@ -20,6 +20,8 @@ type Begin struct {
 	Limits     Limits
 	Servers    []string // script names of the servers that the script can use
 	AgentTools []string // see abi.Request
+	Now        int64    // see abi.Request
+	Seed       uint64   // see abi.Request
 	Guest      string   // SHA-256 of the guest that runs it, lower-case hex
 	Client     Client
 	// Parent is the call of another run that this run answers; nil if a client has

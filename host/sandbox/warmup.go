@@ -21,6 +21,7 @@ type warmup struct {
 
 // warmups cover what most scripts do. They run in this order.
 var warmups = []warmup{
+	{code: warmupLibrary, params: "{}", want: `["xb",2,"2024-01-02",[[1,"a"]],"{\"a\": 1}"]`},
 	{code: warmupData, params: warmupParams, want: `[3,"ABC",{"k":[1,2.5,null,true,"é"]},["b","a"],720]`},
 	{code: "def f(n):\n    return f(n - 1) + 1 if n else 0\nreturn f(60)", params: "{}", want: "60"},
 	{code: "r = []\nfor i in range(5):\n    r.append(s.echo({'n': i, 'items': ['a', {'b': 1.5}]}).n)\nreturn r", params: "{}", want: "[0,1,2,3,4]", typical: true},
@@ -47,6 +48,14 @@ if "x" in text or text.startswith("y"):
 s2 = "%s-%d" % ("a", 1)
 parts = [p.strip().upper() for p in "a, b".split(",")]
 return [params.n, params.s.upper(), json.decode(text), names, fact(6)]
+`
+
+// warmupLibrary makes the modules that scripts import most.
+const warmupLibrary = `
+import collections, datetime, functools, itertools, json, math, random, re, statistics, time
+c = collections.Counter([1, 1])
+d = datetime.date(2024, 1, 1) + datetime.timedelta(days=1)
+return [re.sub(r"a+", "b", "xaa"), c[1], d.isoformat(), list(zip(itertools.islice(itertools.count(1), 1), ["a"])), json.dumps({"a": 1})]
 `
 
 func (w warmup) run() Run {

@@ -21,7 +21,6 @@ const (
 	errnoBadf    = 8
 	errnoFault   = 21
 	errnoInval   = 28
-	errnoNosys   = 52
 )
 
 const (
@@ -77,12 +76,8 @@ var wasiFunctions = []hostFunction{
 	{"fd_close", types(i32), types(i32), answer(errnoBadf)},
 	{"fd_fdstat_get", types(i32, i32), types(i32), answer(errnoBadf)},
 	{"fd_fdstat_set_flags", types(i32, i32), types(i32), answer(errnoBadf)},
-	{"fd_filestat_get", types(i32, i32), types(i32), answer(errnoBadf)},
 	{"fd_prestat_get", types(i32, i32), types(i32), answer(errnoBadf)},
 	{"fd_prestat_dir_name", types(i32, i32, i32), types(i32), answer(errnoBadf)},
-	{"fd_read", types(i32, i32, i32, i32), types(i32), answer(errnoBadf)},
-	{"path_filestat_get", types(i32, i32, i32, i32, i32), types(i32), answer(errnoNosys)},
-	{"path_open", types(i32, i32, i32, i32, i32, i64, i64, i32, i32), types(i32), answer(errnoNosys)},
 }
 
 // answer returns a function that always returns the same errno.

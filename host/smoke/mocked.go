@@ -45,6 +45,7 @@ func (m *mocked) call(ctx context.Context, c *Check, f *File) (*answer, error) {
 		Sandbox: box, Catalog: answers, Upstreams: answers, Saved: m.scripts, Log: m.log, AgentTools: builtin.Mentioned,
 		Timeout: m.cfg.Execution.Timeout, Limits: host.RunLimits(m.cfg.Execution), Debug: m.cfg.Debug,
 		Parallel: m.cfg.Execution.MaxParallel, UndoTimeout: m.cfg.Execution.UndoTimeout, Whole: true,
+		Moment: compose.MockMoment,
 	})
 	a, err := runScript(ctx, c, f, func(ctx context.Context, call route.Call) []byte {
 		return composer.CallSaved(ctx, def, call).Result

@@ -51,7 +51,15 @@ var flags = []string{
 	"-buildvcs=false",
 	"-mod=readonly",
 	"-ldflags=-s -w -buildid=",
+	// Without inlining, the parser and the library are an eighth smaller, and so are the
+	// memory that each run starts with and the time to compile the guest. Scripts spend
+	// hardly any time there, but for regular expressions.
+	"-gcflags=" + guestPackages + "parse=-l",
+	"-gcflags=" + guestPackages + "stdlib/...=-l",
+	"-gcflags=" + guestPackages + "stdlib/re=",
 }
+
+const guestPackages = "github.com/mcp-metatool/mcp-metatool/guest/"
 
 // Root returns the directory of the module that contains dir.
 func Root(dir string) (string, error) {

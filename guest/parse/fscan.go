@@ -1,34 +1,34 @@
-package interp
+package parse
 
 import "strings"
 
-// An fPart is a piece of an f-string, or of the format specification in it:
+// An FPart is a piece of an f-string, or of the format specification in it:
 // text, or a field. Offsets are in bytes from the start of the literal.
-type fPart struct {
-	text  string // of a piece of text, with {{ as {, escapes not yet decoded
-	start int    // of the text, or of the field's {
-	field bool
+type FPart struct {
+	Text  string // of a piece of text, with {{ as {, escapes not yet decoded
+	Start int    // of the text, or of the field's {
+	Field bool
 
-	exprStart, exprEnd int
-	debugEnd           int  // of {x=}: the end of the text that is shown first; else 0
-	conversion         byte // 'r', 's', 'a' or 0
-	spec               []fPart
-	hasSpec            bool
+	ExprStart, ExprEnd int
+	DebugEnd           int  // of {x=}: the end of the text that is shown first; else 0
+	Conversion         byte // 'r', 's', 'a' or 0
+	Spec               []FPart
+	HasSpec            bool
 }
 
-// An fError is an error in an f-string, with its offset.
-type fError struct {
-	at      int
-	message string
+// An FError is an error in an f-string, with its offset.
+type FError struct {
+	At      int
+	Message string
 }
 
 // maxFNesting is how deep f-strings may be nested in fields of others.
 const maxFNesting = 10
 
-// scanFString splits the f-string literal at the start of s into parts, and returns
+// ScanFString splits the f-string literal at the start of s into parts, and returns
 // its length. Fields are not parsed: brackets and strings in them are skipped,
 // even with the same quotes as those around the literal.
-func scanFString(s string, depth int) (length int, parts []fPart, failure *fError) {
+func ScanFString(s string, depth int) (length int, parts []FPart, failure *FError) {
 	prefix := strings.IndexAny(s, `"'`)
 	f := fScanner{s: s, pos: prefix + 1, quote: s[prefix : prefix+1], depth: depth}
 	f.raw = strings.ContainsAny(s[:prefix], "rR")
@@ -55,24 +55,24 @@ type fScanner struct {
 	quote string // that ends the literal
 	raw   bool
 	depth int
-	err   *fError
+	err   *FError
 }
 
 func (f *fScanner) fail(at int, message string) {
 	if f.err == nil {
-		f.err = &fError{at, message}
+		f.err = &FError{at, message}
 	}
 }
 
 // parts reads up to the closing quote, or up to the } that ends a format
 // specification. It stops at the first error.
-func (f *fScanner) parts(inSpec bool) []fPart {
-	var parts []fPart
+func (f *fScanner) parts(inSpec bool) []FPart {
+	var parts []FPart
 	var text strings.Builder
 	start := f.pos
 	flush := func() {
 		if text.Len() > 0 {
-			parts = append(parts, fPart{text: text.String(), start: start})
+			parts = append(parts, FPart{Text: text.String(), Start: start})
 			text.Reset()
 		}
 	}
@@ -109,28 +109,28 @@ func (f *fScanner) parts(inSpec bool) []fPart {
 func isLineEnd(c byte) bool { return c == '\n' || c == '\r' }
 
 // field reads a field, from { to }.
-func (f *fScanner) field(inSpec bool) fPart {
-	p := fPart{field: true, start: f.pos}
+func (f *fScanner) field(inSpec bool) FPart {
+	p := FPart{Field: true, Start: f.pos}
 	f.pos++
-	p.exprStart = f.pos
-	p.exprEnd = f.expression()
+	p.ExprStart = f.pos
+	p.ExprEnd = f.expression()
 	if f.err != nil {
 		return p
 	}
-	if strings.TrimSpace(f.s[p.exprStart:p.exprEnd]) == "" {
-		f.fail(p.start, "an f-string has an empty field (write {{ and }} for braces)")
+	if strings.TrimSpace(f.s[p.ExprStart:p.ExprEnd]) == "" {
+		f.fail(p.Start, "an f-string has an empty field (write {{ and }} for braces)")
 		return p
 	}
 	if f.next() == '=' {
 		f.pos++
 		f.blanks()
-		p.debugEnd = f.pos
+		p.DebugEnd = f.pos
 	}
 	if f.next() == '!' {
 		if f.pos+1 < len(f.s) {
-			p.conversion = f.s[f.pos+1]
+			p.Conversion = f.s[f.pos+1]
 		}
-		if p.conversion != 'r' && p.conversion != 's' && p.conversion != 'a' {
+		if p.Conversion != 'r' && p.Conversion != 's' && p.Conversion != 'a' {
 			f.fail(f.pos, "a conversion in an f-string is !r or !s")
 			return p
 		}
@@ -139,15 +139,15 @@ func (f *fScanner) field(inSpec bool) fPart {
 	}
 	if f.next() == ':' {
 		f.pos++
-		p.hasSpec = true
+		p.HasSpec = true
 		if inSpec {
 			f.fail(f.pos, "format specifications are nested too deep")
 			return p
 		}
-		p.spec = f.parts(true)
+		p.Spec = f.parts(true)
 	}
 	if f.next() != '}' {
-		f.fail(p.start, "'{' in an f-string is not closed (write {{ for the character)")
+		f.fail(p.Start, "'{' in an f-string is not closed (write {{ for the character)")
 		return p
 	}
 	f.pos++
@@ -180,10 +180,10 @@ func (f *fScanner) expression() int {
 			if brackets == 0 && f.closes(rest) {
 				return f.pos // it is the end of the literal, the field is not closed
 			}
-			f.pos += stringLength(rest)
-		case isWordStart(rest):
-			n := runLength(rest)
-			if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && isStringPrefix(rest[:n]) {
+			f.pos += StringLength(rest)
+		case IsWordStart(rest):
+			n := RunLength(rest)
+			if n < len(rest) && (rest[n] == '"' || rest[n] == '\'') && IsStringPrefix(rest[:n]) {
 				n = f.nested(rest, n)
 			}
 			f.pos += n
@@ -218,22 +218,22 @@ func (f *fScanner) closes(rest string) bool {
 	if !strings.HasPrefix(rest, f.quote) {
 		return false
 	}
-	n := stringLength(rest)
+	n := StringLength(rest)
 	return n < 2 || rest[n-1] != rest[0]
 }
 
 // nested returns the length of a literal with a prefix inside a field.
 func (f *fScanner) nested(s string, prefix int) int {
-	if !isFString(s) {
-		return prefix + stringLength(s[prefix:])
+	if !IsFString(s) {
+		return prefix + StringLength(s[prefix:])
 	}
 	if f.depth >= maxFNesting {
 		f.fail(f.pos, "f-strings are nested too deep")
 		return len(s)
 	}
-	length, _, failure := scanFString(s, f.depth+1)
+	length, _, failure := ScanFString(s, f.depth+1)
 	if failure != nil {
-		f.fail(f.pos+failure.at, failure.message)
+		f.fail(f.pos+failure.At, failure.Message)
 	}
 	return length
 }

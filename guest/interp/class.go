@@ -1,0 +1,432 @@
+package interp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
+	"go.starlark.net/starlark"
+)
+
+// A class is a class of the script, or one of the error classes that are always
+// there.
+type class struct {
+	name string
+	// kind is the type of its values. The library takes values of one type for values
+	// of its own, so none of the library's types is called so.
+	kind    string
+	bases   []*class
+	order   []*class // in which members are looked up: the class itself first
+	members starlark.StringDict
+	names   []string // of members, in the order of the source
+	run     *run     // nil for the classes that are always there
+	isError bool
+	tool    bool // it is ToolError or derived from it
+	// make constructs a value instead of the usual way; enumerations have it.
+	make func(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
+	data *dataclass
+	enum *enum
+}
+
+var (
+	_ starlark.Callable    = (*class)(nil)
+	_ starlark.HasSetField = (*class)(nil)
+	_ starlark.Mapping     = (*class)(nil)
+	_ starlark.Iterable    = (*class)(nil)
+)
+
+func (c *class) String() string        { return fmt.Sprintf("<class %s>", c.Name()) }
+func (*class) Type() string            { return "class" }
+func (*class) Freeze()                 {}
+func (*class) Truth() starlark.Bool    { return true }
+func (c *class) Hash() (uint32, error) { return starlark.String(c.name).Hash() }
+
+// Name is that in backtraces.
+func (c *class) Name() string {
+	if c == exceptionClass {
+		return "Error"
+	}
+	return c.name
+}
+
+// objectClass is the class of which all others are derived.
+var objectClass = &class{name: "object"}
+
+func init() { objectClass.order = []*class{objectClass} }
+
+// makeClass is ·class(name, bases, body), which a class statement calls.
+func makeClass(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	name := string(args[0].(starlark.String))
+	v, err := starlark.Call(thread, args[2], nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	members := v.(Object)
+	var special starlark.Value // a base that is not a class, such as NamedTuple
+	c := &class{name: name, kind: name, members: make(starlark.StringDict), run: runOf(thread)}
+	if typeNames[name] || foreignTypes[name] {
+		c.kind = "class " + name
+	}
+	for _, base := range args[1].(starlark.Tuple) {
+		switch base := base.(type) {
+		case *class:
+			if base.enum != nil && base != enumClass && len(base.enum.list) > 0 {
+				return nil, stdlib.Errorf(stdlib.TypeError, "class %s: the enumeration %s cannot be extended", name, base.name)
+			}
+			c.bases = append(c.bases, base)
+		case classMaker:
+			special = base
+		default:
+			if ignoredBases[text(base)] {
+				continue
+			}
+			return nil, stdlib.Errorf(stdlib.TypeError, "class %s: %s is no class that another can be derived from (write a function, or keep such a value in an attribute)", name, text(base))
+		}
+	}
+	for k, v := range members.Entries() {
+		key := string(k.(starlark.String))
+		c.members[key] = v
+		c.names = append(c.names, key)
+	}
+	if c.order, err = linearize(c); err != nil {
+		return nil, err
+	}
+	for _, base := range c.order[1:] {
+		c.isError = c.isError || base.isError
+		c.tool = c.tool || base.tool
+		if base.make != nil && c.make == nil {
+			c.make = base.make
+		}
+		if base.data != nil && c.data == nil {
+			c.data = base.data
+		}
+	}
+	if special != nil {
+		return special.(classMaker).makeClass(thread, c)
+	}
+	if isEnum(c) {
+		return c, makeEnum(c)
+	}
+	return c, nil
+}
+
+// foreignTypes are types of the library whose values scripts hardly see.
+var foreignTypes = map[string]bool{"string.elems": true, "string.codepoints": true, "bytes.elems": true, "operand": true, "method": true, "mandatory": true, "cell": true}
+
+// A classMaker is a base that makes something else of a class.
+type classMaker interface {
+	starlark.Value
+	makeClass(thread *starlark.Thread, c *class) (starlark.Value, error)
+}
+
+// ignoredBases are bases without a meaning here.
+var ignoredBases = map[string]bool{"typing.Generic": true, "typing.Protocol": true, "ABC": true}
+
+// linearize returns the order in which the members of a class are looked up (C3).
+func linearize(c *class) ([]*class, error) {
+	var lists [][]*class
+	for _, b := range c.bases {
+		lists = append(lists, slices.Clone(b.order))
+	}
+	if len(c.bases) == 0 {
+		lists = append(lists, objectClass.order)
+	}
+	lists = append(lists, slices.Clone(c.bases))
+	out := []*class{c}
+	for {
+		lists = slices.DeleteFunc(lists, func(l []*class) bool { return len(l) == 0 })
+		if len(lists) == 0 {
+			return out, nil
+		}
+		next := nextInOrder(lists)
+		if next == nil {
+			return nil, stdlib.Errorf(stdlib.TypeError, "class %s: its bases contradict each other's order", c.name)
+		}
+		out = append(out, next)
+		for i, l := range lists {
+			if l[0] == next {
+				lists[i] = l[1:]
+			}
+		}
+	}
+}
+
+// nextInOrder returns the first head that is in no tail.
+func nextInOrder(lists [][]*class) *class {
+	for _, l := range lists {
+		head := l[0]
+		inTail := slices.ContainsFunc(lists, func(l []*class) bool { return slices.Contains(l[1:], head) })
+		if !inTail {
+			return head
+		}
+	}
+	return nil
+}
+
+// derives reports whether c is base or derived from it.
+func (c *class) derives(base *class) bool { return slices.Contains(c.order, base) }
+
+// find returns a member of the class or its bases.
+func (c *class) find(name string) starlark.Value { return findIn(c.order, name) }
+
+func findIn(order []*class, name string) starlark.Value {
+	for _, k := range order {
+		if v, ok := k.members[name]; ok {
+			return v
+		}
+	}
+	return nil
+}
+
+func (c *class) Attr(name string) (starlark.Value, error) {
+	switch name {
+	case "__name__", "__qualname__":
+		return starlark.String(c.name), nil
+	case "__members__":
+		if c.enum != nil {
+			return c.enum.members(), nil
+		}
+	}
+	v := c.find(name)
+	switch v := v.(type) {
+	case nil:
+		names := publicNames(c.AttrNames())
+		return nil, stdlib.Errorf(stdlib.AttributeError, "class %s has no .%s%s", c.name, name, suggest(name, names, names))
+	case *classMethod:
+		return &boundMethod{v.fn, c}, nil
+	case *staticMethod:
+		return v.fn, nil
+	}
+	return v, nil
+}
+
+// Get is the member of an enumeration, E["NAME"]. For other classes it is the class: what
+// is in the brackets are types.
+func (c *class) Get(k starlark.Value) (starlark.Value, bool, error) {
+	if c.enum == nil {
+		switch k.(type) {
+		case *class, *stdlib.Class, placeholder, classMaker, *starlark.Builtin, starlark.Tuple, starlark.String:
+			return c, true, nil
+		}
+		return nil, false, stdlib.Errorf(stdlib.TypeError, "class %s is no container, and has no elements", c.name)
+	}
+	if i := instanceOf(k); i != nil {
+		return k, i.class == c, nil
+	}
+	for _, i := range c.enum.list {
+		if i.attrs["name"] == k {
+			return i.self, true, nil
+		}
+	}
+	return nil, false, stdlib.Errorf(stdlib.KeyError, "%s", repr(k))
+}
+
+func (c *class) AttrNames() []string {
+	var names []string
+	for _, k := range c.order {
+		for name := range k.members {
+			if name != parse.Annotations {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (c *class) SetField(name string, v starlark.Value) error {
+	if c.run == nil {
+		return stdlib.Errorf(stdlib.TypeError, "class %s cannot change", c.name)
+	}
+	c.members[name] = v
+	return nil
+}
+
+// CallInternal makes a value of the class.
+func (c *class) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	switch {
+	case c.make != nil:
+		return c.make(thread, args, kwargs)
+	case c.isError:
+		return c.newError(thread, args, kwargs)
+	}
+	self := newInstance(c)
+	if init := c.find("__init__"); init != nil {
+		v, err := starlark.Call(thread, init, append(starlark.Tuple{self}, args...), kwargs)
+		if err == nil && v != starlark.None {
+			err = stdlib.Errorf(stdlib.TypeError, "%s.__init__ must return None, not %s", c.name, v.Type())
+		}
+		return self, err
+	}
+	if c.data != nil {
+		return self, c.data.init(thread, self, args, kwargs)
+	}
+	if len(args) > 0 || len(kwargs) > 0 {
+		return nil, stdlib.Errorf(stdlib.TypeError, "%s takes no arguments (it has no __init__)", c.name)
+	}
+	return self, nil
+}
+
+// boundMethod is a function with the value before the dot.
+type boundMethod struct {
+	fn   starlark.Value
+	self starlark.Value
+}
+
+// boundName is the name of the frame of a boundMethod; no script can have it.
+const boundName = "·bound"
+
+func (m *boundMethod) String() string        { return "<bound method>" }
+func (*boundMethod) Type() string            { return "method" }
+func (*boundMethod) Freeze()                 {}
+func (*boundMethod) Truth() starlark.Bool    { return true }
+func (m *boundMethod) Hash() (uint32, error) { return starlark.String(boundName).Hash() }
+func (m *boundMethod) Name() string          { return boundName }
+
+func (m *boundMethod) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	all := make(starlark.Tuple, 0, len(args)+1)
+	return starlark.Call(thread, m.fn, append(append(all, m.self), args...), kwargs)
+}
+
+// wrapped is the part that the values of decorators have in common.
+type wrapped struct {
+	operandOnly
+	fn starlark.Value
+}
+
+type (
+	classMethod  struct{ wrapped }
+	staticMethod struct{ wrapped }
+	// property is an attribute that is computed.
+	property struct {
+		wrapped
+		set starlark.Value
+		// once reports that the value is computed once and kept: cached_property.
+		once bool
+	}
+)
+
+func (s *staticMethod) Name() string { return "staticmethod" }
+
+func (s *staticMethod) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return starlark.Call(thread, s.fn, args, kwargs)
+}
+
+// Attr is .setter and .getter, which are decorators.
+func (p *property) Attr(name string) (starlark.Value, error) {
+	if name != "setter" && name != "getter" {
+		return nil, nil
+	}
+	return starlark.NewBuiltin(name, func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		fn, err := onlyArgument(b, args, kwargs)
+		if err != nil {
+			return nil, err
+		}
+		if name == "setter" {
+			return &property{wrapped: p.wrapped, set: fn}, nil
+		}
+		return &property{wrapped: wrapped{fn: fn}, set: p.set}, nil
+	}), nil
+}
+
+func (*property) AttrNames() []string { return []string{"getter", "setter"} }
+
+// decoratorBuiltin implements property, staticmethod or classmethod.
+func decoratorBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if b.Name() == "property" {
+		p := &property{}
+		var get, set starlark.Value
+		err := starlark.UnpackArgs(b.Name(), args, kwargs, "fget?", &get, "fset?", &set)
+		p.fn, p.set = get, set
+		return p, err
+	}
+	fn, err := onlyArgument(b, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	if b.Name() == "classmethod" {
+		return &classMethod{wrapped{fn: fn}}, nil
+	}
+	return &staticMethod{wrapped{fn: fn}}, nil
+}
+
+// superValue is super(): the members of the classes after one, for a value.
+type superValue struct {
+	operandOnly
+	order []*class
+	self  starlark.Value
+}
+
+// superOperand makes (superOperand | (class, self)).
+type superOperand struct{ operandOnly }
+
+func (superOperand) Binary(_ syntaxToken, y starlark.Value, _ starlark.Side) (starlark.Value, error) {
+	pair := y.(starlark.Tuple)
+	base, ok := pair[0].(*class)
+	of := classOf(pair[1])
+	if c, isClass := pair[1].(*class); isClass { // in a classmethod
+		of = c
+	}
+	if !ok || of == nil {
+		return nil, stdlib.Errorf(stdlib.TypeError, "super() belongs in a method of a class")
+	}
+	i := slices.Index(of.order, base)
+	if i < 0 {
+		return nil, stdlib.Errorf(stdlib.TypeError, "super(): the value is a %s, which is not derived from %s", of.name, base.name)
+	}
+	return &superValue{order: of.order[i+1:], self: pair[1]}, nil
+}
+
+func (s *superValue) AttrNames() []string { return nil }
+
+func (s *superValue) Attr(name string) (starlark.Value, error) {
+	switch v := findIn(s.order, name).(type) {
+	case nil:
+		return s.inherited(name)
+	case *classMethod:
+		return &boundMethod{v.fn, classOf(s.self)}, nil
+	case *staticMethod:
+		return v.fn, nil
+	case *property:
+		return starlark.Call(classOf(s.self).run.current, v.fn, starlark.Tuple{s.self}, nil)
+	case starlark.Callable:
+		return &boundMethod{v, s.self}, nil
+	default:
+		return v, nil
+	}
+}
+
+// inherited returns what object and Exception have without a member for it.
+func (s *superValue) inherited(name string) (starlark.Value, error) {
+	self := s.self
+	switch name {
+	case "__init__":
+		return starlark.NewBuiltin(name, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			if e, ok := self.(*errorValue); ok {
+				return starlark.None, e.fill(args, kwargs)
+			}
+			return starlark.None, nil
+		}), nil
+	case "__str__", "__repr__":
+		return starlark.NewBuiltin(name, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			if e, ok := self.(*errorValue); ok {
+				return starlark.String(e.message), nil
+			}
+			return starlark.String(fmt.Sprintf("<%s object>", self.Type())), nil
+		}), nil
+	case "__setattr__":
+		return starlark.NewBuiltin(name, func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			var field string
+			var v starlark.Value
+			if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 2, &field, &v); err != nil {
+				return nil, err
+			}
+			if i := instanceOf(self); i != nil {
+				i.put(field, v)
+			}
+			return starlark.None, nil
+		}), nil
+	}
+	return nil, stdlib.Errorf(stdlib.AttributeError, "super() has no .%s", name)
+}

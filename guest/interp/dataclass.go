@@ -1,0 +1,324 @@
+package interp
+
+import (
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// A dataclass has the fields that @dataclass has found in a class.
+type dataclass struct {
+	fields        []dataField
+	frozen, order bool
+	noEq          bool
+}
+
+type dataField struct {
+	name      string
+	value     starlark.Value // the default, nil if there is none
+	factory   starlark.Value // makes the default, nil if there is none
+	hidden    bool           // from __init__
+	noRepr    bool
+	kwOnly    bool
+	noCompare bool
+}
+
+// fieldValue is what field(...) returns.
+type fieldValue struct {
+	operandOnly
+	field dataField
+}
+
+// fieldBuiltin implements dataclasses.field.
+func fieldBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	f := &fieldValue{}
+	show, init, compare := true, true, true
+	var ignored starlark.Value
+	err := starlark.UnpackArgs(b.Name(), args, kwargs, "default?", &f.field.value, "default_factory?", &f.field.factory,
+		"init?", &init, "repr?", &show, "compare?", &compare, "kw_only?", &f.field.kwOnly, "hash?", &ignored, "metadata?", &ignored)
+	f.field.hidden, f.field.noRepr, f.field.noCompare = !init, !show, !compare
+	return f, err
+}
+
+// dataclassBuiltin implements @dataclass, with arguments or without.
+func dataclassBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var c *class
+	d := &dataclass{}
+	eq := true
+	var ignored starlark.Value
+	kwOnly := false
+	err := starlark.UnpackArgs(b.Name(), args, kwargs, "cls??", &c, "frozen?", &d.frozen, "order?", &d.order, "eq?", &eq, "kw_only?", &kwOnly,
+		"init?", &ignored, "repr?", &ignored, "slots?", &ignored, "unsafe_hash?", &ignored)
+	if err != nil {
+		return nil, err
+	}
+	d.noEq = !eq
+	if c != nil {
+		return c, d.complete(c, kwOnly)
+	}
+	return starlark.NewBuiltin(b.Name(), func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var c *class
+		if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &c); err != nil {
+			return nil, err
+		}
+		return c, d.complete(c, kwOnly)
+	}), nil
+}
+
+// complete finds the fields of a class: those of its bases first.
+func (d *dataclass) complete(c *class, kwOnly bool) error {
+	for _, base := range c.bases {
+		if base.data != nil {
+			d.fields = append(d.fields, base.data.fields...)
+		}
+	}
+	names, _ := c.members[parse.Annotations].(*starlark.List)
+	if names != nil {
+		for _, name := range listElems(names) {
+			d.add(c, string(name.(starlark.String)), kwOnly)
+		}
+	}
+	optional := ""
+	for _, f := range d.fields {
+		switch {
+		case f.hidden || f.kwOnly:
+		case f.value != nil || f.factory != nil:
+			optional = f.name
+		case optional != "":
+			return stdlib.Errorf(stdlib.TypeError, "dataclass %s: non-default argument %s follows default argument %s", c.name, f.name, optional)
+		}
+	}
+	c.data = d
+	return nil
+}
+
+// add adds a field, or replaces that of a base.
+func (d *dataclass) add(c *class, name string, kwOnly bool) {
+	f := dataField{value: c.members[name]}
+	if given, ok := f.value.(*fieldValue); ok {
+		f = given.field
+		if f.value != nil {
+			c.members[name] = f.value
+		} else {
+			delete(c.members, name)
+		}
+	}
+	f.name, f.kwOnly = name, f.kwOnly || kwOnly
+	for i := range d.fields {
+		if d.fields[i].name == name {
+			d.fields[i] = f
+			return
+		}
+	}
+	d.fields = append(d.fields, f)
+}
+
+// init sets the fields of a new value.
+func (d *dataclass) init(thread *starlark.Thread, self starlark.Value, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	i := instanceOf(self)
+	given := make(starlark.StringDict, len(d.fields))
+	n := 0
+	for _, f := range d.fields {
+		if n < len(args) && !f.hidden && !f.kwOnly {
+			given[f.name] = args[n]
+			n++
+		}
+	}
+	if n < len(args) {
+		return stdlib.Errorf(stdlib.TypeError, "%s takes %d positional arguments, and %d were given", i.class.name, n, len(args))
+	}
+	for _, kv := range kwargs {
+		name := string(kv[0].(starlark.String))
+		if _, twice := given[name]; twice {
+			return stdlib.Errorf(stdlib.TypeError, "%s got multiple values for argument %q", i.class.name, name)
+		}
+		if !d.takes(name) {
+			return stdlib.Errorf(stdlib.TypeError, "%s got an unexpected keyword argument %q%s", i.class.name, name, suggest(name, d.names(), d.names()))
+		}
+		given[name] = kv[1]
+	}
+	for _, f := range d.fields {
+		v := given[f.name]
+		switch {
+		case v != nil:
+		case f.factory != nil:
+			made, err := starlark.Call(thread, f.factory, nil, nil)
+			if err != nil {
+				return err
+			}
+			v = made
+		case f.value != nil:
+			v = f.value
+		case f.hidden:
+			continue
+		default:
+			return stdlib.Errorf(stdlib.TypeError, "%s is missing the argument %s", i.class.name, f.name)
+		}
+		i.put(f.name, v)
+	}
+	if fn := i.class.find("__post_init__"); fn != nil {
+		if _, err := starlark.Call(thread, fn, starlark.Tuple{self}, nil); err != nil {
+			return err
+		}
+	}
+	i.frozen = d.frozen
+	return nil
+}
+
+func (d *dataclass) takes(name string) bool {
+	for _, f := range d.fields {
+		if f.name == name && !f.hidden {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *dataclass) names() (out []string) {
+	for _, f := range d.fields {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// values returns the fields that are compared.
+func (d *dataclass) values(i *instance) starlark.Tuple {
+	var out starlark.Tuple
+	for _, f := range d.fields {
+		if v := i.attrs[f.name]; v != nil && !f.noCompare {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (d *dataclass) text(i *instance) string {
+	var parts []string
+	for _, f := range d.fields {
+		if v := i.attrs[f.name]; v != nil && !f.noRepr {
+			parts = append(parts, f.name+"="+i.nested(v))
+		}
+	}
+	return i.class.name + "(" + strings.Join(parts, ", ") + ")"
+}
+
+// nested returns the text of a field; a value that contains itself is cut.
+func (i *instance) nested(v starlark.Value) string {
+	r := i.class.run
+	if r.texts++; r.texts > maxTexts {
+		return "..."
+	}
+	defer func() { r.texts-- }()
+	return repr(v)
+}
+
+// maxTexts is how deep values of classes may be nested in a text.
+const maxTexts = 100
+
+// compare is the comparison of two values of one dataclass; nil if there is none.
+func (d *dataclass) compare(op syntax.Token, i, j *instance) (starlark.Value, error) {
+	if j == nil || i.class != j.class || d.noEq {
+		return nil, nil
+	}
+	if op != syntax.EQL && op != syntax.NEQ && !d.order {
+		return nil, nil
+	}
+	r := i.class.run
+	if r.texts++; r.texts > maxTexts {
+		r.texts = 0
+		return nil, stdlib.Errorf("RecursionError", "values of %s are nested too deep to be compared", i.class.name)
+	}
+	result, err := starlark.Compare(op, d.values(i), d.values(j))
+	r.texts = max(r.texts-1, 0)
+	return starlark.Bool(result), err
+}
+
+// asDict is dataclasses.asdict: a dict of the fields, and so on inside.
+func asDict(v starlark.Value, depth int) (starlark.Value, error) {
+	if depth > maxTexts {
+		return nil, stdlib.Errorf("RecursionError", "asdict: the value is nested deeper than %d", maxTexts)
+	}
+	switch x := v.(type) {
+	case *instance, *iterable:
+		i := instanceOf(x)
+		if i.class.data == nil {
+			return v, nil
+		}
+		out := newObject(len(i.class.data.fields))
+		for _, f := range i.class.data.fields {
+			inner, err := asDict(i.attrs[f.name], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			_ = out.Dict.SetKey(starlark.String(f.name), inner)
+		}
+		return out, nil
+	case *starlark.List:
+		var out []starlark.Value
+		for _, e := range listElems(x) {
+			inner, err := asDict(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, inner)
+		}
+		return starlark.NewList(out), nil
+	case Object:
+		out := newObject(x.Len())
+		for _, item := range x.Items() {
+			inner, err := asDict(item[1], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			_ = out.Dict.SetKey(item[0], inner)
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// dataFunction is asdict, astuple, fields, is_dataclass or replace.
+func dataFunction(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(args) != 1 {
+		return nil, stdlib.Errorf(stdlib.TypeError, "%s takes a value of a dataclass", b.Name())
+	}
+	i := instanceOf(args[0])
+	c, isClass := args[0].(*class)
+	if i != nil {
+		c = i.class
+	}
+	known := c != nil && c.data != nil
+	switch {
+	case b.Name() == "is_dataclass":
+		return starlark.Bool(known), nil
+	case !known || isClass && b.Name() != "fields":
+		return nil, stdlib.Errorf(stdlib.TypeError, "%s takes a value of a dataclass, got %s", b.Name(), text(args[0]))
+	}
+	switch b.Name() {
+	case "asdict":
+		return asDict(args[0], 0)
+	case "astuple":
+		return c.data.values(i), nil
+	case "fields":
+		var out starlark.Tuple
+		for _, f := range c.data.fields {
+			o := newObject(1)
+			_ = o.Dict.SetKey(starlark.String("name"), starlark.String(f.name))
+			out = append(out, o)
+		}
+		return out, nil
+	}
+	for _, f := range c.data.fields { // replace
+		v, given := i.attrs[f.name], false
+		for _, kv := range kwargs {
+			given = given || kv[0] == starlark.String(f.name)
+		}
+		if !given && !f.hidden && v != nil {
+			kwargs = append(kwargs, starlark.Tuple{starlark.String(f.name), v})
+		}
+	}
+	return starlark.Call(thread, c, nil, kwargs)
+}

@@ -1,0 +1,129 @@
+package interp
+
+import (
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
+	"go.starlark.net/syntax"
+)
+
+// walrusNames appends the names that expressions assign to in a function.
+func walrusNames(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
+	eachExpr(stmts, func(e syntax.Expr) {
+		syntax.Walk(e, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.LambdaExpr:
+				return false
+			case *syntax.CallExpr:
+				for _, a := range n.Args { // the names of arguments are none
+					if b, ok := a.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
+						out = walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: b.Y}}, out)
+					} else {
+						out = walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: a}}, out)
+					}
+				}
+				out = walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: n.Fn}}, out)
+				return false
+			case *syntax.BinaryExpr:
+				if id, ok := n.X.(*syntax.Ident); ok && n.Op == syntax.EQ {
+					out = append(out, id)
+				}
+			}
+			return true
+		})
+	})
+	return out
+}
+
+// eachExpr calls f with the expressions of statements, but not with those of the
+// functions inside.
+func eachExpr(stmts []syntax.Stmt, f func(syntax.Expr)) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.ExprStmt:
+			f(s.X)
+		case *syntax.AssignStmt:
+			f(s.LHS)
+			f(s.RHS)
+		case *syntax.ReturnStmt:
+			if s.Result != nil {
+				f(s.Result)
+			}
+		case *syntax.IfStmt:
+			f(s.Cond)
+			eachExpr(s.True, f)
+			eachExpr(s.False, f)
+		case *syntax.ForStmt:
+			f(s.X)
+			eachExpr(s.Body, f)
+		case *syntax.WhileStmt:
+			f(s.Cond)
+			eachExpr(s.Body, f)
+		case *parse.Try:
+			for _, part := range s.Parts() {
+				eachExpr(part, f)
+			}
+		}
+	}
+}
+
+// scopes applies the global and nonlocal statements of a function and of those inside
+// it. It adds the variables that others assign to to names, which are shared.
+func (t *tryRewriter) scopes(s *scope, body []syntax.Stmt, names []string) []string {
+	if s.outer != nil {
+		for _, d := range declarations(body, false) {
+			for _, id := range d.Names {
+				delete(s.names, id.Name)
+				names = slices.DeleteFunc(names, func(n string) bool { return n == id.Name })
+			}
+		}
+	}
+	for _, d := range declarations(body, true) {
+		for _, id := range d.Names {
+			if d.Global && s.outer == nil {
+				s.names[id.Name] = true
+			}
+			if (s.outer == nil || !d.Global) && s.names[id.Name] && !slices.Contains(names, id.Name) {
+				names = append(names, id.Name)
+			}
+		}
+	}
+	return names
+}
+
+// declarations returns the global and nonlocal statements of a function, or those of the
+// functions inside it.
+func declarations(stmts []syntax.Stmt, inside bool) (out []*parse.Scope) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *parse.Scope:
+			if !inside {
+				out = append(out, s)
+			}
+		case *syntax.IfStmt:
+			out = append(append(out, declarations(s.True, inside)...), declarations(s.False, inside)...)
+		case *syntax.ForStmt:
+			out = append(out, declarations(s.Body, inside)...)
+		case *syntax.WhileStmt:
+			out = append(out, declarations(s.Body, inside)...)
+		case *parse.Try:
+			for _, part := range s.Parts() {
+				out = append(out, declarations(part, inside)...)
+			}
+		case *syntax.DefStmt:
+			if inside {
+				out = append(append(out, declarations(s.Body, false)...), declarations(s.Body, true)...)
+			}
+		}
+	}
+	return out
+}
+
+// checkScope refuses nonlocal for a variable that no function around has.
+func (t *tryRewriter) checkScope(s *parse.Scope, r *region) {
+	for _, id := range s.Names {
+		if _, _, ok := r.scope.find(id.Name); !ok && !s.Global {
+			t.fail(id.NamePos, "syntax error: no binding for nonlocal %s found: no function around this one has such a variable", id.Name)
+		}
+	}
+}

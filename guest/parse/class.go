@@ -1,0 +1,139 @@
+package parse
+
+import (
+	"fmt"
+
+	"go.starlark.net/syntax"
+)
+
+// A class has what the parser knows about the class that it is in.
+type class struct {
+	ref       string   // a variable that holds the class, for super()
+	usesSuper bool     // and the variable is needed
+	annotated []string // names of annotated fields, in order
+}
+
+// A decorator is an expression after @.
+type decorator struct {
+	pos syntax.Position
+	x   syntax.Expr
+}
+
+// decorated parses decorators and the function or class after them.
+func (p *parser) decorated() []syntax.Stmt {
+	var list []decorator
+	for p.tok == at {
+		pos := p.next()
+		list = append(list, decorator{pos, p.named()})
+		p.consume(syntax.NEWLINE)
+	}
+	switch p.tok {
+	case syntax.DEF:
+		return p.def(list)
+	case syntax.CLASS:
+		return p.classStmt(list)
+	}
+	p.fail(p.in.pos, "got %s, want a function or class after its decorators", describe(p.tok))
+	return nil
+}
+
+// decorate returns the statements that bind a name and apply decorators to it. These
+// are evaluated first, because @x.setter needs the x of before.
+func (p *parser) decorate(list []decorator, id *syntax.Ident, bind ...syntax.Stmt) []syntax.Stmt {
+	if len(list) == 0 {
+		return bind
+	}
+	var out, after []syntax.Stmt
+	for _, d := range list {
+		fn := d.x
+		if name, ok := fn.(*syntax.Ident); !ok || name.Name == id.Name {
+			temp := p.temp()
+			out = append(out, assign(d.pos, ident(d.pos, temp), fn))
+			fn = ident(d.pos, temp)
+		}
+		call := &syntax.CallExpr{Fn: fn, Lparen: d.pos, Args: []syntax.Expr{ident(d.pos, id.Name)}, Rparen: d.pos}
+		after = append([]syntax.Stmt{assign(d.pos, ident(d.pos, id.Name), call)}, after...)
+	}
+	return append(append(out, bind...), after...)
+}
+
+// classStmt parses a class. Its body becomes a function that returns what it has
+// bound.
+func (p *parser) classStmt(d []decorator) []syntax.Stmt {
+	pos := p.next()
+	id := p.ident()
+	var bases []syntax.Expr
+	if p.accept(syntax.LPAREN) {
+		for _, a := range p.args() {
+			switch a := a.(type) {
+			case *syntax.BinaryExpr:
+				if a.Op == syntax.EQ {
+					continue // a metaclass has no meaning here
+				}
+			case *syntax.UnaryExpr:
+				p.refuse(a.OpPos, "the bases of a class are written out")
+			}
+			bases = append(bases, a)
+		}
+		p.consume(syntax.RPAREN)
+	}
+	p.consume(syntax.COLON)
+	p.temps++
+	c := &class{ref: fmt.Sprintf("%sc%d", Hidden, p.temps)}
+	outer := p.fn
+	p.fn = &function{outer: outer, class: c}
+	body := p.suite()
+	p.fn = outer
+
+	fn := ident(pos, BodyPrefix+id.Name)
+	call := &syntax.CallExpr{Fn: ident(pos, MakeClass), Lparen: pos, Rparen: pos, Args: []syntax.Expr{
+		text(pos, id.Name), &syntax.TupleExpr{Lparen: pos, List: bases, Rparen: pos}, ident(pos, fn.Name),
+	}}
+	bind := []syntax.Stmt{&syntax.DefStmt{Def: pos, Name: fn, Lparen: pos, Rparen: pos, Body: p.members(pos, c, body)}}
+	if c.usesSuper {
+		bind = append(bind, assign(pos, ident(pos, c.ref), call), assign(pos, id, ident(pos, c.ref)))
+	} else {
+		bind = append(bind, assign(pos, id, call))
+	}
+	return p.decorate(d, id, bind...)
+}
+
+// members renames what the body of a class binds, because its functions do not see
+// these names, and adds the statement that returns it.
+func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []syntax.Stmt {
+	result := &syntax.DictExpr{Lbrace: pos, Rbrace: pos}
+	add := func(name string, value syntax.Expr) {
+		result.List = append(result.List, &syntax.DictEntry{Key: text(pos, name), Colon: pos, Value: value})
+	}
+	renamed := make(map[string]string)
+	for _, id := range bindings(body, nil) {
+		if _, known := renamed[id.Name]; known || len(id.Name) > len(Hidden) && id.Name[:len(Hidden)] == Hidden {
+			continue
+		}
+		renamed[id.Name] = MemberPrefix + id.Name
+		add(id.Name, ident(pos, MemberPrefix+id.Name))
+	}
+	rename(body, renamed)
+	if len(c.annotated) > 0 {
+		list := &syntax.ListExpr{Lbrack: pos, Rbrack: pos}
+		for _, name := range c.annotated {
+			list.List = append(list.List, text(pos, name))
+		}
+		add(Annotations, list)
+	}
+	return append(body, &syntax.ReturnStmt{Return: pos, Result: result})
+}
+
+// super returns the replacement of super(), and nil outside of methods.
+func (p *parser) super(pos syntax.Position, args []syntax.Expr) syntax.Expr {
+	if len(args) == 2 {
+		return p.operator(pos, Super, args...)
+	}
+	for fn := p.fn; fn != nil && len(args) == 0; fn = fn.outer {
+		if fn.method != nil && fn.self != "" {
+			fn.method.usesSuper = true
+			return p.operator(pos, Super, ident(pos, fn.method.ref), ident(pos, fn.self))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+// Parts of this file are derived from go.starlark.net/syntax,
+// Copyright 2017 The Bazel Authors. All rights reserved.
+// Use of that source code is governed by a BSD-style license: see THIRD_PARTY_NOTICES.
+
+// Package parse reads the source of scripts, in the grammar of Python. It makes trees
+// of go.starlark.net/syntax, with a few nodes of its own for what those cannot hold;
+// package interp gives these their meaning. Much of Python's syntax is expressed by
+// other syntax here, at the positions of the original:
+//
+//	a < f() < c          a < (·t1 := f()) and ·t1 < c
+//	{1, 2}               ·set | [1, 2]
+//	a, *b = xs           a, b = ·unpack·1·0 | xs
+//	for ... else ...     a flag, and an if statement
+//	class C: ...         a function that returns its names, and a call of ·class
+//
+// The parser does not stop at the first error: it goes on with the next statement.
+//
+//	parse.go       files, statements, recovery from errors
+//	node.go        nodes that the library lacks, and names that trees refer to
+//	token.go       tokens
+//	scan.go        from text to tokens; number.go, literal.go: those of literals
+//	text.go        lengths of literals and words
+//	fscan.go       splitting f-strings
+//	simple.go      statements of one line
+//	imports.go     import statements
+//	compound.go    if, for, while, try, def
+//	match.go       match statements
+//	class.go       classes and decorators
+//	generator.go   generators
+//	target.go      targets of assignments
+//	expr.go        operators
+//	operand.go     literals, displays, comprehensions
+//	call.go        parameters and arguments
+//	fstring.go     strings that are put together
+//	walk.go        renaming names and finding bindings
+package parse
+
+import (
+	"fmt"
+
+	"go.starlark.net/syntax"
+)
+
+const (
+	// maxDepth is how deep brackets, blocks and expressions may be nested.
+	maxDepth = 1000
+	tooDeep  = "excessive nesting"
+	// maxErrors is the number of errors after which the parser gives up.
+	maxErrors = 50
+)
+
+// A Portion is a part of a script, and where it begins.
+type Portion struct {
+	Code      string
+	Line, Col int
+	Field     bool // of an f-string, in parentheses instead of the braces
+}
+
+// An Error is an error of the source.
+type Error struct {
+	syntax.Error
+	In Portion // in which it was found
+	// Exact reports that the position is that of the mistake. Otherwise it may be the
+	// end of the token.
+	Exact bool
+	// Open reports that more lines could make it right.
+	Open bool
+}
+
+// A File is a parsed script.
+type File struct {
+	*syntax.File
+	// Strings are the literals that are put together, by their placeholders.
+	Strings map[*syntax.Literal]*Joined
+	Imports []*Import
+	// Annotated are the names that annotations mention, which are not in the tree.
+	Annotated map[string]bool
+	// Walrus reports that there are assignments in expressions, those of temporary
+	// variables included.
+	Walrus bool
+	// Nonlocal reports that there are global or nonlocal statements.
+	Nonlocal bool
+}
+
+// Script parses a script. If there are errors, the file has what could be parsed.
+// exports returns the names of a module, for from module import *.
+func Script(name, code string, exports func(module string) []string) (*File, []*Error) {
+	p := &parser{
+		in:   newScanner(&name, Portion{Code: code, Line: 1, Col: 1}),
+		name: &name, fn: &function{}, exports: exports,
+		file: &File{Strings: make(map[*syntax.Literal]*Joined)},
+	}
+	p.in.script = true
+	stmts := p.script()
+	p.file.File = &syntax.File{Path: name, Stmts: stmts, Options: options}
+	return p.file, p.errors
+}
+
+// options are those of the compiler for scripts.
+var options = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
+
+type parser struct {
+	in     *scanner
+	tok    syntax.Token
+	val    tokenValue
+	depth  int
+	errors []*Error
+	file   *File
+	name   *string
+	// scanning reports that an error is one of the scanner: tok is out of date.
+	scanning bool
+	temps    int       // names of temporary variables so far
+	fn       *function // the innermost one
+	fields   int       // f-strings in f-strings
+	exports  func(module string) []string
+	// originals are displays with stars, by what they have become as values.
+	originals map[*syntax.BinaryExpr]syntax.Expr
+}
+
+// A function has what the parser knows about the function that it is in.
+type function struct {
+	outer  *function
+	yields bool
+	def    bool   // and not a script, a lambda or a class
+	class  *class // that this is the body of
+	method *class // that this is a method of
+	self   string // the name of a method's first parameter
+}
+
+// enter counts a level of recursion, which leave ends.
+func (p *parser) enter() {
+	p.depth++
+	if p.depth > maxDepth {
+		p.fail(p.in.pos, tooDeep)
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+func (p *parser) fail(pos syntax.Position, format string, args ...any) {
+	p.in.error(pos, format, args...)
+}
+
+// next reads a token and returns the position of the one before it.
+func (p *parser) next() syntax.Position {
+	old := p.val.pos
+	p.scanning = true
+	p.tok = p.in.nextToken(&p.val)
+	p.scanning = false
+	return old
+}
+
+func (p *parser) consume(tok syntax.Token) syntax.Position {
+	if p.tok != tok {
+		p.fail(p.in.pos, "got %s, want %s", describe(p.tok), describe(tok))
+	}
+	return p.next()
+}
+
+// accept consumes a token if it is the next one.
+func (p *parser) accept(tok syntax.Token) bool {
+	if p.tok != tok {
+		return false
+	}
+	p.next()
+	return true
+}
+
+// operator returns the expression in which a helper is applied to operands.
+func (p *parser) operator(pos syntax.Position, name string, operands ...syntax.Expr) syntax.Expr {
+	y := syntax.Expr(&syntax.TupleExpr{Lparen: pos, List: operands, Rparen: pos})
+	if len(operands) == 1 {
+		y = operands[0]
+	}
+	return &syntax.BinaryExpr{X: ident(pos, name), OpPos: pos, Op: syntax.PIPE, Y: y}
+}
+
+// temp returns a new name for a temporary variable.
+func (p *parser) temp() string {
+	p.temps++
+	return fmt.Sprintf("%st%d", Hidden, p.temps)
+}
+
+func ident(pos syntax.Position, name string) *syntax.Ident {
+	return &syntax.Ident{NamePos: pos, Name: name}
+}
+
+func text(pos syntax.Position, s string) *syntax.Literal {
+	return &syntax.Literal{Token: syntax.STRING, TokenPos: pos, Raw: `"` + s + `"`, Value: s}
+}
+
+func assign(pos syntax.Position, target, value syntax.Expr) *syntax.AssignStmt {
+	return &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: target, RHS: value}
+}
+
+// script parses statements up to the end.
+func (p *parser) script() (stmts []syntax.Stmt) {
+	if !p.try(func() { p.next() }) {
+		p.recover()
+	}
+	for p.tok != syntax.EOF && len(p.errors) < maxErrors {
+		if p.tok == syntax.NEWLINE {
+			if !p.try(func() { p.next() }) {
+				p.recover()
+			}
+			continue
+		}
+		stmts = p.statement(stmts)
+	}
+	return stmts
+}
+
+// try calls f, and reports whether it succeeded. Otherwise the error is recorded.
+func (p *parser) try(f func()) (ok bool) {
+	depth, fn, fields := p.depth, p.fn, p.fields
+	defer func() {
+		if ok {
+			return
+		}
+		e, isError := recover().(*Error)
+		if !isError {
+			e = &Error{Error: syntax.Error{Pos: p.in.pos, Msg: "internal error of the parser"}, In: p.in.in}
+			p.errors = append(p.errors, e)
+			p.giveUp()
+			return
+		}
+		p.depth, p.fn, p.fields = depth, fn, fields
+		p.errors = append(p.errors, e)
+		if e.Msg == tooDeep {
+			p.giveUp()
+		}
+	}()
+	f()
+	return true
+}
+
+// giveUp makes the rest of the source empty.
+func (p *parser) giveUp() {
+	p.in.rest, p.in.dents, p.in.indents = "", 0, p.in.indents[:1]
+	p.tok = syntax.EOF
+	p.scanning = false
+}
+
+// statement appends the next statement. If it has an error, parsing goes on behind
+// it, and behind its block and the clauses that belong to it.
+func (p *parser) statement(stmts []syntax.Stmt) []syntax.Stmt {
+	out := stmts
+	if p.try(func() { out = p.stmt(stmts) }) {
+		return out
+	}
+	p.recover()
+	return stmts
+}
+
+func (p *parser) recover() {
+	for more := true; more && p.tok != syntax.EOF; {
+		p.skipLine()
+		if p.tok == syntax.INDENT {
+			p.skipBlock()
+		}
+		switch p.tok {
+		case syntax.ELIF, syntax.ELSE, syntax.EXCEPT, syntax.FINALLY:
+		default:
+			more = false
+		}
+	}
+}
+
+// skipLine goes on to the next line; a token of the scanner may be wrong there too.
+func (p *parser) skipLine() {
+	if !p.scanning {
+		switch p.tok {
+		case syntax.INDENT, syntax.OUTDENT, syntax.EOF:
+			if p.in.depth == 0 {
+				return
+			}
+		case syntax.NEWLINE:
+			p.in.resume()
+			p.advance()
+			return
+		}
+	}
+	p.in.skipLine()
+	p.advance()
+}
+
+// advance reads tokens until one can be read.
+func (p *parser) advance() {
+	for len(p.errors) < maxErrors {
+		if p.try(func() { p.next() }) {
+			return
+		}
+		p.in.skipLine()
+	}
+	p.giveUp()
+}
+
+// skipBlock skips an indented block.
+func (p *parser) skipBlock() {
+	for level := 0; p.tok != syntax.EOF; p.advance() {
+		switch p.tok {
+		case syntax.INDENT:
+			level++
+		case syntax.OUTDENT:
+			if level--; level == 0 {
+				p.advance()
+				return
+			}
+		}
+	}
+}
+
+func (p *parser) stmt(stmts []syntax.Stmt) []syntax.Stmt {
+	switch p.tok {
+	case syntax.DEF:
+		return append(stmts, p.def(nil)...)
+	case syntax.IF:
+		return append(stmts, p.ifStmt())
+	case syntax.FOR:
+		return append(stmts, p.forStmt()...)
+	case syntax.WHILE:
+		return append(stmts, p.whileStmt()...)
+	case syntax.TRY:
+		return append(stmts, p.tryStmt())
+	case syntax.CLASS:
+		return append(stmts, p.classStmt(nil)...)
+	case at:
+		return append(stmts, p.decorated()...)
+	}
+	if p.isMatch() {
+		return p.matchStmt(stmts)
+	}
+	return p.simple(stmts)
+}
+
+// suite parses what follows a colon.
+func (p *parser) suite() []syntax.Stmt {
+	p.enter()
+	defer p.leave()
+	if p.tok != syntax.NEWLINE {
+		return p.simple(nil)
+	}
+	p.next()
+	p.consume(syntax.INDENT)
+	var stmts []syntax.Stmt
+	for p.tok != syntax.OUTDENT && p.tok != syntax.EOF {
+		stmts = p.statement(stmts)
+	}
+	if p.tok != syntax.EOF || len(p.errors) == 0 { // else it was skipped
+		p.consume(syntax.OUTDENT)
+	}
+	return stmts
+}
+
+func (p *parser) ident() *syntax.Ident {
+	if p.tok != syntax.IDENT {
+		p.fail(p.in.pos, "not an identifier")
+	}
+	id := ident(p.val.pos, p.val.raw)
+	p.next()
+	return id
+}
+
+// refuse is fail with the exact position of the mistake.
+func (p *parser) refuse(pos syntax.Position, format string, args ...any) {
+	p.in.refuse(pos, format, args...)
+}

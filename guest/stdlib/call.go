@@ -1,0 +1,331 @@
+package stdlib
+
+import (
+	"errors"
+	"math"
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// Call is one call of a function of a module.
+type Call struct {
+	Thread   *starlark.Thread
+	Name     string
+	Receiver starlark.Value // of a method
+	Args     starlark.Tuple
+	Kwargs   []starlark.Tuple
+}
+
+// Func is a function of a module.
+type Func func(c *Call) (starlark.Value, error)
+
+// NewFunc returns a function as scripts have it.
+func NewFunc(name string, f Func) *starlark.Builtin {
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return f(&Call{Thread: thread, Name: name, Receiver: b.Receiver(), Args: args, Kwargs: kwargs})
+	})
+}
+
+// Funcs returns the members of a module that are functions.
+func Funcs(funcs map[string]Func) starlark.StringDict {
+	members := make(starlark.StringDict, len(funcs)+8)
+	for name, f := range funcs {
+		members[name] = NewFunc(name, f)
+	}
+	return members
+}
+
+// Method returns the method of that name bound to a receiver; nil if there is none.
+func Method(receiver starlark.Value, name string, methods map[string]Func) starlark.Value {
+	f, ok := methods[name]
+	if !ok {
+		return nil
+	}
+	return NewFunc(name, f).BindReceiver(receiver)
+}
+
+// Env returns what the run offers.
+func (c *Call) Env() *Env { return EnvOf(c.Thread) }
+
+// Call calls a function of the script.
+func (c *Call) Call(f starlark.Value, args ...starlark.Value) (starlark.Value, error) {
+	return starlark.Call(c.Thread, f, args, nil)
+}
+
+// Errorf returns an error that begins with the name of the function.
+func (c *Call) Errorf(class, format string, args ...any) error {
+	return Errorf(class, c.Name+"() "+format, args...)
+}
+
+// Unpack stores the arguments in variables. pairs are names and pointers:
+//
+//	"x", &x    is required
+//	"x?", &x   may be left out
+//	"x??", &x  may be left out or None
+//	"/", nil   what is before goes by position only
+//	"*", nil   what follows goes by keyword only
+//
+// The variables are string, bool (the truth of any value), int, float64,
+// starlark.Int, starlark.Value and starlark.Callable. As in Python, True is 1.
+func (c *Call) Unpack(pairs ...any) error {
+	var given uint64
+	taken := 0
+	for i := 0; i < len(pairs) && pairs[i] != "*"; i += 2 {
+		if pairs[i] == "/" {
+			continue
+		}
+		if taken == len(c.Args) {
+			break
+		}
+		if err := c.store(i/2, pairs, c.Args[taken], &given); err != nil {
+			return err
+		}
+		taken++
+	}
+	if taken < len(c.Args) {
+		return c.Errorf(TypeError, "takes at most %d positional arguments (%d given)", taken, len(c.Args))
+	}
+	for _, kv := range c.Kwargs {
+		i := c.keyword(string(kv[0].(starlark.String)), pairs)
+		if i < 0 {
+			return c.Errorf(TypeError, "got an unexpected keyword argument %s", quote(string(kv[0].(starlark.String))))
+		}
+		if given&(1<<i) != 0 {
+			return c.Errorf(TypeError, "got multiple values for argument %s", quote(string(kv[0].(starlark.String))))
+		}
+		if err := c.store(i, pairs, kv[1], &given); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		name := pairs[i].(string)
+		if pairs[i+1] != nil && !strings.HasSuffix(name, "?") && given&(1<<(i/2)) == 0 {
+			return c.Errorf(TypeError, "missing required argument %s", quote(name))
+		}
+	}
+	return nil
+}
+
+func quote(s string) string { return "'" + s + "'" }
+
+// keyword returns the index of the parameter of that name, -1 if there is none.
+func (c *Call) keyword(name string, pairs []any) int {
+	byPosition := 0
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i].(string) == "/" {
+			byPosition = i
+		}
+	}
+	for i := byPosition; i < len(pairs); i += 2 {
+		if pairs[i+1] != nil && strings.TrimRight(pairs[i].(string), "?") == name {
+			return i / 2
+		}
+	}
+	return -1
+}
+
+func (c *Call) store(i int, pairs []any, v starlark.Value, given *uint64) error {
+	name := pairs[2*i].(string)
+	*given |= 1 << i
+	if strings.HasSuffix(name, "??") && v == starlark.None {
+		return nil
+	}
+	want := ""
+	switch p := pairs[2*i+1].(type) {
+	case *starlark.Value:
+		*p = v
+	case *string:
+		s, ok := v.(starlark.String)
+		if !ok {
+			want = "str"
+		}
+		*p = string(s)
+	case *bool:
+		*p = bool(v.Truth())
+	case *int:
+		n, err := Int(v)
+		if err != nil {
+			return c.argument(name, err)
+		}
+		*p = n
+	case *starlark.Int:
+		n, ok := Integer(v)
+		if !ok {
+			want = "int"
+		}
+		*p = n
+	case *float64:
+		f, err := Float(v)
+		if err != nil {
+			return c.argument(name, err)
+		}
+		*p = f
+	case *starlark.Callable:
+		f, ok := v.(starlark.Callable)
+		if !ok {
+			return c.Errorf(TypeError, "argument %s: '%s' object is not callable", quote(strings.TrimRight(name, "?")), TypeName(v))
+		}
+		*p = f
+	}
+	if want != "" {
+		return c.Errorf(TypeError, "argument %s must be %s, not %s", quote(strings.TrimRight(name, "?")), want, TypeName(v))
+	}
+	return nil
+}
+
+// argument names the argument in an error.
+func (c *Call) argument(name string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return Errorf(e.Class, "%s() argument %s: %s", c.Name, quote(strings.TrimRight(name, "?")), e.Message)
+	}
+	return err
+}
+
+// TypeName returns the name of a value's type in Python's errors.
+func TypeName(v starlark.Value) string {
+	if _, ok := v.(starlark.String); ok {
+		return "str"
+	}
+	return v.Type()
+}
+
+// Integer returns a value that is an int or a bool as an int.
+func Integer(v starlark.Value) (starlark.Int, bool) {
+	switch v := v.(type) {
+	case starlark.Int:
+		return v, true
+	case starlark.Bool:
+		if v {
+			return starlark.MakeInt(1), true
+		}
+		return starlark.MakeInt(0), true
+	}
+	return starlark.Int{}, false
+}
+
+// Int returns an integer that fits in 64 bits; it fails with a TypeError or an
+// OverflowError.
+func Int(v starlark.Value) (int, error) {
+	n, ok := Integer(v)
+	if !ok {
+		return 0, Errorf(TypeError, "'%s' object cannot be interpreted as an integer", TypeName(v))
+	}
+	i, ok := n.Int64()
+	if !ok {
+		return 0, Errorf(OverflowError, "Python int too large to convert to C ssize_t")
+	}
+	return int(i), nil
+}
+
+// Float returns a number as a float.
+func Float(v starlark.Value) (float64, error) {
+	if f, ok := v.(starlark.Float); ok {
+		return float64(f), nil
+	}
+	if o, ok := v.(Object); ok {
+		if f, err := o.CallMethod("__float__"); f != nil || err != nil {
+			if err != nil {
+				return 0, err
+			}
+			return Float(f)
+		}
+	}
+	n, ok := Integer(v)
+	if !ok {
+		return 0, Errorf(TypeError, "must be real number, not %s", TypeName(v))
+	}
+	f := float64(n.Float())
+	if math.IsInf(f, 0) {
+		return 0, Errorf(OverflowError, "int too large to convert to float")
+	}
+	return f, nil
+}
+
+// Object is implemented by values of classes of scripts.
+type Object interface {
+	starlark.Value
+	// CallMethod calls a method of the class. The result is nil if there is none of that
+	// name.
+	CallMethod(name string, args ...starlark.Value) (starlark.Value, error)
+}
+
+// Compare is x op y for scripts. Values that cannot be compared are a TypeError.
+func Compare(op syntax.Token, x, y starlark.Value) (bool, error) {
+	ok, err := starlark.Compare(op, x, y)
+	if err == nil {
+		return ok, nil
+	}
+	var own *Error
+	var eval *starlark.EvalError
+	if errors.As(err, &own) || errors.As(err, &eval) {
+		return false, err
+	}
+	return false, Errorf(TypeError, "'%s' not supported between instances of '%s' and '%s'", op, TypeName(x), TypeName(y))
+}
+
+// Less is x < y.
+func Less(x, y starlark.Value) (bool, error) { return Compare(syntax.LT, x, y) }
+
+// Equal is x == y.
+func Equal(x, y starlark.Value) (bool, error) { return Compare(syntax.EQL, x, y) }
+
+// Binary is x op y for scripts. Values without the operator are a TypeError.
+func Binary(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
+	v, err := starlark.Binary(op, x, y)
+	if err == nil {
+		return v, nil
+	}
+	var own *Error
+	var eval *starlark.EvalError
+	if errors.As(err, &own) || errors.As(err, &eval) {
+		return nil, err
+	}
+	if op == syntax.SLASH || op == syntax.SLASHSLASH || op == syntax.PERCENT {
+		if n, ok := y.(starlark.Float); ok && n == 0 {
+			return nil, Errorf(ZeroDivisionError, "float division by zero")
+		}
+		if n, ok := Integer(y); ok && n.Sign() == 0 {
+			return nil, Errorf(ZeroDivisionError, "division by zero")
+		}
+	}
+	return nil, Errorf(TypeError, "unsupported operand type(s) for %s: '%s' and '%s'", op, TypeName(x), TypeName(y))
+}
+
+// CallMethod calls a method of a value.
+func (c *Call) CallMethod(v starlark.Value, name string, args ...starlark.Value) (starlark.Value, error) {
+	if has, ok := v.(starlark.HasAttrs); ok {
+		method, err := has.Attr(name)
+		if err != nil {
+			return nil, err
+		}
+		if method != nil {
+			return c.Call(method, args...)
+		}
+	}
+	return nil, Errorf(AttributeError, "'%s' object has no attribute '%s'", TypeName(v), name)
+}
+
+// BytesOf returns the content of bytes. Text is a TypeError.
+func (c *Call) BytesOf(v starlark.Value) (string, error) {
+	if b, ok := v.(starlark.Bytes); ok {
+		return string(b), nil
+	}
+	return "", Errorf(TypeError, "a bytes-like object is required, not '%s'", TypeName(v))
+}
+
+// ASCIIOf returns the content of bytes, or of text that is all ASCII.
+func (c *Call) ASCIIOf(v starlark.Value) (string, error) {
+	s, ok := starlark.AsString(v)
+	if !ok {
+		return c.BytesOf(v)
+	}
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return "", Errorf(ValueError, "string argument should contain only ASCII characters")
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,206 @@
+package collections
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/guest/stdlib"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// counter is a Counter.
+type counter struct{ mapping }
+
+var (
+	_ stdlib.Dict         = (*counter)(nil)
+	_ starlark.HasAttrs   = (*counter)(nil)
+	_ starlark.Comparable = (*counter)(nil)
+	_ starlark.HasBinary  = (*counter)(nil)
+	_ starlark.HasUnary   = (*counter)(nil)
+)
+
+var zero starlark.Value = starlark.MakeInt(0)
+
+func newCounter(c *stdlib.Call) (starlark.Value, error) {
+	n := &counter{newMapping(c)}
+	from, err := firstOnly(c)
+	if err != nil {
+		return nil, err
+	}
+	return n, n.count(from, c.Kwargs, syntax.PLUS)
+}
+
+// count adds or subtracts the elements of an iterable, or the counts of a mapping.
+func (n *counter) count(from starlark.Value, kwargs []starlark.Tuple, op syntax.Token) error {
+	add := func(k, by starlark.Value) error {
+		old, found, err := n.dict.Get(k)
+		if err != nil {
+			return err
+		}
+		if !found {
+			old = zero
+			if op == syntax.PLUS {
+				return n.dict.SetKey(k, by)
+			}
+		}
+		v, err := stdlib.Binary(op, old, by)
+		if err != nil {
+			return err
+		}
+		return n.dict.SetKey(k, v)
+	}
+	if from != nil && from != starlark.None {
+		one := starlark.MakeInt(1)
+		items, ok := itemsOf(from)
+		for _, kv := range items {
+			if err := add(kv[0], kv[1]); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			if err := stdlib.Each(from, func(k starlark.Value) error { return add(k, one) }); err != nil {
+				return err
+			}
+		}
+	}
+	for _, kv := range kwargs {
+		if err := add(kv[0], kv[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *counter) String() string { return n.Repr(stdlib.PlainRepr) }
+
+// Repr is Counter({...}), the most common first.
+func (n *counter) Repr(repr func(starlark.Value) string) string {
+	if n.Len() == 0 {
+		return "Counter()"
+	}
+	sorted := mapping{starlark.NewDict(n.Len()), n.env}
+	items, err := n.byCount()
+	if err != nil { // counts that cannot be compared
+		return "Counter(" + n.dictText(repr) + ")"
+	}
+	for _, kv := range items {
+		pair := kv.(starlark.Tuple)
+		_ = sorted.dict.SetKey(pair[0], pair[1]) // a key of a dict can be one
+	}
+	return "Counter(" + sorted.dictText(repr) + ")"
+}
+
+// Get is n[k], 0 for what was not counted.
+func (n *counter) Get(k starlark.Value) (starlark.Value, bool, error) {
+	v, found, err := n.dict.Get(k)
+	if !found {
+		v = zero
+	}
+	return v, true, err
+}
+
+// CompareSameType compares with any dict. Of two Counters, a count that is missing is 0,
+// and < and the like compare all counts.
+func (n *counter) CompareSameType(op syntax.Token, y starlark.Value, depth int) (bool, error) {
+	other, ok := y.(*counter)
+	if !ok {
+		return n.mapping.CompareSameType(op, y, depth)
+	}
+	each := op
+	switch op {
+	case syntax.NEQ:
+		each = syntax.EQL
+	case syntax.LT:
+		each = syntax.LE
+	case syntax.GT:
+		each = syntax.GE
+	}
+	all, equal := true, true
+	for _, c := range []*counter{n, other} {
+		for k := range c.dict.Entries() {
+			x, _, _ := n.Get(k)
+			z, _, _ := other.Get(k)
+			holds, err := stdlib.Compare(each, x, z)
+			if err != nil {
+				return false, err
+			}
+			same, err := stdlib.Equal(x, z)
+			if err != nil {
+				return false, err
+			}
+			all, equal = all && holds, equal && same
+		}
+	}
+	switch op {
+	case syntax.NEQ:
+		return !equal, nil
+	case syntax.LT, syntax.GT:
+		return all && !equal, nil
+	}
+	return all, nil
+}
+
+// Binary is + - & | of Counters. Only positive counts stay.
+func (n *counter) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
+	other, ok := y.(*counter)
+	if !ok || side != starlark.Left {
+		return nil, nil
+	}
+	of := func(x, z starlark.Value) (starlark.Value, error) { return stdlib.Binary(op, x, z) }
+	switch op {
+	case syntax.PLUS, syntax.MINUS:
+	case syntax.AMP, syntax.PIPE:
+		of = func(x, z starlark.Value) (starlark.Value, error) {
+			less, err := stdlib.Less(x, z)
+			if less == (op == syntax.AMP) {
+				return x, err
+			}
+			return z, err
+		}
+	default:
+		return nil, nil
+	}
+	out := &counter{mapping{starlark.NewDict(n.Len()), n.env}}
+	for i, c := range []*counter{n, other} {
+		for k := range c.dict.Entries() {
+			if _, seen, _ := n.dict.Get(k); i == 1 && seen {
+				continue
+			}
+			x, _, _ := n.Get(k)
+			z, _, _ := other.Get(k)
+			v, err := of(x, z)
+			if err == nil {
+				err = out.keep(k, v)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// keep sets a count if it is positive.
+func (n *counter) keep(k, v starlark.Value) error {
+	positive, err := stdlib.Less(zero, v)
+	if err != nil || !positive {
+		return err
+	}
+	return n.dict.SetKey(k, v)
+}
+
+// Unary is +n and -n.
+func (n *counter) Unary(op syntax.Token) (starlark.Value, error) {
+	if op != syntax.PLUS && op != syntax.MINUS {
+		return nil, nil
+	}
+	out := &counter{mapping{starlark.NewDict(n.Len()), n.env}}
+	for k, v := range n.dict.Entries() {
+		v, err := stdlib.Binary(op, zero, v)
+		if err == nil {
+			err = out.keep(k, v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

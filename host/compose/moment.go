@@ -1,0 +1,30 @@
+package compose
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Moment is the time of a run and the seed of its random numbers; see abi.Request. It is
+// in the record of the run, so a replay has the same.
+type Moment struct {
+	Now  int64
+	Seed uint64
+}
+
+// thisMoment returns the present time and a new seed. All seeds have the same number of
+// digits, so that reading them costs each run the same fuel.
+func thisMoment() Moment {
+	const least, most = 100_000_000_000_000, 1_000_000_000_000_000
+	return Moment{Now: time.Now().UnixMicro(), Seed: least + rand.Uint64N(most-least)}
+}
+
+// MockMoment is the moment of all runs whose calls are answered by mocks, and of those
+// from which cassettes are recorded: the beginning of 2026. So scripts that ask for the
+// time make the same calls each time.
+func MockMoment() Moment {
+	return Moment{
+		Now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
+		Seed: 100_000_000_000_001,
+	}
+}
