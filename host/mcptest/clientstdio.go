@@ -21,7 +21,8 @@ func NewStdio(in io.ReadCloser, out io.WriteCloser, opts ClientOptions) *Client 
 		for {
 			c.waitWhilePaused()
 			line, err := r.ReadBytes('\n')
-			if line = bytes.TrimSpace(line); len(line) > 0 {
+			whole := err == nil || errors.Is(err, io.EOF) // else we have stopped reading in the middle
+			if line = bytes.TrimSpace(line); len(line) > 0 && whole {
 				c.received("stdio", line)
 			}
 			if err != nil {
