@@ -40,8 +40,8 @@ type Request struct {
 	// call: the host's built-in tools. If a script uses such a name, the error
 	// message says so.
 	AgentTools []string `json:"agentTools,omitempty"`
-	// Memory is the run's memory limit in bytes, for the guest's garbage
-	// collector. The host enforces the limit in any case.
+	// Memory is the most bytes that the linear memory may have, for the guest's garbage
+	// collector. The host enforces it in any case.
 	Memory uint64 `json:"memory,omitempty"`
 	// Now is the time of the run, in microseconds since 1970, and Seed what its
 	// random numbers are made from. Scripts learn of no other time and get no other

@@ -1,7 +1,6 @@
 package interp
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
@@ -46,7 +45,7 @@ func (r *run) charge(n int) error {
 	if n >= 0 && uint64(n) <= limit {
 		return nil
 	}
-	fatal := &fatalError{message: fmt.Sprintf("a value would take more than the memory of the run (%d bytes)", limit), limit: abi.LimitMemory}
+	fatal := &fatalError{message: "a value would take more than the memory of the run", limit: abi.LimitMemory}
 	r.setFatal(fatal)
 	return fatal
 }

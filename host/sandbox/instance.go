@@ -35,6 +35,8 @@ type instance struct {
 	module  api.Module // as well
 	vm      *vm        // memory and module, if it was started from a snapshot
 	from    *snapshot  // the snapshot
+	room    uint64     // the most linear memory, in bytes: limits.Memory and extra
+	extra   uint64     // memory of the guest itself that limits.Memory does not cover
 	intact  bool       // the guest has not run, or has returned
 	serving bool       // the guest is initialised and serves the request
 
@@ -66,7 +68,7 @@ func newInstance(r Run, log *slog.Logger) *instance {
 	limits := r.Limits.WithDefaults()
 	r.Request.Memory = limits.Memory
 	return &instance{
-		name: r.Request.Name, limits: limits, account: r.Account, caller: r.Caller, log: log,
+		name: r.Request.Name, limits: limits, room: limits.Memory, account: r.Account, caller: r.Caller, log: log,
 		script: r.Request, repeats: r.Repeats, logFullAdvice: r.LogFullAdvice,
 	}
 }
@@ -89,6 +91,7 @@ func requestTooLarge(name string, size int) error {
 // run starts the instance, lets it serve its request, and determines how that ended.
 func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error) {
 	defer i.close()
+	i.makeRoom(s.image.Size())
 	if err := i.splitRequest(s.prepared != nil); err != nil {
 		return out, err
 	}
@@ -103,7 +106,7 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 	out.Calls, out.Fuel = i.calls, i.fuel.used()
 	i.fuel.settle()
 	if i.memory != nil {
-		out.Memory = i.memory.Peak()
+		out.Memory = i.memory.Peak() - i.extra
 	}
 	err = i.classify(ctx, err)
 	var limit *LimitError
@@ -122,7 +125,7 @@ func (i *instance) run(ctx context.Context, s *snapshot) (out Outcome, err error
 // start makes a module instance in the state of the snapshot, or in the one after the
 // script was compiled.
 func (i *instance) start(ctx context.Context, s *snapshot) error {
-	if s.image.Size() > i.limits.Memory {
+	if s.image.Size() > i.room {
 		i.fault = i.memoryLimit()
 		return i.fault
 	}
@@ -136,9 +139,9 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	if err := i.reserve(base); err != nil {
 		return err
 	}
-	v := s.pool.take(i.limits.Memory, i.prepared)
+	v := s.pool.take(i.room, i.prepared)
 	if v == nil {
-		i.memory = s.image.Open(i.limits.Memory)
+		i.memory = s.image.Open(i.room)
 		var err error
 		if v, err = s.newVM(context.WithValue(ctx, instanceKey{}, i), i.memory); err != nil {
 			return err
@@ -151,7 +154,7 @@ func (i *instance) start(ctx context.Context, s *snapshot) error {
 	}
 	i.vm, i.memory, i.module = v, v.memory, v.module
 	i.memory.OnGrow(i.grow)
-	i.linear = s.image.Size()
+	i.linear = s.image.Size() - i.extra
 	i.account.addMemory(int64(i.linear))
 	i.from, i.serving, i.intact = s, true, true
 	i.wasi = s.wasi

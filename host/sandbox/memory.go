@@ -7,6 +7,18 @@ const pageSize = 64 << 10
 // maxMemory is the most memory, in bytes, that wazero can address with 32-bit sizes.
 const maxMemory = 4<<30 - pageSize
 
+// guestMemory is how much of Limits.Memory, in bytes, is for the guest itself.
+const guestMemory = 6 << 20
+
+// makeRoom gives the instance what the guest needs beyond guestMemory before a script runs,
+// in addition to the limit. So a limit leaves scripts the same whatever the interpreter
+// and its library need. start is the size of the memory in which the script starts.
+func (i *instance) makeRoom(start uint64) {
+	i.extra = max(start, guestMemory) - guestMemory
+	i.room = min(i.limits.Memory+i.extra, maxMemory)
+	i.script.Memory = i.room
+}
+
 // memory is the linear memory of one instance. wazero grows it. After the run, the
 // sandbox reads its figures and releases it.
 //

@@ -75,8 +75,9 @@ type Run struct {
 // Limits of one run. A zero field is its default; the limit on wall-clock time
 // is the deadline of the run's context.
 type Limits struct {
-	// Memory is the most linear memory of the instance in bytes, the guest's
-	// own runtime included (about 5 MiB). Rounded down to wasm pages (64 KiB).
+	// Memory is the most linear memory of the instance in bytes. 6 MiB of it are for
+	// the guest itself; what that needs beyond them does not count. Rounded down to
+	// wasm pages (64 KiB).
 	Memory uint64
 	// Fuel is how much the run may compute, in units: one for each wasm instruction
 	// (rewrite/cost.go has the exact costs), and more for work of the host for the
@@ -142,7 +143,7 @@ type Outcome struct {
 	// Err is the script's own error. It is also set beside a *LimitError if the guest
 	// could still say where the limit was reached.
 	Err *abi.Error
-	// Memory is the peak of linear memory in bytes.
+	// Memory is the peak of linear memory in bytes, counted like Limits.Memory.
 	Memory uint64
 	// Fuel is how much of Limits.Fuel was used: the same for the same request, limits
 	// and answers, unless the context ended the run.

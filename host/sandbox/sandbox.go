@@ -20,7 +20,7 @@
 //	functions.go  the host's side of package abi
 //	answers.go    passing the answers of tools to the guest
 //	wasi.go       the WASI functions that the Go runtime needs, without effects
-//	memory.go     linear memory with a limit (memory_unix.go: outside
+//	memory.go     linear memory with a limit, and how much counts (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
 //	image.go      memory with an initial content (image_linux.go: copy on
 //	              write, restore_linux.go: using it again; image_other.go:

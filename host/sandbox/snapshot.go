@@ -143,6 +143,7 @@ func (i *instance) initialize(ctx context.Context, p *program) error {
 // warm serves a script in i, which can serve further requests afterwards.
 func (i *instance) warm(ctx context.Context, w warmup) error {
 	serving := newInstance(w.run(), i.log)
+	serving.makeRoom(i.memory.Peak()) // as runs have, so that these do not set another limit
 	if err := serving.splitRequest(true); err != nil {
 		return err
 	}
@@ -180,6 +181,7 @@ func (p *program) capture(i *instance) (*snapshot, error) {
 func (s *snapshot) learn(ctx context.Context, w warmup, log *slog.Logger) error {
 	i := newInstance(w.run(), log)
 	defer i.close()
+	i.makeRoom(s.image.Size())
 	if err := i.splitRequest(s.prepared != nil); err != nil {
 		return err
 	}
