@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -48,18 +49,11 @@ func TestMain(m *testing.M) {
 	case "hang":
 		select {}
 	}
-	dir, err := os.MkdirTemp("", "metatool-host-test")
-	if err != nil {
-		panic(err)
-	}
-	guestCache = dir
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	guestCache = sandboxtest.CacheDir()
+	goleak.VerifyTestMain(m)
 }
 
-// guestCache keeps the compiled guest for all tests of this package.
+// guestCache keeps the compiled guest for all tests.
 var guestCache string
 
 // rawServer is an upstream that returns what it was sent, byte for byte.

@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -90,10 +91,18 @@ var home = sync.OnceValue(func() (err error) {
 	if homeDir, err = os.MkdirTemp("", "mcp-metatool-test-"); err != nil {
 		return err
 	}
+	shared := sandboxtest.CacheDir()
 	for _, name := range homeVariables {
 		if err := os.Setenv(name, homeDir); err != nil {
 			return err
 		}
+	}
+	if shared != "" {
+		own := cacheDir(slog.New(slog.DiscardHandler))
+		if err := os.MkdirAll(filepath.Dir(own), 0o700); err != nil {
+			return err
+		}
+		_ = os.Symlink(shared, own) // if there are none, the guest is compiled here
 	}
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(slog.New(slog.DiscardHandler))})
 	return errors.Join(box.Err(), box.Close())

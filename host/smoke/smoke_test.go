@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
@@ -32,14 +33,8 @@ var update = flag.Bool("update", false, "write the actual output into testdata a
 var cache string
 
 func TestMain(m *testing.M) {
-	var err error
-	if cache, err = os.MkdirTemp("", "mcp-metatool-smoke-test-"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(cache)
-		os.Exit(code)
-	}))
+	cache = sandboxtest.CacheDir()
+	goleak.VerifyTestMain(m)
 }
 
 // compiled compiles the guest into the cache, so that no check has to wait for it.

@@ -1,5 +1,5 @@
-// Package sandboxtest provides the real guest to tests of other packages. Only tests
-// import it.
+// Package sandboxtest provides the real guest to tests of other packages, and keeps it
+// compiled for later ones. Only tests import it.
 package sandboxtest
 
 import (
@@ -24,7 +24,9 @@ var (
 // must use Main as its TestMain.
 func Guest(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
-	guestOnce.Do(func() { guest = sandbox.New(sandbox.Options{Log: slog.New(slog.DiscardHandler)}) })
+	guestOnce.Do(func() {
+		guest = sandbox.New(sandbox.Options{CacheDir: CacheDir(), Log: slog.New(slog.DiscardHandler)})
+	})
 	if err := guest.Err(); err != nil {
 		t.Fatal(err)
 	}
