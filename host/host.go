@@ -289,8 +289,8 @@ const (
 
 // Close ends the upstreams, all of their processes, and everything else. The sessions
 // must have ended before. Close does not wait for what a session left behind because
-// its client does not read (front.ErrStalled), nor for the compilation of the guest,
-// which cannot be interrupted and ends by itself. Close may be called again, also
+// its client does not read (front.ErrStalled), nor for the guest if it is just being
+// compiled or freed, which ends by itself. Close may be called again, also
 // concurrently; it then waits for what is left.
 func (h *Host) Close() error {
 	defer h.recorder.Close()
@@ -307,12 +307,10 @@ func (h *Host) Close() error {
 		return errors.Join(closed, err)
 	case <-timer.C:
 	}
-	select {
-	case <-h.sandbox.Ready():
+	if h.sandbox.Active() > 0 {
 		return errors.Join(closed, errors.New("shutdown: a run in the sandbox did not end in time"))
-	default: // the guest is being compiled, so no script runs
-		return closed
 	}
+	return closed // what is left is the end of compiling the guest, or of freeing it
 }
 
 func (h *Host) closeSandbox() error {

@@ -2,11 +2,13 @@ package sandbox
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -48,7 +50,7 @@ const minMapped = 1 << 20
 // of a file with the same bytes. Then the system keeps in memory what is executed of
 // the code, and shares that between processes. The file is made if there is none, or
 // if it differs. If anything fails, the code stays where it is.
-func (c *compileCache) mapCode(before map[codeRegion]bool) error {
+func (c *compileCache) mapCode(ctx context.Context, before map[codeRegion]bool) error {
 	var largest codeRegion
 	for r := range codeRegions() {
 		if !before[r] && r.to-r.from > largest.to-largest.from {
@@ -58,7 +60,7 @@ func (c *compileCache) mapCode(before map[codeRegion]bool) error {
 	if largest.to-largest.from < minMapped {
 		return nil
 	}
-	f, err := c.codeFile(largest.bytes())
+	f, err := c.codeFile(ctx, largest.bytes())
 	if err != nil {
 		return fmt.Errorf("a file for its native code: %w", err)
 	}
@@ -94,22 +96,50 @@ func checkLocal(f *os.File) error {
 	return nil
 }
 
-// codeFile opens the file with code.
-func (c *compileCache) codeFile(code []byte) (*os.File, error) {
+// codeFile opens the file with code, and writes it first if that is needed.
+func (c *compileCache) codeFile(ctx context.Context, code []byte) (*os.File, error) {
 	path := filepath.Join(c.dir, codeName)
-	if f, err := openCode(path, code); err == nil {
+	if f, err := openCode(ctx, path, code); err == nil {
 		return f, nil
 	}
-	if err := regular.Write(path, code, 0o600); err != nil {
+	if err := writeCode(ctx, path, code); err != nil {
 		return nil, err
 	}
-	return openCode(path, code)
+	return openCode(ctx, path, code)
+}
+
+// codePart is how much of the code is written or compared at a time, in bytes.
+const codePart = 256 << 10
+
+// writeCode writes the file with code. It is not synced: the next start compares it.
+func writeCode(ctx context.Context, path string, code []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), regular.TempPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, remove(f.Name()))
+		}
+	}()
+	for part := range slices.Chunk(code, codePart) {
+		if err = ctx.Err(); err == nil {
+			_, err = f.Write(part)
+		}
+		if err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }
 
 var errOtherCode = errors.New("it has other content")
 
 // openCode opens a file and compares it with code, byte by byte.
-func openCode(path string, code []byte) (_ *os.File, err error) {
+func openCode(ctx context.Context, path string, code []byte) (_ *os.File, err error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
@@ -122,15 +152,18 @@ func openCode(path string, code []byte) (_ *os.File, err error) {
 	if info, err := f.Stat(); err != nil || info.Size() != int64(len(code)) {
 		return nil, errors.Join(errOtherCode, err)
 	}
-	for buffer := make([]byte, 256<<10); len(code) > 0; {
-		part := buffer[:min(len(buffer), len(code))]
-		if _, err := io.ReadFull(f, part); err != nil {
+	buffer := make([]byte, codePart)
+	for part := range slices.Chunk(code, codePart) {
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(part, code[:len(part)]) {
+		same := buffer[:len(part)]
+		if _, err := io.ReadFull(f, same); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(same, part) {
 			return nil, errOtherCode
 		}
-		code = code[len(part):]
 	}
 	return f, nil
 }

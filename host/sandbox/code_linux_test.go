@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ func TestMapCode(t *testing.T) {
 			}
 			before := codeRegions()
 			code := makeCode(t, content)
-			if err := c.mapCode(before); err != nil {
+			if err := c.mapCode(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(code, content) {
@@ -101,14 +102,29 @@ func TestMapCode(t *testing.T) {
 		before := codeRegions()
 		code := makeCode(t, content)
 		gone := &compileCache{dir: filepath.Join(c.dir, "gone")}
-		if err := gone.mapCode(before); err == nil || !bytes.Equal(code, content) || fileOf(t, code) != "" {
+		if err := gone.mapCode(t.Context(), before); err == nil || !bytes.Equal(code, content) || fileOf(t, code) != "" {
 			t.Error(err)
+		}
+	})
+	t.Run("closed in the middle", func(t *testing.T) {
+		for name, dir := range map[string]string{"with its file": c.dir, "without a file": t.TempDir()} {
+			before := codeRegions()
+			code := makeCode(t, content)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			stopped := &compileCache{dir: dir}
+			if err := stopped.mapCode(ctx, before); !errors.Is(err, context.Canceled) || !bytes.Equal(code, content) || fileOf(t, code) != "" {
+				t.Errorf("%s: %v", name, err)
+			}
+			if files, err := os.ReadDir(dir); err != nil || dir != c.dir && len(files) > 0 {
+				t.Errorf("%s: left %v, %v", name, files, err)
+			}
 		}
 	})
 	t.Run("small", func(t *testing.T) {
 		before := codeRegions()
 		code := makeCode(t, content[:64<<10])
-		if err := c.mapCode(before); err != nil || fileOf(t, code) != "" {
+		if err := c.mapCode(t.Context(), before); err != nil || fileOf(t, code) != "" {
 			t.Error(err)
 		}
 	})

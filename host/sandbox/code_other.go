@@ -2,11 +2,13 @@
 
 package sandbox
 
+import "context"
+
 // codeRegion is not known on this system.
 type codeRegion struct{}
 
 func codeRegions() map[codeRegion]bool { return nil }
 
-func (*compileCache) mapCode(map[codeRegion]bool) error { return nil }
+func (*compileCache) mapCode(context.Context, map[codeRegion]bool) error { return nil }
 
 func dropResident([]byte) {}

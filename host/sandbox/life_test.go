@@ -60,6 +60,9 @@ func TestClose(t *testing.T) {
 			if finished {
 				return abi.Answer{Err: &abi.CallError{Type: abi.ErrPermission, Server: "s", Tool: "t", Message: "no"}}
 			}
+			if n := s.Active(); n != 1 {
+				t.Errorf("%d runs are active, want 1", n)
+			}
 			go func() { closed <- s.Close() }()
 			for !errors.Is(s.enterAndLeave(), ErrClosed) {
 				runtime.Gosched()
@@ -75,8 +78,8 @@ func TestClose(t *testing.T) {
 		if err != nil || !finished {
 			t.Error(err)
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
+		if err := <-closed; err != nil || s.Active() != 0 {
+			t.Errorf("%v, %d runs are active", err, s.Active())
 		}
 	})
 }
@@ -84,7 +87,7 @@ func TestClose(t *testing.T) {
 func (s *Sandbox) enterAndLeave() error {
 	err := s.enter()
 	if err == nil {
-		s.runs.Done()
+		s.exit()
 	}
 	return err
 }

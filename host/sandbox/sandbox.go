@@ -65,6 +65,7 @@ type Sandbox struct {
 	mu     sync.Mutex
 	closed bool
 	runs   sync.WaitGroup // Add under mu while not closed
+	active int            // number of runs
 }
 
 // New makes a Sandbox and returns at once. A goroutine compiles the guest; Close waits
@@ -84,7 +85,7 @@ func New(opts Options) *Sandbox {
 		s.base, s.err = load(ctx, opts, s.log)
 		close(s.ready)
 		if s.err == nil && opts.Guest == nil {
-			s.base.trim(before, s.log)
+			s.base.trim(ctx, before, s.log)
 		}
 	}()
 	return s
@@ -135,7 +136,7 @@ func (s *Sandbox) Run(ctx context.Context, r Run) (Outcome, error) {
 	if err := s.enter(); err != nil {
 		return Outcome{}, err
 	}
-	defer s.runs.Done()
+	defer s.exit()
 
 	if err := s.slots.admit(r.Request.Name); err != nil {
 		return Outcome{}, err
@@ -179,7 +180,22 @@ func (s *Sandbox) enter() error {
 		return ErrClosed
 	}
 	s.runs.Add(1)
+	s.active++
 	return nil
+}
+
+func (s *Sandbox) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active--
+	s.runs.Done()
+}
+
+// Active returns how many runs have begun and not ended, waiting ones included.
+func (s *Sandbox) Active() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active
 }
 
 // Close makes further runs fail with [ErrClosed], stops the compilation, waits for it

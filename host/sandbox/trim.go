@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 )
@@ -8,11 +9,11 @@ import (
 // trim frees memory that only the start has needed: most of the native code, which is
 // in a file now; the guest, which is in the program's file; the pages of the image that
 // only boot has read; and what the host's collector would keep until its next cycle,
-// which can be hours away in a process that serves few requests.
-func (s *snapshot) trim(before map[codeRegion]bool, log *slog.Logger) {
+// which can be hours away in a process that serves few requests. It ends early when ctx does.
+func (s *snapshot) trim(ctx context.Context, before map[codeRegion]bool, log *slog.Logger) {
 	if c := s.program.cache; c != nil {
 		s.program.guest = nil // of use again only for another boot
-		if err := c.mapCode(before); err != nil {
+		if err := c.mapCode(ctx, before); err != nil && ctx.Err() == nil {
 			log.Info("sandbox: more memory is used", "error", err)
 		}
 	}
@@ -20,5 +21,8 @@ func (s *snapshot) trim(before map[codeRegion]bool, log *slog.Logger) {
 		i.trim()
 	}
 	dropResident(embedded)
+	if ctx.Err() != nil {
+		return
+	}
 	debug.FreeOSMemory()
 }
