@@ -31,7 +31,7 @@ func lint(src *source, servers []string) abi.Lint {
 		return out
 	}
 	out.Parses = true
-	src.outline(&out, file.File)
+	src.outline(&out, file)
 	// A tree that can be rewritten is not nested too deep.
 	rw := newRewriter(file, predeclared(nil))
 	if rw.file(file.File); rw.err != nil {

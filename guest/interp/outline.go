@@ -43,8 +43,12 @@ func unclosedLong(literal string) bool {
 // outline records the kind of the last statement. The tree is that of the parser,
 // where placeholders of try statements are statements with blocks, and those of raise
 // are not expressions.
-func (s *source) outline(out *abi.Lint, file *syntax.File) {
+func (s *source) outline(out *abi.Lint, file *parse.File) {
 	if len(file.Stmts) == 0 {
+		return
+	}
+	if file.InBlock {
+		out.Block = true
 		return
 	}
 	switch last := file.Stmts[len(file.Stmts)-1].(type) {

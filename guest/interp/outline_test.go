@@ -117,5 +117,42 @@ func TestOutline(t *testing.T) {
 	}
 }
 
+// TestLineByLine checks that code that is typed line by line is not run, or refused, before
+// its last line.
+func TestLineByLine(t *testing.T) {
+	for _, code := range []string{
+		"def f():\n    for a in [1]:\n        try:\n            print(a)\n        except Exception as e:\n            print(e)\n        else:\n            pass\n        finally:\n            pass\n    return 1\n",
+		"def f():\n    try:\n        try:\n            x = 1\n\n            # a comment\n        finally:\n            pass\n    except:\n        pass\n",
+		"try:\n    if x:\n        pass\n    elif y:\n        try:\n            z = 1\n        except (KeyError, ValueError):\n            pass\n    else:\n        pass\nfinally:\n    pass\n",
+		"for x in y:\n    while x:\n        break\n    else:\n        pass\nelse:\n    pass\n",
+		"match x:\n    # the first\n    case 1 | 2:\n        y = 1\n        print(y)\n    case [a, *_] if a:\n        pass\n    case _:\n        y = 2\n        print(y)\n",
+		"match x:\n    case _:\n        y = 2\n        print(y)\n",
+		"match (x, y):\n\n    case (1, 2):\n        try:\n            pass\n        except:\n            pass\n",
+		"@functools.cache\n# a comment\n@other(1,\n    2)\ndef f(a,\n      b=[\n        1]):\n    x = 1\n    return x\n",
+		"class A:\n    x = 1\n    @property\n    def f(self):\n        return 1\n    def g(self):\n        return 2\n",
+		"def f():\n    x = [\n1,\n{'a':\n 2}]\n    y = '''a\nb: \n'''\n    z = f\"\"\"{x}\n:\n\"\"\"\n    w = 1 + \\\n2\n    return x\n",
+		"def f():\n    \"\"\"Says\n\n    what.\n    \"\"\"\n    return 1\n",
+		"if x:  # a comment\n    def f(): pass\n    y = f()\nelse: pass\n",
+	} {
+		lines := strings.SplitAfter(strings.TrimSuffix(code, "\n"), "\n")
+		for n := 1; n < len(lines); n++ {
+			l := Lint(strings.Join(lines[:n], ""), testServers)
+			if !l.Open && !l.Block {
+				t.Errorf("%s\nis complete", strings.Join(lines[:n], ""))
+			}
+		}
+		if l := Lint(code, testServers); l.Open || !l.Block || !l.Parses || l.Value != nil {
+			t.Errorf("%s\n%+v", code, l)
+		}
+	}
+	for _, code := range []string{
+		"def f():\n    try:\n        x = 1\n    y = 2\n", "try:\n    x = 1\ny\n", "match:\n", "match x\n", "match x:\ny = 1\n", "try: x = 1\nelse:\n", "x = 1:\n", "@f\nx = 1\n",
+	} {
+		if l := Lint(code, testServers); l.Open || l.Block || l.Parses {
+			t.Errorf("%s\n%+v", code, l)
+		}
+	}
+}
+
 // libraryOptions are the language of the library's own parser.
 var libraryOptions = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}

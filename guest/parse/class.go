@@ -33,8 +33,8 @@ func (p *parser) decorated() []syntax.Stmt {
 	case syntax.CLASS:
 		return p.classStmt(list)
 	}
-	p.fail(p.in.pos, "got %s, want a function or class after its decorators", describe(p.tok))
-	return nil
+	message := fmt.Sprintf("got %s, want a function or class after its decorators", describe(p.tok))
+	panic(&Error{Error: syntax.Error{Pos: p.in.pos, Msg: message}, In: p.in.in, Open: p.isOver()})
 }
 
 // decorate returns the statements that bind a name and apply decorators to it. These

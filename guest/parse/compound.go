@@ -129,7 +129,7 @@ func (p *parser) tryStmt() syntax.Stmt {
 		}
 	}
 	if len(s.Clauses) == 0 && s.Finally == nil {
-		if p.tok == syntax.EOF {
+		if p.isOver() {
 			panic(&Error{Error: syntax.Error{Pos: pos, Msg: tryAlone}, In: p.in.in, Exact: true, Open: true})
 		}
 		p.refuse(pos, tryAlone)

@@ -20,7 +20,8 @@ import (
 type pattern func(subject func() syntax.Expr) syntax.Expr
 
 // isMatch reports whether a statement is a match statement: its line ends with a colon,
-// and the next one is an indented case. Elsewhere match is an ordinary name.
+// and the next one is an indented case, or there is none yet. Elsewhere match is an ordinary
+// name.
 func (p *parser) isMatch() bool {
 	if p.tok != syntax.IDENT || p.val.raw != "match" {
 		return false
@@ -38,7 +39,7 @@ func (p *parser) isMatch() bool {
 			return text != line && strings.HasPrefix(text, "case") && len(text) > word && !isIdent(rune(text[word]))
 		}
 		if !more {
-			return false
+			return strings.TrimSpace(header) != ":"
 		}
 		rest = after
 	}

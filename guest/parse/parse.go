@@ -80,6 +80,8 @@ type File struct {
 	Walrus bool
 	// Nonlocal reports that there are global or nonlocal statements.
 	Nonlocal bool
+	// InBlock reports that the last line is in an indented block.
+	InBlock bool
 }
 
 // Script parses a script. If there are errors, the file has what could be parsed.
@@ -92,6 +94,7 @@ func Script(name, code string, exports func(module string) []string) (*File, []*
 	}
 	p.in.script = true
 	stmts := p.script()
+	p.file.InBlock = p.in.inBlock
 	p.file.File = &syntax.File{Path: name, Stmts: stmts, Options: options}
 	return p.file, p.errors
 }
@@ -350,6 +353,11 @@ func (p *parser) suite() []syntax.Stmt {
 		p.consume(syntax.OUTDENT)
 	}
 	return stmts
+}
+
+// isOver reports whether nothing follows but the ends of blocks.
+func (p *parser) isOver() bool {
+	return p.tok == syntax.EOF || p.tok == syntax.OUTDENT && p.in.rest == ""
 }
 
 func (p *parser) ident() *syntax.Ident {

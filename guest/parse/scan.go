@@ -24,6 +24,7 @@ type scanner struct {
 	dents     int             // INDENT (> 0) or OUTDENT (< 0) tokens to return
 	lineStart bool            // after a NEWLINE
 	script    bool            // and not an expression: the first line sets the indentation
+	inBlock   bool            // it has ended within an indented block
 }
 
 func newScanner(file *string, p Portion) *scanner {
@@ -163,6 +164,7 @@ func (sc *scanner) nextToken(val *tokenValue) syntax.Token {
 				return syntax.EOF
 			}
 			if afterNewline {
+				sc.inBlock = true
 				sc.dents = 1 - len(sc.indents)
 				sc.indents = sc.indents[:1]
 				continue
