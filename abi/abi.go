@@ -40,7 +40,7 @@
 //
 // # Messages
 //
-// All messages are JSON (RFC 8259) in UTF-8. The host refuses one that is not a
+// All messages but tapes are JSON (RFC 8259) in UTF-8. The host refuses one that is not a
 // single valid value, repeats a name in an object, has a member that its type
 // here does not have, or is nested deeper than [MaxDepth] beyond what the
 // message itself adds. The host writes into the guest's memory only through
@@ -120,6 +120,12 @@ const (
 	// drops the answer, so that it can be fetched once.
 	// Code Invalid: there is no such answer, or it was fetched before.
 	FuncAnswerRead = "answer_read"
+
+	// FuncAnswerTape (index, ptr, cap i32) -> i64 is FuncAnswerRead with the value as
+	// a tape (package tape), which takes less to read than JSON. Code Invalid: there
+	// is no such answer, it was fetched before, or it has no tape because the value is
+	// long or not valid. Then it can still be fetched with FuncAnswerRead.
+	FuncAnswerTape = "answer_tape"
 
 	// FuncUndo (ptr, len i32) -> i64 registers one [ToolCall], as JSON, that the
 	// host makes if the run ends with an error, a cancellation or a limit. It

@@ -83,6 +83,9 @@ type ToolCall struct {
 type Answer struct {
 	Value []byte
 	Err   *CallError
+	// Tape is Value in another form (package tape). The guest has it in place of Value
+	// if the host could give it.
+	Tape []uint32
 }
 
 // CallError says why a tool call returned no value. It raises an error in the

@@ -28,6 +28,9 @@ func callTools(ptr unsafe.Pointer, length uint32) uint64
 //go:wasmimport metatool answer_read
 func answerRead(index uint32, ptr unsafe.Pointer, capacity uint32) uint64
 
+//go:wasmimport metatool answer_tape
+func answerTape(index uint32, ptr unsafe.Pointer, capacity uint32) uint64
+
 //go:wasmimport metatool undo
 func undo(ptr unsafe.Pointer, length uint32) uint64
 
@@ -197,19 +200,37 @@ func fetchAnswers(n int) ([]abi.Answer, error) {
 
 // answer fetches the answer to call number i of the last batch.
 func answer(i uint32) (abi.Answer, error) {
+	code, n := abi.Unpack(answerTape(i, pointer(firstFetch[:]), uint32(len(firstFetch))))
+	switch {
+	case code == abi.OK:
+		tape := make([]uint32, (n+3)/4)
+		if int(n) > len(firstFetch) {
+			answerTape(i, unsafe.Pointer(unsafe.SliceData(tape)), n)
+		} else {
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tape))), n), firstFetch[:])
+		}
+		return abi.Answer{Tape: tape}, nil
+	case code == abi.ToolError && int(n) <= len(firstFetch):
+		return callError(append([]byte(nil), firstFetch[:n]...))
+	}
 	value, code := fetch(func(ptr unsafe.Pointer, capacity uint32) uint64 { return answerRead(i, ptr, capacity) })
 	switch code {
 	case abi.OK:
 		return abi.Answer{Value: value}, nil
 	case abi.ToolError:
-		failure := new(abi.CallError)
-		if err := json.Unmarshal(value, failure); err != nil {
-			return abi.Answer{}, fmt.Errorf("tool error: %w", err)
-		}
-		return abi.Answer{Err: failure}, nil
+		return callError(value)
 	default:
 		return abi.Answer{}, fmt.Errorf("the host has no answer %d (code %d)", i, code)
 	}
+}
+
+// callError returns the answer of a call that has failed.
+func callError(message []byte) (abi.Answer, error) {
+	failure := new(abi.CallError)
+	if err := json.Unmarshal(message, failure); err != nil {
+		return abi.Answer{}, fmt.Errorf("tool error: %w", err)
+	}
+	return abi.Answer{Err: failure}, nil
 }
 
 func (host) Log(level abi.LogLevel, text string) {

@@ -17,6 +17,7 @@ var HostFunctions = []Import{
 	{abi.HostModule, abi.FuncRequestRead, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncCallTools, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncAnswerRead, Signature{[]ValueType{I32, I32, I32}, toI64}},
+	{abi.HostModule, abi.FuncAnswerTape, Signature{[]ValueType{I32, I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncUndo, Signature{[]ValueType{I32, I32}, toI64}},
 	{abi.HostModule, abi.FuncCommit, Signature{nil, toI64}},
 	{abi.HostModule, abi.FuncProgress, Signature{[]ValueType{I32, I32}, toI64}},

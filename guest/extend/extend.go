@@ -28,3 +28,18 @@ func ErrOf(iterator any) error {
 	}
 	return nil
 }
+
+// LazyDict returns a dict, a *starlark.Dict, that has n members and makes their values
+// when they are needed. shape and values say to source which they are. It is nil in the
+// unchanged library.
+var LazyDict func(n int, source LazySource, shape, values uint32) any
+
+// LazySource makes the members of lazy dicts. Their keys are strings.
+type LazySource interface {
+	// Find returns the index of a key, -1 if there is no such key.
+	Find(shape uint32, key string) int
+	// Keys returns all keys, as a *[]starlark.Value that nobody changes.
+	Keys(shape uint32) any
+	// Make stores the value of member i at v, a *starlark.Value.
+	Make(values uint32, i int, v any)
+}

@@ -45,7 +45,7 @@
 //	                 bytesmethods.go: of bytes; frozenset.go: sets that cannot change
 //	ownmodules.go    modules that need this package; typing.go: of these, what classes
 //	                 are derived from; sourcemodule.go: modules in Python
-//	decode.go        from JSON to values
+//	decode.go        from JSON to values; tape.go: from tapes
 //	encode.go        from values to JSON
 //
 // Errors, hints and checks:
@@ -217,6 +217,8 @@ type run struct {
 	clock  int64 // in microseconds since 1970
 	seed   uint64
 	env    *stdlib.Env // nil until a script needs it
+	// lazyBytes is the size of the tapes whose dicts are lazy.
+	lazyBytes uint64
 	// modules are what modules in Python have, by their code.
 	modules map[string]starlark.StringDict
 	// fatal is the first error that scripts cannot catch. If it is set, it takes

@@ -19,6 +19,7 @@ var update = flag.Bool("update", false, "write the outputs of testdata/*.txtar a
 // fakeHost has a server, demo, with tools that do what their names say, and another
 // one, other, that answers every call with its arguments.
 type fakeHost struct {
+	json  bool // answers have no tapes
 	log   strings.Builder
 	calls []abi.ToolCall
 }
@@ -30,7 +31,9 @@ func (h *fakeHost) CallTools(calls []abi.ToolCall) ([]abi.Answer, error) {
 		if c.Tool == "limit" {
 			return nil, errors.New("the run has made 100 calls, which is as many as it may")
 		}
-		answers[i] = h.answer(c)
+		if answers[i] = h.answer(c); !h.json {
+			answers[i] = withTape(answers[i])
+		}
 	}
 	return answers, nil
 }

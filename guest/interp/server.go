@@ -102,7 +102,7 @@ func (t tool) CallInternal(thread *starlark.Thread, args starlark.Tuple, kwargs 
 	if answers[0].Err != nil {
 		return nil, &toolError{answers[0].Err}
 	}
-	v, err := decodeJSON(answers[0].Value)
+	v, err := r.answerValue(answers[0])
 	if err != nil {
 		return nil, fmt.Errorf("%s: its answer cannot be read: %w", t.Name(), err)
 	}

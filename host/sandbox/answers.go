@@ -4,10 +4,16 @@ import (
 	"fmt"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/abi/tape"
 )
 
 // answers has the answers to the last batch of calls.
-type answers struct{ pending []pendingAnswer }
+type answers struct {
+	pending []pendingAnswer
+	// tape is that of answer number taped, if it was made and not fetched yet.
+	tape  []byte
+	taped uint32
+}
 
 // pendingAnswer is an answer that the guest can fetch once.
 type pendingAnswer struct {
@@ -55,6 +61,36 @@ func (a *answers) fetch(i *instance, index, ptr, capacity uint32) uint64 {
 	if i.copyOut(abi.FuncAnswerRead, p.bytes, ptr, capacity) {
 		i.fuel.charge(len(p.bytes) * copyCost)
 		p.bytes, p.fetched = nil, true
+	}
+	return abi.Pack(p.code, n)
+}
+
+// fetchTape is fetch with a tape in place of JSON. It does nothing for an answer without
+// one.
+func (a *answers) fetchTape(i *instance, index, ptr, capacity uint32) uint64 {
+	if uint64(index) < uint64(len(a.pending)) && a.pending[index].code != abi.OK {
+		return a.fetch(i, index, ptr, capacity)
+	}
+	i.view(abi.FuncAnswerTape, ptr, capacity)
+	if uint64(index) >= uint64(len(a.pending)) || a.pending[index].fetched {
+		return abi.Pack(abi.Invalid, 0)
+	}
+	p := &a.pending[index]
+	if a.tape == nil || a.taped != index {
+		if len(p.bytes) > tape.MaxText {
+			return abi.Pack(abi.Invalid, 0)
+		}
+		i.fuel.charge(len(p.bytes) * tapeCost)
+		made, ok := tape.Encode(p.bytes)
+		if !ok {
+			return abi.Pack(abi.Invalid, 0)
+		}
+		a.tape, a.taped = made, index
+	}
+	n := uint32(len(a.tape))
+	if i.copyOut(abi.FuncAnswerTape, a.tape, ptr, capacity) {
+		i.fuel.charge(len(a.tape) * copyCost)
+		a.tape, p.bytes, p.fetched = nil, nil, true
 	}
 	return abi.Pack(p.code, n)
 }

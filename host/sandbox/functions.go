@@ -61,6 +61,7 @@ var abiFunctions = []hostFunction{
 	{abi.FuncRequestRead, types(i32, i32), types(i64), serving(requestRead)},
 	{abi.FuncCallTools, types(i32, i32), types(i64), executing(callTools)},
 	{abi.FuncAnswerRead, types(i32, i32, i32), types(i64), executing(answerRead)},
+	{abi.FuncAnswerTape, types(i32, i32, i32), types(i64), executing(answerTape)},
 	{abi.FuncUndo, types(i32, i32), types(i64), executing(undo)},
 	{abi.FuncCommit, nil, types(i64), executing(commit)},
 	{abi.FuncProgress, types(i32, i32), types(i64), executing(progress)},
@@ -207,6 +208,11 @@ func answerRead(_ context.Context, i *instance, stack []uint64) {
 	stack[0] = i.answers.fetch(i, uint32(stack[0]), uint32(stack[1]), uint32(stack[2]))
 }
 
+func answerTape(_ context.Context, i *instance, stack []uint64) {
+	i.chargeCall(0, 0)
+	stack[0] = i.answers.fetchTape(i, uint32(stack[0]), uint32(stack[1]), uint32(stack[2]))
+}
+
 func progress(_ context.Context, i *instance, stack []uint64) {
 	message := i.view(abi.FuncProgress, uint32(stack[0]), uint32(stack[1]))
 	i.chargeCall(len(message), checkCost)
@@ -320,6 +326,7 @@ const (
 	callCost  = 1000 // each call of a host function of package abi
 	copyCost  = 1    // each byte that is copied
 	checkCost = 16   // each byte that is checked to be JSON, and copied
+	tapeCost  = 4    // each byte of JSON that becomes a tape
 )
 
 // chargeCall charges fuel for a call of a host function with a message of n bytes,
