@@ -100,8 +100,8 @@ const (
 	// FuncCallTools (ptr, len i32) -> i64 takes a JSON array of one or more
 	// [ToolCall], runs them concurrently and returns once all are answered.
 	// Code OK with the number of answers, which equals the number of calls and
-	// keeps their order; each can be fetched with FuncAnswerRead. Answers to an
-	// earlier batch that were not fetched are dropped.
+	// keeps their order; each can be fetched with FuncAnswerRead
+	// or FuncAnswerTape. Answers to an earlier batch that were not fetched are dropped.
 	// Code Invalid: the bytes are not such an array, it has more than
 	// [MaxBatch] calls, or the response was written already. Code Limit: the
 	// run has reached a limit (number of calls, bytes in a batch, or an earlier
@@ -122,9 +122,10 @@ const (
 	FuncAnswerRead = "answer_read"
 
 	// FuncAnswerTape (index, ptr, cap i32) -> i64 is FuncAnswerRead with the value as
-	// a tape (package tape), which takes less to read than JSON. Code Invalid: there
-	// is no such answer, it was fetched before, or it has no tape because the value is
-	// long or not valid. Then it can still be fetched with FuncAnswerRead.
+	// a tape (package tape), which takes less to read than JSON. Code OK: the bytes
+	// are the tape. Code ToolError: they are a [CallError]. Code Invalid: there is no
+	// such answer, it was fetched before, or it has no tape because the value is long
+	// or not valid. Then it can still be fetched with FuncAnswerRead.
 	FuncAnswerTape = "answer_tape"
 
 	// FuncUndo (ptr, len i32) -> i64 registers one [ToolCall], as JSON, that the

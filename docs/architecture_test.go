@@ -68,7 +68,7 @@ func TestArchitectureSequences(t *testing.T) {
 			t.Errorf("the participant %s is no package", m[1])
 		}
 	}
-	functions := []string{abi.FuncRequestRead, abi.FuncCallTools, abi.FuncAnswerRead, abi.FuncResponseWrite}
+	functions := []string{abi.FuncRequestRead, abi.FuncCallTools, abi.FuncAnswerTape, abi.FuncResponseWrite}
 	var called []string
 	for _, m := range guestCalls.FindAllStringSubmatch(text, -1) {
 		called = append(called, m[1])

@@ -23,7 +23,7 @@ func (s *script) argumentsOf(f Import, text string) *script {
 	switch f.Name {
 	case abi.FuncRequestRead:
 		return s.call(f.Name, bufAt, bufSize)
-	case abi.FuncAnswerRead:
+	case abi.FuncAnswerRead, abi.FuncAnswerTape:
 		return s.call(f.Name, 0, bufAt, bufSize)
 	case abi.FuncCommit:
 		return s.call(f.Name)
@@ -59,7 +59,7 @@ func early() (cases []Case) {
 		starts.Functions = append(starts.Functions, Function{Body: s.code})
 		starts.Start = len(starts.Imports) + len(starts.Functions)
 		cases = append(cases, Case{Name: "refused: calls from its start function: " + f.Name, Wasm: starts.Encode(), End: EndRefused})
-		if f.Name == abi.FuncRequestRead || f.Name == abi.FuncAnswerRead {
+		if f.Name == abi.FuncRequestRead || f.Name == abi.FuncAnswerRead || f.Name == abi.FuncAnswerTape {
 			continue // harmless: there is nothing to read
 		}
 		initializes := new(script).result("1", abi.OK).module()
@@ -156,7 +156,7 @@ func largeMessages() []Case {
 // floods returns guests that repeat a call until the deadline.
 func floods() (cases []Case) {
 	for _, f := range HostFunctions {
-		if f.Name == abi.FuncProgress || f.Name == abi.FuncAnswerRead {
+		if f.Name == abi.FuncProgress || f.Name == abi.FuncAnswerRead || f.Name == abi.FuncAnswerTape {
 			continue // see endless
 		}
 		text := validText(f.Name)
@@ -233,6 +233,13 @@ func unusualFetches() []Case {
 			Wasm: new(script).tools(okCall+strings.Repeat(" ", len(text)), abi.OK, 1).call(abi.FuncAnswerRead, 0, dataAt, bufSize).want(abi.OK, uint32(len(text)+2)).
 				call(abi.FuncCallTools, dataAt, uint32(len(text)+2)).want(abi.Invalid, 0).
 				tools(okCall, abi.OK, 1).fetch(0, 1, abi.OK, 1).result("1", abi.OK).module().Encode(),
+		},
+		{
+			Name: "fetch: tapes", Answers: []abi.Answer{value("[1]"), {Err: &abi.CallError{Type: abi.ErrTool, Message: "no"}}, value("x")}, Calls: 3, End: EndResult, Result: "1",
+			Wasm: new(script).tools(three, abi.OK, 3).
+				tape(0, 0, abi.OK, 20).tape(0, 19, abi.OK, 20).tape(0, 20, abi.OK, 20).tape(0, 20, abi.Invalid, 0).fetch(0, 3, abi.Invalid, 0).
+				tape(1, bufSize, abi.ToolError, uint32(len(`{"type":"tool","server":"","tool":"","message":"no"}`))).tape(1, bufSize, abi.Invalid, 0).
+				tape(2, bufSize, abi.Invalid, 0).fetch(2, 1, abi.OK, 1).tape(2, bufSize, abi.Invalid, 0).tape(3, bufSize, abi.Invalid, 0).result("1", abi.OK).module().Encode(),
 		},
 		{
 			Name: "fetch: after the response", Answers: ones(1), Calls: 1, End: EndResult, Result: "1",

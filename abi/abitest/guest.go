@@ -108,6 +108,11 @@ func (s *script) fetch(i, capacity uint32, code abi.Code, length uint32) *script
 	return s.call(abi.FuncAnswerRead, i, bufAt, capacity).want(code, length)
 }
 
+// tape reads an answer as a tape into the buffer.
+func (s *script) tape(i, capacity uint32, code abi.Code, length uint32) *script {
+	return s.call(abi.FuncAnswerTape, i, bufAt, capacity).want(code, length)
+}
+
 // result writes a result.
 func (s *script) result(json string, code abi.Code) *script {
 	return s.send(abi.FuncResponseWrite, []uint32{abi.ResponseResult}, json, code, 0)

@@ -51,7 +51,7 @@ const (
 	SlotWords, KeyWords = 2, 2
 	// MaxText is how much JSON can become a tape, in bytes. Every number in it then fits
 	// in what a tag leaves of a word.
-	MaxText = 4 << 20
+	MaxText = 1 << 20
 )
 
 // Signature is a short hash of a key. Keys with different ones are different.

@@ -20,8 +20,10 @@
 //	          over ranges and lists, and list[int] without calls; names by index;
 //	          no check for a cancelled thread and no defer in each call
 //	eval      the same for calls, and for arguments that are all positional
-//	value     the names by index; iterators of lists and ranges
-//	hashtable a shorter hash of strings
+//	value     the names by index; iterators of lists and ranges; small dicts in one
+//	          allocation, and lazy ones without a table
+//	hashtable a shorter hash of strings; lazy dicts
+//	lazydict  dicts whose values are made when they are needed
 //	assert_*  asserting the interfaces of most dicts and objects
 //	profile   the check whether the profiler is on, without a call
 //	int       not for wasm any more
