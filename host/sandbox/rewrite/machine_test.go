@@ -22,6 +22,8 @@ type machine struct {
 	data    [][]byte   // nil once dropped
 	elems   [][]uint64
 
+	called []bool // by function: whether it was
+
 	cost  int64 // of the executed instructions
 	steps int64 // number of instructions before it gives up
 	depth int
@@ -87,6 +89,7 @@ func newMachine(wasm []byte, imports map[string]machineHost) (*machine, error) {
 		}
 		v.code = append(v.code, c)
 	}
+	v.called = make([]bool, len(v.code))
 	return v, v.instantiate()
 }
 
@@ -176,6 +179,7 @@ func (v *machine) call(f uint32, args []uint64) []uint64 {
 	if v.depth++; v.depth > 10_000 {
 		trapf("stack overflow")
 	}
+	v.called[int(f)-len(v.imports)] = true
 	c := &v.code[int(f)-len(v.imports)]
 	fr := frame{v: v, c: c, locals: make([]uint64, c.locals)}
 	copy(fr.locals, args)

@@ -23,7 +23,10 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
-var long = flag.Bool("long", false, "run whole guests before and after Structure, with other settings of the garbage collector and many more scripts")
+var (
+	long    = flag.Bool("long", false, "run all scripts in guests before and after Structure, with other settings of the garbage collector")
+	scripts = flag.Int("scripts", 0, "run this many scripts in a guest before and after Structure")
+)
 
 // guestPair is the guest before and after Structure, metered both times.
 type guestPair struct {
@@ -254,13 +257,17 @@ func guestScripts(t *testing.T) (names []string, requests map[string][]byte) {
 // TestGuestStructured runs whole scripts in the guest before and after Structure. Every
 // byte of memory, every global and the response must be the same. Then it forces
 // what only happens now and then: that the native stack is unwound, at every function
-// that checks its stack, that the Go stack grows, and that fuel ends in the middle.
+// that checks its stack, that the Go stack grows, and that fuel ends in the middle. Compiling
+// the guest twice takes longer than other tests, so the flags -scripts and -long ask for it.
 func TestGuestStructured(t *testing.T) {
+	if !*long && *scripts == 0 {
+		t.Skip("takes long (.ci/run runs it with -scripts 40)")
+	}
 	names, requests := guestScripts(t)
 	if !*long {
 		r := rand.New(rand.NewPCG(1, 2))
 		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		names = append(names[:40:40], "words", "recursion", "caught")
+		names = append(slices.Clone(names[:min(*scripts, len(names))]), "words", "recursion", "caught")
 		compareGuests(t, newGuestPair(t, guest(t)), names, requests, 0)
 		return
 	}
