@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	case "hang":
 		select {}
 	}
-	guestCache = sandboxtest.CacheDir()
+	guestCache = guestcache.Dir()
 	goleak.VerifyTestMain(m)
 }
 

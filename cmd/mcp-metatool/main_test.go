@@ -24,7 +24,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -91,7 +91,7 @@ var home = sync.OnceValue(func() (err error) {
 	if homeDir, err = os.MkdirTemp("", "mcp-metatool-test-"); err != nil {
 		return err
 	}
-	shared := sandboxtest.CacheDir()
+	shared := guestcache.Dir()
 	for _, name := range homeVariables {
 		if err := os.Setenv(name, homeDir); err != nil {
 			return err

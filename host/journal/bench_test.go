@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
@@ -33,7 +33,7 @@ func (a answers) CallUpstream(context.Context, route.Origin, string, string, []b
 // and without a journal.
 func BenchmarkFiveCalls(b *testing.B) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	guest := sandbox.New(sandbox.Options{CacheDir: sandboxtest.CacheDir(), Log: quiet})
+	guest := sandbox.New(sandbox.Options{CacheDir: guestcache.Dir(), Log: quiet})
 	defer guest.Close()
 	<-guest.Ready()
 	names := catalog.New([]catalog.Source{{

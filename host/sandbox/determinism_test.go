@@ -25,7 +25,7 @@ const determinedFile = "SANDBOX_TEST_DETERMINED_FILE"
 
 // TestDeterminism checks that result, error, memory, fuel and snapshot are always the
 // same. It runs the corpus three times: one after the other, many at once in another
-// order, and in another process that compiles the guest again.
+// order, and in another process. With -long, that compiles the guest itself.
 func TestDeterminism(t *testing.T) {
 	s := realSandbox(t)
 	runs := corpus(t)
@@ -46,6 +46,9 @@ func TestDeterminism(t *testing.T) {
 	go func() {
 		child := exec.Command(os.Args[0], "-test.run=^TestDeterminism$", fmt.Sprintf("-long=%t", *long))
 		child.Env = append(os.Environ(), determinedFile+"="+file, "GOGC=20", "GOMAXPROCS=1")
+		if *long {
+			child.Env = append(child.Env, withoutCache+"=1")
+		}
 		out, err := child.CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, out)

@@ -2,12 +2,15 @@ package sandbox
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
@@ -106,7 +109,23 @@ func newSandbox(t testing.TB, opts Options) *Sandbox {
 
 // real returns the sandbox with the embedded guest that all tests share, because
 // compiling it takes seconds.
-var real = sync.OnceValue(func() *Sandbox { return New(Options{}) })
+var real = sync.OnceValue(func() *Sandbox {
+	if os.Getenv(withoutCache) != "" {
+		return New(Options{})
+	}
+	s := New(Options{CacheDir: guestcache.Dir()})
+	if <-s.trimmed; s.err == nil && s.base.program.cache != nil { // tests boot it again
+		guest, err := os.ReadFile(filepath.Join(s.base.program.cache.dir, skeletonName))
+		if err != nil {
+			panic(err)
+		}
+		s.base.program.guest = guest
+	}
+	return s
+})
+
+// withoutCache is the environment variable of a process that compiles the guest itself.
+const withoutCache = "METATOOL_TEST_WITHOUT_CACHE"
 
 func realSandbox(t testing.TB) *Sandbox {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
-	"github.com/mcp-metatool/mcp-metatool/host/sandbox/sandboxtest"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 	"github.com/mcp-metatool/mcp-metatool/host/smoke/report"
 )
 
@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the actual output into testdata a
 var cache string
 
 func TestMain(m *testing.M) {
-	cache = sandboxtest.CacheDir()
+	cache = guestcache.Dir()
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,5 +1,5 @@
-// Package sandboxtest provides the real guest to tests of other packages, and keeps it
-// compiled for later ones. Only tests import it.
+// Package sandboxtest provides the real guest to tests of other packages. Only tests
+// import it.
 package sandboxtest
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 func Guest(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	guestOnce.Do(func() {
-		guest = sandbox.New(sandbox.Options{CacheDir: CacheDir(), Log: slog.New(slog.DiscardHandler)})
+		guest = sandbox.New(sandbox.Options{CacheDir: guestcache.Dir(), Log: slog.New(slog.DiscardHandler)})
 	})
 	if err := guest.Err(); err != nil {
 		t.Fatal(err)

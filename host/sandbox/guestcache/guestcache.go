@@ -1,4 +1,5 @@
-package sandboxtest
+// Package guestcache says where tests keep the compiled guest. Only tests import it.
+package guestcache
 
 import (
 	"crypto/sha256"
@@ -18,15 +19,15 @@ import (
 // removed.
 const unusedAfter = 7 * 24 * time.Hour
 
-// CacheDir returns the directory in which the tests of all packages keep the compiled
+// Dir returns the directory in which the tests of all packages keep the compiled
 // guest, because compiling it takes longer than most of them. It is in the user's cache
 // directory, or in that for temporary files. A test that changes HOME or the like must call
-// CacheDir before. It returns "" if there is no such directory; then each package compiles the
+// Dir before. It returns "" if there is no such directory; then each package compiles the
 // guest.
 //
 // The name contains a digest of go.sum, because test binaries do not tell wazero its own
 // version, which otherwise keeps native code of different versions apart.
-var CacheDir = sync.OnceValue(func() string {
+var Dir = sync.OnceValue(func() string {
 	user, err := os.UserCacheDir()
 	if err != nil || owner.CheckStrictly(user) != nil {
 		user = filepath.Join(os.TempDir(), fmt.Sprint("mcp-metatool-", os.Getuid()))
