@@ -43,6 +43,7 @@ func compile(src *source, env starlark.StringDict) (*starlark.Program, *abi.Erro
 		v, ok := meaning(env, name)
 		if ok {
 			env[name] = v
+			src.imports(v)
 		} else if !starlark.Universe.Has(name) {
 			undefined[name] = true
 		}

@@ -17,9 +17,10 @@ import (
 // A source is a script with its name.
 type source struct {
 	name, code string
-	lines      []string // split when first needed
-	agentTools []string // see abi.Request
-	more       bool     // the first error could be put right by more lines
+	lines      []string        // split when first needed
+	agentTools []string        // see abi.Request
+	more       bool            // the first error could be put right by more lines
+	modules    []*sourceModule // that a compiled program imports
 }
 
 func newSource(name, code string) *source {

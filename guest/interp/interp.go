@@ -242,7 +242,7 @@ func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *ab
 	thread := r.newThread()
 	r.current = thread
 	defer r.stopGenerators()
-	r.adopt(env)
+	r.adopt(r.src)
 	globals, err := prog.Init(thread, env)
 	if err != nil {
 		return nil, r.scriptError(err)

@@ -70,7 +70,7 @@ func (m *sourceModule) load() error {
 	if failure != nil {
 		return fmt.Errorf("module %s, line %d: %s", m.Name, failure.Position.Line, failure.Message)
 	}
-	r.adopt(env)
+	r.adopt(src)
 	globals, err := prog.Init(r.current, env)
 	if err != nil {
 		return err
@@ -90,16 +90,19 @@ func (m *sourceModule) load() error {
 	return nil
 }
 
-// adopt gives the modules that a program imports to the run.
-func (r *run) adopt(env starlark.StringDict) {
-	for _, v := range env {
-		imported, ok := v.(importedModule)
-		if !ok {
-			continue
-		}
+// imports notes that a program uses a value, which may be a module in Python.
+func (s *source) imports(v starlark.Value) {
+	if imported, ok := v.(importedModule); ok {
 		if m, ok := imported.HasAttrs.(*sourceModule); ok {
-			m.run = r
+			s.modules = append(s.modules, m)
 		}
+	}
+}
+
+// adopt gives the modules in Python that a program imports to the run.
+func (r *run) adopt(s *source) {
+	for _, m := range s.modules {
+		m.run = r
 	}
 }
 
