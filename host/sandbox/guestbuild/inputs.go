@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -20,7 +21,7 @@ type Inputs struct {
 	// Go is the toolchain that go.mod names, such as "go1.26.8". Language is the
 	// version in its go line, which also selects runtime defaults.
 	Go, Language string
-	Flags        []string
+	Flags        []string // after settings of the environment
 	Modules      []Module // sorted by path
 	Files        []File   // sorted by path
 }
@@ -67,7 +68,7 @@ type listed struct {
 // ReadInputs returns the inputs of a build in root. It compiles nothing, and needs no
 // network if the modules are in the cache.
 func ReadInputs(ctx context.Context, root string) (Inputs, error) {
-	in := Inputs{Flags: flags}
+	in := Inputs{Flags: slices.Concat(settings, flags)}
 	var err error
 	if in.Go, err = toolchain(ctx, root); err != nil {
 		return Inputs{}, err
