@@ -95,6 +95,9 @@ func (f *fuel) used() uint64 {
 
 // fuelOut is called by the guest when its slice is used up.
 func fuelOut(ctx context.Context, i *instance, _ []uint64) {
+	if m, ok := i.memory.(restorable); ok {
+		m.Forget() // a run that takes long has a thread that others can use
+	}
 	// A guest in a tight loop holds its thread. Without this, goroutines of other
 	// runs would wait about 10 ms for Go's own preemption.
 	runtime.Gosched()

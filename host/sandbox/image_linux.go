@@ -29,6 +29,8 @@ type cowImage struct {
 	pages *os.File
 	// precise says that pages tells which pages of a mapping were written.
 	precise bool
+	// counted says that the system counts the page faults of a thread.
+	counted bool
 
 	mu     sync.Mutex
 	hot    []bool // by page: written by a typical run; replaced as a whole
@@ -94,6 +96,7 @@ func newCOWImage(content []byte) (_ *cowImage, err error) {
 	// Without pagemap, more memory is charged, and more is restored.
 	if i.pages, _ = os.Open("/proc/self/pagemap"); i.pages != nil {
 		i.precise = i.checkPagemap() == nil
+		i.counted = i.precise && i.checkFaults() == nil
 	}
 	return i, nil
 }
@@ -120,6 +123,7 @@ func (i *cowImage) reuse(limit uint64) *mapping {
 	for n := len(i.idle) - 1; n >= 0; n-- {
 		if m := i.idle[n]; uint64(len(m.reserved)) >= limit {
 			i.idle = slices.Delete(i.idle, n, n+1)
+			m.forget()
 			return m
 		}
 	}
@@ -187,10 +191,15 @@ func (i *cowImage) Close() {
 type mapping struct {
 	reserved []byte
 	usable   uint64 // accessible bytes: the most that any run had
-	// entries and private are buffers of restorePrivate: what pagemap says, and the
-	// private pages.
-	entries []byte
-	private []uint32
+	// private has the private pages of the image, if known. entries and spare are
+	// buffers: what pagemap says, and for another list.
+	known          bool
+	private, spare []uint32
+	entries        []byte
+	// watched says that a thread executes the guest that had so many page faults before
+	// (faults_linux.go).
+	watched bool
+	faults  int64
 }
 
 // newMapping reserves length bytes and puts the image at their start.
@@ -260,12 +269,33 @@ func (m *cowMemory) Held() uint64 {
 	if m.mapping == nil || m.image.pages == nil {
 		return m.size
 	}
-	own, err := ownPages(m.image.pages, m.reserved[:m.image.size])
-	if err != nil {
-		return m.size
+	own := uint64(len(m.private) * os.Getpagesize())
+	if !m.known && !m.unchanged() {
+		var err error
+		if own, err = ownPages(m.image.pages, m.reserved[:m.image.size]); err != nil {
+			return m.size
+		}
 	}
 	return own + m.size - m.image.size
 }
+
+// Watch implements restorable.
+func (m *cowMemory) Watch() {
+	if m.image.counted {
+		m.watch()
+	} else {
+		m.forget()
+	}
+}
+
+// Unwatch implements restorable.
+func (m *cowMemory) Unwatch() { m.unwatch() }
+
+// Forget implements restorable.
+func (m *cowMemory) Forget() { m.forget() }
+
+// Quick implements restorable.
+func (m *cowMemory) Quick() bool { return m.known && len(m.private) <= maxQuick }
 
 // Restore implements restorable.
 func (m *cowMemory) Restore(c changes) bool {

@@ -178,9 +178,24 @@ func (i *instance) call(ctx context.Context, export string) (uint64, error) {
 		function = i.module.ExportedFunction(export)
 	}
 	i.intact = false
+	i.watch()
+	defer i.unwatch()
 	err := function.CallWithStack(context.WithValue(ctx, instanceKey{}, i), stack[:])
 	i.intact = err == nil
 	return stack[0], err
+}
+
+// watch and unwatch enclose all that the guest does; see restorable.
+func (i *instance) watch() {
+	if m, ok := i.memory.(restorable); ok {
+		m.Watch()
+	}
+}
+
+func (i *instance) unwatch() {
+	if m, ok := i.memory.(restorable); ok {
+		m.Unwatch()
+	}
 }
 
 // close frees everything, whatever state the instance is in, or keeps it for a later run.

@@ -86,6 +86,16 @@ type restorable interface {
 	// Reopen prepares restored memory for another run, in which it may grow to limit
 	// bytes. It returns false if there is no room for that many.
 	Reopen(limit uint64) bool
+	// Watch must be called before a guest runs that Restore or Changes may follow.
+	// Otherwise these may miss what it writes. Unwatch is called on the same goroutine
+	// when the guest has stopped, or waits. Between the two the goroutine does not
+	// change its thread.
+	Watch()
+	Unwatch()
+	// Forget ends watching while the guest goes on. Then restoring takes longer.
+	Forget()
+	// Quick reports whether Restore takes only some microseconds.
+	Quick() bool
 }
 
 const (
@@ -103,7 +113,8 @@ const (
 // instances whose guest has returned are kept. After any
 // other end they are closed, so that nothing depends on what was left half done.
 //
-// The state is restored by another goroutine, so that the run need not wait.
+// The state is restored by another goroutine, so that the run need not wait, unless that
+// takes only some microseconds.
 type pool struct {
 	snapshot *snapshot
 	log      *slog.Logger
@@ -171,8 +182,13 @@ func (p *pool) choose(limit uint64, wanted *prepared) *vm {
 // give takes an instance whose guest has returned, or has not run, to keep it in a state
 // for a later run. It closes the instance if it cannot be used again.
 func (p *pool) give(v *vm, state *prepared) {
-	if _, ok := v.memory.(restorable); !ok || !p.snapshot.program.reusable {
+	m, ok := v.memory.(restorable)
+	if !ok || !p.snapshot.program.reusable {
 		p.drop(v)
+		return
+	}
+	if m.Quick() {
+		p.restore(v, state)
 		return
 	}
 	select {

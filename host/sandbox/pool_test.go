@@ -53,13 +53,20 @@ func TestPool(t *testing.T) {
 			}
 		}
 	}
-	before := s.pool.taken
-	for range 3 {
+	before, quick := s.pool.taken, 0
+	const again = 20
+	for range again {
 		endings[0].run(t, s)
 		s.pool.settle()
+		if m := s.pool.idle[len(s.pool.idle)-1].memory.(restorable); m.Quick() {
+			quick++
+		}
 	}
-	if got := s.pool.taken - before; got < 2 {
-		t.Errorf("%d of 3 runs have used an instance again", got)
+	if got := s.pool.taken - before; got < again-1 {
+		t.Errorf("%d of %d runs have used an instance again", got, again)
+	}
+	if quick == 0 {
+		t.Errorf("after none of %d runs restoring was quick", again)
 	}
 
 	most := idlePerCPU * runtime.GOMAXPROCS(0)

@@ -61,10 +61,16 @@ func ownPages(pagemap *os.File, b []byte) (uint64, error) {
 // but each kept mapping holds the page.
 const maxExtra = 64
 
+// maxQuick is how many pages a run restores at once, before its answer. That takes less
+// time than passing the work to another goroutine.
+const maxQuick = 96
+
 // restore restores the content of the image in the mapping, with some changes: the pages
 // that the guest has written, if the system tells which, otherwise all.
 func (i *cowImage) restore(m *mapping, c changes) error {
-	if !i.precise || i.restorePrivate(m, c) != nil {
+	precise := i.precise && i.restorePrivate(m, c) == nil
+	if !precise {
+		m.forget()
 		if err := i.restoreAll(m); err != nil {
 			return err
 		}
@@ -76,9 +82,11 @@ func (i *cowImage) restore(m *mapping, c changes) error {
 	return nil
 }
 
-// privatePages returns the private pages of the image in the mapping. They are valid
-// until the next call for m.
-func (i *cowImage) privatePages(m *mapping) ([]uint32, error) {
+// findPrivate finds the private pages of the image in the mapping, unless they are known.
+func (i *cowImage) findPrivate(m *mapping) error {
+	if m.known {
+		return nil
+	}
 	page := uint64(os.Getpagesize())
 	if m.entries == nil {
 		m.entries = make([]byte, i.size/page*entrySize)
@@ -86,7 +94,7 @@ func (i *cowImage) privatePages(m *mapping) ([]uint32, error) {
 	whole := m.reserved[:min(i.size, m.usable)]
 	entries := m.entries[:uint64(len(whole))/page*entrySize]
 	if err := readEntries(i.pages, whole, entries); err != nil {
-		return nil, err
+		return err
 	}
 	m.private = m.private[:0]
 	for n := range len(entries) / entrySize {
@@ -94,39 +102,35 @@ func (i *cowImage) privatePages(m *mapping) ([]uint32, error) {
 			m.private = append(m.private, uint32(n))
 		}
 	}
-	return m.private, nil
+	m.known = true
+	return nil
 }
 
 // restorePrivate restores the private pages, but for those that c changes, and drops what
-// is behind the image.
+// is behind the image. Afterwards the pages that c changes count as private.
 func (i *cowImage) restorePrivate(m *mapping, c changes) error {
-	private, err := i.privatePages(m)
-	if err != nil {
+	if err := i.findPrivate(m); err != nil {
 		return err
 	}
 	i.mu.Lock()
 	hot := i.hot // replaced as a whole, never changed
 	i.mu.Unlock()
-	extra := 0
-	others := private[:0] // that c does not change
-	for _, n := range private {
-		for len(c.pages) > 0 && c.pages[0] < n {
-			c.pages = c.pages[1:]
+	keep := extraPages(m.private, c.pages, hot) <= maxExtra
+	page := uint64(os.Getpagesize())
+	after, rest := m.spare[:0], c.pages
+	var unwanted span
+	for _, n := range m.private {
+		for len(rest) > 0 && rest[0] < n {
+			after, rest = append(after, rest[0]), rest[1:]
 		}
-		if len(c.pages) > 0 && c.pages[0] == n {
+		from := uint64(n) * page
+		if len(rest) > 0 && rest[0] == n {
+			after, rest = append(after, n), rest[1:]
 			continue
 		}
-		others = append(others, n)
-		if !hot[n] {
-			extra++
-		}
-	}
-	page := uint64(os.Getpagesize())
-	var unwanted span
-	for _, n := range others {
-		from := uint64(n) * page
-		if hot[n] || extra <= maxExtra {
+		if hot[n] || keep {
 			i.write(m, span{from, from + page})
+			after = append(after, n)
 			continue
 		}
 		if unwanted.to != from {
@@ -137,19 +141,33 @@ func (i *cowImage) restorePrivate(m *mapping, c changes) error {
 		}
 		unwanted.to = from + page
 	}
+	m.private, m.spare = append(after, rest...), m.private
 	return errors.Join(m.drop(unwanted.from, unwanted.to), m.drop(i.size, m.usable))
+}
+
+// extraPages returns how many private pages are neither hot nor among the changed ones.
+// Both lists are in ascending order.
+func extraPages(private, changed []uint32, hot []bool) (extra int) {
+	for _, n := range private {
+		for len(changed) > 0 && changed[0] < n {
+			changed = changed[1:]
+		}
+		if !hot[n] && (len(changed) == 0 || changed[0] != n) {
+			extra++
+		}
+	}
+	return extra
 }
 
 // changes returns how the mapping differs from the image, in the part that the image
 // covers. It returns false if that is more than limit bytes.
 func (i *cowImage) changes(m *mapping, limit int) (c changes, ok bool) {
-	private, err := i.privatePages(m)
-	if err != nil || !i.precise {
+	if !i.precise || i.findPrivate(m) != nil {
 		return c, false
 	}
 	page := os.Getpagesize()
 	zeros := make([]byte, page)
-	for _, n := range private {
+	for _, n := range m.private {
 		from := int(n) * page
 		now, then := m.reserved[from:from+page], zeros
 		if from < len(i.source) {

@@ -23,8 +23,9 @@
 //	memory.go     linear memory with a limit, and how much counts (memory_unix.go: outside
 //	              the heap, memory_other.go: within)
 //	image.go      memory with an initial content (image_linux.go: copy on
-//	              write, restore_linux.go: using it again; image_other.go:
-//	              a copy)
+//	              write, restore_linux.go: using it again, faults_linux.go:
+//	              whether pages were written for the first time;
+//	              image_other.go: a copy)
 //	check.go      JSON from the guest
 //	trim.go       freeing what only the start has needed (code_linux.go: native
 //	              code in a file; code_other.go: not elsewhere)

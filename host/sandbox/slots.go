@@ -119,9 +119,11 @@ func (i *instance) withoutSlot(wait func()) {
 		wait()
 		return
 	}
+	i.unwatch() // waiting with a thread for itself would be slow
 	i.slot.release()
 	wait()
 	i.slot.acquire()
+	i.watch()
 }
 
 // yieldSlot is called by the meter before it checks the context. Without it, a
