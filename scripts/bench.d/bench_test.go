@@ -164,3 +164,48 @@ func TestOtherTables(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestGoals(t *testing.T) {
+	var g goals
+	for _, factor := range []time.Duration{3, 1, 2} {
+		ms := times{time.Millisecond}
+		g.add([]row{
+			{name: stdioToStdio, times: times{time.Millisecond + factor*20*time.Microsecond}, base: ms},
+			{name: httpToStdio, times: times{time.Millisecond + factor*40*time.Microsecond}, base: ms},
+			{name: httpToHTTP, times: ms, base: ms},
+			{name: proxiedEcho, times: ms},
+			{name: compositeNone, times: times{factor * time.Millisecond}},
+			{name: compositeTen, times: times{factor * 8 * time.Millisecond}},
+		}, []rate{
+			{name: stdioToStdio, through: []float64{float64(factor)}, direct: []float64{4}},
+			{name: httpToHTTP, through: []float64{float64(factor)}, direct: []float64{5}},
+			{name: "another", through: []float64{1}, direct: []float64{5}},
+		})
+	}
+	var out bytes.Buffer
+	g.print(&out)
+	got := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"without calls, against a proxied echo 2.00 1.00 to 3.00 at most 2.50 reached",
+		"ten calls, against a proxied echo 16.0 8.0 to 24.0 at most 14.0 MISSED",
+		"added, " + stdioToStdio + " 0.040 ms 0.020 ms to 0.060 ms at most 0.060 ms reached",
+		"added, " + httpToStdio + " 0.080 ms 0.040 ms to 0.120 ms at most 0.060 ms MISSED",
+		"direct, " + stdioToStdio + " 0.50 0.25 to 0.75 at least 0.50 reached",
+		"direct, " + httpToHTTP + " 0.40 0.20 to 0.60 at least 0.50 MISSED",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(got, "another") {
+		t.Error("a row without a goal")
+	}
+	rows := joinRows(joinRows(nil, []row{{times: times{1}, base: times{2}}}), []row{{times: times{3}}})
+	if len(rows) != 1 || len(rows[0].times) != 2 || len(rows[0].base) != 1 {
+		t.Errorf("joined: %+v", rows)
+	}
+	rates := joinRates(joinRates(nil, []rate{{through: []float64{1}}}), []rate{{through: []float64{2}, direct: []float64{3}}})
+	if len(rates) != 1 || len(rates[0].through) != 2 || len(rates[0].direct) != 1 {
+		t.Errorf("joined: %+v", rates)
+	}
+}

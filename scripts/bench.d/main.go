@@ -4,6 +4,7 @@
 // builds and runs it.
 //
 //	main.go         the command and its tables
+//	goals.go        what we want to reach, and whether we do
 //	measure.go      times of calls and starts
 //	throughput.go   calls per second
 //	allocations.go  allocations of a proxied call
@@ -52,9 +53,10 @@ func main() {
 	flag.StringVar(&b.binary, "binary", "mcp-metatool", "the `FILE` to measure")
 	flag.StringVar(&b.everything, "everything", "", "main `FILE` of the npm package server-everything; without it only the echo server of this program is used")
 	flag.IntVar(&b.calls, "calls", 3000, "calls of each kind")
+	flag.IntVar(&b.rounds, "rounds", 3, "how often calls are measured, by new processes each time")
 	flag.IntVar(&b.starts, "starts", 15, "starts of each kind")
 	flag.Parse()
-	if flag.NArg() > 0 || b.calls < 1 || b.starts < 1 {
+	if flag.NArg() > 0 || b.calls < 1 || b.starts < 1 || b.rounds < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -76,11 +78,18 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 	if b.self, err = os.Executable(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d CPUs, %s/%s, %d calls and %d starts of each kind, kinds taking turns\n\n",
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, b.calls, b.starts)
-	calls, rates, err := b.measureCalls(ctx)
-	if err != nil {
-		return err
+	fmt.Fprintf(out, "%d CPUs, %s/%s, %d rounds of %d calls of each kind, %d starts, kinds taking turns\n\n",
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, b.rounds, b.calls, b.starts)
+	var calls []row
+	var rates []rate
+	var goals goals
+	for range b.rounds {
+		oneRound, oneRates, err := b.measureCalls(ctx)
+		if err != nil {
+			return err
+		}
+		goals.add(oneRound, oneRates)
+		calls, rates = joinRows(calls, oneRound), joinRates(rates, oneRates)
 	}
 	sizes, err := b.measureAllocations(ctx)
 	if err != nil {
@@ -90,6 +99,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	goals.print(out)
 	table(out, "call", calls)
 	rateTable(out, rates)
 	sizeTable(out, sizes)
@@ -102,6 +112,18 @@ func (b *bench) run(ctx context.Context, out io.Writer) (err error) {
 type row struct {
 	name        string
 	times, base times
+}
+
+// joinRows adds the times of more to those of all. Both have the same rows, unless all has
+// none.
+func joinRows(all, more []row) []row {
+	if all == nil {
+		return more
+	}
+	for i := range all {
+		all[i].times, all[i].base = append(all[i].times, more[i].times...), append(all[i].base, more[i].base...)
+	}
+	return all
 }
 
 func table(out io.Writer, title string, rows []row) {

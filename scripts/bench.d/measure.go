@@ -15,6 +15,7 @@ import (
 type bench struct {
 	binary, everything string
 	calls, starts      int
+	rounds             int
 
 	self string // this program
 	dir  string // temporary
@@ -59,9 +60,9 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	// the client, without the binary between them.
 	overStdio, overHTTP := echoing(p.echo, "echo"), echoing(p.echoHTTP, "echo")
 	pairs := []pair{
-		{"echo, Go server, stdio->stdio", echoing(p.proxy, "echo__echo"), overStdio},
-		{"echo, Go server, HTTP->stdio", echoing(p.proxyHTTP, "echo__echo"), overHTTP},
-		{"echo, Go server, HTTP->HTTP", echoing(p.proxyHTTP, "remote__echo"), overHTTP},
+		{stdioToStdio, echoing(p.proxy, "echo__echo"), overStdio},
+		{httpToStdio, echoing(p.proxyHTTP, "echo__echo"), overHTTP},
+		{httpToHTTP, echoing(p.proxyHTTP, "remote__echo"), overHTTP},
 	}
 	kinds := []*kind{overStdio, overHTTP}
 	if p.node != nil {
@@ -76,8 +77,10 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	if err != nil {
 		return nil, nil, err
 	}
-	// Composite calls load the machine, so they are measured separately.
-	for _, group := range [][]*kind{kinds, composites} {
+	// Composite calls load the machine, so they are measured separately, and compared
+	// with a proxied call that takes turns with them.
+	proxied := echoing(p.proxy, "echo__echo")
+	for _, group := range [][]*kind{kinds, append(composites, proxied)} {
 		if err := b.takeTurns(group); err != nil {
 			return nil, nil, err
 		}
@@ -85,6 +88,7 @@ func (b *bench) measureCalls(ctx context.Context) (rows []row, rates []rate, err
 	for _, p := range pairs {
 		rows = append(rows, row{name: p.name, times: p.through.times, base: p.direct.times})
 	}
+	rows = append(rows, row{name: proxiedEcho, times: proxied.times})
 	for i, c := range scripts {
 		rows = append(rows, row{name: c.name, times: composites[i].times})
 	}
@@ -98,12 +102,22 @@ func echoing(c client, tool string) *kind {
 	return &kind{client: c, params: `{"name":"` + tool + `","arguments":{"message":"` + hello + `"}}`, want: hello}
 }
 
-// scripts are the composite tools that are called. They are compared with nothing:
-// there are no such calls without the binary.
+// Names of rows that have a goal.
+const (
+	stdioToStdio  = "echo, Go server, stdio->stdio"
+	httpToStdio   = "echo, Go server, HTTP->stdio"
+	httpToHTTP    = "echo, Go server, HTTP->HTTP"
+	proxiedEcho   = "echo, stdio->stdio, in turn with composites"
+	compositeNone = "composite without calls"
+	compositeTen  = "composite, 10 calls of the Go server"
+)
+
+// scripts are the composite tools that are called. There are no such calls without the
+// binary, so they are compared with a call through it.
 var scripts = []struct{ name, tool, code string }{
-	{"composite without calls", "bench_none", `return params["message"]`},
+	{compositeNone, "bench_none", `return params["message"]`},
 	{"composite, 1 call of the Go server", "bench_one", `return echo.echo(message = params["message"])`},
-	{"composite, 10 calls of the Go server", "bench_ten",
+	{compositeTen, "bench_ten",
 		"out = \"\"\nfor i in range(10):\n    out = echo.echo(message = params[\"message\"])\nreturn out"},
 }
 

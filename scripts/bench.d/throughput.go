@@ -13,7 +13,7 @@ import (
 
 const (
 	concurrency = 64 // calls at once
-	rateRounds  = 7  // of each kind
+	rateRounds  = 3  // of each kind
 	rateTime    = 400 * time.Millisecond
 )
 
@@ -70,12 +70,27 @@ func measureRate(k *kind, during time.Duration) (float64, error) {
 	return float64(done.Load()) / time.Since(began).Seconds(), err
 }
 
+// joinRates adds the rates of more to those of all. Both have the same kinds, unless all
+// has none.
+func joinRates(all, more []rate) []rate {
+	if all == nil {
+		return more
+	}
+	for i := range all {
+		all[i].through, all[i].direct = append(all[i].through, more[i].through...), append(all[i].direct, more[i].direct...)
+	}
+	return all
+}
+
+// ratio is that of the medians.
+func (r rate) ratio() float64 { return median(r.through) / median(r.direct) }
+
 func rateTable(out io.Writer, rates []rate) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "throughput at %d calls at once\tcalls/s\tdirect\tratio\t\n", concurrency)
 	for _, r := range rates {
 		own, base := median(r.through), median(r.direct)
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.2f\t\n", r.name, own, base, own/base)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.2f\t\n", r.name, own, base, r.ratio())
 	}
 	w.Flush()
 	fmt.Fprintln(out)
