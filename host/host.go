@@ -87,7 +87,9 @@ type Host struct {
 	router    *route.Router
 
 	refreshing sync.Mutex // makes one refresh of the saved tools at a time
-	reloading  sync.Mutex // makes one Reload at a time
+	// listed is how the store was when the catalog got its tools.
+	listed    atomic.Pointer[tools.Listing]
+	reloading sync.Mutex // makes one Reload at a time
 }
 
 // New starts everything except sessions, and returns at once: upstreams connect and
@@ -141,7 +143,7 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
-		Refresh: h.refreshSaved,
+		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled,
 	})
 }
 
@@ -226,12 +228,21 @@ func (h *Host) config() *config.Config { return h.now.Load().cfg }
 func (h *Host) refreshSaved() {
 	h.refreshing.Lock() // a slow refresh must not overwrite the result of a later one
 	defer h.refreshing.Unlock()
-	definitions := h.store.List()
+	definitions, listing := h.store.Listed()
 	entries := make([]catalog.Entry, len(definitions))
 	for i, d := range definitions {
 		entries[i] = catalog.Entry{Name: d.Name, Definition: compose.ToolDefinition(d)}
 	}
 	h.catalog.SetComposites(entries)
+	h.listed.Store(&listing)
+}
+
+// refreshCalled does the same before a call of a saved tool that the catalog has, unless
+// the directory is still the same. The call itself reads the tool from the store.
+func (h *Host) refreshCalled() {
+	if l := h.listed.Load(); l == nil || !h.store.Current(*l) {
+		h.refreshSaved()
+	}
 }
 
 // Reload switches to another configuration and returns how it differs from the

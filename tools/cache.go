@@ -19,6 +19,23 @@ const extension = ".json"
 // two seconds (FAT), so a file that is written twice within one step can look the same.
 const settledAge = 2 * time.Second
 
+// File systems whose times are not whole multiples of coarseStep count in smaller steps,
+// so that a file with such a time is settled sooner.
+const (
+	coarseStep     = 10 * time.Millisecond
+	settledAgeFine = 100 * time.Millisecond
+)
+
+// settled reports whether something with that modification time, looked at then, gets
+// another time if it is changed afterwards.
+func settled(modified, then time.Time) bool {
+	age := settledAge
+	if modified.Nanosecond()%int(coarseStep) != 0 {
+		age = settledAgeFine
+	}
+	return then.Sub(modified) > age
+}
+
 // entry is the cached state of one file NAME.json.
 type entry struct {
 	info    fs.FileInfo
@@ -31,7 +48,22 @@ type entry struct {
 // current reports whether info certainly describes the file that was read.
 func (e *entry) current(info fs.FileInfo) bool {
 	return os.SameFile(e.info, info) && e.info.ModTime().Equal(info.ModTime()) && e.info.Size() == info.Size() &&
-		e.info.Mode() == info.Mode() && e.readAt.Sub(info.ModTime()) > settledAge
+		e.info.Mode() == info.Mode() && settled(info.ModTime(), e.readAt)
+}
+
+// Listing is the state of the directory when the tools were listed. The zero value is that
+// of no directory.
+type Listing struct {
+	info fs.FileInfo
+	at   time.Time
+}
+
+// Current reports whether certainly no tool was added, deleted or replaced since then. A
+// file that was changed in place goes unnoticed; Get does notice that. It costs one stat.
+func (s *Store) Current(l Listing) bool {
+	info, err := os.Stat(s.dir)
+	return err == nil && l.info != nil && os.SameFile(l.info, info) && l.info.ModTime().Equal(info.ModTime()) &&
+		l.info.Mode() == info.Mode() && settled(info.ModTime(), l.at)
 }
 
 // refresh updates the cache from the directory: one listing, one stat for each file, and

@@ -163,16 +163,28 @@ func (s *Store) Dir() string { return s.dir }
 // List returns all tools, sorted by name, as they are on disk now. If the directory cannot
 // be read, it logs that and returns the last known tools.
 func (s *Store) List() []Definition {
+	list, _ := s.Listed()
+	return list
+}
+
+// Listed is List, and also returns a Listing with which Current can tell later whether
+// to list again.
+func (s *Store) Listed() ([]Definition, Listing) {
 	s.files.Lock()
 	defer s.files.Unlock()
-	s.refreshOrWarn()
+	l := Listing{at: time.Now()}
+	l.info, _ = os.Stat(s.dir) // none: the next Listing is another one
+	if err := s.refresh(); err != nil {
+		l = Listing{}
+		s.log.Warn("tools are shown as last known", "error", err)
+	}
 	var out []Definition
 	for _, name := range slices.Sorted(maps.Keys(s.cache)) {
 		if e := s.cache[name]; e.problem == nil {
 			out = append(out, s.withPending(e.def))
 		}
 	}
-	return out
+	return out, l
 }
 
 // Get returns the tool called name. The error matches ErrNotFound if there is none, and is

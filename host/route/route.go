@@ -74,6 +74,9 @@ type Options struct {
 	// Refresh, when set, updates the saved tools in the catalog, since another process
 	// may have changed them. It is called before the catalog is asked for them.
 	Refresh func()
+	// RefreshCalled does the same before a call of a saved tool that is in the catalog.
+	// Whether its definition is the latest is up to its handler. Nil means Refresh.
+	RefreshCalled func()
 	// Observer, when set, sees proxied calls.
 	Observer Observer
 	Log      *slog.Logger
@@ -123,6 +126,9 @@ func New(opts Options) *Router {
 	}
 	if opts.Refresh == nil {
 		opts.Refresh = func() {}
+	}
+	if opts.RefreshCalled == nil {
+		opts.RefreshCalled = opts.Refresh
 	}
 	r := &Router{
 		Options: opts, handlers: map[catalog.Kind]Handler{},

@@ -19,8 +19,12 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 		return wire.Reply{Error: bad.Raw()}
 	}
 	entry, ok := r.Catalog.Tool(name)
-	if !ok || entry.Kind == catalog.Composite {
+	switch {
+	case !ok:
 		r.Refresh()
+		entry, ok = r.Catalog.Tool(name)
+	case entry.Kind == catalog.Composite:
+		r.RefreshCalled()
 		entry, ok = r.Catalog.Tool(name)
 	}
 	if !ok {

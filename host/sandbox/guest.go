@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 // embedded is the guest of the product. guest.sum lists the inputs of its build;
@@ -17,10 +18,12 @@ var embedded []byte
 var embeddedSum string
 
 // GuestDigest returns the SHA-256 of the embedded guest, in lower-case hex.
-func GuestDigest() string {
+func GuestDigest() string { return guestDigest() }
+
+var guestDigest = sync.OnceValue(func() string {
 	digest := embeddedDigest()
 	return hex.EncodeToString(digest[:])
-}
+})
 
 // embeddedDigest returns the digest of the guest in guest.sum; zeros if it has none.
 func embeddedDigest() (digest [sha256.Size]byte) {
