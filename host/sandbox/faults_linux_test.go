@@ -46,9 +46,9 @@ func TestWatch(t *testing.T) {
 	defer m.Release()
 	b := m.Reallocate(uint64(len(content)))
 	want, known, all := content, 0, 0
-	rounds := 2000
+	rounds := 500
 	if *long {
-		rounds = 50_000
+		rounds = 20_000
 	}
 	for n := range rounds {
 		if !bytes.Equal(b, want) {
