@@ -30,11 +30,14 @@ const (
 // another time if it is changed afterwards.
 func settled(modified, then time.Time) bool {
 	age := settledAge
-	if modified.Nanosecond()%int(coarseStep) != 0 {
+	if isFine(modified) {
 		age = settledAgeFine
 	}
 	return then.Sub(modified) > age
 }
+
+// isFine reports whether a file system that gives that time counts in small steps.
+func isFine(t time.Time) bool { return t.Nanosecond()%int(coarseStep) != 0 }
 
 // entry is the cached state of one file NAME.json.
 type entry struct {
@@ -60,10 +63,12 @@ type Listing struct {
 
 // Current reports whether certainly no tool was added, deleted or replaced since then. A
 // file that was changed in place goes unnoticed; Get does notice that. It costs one stat.
+// File systems that count in large steps may not change the time of a directory with its
+// content (FAT), so there nothing is certain.
 func (s *Store) Current(l Listing) bool {
 	info, err := os.Stat(s.dir)
 	return err == nil && l.info != nil && os.SameFile(l.info, info) && l.info.ModTime().Equal(info.ModTime()) &&
-		l.info.Mode() == info.Mode() && settled(info.ModTime(), l.at)
+		l.info.Mode() == info.Mode() && isFine(info.ModTime()) && settled(info.ModTime(), l.at)
 }
 
 // refresh updates the cache from the directory: one listing, one stat for each file, and

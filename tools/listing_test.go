@@ -9,7 +9,8 @@ import (
 
 // TestCurrent checks which changes of the directory make a listing outdated.
 func TestCurrent(t *testing.T) {
-	old := time.Now().Add(-time.Hour).Truncate(time.Second)
+	coarse := time.Now().Add(-time.Hour).Truncate(time.Second)
+	old := coarse.Add(123456700 * time.Nanosecond)
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, dir string)
 		want   bool
@@ -42,6 +43,11 @@ func TestCurrent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, false},
+		"the file system has coarse times": {func(t *testing.T, dir string) {
+			if err := os.Chtimes(dir, coarse, coarse); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
 		"the directory is gone": {func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
@@ -68,6 +74,12 @@ func TestCurrent(t *testing.T) {
 			}
 			if s.Current(Listing{}) {
 				t.Error("the zero listing is current")
+			}
+			if err := os.Chtimes(s.Dir(), coarse, coarse); err != nil {
+				return // it is gone
+			}
+			if _, l = s.Listed(); s.Current(l) {
+				t.Error("a coarse time proves something")
 			}
 		})
 	}
