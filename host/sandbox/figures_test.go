@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/guest/profile"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestbuild"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
@@ -123,7 +124,7 @@ func unmetered(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range rewrite.Passes() {
+	for _, p := range rewrite.Passes(profile.Hot) {
 		if p.Name == "meter" {
 			p.Apply = func(m *rewrite.Module) error {
 				m.Exports = append(m.Exports, rewrite.Export{Name: abi.ExportFuel, Kind: rewrite.KindGlobal, Index: uint32(len(m.Globals))})

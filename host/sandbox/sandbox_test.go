@@ -85,7 +85,7 @@ func (f *fakeCaller) Progress(p abi.Progress) {
 // metered returns a handmade guest after the rewriting of the build. A guest that
 // cannot be rewritten is returned unchanged: the host must refuse it.
 func metered(wasm []byte) []byte {
-	if out, err := rewrite.Guest(wasm); err == nil {
+	if out, err := rewrite.Guest(wasm, nil); err == nil {
 		return out
 	}
 	return wasm

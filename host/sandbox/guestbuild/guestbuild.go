@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/guest/profile"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox/rewrite"
 )
 
@@ -40,8 +41,10 @@ const (
 	// codepointsPackage.
 	patchPackage      = "./guest/patch"
 	codepointsPackage = "./guest/codepoints"
-	GuestFile         = "guest.wasm"
-	SumFile           = "guest.sum"
+	// profilePackage names the functions that get the faster form.
+	profilePackage = "./guest/profile"
+	GuestFile      = "guest.wasm"
+	SumFile        = "guest.sum"
 )
 
 // flags are the flags of go build. They are part of the source hash.
@@ -50,7 +53,7 @@ var flags = []string{
 	"-trimpath",
 	"-buildvcs=false",
 	"-mod=readonly",
-	"-ldflags=-s -w -buildid=",
+	"-ldflags=-w -buildid=", // with the names of functions, for package profile
 	// Without inlining, the parser and the library are an eighth smaller, and so are the
 	// memory that each run starts with and the time to compile the guest. Scripts spend
 	// hardly any time there, but for regular expressions.
@@ -155,7 +158,7 @@ func build(ctx context.Context, root, tmp string) ([]byte, Sum, error) {
 	if err != nil {
 		return nil, Sum{}, err
 	}
-	wasm, err := rewrite.Guest(compiled)
+	wasm, err := rewrite.Guest(compiled, profile.Hot)
 	if err != nil {
 		return nil, Sum{}, err
 	}

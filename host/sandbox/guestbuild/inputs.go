@@ -75,7 +75,7 @@ func ReadInputs(ctx context.Context, root string) (Inputs, error) {
 	}
 	packages := []string{guestPackage, rewritePackage}
 	if isDir(root, patchPackage) {
-		packages = append(packages, patchPackage, codepointsPackage)
+		packages = append(packages, patchPackage, codepointsPackage, profilePackage)
 	}
 	modules, err := in.list(ctx, root, packages)
 	if err != nil {

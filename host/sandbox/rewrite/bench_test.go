@@ -18,7 +18,7 @@ func BenchmarkGuest(b *testing.B) {
 	b.SetBytes(int64(len(wasm)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Guest(wasm); err != nil {
+		if _, err := Guest(wasm, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -26,7 +26,7 @@ func BenchmarkGuest(b *testing.B) {
 
 // BenchmarkSegments measures finding the segments in the rewritten guest.
 func BenchmarkSegments(b *testing.B) {
-	wasm, err := Guest(guest(b))
+	wasm, err := Guest(guest(b), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -260,7 +260,7 @@ const guestAnswer = `{"fib":55,"sorted":["a-0","a-1","a-10"],"counts":{"a":20,"b
 func TestGuest(t *testing.T) {
 	wasm := guest(t)
 	original, more, called := machineGuest(t, wasm, guestScript)
-	want, cost, _ := machineGuest(t, rewritten(t, wasm, Structure()), guestScript)
+	want, cost, _ := machineGuest(t, rewritten(t, wasm, Structure(nil)), guestScript)
 	if !strings.HasPrefix(want, guestAnswer) || want != original || cost >= more {
 		t.Fatalf("the machine answers %s, %d units; before Structure %s, %d units", want, cost, original, more)
 	}
@@ -288,7 +288,7 @@ func TestGuest(t *testing.T) {
 
 // testPasses returns Passes with the meter of the tests.
 func testPasses() []Pass {
-	passes := Passes()
+	passes := Passes(nil)
 	for i := range passes {
 		if passes[i].Name == "meter" {
 			passes[i] = Meter(testMeter)

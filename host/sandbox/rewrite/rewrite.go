@@ -15,6 +15,7 @@
 //	structure.go  the pass Structure (shape.go: the form of functions that it
 //	              converts; graph.go: their control flow; layout.go: how it is
 //	              written)
+//	names.go      the names of functions
 //	meter.go      the pass Meter (cost.go: how much is charged; flow.go: where
 //	              it is charged; checks.go: where it is checked)
 //	calls.go      the pass DirectCalls
@@ -84,9 +85,9 @@ const FuelGlobal = "fuel"
 // fuel is not part of a snapshot, and before DirectCalls: dispatchers are not
 // charged, which is safe because they have no loops and call each other only through
 // metered code.
-func Passes() []Pass {
+func Passes(hot func(name string) bool) []Pass {
 	return []Pass{
-		Structure(),
+		Structure(hot),
 		ExtractData(),
 		ExportState(),
 		LimitMemory(maxPages),
@@ -96,13 +97,14 @@ func Passes() []Pass {
 }
 
 // Guest rewrites a guest as the compiler wrote it into the one that the sandbox runs.
-// The result depends only on wasm.
-func Guest(wasm []byte) ([]byte, error) {
+// The result depends only on wasm, and on hot, which says by their names which functions
+// Structure converts; nil is all.
+func Guest(wasm []byte, hot func(name string) bool) ([]byte, error) {
 	m, err := Parse(wasm)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Apply(Passes()...); err != nil {
+	if err := m.Apply(Passes(hot)...); err != nil {
 		return nil, err
 	}
 	return m.Encode(), nil

@@ -19,7 +19,7 @@ var testMeter = MeterOptions{Module: "meter", Name: "fuel_out", Global: "fuel"}
 
 // allPasses returns the pipeline of the product with the names of the tests.
 func allPasses() []Pass {
-	return []Pass{Structure(), ExtractData(), ExportState(), LimitMemory(genMaxMemory), Meter(testMeter), DirectCalls()}
+	return []Pass{Structure(nil), ExtractData(), ExportState(), LimitMemory(genMaxMemory), Meter(testMeter), DirectCalls()}
 }
 
 // rewritten returns a module after passes.

@@ -153,7 +153,7 @@ func (s *specRun) load(i int) *specModule {
 		s.t.Fatalf("line %d: %v", c.Line, err)
 	}
 	applied := 0
-	for _, p := range []Pass{Structure(), ExtractData(), ExportState(), Meter(testMeter), DirectCalls()} {
+	for _, p := range []Pass{Structure(nil), ExtractData(), ExportState(), Meter(testMeter), DirectCalls()} {
 		again, err := Parse(m.Encode()) // a pass may leave invalid indices behind
 		if err != nil {
 			s.t.Fatal(err)

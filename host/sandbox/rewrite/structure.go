@@ -19,11 +19,16 @@ package rewrite
 // Functions that are not in the expected form stay as they are, and so do functions
 // whose loops have several entries, if making these loops regular would take too many
 // copies of instructions.
-func Structure() Pass { return Pass{"structure", structure} }
+//
+// If hot is not nil, only functions for whose names it returns true are converted: the
+// second forms make a module twice as large, and pay only where scripts spend their time.
+func Structure(hot func(name string) bool) Pass {
+	return Pass{"structure", func(m *Module) error { return structure(m, hot) }}
+}
 
-func structure(m *Module) error {
+func structure(m *Module, hot func(name string) bool) error {
 	s := structurer{m: m, first: m.imported(KindFunc), fast: map[uint32]uint32{}}
-	if err := s.convert(); err != nil {
+	if err := s.convert(hot); err != nil {
 		return err
 	}
 	if len(s.fast) == 0 {
@@ -48,14 +53,17 @@ type structurer struct {
 var resumable = FuncType{[]ValType{I32}, []ValType{I32}}
 
 // convert adds the second forms, or replaces functions.
-func (s *structurer) convert() error {
+func (s *structurer) convert(hot func(name string) bool) error {
+	names, err := s.m.FunctionNames()
+	if err != nil {
+		return err
+	}
 	var instrs []Instr
 	for i := range s.m.Funcs {
 		f := &s.m.Funcs[i]
-		if !s.m.Types[f.Type].equal(resumable) {
+		if !s.m.Types[f.Type].equal(resumable) || hot != nil && !hot(names[s.first+uint32(i)]) {
 			continue
 		}
-		var err error
 		if instrs, err = f.Decode(instrs[:0]); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func structured(t testing.TB, wasm []byte) (out []byte, added, replaced, same in
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = rewritten(t, wasm, Structure())
+	out = rewritten(t, wasm, Structure(nil))
 	m, err := Parse(out)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func FuzzStructure(f *testing.F) {
 		period = max(1, uint64(uint32(period)))
 		r := interpreter(t)
 		want := runGo(t, r, wasm, period)
-		converted := rewritten(t, wasm, Structure())
+		converted := rewritten(t, wasm, Structure(nil))
 		for _, w := range [][]byte{converted, rewritten(t, wasm, allPasses()...)} {
 			got := runGo(t, r, w, period)
 			if err := want.same(got.end); err != nil || !slices.Equal(want.globals, got.globals) {

@@ -1,0 +1,31 @@
+// Package profile names the functions of the guest in which scripts spend their time. The
+// build gives only these the faster form (pass Structure of host/sandbox/rewrite), which
+// doubles the size of a function. Without the list, the guest would be half as large again,
+// and so would the time to compile it and the native code that each start loads.
+//
+// scripts/profile-guest measures hot.txt. A function that is not in it works all the same,
+// only slower.
+package profile
+
+import (
+	_ "embed" // for hot.txt
+	"strings"
+)
+
+//go:embed hot.txt
+var text string
+
+var names = func() map[string]bool {
+	all := map[string]bool{}
+	for name := range strings.Lines(text) {
+		all[strings.TrimSpace(name)] = true
+	}
+	return all
+}()
+
+// Hot reports whether scripts spend time in a function, by the name that the linker gives
+// it in the section "name".
+func Hot(name string) bool { return names[name] }
+
+// Names returns the number of functions in the list.
+func Names() int { return len(names) }
