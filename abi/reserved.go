@@ -26,7 +26,7 @@ var reserved = func() map[string]bool {
 		// What this dialect adds, now or later.
 		{"json", "math", "params"},
 		{"Error", "Exception", "ToolError", "commit", "content", "is_error", "isinstance", "log", "parallel", "parallel_map", "progress", "round", "sum", "tools", "undo"},
-		{"bin", "callable", "classmethod", "divmod", "filter", "format", "frozenset", "hex", "issubclass", "iter", "map", "next", "object", "oct", "pow", "property", "setattr", "staticmethod", "super", "vars"},
+		{"bin", "callable", "classmethod", "divmod", "filter", "format", "frozenset", "hex", "id", "issubclass", "iter", "map", "next", "object", "oct", "pow", "property", "setattr", "slice", "staticmethod", "super", "vars"},
 		{"Ellipsis", "NotImplemented", "__name__"},
 		// Python's classes of errors.
 		{"BaseException", "GeneratorExit", "KeyboardInterrupt", "SystemExit", "ArithmeticError", "AssertionError", "AttributeError", "ConnectionError", "DeprecationWarning", "EOFError", "EnvironmentError", "FileExistsError", "FileNotFoundError", "FloatingPointError", "IOError", "ImportError", "IndexError", "InterruptedError", "KeyError", "LookupError", "MemoryError", "ModuleNotFoundError", "NameError", "NotImplementedError", "OSError", "OverflowError", "PermissionError", "RecursionError", "RuntimeError", "StopIteration", "SyntaxError", "TimeoutError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError", "UserWarning", "ValueError", "Warning", "ZeroDivisionError"},

@@ -36,7 +36,7 @@ var (
 	_ starlark.Iterable    = (*class)(nil)
 )
 
-func (c *class) String() string        { return fmt.Sprintf("<class %s>", c.Name()) }
+func (c *class) String() string        { return fmt.Sprintf("<class '%s'>", c.Name()) }
 func (*class) Type() string            { return "class" }
 func (*class) Freeze()                 {}
 func (*class) Truth() starlark.Bool    { return true }
@@ -183,6 +183,16 @@ func (c *class) Attr(name string) (starlark.Value, error) {
 	switch name {
 	case "__name__", "__qualname__":
 		return starlark.String(c.name), nil
+	case "__module__":
+		return starlark.String("__main__"), nil
+	case "__doc__":
+		if c.members[name] == nil {
+			return starlark.None, nil
+		}
+	case "__mro__":
+		return classTuple(c.order), nil
+	case "__bases__":
+		return classTuple(c.bases), nil
 	case "__members__":
 		if c.enum != nil {
 			return c.enum.members(), nil
@@ -199,6 +209,14 @@ func (c *class) Attr(name string) (starlark.Value, error) {
 		return v.fn, nil
 	}
 	return v, nil
+}
+
+func classTuple(list []*class) starlark.Tuple {
+	out := make(starlark.Tuple, len(list))
+	for i, c := range list {
+		out[i] = c
+	}
+	return out
 }
 
 // Get is the member of an enumeration, E["NAME"]. For other classes it is the class: what

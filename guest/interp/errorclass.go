@@ -129,7 +129,7 @@ func (e *errorValue) fillFields(args starlark.Tuple, kwargs []starlark.Tuple) er
 	if err := starlark.UnpackArgs(e.Type(), args, kwargs, pairs...); err != nil {
 		return err
 	}
-	e.args = slices.Clone(args)
+	e.args = append(starlark.Tuple{}, args...)
 	e.message = strings.ToValidUTF8(text(message), "\uFFFD")
 	return nil
 }

@@ -34,10 +34,13 @@ var (
 )
 
 func (e *errorValue) String() string {
-	if len(e.args) > 1 {
-		return e.Type() + repr(e.args)
+	if fn := e.class.find("__repr__"); fn != nil {
+		v, err := e.class.run.callback(fn, starlark.Tuple{e})
+		if s, ok := v.(starlark.String); ok && err == nil {
+			return string(s)
+		}
 	}
-	return fmt.Sprintf("%s(%s)", e.Type(), starlark.String(e.message))
+	return e.class.name + "(" + e.message + ")"
 }
 
 // text returns what str(e) returns.
@@ -49,6 +52,9 @@ func (e *errorValue) text() string {
 		}
 	}
 	if e.server == "" && e.name == "" {
+		if len(e.args) == 1 && e.message == text(e.args[0]) && e.class.derives(errorClasses[stdlib.KeyError]) {
+			return repr(e.args[0])
+		}
 		return e.message
 	}
 	return fmt.Sprintf("%s.%s: %s", e.server, e.name, e.message)

@@ -31,7 +31,10 @@ func frozensetBuiltin(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 }
 
 func (f frozenSet) String() string {
-	return "frozenset(" + repr(starlark.NewList(setElems(f.Set))) + ")"
+	if f.Len() == 0 {
+		return "frozenset()"
+	}
+	return "frozenset(" + repr(f.Set) + ")"
 }
 func (f frozenSet) Type() string { return "frozenset" }
 

@@ -24,6 +24,7 @@
 //
 //	object.go        dicts
 //	operators.go     what trees apply to values; slices.go: assigning slices;
+//	                 slicevalue.go: slice and id;
 //	                 match.go: match statements
 //	iterate.go       iterators, and functions that go over them
 //	generator.go     generators
@@ -229,7 +230,11 @@ type run struct {
 	current    *starlark.Thread
 	generators []*generator // that have begun
 	made       uint32       // instances of classes
-	texts      int          // nested texts of instances being made
+	// pending is what was printed of a line that has not ended.
+	pending      string
+	pendingLevel abi.LogLevel
+	ids          map[any]int // what id has returned
+	texts        int         // nested texts of instances being made
 }
 
 // runKey is the key of the run among the locals of a thread.
@@ -241,6 +246,7 @@ func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 func (r *run) exec(prog *starlark.Program, env starlark.StringDict) ([]byte, *abi.Error) {
 	thread := r.newThread()
 	r.current = thread
+	defer r.flush()
 	defer r.stopGenerators()
 	r.adopt(r.src)
 	globals, err := prog.Init(thread, env)

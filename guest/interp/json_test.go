@@ -18,8 +18,8 @@ func TestDecodeJSON(t *testing.T) {
 		` { } `:                        `{}`,
 		`[ ]`:                          `[]`,
 		"\t[1 ,\r\n2]\n":               `[1, 2]`,
-		`{"b":1,"a":2,"b":3}`:          `{"b": 3, "a": 2}`,
-		`{"":0,"\u0061":1,"é":2}`:      `{"": 0, "a": 1, "é": 2}`,
+		`{"b":1,"a":2,"b":3}`:          `{'b': 3, 'a': 2}`,
+		`{"":0,"\u0061":1,"é":2}`:      `{'': 0, 'a': 1, 'é': 2}`,
 		`-0`:                           `0`,
 		`-0.0`:                         `-0.0`,
 		`1e2`:                          `100.0`,
@@ -31,17 +31,17 @@ func TestDecodeJSON(t *testing.T) {
 		`-123456789012345678901234567`: `-123456789012345678901234567`,
 		`1e-400`:                       `0.0`,
 		`[true,false,null]`:            `[True, False, None]`,
-		`"\"\\\/\b\f\n\r\t"`:           `"\"\\/\b\f\n\r\t"`,
-		`"\u00e9\uD83D\uDE00"`:         `"é😀"`,
-		`"\ud83d"`:                     `"` + "\uFFFD" + `"`,
-		`"\ude00\ud83d"`:               `"` + "\uFFFD\uFFFD" + `"`,
-		`"\ud83dx"`:                    `"` + "\uFFFD" + `x"`,
-		`"\ud83d\u0041"`:               `"` + "\uFFFD" + `A"`,
-		`"\ud83d\ud83d\ude00"`:         `"` + "\uFFFD" + `😀"`,
-		"\"a\xffb\"":                   `"a` + "\uFFFD" + `b"`,
-		"\"\xff\\n\"":                  `"` + "\uFFFD" + `\n"`,
-		"\"\xed\xa0\x80\"":             `"` + strings.Repeat("\uFFFD", 3) + `"`,
-		"{\"\xff\":1}":                 `{"` + "\uFFFD" + `": 1}`,
+		`"\"\\\/\b\f\n\r\t"`:           `'"\\/\x08\x0c\n\r\t'`,
+		`"\u00e9\uD83D\uDE00"`:         `'é😀'`,
+		`"\ud83d"`:                     `'` + "\uFFFD" + `'`,
+		`"\ude00\ud83d"`:               `'` + "\uFFFD\uFFFD" + `'`,
+		`"\ud83dx"`:                    `'` + "\uFFFD" + `x'`,
+		`"\ud83d\u0041"`:               `'` + "\uFFFD" + `A'`,
+		`"\ud83d\ud83d\ude00"`:         `'` + "\uFFFD" + `😀'`,
+		"\"a\xffb\"":                   `'a` + "\uFFFD" + `b'`,
+		"\"\xff\\n\"":                  `'` + "\uFFFD" + `\n'`,
+		"\"\xed\xa0\x80\"":             `'` + strings.Repeat("\uFFFD", 3) + `'`,
+		"{\"\xff\":1}":                 `{'` + "\uFFFD" + `': 1}`,
 		"\"\x7f\u2028\"":               "\"\x7f\u2028\"",
 		strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth): strings.Repeat("[", abi.MaxDepth) + strings.Repeat("]", abi.MaxDepth),
 	} {
@@ -112,7 +112,7 @@ func TestDecodedKeysAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := repr(v), `[{"name": 1, "mane": 2}, {"name": 3, "mane": 4}, {"mane": 5, "name": 6}]`; got != want {
+	if got, want := repr(v), `[{'name': 1, 'mane': 2}, {'name': 3, 'mane': 4}, {'mane': 5, 'name': 6}]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

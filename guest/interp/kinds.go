@@ -13,7 +13,7 @@ import (
 // values.
 var kindNames = map[string]string{
 	"bool": "bool", "bytes": "bytes", "dict": "dict", "float": "float", "int": "int", "list": "list",
-	"range": "range", "set": "set", "str": "string", "tuple": "tuple",
+	"range": "range", "set": "set", "slice": "slice", "str": "string", "tuple": "tuple",
 	"frozenset": "frozenset",
 	"Error":     "Error", "Exception": "Error", "ToolError": "ToolError",
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 )
 
 // nearest returns the candidate with the smallest edit distance to name, or "" if
@@ -17,7 +19,7 @@ func nearest(name string, candidates []string) string {
 	folded := fold(name)
 	best, bestDistance := "", (utf8.RuneCountInString(folded)+1)/2
 	for _, c := range candidates {
-		if len(c) > longest || c == name {
+		if len(c) > longest || c == name || strings.HasPrefix(c, parse.Hidden) {
 			continue
 		}
 		if d := distance(folded, fold(c)); d < bestDistance {

@@ -27,12 +27,15 @@ var logModule = &module{
 
 type builtinFunc = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
+// maxPending is how many bytes are kept of a line that is not ended.
+const maxPending = 1 << 12
+
 // logBuiltin returns print(...) for one log level. Each call writes one entry to the
-// log at once. flush is accepted and ignored, because scripts may have it; so is a
-// newline at the end of end.
+// log at once, unless end says that the line goes on. flush is accepted and ignored,
+// because scripts may have it.
 func logBuiltin(level abi.LogLevel) builtinFunc {
 	return func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-		sep, end := " ", ""
+		sep, end := " ", "\n"
 		var file, flush starlark.Value
 		if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "sep??", &sep, "end??", &end, "file??", &file, "flush??", &flush); err != nil {
 			return nil, err
@@ -40,9 +43,30 @@ func logBuiltin(level abi.LogLevel) builtinFunc {
 		if file != nil {
 			return nil, fmt.Errorf("%s: there are no files: printed text goes to the log of the run (leave out file)", b.Name())
 		}
-		entry := joinText(args, sep) + strings.TrimSuffix(end, "\n")
-		runOf(thread).host.Log(level, strings.ToValidUTF8(entry, "\uFFFD"))
+		runOf(thread).print(level, joinText(args, sep)+end)
 		return starlark.None, nil
+	}
+}
+
+// print writes text to the log, or keeps it if it does not end a line.
+func (r *run) print(level abi.LogLevel, text string) {
+	if r.pending != "" && r.pendingLevel != level {
+		r.flush()
+	}
+	line, ended := strings.CutSuffix(text, "\n")
+	r.pending, r.pendingLevel = r.pending+line, level
+	if !ended && len(r.pending) < maxPending {
+		return
+	}
+	entry := r.pending
+	r.pending = ""
+	r.host.Log(level, strings.ToValidUTF8(entry, "\uFFFD"))
+}
+
+// flush writes what was printed of a line that has not ended.
+func (r *run) flush() {
+	if r.pending != "" {
+		r.print(r.pendingLevel, "\n")
 	}
 }
 

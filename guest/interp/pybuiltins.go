@@ -291,6 +291,9 @@ func typeBuiltin(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tup
 			return c, nil
 		}
 	}
+	if len(args) == 3 {
+		return nil, stdlib.Errorf(stdlib.TypeError, "type: a class is made by a statement: class Name(Base): ...")
+	}
 	return library(thread, b, args, kwargs)
 }
 

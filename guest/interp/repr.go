@@ -31,8 +31,6 @@ func text(v starlark.Value) string {
 		return instanceOf(v).text()
 	case stdlib.Texter:
 		return v.Str()
-	case starlark.Bytes:
-		return strings.ToValidUTF8(string(v), "\uFFFD")
 	}
 	return repr(v)
 }
@@ -84,7 +82,11 @@ func (w *reprWriter) write(v starlark.Value) {
 			}
 		})
 	case *starlark.Set:
-		w.container(v, "set([", "])", func() {
+		if v.Len() == 0 {
+			w.out.WriteString("set()")
+			return
+		}
+		w.container(v, "{", "}", func() {
 			i := 0
 			for e := range v.Elements() {
 				w.element(i, e)
@@ -93,13 +95,55 @@ func (w *reprWriter) write(v starlark.Value) {
 		})
 	case starlark.Float:
 		w.out.WriteString(stdlib.FloatText(float64(v)))
-	case starlark.String, starlark.Int, starlark.Bool, starlark.NoneType:
+	case starlark.String:
+		w.out.WriteString(stdlib.Quote(string(v)))
+	case starlark.Bytes:
+		w.out.WriteString(stdlib.QuoteBytes(string(v)))
+	case starlark.Int, starlark.Bool, starlark.NoneType:
 		w.out.WriteString(v.String())
 	case stdlib.Representer:
 		w.representer(v)
-	default:
+	case *starlark.Builtin:
+		if v.Receiver() == nil && classFunctions[v.Name()] {
+			w.out.WriteString("<class '" + v.Name() + "'>")
+			return
+		}
 		w.out.WriteString(v.String())
+	case *errorValue:
+		w.errorValue(v)
+	default:
+		text := v.String()
+		if end, ok := strings.CutPrefix(text, "range("); ok && v.Type() == "range" && !strings.Contains(text, ",") {
+			text = "range(0, " + end // which the library leaves out
+		}
+		w.out.WriteString(text)
 	}
+}
+
+// classFunctions are the functions that are classes in Python.
+var classFunctions = func() map[string]bool {
+	all := make(map[string]bool)
+	for _, name := range strings.Fields(`bool bytes classmethod dict enumerate filter float frozenset int list map property
+		range reversed set slice staticmethod str tuple type zip`) {
+		all[name] = true
+	}
+	return all
+}()
+
+// errorValue writes an error as the call of its class that makes it.
+func (w *reprWriter) errorValue(e *errorValue) {
+	if fn := e.class.find("__repr__"); fn != nil || w.elides(e) {
+		w.out.WriteString(e.String())
+		return
+	}
+	w.out.WriteString(e.class.name)
+	w.path = append(w.path, e)
+	w.out.WriteByte('(')
+	for i, x := range e.arguments() {
+		w.element(i, x)
+	}
+	w.out.WriteByte(')')
+	w.path = w.path[:len(w.path)-1]
 }
 
 // representer writes a value of a module, which may have others in it.
@@ -156,7 +200,7 @@ func sameContainer(x, y starlark.Value) bool {
 		return starlark.Value(x) == y
 	case Object:
 		return starlark.Value(x) == y
-	case stdlib.Representer:
+	case stdlib.Representer, *errorValue:
 		return starlark.Value(x) == y
 	}
 	return false

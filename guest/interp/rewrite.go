@@ -118,7 +118,7 @@ func (r *rewriter) file(f *syntax.File) {
 	f.Stmts = []syntax.Stmt{&syntax.DefStmt{
 		Def: start, Name: ident(start, toplevel), Body: append(prologue, body...),
 	}}
-	if r.shares {
+	if r.shares || r.parsed.Walrus && generatorsAssign(f) {
 		t := tryRewriter{rewriter: r}
 		t.file(f)
 	}

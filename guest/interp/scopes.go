@@ -2,10 +2,54 @@ package interp
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/syntax"
 )
+
+// generatorWalrus returns the names to which generator expressions of a function assign.
+// Each of these expressions is a function, but the names belong to the function around it.
+func generatorWalrus(stmts []syntax.Stmt) (names []string) {
+	eachExpr(stmts, func(e syntax.Expr) {
+		syntax.Walk(e, func(n syntax.Node) bool {
+			if body := generatorBody(n); body != nil {
+				for _, id := range walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: body}}, nil) {
+					if !strings.HasPrefix(id.Name, parse.Hidden) {
+						names = append(names, id.Name)
+					}
+				}
+			}
+			_, isLambda := n.(*syntax.LambdaExpr)
+			return !isLambda
+		})
+	})
+	return names
+}
+
+// generatorsAssign reports whether a generator expression assigns to a name.
+func generatorsAssign(f *syntax.File) bool {
+	found := false
+	syntax.Walk(f, func(n syntax.Node) bool {
+		if e, ok := n.(syntax.Expr); ok && generatorBody(n) != nil {
+			found = found || len(generatorWalrus([]syntax.Stmt{&syntax.ExprStmt{X: e}})) > 0
+		}
+		return !found
+	})
+	return found
+}
+
+// generatorBody returns the comprehension of a generator expression; nil if n is none.
+func generatorBody(n syntax.Node) syntax.Expr {
+	call, ok := n.(*syntax.CallExpr)
+	if !ok {
+		return nil
+	}
+	if id, ok := call.Fn.(*syntax.Ident); !ok || id.Name != parse.GenExpr {
+		return nil
+	}
+	return call.Args[0].(*syntax.LambdaExpr).Body
+}
 
 // walrusNames appends the names that expressions assign to in a function.
 func walrusNames(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
@@ -15,6 +59,13 @@ func walrusNames(stmts []syntax.Stmt, out []*syntax.Ident) []*syntax.Ident {
 			case *syntax.LambdaExpr:
 				return false
 			case *syntax.CallExpr:
+				if body := generatorBody(n); body != nil {
+					for _, id := range walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: body}}, nil) {
+						if !strings.HasPrefix(id.Name, parse.Hidden) {
+							out = append(out, id)
+						}
+					}
+				}
 				for _, a := range n.Args { // the names of arguments are none
 					if b, ok := a.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
 						out = walrusNames([]syntax.Stmt{&syntax.ExprStmt{X: b.Y}}, out)

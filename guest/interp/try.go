@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/guest/parse"
 	"go.starlark.net/starlark"
@@ -85,6 +86,13 @@ func (t *tryRewriter) function(pos syntax.Position, params []syntax.Expr, body [
 		s.names[id.Name] = true
 	}
 	names := sharedNames(params, body, t.parsed.Walrus)
+	if t.parsed.Walrus {
+		for _, name := range generatorWalrus(body) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
 	if t.parsed.Nonlocal {
 		names = t.scopes(s, body, names)
 	}

@@ -114,6 +114,9 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 		add(id.Name, ident(pos, MemberPrefix+id.Name))
 	}
 	rename(body, renamed)
+	if doc := docText(body); doc != nil && renamed["__doc__"] == "" {
+		add("__doc__", text(pos, doc.Value.(string)))
+	}
 	if len(c.annotated) > 0 {
 		list := &syntax.ListExpr{Lbrack: pos, Rbrack: pos}
 		for _, name := range c.annotated {
@@ -122,6 +125,21 @@ func (p *parser) members(pos syntax.Position, c *class, body []syntax.Stmt) []sy
 		add(Annotations, list)
 	}
 	return append(body, &syntax.ReturnStmt{Return: pos, Result: result})
+}
+
+// docText returns the text with which a body begins, nil if there is none.
+func docText(body []syntax.Stmt) *syntax.Literal {
+	if len(body) == 0 {
+		return nil
+	}
+	s, ok := body[0].(*syntax.ExprStmt)
+	if !ok {
+		return nil
+	}
+	if lit, ok := s.X.(*syntax.Literal); ok && lit.Token == syntax.STRING {
+		return lit
+	}
+	return nil
 }
 
 // super returns the replacement of super(), and nil outside of methods.

@@ -139,6 +139,9 @@ func (p *parser) tryStmt() syntax.Stmt {
 
 func (p *parser) except() *Except {
 	c := &Except{Pos: p.next()}
+	if p.tok == syntax.STAR {
+		p.refuse(p.val.pos, "except* takes groups of errors, which there are none of here: write except, without the star")
+	}
 	if p.tok != syntax.COLON {
 		start := p.val.pos
 		c.Class = p.test()

@@ -7,7 +7,7 @@
 //	errors.go    errors of Python's classes
 //	output.go    text and lists that grow within the memory of the run
 //	sort.go      sorting with keys of the script
-//	repr.go      values of modules as text
+//	repr.go      values of modules as text (quote.go: text and bytes as repr has them)
 //
 // Each module is a package below this one with a function Module. Package
 // guest/stdlib/modules has the table of them. Modules are made when a script first

@@ -4,6 +4,7 @@ Standard input is a JSON list of programs, standard output the list of what
 they print and how they end, one text each.
 """
 
+import io
 import json
 import re
 import sys
@@ -34,24 +35,11 @@ class Demo:
         raise ToolError("not found: no such issue", "demo", "broken")
 
 
-def quoted(value):
-    """The text of a value inside a list, with quotes as the dialect has them."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list):
-        return "[" + ", ".join(map(quoted, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(quoted, value)) + (",)" if len(value) == 1 else ")")
-    if isinstance(value, dict):
-        return "{" + ", ".join(quoted(k) + ": " + quoted(v) for k, v in value.items()) + "}"
-    return str(value)
-
-
 def run(program):
-    out = []
+    stream, out = io.StringIO(), []
 
-    def output(*values):
-        out.append(" ".join(v if isinstance(v, str) else quoted(v) for v in values))
+    def output(*values, **options):
+        print(*values, file=stream, **options)
 
     names = {"print": output, "Error": Exception, "ToolError": ToolError, "demo": Demo}
     try:
@@ -63,7 +51,10 @@ def run(program):
             out.append("!raised " + str(e))
         else:
             out.append("!runtime")
-    return "\n".join(out) + "\n"
+    text = stream.getvalue()
+    if text and not text.endswith("\n"):
+        text += "\n"
+    return text + "\n".join(out) + ("\n" if out or not text else "")
 
 
 json.dump([run(p) for p in json.load(sys.stdin)], sys.stdout)
