@@ -30,7 +30,7 @@ func TestArithmetic(t *testing.T) {
 			continue
 		}
 		ran++
-		for _, limit := range []uint64{0, 18 << 20} {
+		for _, limit := range []uint64{0, 16 << 20} {
 			caller := &fakeCaller{}
 			r := request(code, "{}")
 			r.Name, r.Servers = name, []string{"demo", "other"}

@@ -34,7 +34,7 @@ type attack struct {
 // than the defaults, but the same limits. Attacks that must end by a limit other than
 // fuel have moreFuel times as much fuel.
 var hostileLimits = Limits{
-	Memory: 18 << 20, Fuel: 150_000_000, Calls: 100,
+	Memory: 16 << 20, Fuel: 150_000_000, Calls: 100,
 	Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 64 << 10,
 }
 
