@@ -99,6 +99,9 @@ func startOf(e syntax.Expr) syntax.Position {
 func (l *linter) bound(stmts []syntax.Stmt) {
 	times := make(map[string]int)
 	for _, id := range bindings(stmts, nil) {
+		if isHidden(id.Name) {
+			continue
+		}
 		if times[id.Name]++; times[id.Name] == 1 {
 			l.out.Bound = append(l.out.Bound, abi.Binding{Name: id.Name})
 		}

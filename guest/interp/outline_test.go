@@ -2,9 +2,13 @@ package interp
 
 import (
 	"fmt"
-	"go.starlark.net/syntax"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.starlark.net/syntax"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
 )
 
 func TestNamedTools(t *testing.T) {
@@ -143,6 +147,8 @@ func TestLineByLine(t *testing.T) {
 		}
 		if l := Lint(code, testServers); l.Open || !l.Block || !l.Parses || l.Value != nil {
 			t.Errorf("%s\n%+v", code, l)
+		} else if slices.ContainsFunc(l.Bound, func(b abi.Binding) bool { return isHidden(b.Name) }) {
+			t.Errorf("%s\nbinds %+v", code, l.Bound)
 		}
 	}
 	for _, code := range []string{
