@@ -14,7 +14,7 @@ import (
 // TestLimitsOfRecordsOnlyTighten checks that a replay uses no more memory and fuel than we
 // allow, whatever the record says.
 func TestLimitsOfRecordsOnlyTighten(t *testing.T) {
-	most := sandbox.Limits{Memory: 32 << 20, Fuel: 40_000_000, Calls: 5, Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 1 << 20}
+	most := sandbox.Limits{Memory: 32 << 20, Fuel: 100_000_000, Calls: 5, Arguments: 1 << 20, Answer: 1 << 20, Result: 1 << 20, Logs: 1 << 20}
 	huge := journal.Limits{
 		Timeout: math.MaxInt64, Memory: math.MaxUint64, Fuel: math.MaxUint64,
 		Calls: math.MaxInt, Arguments: -1, Answer: math.MaxInt, Result: math.MaxInt, Logs: math.MinInt,
@@ -36,7 +36,7 @@ func TestLimitsOfRecordsOnlyTighten(t *testing.T) {
 			if used := report.Record.Outcome; used.Memory > most.Memory || used.Fuel > most.Fuel {
 				t.Errorf("used %d bytes, %d units", used.Memory, used.Fuel)
 			}
-			note := "note: the record has larger limits than runs may have here; replayed with memory 32MiB, fuel 40000000, calls 5, " +
+			note := "note: the record has larger limits than runs may have here; replayed with memory 32MiB, fuel 100000000, calls 5, " +
 				"arguments 1048576, answer 1048576, result 1048576, logs 1048576"
 			if !strings.Contains(report.Text(), note) {
 				t.Errorf("no such note: %s", report.Text())
