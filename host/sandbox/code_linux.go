@@ -47,7 +47,8 @@ func (r codeRegion) bytes() []byte {
 const minMapped = 1 << 20
 
 // mapCode replaces the largest region that was not there before by a private mapping
-// of a file with the same bytes. Then the system keeps in memory what is executed of
+// of a file with the same bytes. The caller makes sure that nobody else in the process
+// has loaded code in between. Then the system keeps in memory what is executed of
 // the code, and shares that between processes. The file is made if there is none, or
 // if it differs. If anything fails, the code stays where it is.
 func (c *compileCache) mapCode(ctx context.Context, before map[codeRegion]bool) error {

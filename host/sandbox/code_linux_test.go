@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-metatool/mcp-metatool/host/sandbox/guestcache"
 )
 
 // makeCode returns a region that looks like native code of wazero.
@@ -128,4 +131,32 @@ func TestMapCode(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestLoadedTogether checks that sandboxes that are made and closed at the same time do
+// not take the native code of others for their own: reading it after its owner has freed
+// it ends the process.
+func TestLoadedTogether(t *testing.T) {
+	realSandbox(t) // the guest is in the cache now
+	rounds := 2
+	if *long {
+		rounds = 20
+	}
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			for round := range rounds {
+				s := New(Options{CacheDir: guestcache.Dir()})
+				if (n+round)%2 == 0 {
+					if err := s.Err(); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

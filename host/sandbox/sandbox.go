@@ -80,16 +80,32 @@ func New(opts Options) *Sandbox {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	go func() {
-		defer close(s.trimmed)
-		before := codeRegions()
-		s.base, s.err = load(ctx, opts, s.log)
-		close(s.ready)
-		if s.err == nil && opts.Guest == nil {
-			s.base.trim(ctx, before, s.log)
-		}
-	}()
+	go s.load(ctx, opts)
 	return s
+}
+
+// loading has a token while a guest is loaded: one at a time in the process, so that the
+// native code that was not there before belongs to it (see mapCode), and is not freed by
+// another Sandbox.
+var loading = make(chan struct{}, 1)
+
+// load sets base and err.
+func (s *Sandbox) load(ctx context.Context, opts Options) {
+	defer close(s.trimmed)
+	select {
+	case loading <- struct{}{}:
+		defer func() { <-loading }()
+	case <-ctx.Done():
+		s.err = ErrClosed
+		close(s.ready)
+		return
+	}
+	before := codeRegions()
+	s.base, s.err = load(ctx, opts, s.log)
+	close(s.ready)
+	if s.err == nil && opts.Guest == nil {
+		s.base.trim(ctx, before, s.log)
+	}
 }
 
 // Share makes a Sandbox that runs the same guest, without compiling it again, and has
