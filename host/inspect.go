@@ -24,6 +24,9 @@ func (h *Host) Settle(ctx context.Context) {
 	}
 }
 
+// Prepared is [sandbox.Sandbox.Prepared].
+func (h *Host) Prepared() int { return h.sandbox.Prepared() }
+
 // Upstreams waits until every upstream has started or failed, or ctx ends, and
 // returns their states in the order of the configuration.
 func (h *Host) Upstreams(ctx context.Context) []upstream.Status { return h.upstreams.Statuses(ctx) }

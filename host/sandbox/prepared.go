@@ -69,6 +69,13 @@ func newPreparedStates() *preparedStates {
 	return &preparedStates{seed: maphash.MakeSeed(), states: map[programKey]*preparedEntry{}}
 }
 
+// size returns how many bytes the states take.
+func (s *preparedStates) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 // get returns the state after compiling a script; nil if there is none. In that case
 // keep reports whether it should be put here: if the script will probably run again.
 func (s *preparedStates) get(key programKey, repeats bool) (state *prepared, keep bool) {

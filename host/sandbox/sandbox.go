@@ -138,6 +138,15 @@ func (s *Sandbox) Err() error {
 	return s.err
 }
 
+// Prepared returns how many bytes of memory the states take that are kept after scripts
+// were compiled. They have a limit. It waits for Ready.
+func (s *Sandbox) Prepared() int {
+	if s.Err() != nil || s.base.prepared == nil {
+		return 0
+	}
+	return s.base.prepared.size()
+}
+
 // Run serves one request in an instance of its own, once the guest is compiled and
 // there is a slot. It runs on the caller's goroutine and calls r.Caller there. At most
 // Options.MaxConcurrent runs compute at the same time, in the order in which they

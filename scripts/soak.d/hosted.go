@@ -34,7 +34,8 @@ const hostVerb = "host"
 type measurement struct {
 	Goroutines  int
 	Descriptors int
-	RSS, Heap   int64 // bytes, after a collection
+	RSS, Heap   int64 // bytes, after a collection, without Prepared
+	Prepared    int64 // bytes of states of compiled scripts, which have a limit
 	Upstreams   []upstream.Status
 }
 
@@ -83,7 +84,7 @@ func beHost(args []string) error {
 		}
 		var m measurement
 		if lines.Text() != statusLine {
-			m = measure()
+			m = measure(h)
 		}
 		m.Upstreams = h.Upstreams(ctx)
 		if err := out.Encode(m); err != nil {
@@ -96,10 +97,10 @@ func beHost(args []string) error {
 		err = nil
 	}
 	err = errors.Join(err, h.Close())
-	m := measure()
+	m := measure(nil)
 	for wait := 0; m.Goroutines > 3 && wait < 20; wait++ { // some may be about to end
 		time.Sleep(50 * time.Millisecond)
-		m = measure()
+		m = measure(nil)
 	}
 	if m.Goroutines > 4 {
 		_ = pprof.Lookup("goroutine").WriteTo(log, 1)
@@ -107,13 +108,17 @@ func beHost(args []string) error {
 	return errors.Join(err, out.Encode(m))
 }
 
-// measure measures this process.
-func measure() measurement {
+// measure measures this process. h is nil after its end.
+func measure(h *host.Host) measurement {
 	runtime.GC()
 	debug.FreeOSMemory()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	m := measurement{Goroutines: runtime.NumGoroutine() - idleWorkers(), Heap: int64(mem.HeapAlloc)}
+	if h != nil {
+		m.Prepared = int64(h.Prepared())
+		m.Heap -= m.Prepared
+	}
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		m.Descriptors = len(fds) - 1 // without the descriptor that reads
 	}
@@ -124,7 +129,7 @@ func measure() measurement {
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			m.RSS = kb << 10
+			m.RSS = kb<<10 - m.Prepared
 		}
 	}
 	return m

@@ -27,8 +27,9 @@ func (s *soak) summary(w io.Writer) {
 	fmt.Fprintf(w, "answered      %d, of these %d with isError, %d with a JSON-RPC error\n", t.answered, t.isError, t.refused)
 	fmt.Fprintf(w, "cancelled     %d without an answer\nclient gone   %d without an answer\n", t.cancel, t.left)
 	fmt.Fprintf(w, "crossed       %d\n", t.crossed)
-	fmt.Fprintf(w, "RSS           %s at start, %s at end (heap %s, %s)\n",
-		megabytes(s.begin.RSS), megabytes(s.end.RSS), megabytes(s.begin.Heap), megabytes(s.end.Heap))
+	fmt.Fprintf(w, "RSS           %s at start, %s at end (heap %s, %s), without compiled scripts (%s, %s)\n",
+		megabytes(s.begin.RSS), megabytes(s.end.RSS), megabytes(s.begin.Heap), megabytes(s.end.Heap),
+		megabytes(s.begin.Prepared), megabytes(s.end.Prepared))
 	fmt.Fprintf(w, "goroutines    %d at start, %d at end\n", s.begin.Goroutines, s.end.Goroutines)
 	fmt.Fprintf(w, "descriptors   %d at start, %d at end\n", s.begin.Descriptors, s.end.Descriptors)
 	fmt.Fprintf(w, "restarts      %d (%s)\n", restarts, strings.Join(names, ", "))
