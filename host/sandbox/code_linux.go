@@ -2,10 +2,12 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +40,30 @@ func codeRegions() map[codeRegion]bool {
 	return regions
 }
 
+func (r codeRegion) size() uintptr { return r.to - r.from }
+
+// largestNew returns the largest range of addresses that is in a region of now and in
+// none of before. The system shows regions that touch each other as one, so a region that
+// is new can contain an old one, which is not ours.
+func largestNew(before, now map[codeRegion]bool) (largest codeRegion) {
+	old := slices.SortedFunc(maps.Keys(before), func(a, b codeRegion) int { return cmp.Compare(a.from, b.from) })
+	for r := range now {
+		for _, o := range old {
+			if o.to <= r.from || o.from >= r.to {
+				continue
+			}
+			if part := (codeRegion{r.from, o.from}); o.from > r.from && part.size() > largest.size() {
+				largest = part
+			}
+			r.from = min(o.to, r.to)
+		}
+		if r.size() > largest.size() {
+			largest = r
+		}
+	}
+	return largest
+}
+
 // bytes returns the code. It must not be changed.
 func (r codeRegion) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), r.from)), int(r.to-r.from))
@@ -52,13 +78,8 @@ const minMapped = 1 << 20
 // the code, and shares that between processes. The file is made if there is none, or
 // if it differs. If anything fails, the code stays where it is.
 func (c *compileCache) mapCode(ctx context.Context, before map[codeRegion]bool) error {
-	var largest codeRegion
-	for r := range codeRegions() {
-		if !before[r] && r.to-r.from > largest.to-largest.from {
-			largest = r
-		}
-	}
-	if largest.to-largest.from < minMapped {
+	largest := largestNew(before, codeRegions())
+	if largest.size() < minMapped {
 		return nil
 	}
 	f, err := c.codeFile(ctx, largest.bytes())

@@ -133,6 +133,34 @@ func TestMapCode(t *testing.T) {
 	})
 }
 
+// TestLargestNew checks which range is taken for new, also if it touches old regions.
+func TestLargestNew(t *testing.T) {
+	set := func(all ...codeRegion) map[codeRegion]bool {
+		m := map[codeRegion]bool{}
+		for _, r := range all {
+			m[r] = true
+		}
+		return m
+	}
+	for _, test := range []struct {
+		before, now map[codeRegion]bool
+		want        codeRegion
+	}{
+		{set(), set(), codeRegion{}},
+		{set(codeRegion{10, 20}), set(codeRegion{10, 20}), codeRegion{}},
+		{set(codeRegion{10, 20}), set(codeRegion{10, 20}, codeRegion{30, 35}, codeRegion{40, 42}), codeRegion{30, 35}},
+		{set(codeRegion{10, 20}), set(codeRegion{10, 25}), codeRegion{20, 25}},
+		{set(codeRegion{10, 20}), set(codeRegion{4, 20}), codeRegion{4, 10}},
+		{set(codeRegion{10, 20}, codeRegion{26, 30}), set(codeRegion{8, 33}), codeRegion{20, 26}},
+		{set(codeRegion{10, 20}), set(codeRegion{15, 18}), codeRegion{}}, // part of an old one was freed
+		{set(codeRegion{10, 20}), set(codeRegion{40, 90}), codeRegion{40, 90}},
+	} {
+		if got := largestNew(test.before, test.now); got != test.want {
+			t.Errorf("%v, %v: %v, want %v", test.before, test.now, got, test.want)
+		}
+	}
+}
+
 // TestLoadedTogether checks that sandboxes that are made and closed at the same time do
 // not take the native code of others for their own: reading it after its owner has freed
 // it ends the process.
