@@ -26,5 +26,5 @@ guest: ## rebuild host/sandbox/guest.wasm
 check: ## what to run before pushing
 	.ci/run lint test build guest
 
-ci: ## everything that CI runs, one step after the other
+ci: ## everything that CI runs
 	.ci/run

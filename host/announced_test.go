@@ -35,18 +35,23 @@ func TestListAfterAnnouncedChange(t *testing.T) {
 				}
 				return string(e.Msg.Result)
 			}
-			before, from := list(), p.Client.Log.Len()
-			callRaw(t, p, "change", `{"list":"`+string(tt.surface)+`"}`)
-			after := list()
-			if len(after) <= len(before) {
-				t.Errorf("the list is the old one, of %d bytes", len(after))
+			var params string
+			for round := 0; round < 2 && params == ""; round++ {
+				// The first announcement can be that of the start, or one with it.
+				before, from := list(), p.Client.Log.Len()
+				callRaw(t, p, "change", `{"list":"`+string(tt.surface)+`"}`)
+				after := list()
+				if len(after) <= len(before) {
+					t.Errorf("the list is the old one, of %d bytes", len(after))
+				}
+				e, _, err := p.Client.Log.Find(bounded(t), "the announcement", from, mcptest.Method(tt.announce))
+				if err != nil {
+					t.Fatal(err)
+				}
+				params = string(e.Msg.Params)
 			}
-			e, _, err := p.Client.Log.Find(bounded(t), "the announcement", from, mcptest.Method(tt.announce))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := string(e.Msg.Params); got != `{"_meta":{"n":9007199254740993}}` {
-				t.Errorf("announced with %s", got)
+			if params != `{"_meta":{"n":9007199254740993}}` {
+				t.Errorf("announced with %s", params)
 			}
 		})
 	}

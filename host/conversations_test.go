@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -34,10 +35,12 @@ func relay() {
 // TestConversations plays testdata/conversations/*.txtar through a Host with one
 // upstream, "up". The test is both the client and the upstream, and every line is raw:
 // the client sends "c> " and must receive "c< "; the upstream must receive "u< " and
-// sends "u> "; in this order. $name matches anything the first time it is received, and
+// sends "u> ", or ends with "u! "; in this order. $name matches anything the first time it is received, and
 // from then on stands for that. A file's comment may set the prefix of the upstream
-// ("prefix=x__").
+// ("prefix=x__"), and the values of its key protocol ("protocol=2026-07-28") and of
+// task_after ("task_after=1ms").
 func TestConversations(t *testing.T) {
+	t.Parallel() // it mostly waits
 	files, err := filepath.Glob("testdata/conversations/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no conversations", err)
@@ -47,13 +50,17 @@ func TestConversations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prefix := ""
-		if _, rest, ok := strings.Cut(string(archive.Comment), "prefix="); ok {
-			prefix = strings.Fields(rest)[0]
+		setting := func(name string) string {
+			if _, rest, ok := strings.Cut(string(archive.Comment), name+"="); ok {
+				return strings.Fields(rest)[0]
+			}
+			return ""
 		}
+		prefix, revision := setting("prefix"), setting("protocol")
+		after, _ := time.ParseDuration(setting("task_after")) // 0 if it is not set
 		for _, f := range archive.Files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+f.Name, func(t *testing.T) {
-				newTalk(t, prefix).play(string(f.Data))
+				newTalk(t, prefix, revision, func(cfg *config.Config) { cfg.Execution.TaskAfter, cfg.Journal.MaxAge = after, time.Minute }).play(string(f.Data))
 			})
 		}
 	}
@@ -73,7 +80,7 @@ type talk struct {
 	names map[string]string // what $name stands for
 }
 
-func newTalk(t *testing.T, prefix string) *talk {
+func newTalk(t *testing.T, prefix, revision string, change ...func(*config.Config)) *talk {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,8 +89,17 @@ func newTalk(t *testing.T, prefix string) *talk {
 	defer ln.Close()
 	up := upstreamOf("up", "relay")
 	up.Args, up.Prefix, up.Restart = []string{ln.Addr().String()}, prefix, config.RestartNever
-	h, _ := startHostFor(t, testConfig(t, up), OneClient)
-	k := &talk{t: t, names: map[string]string{}}
+	if revision != "" {
+		up.Protocol = config.Protocol(revision)
+	}
+	cfg := testConfig(t, up)
+	for _, f := range change {
+		f(cfg)
+	}
+	h, _ := startHostFor(t, cfg, OneClient)
+	h.router.HandshakeWait = maxWait // a busy machine may start the upstream slowly
+	// $env is the envelope of a request of the stateless era, $more its beginning.
+	k := &talk{t: t, names: map[string]string{"$env": fronttest.Envelope, "$more": strings.TrimSuffix(fronttest.Envelope, "}")}}
 	if k.upstream.conn, err = ln.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +143,8 @@ func (k *talk) play(text string) {
 			k.expect(line, what, k.client.out)
 		case "u<":
 			k.expect(line, what, k.upstream.in)
+		case "u!": // the upstream ends
+			k.upstream.conn.Close()
 		default:
 			k.t.Fatalf("no line of a conversation: %q", line)
 		}

@@ -39,7 +39,7 @@ func TestClientCancels(t *testing.T) {
 		{"composite with progress", mcptest.ToolParams("eval_starlark", `{"code":"raw.wait()"}`, `1`)},
 	}
 	for _, c := range combinations {
-		w := startProxy(t, c, mcptest.ServerOptions{})
+		w := startProxy(t, c, mcptest.ServerOptions{EarlyHeader: true}) // else each cancellation waits for it
 		for _, leaving := range leavings {
 			if leaving.front != "" && leaving.front != c.client {
 				continue

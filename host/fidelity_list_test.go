@@ -33,6 +33,7 @@ func TestFidelity(t *testing.T) {
 // TestFidelityOfOtherServers does the same with servers that use the protocol in other
 // permitted ways.
 func TestFidelityOfOtherServers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	direct := map[config.Transport]map[string][]byte{
 		config.Stdio: seenDirectly(t, config.Stdio), config.StreamableHTTP: seenDirectly(t, config.StreamableHTTP),
 	}
@@ -92,8 +93,12 @@ func seenDirectly(t *testing.T, transport config.Transport) map[string][]byte {
 
 // seenBy does all items and returns what was seen.
 func seenBy(p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
+	return seenOf(mcptest.Items, p)
+}
+
+func seenOf(items []mcptest.Item, p *mcptest.Pair) (seen map[string][]byte, errs map[string]error) {
 	seen, errs = map[string][]byte{}, map[string]error{}
-	for _, item := range mcptest.Items {
+	for _, item := range items {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		raw, err := item.Run(ctx, p)
 		cancel()

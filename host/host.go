@@ -31,10 +31,12 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/front/streamable"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/reconfig"
 	"github.com/mcp-metatool/mcp-metatool/host/record"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/sandbox"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
@@ -85,6 +87,10 @@ type Host struct {
 	catalog   *catalog.Catalog
 	upstreams *supervise.Upstreams
 	router    *route.Router
+	sealer    *requeststate.Sealer
+	asked     compose.Asked
+
+	parking stateless.Parking
 
 	refreshing sync.Mutex // makes one refresh of the saved tools at a time
 	// listed is how the store was when the catalog got its tools.
@@ -139,12 +145,50 @@ func (h *Host) connect(cfg *config.Config) {
 		Catalog: h.catalog, Budget: h.sandbox.Budget(), Log: log,
 		Receiver: func(server string, own route.Session) supervise.Receiver { return h.router.Peer(server, own) },
 	})
+	h.sealer = newSealer(cfg.Store.Dir, log)
 	h.router = route.New(route.Options{
 		Catalog: h.catalog, Upstreams: h.upstreams, Availability: h.upstreams, Observer: h.recorder, Log: log,
 		Instructions: func(s route.Session) string { return builtin.Instructions(route.MaySave(s)) },
 		Settled:      h.upstreams.Settled, Started: h.upstreams.Started, Refreshed: h.upstreams.Refreshed,
-		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled,
+		Refresh: h.refreshSaved, RefreshCalled: h.refreshCalled, Sealer: h.sealer,
+		Runs: runs{h},
 	})
+}
+
+// runs implements route.Runs.
+type runs struct{ *Host }
+
+// TaskAfter implements route.Runs. Without a journal there are no tasks, since nothing
+// would be left of them after a restart.
+func (h runs) TaskAfter() time.Duration {
+	if h.recorder.Journal() == nil {
+		return 0
+	}
+	return h.config().Execution.TaskAfter
+}
+
+// TaskLife implements route.Runs.
+func (h runs) TaskLife() time.Duration { return h.config().Journal.MaxAge }
+
+// FindRun implements route.Runs.
+func (h runs) FindRun(id string) (route.RecordedRun, error) {
+	return h.now.Load().composer.FindRun(id)
+}
+
+// AbandonRun implements route.Runs.
+func (h runs) AbandonRun(id string) error { return h.now.Load().composer.AbandonRun(id) }
+
+// newSealer makes the Sealer for what clients return with their answers. All processes
+// with the same store have the same key.
+func newSealer(dir string, log *slog.Logger) *requeststate.Sealer {
+	return requeststate.New(func() []byte {
+		key, err := requeststate.LoadKey(context.Background(), dir)
+		if err != nil {
+			log.Warn("no key that outlives this process: clients cannot answer questions after a restart", "err", err)
+			return requeststate.NewKey()
+		}
+		return key
+	}, time.Now)
 }
 
 // handler is a function that implements route.Handler.
@@ -173,7 +217,12 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		Parallel: cfg.Execution.MaxParallel, UndoTimeout: cfg.Execution.UndoTimeout, Saved: h.store, Listeners: h.router,
 		AgentTools: builtin.Mentioned,
 		Executed:   h.store.RecordExecution, Journal: h.recorder.Journal().Open,
-		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole,
+		Calls: details[cfg.Execution.ToolCalls], Whole: h.opts.Whole, Asked: &h.asked,
+	}
+	if log := h.recorder.Journal(); log != nil {
+		options.Recorded = func(id string) (journal.Record, error) { return journal.Find(log.Dir(), id) }
+		options.Claims = log
+		options.Chain = log.Chain
 	}
 	composer := compose.New(options)
 	about := builtin.Options{
@@ -183,6 +232,7 @@ func (h *Host) settings(cfg *config.Config) *settings {
 		DryRunner: func(mocks *cassette.Cassette, open func(journal.Begin) (*journal.Run, error)) builtin.Runner {
 			dry := options
 			dry.Catalog, dry.Upstreams, dry.Journal, dry.Executed = mocks.Over(h.catalog), mocks, open, nil
+			dry.Recorded, dry.Claims, dry.Asked = nil, nil, nil
 			dry.Structured = true // the result says which mocks were used
 			return compose.New(dry)
 		},

@@ -50,6 +50,11 @@ func (h *Host) Request(ctx context.Context, server string, call wire.Call) (wire
 // Checkup checks the health of every upstream.
 func (h *Host) Checkup(ctx context.Context) []health.Report { return h.upstreams.Checkup(ctx) }
 
+// Protocols explains which revision of MCP is spoken with each upstream.
+func (h *Host) Protocols(ctx context.Context) []supervise.ProtocolReport {
+	return h.upstreams.Protocols(ctx)
+}
+
 // Problems returns the collisions of names, one line of text each.
 func (h *Host) Problems() []string { return h.catalog.Problems() }
 

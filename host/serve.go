@@ -26,6 +26,10 @@ func (h *Host) session() front.Options {
 	return front.Options{
 		Backend: backend{h.router, h.upstreams}, Name: Name, Version: h.opts.Version,
 		MaxMessage: int(h.config().MaxMessage), Budget: h.sandbox.Budget(), Log: h.opts.Log,
+		Stateless: front.Stateless{
+			Sealer: h.sealer, Parking: &h.parking,
+			InputTimeout: func() time.Duration { return h.config().InputTimeout },
+		},
 	}
 }
 
@@ -46,6 +50,12 @@ func (b backend) BeginSession(ctx context.Context, s route.Session) (route.Initi
 		b.upstreams.EndSession(s)
 	}
 	return w, err
+}
+
+// Begin implements stateless.Backend.
+func (b backend) Begin(s route.Session) {
+	b.upstreams.BeginSession(s)
+	b.Router.Begin(s)
 }
 
 // EndSession implements front.Backend.

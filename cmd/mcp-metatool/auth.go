@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 
 func authCommand() *cobra.Command {
 	s := &settings{}
-	var noBrowser bool
+	var noBrowser, metadata bool
 	cmd := &cobra.Command{
 		Use:   "auth NAME",
 		Short: "Log in to an upstream server that wants OAuth",
@@ -30,12 +31,16 @@ browser, and wait until the login there is done. The access token is kept in a
 file that only you can read; serve and the other verbs use and renew it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if metadata {
+				return printClientMetadata(cmd, s, args[0])
+			}
 			l := login{out: cmd.OutOrStdout(), prompt: cmd.ErrOrStderr(), browse: !noBrowser}
 			return l.run(cmd.Context(), s, args[0])
 		},
 	}
 	s.addFlags(cmd, slog.LevelWarn)
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address only: somebody else opens it")
+	cmd.Flags().BoolVar(&metadata, "client-metadata", false, "print the document that has to be at client_metadata, and do not log in")
 	return cmd
 }
 
@@ -62,6 +67,35 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 		return errors.New(cfg.NewMasker().Mask(err.Error())) // it may contain text of servers
 	}
 	_, err = fmt.Fprintf(l.out, "logged in to %s\n", name)
+	return err
+}
+
+// printClientMetadata prints the document for the client_metadata of an upstream. Other
+// upstreams may have the same document: it names the ports of all of them.
+func printClientMetadata(cmd *cobra.Command, s *settings, name string) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	u, err := loginTo(cfg, name)
+	if err == nil && u.OAuth.ClientMetadata == "" {
+		err = fmt.Errorf("upstream %q has no client_metadata (set it in [upstream.%s.oauth] to the https URL where the document will be)", name, name)
+	}
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	var ports []int
+	for _, other := range cfg.Upstreams {
+		if other.OAuth != nil && other.OAuth.ClientMetadata == u.OAuth.ClientMetadata {
+			ports = append(ports, other.OAuth.RedirectPort)
+		}
+	}
+	slices.Sort(ports)
+	document, err := oauth.ClientMetadata(u.OAuth.ClientMetadata, slices.Compact(ports))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", document)
 	return err
 }
 
@@ -95,13 +129,19 @@ func loginTo(cfg *config.Config, name string) (*config.Upstream, error) {
 // show tells the user where to log in.
 func (l login) show(to oauth.Login) error {
 	said := ""
+	if to.Elsewhere {
+		said = "The login page is not at the host of that authorization server, but at the one in the address below.\nLog in only if you know that this is right.\n"
+	}
 	if to.Former != "" {
 		said = fmt.Sprintf("The server names another authorization server than before: %s, no longer %s.\nLog in only if you know that this is right.\n",
 			display.Text(to.Issuer), display.Text(to.Former))
 	}
+	if len(to.Scopes) > 0 {
+		said += "The login asks for the scopes: " + display.Text(strings.Join(to.Scopes, " ")) + "\n"
+	}
 	_, err := fmt.Fprintf(l.prompt, "%sOpen this address in a browser to log in at %s:\n  %s\nWaiting for the login to be done (Ctrl-C to give up) ...\n",
 		said, display.Text(to.Issuer), display.Text(to.URL))
-	if l.browse && to.Former == "" {
+	if l.browse && to.Former == "" && !to.Elsewhere {
 		openBrowser(to.URL)
 	}
 	return err

@@ -143,6 +143,9 @@ func TestAuth(t *testing.T) {
 			browse(t, address)
 		}
 	}
+	if !strings.Contains(said, "The login asks for the scopes: read\n") || strings.Contains(said, "Log in only if") {
+		t.Errorf("said: %s", said)
+	}
 	if err := cmd.Wait(); err != nil || stdout.String() != "logged in to wiki\n" {
 		t.Fatalf("auth: %v\n%s%s", err, said, stdout.String())
 	}

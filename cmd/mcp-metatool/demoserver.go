@@ -9,9 +9,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/front"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -58,6 +60,25 @@ func demoServerCommand() *cobra.Command {
 func (s demoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}, nil
 }
+
+// Discover implements front.Backend.
+func (s demoServer) Discover(route.Session) route.InitializeResult {
+	return route.InitializeResult{Capabilities: []byte(`{"tools":{}}`)}
+}
+
+// Begin implements front.Backend.
+func (s demoServer) Begin(route.Session) {}
+
+// Hints implements front.Backend. The tools never change.
+func (s demoServer) Hints(call route.Call) *envelope.Hints {
+	if call.Method == wire.Tools.ListMethod() {
+		return &envelope.Hints{TTL: time.Hour.Milliseconds(), Scope: envelope.ScopePublic}
+	}
+	return nil
+}
+
+// HeaderParams implements front.Backend.
+func (s demoServer) HeaderParams(string) envelope.Params { return envelope.Params{} }
 
 // Notified implements front.Backend.
 func (s demoServer) Notified(route.Session, string, []byte) {}

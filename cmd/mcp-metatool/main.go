@@ -17,7 +17,8 @@
 //	             socket that other commands connect to, controldir.go: the
 //	             folder of such sockets (owner_*.go: who owns it)
 //	check.go     check
-//	servers.go   servers; names.go: --names, checks.go: --check
+//	servers.go   servers; names.go: --names, checks.go: --check, protocols.go:
+//	             --protocol
 //	reload.go    reload
 //	auth.go      auth
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,

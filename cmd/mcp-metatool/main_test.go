@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		"interrupt":    func() { os.Exit(interrupt(os.Args[1], os.Args[2:])) },
 		"gone":         func() { os.Exit(gone(os.Args[1:])) },
 		"npx":          func() { os.Exit(serveEverything()) },
+		"serveera":     func() { os.Exit(serveEra(os.Args[1])) },
 		"scatter":      func() { os.Exit(scatter(os.Args[1:])) },
 	})
 }
@@ -159,6 +160,12 @@ type echoServer struct{ demoServer }
 // BeginSession implements front.Backend.
 func (s echoServer) BeginSession(context.Context, route.Session) (route.InitializeResult, error) {
 	return route.InitializeResult{Capabilities: []byte(`{"tools":{},"resources":{},"prompts":{}}`)}, nil
+}
+
+// Discover implements front.Backend.
+func (s echoServer) Discover(session route.Session) route.InitializeResult {
+	w, _ := s.BeginSession(context.Background(), session)
+	return w
 }
 
 // Handle implements front.Backend.

@@ -56,17 +56,17 @@ func (v *runsView) addFlags(cmd *cobra.Command) {
 func (v *runsView) addFilter(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&v.tool, "tool", "", "only runs of the tool `NAME`")
-	f.StringVar(&v.outcome, "outcome", "", "only runs that ended so: ok, error (any), unfinished, or a `CLASS` of error such as timeout")
+	f.StringVar(&v.outcome, "outcome", "", "only runs that ended so: ok, asks, error (any), unfinished, or a `CLASS` of error such as timeout")
 }
 
 // open finds the journal.
 func (v *runsView) open(cmd *cobra.Command) error {
 	v.stdout, v.stderr = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr()
 	switch v.outcome {
-	case "", anyError, journal.OK, journal.Unfinished:
+	case "", anyError, journal.OK, journal.Asks, journal.Unfinished:
 	default:
 		if !isErrorClass(v.outcome) {
-			return &exitError{exitUsage, fmt.Errorf("--outcome %s: not one of ok, error, unfinished, %s", v.outcome, strings.Join(errorClasses, ", "))}
+			return &exitError{exitUsage, fmt.Errorf("--outcome %s: not one of ok, asks, error, unfinished, %s", v.outcome, strings.Join(errorClasses, ", "))}
 		}
 	}
 	if v.dir != "" {
@@ -136,7 +136,7 @@ func (v *runsView) chooses(outcome string) bool {
 	case "":
 		return true
 	case anyError:
-		return outcome != journal.OK && outcome != journal.Unfinished
+		return outcome != journal.OK && outcome != journal.Asks && outcome != journal.Unfinished
 	}
 	return outcome == v.outcome
 }
@@ -174,7 +174,8 @@ func runsListCommand() *cobra.Command {
 		Long: `List the runs of composite tools that clients have asked for, the newest first.
 
 With --json each run is an object on a line of its own: id, tool, start,
-duration (milliseconds), outcome, message, calls, fuel, memory, client, session.`,
+duration (milliseconds), outcome, message, calls, fuel, memory, client, session,
+and continues, the run before, which ended to ask the client something.`,
 		Example: `  mcp-metatool runs list --since 2h --outcome error
   mcp-metatool runs list --tool issue_summary --limit 10`,
 		Args: cobra.NoArgs,
@@ -243,12 +244,20 @@ func (t *runTable) add(r listedRun, limit int) (more bool) {
 	if r.Outcome != journal.Unfinished {
 		took = timeline.Duration(time.Duration(r.Duration * float64(time.Millisecond)))
 	}
-	t.line(shortRun(r.ID), display.Time(r.Start, time.Second), display.Line(r.Tool, 28), display.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), display.Line(r.Message, 60))
+	t.line(shortRun(r.ID), display.Time(r.Start, time.Second), display.Line(r.Tool, 28), display.Line(r.Outcome, 10), took, fmt.Sprint(r.Calls), r.remark())
 	return t.n != limit
 }
 
 func (t *runTable) line(cells ...any) {
 	fmt.Fprintln(t.w, strings.TrimRight(fmt.Sprintf(runLine, cells...), " "))
+}
+
+// remark returns what the last column has.
+func (r *listedRun) remark() string {
+	if r.Message == "" && r.Continues != "" {
+		return "continues " + shortRun(r.Continues)
+	}
+	return display.Line(r.Message, 60)
 }
 
 // end writes a message if there are no runs.
@@ -271,19 +280,31 @@ type listedRun struct {
 	Duration float64   `json:"duration"` // milliseconds
 	Outcome  string    `json:"outcome"`
 	Message  string    `json:"message,omitempty"`
-	Calls    int       `json:"calls"`
-	Fuel     uint64    `json:"fuel"`
-	Memory   uint64    `json:"memory"`
-	Client   string    `json:"client,omitempty"`
-	Session  string    `json:"session,omitempty"`
+	// Continues is the id of the run that this one continues.
+	Continues string `json:"continues,omitempty"`
+	Calls     int    `json:"calls"`
+	Fuel      uint64 `json:"fuel"`
+	Memory    uint64 `json:"memory"`
+	Client    string `json:"client,omitempty"`
+	Session   string `json:"session,omitempty"`
 }
 
 func listedRecord(rec *journal.Record) listedRun {
 	return listedRun{
-		ID: rec.ID, Tool: rec.Definition.Name, Start: rec.Start.UTC(), Duration: milliseconds(rec.Duration),
-		Outcome: rec.OutcomeName(), Message: rec.Outcome.Message, Calls: len(rec.Calls),
+		Continues: rec.Continues,
+		ID:        rec.ID, Tool: rec.Definition.Name, Start: rec.Start.UTC(), Duration: milliseconds(rec.Duration),
+		Outcome: rec.OutcomeName(), Message: messageOf(rec), Calls: len(rec.Calls),
 		Fuel: rec.Outcome.Fuel, Memory: rec.Outcome.Memory, Client: rec.Client.Name, Session: rec.Client.Session,
 	}
+}
+
+// messageOf returns what the list says about a run: its error, or what it asks.
+func messageOf(rec *journal.Record) string {
+	open := rec.Open()
+	if len(open) == 0 {
+		return rec.Outcome.Message
+	}
+	return timeline.Question(&open[0])
 }
 
 func listedCall(p *journal.Proxied) listedRun {

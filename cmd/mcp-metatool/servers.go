@@ -29,7 +29,11 @@ is started on first use (start = "lazy") is left asleep unless it is NAME, or ha
 never run. The exit code is 1 if one fails.
 
 With --check, each server that has started is then asked for its tools, and makes
-the call of its [upstream.NAME.probe] if it has one.`,
+the call of its [upstream.NAME.probe] if it has one.
+
+With --protocol, each server is asked over another connection whether it speaks a
+revision of MCP without initialize. A server over stdio is started once more for that.
+What is found is remembered for the next start.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -42,15 +46,16 @@ the call of its [upstream.NAME.probe] if it has one.`,
 	cmd.Flags().BoolVar(&v.asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&v.names, "names", false, "print what agents call the servers' tools and prompts, instead")
 	cmd.Flags().BoolVar(&v.check, "check", false, "check that the servers work, and report on that instead")
-	cmd.MarkFlagsMutuallyExclusive("names", "check")
+	cmd.Flags().BoolVar(&v.protocol, "protocol", false, "explain which revision of MCP each server speaks, and report on that instead")
+	cmd.MarkFlagsMutuallyExclusive("names", "check", "protocol")
 	return cmd
 }
 
 // serversView is one run of servers.
 type serversView struct {
 	settings
-	asJSON, names, check bool
-	only                 string // name of the only server to report; "" for all
+	asJSON, names, check, protocol bool
+	only                           string // name of the only server to report; "" for all
 }
 
 // serverReport is one upstream in the output of servers --json.
@@ -89,10 +94,14 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	var servers serversReport
 	var names namesReport
 	var checks checksReport
+	var protocols protocolsReport
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
 		states := h.Upstreams(ctx) // first, because it waits for the upstreams
 		servers = newServersReport(cfg, states, h.Problems())
 		names = newNamesReport(cfg, h.Names(), h.Problems())
+		if v.protocol {
+			protocols = newProtocolsReport(h.Protocols(ctx))
+		}
 		if v.check {
 			checks = newChecksReport(h.Checkup(ctx))
 		}
@@ -106,6 +115,8 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	switch {
 	case v.names:
 		report = names
+	case v.protocol:
+		report = protocols
 	case v.check:
 		report, failed = checks, !checks.Healthy
 	}

@@ -38,7 +38,7 @@ func TestOverlay(t *testing.T) {
 		return
 	}
 	programs := overlayCorpus(t)
-	n := 1500
+	n := 500
 	if testing.Short() {
 		n = 300
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var featurePrograms = flag.Int("programs", 600, "how many programs of each run TestPythonFeatures compares with Python")
+var featurePrograms = flag.Int("programs", 300, "how many programs of each run TestPythonFeatures compares with Python")
 
 // TestPythonFeatures compares programs that use what Python has and Starlark lacks with
 // CPython. The long form has 20,000 programs: -programs 20000.

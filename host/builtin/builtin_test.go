@@ -85,7 +85,7 @@ func (h *fixture) call(tool, arguments string) wire.Reply {
 	params := fmt.Appendf(nil, `{"name":%q,"arguments":%s}`, tool, arguments)
 	reply := h.handler.CallTool(h.t.Context(), tool, route.Call{Params: params})
 	if reply.Error != nil || !json.Valid(reply.Result) {
-		h.t.Fatalf("%s %s: %+s", tool, arguments, reply)
+		h.t.Fatalf("%s %s: %s%s", tool, arguments, reply.Result, reply.Error)
 	}
 	entry, _ := h.catalog.Tool(tool)
 	matches(h.t, entry.Definition, reply)

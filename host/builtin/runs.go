@@ -181,7 +181,7 @@ func (h *Handler) findRuns(ctx context.Context, f journal.Filter, failed bool) (
 	list := []listedRun{}
 	for i := range records {
 		r := &records[i]
-		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Error == "") {
+		if r.Client.Session != f.Session || failed && (!r.Done || r.Outcome.Asks || r.Outcome.Error == "") {
 			continue
 		}
 		if len(list) == limit {

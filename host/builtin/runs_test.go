@@ -32,6 +32,8 @@ type session interface{ route.Session }
 func (c client) Session() route.Session    { return c }
 func (c client) ID() string                { return c.id }
 func (client) Client() []byte              { return []byte(`{"clientInfo":{"name":"test","version":"1"}}`) }
+func (client) LogLevel() string            { return "" }
+func (client) Principal() string           { return "" }
 func (client) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
 // memory implements Runs with the records that a composer makes.

@@ -93,9 +93,12 @@ func show(rec *journal.Record, lines *timeline.Timeline, d detail) shownRun {
 	}
 	o := rec.Outcome
 	s.Duration, s.Fuel, s.Memory = milliseconds(rec.Duration), o.Fuel, o.Memory
-	if o.Error == "" {
+	switch {
+	case o.Asks:
+		s.Hint = "It asked the client something. Another run continues it when the client has answered."
+	case o.Error == "":
 		s.Result = display.ClipSize(string(compose.WithoutData(o.Result)), d.result)
-	} else {
+	default:
 		s.Error = display.ClipSize(failureText(o), d.result)
 		s.Hint = hint(rec, lines)
 	}

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -88,11 +89,33 @@ type source struct {
 	lists map[wire.Surface]listing
 }
 
+// List is a list of an upstream. The catalog keeps the slices.
+type List struct {
+	Surface wire.Surface
+	Items   [][]byte // raw definitions
+	Meta    []byte   // raw _meta of the list; nil for none
+	// Announced says that the upstream has announced a change of the list. Notice is the raw
+	// params of the notification, nil for none.
+	Announced bool
+	Notice    []byte
+	// Stateless says that the upstream is of the stateless era. Clients of the handshake era
+	// may not be able to read its definitions as they are.
+	Stateless bool
+	// Fresh says how long the list is current.
+	Fresh envelope.Freshness
+	// Remembered says that the list is from an earlier start of the upstream. It is used
+	// like any other list until the upstream sends a new one. It does not replace a list
+	// that is already there.
+	Remembered bool
+}
+
 // listing is one list of an upstream.
 type listing struct {
-	items   []sourceItem
-	meta    []byte // raw _meta of the list result; nil for none
-	keyless int    // number of items that were left out because they have no key
+	items     []sourceItem
+	meta      []byte // raw _meta of the list result; nil for none
+	keyless   int    // number of items that were left out because they have no key
+	stateless bool
+	fresh     envelope.Freshness
 	// remembered reports that the list is from an earlier start of the upstream,
 	// which has not sent a new one yet.
 	remembered bool
@@ -103,12 +126,13 @@ type sourceItem struct {
 	own        string // the upstream's own name, or the URI
 	public     string // the public name, or the URI
 	definition []byte // raw, with the public name
+	handshake  []byte // the same for clients of the handshake era
 }
 
 // New returns a catalog of upstreams that have not listed anything yet, in the order of
 // the configuration. onChange is called, without locks held, after each change that
-// clients can see in a surface; it must not block. notice is the argument of
-// SetAnnounced, nil if the change has another cause.
+// clients can see in a surface, or that an upstream has announced; it must not block.
+// notice is List.Notice, nil if the change has another cause.
 func New(sources []Source, log *slog.Logger, onChange func(surface wire.Surface, notice []byte)) *Catalog {
 	c := &Catalog{log: log, onChange: onChange}
 	c.setSources(sources, nil)
@@ -139,7 +163,7 @@ func newSource(s Source, previous *source) *source {
 		if s.Prefix != previous.Prefix {
 			l.items = slices.Clone(l.items)
 			for i := range l.items {
-				created.name(surface, &l.items[i])
+				created.name(surface, &l.items[i], l.stateless)
 			}
 		}
 		created.lists[surface] = l
@@ -161,7 +185,7 @@ func (c *Catalog) SetSources(sources []Source) {
 	c.view.Store(after)
 	c.mu.Unlock()
 	for _, surface := range wire.Surfaces {
-		c.report(surface, nil, before, after)
+		c.report(surface, false, nil, before, after)
 	}
 }
 
@@ -176,7 +200,7 @@ func (c *Catalog) setOwn(of *[]Entry, entries []Entry, k Kind) {
 	for i := range entries {
 		entries[i].Kind = k
 	}
-	c.update(wire.Tools, nil, func() bool {
+	c.update(wire.Tools, false, nil, func() bool {
 		if slices.EqualFunc(*of, entries, sameEntry) {
 			return false
 		}
@@ -189,68 +213,65 @@ func sameEntry(a, b Entry) bool {
 	return a.Name == b.Name && bytes.Equal(a.Definition, b.Definition)
 }
 
-// SetUpstream replaces one list of an upstream with raw definitions. meta is the raw
-// _meta of the list, nil for none. An unknown server is ignored. The catalog keeps the
-// slices.
+// SetUpstream is SetList for a list of which nothing else is known.
 func (c *Catalog) SetUpstream(server string, surface wire.Surface, items [][]byte, meta []byte) {
-	c.set(server, surface, items, meta, nil, false)
+	c.SetList(server, List{Surface: surface, Items: items, Meta: meta})
 }
 
-// SetAnnounced is SetUpstream for a list that the upstream has announced with a
-// notification. notice is the raw params of the notification, nil for none.
-func (c *Catalog) SetAnnounced(server string, surface wire.Surface, items [][]byte, meta, notice []byte) {
-	c.set(server, surface, items, meta, notice, false)
-}
-
-// SetRemembered is SetUpstream for a list from an earlier start of an upstream. It is
-// used like any other list until the upstream sends a new one. It does not replace a
-// list that is already there.
-func (c *Catalog) SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte) {
-	c.set(server, surface, items, meta, nil, true)
-}
-
-func (c *Catalog) set(server string, surface wire.Surface, items [][]byte, meta, notice []byte, remembered bool) {
-	c.update(surface, notice, func() bool {
+// SetList replaces a list of an upstream. An unknown server is ignored.
+//
+// Clients are also told of a change that an upstream has announced if the list is the same
+// as before: it may have changed and changed back, and clients that are connected to the
+// upstream itself are told, too.
+func (c *Catalog) SetList(server string, list List) {
+	told := list.Announced && list.Surface != wire.Templates // which have no notification of their own
+	c.update(list.Surface, told, list.Notice, func() bool {
 		at := slices.IndexFunc(c.sources, func(s *source) bool { return s.Server == server })
 		if at < 0 {
 			return false
 		}
 		s := c.sources[at]
-		if _, listed := s.lists[surface]; remembered && listed {
+		if _, listed := s.lists[list.Surface]; list.Remembered && listed {
 			return false
 		}
-		l := s.read(surface, items, meta)
-		l.remembered = remembered
-		s.lists[surface] = l
+		s.lists[list.Surface] = s.read(list)
 		return true
 	})
 }
 
 // read reads the names of items, and sets the public names of tools and prompts.
-func (s *source) read(surface wire.Surface, items [][]byte, meta []byte) listing {
-	l := listing{items: make([]sourceItem, 0, len(items)), meta: meta}
-	for _, raw := range items {
-		own, ok := wire.GetString(raw, surface.Key())
+func (s *source) read(list List) listing {
+	l := listing{
+		items: make([]sourceItem, 0, len(list.Items)), meta: list.Meta,
+		stateless: list.Stateless, fresh: list.Fresh, remembered: list.Remembered,
+	}
+	for _, raw := range list.Items {
+		own, ok := wire.GetString(raw, list.Surface.Key())
 		if !ok {
 			l.keyless++
 			continue
 		}
 		item := sourceItem{own: own, public: own, definition: raw}
-		s.name(surface, &item)
+		s.name(list.Surface, &item, list.Stateless)
 		l.items = append(l.items, item)
 	}
 	return l
 }
 
-// name sets the public name of a tool or prompt.
-func (s *source) name(surface wire.Surface, item *sourceItem) {
+// name sets the public name of a tool or prompt. stateless is List.Stateless.
+func (s *source) name(surface wire.Surface, item *sourceItem, stateless bool) {
 	if surface == wire.Tools || surface == wire.Prompts {
 		item.public = PublicName(s.Prefix, item.own)
 		item.definition, _ = wire.Set(item.definition, wire.Quote(item.public), "name") // it is an object, since GetString has read it
 	}
+	item.handshake = item.definition
+	if surface == wire.Tools && stateless {
+		item.handshake = envelope.HandshakeTool(item.definition)
+	}
 }
 
-func (c *Catalog) update(surface wire.Surface, notice []byte, change func() bool) {
+// update makes a change. told says that clients are told of it even if they see none.
+func (c *Catalog) update(surface wire.Surface, told bool, notice []byte, change func() bool) {
 	c.mu.Lock()
 	before, after := c.view.Load(), (*view)(nil)
 	changed := change()
@@ -260,18 +281,18 @@ func (c *Catalog) update(surface wire.Surface, notice []byte, change func() bool
 	}
 	c.mu.Unlock()
 	if changed {
-		c.report(surface, notice, before, after)
+		c.report(surface, told, notice, before, after)
 	}
 }
 
-// report logs new problems, and calls onChange if clients see a change.
-func (c *Catalog) report(surface wire.Surface, notice []byte, before, after *view) {
+// report logs new problems, and calls onChange if clients see a change or are told anyway.
+func (c *Catalog) report(surface wire.Surface, told bool, notice []byte, before, after *view) {
 	for _, p := range after.lists[surface].problems {
 		if !slices.Contains(before.lists[surface].problems, p) {
 			c.log.Warn(p)
 		}
 	}
-	if !before.lists[surface].same(after.lists[surface]) {
+	if told || !before.lists[surface].same(after.lists[surface]) {
 		c.onChange(surface, notice)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -24,6 +26,7 @@ type item struct {
 	key        string // public name or URI
 	rank       int    // position of the source; items of a source are ordered by key
 	definition []byte
+	handshake  []byte // the same for clients of the handshake era
 }
 
 func (l list) same(m list) bool {
@@ -38,8 +41,8 @@ type builder struct {
 	list
 }
 
-func (b *builder) add(rank int, key string, definition []byte) {
-	b.items = append(b.items, item{key, rank, definition})
+func (b *builder) add(rank int, key string, definition, handshake []byte) {
+	b.items = append(b.items, item{key, rank, definition, handshake})
 }
 
 func (b *builder) problem(format string, args ...any) {
@@ -61,9 +64,10 @@ var ErrCursor = errors.New("invalid cursor (take nextCursor of an earlier page, 
 
 // Page is a part of a list.
 type Page struct {
-	Items [][]byte // raw definitions; not to be changed
-	Next  string   // cursor of the next page; "" if there is none
-	Meta  []byte   // raw _meta of the whole list; nil for none
+	Items     [][]byte // raw definitions; not to be changed
+	Handshake [][]byte // the same for clients of the handshake era
+	Next      string   // cursor of the next page; "" if there is none
+	Meta      []byte   // raw _meta of the whole list; nil for none
 }
 
 // Page returns at most limit items of a surface after cursor ("" for the first page). The
@@ -92,12 +96,19 @@ func (c *Catalog) Page(surface wire.Surface, cursor string, limit int) (Page, er
 	p := Page{Meta: l.meta}
 	for _, e := range l.items[start:end] {
 		p.Items = append(p.Items, e.definition)
+		p.Handshake = append(p.Handshake, e.handshake)
 	}
 	if end < len(l.items) {
 		last := l.items[end-1]
 		p.Next = encodeCursor(last.rank, last.key)
 	}
 	return p, nil
+}
+
+// Hints returns how long a client may keep a list, going by what the upstreams say. An
+// upstream that has not listed anything since it was started says nothing.
+func (c *Catalog) Hints(surface wire.Surface) envelope.Hints {
+	return envelope.Combine(time.Now(), c.view.Load().fresh[surface])
 }
 
 func encodeCursor(rank int, key string) string {

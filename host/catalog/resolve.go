@@ -141,12 +141,18 @@ func (c *Catalog) Remembered(server string) bool {
 // InputSchema returns the raw inputSchema of a tool, by the real names of server and
 // tool; nil if there is none. It aliases the definition.
 func (c *Catalog) InputSchema(server, tool string) []byte {
+	schema, _ := wire.Get(c.Definition(server, tool), "inputSchema")
+	return schema
+}
+
+// Definition returns the raw definition of a tool that scripts can call, by the real names
+// of server and tool; nil if there is none.
+func (c *Catalog) Definition(server, tool string) []byte {
 	s, ok := c.view.Load().tools.scripts[abi.Ident(server)]
 	if !ok || s.server != server {
 		return nil
 	}
-	schema, _ := wire.Get(s.tools[tool], "inputSchema")
-	return schema
+	return s.tools[tool]
 }
 
 // Resolve finds a tool by its server's script name and a tool name. It looks for the

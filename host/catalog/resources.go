@@ -43,7 +43,7 @@ func (b *builder) prompts(sources []*source) map[string]ownName {
 				continue
 			}
 			owners[e.public] = ownName{s.Server, e.own}
-			b.add(i, e.public, e.definition)
+			b.add(i, e.public, e.definition, e.handshake)
 		}
 	}
 	return owners
@@ -60,7 +60,7 @@ func (b *builder) resources(sources []*source) map[string]string {
 				continue
 			}
 			owners[e.own] = s.Server
-			b.add(i, e.own, e.definition)
+			b.add(i, e.own, e.definition, e.handshake)
 		}
 	}
 	return owners

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -141,6 +142,86 @@ func TestOnChangeTellsTheSurface(t *testing.T) {
 	if !slices.Equal(*told, want) {
 		t.Errorf("told of %q, want %q", *told, want)
 	}
+}
+
+// TestAnnouncedAgain checks that clients are told once of a change that an upstream has
+// announced, also if the list is as before.
+func TestAnnouncedAgain(t *testing.T) {
+	c, told := twoUpstreams()
+	for _, surface := range wire.Surfaces {
+		items := raws(`{"` + surface.Key() + `":"x"}`)
+		c.SetList("a", List{Surface: surface, Items: items, Announced: true})
+		c.SetList("a", List{Surface: surface, Items: items, Announced: true})
+		c.SetList("a", List{Surface: surface, Items: items}) // the server has started again
+		c.SetList("a", List{Surface: surface, Items: items[:0], Remembered: true})
+	}
+	// A change of templates is announced as one of resources.
+	want := []wire.Surface{wire.Tools, wire.Tools, wire.Prompts, wire.Prompts, wire.Resources, wire.Resources, wire.Templates}
+	slices.Sort(want)
+	if slices.Sort(*told); !slices.Equal(*told, want) {
+		t.Errorf("told of %q, want %q", *told, want)
+	}
+}
+
+// TestHints checks that the hints of a list are those of all upstreams, and that they
+// change with the list.
+func TestHints(t *testing.T) {
+	c, told := twoUpstreams()
+	fresh := func(ttl int64, scope string) envelope.Freshness {
+		return envelope.Freshness{Hints: &envelope.Hints{TTL: ttl, Scope: scope}, Live: true}
+	}
+	c.SetList("a", List{Surface: wire.Prompts, Items: raws(`{"name":"p"}`), Fresh: fresh(1000, "public")})
+	if got := c.Hints(wire.Prompts); got != (envelope.Hints{TTL: 0, Scope: "private"}) {
+		t.Errorf("while one has not listed: %+v", got)
+	}
+	c.SetList("b", List{Surface: wire.Prompts, Fresh: fresh(500, "public")})
+	if got := c.Hints(wire.Prompts); got != (envelope.Hints{TTL: 500, Scope: "public"}) {
+		t.Errorf("of two: %+v", got)
+	}
+	c.SetList("b", List{Surface: wire.Prompts, Fresh: fresh(700, "private")})
+	if got := c.Hints(wire.Prompts); got != (envelope.Hints{TTL: 700, Scope: "private"}) {
+		t.Errorf("of two: %+v", got)
+	}
+	if !slices.Equal(*told, []wire.Surface{wire.Prompts}) {
+		t.Errorf("told of %q", *told)
+	}
+	c.SetSources([]Source{{Server: "a", Exposes: func(string) bool { return true }}})
+	if got := c.Hints(wire.Prompts); got != (envelope.Hints{TTL: 1000, Scope: "public"}) {
+		t.Errorf("of the one that is left: %+v", got)
+	}
+}
+
+// TestDefinitionsForTheHandshakeEra checks that clients of that era get definitions of
+// tools that they can read, also under another prefix.
+func TestDefinitionsForTheHandshakeEra(t *testing.T) {
+	c, _ := twoUpstreams()
+	items := raws(`{"name":"x","outputSchema":{"type":"array"}}`, `{"name":"y","outputSchema":{"type":"object"}}`)
+	c.SetList("a", List{Surface: wire.Tools, Items: items, Stateless: true})
+	c.SetList("b", List{Surface: wire.Tools, Items: items})
+	check := func(prefix string) {
+		t.Helper()
+		p, _ := c.Page(wire.Tools, "", 10)
+		array, object := `","outputSchema":{"type":"array"}}`, `","outputSchema":{"type":"object"}}`
+		want := []string{`{"name":"` + prefix + `x` + array, `{"name":"` + prefix + `y` + object, `{"name":"x` + array, `{"name":"y` + object}
+		for i, item := range p.Items {
+			if string(item) != want[i] {
+				t.Errorf("%s, want %s", item, want[i])
+			}
+		}
+		want[0] = `{"name":"` + prefix + `x"}`
+		for i, item := range p.Handshake {
+			if string(item) != want[i] {
+				t.Errorf("handshake era: %s, want %s", item, want[i])
+			}
+		}
+		if len(p.Items) != 4 || len(p.Handshake) != 4 {
+			t.Errorf("%s, %s", p.Items, p.Handshake)
+		}
+	}
+	check("a__")
+	all, none := func(string) bool { return true }, func(string) bool { return false }
+	c.SetSources([]Source{{Server: "a", Prefix: "z__", Exposes: all, Hides: none}, {Server: "b", Exposes: all, Hides: none}})
+	check("z__")
 }
 
 func TestListMeta(t *testing.T) {

@@ -49,7 +49,7 @@ func (b *builder) tools(c *Catalog) tools {
 	t := tools{visible: map[string]Entry{}, owners: map[string]Entry{}, scripts: map[string]*scriptServer{}}
 	for rank, own := range [][]Entry{c.builtins, c.composites} {
 		for _, e := range own {
-			if b.tool(&t, e, rank, true) {
+			if b.tool(&t, e, e.Definition, rank, true) {
 				t.all = append(t.all, e)
 			}
 		}
@@ -60,8 +60,9 @@ func (b *builder) tools(c *Catalog) tools {
 	return t
 }
 
-// tool adds e under its public name, unless another tool has that name.
-func (b *builder) tool(t *tools, e Entry, rank int, visible bool) bool {
+// tool adds e under its public name, unless another tool has that name. handshake is its
+// definition for clients of the handshake era.
+func (b *builder) tool(t *tools, e Entry, handshake []byte, rank int, visible bool) bool {
 	if owner, taken := t.owners[e.Name]; taken {
 		b.problem("tool name %q: %s hides %s (give one of them another name or prefix)",
 			e.Name, owner.Describe(), e.Describe())
@@ -70,7 +71,7 @@ func (b *builder) tool(t *tools, e Entry, rank int, visible bool) bool {
 	t.owners[e.Name] = e
 	if visible {
 		t.visible[e.Name] = e
-		b.add(rank, e.Name, e.Definition)
+		b.add(rank, e.Name, e.Definition, handshake)
 	}
 	return true
 }
@@ -84,7 +85,7 @@ func (b *builder) sourceTools(t *tools, s *source, rank int) {
 		hidden := s.Hides(l.own)
 		script.add(l.own, l.definition, hidden)
 		e := Entry{Name: l.public, Kind: Proxied, Server: s.Server, Tool: l.own, Definition: l.definition}
-		b.tool(t, e, rank, !hidden && s.Exposes(l.own))
+		b.tool(t, e, l.handshake, rank, !hidden && s.Exposes(l.own))
 		if !hidden {
 			t.all = append(t.all, e)
 		}

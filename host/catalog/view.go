@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -14,6 +15,7 @@ type view struct {
 	sources   map[string]Source // by upstream
 	disabled  map[string]string // disabled servers by their script names
 	lists     map[wire.Surface]list
+	fresh     map[wire.Surface][]envelope.Freshness // of each upstream
 	tools     tools
 	prompts   map[string]ownName // by public name
 	resources map[string]string  // servers by URI
@@ -24,7 +26,7 @@ type view struct {
 type ownName struct{ server, name string }
 
 func newView(c *Catalog) *view {
-	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}}
+	v := &view{prefixes: map[string]string{}, sources: map[string]Source{}, disabled: map[string]string{}, lists: map[wire.Surface]list{}, fresh: map[wire.Surface][]envelope.Freshness{}}
 	for _, s := range c.sources {
 		v.upstreams = append(v.upstreams, s.Server)
 		v.prefixes[s.Server] = s.Prefix
@@ -42,7 +44,7 @@ func newView(c *Catalog) *view {
 // with returns a copy of v with one surface rebuilt from the catalog's sources.
 func (v *view) with(c *Catalog, surface wire.Surface) *view {
 	w := *v
-	w.lists = maps.Clone(v.lists)
+	w.lists, w.fresh = maps.Clone(v.lists), maps.Clone(v.fresh)
 	w.build(c, surface)
 	return &w
 }
@@ -60,9 +62,13 @@ func (v *view) build(c *Catalog, surface wire.Surface) {
 		v.templates = b.templates(c.sources)
 	}
 	metas := make([]Part, 0, len(c.sources))
+	fresh := make([]envelope.Freshness, 0, len(c.sources))
 	for _, s := range c.sources {
-		metas = append(metas, Part{s.Server, s.lists[surface].meta})
+		l := s.lists[surface]
+		metas = append(metas, Part{s.Server, l.meta})
+		fresh = append(fresh, l.fresh)
 	}
+	v.fresh[surface] = fresh
 	b.meta = MergeMeta(metas)
 	v.lists[surface] = b.finish()
 }

@@ -21,13 +21,16 @@ type target struct {
 	server, tool string // real names
 	err          error  // from resolving it
 	record       *journal.Call
-	undo         []target      // compensations that the saved tool registered
-	replayed     *ReplayedCall // nil except in a replay
+	undo         []target            // compensations that the saved tool registered
+	replayed     *ReplayedCall       // nil except in a replay
+	before       *journal.CallRecord // of the run that this one continues; nil if that did not make the call
 }
 
 // CallTools makes a batch of calls, at most Options.Parallel at a time in the
 // whole tree of runs.
 func (r *run) CallTools(ctx context.Context, calls []abi.ToolCall) []abi.Answer {
+	r.tree.questions.work(-1)
+	defer r.tree.questions.work(1)
 	targets := r.resolveAll(ctx, calls)
 	opened := make([]journal.Opened, len(targets))
 	for i := range targets {
@@ -127,6 +130,8 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 	switch {
 	case t.replayed != nil:
 		answer = r.replayCall(ctx, t)
+	case answeredBefore(t.before) && t.runBefore() == nil:
+		answer = r.repeat(t)
 	case t.err != nil:
 		answer.Err = t.fail(unresolvedType(t.err), t.err.Error())
 	case ctx.Err() != nil:
@@ -141,13 +146,19 @@ func (r *run) call(ctx context.Context, t *target) abi.Answer {
 }
 
 func (r *run) forward(ctx context.Context, t *target) journal.Answer {
-	limited, cancel := t.limited(ctx)
-	defer cancel()
+	limited, clock, stop := t.startClock(ctx)
+	defer stop()
+	origin, asking := r.inquirer(t, clock)
+	if !r.tree.questions.begin(asking) {
+		return journal.Answer{Err: t.fail(abi.ErrCancelled, NotMade)}
+	}
+	defer r.tree.questions.end(asking)
 	if failed := r.checkCall(ctx, limited, t); failed != nil {
 		return journal.Answer{Err: failed}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
-	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
+	r.tree.live.Store(true)
+	reply := r.cfg.Upstreams.CallUpstream(limited, origin, t.server, t.tool, t.params(r.meta), part.reporter(t.record))
 	switch {
 	case ctx.Err() != nil:
 		return journal.Answer{Err: t.fail(contextFailure(ctx).Type, NoAnswer)}
@@ -199,8 +210,9 @@ func unresolvedType(err error) abi.ErrorType {
 	var hidden *catalog.HiddenError
 	var down *downError
 	var disabled *catalog.DisabledError
+	var diverged *divergedError
 	switch {
-	case errors.As(err, &hidden):
+	case errors.As(err, &hidden), errors.As(err, &diverged):
 		return abi.ErrPermission
 	case errors.As(err, &down), errors.As(err, &disabled):
 		return abi.ErrTool
@@ -209,4 +221,8 @@ func unresolvedType(err error) abi.ErrorType {
 }
 
 // Progress implements sandbox.Caller.
-func (r *run) Progress(p abi.Progress) { r.progress.script(p) }
+func (r *run) Progress(p abi.Progress) {
+	if !r.resumed.silent() {
+		r.progress.script(p)
+	}
+}

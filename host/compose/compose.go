@@ -25,6 +25,12 @@
 //	build.go     building JSON out of raw pieces
 //	moment.go    the time of a run and its seed
 //	replay.go    Replay: running a recorded run again
+//	inquire.go   what servers ask the client, if only the result of the run can ask it
+//	questions.go when a run that asks ends
+//	clock.go     the timeout of a call, which does not count the time of its questions
+//	resume.go    continuing a run when the client has answered
+//	asked.go     the records of runs that can be continued
+//	recorded.go  what has become of a run, from its record
 //
 // JSON of upstreams and scripts stays raw bytes: numbers are never converted to float64
 // and back.
@@ -95,6 +101,16 @@ type Options struct {
 	// Moment returns the time and the seed of each run. Nil is the present time and a
 	// seed by chance.
 	Moment func() Moment
+	// Recorded returns the record of a run that a client continues, perhaps in another
+	// process. Nil is no such records.
+	Recorded func(id string) (journal.Record, error)
+	// Claims decides which process continues a run. Nil: only this one does.
+	Claims Claims
+	// Chain returns the records of a run and of those that continue it; nil if there are
+	// none on disk.
+	Chain func(id string) (journal.Chain, error)
+	// Asked keeps the records of runs that clients can continue; nil is a new one.
+	Asked *Asked
 	// Listeners knows which clients get the logs of scripts; nil is none.
 	Listeners Listeners
 	// Log gets one line per run, without params or results: of level info if the
@@ -125,6 +141,14 @@ type Options struct {
 	Executed func(tool string, at time.Time)
 }
 
+// Claims are the rights to continue runs; see journal.Log.
+type Claims interface {
+	// Claim takes the right to continue a run. It fails if somebody has it.
+	Claim(id string) error
+	// Release gives it back.
+	Release(id string) error
+}
+
 // The defaults of Options.
 const (
 	DefaultTimeout  = 30 * time.Second
@@ -141,6 +165,7 @@ type Composer struct {
 	cfg              Options
 	progressInterval time.Duration
 	schemas          schemas // of upstream tools
+	asked            *Asked
 }
 
 // New makes a Composer.
@@ -163,8 +188,11 @@ func New(cfg Options) *Composer {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Asked == nil {
+		cfg.Asked = &Asked{}
+	}
 	cfg.Limits = cfg.Limits.WithDefaults()
-	return &Composer{cfg: cfg, progressInterval: progressInterval}
+	return &Composer{cfg: cfg, progressInterval: progressInterval, asked: cfg.Asked}
 }
 
 // CallTool answers a tools/call of the saved tool called name; see CallSaved. It
@@ -190,11 +218,17 @@ func (c *Composer) CallSaved(ctx context.Context, def tools.Definition, call rou
 	if f := c.ready(ctx); f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil)
+	before, f := c.resume(def, call.Resume)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.chain, r.tree = []string{def.Name}, c.newTree(r.budget.Limits, call)
+	r, f := c.newRun(def, true, args, forwardMeta(call.Params), call, nil, before)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r.chain, r.tree = []string{def.Name}, r.newTree(call)
+	ctx, end := r.tree.asking(ctx, call.Origin, before)
+	defer end()
 	out, f := r.saved(ctx, def, args)
 	return r.finish(ctx, out, f)
 }
@@ -208,11 +242,18 @@ func (c *Composer) Eval(ctx context.Context, code string, params []byte, call ro
 	if f := c.ready(ctx); f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r, f := c.newRun(tools.Definition{Name: EvalName, Code: code}, false, params, forwardMeta(call.Params), call, nil)
+	def := tools.Definition{Name: EvalName, Code: code}
+	before, f := c.resume(def, call.Resume)
 	if f != nil {
 		return wire.Reply{Result: f.Result()}
 	}
-	r.tree = c.newTree(r.budget.Limits, call)
+	r, f := c.newRun(def, false, params, forwardMeta(call.Params), call, nil, before)
+	if f != nil {
+		return wire.Reply{Result: f.Result()}
+	}
+	r.tree = r.newTree(call)
+	ctx, end := r.tree.asking(ctx, call.Origin, before)
+	defer end()
 	out, f := r.unsaved(ctx, code, params)
 	return r.finish(ctx, out, f)
 }
@@ -243,8 +284,9 @@ func (c *Composer) ready(ctx context.Context) *Failure {
 }
 
 // newRun opens the run of a tool with raw arguments. meta is for the calls that it
-// makes; parent is the call of a script that it answers, nil if there is none.
-func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent) (*run, *Failure) {
+// makes; parent is the call of a script that it answers, nil if there is none; before is
+// the run that it continues, nil if there is none.
+func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, call route.Call, parent *journal.Parent, before *resumed) (*run, *Failure) {
 	r := &run{
 		Composer: c, tool: def.Name, origin: call.Origin, meta: meta,
 		budget: c.budget(def.Limits), servers: c.names(), agentTools: c.agentTools(def.Code),
@@ -253,14 +295,25 @@ func (c *Composer) newRun(def tools.Definition, saved bool, args, meta []byte, c
 		r.progress = &progress{send: call.Progress, interval: c.progressInterval}
 	}
 	r.moment = c.cfg.Moment()
-	var err error
-	r.journal, err = c.cfg.Journal(journal.Begin{
-		Now: r.moment.Now, Seed: r.moment.Seed,
-		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(), Servers: r.servers, AgentTools: r.agentTools,
+	begin := journal.Begin{
+		Definition: def, Saved: saved, Params: args, Meta: r.meta, Limits: r.budget.record(),
 		Guest: sandbox.GuestDigest(), Client: clientOf(call.Origin), Parent: parent,
-	})
+	}
+	if before != nil {
+		begin.Continues, begin.Elapsed = before.rec.ID, before.rec.Elapsed+before.rec.Duration
+		r.continueFrom(before)
+	}
+	begin.Now, begin.Seed, begin.Servers, begin.AgentTools = r.moment.Now, r.moment.Seed, r.servers, r.agentTools
+	var err error
+	r.journal, err = c.cfg.Journal(begin)
 	if err != nil {
+		if parent == nil {
+			c.release(before)
+		}
 		return nil, &Failure{Type: abi.ErrResource, Message: fmt.Sprintf("%s was not run: %v", def.Name, err)}
+	}
+	if parent == nil && call.Began != nil && r.journal.OnDisk() {
+		call.Began(r.journal.ID(), r.journal.Start())
 	}
 	return r, nil
 }
@@ -278,11 +331,10 @@ func clientOf(origin route.Origin) journal.Client {
 	if origin == nil {
 		return journal.Client{}
 	}
-	s := origin.Session()
-	info, _ := wire.Get(s.Client(), "clientInfo")
+	info, _ := wire.Get(origin.Client(), "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
-	return journal.Client{Session: s.ID(), Name: name, Version: version}
+	return journal.Client{Session: origin.Session().ID(), Name: name, Version: version}
 }
 
 // tooDeep returns the failure for JSON of a client that is nested too deep.

@@ -133,7 +133,7 @@ func params(arguments string) []byte {
 func get(t testing.TB, r wire.Reply, path ...string) string {
 	t.Helper()
 	if r.Error != nil || !json.Valid(r.Result) {
-		t.Fatalf("no good result: %+s", r)
+		t.Fatalf("no good result: %s%s", r.Result, r.Error)
 	}
 	v, _ := wire.Get(r.Result, path...)
 	return string(v)

@@ -40,15 +40,25 @@ type tree struct {
 	fuel       atomic.Uint64 // used by runs below the root
 	// checked is the fuel used for checking arguments for upstreams.
 	checked atomic.Uint64
+	// live reports that a call of an upstream was made, so that the run before cannot be
+	// continued another time.
+	live      atomic.Bool
+	questions *questions // to the client; nil if it can be asked at any time
 }
 
-func (c *Composer) newTree(l sandbox.Limits, call route.Call) *tree {
+// newTree makes the tree of which the run is the root.
+func (r *run) newTree(call route.Call) *tree {
 	var owner any
 	if call.Origin != nil {
 		owner = call.Origin.Session()
 	}
-	t := &tree{account: sandbox.NewAccount(l, owner), extraCalls: semaphore.NewWeighted(int64(c.cfg.Parallel - 1))}
+	t := &tree{account: sandbox.NewAccount(r.budget.Limits, owner), extraCalls: semaphore.NewWeighted(int64(r.cfg.Parallel - 1))}
 	t.account.AddMessage(len(call.Params))
+	if r.resumed != nil {
+		checked := r.resumed.rec.Outcome.Checked // the arguments of calls that are not made again are not checked again
+		t.account.Charge(checked)
+		t.checked.Add(checked)
+	}
 	return t
 }
 
@@ -114,6 +124,8 @@ var toScript = audience{structured: true, script: true}
 
 // composite runs a saved tool for a script.
 func (r *run) composite(ctx context.Context, t *target) journal.Answer {
+	r.tree.questions.work(1)
+	defer r.tree.questions.work(-1)
 	chain := append(slices.Clone(r.chain), t.tool)
 	switch {
 	case slices.Contains(r.chain, t.tool):
@@ -127,8 +139,14 @@ func (r *run) composite(ctx context.Context, t *target) journal.Answer {
 		return journal.Answer{Err: failed}
 	}
 	def, err := r.definition(t)
+	if err != nil && t.runBefore() != nil {
+		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("since the client was asked, saved tool %q was removed: %v", t.tool, err))}
+	}
 	if err != nil {
 		return journal.Answer{Err: t.fail(abi.ErrValidation, err.Error())}
+	}
+	if below := t.runBefore(); below != nil && below.Definition.Hash() != def.Hash() {
+		return journal.Answer{Err: t.fail(abi.ErrPermission, fmt.Sprintf("saved tool %q was changed since the client was asked", t.tool))}
 	}
 	part := r.progress.begin(t.server + "." + t.tool)
 	limited, cancel := t.limited(ctx)
@@ -187,7 +205,12 @@ func (r *run) child(chain []string, def tools.Definition, t *target, part *part)
 		return child, nil
 	}
 	call := route.Call{Origin: r.origin, Progress: part.reporter(t.record)}
-	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, &journal.Parent{Run: r.journal.ID(), Call: t.record.Seq()})
+	parent := &journal.Parent{Run: r.journal.ID(), Call: t.record.Seq()}
+	var before *resumed
+	if below := t.runBefore(); below != nil {
+		before = newResumed(below, r.resumed.answers)
+	}
+	child, f := r.newRun(def, true, t.Arguments, joinMeta(r.meta, t.Meta), call, parent, before)
 	if f != nil {
 		return nil, f
 	}

@@ -26,6 +26,8 @@ type anySession = route.Session
 func (l *listener) Session() route.Session { return l }
 func (l *listener) Client() []byte         { return []byte(`{"clientInfo":{"name":"c","version":"1"}}`) }
 func (l *listener) ID() string             { return "listener" }
+func (l *listener) LogLevel() string       { return "" }
+func (l *listener) Principal() string      { return "" }
 func (l *listener) Revision() protocol.Revision {
 	revision, _ := protocol.Lookup(l.revision)
 	return revision

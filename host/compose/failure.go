@@ -33,6 +33,8 @@ type Failure struct {
 	Run          string            // id of the run, where the log says more
 	Data         []byte            // raw JSON: the details that the script gave its error
 	Stack        string            // script backtrace; debug mode only
+
+	recorded []byte // body as it is in a record; nil otherwise
 }
 
 // Error returns the message with its class.
@@ -125,6 +127,9 @@ func Excerpt(source string, column int) string {
 
 // body returns {type, message, details, stack}.
 func (f *Failure) body() []byte {
+	if f.recorded != nil {
+		return f.recorded
+	}
 	var details wire.Object
 	if p := f.Position; p != nil {
 		details.NonEmpty("file", p.File)

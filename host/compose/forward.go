@@ -29,7 +29,7 @@ func (r *run) Log(level abi.LogLevel, text string) (send func()) {
 	if r.replay != nil {
 		r.replay.Recording.Log(level, text)
 	}
-	if r.cfg.Listeners == nil || r.origin == nil || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
+	if r.cfg.Listeners == nil || r.origin == nil || r.resumed.silent() || r.forwarded >= maxForwarded || !r.cfg.Listeners.Listens(r.origin.Session(), logNames[level]) {
 		return nil
 	}
 	if r.forwarded++; r.forwarded == maxForwarded {

@@ -58,6 +58,8 @@ type ReplayRun struct {
 	// Checked is the fuel that the run and those below it used for checking arguments
 	// for upstreams, which a replay does not do.
 	Checked uint64
+	// Asks reports that the run ended to ask the client something.
+	Asks bool
 	// Orphan reports that the caller of the tool ended as well. Then the caller undoes
 	// what the tool did.
 	Orphan bool
@@ -143,7 +145,7 @@ func (t *ReplayRun) budget() budget {
 // where the recorded run was stopped.
 func (r *run) scriptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.replay == nil {
-		return context.WithTimeout(ctx, r.budget.timeout)
+		return context.WithTimeout(ctx, r.budget.timeout-r.elapsed())
 	}
 	limited, cancel := context.WithCancel(ctx)
 	r.stop = cancel
@@ -228,6 +230,9 @@ func (r *run) resolveAll(ctx context.Context, calls []abi.ToolCall) []target {
 			targets[i] = target{ToolCall: calls[i], server: p.Server, tool: p.Tool, replayed: &p}
 		}
 		return targets
+	}
+	if r.resumed != nil {
+		return r.resolveResumed(func(call abi.ToolCall) target { return r.resolve(ctx, call) }, calls)
 	}
 	for i, call := range calls {
 		targets[i] = r.resolve(ctx, call)

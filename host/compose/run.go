@@ -38,6 +38,8 @@ type run struct {
 	failures failures // of saved tools that it has called
 	undo     compensations
 
+	resumed *resumed // nil unless the run continues another one
+
 	forwarded int // number of log entries sent to the client
 
 	replay *ReplayRun         // the replayed run; nil for a live run
@@ -65,6 +67,9 @@ func (r *run) execute(ctx, limited context.Context, code string, params []byte, 
 		return out, f
 	}
 	f := r.classify(ctx, limited, out, err)
+	if f == nil && r.resumed.more() {
+		f = &Failure{Type: abi.ErrPermission, Message: fmt.Sprintf("the script made %d calls less than before the client was asked", len(r.resumed.rec.Calls)-r.resumed.next)}
+	}
 	if f == nil && check != nil {
 		f = check(out.Result)
 	}
@@ -148,7 +153,12 @@ func (r *run) errorType(e *abi.Error) abi.ErrorType {
 func contextFailure(ctx context.Context) *Failure {
 	cause := context.Cause(ctx)
 	var cancelled *wire.CancelledError
+	var otherwise *otherwiseError
 	switch limit := sandbox.Exhausted(cause, ""); {
+	case errors.Is(cause, errAsks):
+		return &Failure{Type: abi.ErrCancelled, Message: errAsks.Error()}
+	case errors.As(cause, &otherwise):
+		return &Failure{Type: abi.ErrTool, Server: otherwise.server, Message: otherwise.Error()}
 	case limit != nil:
 		return &Failure{
 			Type: abi.ErrResource, Message: limits.Explain(limit), Limit: string(limit.Limit),
@@ -167,6 +177,12 @@ func contextFailure(ctx context.Context) *Failure {
 // finish ends the run and builds the reply.
 func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.Reply {
 	rec := r.end(ctx, out, f)
+	if asked := r.tree.questions.close(); len(asked) > 0 && errors.Is(context.Cause(ctx), errAsks) {
+		r.asked.keep(rec)
+		r.settleClaim(false)
+		return inputRequired(r.journal.ID(), asked)
+	}
+	r.settleClaim(f != nil)
 	to := audience{revision: r.revision(), detail: r.cfg.Calls, structured: r.cfg.Structured || r.schema, whole: r.cfg.Whole, memory: r.tree.account.Peak()}
 	if to.whole {
 		to.detail = Full
@@ -178,10 +194,11 @@ func (r *run) finish(ctx context.Context, out sandbox.Outcome, f *Failure) wire.
 // run. ctx is that of the run.
 func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.Record {
 	r.progress.close()
-	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() {
+	if f != nil && (ctx.Err() == nil || !r.inner) && !r.orphaned() && !errors.Is(context.Cause(ctx), errAsks) {
 		f.Compensation = r.compensate(ctx) // otherwise its caller, which also ends, does it
 	}
 	end := journal.Outcome{Memory: out.Memory, Fuel: out.Fuel, Result: out.Result}
+	end.Asks = f != nil && (errors.Is(context.Cause(ctx), errAsks) || r.replay != nil && r.replay.Asks)
 	if r.inner {
 		r.tree.fuel.Add(out.Fuel)
 	} else {
@@ -205,7 +222,7 @@ func (r *run) end(ctx context.Context, out sandbox.Outcome, f *Failure) journal.
 // interest to somebody who asks for everything.
 func (r *run) log(rec *journal.Record, out sandbox.Outcome, fuel uint64) {
 	level := slog.LevelInfo
-	if rec.Outcome.Error == "" {
+	if rec.Outcome.Error == "" || rec.Outcome.Asks {
 		level = slog.LevelDebug
 	}
 	if !r.cfg.Log.Enabled(context.Background(), level) {
@@ -216,10 +233,10 @@ func (r *run) log(rec *journal.Record, out sandbox.Outcome, fuel uint64) {
 		"calls", len(rec.Calls), "fuel", fuel)
 }
 
-// revision returns the protocol revision of the client; none without a client.
+// revision returns the protocol revision of the request; none without a client.
 func (r *run) revision() protocol.Revision {
 	if r.origin == nil {
 		return protocol.Revision{}
 	}
-	return r.origin.Session().Revision()
+	return r.origin.Revision()
 }

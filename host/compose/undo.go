@@ -42,10 +42,15 @@ func (u *compensations) take() []target {
 func (r *run) Undo(ctx context.Context, call abi.ToolCall) *abi.CallError {
 	var t target
 	var failed *abi.CallError
-	if r.replay != nil {
+	before := r.resumed.undoBefore(call)
+	switch {
+	case r.replay != nil:
 		t.ToolCall = call
 		t.server, t.tool, failed = r.replay.Recording.Undo(call)
-	} else {
+	case before != nil:
+		t = target{ToolCall: call, server: before.Server, tool: before.Tool}
+		failed = before.Err
+	default:
 		t = r.resolve(ctx, call)
 		failed = r.checkUndo(ctx, &t)
 	}
@@ -185,6 +190,7 @@ func (r *run) compensation(ctx context.Context, t *target, timeout time.Duration
 	}
 	limited, cancel := t.limited(ctx)
 	defer cancel()
+	r.tree.live.Store(true)
 	reply := r.cfg.Upstreams.CallUpstream(limited, r.origin, t.server, t.tool, t.params(r.meta), nil)
 	switch {
 	case ctx.Err() != nil:

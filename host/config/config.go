@@ -38,6 +38,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 )
 
 // The defaults of settings. Those of limits are in package limits.
@@ -59,6 +61,9 @@ type Config struct {
 	// StartupWait is how long tools/list waits for upstreams that are still starting.
 	// 0: it does not wait.
 	StartupWait time.Duration
+	// InputTimeout is how long a call waits for the answers of a client that is asked
+	// something in the middle of it, in the stateless era.
+	InputTimeout time.Duration
 	// MaxMessage is the largest JSON-RPC message in bytes, in either direction.
 	MaxMessage int64
 
@@ -103,6 +108,9 @@ type Execution struct {
 	MaxParallel int
 	// UndoTimeout is how long all compensations of a failed script may take together.
 	UndoTimeout time.Duration
+	// TaskAfter is how long a script runs before its call becomes a task, if the client
+	// knows tasks and there is a journal. 0: it never does.
+	TaskAfter time.Duration
 
 	// ToolCalls says how much results report about the calls of their scripts.
 	ToolCalls ToolCalls
@@ -194,6 +202,25 @@ const (
 	RestartNever  Restart = "never"
 )
 
+// Protocol says which revisions of MCP are spoken with an upstream: Auto, Legacy, or the
+// name of a revision of the stateless era.
+type Protocol string
+
+// The values of Protocol that are no revisions.
+const (
+	Auto   Protocol = "auto"
+	Legacy Protocol = "legacy" // only revisions that begin with initialize
+)
+
+// Protocols returns the values of Protocol.
+func Protocols() []Protocol {
+	values := []Protocol{Auto, Legacy}
+	for _, name := range protocol.Stateless.Names() {
+		values = append(values, Protocol(name))
+	}
+	return values
+}
+
 // Isolation says whether sessions share an upstream.
 type Isolation string
 
@@ -246,6 +273,7 @@ type Upstream struct {
 	Restart             Restart
 	Isolation           Isolation
 	Start               Start
+	Protocol            Protocol
 	// Expose and Hide are patterns of [path.Match] for the upstream's own tool names; see
 	// Exposes and Hides. A nil Expose means every tool, an empty one none.
 	Expose, Hide []string
@@ -264,6 +292,11 @@ type OAuth struct {
 	// ClientID and ClientSecret of a client that is already registered; both "" to
 	// register one. A public client has no secret.
 	ClientID, ClientSecret string
+	// ClientMetadata is the https address of a document about us, which is the client id
+	// at authorization servers that read such documents; "": none. ClientID is "" then.
+	ClientMetadata string
+	// AssumePKCE uses an authorization server that does not say whether it supports PKCE.
+	AssumePKCE bool
 	// Scopes to ask for; nil: those that the server names, empty: none.
 	Scopes []string
 	// RedirectPort is the port on 127.0.0.1 to which the browser is redirected, at the

@@ -113,6 +113,9 @@ func (d *description) upstream(u *Upstream) {
 	d.line("restart", string(u.Restart))
 	d.line("isolation", string(u.Isolation))
 	d.line("start", string(u.Start))
+	if u.Protocol != Auto {
+		d.line("protocol", string(u.Protocol))
+	}
 	if u.Expose != nil {
 		d.line("expose", d.list(at+"expose", u.Expose, "nothing"))
 	}
@@ -155,6 +158,9 @@ func (d *description) remote(at string, u *Upstream) {
 	if u.OAuth.ClientSecret != "" {
 		client += ", with a secret"
 	}
+	if u.OAuth.ClientMetadata != "" {
+		client += ", or described at " + d.shown(at+"oauth."+d.c.key("client_metadata"), u.OAuth.ClientMetadata)
+	}
 	if u.OAuth.RedirectPort != 0 {
 		port = strconv.Itoa(u.OAuth.RedirectPort)
 	}
@@ -166,7 +172,11 @@ func (d *description) remote(at string, u *Upstream) {
 	if u.OAuth.Scopes != nil {
 		scopes = d.list(at+"oauth.scopes", u.OAuth.Scopes, "none")
 	}
-	d.line("oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s", issuer, client, scopes, port))
+	pkce := ""
+	if u.OAuth.AssumePKCE {
+		pkce = "; PKCE assumed"
+	}
+	d.line("oauth", fmt.Sprintf("issuer %s; client %s; scopes %s; redirect port %s%s", issuer, client, scopes, port, pkce))
 }
 
 // journal describes what is recorded about calls.

@@ -126,6 +126,7 @@ func TestReferenceHasTheDefaults(t *testing.T) {
 		{"restart", `"always"`},
 		{"start", `"eager"`},
 		{"isolation", `"shared"`},
+		{"protocol", `"auto"`},
 		{"listen", strconv.Quote(c.HTTP.Listen)},
 		{"path", strconv.Quote(c.HTTP.Path)},
 		{"test_tool", fmt.Sprint(c.Builtins.On("test_tool"))},

@@ -20,6 +20,7 @@ func (c *Config) limits() []limitField {
 	e, h, j := &c.Execution, &c.HTTP, &c.Journal
 	return []limitField{
 		{limits.StartupWait, &c.StartupWait},
+		{limits.InputTime, &c.InputTimeout},
 		{limits.Message, &c.MaxMessage},
 
 		{limits.Time, &e.Timeout},
@@ -32,6 +33,7 @@ func (c *Config) limits() []limitField {
 		{limits.Logs, &e.MaxLogs},
 		{limits.Parallel, &e.MaxParallel},
 		{limits.UndoTime, &e.UndoTimeout},
+		{limits.TaskAfter, &e.TaskAfter},
 		{limits.Concurrent, &e.MaxConcurrent},
 		{limits.Queue, &e.MaxQueued},
 		{limits.TotalMemory, &e.MaxTotalMemory},

@@ -82,7 +82,7 @@ func TestEmptyConfiguration(t *testing.T) {
 		c.Execution != (Execution{
 			Timeout: 30 * time.Second, MaxMemory: 128 << 20, MaxFuel: 10_000_000_000, MaxCalls: 1000,
 			MaxArguments: 16 << 20, MaxAnswer: 16 << 20, MaxResult: 16 << 20, MaxLogs: 1 << 20,
-			MaxQueued: 10_000, MaxParallel: 16, UndoTimeout: 10 * time.Second, ToolCalls: ToolCallsShort,
+			MaxQueued: 10_000, MaxParallel: 16, UndoTimeout: 10 * time.Second, TaskAfter: 10 * time.Second, ToolCalls: ToolCallsShort,
 		}) ||
 		c.Store.Dir != filepath.Join(home, ".mcp-metatool") {
 		t.Errorf("defaults: %+v", c)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -120,6 +121,8 @@ func (t *table) oauth(server string) *OAuth {
 		}
 	}
 	o.Issuer = sub.issuer(server)
+	o.ClientMetadata = sub.clientMetadata(idKey)
+	sub.boolean(sub.key("assume_pkce"), &o.AssumePKCE)
 	o.Scopes = sub.strs("scopes", func(key string, n *node) (string, bool) {
 		scope, ok := sub.expandPublic(key, n)
 		if ok && (scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' })) {
@@ -150,6 +153,26 @@ func (t *table) issuer(server string) string {
 		t.problem("issuer", "has to be an https address (http is for a server and an issuer that are both on this machine)")
 	}
 	return ""
+}
+
+// clientMetadata reads the address of the document about us. Its form is that of
+// draft-ietf-oauth-client-id-metadata-document-00, 3, without what should be left out.
+func (t *table) clientMetadata(idKey string) string {
+	key := t.key("client_metadata")
+	text, ok := t.str(key)
+	if !ok {
+		return ""
+	}
+	if t.node.fields[idKey] != nil {
+		t.problem(key, "cannot be combined with %s (leave one out: that id would always be used)", idKey)
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(text, "?#") ||
+		strings.Trim(u.Path, "/") == "" || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") {
+		t.problem(key, "is not an address of a document about a client (write https://HOST/PATH, where the output of the command auth NAME --client-metadata can be read)")
+		return ""
+	}
+	return text
 }
 
 // isLocal reports whether an address is written as one of this machine.

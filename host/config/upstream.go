@@ -13,7 +13,7 @@ import (
 func decodeUpstream(t *table, name string, c *Config) {
 	u := Upstream{
 		Name: name, Prefix: name + "__",
-		Restart: RestartAlways, Isolation: Shared, Start: Eager,
+		Restart: RestartAlways, Isolation: Shared, Start: Eager, Protocol: Auto,
 	}
 	setDefaults(u.limits())
 	t.boolean("disabled", &u.Disabled)
@@ -37,6 +37,10 @@ func decodeUpstream(t *table, name string, c *Config) {
 	choice(t, "restart", &u.Restart, RestartAlways, RestartNever)
 	choice(t, "isolation", &u.Isolation, Shared, PerSession)
 	choice(t, "start", &u.Start, Eager, Lazy)
+	choice(t, "protocol", &u.Protocol, Protocols()...)
+	if u.Transport == LegacySSE && u.Protocol != Auto && u.Protocol != Legacy {
+		t.problem("protocol", "is no revision with the transport sse (use http, or leave protocol out)")
+	}
 	u.Expose = t.strs("expose", t.pattern)
 	u.Hide = t.strs("hide", t.pattern)
 	u.Probe = t.probe(&u)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,14 +34,15 @@ func TestConversations(t *testing.T) {
 
 func play(t *testing.T, text string) {
 	k := newTalk(t)
+	var lines fronttest.Lines
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "> "):
-			k.send(line[2:])
+			k.send(lines.Sent(line[2:]))
 		case strings.HasPrefix(line, "< "):
-			if got := k.receive(); got != line[2:] {
-				t.Fatalf("got  %s\nwant %s", got, line[2:])
+			if bad := lines.Check(k.receive(), line[2:]); bad != "" {
+				t.Fatal(bad)
 			}
 		case strings.HasPrefix(line, "! "):
 			k.command(line[2:])
@@ -79,6 +81,10 @@ func (k *talk) command(line string) {
 			params = []byte(notice)
 		}
 		s.Changed(wire.Surface(surface), params)
+	case "updated":
+		s := <-k.backend.Began
+		k.backend.Began <- s
+		s.Notify("notifications/resources/updated", []byte(arg))
 	case "large":
 		k.send(`{"x":"` + strings.Repeat("x", 70<<10) + `"}`)
 	default:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
@@ -21,6 +23,8 @@ type handler Session
 func (h *handler) Request(r *rpc.Request) {
 	s := (*Session)(h)
 	switch {
+	case stateless.IsStateless(wire.Message{ID: r.ID, Method: r.Method, Params: r.Params}):
+		s.stateless(r)
 	case r.Method == protocol.MethodInitialize:
 		s.initialize(r)
 	case !s.isInitialized():
@@ -33,9 +37,32 @@ func (h *handler) Request(r *rpc.Request) {
 	}
 }
 
+// stateless answers a request of the stateless era.
+func (s *Session) stateless(r *rpc.Request) {
+	if s.principal == nil || r.InBatch() {
+		r.Reply(fail(wire.CodeInvalidRequest, "invalid request: a request of this revision must not come in a session of an earlier one"))
+		return
+	}
+	e, bad := stateless.Check(nil, wire.Message{ID: r.ID, Method: r.Method, Params: r.Params})
+	if bad != nil {
+		r.Reply(wire.Reply{Error: bad.Raw()})
+		return
+	}
+	params, err := envelope.Remove(r.Params)
+	if err != nil {
+		r.Reply(fail(wire.CodeInvalidParams, "%s: params: %v", r.Method, err))
+		return
+	}
+	r.Params = params
+	s.principal.Serve(r, e)
+}
+
 // Notification implements rpc.Handler.
 func (h *handler) Notification(m wire.Inbound) {
 	s := (*Session)(h)
+	if envelope.IsPresent(m.Params) {
+		return // the stateless era has none that a client sends, except about a single request
+	}
 	if m.Method == protocol.NotificationInitialized {
 		s.initialized()
 		return
@@ -82,6 +109,15 @@ func (r *request) call() route.Call {
 
 // Session implements route.Origin.
 func (r *request) Session() route.Session { return r.session() }
+
+// Revision implements route.Origin.
+func (r *request) Revision() protocol.Revision { return r.session().Revision() }
+
+// Client implements route.Origin.
+func (r *request) Client() []byte { return r.session().Client() }
+
+// LogLevel implements route.Origin.
+func (r *request) LogLevel() string { return "" }
 
 // Notify implements route.Origin.
 func (r *request) Notify(method string, params []byte) {

@@ -22,7 +22,10 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -33,6 +36,11 @@ type Backend interface {
 	// BeginSession begins the session s, and returns the result of its initialize
 	// request. The error is a *wire.RPCError, or the cause of ctx.
 	BeginSession(ctx context.Context, s route.Session) (route.InitializeResult, error)
+	// Discover, Begin and Hints are for the stateless era.
+	stateless.Backend
+	// HeaderParams returns the arguments of a tool that requests over HTTP repeat in
+	// headers.
+	HeaderParams(tool string) envelope.Params
 	// Handle answers every request but initialize and ping.
 	Handle(ctx context.Context, call route.Call) wire.Reply
 	// Notified takes all notifications except those about a single request. It is
@@ -57,8 +65,26 @@ type Options struct {
 	MaxMessage    int            // bytes; 0: wire.DefaultMaxMessage
 	Budget        *budget.Budget // for messages in flight; nil: none
 	KeepWorkers   int            // idle goroutines that are kept for the next requests
-	MaySave       func() bool    // reports whether the client may save tools; nil: it may
-	Log           *slog.Logger
+	Principal     string         // see route.Session; "" for none
+	// Stateless are the options of the stateless era that both eras do not share.
+	Stateless
+	MaySave func() bool // reports whether the client may save tools; nil: it may
+	Log     *slog.Logger
+}
+
+// Stateless are options of the stateless era; see stateless.Options.
+type Stateless struct {
+	Sealer       *requeststate.Sealer
+	Parking      *stateless.Parking
+	InputTimeout func() time.Duration
+}
+
+// PrincipalOptions returns the options of a principal with those of a session.
+func (o *Options) PrincipalOptions() stateless.Options {
+	return stateless.Options{
+		Backend: o.Backend, Name: o.Name, Version: o.Version, Principal: o.Principal, MaySave: o.MaySave,
+		Sealer: o.Sealer, Parking: o.Parking, InputTimeout: o.InputTimeout, Log: o.Log,
+	}
 }
 
 // maxRequests bounds the requests of one session in flight.
@@ -82,6 +108,9 @@ type Session struct {
 	opts      Options
 	submitter Submitter // the Backend, if that is a Submitter; else nil
 	conn      *rpc.Conn
+	// principal answers requests of the stateless era, which can come on the same
+	// stream; nil if they cannot.
+	principal *stateless.Principal
 
 	notifier   sync.WaitGroup // notifyChanges
 	hasChanges chan struct{}  // holds a token while changes is not empty
@@ -107,6 +136,7 @@ func NewSession(ctx context.Context, main rpc.Stream, opts Options) *Session {
 	s.conn = rpc.New(ctx, rpc.Options{
 		Peer: rpc.Client, Main: main, Handler: (*handler)(s), Errors: callErrors{}, SerialIDs: true,
 		MaxRequests: maxRequests, KeepWorkers: opts.KeepWorkers, Count: opts.Budget.Count, Log: opts.Log,
+		HandlesPing: envelope.IsPresent,
 	})
 	s.notifier.Go(s.notifyChanges)
 	return s
@@ -146,6 +176,9 @@ func (s *Session) Err() error { return s.conn.Err() }
 // of them did not end in time.
 func (s *Session) Close() error {
 	done := s.conn.CloseWithin(closeTimeout, wire.ErrClosed)
+	if s.principal != nil && !s.principal.Close(closeTimeout) {
+		done = false
+	}
 	s.notifier.Wait()
 	s.mu.Lock()
 	begun := s.begun
@@ -165,19 +198,25 @@ func (s *Session) ID() string { return s.id }
 // Session implements route.Origin.
 func (s *Session) Session() route.Session { return s }
 
-// Client implements route.Session.
+// Client implements route.Origin.
 func (s *Session) Client() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.params
 }
 
-// Revision implements route.Session; none before initialize.
+// Revision implements route.Origin; none before initialize.
 func (s *Session) Revision() protocol.Revision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.revision
 }
+
+// LogLevel implements route.Origin.
+func (s *Session) LogLevel() string { return "" }
+
+// Principal implements route.Session.
+func (s *Session) Principal() string { return s.opts.Principal }
 
 // MaySave implements route.Session.
 func (s *Session) MaySave() bool { return s.opts.MaySave == nil || s.opts.MaySave() }

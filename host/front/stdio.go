@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
@@ -38,6 +39,7 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	out := &output{w: w}
 	writer := rpc.NewWriter(out)
 	s := NewSession(ctx, writer, opts)
+	s.principal = stateless.New(ctx, opts.PrincipalOptions())
 	out.session = s
 	go writer.Run() // waited for below
 	eof := make(chan error, 1)
@@ -73,10 +75,12 @@ func ServeStdio(ctx context.Context, r io.Reader, w io.Writer, opts Options) err
 	return err
 }
 
-// endOfInput cancels calls of tools, which are then not answered. Requests that take
-// little time, such as those for lists, are still answered.
+// endOfInput cancels calls of tools and subscriptions, which are then not answered.
+// Requests that take little time, such as those for lists, are still answered.
 func (s *Session) endOfInput() {
-	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool { return r.Method == protocol.MethodToolsCall })
+	s.conn.Drop(ErrClientGone, func(r *rpc.Request) bool {
+		return r.Method == protocol.MethodToolsCall || r.Method == protocol.MethodListen
+	})
 }
 
 // readBudget returns the wire.ReadBudget in which large messages of the client are counted; nil if

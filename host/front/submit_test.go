@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -255,16 +256,23 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 
 // BenchmarkSubmit measures calls that need no goroutine and have a reply at once.
 func BenchmarkSubmit(b *testing.B) {
+	b.Run("handshake", func(b *testing.B) { benchmarkSubmit(b, tool(1, "reply")) })
+	b.Run("stateless", func(b *testing.B) {
+		benchmarkSubmit(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"reply","_meta":`+fronttest.Envelope+`}}`)
+	})
+}
+
+func benchmarkSubmit(b *testing.B, call string) {
 	backend := newSubmitter()
 	opts := options(backend)
 	w, written := writeTo(io.Discard)
 	s := NewSession(b.Context(), w, opts)
+	s.principal = stateless.New(b.Context(), opts.PrincipalOptions())
 	s.Receive([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), w)
 	<-backend.Began
-	call := []byte(tool(1, "reply"))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Receive(call, w)
+		s.Receive([]byte(call), w)
 	}
 	if err := s.Close(); err != nil {
 		b.Error(err)

@@ -237,6 +237,7 @@ func readBegin(id string, f fields) (Record, error) {
 	if parent, ok := f.object("parent"); ok {
 		r.Parent = &Parent{Run: parent.text("run"), Call: parent.number("call")}
 	}
+	r.Continues, r.Elapsed = f.text("continues"), f.duration("elapsed")
 	client, _ := f.object("client")
 	r.Client = Client{Session: client.text("session"), Name: client.text("name"), Version: client.text("version")}
 	m, _ := f.object("limits")
@@ -288,10 +289,15 @@ func (r *Record) apply(kind string, f fields) error {
 		for _, e := range f.objects("entries") {
 			r.Logs = append(r.Logs, Entry{At: e.duration("at"), Level: e.level(), Text: e.text("text")})
 		}
+	case eventInput:
+		r.Inputs = append(r.Inputs, InputRecord{
+			Call: f.number("call"), Name: f.text("name"), Method: f.text("method"), Params: f.json("params"),
+			Unsure: f.flag("unsure"), Answer: f.json("answer"),
+		})
 	case eventEnd:
 		r.Done, r.Duration = true, f.duration("duration")
 		r.Outcome = Outcome{
-			Error: abi.ErrorType(f.text("error")), Message: f.text("message"), Failure: f.json("failure"),
+			Error: abi.ErrorType(f.text("error")), Message: f.text("message"), Asks: f.flag("asks"), Failure: f.json("failure"),
 			Result: f.json("result"), Fuel: f.count("fuel"), Checked: f.count("checked"), Memory: f.count("memory"),
 		}
 	}

@@ -35,8 +35,8 @@ type decoder struct {
 	runs     map[string]*partialRun
 	children map[string][]string // ids of the runs that a run has called
 
-	calls, undos, entries int // in all runs together
-	steps                 int // how often a call was examined to find or sort one; for tests
+	calls, undos, entries, inputs int // in all runs together
+	steps                         int // how often a call was examined to find or sort one; for tests
 }
 
 // partialRun is one run that is being decoded.
@@ -90,7 +90,7 @@ func (d *decoder) begin(id string, f fields) error {
 
 // apply adds an event other than begin.
 func (d *decoder) apply(r *partialRun, kind string, f fields) error {
-	calls, undos, entries := len(r.Calls), len(r.Undos), len(r.Logs)
+	calls, undos, entries, inputs := len(r.Calls), len(r.Undos), len(r.Logs), len(r.Inputs)
 	if kind == eventAnswer {
 		d.steps++
 		i, ok := r.lastCall[f.number("seq")]
@@ -109,11 +109,14 @@ func (d *decoder) apply(r *partialRun, kind string, f fields) error {
 	d.calls += len(r.Calls) - calls
 	d.undos += len(r.Undos) - undos
 	d.entries += len(r.Logs) - entries
+	d.inputs += len(r.Inputs) - inputs
 	switch {
 	case d.calls > maxCalls:
 		return &BoundError{"calls", maxCalls}
 	case d.undos > maxCalls:
 		return &BoundError{"compensations", maxCalls}
+	case d.inputs > maxCalls:
+		return &BoundError{"questions", maxCalls}
 	case d.entries > maxEntries:
 		return &BoundError{"log entries", maxEntries}
 	}

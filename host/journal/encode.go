@@ -45,6 +45,9 @@ func encode(w io.Writer, l *line, r *Record) error {
 	for i := range r.Undos {
 		l.undo(r.ID, &r.Undos[i])
 	}
+	for i := range r.Inputs {
+		l.input(r.ID, &r.Inputs[i])
+	}
 	if len(r.Logs) > 0 {
 		l.start(eventLog, r.ID)
 		l.open("entries", '[')
@@ -106,6 +109,7 @@ func readable(text []byte) bool {
 type head struct {
 	kind, run []byte
 	parent    []byte // only for eventBegin
+	continues []byte // only for eventBegin of a run without a parent
 }
 
 var errNoEvent = errors.New("not a line of a journal")
@@ -127,6 +131,8 @@ func readHead(text []byte) (head, error) {
 	h.kind, h.run = kind, run
 	if rest, ok = bytes.CutPrefix(rest, []byte(`,"parent":{"run":"`)); ok {
 		h.parent, _, _ = bytes.Cut(rest, []byte(`"`))
+	} else if rest, ok = bytes.CutPrefix(rest, []byte(`,"continues":"`)); ok {
+		h.continues, _, _ = bytes.Cut(rest, []byte(`"`))
 	}
 	return h, nil
 }

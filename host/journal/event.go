@@ -22,6 +22,7 @@ const (
 	eventAnswer  = "answer"
 	eventUndo    = "undo"
 	eventLog     = "log"
+	eventInput   = "input"
 	eventEnd     = "end"
 	eventProxied = "proxied"
 )
@@ -35,6 +36,9 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 		l.plain("run", b.Parent.Run)
 		l.number("call", int64(b.Parent.Call))
 		l.close('}')
+	}
+	if b.Continues != "" { // for the same reason
+		l.plain("continues", b.Continues)
 	}
 	l.number("v", version)
 	l.time(start)
@@ -51,6 +55,9 @@ func (l *line) begin(id string, start time.Time, b *Begin, missing gaps) {
 	l.texts("agentTools", b.AgentTools)
 	l.number("now", b.Now)
 	l.count("seed", b.Seed)
+	if b.Continues != "" {
+		l.number("elapsed", int64(b.Elapsed))
+	}
 	l.flag("incomplete", missing.incomplete)
 	l.finish()
 }
@@ -257,6 +264,18 @@ func (l *line) undo(id string, u *UndoRecord) {
 	l.finish()
 }
 
+// input writes the event of a question of a server to the client.
+func (l *line) input(id string, in *InputRecord) {
+	l.start(eventInput, id)
+	l.number("call", int64(in.Call))
+	l.text("name", in.Name)
+	l.text("method", in.Method)
+	l.raw("params", in.Params)
+	l.flag("unsure", in.Unsure)
+	l.raw("answer", in.Answer)
+	l.finish()
+}
+
 // levelNames maps log levels to their names in the journal.
 var levelNames = map[abi.LogLevel]string{abi.LogInfo: "info", abi.LogWarn: "warn", abi.LogError: "error"}
 
@@ -279,6 +298,7 @@ func (l *line) end(id string, d time.Duration, o *Outcome, incomplete bool) {
 	l.number("duration", int64(d))
 	l.text("error", string(o.Error))
 	l.text("message", o.Message)
+	l.flag("asks", o.Asks)
 	l.raw("failure", o.Failure)
 	l.raw("result", o.Result)
 	l.count("fuel", o.Fuel)

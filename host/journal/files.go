@@ -117,6 +117,9 @@ func (f *files) lastPart(day string) int {
 // names are reused.
 const maxWriters = 64
 
+// lockName returns the name of the file that the writer with that number, from 1, locks.
+func lockName(number int) string { return fmt.Sprintf(".writer-%d.lock", number) }
+
 // claim takes the first writer name that no other process uses. So there is one file
 // per day unless several processes run at the same time.
 func (f *files) claim() error {
@@ -138,7 +141,7 @@ func (f *files) claim() error {
 		if i > 1 {
 			name = "w" + strconv.Itoa(i)
 		}
-		lock := regular.NewLock(filepath.Join(f.dir, fmt.Sprintf(".writer-%d.lock", i)))
+		lock := regular.NewLock(filepath.Join(f.dir, lockName(i)))
 		switch ok, err := lock.TryLock(); {
 		case err != nil:
 			if bad := f.probe(); bad != nil {

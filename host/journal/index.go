@@ -48,11 +48,12 @@ type proxiedPos struct {
 // indexedRun holds the positions of the events of one run. Those of a later day may
 // come first.
 type indexedRun struct {
-	id       string
-	parent   string // id of the run that called it, "" for none
-	begun    bool
-	events   []linePos
-	children []string
+	id        string
+	parent    string // id of the run that called it, "" for none
+	continues string // id of the run that it continues, "" for none
+	begun     bool
+	events    []linePos
+	children  []string
 }
 
 // linePos is the position of a line. It is small because there are very many.
@@ -126,7 +127,7 @@ func (x *index) addLine(text []byte, at linePos, ended func(*indexedRun)) error 
 		r = x.run(string(h.run))
 	}
 	if kind == eventBegin {
-		r.begun, r.parent = true, string(h.parent)
+		r.begun, r.parent, r.continues = true, string(h.parent), string(h.continues)
 		if r.parent != "" {
 			p := x.run(r.parent)
 			p.children = append(p.children, r.id)

@@ -14,6 +14,7 @@
 //	runlog.go   writing the events of one run
 //	files.go    the files: writer names, rotation, removal of old ones
 //	name.go     names of the files
+//	claim.go    which process continues a run
 //	line.go     building one line; redaction
 //	event.go    events as lines
 //	proxied.go  calls of upstreams' tools without a script
@@ -23,6 +24,7 @@
 //	decode.go   reading events
 //	index.go    where the events of a run are
 //	read.go     Scan, Find
+//	chain.go    runs that continue each other
 //	follow.go   Follow: runs as they end
 package journal
 
@@ -48,6 +50,7 @@ type Run struct {
 	calls   []*Call
 	undos   []UndoRecord
 	logs    []Entry
+	inputs  []InputRecord
 	end     time.Time
 	outcome Outcome
 }
@@ -66,6 +69,19 @@ func (r *Run) since() time.Duration { return r.now().Sub(r.start) }
 
 // ID returns the id of the run.
 func (r *Run) ID() string { return r.id }
+
+// Start returns when the run began.
+func (r *Run) Start() time.Time { return r.start }
+
+// OnDisk reports whether the beginning of the run has been written to disk.
+func (r *Run) OnDisk() bool {
+	if r.disk == nil {
+		return false
+	}
+	r.disk.mu.Lock()
+	defer r.disk.mu.Unlock()
+	return !r.disk.beginLost
+}
 
 // Log adds an entry to the run's log. After Close it does nothing.
 func (r *Run) Log(level abi.LogLevel, text string) {
@@ -124,6 +140,19 @@ func (r *Run) Undo(u UndoRecord) {
 	r.mu.Unlock()
 	if !ended {
 		r.disk.undo(&u)
+	}
+}
+
+// Input records a question of a server to the client.
+func (r *Run) Input(in InputRecord) {
+	r.mu.Lock()
+	ended := !r.end.IsZero()
+	if !ended {
+		r.inputs = append(r.inputs, in)
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.disk.input(&in)
 	}
 }
 
@@ -201,7 +230,7 @@ func (r *Run) Record() Record {
 	defer r.mu.Unlock()
 	rec := Record{
 		ID: r.id, Start: r.start, Begin: r.begin,
-		Undos: slices.Clone(r.undos), Logs: slices.Clone(r.logs), Done: !r.end.IsZero(), Outcome: r.outcome,
+		Undos: slices.Clone(r.undos), Logs: slices.Clone(r.logs), Inputs: slices.Clone(r.inputs), Done: !r.end.IsZero(), Outcome: r.outcome,
 	}
 	if rec.Done {
 		rec.Duration = r.end.Sub(r.start)

@@ -84,12 +84,14 @@ var errStalled = errors.New("some calls have not been written, because a client 
 type Log struct {
 	dir string
 
-	mu     sync.Mutex // guards the fields up to retry
+	mu     sync.Mutex // guards the fields up to cleared
 	opts   LogOptions
 	closed bool
 	files  files
 	broken *WriteError // why the last write failed; nil if it did not
 	retry  time.Time   // no write is tried before that time
+
+	cleared time.Time // when old claims were last removed
 
 	async asyncQueue
 

@@ -138,6 +138,9 @@ func (d dice) begin() Begin {
 		Saved: d.IntN(2) == 0, Params: d.object(3), Meta: d.maybe(), Guest: d.name(),
 		Client: Client{Session: d.name(), Name: d.text(), Version: d.text()},
 	}
+	if d.IntN(4) == 0 {
+		b.Continues, b.Elapsed = d.name(), time.Duration(d.IntN(1e9))
+	}
 	if d.IntN(2) == 0 {
 		b.Definition.Limits = limits
 		b.Definition.Extra = []tools.Member{{Name: d.text(), Value: d.json(2)}}
@@ -195,7 +198,9 @@ func (d dice) answer() Answer {
 func (d dice) play(r *Run, open func(Begin) *Run, depth int) {
 	var calls []*Call
 	for range d.IntN(8) {
-		switch d.IntN(6) {
+		switch d.IntN(7) {
+		case 6:
+			r.Input(InputRecord{Call: d.IntN(9), Name: d.text(), Method: d.name(), Params: d.maybe(), Answer: d.maybe()})
 		case 0:
 			r.Log(abi.LogLevel(d.IntN(5)), d.text())
 		case 1:

@@ -25,13 +25,16 @@ type Filter struct {
 const (
 	OK         = "ok"
 	Unfinished = "unfinished" // still running, or the process ended before the run did
+	Asks       = "asks"       // it waits for answers of the client, or another run continues it
 )
 
-// OutcomeName returns how the run ended: OK, the class of its error, or Unfinished.
+// OutcomeName returns how the run ended: OK, Asks, the class of its error, or Unfinished.
 func (r *Record) OutcomeName() string {
 	switch {
 	case !r.Done:
 		return Unfinished
+	case r.Outcome.Asks:
+		return Asks
 	case r.Outcome.Error == "":
 		return OK
 	}

@@ -27,6 +27,12 @@ type Begin struct {
 	// Parent is the call of another run that this run answers; nil if a client has
 	// requested the run.
 	Parent *Parent
+	// Continues is the id of the run that this one continues, because the client has
+	// answered what that run asked; "" for none. This run has the same input, gets the
+	// same answers to its calls, and then goes on.
+	Continues string
+	// Elapsed is how long the runs before took that this one continues.
+	Elapsed time.Duration
 }
 
 // Client is the client that has requested a run.
@@ -57,6 +63,9 @@ type Record struct {
 	Calls []CallRecord // in the order in which the script made them
 	Undos []UndoRecord // in the order in which the script registered them
 	Logs  []Entry
+	// Inputs are what servers asked the client during calls, in the order in which they
+	// asked.
+	Inputs []InputRecord
 
 	// Done reports whether the run has ended. Duration and Outcome are set only
 	// then.
@@ -72,12 +81,28 @@ type Record struct {
 	Incomplete bool
 }
 
+// InputRecord is a question of a server to the client.
+type InputRecord struct {
+	Call   int    // Seq of the call during which it was asked
+	Name   string // of the question in the result that asked the client; "" if none did
+	Method string // such as "elicitation/create"
+	Params []byte // raw JSON object; nil for none
+	// Unsure reports that the server had several calls in flight, so that Call is a guess.
+	Unsure bool
+	// Answer is the raw result of the client, a JSON object; nil if the run ended to get
+	// it.
+	Answer []byte
+}
+
 // Outcome is how a run ended.
 type Outcome struct {
 	// Error is the class of error it ended with; "" when it succeeded.
 	Error abi.ErrorType
 	// Message says what went wrong.
 	Message string
+	// Asks reports that the run ended to ask the client something; another run continues
+	// it if the client answers. Error is abi.ErrCancelled then.
+	Asks bool
 	// Failure is the raw JSON object {type, message, details, stack} that was sent
 	// to the client; nil when the run succeeded.
 	Failure []byte
@@ -124,6 +149,26 @@ type CallRecord struct {
 // Any reports whether has is true of the run or of one of its nested runs.
 func (r *Record) Any(has func(*Record) bool) bool {
 	return has(r) || slices.ContainsFunc(r.Calls, func(c CallRecord) bool { return c.Answer.Run != nil && c.Answer.Run.Any(has) })
+}
+
+// Open returns the questions that the client has to answer before another run can
+// continue this one, with those of its nested runs.
+func (r *Record) Open() []InputRecord {
+	if !r.Outcome.Asks {
+		return nil
+	}
+	var open []InputRecord
+	for _, in := range r.Inputs {
+		if in.Answer == nil {
+			open = append(open, in)
+		}
+	}
+	for _, c := range r.Calls {
+		if c.Answer.Run != nil {
+			open = append(open, c.Answer.Run.Open()...)
+		}
+	}
+	return open
 }
 
 // UndoRecord is the record of a compensation that the script has registered. If it is

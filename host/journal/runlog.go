@@ -81,6 +81,10 @@ func (d *runLog) undo(u *UndoRecord) {
 	d.event(func() { d.line.undo(d.id, u) })
 }
 
+func (d *runLog) input(in *InputRecord) {
+	d.event(func() { d.line.input(d.id, in) })
+}
+
 func (d *runLog) event(encode func()) {
 	if d == nil {
 		return

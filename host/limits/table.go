@@ -29,6 +29,7 @@ const (
 // The limits at the top level of the configuration.
 var (
 	StartupWait = row(Limit{Key: "startup_wait", Unit: Duration, Default: 5 * second, Least: 0, Most: hour})
+	InputTime   = row(Limit{Key: "input_timeout", Unit: Duration, Default: 10 * minute, Least: millisecond, Most: day})
 	Message     = row(Limit{Name: "message", Key: "max_message", Unit: Bytes, Default: 64 * mib, Least: kib, Most: gib})
 )
 
@@ -56,6 +57,8 @@ var (
 		Default: 16, Least: 1, Most: abi.MaxBatch})
 	UndoTime = row(Limit{Name: "undo_time", Section: "execution", Key: "undo_timeout", Unit: Duration,
 		Default: 10 * second, Least: millisecond, Most: hour, Class: abi.ErrTimeout})
+	TaskAfter = row(Limit{Section: "execution", Key: "task_after", Unit: Duration,
+		Default: 10 * second, Least: 0, Most: day})
 
 	Recursion = row(Limit{Name: abi.LimitRecursion, Default: abi.MaxFrames, Class: abi.ErrResource})
 	Chain     = row(Limit{Name: abi.LimitChain, Default: abi.MaxChain, Class: abi.ErrResource})

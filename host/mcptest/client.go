@@ -19,7 +19,8 @@ type ClientOptions struct {
 	// Each and Forget are set in the Log.
 	Each   func(Entry)
 	Forget bool
-	// Header is added to each HTTP request.
+	// Header is added to each HTTP request, in place of another one of that name. An
+	// empty value removes the header.
 	Header map[string]string
 }
 

@@ -90,9 +90,13 @@ func (l *httpLink) do(ctx context.Context, method string, body []byte, lastEvent
 	if method == http.MethodPost {
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		req.Header.Set("Content-Type", "application/json")
+		m, _ := wire.Parse(body)
+		modernHeaders(req.Header, m)
 	}
 	for name, value := range l.c.opts.Header {
-		req.Header.Set(name, value)
+		if req.Header.Set(name, value); value == "" {
+			req.Header.Del(name)
+		}
 	}
 	resp, err := l.http.Do(req)
 	if err != nil {

@@ -50,8 +50,12 @@ type Pair struct {
 	InitializeResponse Entry
 	// Server has what the server received.
 	Server *Log
+	// Modern says that the client speaks the stateless era. HTTP says that it cancels a
+	// request of that era by closing its connection.
+	Modern, HTTP bool
 
-	from   int // index in Server at which the current item begins
+	asked  []question // by results, during the current item
+	from   int        // index in Server at which the current item begins
 	lastID atomic.Int64
 }
 
@@ -80,9 +84,17 @@ func (i Item) Run(ctx context.Context, p *Pair) ([]byte, error) {
 	return i.run(ctx, p)
 }
 
-// request sends a request with an id of its own and returns the response.
+// request sends a request with an id of its own and returns the response. Questions in
+// results are answered.
 func (p *Pair) request(ctx context.Context, method, params string) (Entry, error) {
-	return p.Client.Request(ctx, p.id(), method, params)
+	if p.Modern {
+		return p.rounds(ctx, method, params)
+	}
+	e, err := p.Client.Request(ctx, p.id(), method, params)
+	if err == nil {
+		err = checkLegacy(e)
+	}
+	return e, err
 }
 
 func (p *Pair) id() string { return strconv.FormatInt(p.lastID.Add(1), 10) }

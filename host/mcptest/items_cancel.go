@@ -11,7 +11,7 @@ import (
 // waiting starts a call of "wait" and returns once the server has received it.
 func (p *Pair) waiting(ctx context.Context, id, token string) (<-chan Answer, error) {
 	from := p.Client.Log.Len()
-	answer := p.Client.Start(id, "tools/call", ToolParams("wait", "{}", token))
+	answer := p.start(id, "tools/call", ToolParams("wait", "{}", token))
 	_, _, err := p.Client.Log.Find(ctx, "progress of wait", from, ProgressWith(token))
 	return answer, err
 }
@@ -70,7 +70,7 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 	start := p.Client.Log.Len()
 	for i := range calls {
 		id := fmt.Sprintf(`"storm-%d"`, i)
-		p.Client.Start(id, "tools/call", ToolParams("wait", "{}", id))
+		p.start(id, "tools/call", ToolParams("wait", "{}", id))
 	}
 	for n, from := 0, start; n < calls; n++ { // one per call that the server has received
 		e, next, err := p.Client.Log.Find(ctx, "progress of all calls", from, Method("notifications/progress"))
@@ -79,7 +79,7 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 		}
 		from = next
 		id, _ := wire.Get(e.Msg.Params, "progressToken")
-		if err := p.Client.Notify("notifications/cancelled", `{"requestId":`+string(id)+`}`); err != nil {
+		if err := p.cancel(string(id), ""); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,8 @@ func runCancelStorm(ctx context.Context, p *Pair) ([]byte, error) {
 	open := map[string]bool{}
 	for n, from := 0, p.from; n < 2*calls; n++ {
 		e, next, err := p.Server.Find(ctx, "calls and cancellations", from, func(e Entry) bool {
-			return e.Msg.Method == "notifications/cancelled" || CallOf("wait")(e)
+			id, _ := wire.Get(e.Msg.Params, "requestId")
+			return CallOf("wait")(e) || open[wire.IDKey(id)] && !e.Msg.IsRequest()
 		})
 		if err != nil {
 			return nil, err

@@ -123,10 +123,14 @@ func ProgressWith(token string) func(Entry) bool {
 	}
 }
 
+// methodClosed is the method of an entry in the log of a server, in the form of a
+// notification: the client has closed the connection of a request of the stateless era.
+const methodClosed = "(closed)"
+
 // CancelOf matches the cancellation of a request that the server received.
 func CancelOf(request Entry) func(Entry) bool {
 	return func(e Entry) bool {
 		id, _ := wire.Get(e.Msg.Params, "requestId")
-		return e.Msg.Method == "notifications/cancelled" && wire.IDKey(id) == wire.IDKey(request.Msg.ID)
+		return (e.Msg.Method == "notifications/cancelled" || e.Msg.Method == methodClosed) && wire.IDKey(id) == wire.IDKey(request.Msg.ID)
 	}
 }

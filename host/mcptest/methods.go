@@ -17,6 +17,17 @@ func rpcError(code int, message string) wire.Reply {
 
 // reply handles the request. The zero Reply sends no answer.
 func (c *call) reply() wire.Reply {
+	if !c.srv.isModern(c.msg) {
+		return c.legacy()
+	}
+	if bad := c.srv.refusal(c.msg, nil); bad.Error != nil {
+		return bad
+	}
+	return c.modern()
+}
+
+// legacy handles a request as in the era of sessions.
+func (c *call) legacy() wire.Reply {
 	params := c.msg.Params
 	for _, surface := range wire.Surfaces {
 		if c.msg.Method == surface.ListMethod() {

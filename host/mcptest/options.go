@@ -12,10 +12,23 @@ import (
 type ServerOptions struct {
 	// Name is the name in its serverInfo; "raw" if empty.
 	Name string
+	// Hints are the cache hints of its results in the stateless era, each with a comma; "":
+	// some of its own. Only for servers in the same process.
+	Hints string
 	// Revision is the revision it answers with; "" is the client's.
 	Revision string
 	// Capabilities is the raw object it declares; "" declares all.
 	Capabilities string
+	// Eras is what it speaks: EraLegacy, EraModern or EraBoth; "" is EraLegacy.
+	Eras string
+	// Versions are the revisions that it supports in the stateless era; nil: Modern, and
+	// the newest of the other era with EraBoth.
+	Versions []string
+	// Discover is the raw result of server/discover; "" is a correct one.
+	Discover string
+	// HeaderTools adds a tool whose argument is repeated in a header, and one whose
+	// annotation for that is invalid.
+	HeaderTools bool
 	// PageSize is the number of items on a page of a list; 0 is 3.
 	PageSize int
 	// StringIDs makes the ids of its own requests strings. Otherwise they are
@@ -34,6 +47,9 @@ type ServerOptions struct {
 	// and messages before the answer go to the GET stream; "auto" is JSON if there
 	// are no messages before the answer.
 	Answers string
+	// EarlyHeader begins the event stream of each answer at once, as most servers do,
+	// and not with its first message.
+	EarlyHeader bool
 	// CutAfter is after how many events the connection ends, but not the stream,
 	// which clients have to resume; 0 is never.
 	CutAfter int

@@ -101,7 +101,7 @@ var wanted = map[string][]struct {
 	"burst of 5,000 notifications":              {{`"in order":true`, 1}},
 	"requests of the server to the client":      {{`"progress":[{"progressToken":"a token","progress":1,`, 3}, {`"progressToken":7,"progress":3`, 1}, {"User rejected", 1}},
 	"list_changed":                              {{"new in ", 4}},
-	"large messages":                            {{"intact\":true", 3}},
+	"large messages":                            {{"intact\":true", 2}},
 }
 
 // TestItemsDirectly checks that each item works without a proxy and has the same

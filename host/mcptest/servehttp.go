@@ -12,6 +12,11 @@ import (
 // transport. Sessions outlive their connections, so the server must be closed.
 func (s *Server) HTTP() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost && s.sw.Eras == EraModern {
+			w.Header().Set("Allow", http.MethodPost)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
 		switch r.Method {
 		case http.MethodPost:
 			s.post(w, r)
@@ -75,6 +80,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`, http.StatusBadRequest)
 		return
 	}
+	if s.isModern(e.Msg) {
+		s.postModern(w, r, e)
+		return
+	}
 	var session *session
 	if e.Msg.Method == "initialize" {
 		session = s.open(w)
@@ -87,7 +96,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	es := session.newStream()
-	leave := es.attach(w, -1, false) // before there is anything to write
+	leave := es.attach(w, -1, s.sw.EarlyHeader && !es.plainJSON) // before there is anything to write
 	if s.sw.Answers == "json" {
 		session.received(e, answerOnly{es, session.general})
 	} else {

@@ -23,8 +23,12 @@ type Server struct {
 	started  int // number of sessions so far
 	items    map[wire.Surface][]string
 	changes  int
+	extended []*extended
 	tasks    []*task
 	served   map[string]int // answers by method or tool, for Fault.Skip and Times
+
+	listeners    []*listener
+	regionHeader string // see SetRegionHeader
 }
 
 // NewServer returns a server; it starts nothing. Servers that are used over HTTP
@@ -36,8 +40,12 @@ func NewServer(sw ServerOptions) *Server {
 	if sw.PageSize == 0 {
 		sw.PageSize = 3
 	}
+	items := definitions()
+	if sw.HeaderTools {
+		items[wire.Tools] = append(items[wire.Tools], headerTools...)
+	}
 	return &Server{
-		Received: &Log{}, sw: sw, sessions: map[string]*session{}, items: definitions(), served: map[string]int{},
+		Received: &Log{}, sw: sw, sessions: map[string]*session{}, items: items, served: map[string]int{},
 	}
 }
 
@@ -258,8 +266,12 @@ func (c *call) waitForOthers() bool {
 	}
 }
 
-// notify sends a notification on the call's stream.
+// notify sends a notification on the call's stream. Log messages that the client of a
+// request of the stateless era has not asked for are left out.
 func (c *call) notify(method string, params []byte) {
+	if _, wanted := wire.GetString(c.msg.Params, "_meta", metaLogLevel); method == "notifications/message" && !wanted && c.srv.isModern(c.msg) {
+		return
+	}
 	c.out.send(wire.Notification(method, params), false)
 }
 

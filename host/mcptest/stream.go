@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 // stream carries messages to a client. It is safe for concurrent use.
@@ -75,6 +77,7 @@ type eventStream struct {
 	id        string // of the stream, in event ids; "" for none (legacy SSE)
 	cut       int    // end the connection after this many events; 0: never
 	plainJSON bool   // an answer that is the only message may be JSON
+	refusals  bool   // an error that is the only message is JSON, with its HTTP status
 	first     string // sent at the start of each connection
 
 	mu      sync.Mutex
@@ -222,8 +225,9 @@ func (s *eventStream) flush() {
 	if s.w == nil {
 		return
 	}
-	if s.plainJSON && s.ended && len(s.events) == 1 && !s.started {
+	if s.ended && len(s.events) == 1 && !s.started && (s.plainJSON || s.status() != http.StatusOK) {
 		s.w.Header().Set("Content-Type", "application/json")
+		s.w.WriteHeader(s.status())
 		_, _ = s.w.Write(s.events[0])
 		s.next++
 		s.release()
@@ -252,6 +256,14 @@ func (s *eventStream) flush() {
 		s.start()
 		s.release()
 	}
+}
+
+// status returns the HTTP status of the first message.
+func (s *eventStream) status() int {
+	if raw, ok := wire.Get(s.events[0], "error"); ok && s.refusals {
+		return statusOf(wire.ParseError(raw).Code)
+	}
+	return http.StatusOK
 }
 
 // finished reports whether the stream has ended and everything has been written.

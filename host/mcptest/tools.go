@@ -11,12 +11,12 @@ import (
 //
 //	echo {…}                 the params of the call, as "received"
 //	exotic {}                a result that no MCP type describes
-//	error {}                 a JSON-RPC error with data
+//	error {code}             a JSON-RPC error with data; the code -32042 if there is none
 //	count {times}            progress that many times, then an answer
 //	wait {}                  progress once, then no answer until cancelled
 //	burst {count, method}    that many numbered notifications (notifications/message)
 //	notify {method, params, general}  one notification; on the general stream if set
-//	ask {method, params}     a request to the client; its raw answer
+//	ask {method, params}     a request to the client; its raw answer (see askModern, too)
 //	change {list}            adds an item, and sends list_changed
 //	touch {uri}              resources/updated
 //	idle {}                  an answer once no other tool is running
@@ -32,7 +32,11 @@ func (c *call) callTool() wire.Reply {
 	case "instead":
 		return result(`{"content":[{"type":"text","text":%s}]}`, c.argument("text"))
 	case "error":
-		return wire.Reply{Error: []byte(`{"code":-32042,"message":"no <such> thing \u00e9","data":{"n":9007199254740993,"_meta":{"x":1.0}},"x":1e400}`)}
+		code := c.number("code")
+		if code == 0 {
+			code = -32042
+		}
+		return wire.Reply{Error: fmt.Appendf(nil, `{"code":%d,"message":"no <such> thing \u00e9","data":{"n":9007199254740993,"_meta":{"x":1.0}},"x":1e400}`, code)}
 	case "count":
 		for i := range c.number("times") {
 			c.progress(i+1, fmt.Sprintf(`,"total":%d,"message":"step %d","_meta":{"n":9007199254740993},"x":1.0`, c.number("times"), i+1))
@@ -51,10 +55,16 @@ func (c *call) callTool() wire.Reply {
 	case "change":
 		surface := wire.Surface(c.text("list"))
 		c.srv.change(surface)
-		c.notify(surface.ChangedMethod(), []byte(`{"_meta":{"n":9007199254740993}}`))
+		if !c.srv.isModern(c.msg) {
+			c.notify(surface.ChangedMethod(), []byte(`{"_meta":{"n":9007199254740993}}`))
+		}
+		c.srv.Publish(surface.ChangedMethod(), "")
 		return result(`{"content":[]}`)
 	case "touch":
-		c.notify("notifications/resources/updated", fmt.Appendf(nil, `{"uri":%s,"title":"t","_meta":{"n":9007199254740993},"x":1.0}`, c.argument("uri")))
+		if !c.srv.isModern(c.msg) {
+			c.notify("notifications/resources/updated", fmt.Appendf(nil, `{"uri":%s,"title":"t","_meta":{"n":9007199254740993},"x":1.0}`, c.argument("uri")))
+		}
+		c.srv.Publish("notifications/resources/updated", fmt.Sprintf(`{"uri":%s,"title":"t","x":1.0}`, c.argument("uri")))
 		return result(`{"content":[]}`)
 	case "idle":
 		if !c.waitForOthers() {

@@ -8,6 +8,16 @@ const (
 	// CodeURLElicitationRequired says that the user has to visit a page first (revision
 	// 2025-11-25, client/elicitation, "URL Elicitation Required Error").
 	CodeURLElicitationRequired = -32042
+	// CodeHeaderMismatch says that a header of a request over HTTP is missing, malformed,
+	// or says something else than the body (revision 2026-07-28, basic/transports/
+	// streamable-http, "Standard Headers").
+	CodeHeaderMismatch = -32020
+	// CodeMissingCapability says that a request needs a capability that the client did
+	// not declare in it (revision 2026-07-28, schema, MissingRequiredClientCapabilityError).
+	CodeMissingCapability = -32021
+	// CodeUnsupportedVersion says that the server does not support the revision that a
+	// request names (revision 2026-07-28, basic/versioning).
+	CodeUnsupportedVersion = -32022
 )
 
 // Error codes of the streamable HTTP transport. The specification does not define them;

@@ -29,6 +29,7 @@ const (
 	URLElicitation
 	SamplingTools
 	// Tasks says that requests can run as tasks, with results that are fetched later.
+	// Later revisions have the extension [ExtensionTasks] instead.
 	Tasks
 
 	// Completion of arguments.
@@ -48,6 +49,21 @@ const (
 	// PrimingEvents says that a stream begins with an event that has an id but no data,
 	// so that it can be resumed from its beginning.
 	PrimingEvents
+
+	// StandardHeaders says that a request over HTTP repeats its method and what it is
+	// about in the headers Mcp-Method, Mcp-Name and Mcp-Param-*.
+	StandardHeaders
+
+	// Results.
+	ResultTypes // every result has the member resultType
+	CacheHints  // lists and resources have ttlMs and cacheScope
+	// InputRequests says that a server asks the client by answering a request with
+	// resultType "input_required", and that the client repeats the request with the
+	// answers.
+	InputRequests
+	// RequestLogLevel says that each request names the lowest level of the log messages
+	// that belong to it.
+	RequestLogLevel
 
 	// Authorization over HTTP.
 	Authorization             // OAuth 2.1

@@ -18,7 +18,7 @@ import (
 
 // exempt are folders that may contain the names themselves: this package, and the peers
 // for tests and benchmarks. Those must not depend on the table that they test.
-var exempt = []string{"host/protocol", "host/mcptest", "host/front/fronttest", "host/upstream/link/linktest", "scripts"}
+var exempt = []string{"host/protocol", "host/mcptest", "host/front/fronttest", "host/upstream/link/linktest", "host/upstream/oauth/oauthtest", "scripts"}
 
 // TestOnlyThisPackageKnowsRevisions checks that no other package names a revision or
 // compares revisions, or contains the name of a method or an error code of MCP. Tests may

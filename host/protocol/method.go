@@ -22,6 +22,8 @@ const (
 	MethodTasksResult           = "tasks/result"
 	MethodTasksList             = "tasks/list"
 	MethodTasksCancel           = "tasks/cancel"
+	MethodDiscover              = "server/discover"
+	MethodListen                = "subscriptions/listen"
 )
 
 // Notifications.
@@ -37,7 +39,38 @@ const (
 	NotificationRootsChanged     = "notifications/roots/list_changed"
 	NotificationElicitationDone  = "notifications/elicitation/complete"
 	NotificationTaskStatus       = "notifications/tasks/status"
+	NotificationAcknowledged     = "notifications/subscriptions/acknowledged"
 )
+
+// The extension for tasks, which is not part of any revision, and what it adds to the
+// methods tasks/get and tasks/cancel (github.com/modelcontextprotocol/ext-tasks,
+// specification/draft/tasks.md).
+const (
+	ExtensionTasks    = "io.modelcontextprotocol/tasks"
+	MethodTasksUpdate = "tasks/update"
+	NotificationTask  = "notifications/tasks"
+)
+
+// TaskStatus is the status of a task, in revision 2025-11-25 and in the extension.
+type TaskStatus string
+
+// The statuses. A task with one of the last three has ended.
+const (
+	TaskWorking       TaskStatus = "working"
+	TaskInputRequired TaskStatus = "input_required"
+	TaskCompleted     TaskStatus = "completed"
+	TaskFailed        TaskStatus = "failed"
+	TaskCancelled     TaskStatus = "cancelled"
+)
+
+// IsTaskRequest reports whether a method is a request of the extension for tasks.
+func IsTaskRequest(method string) bool {
+	switch method {
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel:
+		return true
+	}
+	return false
+}
 
 // Party is one of the two ends of a connection.
 type Party uint8

@@ -32,7 +32,7 @@ const (
 	// messages that follow (revisions up to 2025-11-25, basic/lifecycle).
 	Handshake Era = iota + 1
 	// Stateless is the era without sessions: each request names its revision (revision
-	// 2026-07-28, basic/index). We support no revision of it yet.
+	// 2026-07-28, basic/versioning).
 	Stateless
 )
 

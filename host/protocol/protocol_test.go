@@ -20,7 +20,7 @@ func TestMethodsOfSchema(t *testing.T) {
 			want[name] = append(want[name], method)
 		}
 	}
-	for _, r := range Handshake.Revisions() {
+	for _, r := range everyRevision() {
 		var got []string
 		for _, m := range r.Methods() {
 			from := map[Party]string{Client: "client", Server: "server"}[m.From]
@@ -38,6 +38,9 @@ func TestMethodsOfSchema(t *testing.T) {
 		t.Errorf("revision %s is in testdata/methods.txt and not in the table", name)
 	}
 }
+
+// everyRevision returns the revisions of both eras, newest first.
+func everyRevision() []Revision { return slices.Concat(Stateless.Revisions(), Handshake.Revisions()) }
 
 // TestTable checks that a row adds only what was not there, removes only what was, and
 // that every fact has a source.
@@ -107,27 +110,30 @@ func TestRemoval(t *testing.T) {
 
 // TestFeatures compares the revisions that have each feature with the changelogs.
 func TestFeatures(t *testing.T) {
-	const all = "2024-11-05 2025-03-26 2025-06-18 2025-11-25"
+	const all = "2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28"
 	since := func(name string) string { return all[strings.Index(all, name):] }
+	until := func(text string) string { return strings.TrimSuffix(text, " 2026-07-28") }
 	want := map[Feature]string{
 		TextContent: all, ImageContent: all, EmbeddedResources: all,
 		AudioContent: since("2025-03-26"), ResourceLinks: since("2025-06-18"),
 		ToolAnnotations: since("2025-03-26"), OutputSchema: since("2025-06-18"),
-		StructuredContent: since("2025-06-18"), StructuredValues: "",
+		StructuredContent: since("2025-06-18"), StructuredValues: "2026-07-28",
 		Titles: since("2025-06-18"), Icons: since("2025-11-25"),
 		FormElicitation: since("2025-06-18"), URLElicitation: since("2025-11-25"),
-		SamplingTools: since("2025-11-25"), Tasks: since("2025-11-25"),
+		SamplingTools: since("2025-11-25"), Tasks: until(since("2025-11-25")),
 		CompletionCapability: since("2025-03-26"), CompletionContext: since("2025-06-18"),
 		ProgressMessages: since("2025-03-26"),
 		Batches:          "2025-03-26", HTTPWithSSE: "2024-11-05",
-		StreamableHTTP: since("2025-03-26"), SessionHeader: since("2025-03-26"),
-		VersionHeader: since("2025-06-18"), ResumableStreams: since("2025-03-26"),
-		PrimingEvents: since("2025-11-25"), Authorization: since("2025-03-26"),
+		StreamableHTTP: since("2025-03-26"), SessionHeader: until(since("2025-03-26")),
+		VersionHeader: since("2025-06-18"), ResumableStreams: until(since("2025-03-26")),
+		PrimingEvents: until(since("2025-11-25")), Authorization: since("2025-03-26"),
 		ProtectedResourceMetadata: since("2025-06-18"),
+		StandardHeaders:           "2026-07-28", ResultTypes: "2026-07-28", CacheHints: "2026-07-28",
+		InputRequests: "2026-07-28", RequestLogLevel: "2026-07-28",
 	}
 	for f := range features {
 		var have []string
-		for _, r := range slices.Backward(Handshake.Revisions()) {
+		for _, r := range slices.Backward(everyRevision()) {
 			if r.Has(f) {
 				have = append(have, r.String())
 			}
@@ -151,7 +157,7 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%s is of two eras", r)
 		}
 	}
-	for _, name := range []string{"", "2025-11-26", "2026-07-28", "2025-11-25 ", "9"} {
+	for _, name := range []string{"", "2025-11-26", "2026-07-29", "2025-11-25 ", "9"} {
 		if r, ok := Lookup(name); ok || !r.IsZero() {
 			t.Errorf("%q is found as %s", name, r)
 		}
@@ -159,8 +165,17 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%q is negotiated as %s", name, r)
 		}
 	}
-	if !Stateless.Newest().IsZero() || len(Stateless.Revisions()) != 0 {
-		t.Errorf("stateless: %v", Stateless.Names())
+	if r := Handshake.Negotiate("2026-07-28"); r != newest {
+		t.Errorf("a stateless revision is negotiated as %s", r)
+	}
+	if r := Stateless.Newest(); r.String() != "2026-07-28" || r.Era() != Stateless || len(Stateless.Revisions()) != 1 {
+		t.Errorf("stateless: %s of %v", r, Stateless.Names())
+	}
+	if r, ok := Stateless.Lookup("2026-07-28"); !ok || r != Stateless.Newest() {
+		t.Errorf("2026-07-28 is found as %s", r)
+	}
+	if _, ok := Handshake.Lookup("2026-07-28"); ok {
+		t.Error("2026-07-28 is of two eras")
 	}
 	var zero Revision
 	if !zero.IsZero() || zero.String() != "" || zero.Era() != 0 || zero.Has(TextContent) || len(zero.Methods()) != 0 || len(zero.Codes()) != 0 {

@@ -144,6 +144,63 @@ var revisions = [...]row{
 			{CodeURLElicitationRequired, "client/elicitation, URL Elicitation Required Error"},
 		},
 	},
+	{
+		name: "2026-07-28", era: Stateless,
+		features: []featureFact{
+			{StructuredValues, "changelog, Minor changes 10"},
+			{StandardHeaders, "changelog, Minor changes 4"},
+			{ResultTypes, "changelog, Major changes 8"},
+			{CacheHints, "changelog, Minor changes 5"},
+			{InputRequests, "changelog, Major changes 7"},
+			{RequestLogLevel, "changelog, Major changes 5"},
+		},
+		removedFeatures: []featureFact{
+			{Tasks, "changelog, Major changes 6"},
+			{SessionHeader, "changelog, Major changes 1"},
+			{ResumableStreams, "changelog, Major changes 9"},
+			{PrimingEvents, "changelog, Major changes 9"},
+		},
+		methods: []methodFact{
+			{Method{Client, Request, MethodDiscover, ""}, "server/discover"},
+			{Method{Client, Request, MethodListen, ""}, "basic/patterns/subscriptions"},
+			{Method{Server, Notification, NotificationAcknowledged, ""}, "basic/patterns/subscriptions, Acknowledgment"},
+		},
+		removedMethods: []methodFact{
+			{Method{Client, Request, MethodInitialize, ""}, "changelog, Major changes 2"},
+			{Method{Client, Notification, NotificationInitialized, ""}, "changelog, Major changes 2"},
+			{Method{Client, Request, MethodPing, ""}, "changelog, Major changes 5"},
+			{Method{Server, Request, MethodPing, ""}, "changelog, Major changes 5"},
+			{Method{Client, Notification, NotificationProgress, ""}, "schema, ClientNotification"},
+			{Method{Client, Request, MethodResourcesSubscribe, ""}, "changelog, Major changes 4"},
+			{Method{Client, Request, MethodResourcesUnsubscribe, ""}, "changelog, Major changes 4"},
+			{Method{Client, Request, MethodSetLevel, ""}, "changelog, Major changes 5"},
+			{Method{Client, Notification, NotificationRootsChanged, ""}, "changelog, Major changes 5"},
+			{Method{Server, Notification, NotificationElicitationDone, ""}, "changelog, Minor changes 11"},
+			// What a server asks is part of a result (basic/patterns/mrtr).
+			{Method{Server, Request, MethodCreateMessage, ""}, "changelog, Major changes 7"},
+			{Method{Server, Request, MethodElicit, ""}, "changelog, Major changes 7"},
+			{Method{Server, Request, MethodRootsList, ""}, "changelog, Major changes 7"},
+			{Method{Client, Request, MethodTasksGet, ""}, "changelog, Major changes 6"},
+			{Method{Server, Request, MethodTasksGet, ""}, "changelog, Major changes 6"},
+			{Method{Client, Request, MethodTasksResult, ""}, "changelog, Major changes 6"},
+			{Method{Server, Request, MethodTasksResult, ""}, "changelog, Major changes 6"},
+			{Method{Client, Request, MethodTasksList, ""}, "changelog, Major changes 6"},
+			{Method{Server, Request, MethodTasksList, ""}, "changelog, Major changes 6"},
+			{Method{Client, Request, MethodTasksCancel, ""}, "changelog, Major changes 6"},
+			{Method{Server, Request, MethodTasksCancel, ""}, "changelog, Major changes 6"},
+			{Method{Client, Notification, NotificationTaskStatus, ""}, "changelog, Major changes 6"},
+			{Method{Server, Notification, NotificationTaskStatus, ""}, "changelog, Major changes 6"},
+		},
+		codes: []codeFact{
+			{CodeHeaderMismatch, "basic/index, Error Codes"},
+			{CodeMissingCapability, "basic/index, Error Codes"},
+			{CodeUnsupportedVersion, "basic/index, Error Codes"},
+		},
+		removedCodes: []codeFact{
+			{CodeResourceNotFound, "changelog, Minor changes 6"},
+			{CodeURLElicitationRequired, "changelog, Minor changes 11"},
+		},
+	},
 }
 
 func init() {

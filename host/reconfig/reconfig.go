@@ -70,7 +70,7 @@ func Compare(clients supervise.Clients, old, next *config.Config) (Changes, *con
 	adopted := *old // settings that are not listed here need a restart
 	adopted.Path, adopted.Searched, adopted.Secrets = next.Path, next.Searched, next.Secrets
 	adopted.Upstreams, adopted.Builtins = next.Upstreams, next.Builtins
-	adopted.StartupWait, adopted.Debug = next.StartupWait, next.Debug
+	adopted.StartupWait, adopted.InputTimeout, adopted.Debug = next.StartupWait, next.InputTimeout, next.Debug
 	adopted.Execution = next.Execution
 	adopted.Execution.MaxConcurrent, adopted.Execution.MaxQueued = old.Execution.MaxConcurrent, old.Execution.MaxQueued
 	adopted.Execution.MaxTotalMemory = old.Execution.MaxTotalMemory

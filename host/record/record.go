@@ -106,7 +106,7 @@ func (r *Recorder) ObserveAsync(call route.ObservedCall, then func()) bool {
 func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 	p := journal.Proxied{
 		Start: call.Start, Duration: call.Duration, Server: call.Server, Tool: call.Tool,
-		Client:  r.client(call.Session),
+		Client:  r.client(call.Origin),
 		Outcome: journal.ProxiedOutcome(call.Reply.Result, call.Reply.Error, call.Cancelled),
 		Sent:    len(call.Params), Received: len(call.Reply.Result) + len(call.Reply.Error),
 	}
@@ -119,24 +119,24 @@ func (r *Recorder) entry(call route.ObservedCall) journal.Proxied {
 	return p
 }
 
-// sessionClient is the client of a session, with the params of initialize that describe
+// sessionClient is the sender of a request, with the params of initialize that describe
 // it.
 type sessionClient struct {
 	params []byte
 	journal.Client
 }
 
-// client returns the client of a session. It caches the last one, so that the params are
+// client returns the sender of a request. It caches the last one, so that the params are
 // not parsed for each call.
-func (r *Recorder) client(s route.Session) journal.Client {
-	params := s.Client()
-	if c := r.last.Load(); c != nil && c.Session == s.ID() && bytes.Equal(c.params, params) {
+func (r *Recorder) client(origin route.Origin) journal.Client {
+	params, id := origin.Client(), origin.Session().ID()
+	if c := r.last.Load(); c != nil && c.Session == id && bytes.Equal(c.params, params) {
 		return c.Client
 	}
 	info, _ := wire.Get(params, "clientInfo")
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
-	c := sessionClient{params, journal.Client{Session: s.ID(), Name: name, Version: version}}
+	c := sessionClient{params, journal.Client{Session: id, Name: name, Version: version}}
 	r.last.Store(&c)
 	return c.Client
 }

@@ -25,7 +25,7 @@ func BenchmarkObserve(b *testing.B) {
 			r := New(cfg, Options{Log: slog.New(slog.DiscardHandler)})
 			defer r.Close()
 			call := route.ObservedCall{
-				Session: benchSession{}, Server: "s", Tool: "t", Params: []byte(`{"name":"s__t","arguments":{"text":"hello"}}`),
+				Origin: benchSession{}, Server: "s", Tool: "t", Params: []byte(`{"name":"s__t","arguments":{"text":"hello"}}`),
 				Reply: wire.Reply{Result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("x", 1000))}, Start: time.Now(),
 			}
 			b.ReportAllocs()
@@ -41,6 +41,8 @@ func BenchmarkObserve(b *testing.B) {
 // benchSession is a session with just the data that a record contains.
 type benchSession struct{ route.Origin }
 
+func (benchSession) LogLevel() string            { return "" }
+func (benchSession) Principal() string           { return "" }
 func (benchSession) Revision() protocol.Revision { return protocol.Revision{} }
 
 func (benchSession) MaySave() bool { return true }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,8 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 )
+
+var long = flag.Bool("long", false, "replay every script of the language's tests, not every fourth")
 
 // TestEveryRunReplaysIdentically records all available scripts, live, and replays each
 // record: from memory, from a journal on disk, and from an exported file.
@@ -84,13 +87,17 @@ func TestEveryRunReplaysIdentically(t *testing.T) {
 	}
 }
 
-// corpus returns every script in the tests of the language and of compose, the examples in
-// the language reference, and those of this package.
+// corpus returns every fourth script in the tests of the language, or all with -long, those
+// in the tests of compose, the examples in the language reference, and those of this package.
 func corpus(t *testing.T) []job {
 	var all []job
+	n := 0
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
 		files := archive(t, path)
 		for _, name := range scripts(files) {
+			if n++; !*long && n%4 > 0 {
+				continue
+			}
 			all = append(all, job{name: filepath.Base(path) + "/" + name, def: tools.Definition{Code: files[name+".star"]}, eval: true, params: files[name+".params"]})
 		}
 	}

@@ -82,7 +82,7 @@ func debugged(rec *journal.Record) bool {
 
 // replayRun returns a run to replay, with its recording.
 func (s *session) replayRun(rec *journal.Record, recording compose.Recording) *compose.ReplayRun {
-	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: recording, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked}
+	t := &compose.ReplayRun{Begin: s.begin(rec.Begin), Recording: recording, Failure: rec.Outcome.Failure, Stopped: stopOf(rec), Checked: rec.Outcome.Checked, Asks: rec.Outcome.Asks}
 	t.Orphan = rec.Parent != nil && t.Stopped != nil
 	for i := range rec.Calls {
 		t.Orphan = t.Orphan && !rec.Calls[i].Undo

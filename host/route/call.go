@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -20,6 +21,7 @@ import (
 // checked when the request is written.
 type toolCall struct {
 	router       *Router
+	call         Call     // of a client or script, with the tool's public name if a client makes it
 	origin       Origin   // nil if no client has asked for the call
 	server, tool string   // real names
 	agent        bool     // an agent calls it, not a script
@@ -28,55 +30,108 @@ type toolCall struct {
 	start        time.Time
 	sent         []byte    // the params as they were sent, if there is an observer
 	to           Responder // only of a submitted call
+	waits        bool      // we declare tasks in place of the client, and wait for them
+	viaTask      bool      // it is to become a task, of which the client gets the result or one of the extension
 }
 
 // agentCall makes the toolCall for a request of a client.
 func (r *Router) agentCall(call Call, entry catalog.Entry, task bool) *toolCall {
-	c := &toolCall{router: r, origin: call.Origin, server: entry.Server, tool: entry.Tool, agent: true, task: task}
+	c := &toolCall{router: r, call: call, origin: call.Origin, server: entry.Server, tool: entry.Tool, agent: true, task: task}
+	c.viaTask = r.mustBeTask(call.Origin, entry)
 	if r.Observer != nil && r.Observer.Observes() {
 		c.observer, c.start = r.Observer, time.Now()
 	}
 	return c
 }
 
-// request returns the request for the upstream, with the tool's real name.
-func (c *toolCall) request(params []byte, progress func([]byte)) (wire.Call, error) {
-	params, err := wire.Set(params, wire.Quote(c.tool), "name")
-	out := wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: progress, Permit: c}
-	if c.origin != nil {
-		out.Owner = c.origin
+// request returns the request for the upstream, with the tool's real name. in are the
+// answers to what the upstream has asked.
+func (c *toolCall) request(in wire.Inputs) (wire.Call, error) {
+	params, err := wire.Set(c.call.Params, wire.Quote(c.tool), "name")
+	if err == nil && c.viaTask {
+		params, err = wire.Set(params, []byte("{}"), "task")
+	}
+	if err != nil {
+		return wire.Call{}, wire.Errorf(wire.CodeInvalidParams, "tools/call: params: %v", err)
+	}
+	out := wire.Call{Method: protocol.MethodToolsCall, Params: params, Progress: c.call.Progress, Permit: c, Inputs: in}
+	c.router.onBehalf(&out, c.origin)
+	if c.waits {
+		out.Client = declareTasks(out.Client)
 	}
 	if c.observer != nil {
 		out.Sent = func(params []byte) { c.sent = params }
 	}
-	return out, err
+	return out, nil
 }
 
 // Permitted implements wire.Permit.
 func (c *toolCall) Permitted() error { return c.router.Catalog.Permitted(c.server, c.tool, c.agent) }
 
 // answer makes the call and waits for its reply.
-func (c *toolCall) answer(ctx context.Context, params []byte, progress func([]byte)) wire.Reply {
+func (c *toolCall) answer(ctx context.Context) wire.Reply {
+	reply, err := c.try(ctx, c.call.inputs)
+	return c.conclude(ctx, reply, err)
+}
+
+// try sends the request and waits for the reply of the upstream.
+func (c *toolCall) try(ctx context.Context, in wire.Inputs) (wire.Reply, error) {
 	up, ok := c.router.to(sessionOf(c.origin), c.server)
 	if !ok {
-		return c.observed(ctx, wire.Reply{Result: ErrorResult(fmt.Sprintf("upstream %q is not configured", c.server))})
+		return wire.Reply{}, fmt.Errorf("upstream %q is not configured", c.server)
 	}
-	out, err := c.request(params, progress)
+	out, err := c.request(in)
 	if err != nil {
-		return c.observed(ctx, fail(wire.CodeInvalidParams, "tools/call: params: %v", err))
+		return wire.Reply{}, err
 	}
-	reply, err := up.Call(ctx, out)
-	return c.conclude(ctx, reply, err)
+	c.router.levelBefore(ctx, c.origin, up)
+	return up.Call(ctx, out)
 }
 
 // conclude returns the reply to the client or script. It may wait for the client.
 func (c *toolCall) conclude(ctx context.Context, reply wire.Reply, err error) wire.Reply {
+	if err == nil && c.needsTask(reply) {
+		c.waits = true
+		reply, err = c.try(ctx, c.call.inputs)
+	}
+	if err == nil && c.asksAside(reply) {
+		b := bridge{origin: c.origin, server: c.server, again: c.try}
+		reply, err = b.finish(ctx, reply)
+	}
+	if err == nil && isTask(reply) && !c.takesTasks() {
+		reply, err = c.await(ctx, reply.Result)
+	}
+	if id, made := c.handshakeTask(reply); err == nil && made {
+		reply, err = c.awaitHandshakeTask(ctx, id)
+	}
 	if err != nil {
 		reply = c.router.unanswered(ctx, c.server, c.tool, err)
 	} else {
 		c.announce(c.note(reply))
+		reply = c.sealTask(reply)
 	}
 	return c.observed(ctx, reply)
+}
+
+// bridges reports whether there is more to do before the caller can get a reply.
+func (c *toolCall) bridges(reply wire.Reply) bool {
+	if reply.Error != nil {
+		return c.needsTask(reply)
+	}
+	switch resultType(reply) {
+	case envelope.TypeInputRequired:
+		return !c.agent || !isStateless(c.origin)
+	case envelope.TypeTask:
+		return !c.takesTasks()
+	}
+	_, made := c.handshakeTask(reply)
+	return made
+}
+
+// asksAside reports whether the upstream asks something that the reply to the caller
+// cannot ask.
+func (c *toolCall) asksAside(reply wire.Reply) bool {
+	return asks(reply) && (!c.agent || !isStateless(c.origin))
 }
 
 // note remembers the task that a reply creates, and the elicitations that it asks for.
@@ -118,7 +173,7 @@ func (c *toolCall) observe(o ObservedCall) {
 // observation returns what the observer gets about the call, which ends now.
 func (c *toolCall) observation(reply wire.Reply, cancelled bool) ObservedCall {
 	return ObservedCall{
-		Session: c.origin.Session(), Server: c.server, Tool: c.tool, Params: c.sent,
+		Origin: c.origin, Server: c.server, Tool: c.tool, Params: c.sent,
 		Reply: reply, Cancelled: cancelled, Start: c.start, Duration: time.Since(c.start),
 	}
 }

@@ -25,8 +25,10 @@ type client struct {
 	tasks recent[string, string]
 	// ownTasks are those that the client created for upstreams: servers by id.
 	ownTasks recent[string, string]
-	// elicitations are those of mode "url", which end outside of the protocol.
+	// elicitations are those of mode "url", which end outside of the protocol: whether
+	// they have ended.
 	elicitations recent[elicitation, bool]
+	visited      chan struct{}           // closed when one of them ends; nil while nobody waits
 	topics       map[topic]bool          // subscribed to
 	outgoing     map[string]*serialQueue // notifications that are being sent, by server
 	early        recent[string, []byte]  // status of own tasks that are not known yet, by id

@@ -112,11 +112,16 @@ type fakeSession struct {
 	changes []wire.Surface
 }
 
-func (s *fakeSession) Session() Session { return s }
-func (s *fakeSession) Client() []byte   { return []byte(s.params) }
-func (s *fakeSession) ID() string       { return "fake" }
+func (s *fakeSession) Session() Session  { return s }
+func (s *fakeSession) Client() []byte    { return []byte(s.params) }
+func (s *fakeSession) ID() string        { return "fake" }
+func (s *fakeSession) LogLevel() string  { return "" }
+func (s *fakeSession) Principal() string { return s.name }
 func (s *fakeSession) Revision() protocol.Revision {
-	return protocol.Handshake.Negotiate(s.old)
+	if r, ok := protocol.Lookup(s.old); ok {
+		return r
+	}
+	return protocol.Handshake.Newest()
 }
 func (s *fakeSession) MaySave() bool { return true }
 

@@ -21,18 +21,23 @@ func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		return p.clientTask(ctx, m)
 	}
-	o, bad := p.addressee(m)
-	if bad == nil {
-		bad = permits(o.Session().Client(), m)
+	o, reply, err := p.askOwner(ctx, m)
+	for again := true; again; {
+		switch {
+		case errors.Is(err, ErrAnswered):
+			m, again = withoutAnswered(ctx, m, o)
+		case errors.Is(err, ErrAsksLater):
+			m, again = withoutRequest(ctx, m, o)
+		default:
+			again = false
+		}
+		if again {
+			o, reply, err = p.askOwner(ctx, m)
+		}
 	}
-	if bad != nil {
-		p.router.Log.Warn("request of an upstream refused", "upstream", p.conn.server, "method", m.Method, "err", bad)
-		return wire.Reply{Error: bad.Raw()}
+	if err != nil {
+		return p.unasked(ctx, m, err)
 	}
-	if id, ok := wire.GetString(m.Params, "elicitationId"); ok && m.Method == protocol.MethodElicit {
-		p.router.noteElicitation(o.Session(), elicitation{p.conn.server, id})
-	}
-	reply := p.ask(ctx, o, m)
 	if m.Method == protocol.MethodTasksList {
 		return p.ownClientTasks(o.Session(), reply)
 	}
@@ -42,10 +47,41 @@ func (p Peer) OnRequest(ctx context.Context, m wire.Inbound) wire.Reply {
 	return reply
 }
 
+// askOwner asks the client that a request is for, if that client supports it. The error
+// is a *wire.RPCError if there is no such client; o is nil then.
+func (p Peer) askOwner(ctx context.Context, m wire.Inbound) (o Origin, reply wire.Reply, err error) {
+	o, bad := p.addressee(ctx, m)
+	if bad == nil {
+		bad = permits(o.Client(), m)
+	}
+	if bad != nil {
+		p.router.Log.Warn("request of an upstream refused", "upstream", p.conn.server, "method", m.Method, "err", bad)
+		return nil, wire.Reply{}, bad
+	}
+	if id, ok := wire.GetString(m.Params, "elicitationId"); ok && m.Method == protocol.MethodElicit {
+		p.router.noteElicitation(o.Session(), elicitation{p.conn.server, id})
+	}
+	reply, err = p.ask(ctx, o, m)
+	return o, reply, err
+}
+
+// unasked returns the reply to a request that no client has answered.
+func (p Peer) unasked(ctx context.Context, m wire.Inbound, err error) wire.Reply {
+	var bad *wire.RPCError
+	if errors.As(err, &bad) {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	if errors.Is(err, ErrAsksLater) {
+		return fail(wire.CodeInternal, "%s: %v", m.Method, err)
+	}
+	p.router.warn(ctx, err, "a client did not answer an upstream", "upstream", p.conn.server, "method", m.Method)
+	return fail(wire.CodeInternal, "%s: no answer of the client: %v", m.Method, err)
+}
+
 // ask sends a request of the upstream to a client. The client's progress goes back
 // with the upstream's token, all of it before the answer.
-func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) wire.Reply {
-	call := wire.Call{Method: m.Method, Params: m.Params}
+func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) (wire.Reply, error) {
+	call := wire.Call{Method: m.Method, Params: m.Params, Unsure: guessed(ctx, m, o)}
 	progress := newSerialQueue()
 	defer progress.close()
 	if token, ok := wire.Get(m.Params, "_meta", "progressToken"); ok {
@@ -57,16 +93,7 @@ func (p Peer) ask(ctx context.Context, o Origin, m wire.Inbound) wire.Reply {
 			progress.add(ctx, func() { p.notify(ctx, protocol.NotificationProgress, params) })
 		}
 	}
-	reply, err := o.Ask(ctx, call)
-	var bad *wire.RPCError
-	switch {
-	case err == nil:
-		return reply
-	case errors.As(err, &bad):
-		return wire.Reply{Error: bad.Raw()}
-	}
-	p.router.warn(ctx, err, "a client did not answer an upstream", "upstream", p.conn.server, "method", m.Method)
-	return fail(wire.CodeInternal, "%s: no answer of the client: %v", m.Method, err)
+	return o.Ask(ctx, call)
 }
 
 // notify sends a notification to the upstream, if it is available.
@@ -102,26 +129,6 @@ func permits(client []byte, m wire.Inbound) *wire.RPCError {
 	return nil // a client that declares no mode supports forms
 }
 
-// noteElicitation remembers the session of an elicitation that ends outside of the
-// protocol.
-func (r *Router) noteElicitation(s Session, e elicitation) {
-	r.with(s, func(c *client) { keep(&c.elicitations, e, e.id, true) })
-}
-
-// noteElicitations remembers the elicitations that an error asks for.
-func (r *Router) noteElicitations(o Origin, server string, reply wire.Reply) {
-	if reply.Error == nil || o == nil || wire.ParseError(reply.Error).Code != protocol.CodeURLElicitationRequired {
-		return
-	}
-	raw, _ := wire.Get(reply.Error, "data", "elicitations")
-	all, _ := wire.Elements(raw) // none if it is not an array
-	for _, e := range all {
-		if id, ok := wire.GetString(e, "elicitationId"); ok && wire.ElicitationShape.Check(e) == nil {
-			r.noteElicitation(o.Session(), elicitation{server, id})
-		}
-	}
-}
-
 // rememberClientTask remembers a task that a client created for the upstream.
 func (p Peer) rememberClientTask(s Session, id string) {
 	r := p.router
@@ -150,7 +157,11 @@ func (p Peer) clientTask(ctx context.Context, m wire.Inbound) wire.Reply {
 	case 0:
 		return fail(wire.CodeInvalidParams, "%s: no client has a task %q for upstream %q", m.Method, id, p.conn.server)
 	case 1:
-		return p.ask(ctx, makers[0], m)
+		reply, err := p.ask(ctx, makers[0], m)
+		if err != nil {
+			return p.unasked(ctx, m, err)
+		}
+		return reply
 	}
 	return wire.Reply{Error: p.undecided(m.Method).Raw()}
 }

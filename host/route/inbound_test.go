@@ -14,7 +14,7 @@ const able = `{"sampling":{},"roots":{},"elicitation":{"form":{},"url":{}},"task
 // TestAttribution checks which session gets a request or a notification of an upstream,
 // depending on the calls in flight.
 func TestAttribution(t *testing.T) {
-	const refused = `{"code":-32603,"message":"roots/list refused: several sessions share upstream \"a\", and which one this is for is not known ` +
+	const refused = `{"code":-32603,"message":"roots/list refused: several clients share upstream \"a\", and which one this is for is not known ` +
 		`(set isolation = \"session\" for the upstream)"}`
 	const notice = "notifications/message {\"data\":1,\"logger\":\"a\"}"
 	for _, tt := range []struct {
@@ -185,6 +185,7 @@ func TestUpstreamOfOneSession(t *testing.T) {
 	peer.OnReady()
 	want(t, "asked of y's", upY.sent(), `resources/subscribe {"uri":"f:1"}`, `logging/setLevel {"level":"debug"}`,
 		`logging/setLevel {"level":"debug"}`, `resources/subscribe {"uri":"f:1"}`)
+	want(t, "y, who may have missed an update", y.heard(), `notifications/resources/updated {"uri":"f:1"}`)
 	for _, method := range []string{"notifications/resources/updated", "notifications/message", "notifications/x"} {
 		peer.OnNotification(wire.Inbound{Method: method, Params: []byte(`{"uri":"f:1"}`), Owners: owners()})
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -35,6 +36,44 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 		r.EndSession(s)
 		return InitializeResult{}, err
 	}
+	result := r.introduction(s, all)
+	result.Capabilities = withoutTaskExtension(result.Capabilities)
+	r.with(s, func(c *client) { c.offered = result.Capabilities })
+	return result, nil
+}
+
+// Discover returns what BeginSession would, but without waiting for anything. The session
+// need not have begun, and does not begin.
+func (r *Router) Discover(s Session) InitializeResult {
+	var all []serverConn
+	for _, server := range r.Catalog.Upstreams() {
+		// Not the connections of s: they start when they are first used.
+		if c, ok := r.to(nil, server); ok {
+			all = append(all, c)
+		} else {
+			all = append(all, serverConn{server, Connection{Upstream: unknown{}}})
+		}
+	}
+	return r.introduction(s, all)
+}
+
+// unknown is an upstream of which nothing is known.
+type unknown struct{ Upstream }
+
+// Server implements Upstream.
+func (unknown) Server() (result []byte, ok bool) { return nil, false }
+
+// Begin begins the session s without waiting. What it is told is what Discover returns.
+func (r *Router) Begin(s Session) {
+	c := newClient(s)
+	c.offered = r.Discover(s).Capabilities
+	r.mu.Lock()
+	r.clients[s] = c
+	r.mu.Unlock()
+}
+
+// introduction returns our own capabilities and instructions and those of upstreams.
+func (r *Router) introduction(s Session, all []serverConn) InitializeResult {
 	var metas []catalog.Part
 	capabilities := []byte(`{"tools":{"listChanged":true},"logging":{}}`) // scripts log, too
 	for _, c := range all {
@@ -44,7 +83,10 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 			meta, _ := wire.Get(result, "_meta")
 			metas = append(metas, catalog.Part{Server: c.server, Raw: meta})
 		}
-		capabilities = catalog.Union(capabilities, theirs)
+		capabilities = catalog.Union(capabilities, withTaskExtension(theirs))
+	}
+	if r.Runs != nil && r.Runs.TaskAfter() > 0 {
+		capabilities = catalog.Union(capabilities, []byte(`{"extensions":{"`+protocol.ExtensionTasks+`":{}}}`))
 	}
 	for _, surface := range []wire.Surface{wire.Resources, wire.Prompts} {
 		if _, ok := wire.Get(capabilities, surface.Capability()); ok {
@@ -52,8 +94,7 @@ func (r *Router) BeginSession(ctx context.Context, s Session) (InitializeResult,
 			capabilities = catalog.Union(capabilities, changes)
 		}
 	}
-	r.with(s, func(c *client) { c.offered = capabilities })
-	return InitializeResult{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}, nil
+	return InitializeResult{Capabilities: capabilities, Instructions: r.instructions(s, all), Meta: catalog.MergeMeta(metas)}
 }
 
 // awaitHandshakes waits for the handshakes of upstreams, up to HandshakeWait.
@@ -130,6 +171,7 @@ func (r *Router) EndSession(s Session) {
 	c, ok := r.clients[s]
 	delete(r.clients, s)
 	maps.DeleteFunc(r.ready, func(at connKey, _ bool) bool { return at.own == s })
+	maps.DeleteFunc(r.asleep, func(at connKey, _ bool) bool { return at.own == s })
 	r.mu.Unlock()
 	if !ok {
 		return

@@ -30,6 +30,7 @@ func (r *Router) setLevel(ctx context.Context, call Call) wire.Reply {
 	}
 	s := call.Origin.Session()
 	r.with(s, func(c *client) { c.level = level })
+	r.hasLevels.Store(true)
 	all := r.offering(s, "logging") // the others are told when they are ready
 	replies := make([]wire.Reply, len(all))
 	var asked sync.WaitGroup
@@ -71,7 +72,9 @@ func (r *Router) tellLevel(ctx context.Context, call Call, c serverConn, again b
 	reply := r.forward(ctx, call, c, params)
 	if reply.Error == nil {
 		r.mu.Lock()
-		r.levels[c.key()] = level
+		if !r.asleep[c.key()] { // then it may not have got the level itself
+			r.levels[c.key()] = level
+		}
 		r.mu.Unlock()
 	}
 	return reply
@@ -137,7 +140,8 @@ func (r *Router) Listens(s Session, level string) (wanted bool) {
 func (r *Router) listeners(at connKey, level string) []Session {
 	severity := slices.Index(logLevels, level)
 	return r.sessions(func(c *client) bool {
-		return (at.own == nil || at.own == c.session) && (severity < 0 || severity >= r.least(c, at))
+		return (at.own == nil || at.own == c.session) &&
+			(severity < 0 || severity >= r.least(c, at) || isStateless(c.session)) // there each request decides
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -33,14 +35,38 @@ func (r *Router) list(ctx context.Context, call Call, surface wire.Surface) wire
 	if err != nil {
 		return fail(wire.CodeInvalidParams, "%s: %v", call.Method, err)
 	}
+	items := page.Items
+	if !call.Origin.Revision().Has(protocol.StructuredValues) {
+		items = page.Handshake
+	}
 	if surface == wire.Tools && !MaySave(call.Origin) {
-		page.Items = slices.DeleteFunc(page.Items, r.saves)
+		items = slices.DeleteFunc(items, r.saves)
 	}
 	var result wire.Object
-	result.Raw(string(surface), wire.Array(page.Items))
+	result.Raw(string(surface), wire.Array(items))
 	result.NonEmpty("nextCursor", page.Next)
 	result.Raw("_meta", page.Meta)
-	return wire.Reply{Result: result.Bytes()}
+	if isStateless(call.Origin) {
+		hints := r.listHints(surface)
+		result.Int("ttlMs", hints.TTL)
+		result.Text("cacheScope", hints.Scope)
+	}
+	return wire.Reply{Result: result.Bytes(), Own: true}
+}
+
+// maxToolsTTL is the longest time for which a client may keep the list of tools, in
+// milliseconds. Other processes with the same store can save tools, which is only noticed
+// when somebody asks for the list.
+const maxToolsTTL = 5000
+
+// listHints returns how long a client may keep a list. Which tools a client sees depends on
+// its credentials, and saved tools are those of this user.
+func (r *Router) listHints(surface wire.Surface) envelope.Hints {
+	hints := r.Catalog.Hints(surface)
+	if surface == wire.Tools {
+		hints = hints.And(envelope.Hints{TTL: maxToolsTTL, Scope: envelope.ScopePrivate})
+	}
+	return hints
 }
 
 // saves reports whether a definition is that of a tool that changes saved tools.

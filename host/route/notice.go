@@ -21,6 +21,8 @@ func (p Peer) OnNotification(m wire.Inbound) {
 		p.updated(m)
 	case protocol.NotificationTaskStatus:
 		p.taskStatus(m)
+	case protocol.NotificationTask:
+		p.taskChanged(m)
 	case protocol.NotificationElicitationDone:
 		p.elicited(m)
 	default:
@@ -121,27 +123,11 @@ const maxPath = 4096
 // taskStatus delivers the status of a task to the session that owns the task.
 func (p Peer) taskStatus(m wire.Inbound) {
 	id, _ := wire.GetString(m.Params, "taskId")
+	if t := p.router.bridged.find(watchKey{p.conn, id}); t != nil { // for those who watch it
+		t.changed()
+		return
+	}
 	if s := p.router.taskReader(taskKey{p.conn.server, id}, m.Params); s != nil {
-		s.Notify(m.Method, m.Params)
-	}
-}
-
-// elicited delivers the end of an elicitation of mode "url" to its session.
-func (p Peer) elicited(m wire.Inbound) {
-	id, _ := wire.GetString(m.Params, "elicitationId")
-	e := elicitation{p.conn.server, id}
-	to := p.router.sessions(func(c *client) bool {
-		_, ok := c.elicitations.get(e)
-		return ok
-	})
-	if len(to) == 0 {
-		to = p.router.everyone(p.conn)
-		if len(to) != 1 {
-			p.router.Log.Debug("end of an elicitation that no session knows of", "upstream", p.conn.server, "id", id)
-			return
-		}
-	}
-	for _, s := range to {
 		s.Notify(m.Method, m.Params)
 	}
 }

@@ -28,7 +28,7 @@ type AsyncObserver interface {
 
 // ObservedCall is a call that is over.
 type ObservedCall struct {
-	Session      Session
+	Origin       Origin // of the request
 	Server, Tool string // real names
 	Params       []byte // as they were sent to the server; nil if they were not sent
 	Reply        wire.Reply

@@ -44,7 +44,7 @@ func TestObserver(t *testing.T) {
 		t.Fatalf("seen %+v", o.seen)
 	}
 	good, bad, gone := o.seen[0], o.seen[1], o.seen[2]
-	if good.Session != s || good.Server != "a" || good.Tool != "good" || string(good.Params) != `{"name":"good","arguments":{"x":1}}` ||
+	if good.Origin.Session() != s || good.Server != "a" || good.Tool != "good" || string(good.Params) != `{"name":"good","arguments":{"x":1}}` ||
 		string(good.Reply.Result) != `{"content":[]}` || good.Cancelled || good.Start.IsZero() {
 		t.Errorf("good: %+v", good)
 	}

@@ -7,6 +7,7 @@
 //	session.go      Session, Origin, Call: what the router needs of clients
 //	clients.go      the state of each session
 //	initialize.go   the result of initialize, and the beginning and end of a session
+//	stateless.go    what the stateless era needs of lists and definitions
 //	list.go         tools/list and the other lists
 //	tool.go         tools/call: which tool it is of
 //	call.go         calls of upstreams' tools
@@ -16,13 +17,29 @@
 //	subscribe.go    resources/subscribe and resources/unsubscribe
 //	prompt.go       prompts/get and completion/complete
 //	level.go        logging/setLevel
-//	task.go         tasks of upstreams
+//	requestlevel.go log levels of single requests
+//	task.go         tasks of upstreams, of the handshake era
+//	taskext.go      tasks of the extension of the stateless era
+//	taskwait.go     waiting for a task in place of a caller that cannot have one
+//	taskresult.go   waiting for a task of the handshake era
+//	bridgedtask.go  tasks of the handshake era as tasks of the extension
+//	bridgedtaskcall.go  requests about them
+//	bridgedwatch.go     notifications about them
+//	taskwatch.go    notifications about tasks of the extension
+//	runtask.go      tasks of the extension for runs of composite tools
+//	runtasks.go     those that are in memory
+//	runtaskcall.go  requests about them
 //	inbound.go      requests of upstreams
 //	notice.go       notifications of upstreams
-//	owner.go        Peer: which session a message of an upstream belongs to
+//	behalf.go       which client a request to an upstream is made for
+//	owner.go        Peer: which request a message of an upstream belongs to
+//	addressee.go    which client a request of an upstream is for
 //	notify.go       notifications of clients
 //	announce.go     our own log messages
 //	result.go       results and errors of our own
+//	era.go          requests and replies between peers of different eras
+//	visit.go        pages that users visit outside of the protocol
+//	bridge.go       asking the client what an upstream of the stateless era asks
 //	recent.go       a bounded map that forgets the oldest entry
 //	keyedmutex.go   a mutex for each key
 //	serialqueue.go  functions that run one after another
@@ -36,10 +53,12 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/requeststate"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -50,7 +69,7 @@ type Handler interface {
 }
 
 // Options of a Router. All but Instructions, HandshakeWait, Started,
-// Refreshed, Availability, Refresh and Observer must be set.
+// Refreshed, Availability, Refresh, Observer, Sealer and Runs must be set.
 type Options struct {
 	Catalog   *catalog.Catalog
 	Upstreams Upstreams
@@ -79,7 +98,12 @@ type Options struct {
 	RefreshCalled func()
 	// Observer, when set, sees proxied calls.
 	Observer Observer
-	Log      *slog.Logger
+	// Sealer seals what clients return with their answers. Nil: one with a key of its
+	// own, so that nothing that was sealed can be opened after a restart.
+	Sealer *requeststate.Sealer
+	// Runs, when set, makes tasks of calls of composite tools that take long.
+	Runs Runs
+	Log  *slog.Logger
 }
 
 // Availability explains why upstreams are unavailable to a session, in sentences for
@@ -108,6 +132,10 @@ type Router struct {
 
 	subscribing keyedMutex[topic]   // serializes subscribing and unsubscribing
 	leveling    keyedMutex[connKey] // serializes setting the log level
+	headers     headerCache
+	hasLevels   atomic.Bool // a session has set its log level
+	bridged     bridgedTasks
+	runTasks    runTasks
 
 	mu      sync.Mutex // guards what follows; a leaf
 	closed  bool
@@ -115,7 +143,9 @@ type Router struct {
 	topics  map[topic]map[Session]bool // subscribers
 	levels  map[connKey]string         // the log level that the upstream was told last
 	ready   map[connKey]bool           // upstreams that were ready at least once
+	asleep  map[connKey]bool           // upstreams in whose place others answer; see Peer.OnAsleep
 	early   recent[taskKey, []byte]    // statuses of upstreams' tasks that are not known yet
+	watched map[watchKey]*taskWatch    // tasks of the extension
 }
 
 // New makes a router. The caller must Register the handlers before the first
@@ -127,14 +157,20 @@ func New(opts Options) *Router {
 	if opts.Refresh == nil {
 		opts.Refresh = func() {}
 	}
+	if opts.Sealer == nil {
+		opts.Sealer = requeststate.New(requeststate.NewKey, time.Now)
+	}
 	if opts.RefreshCalled == nil {
 		opts.RefreshCalled = opts.Refresh
 	}
 	r := &Router{
 		Options: opts, handlers: map[catalog.Kind]Handler{},
 		clients: map[Session]*client{}, topics: map[topic]map[Session]bool{}, levels: map[connKey]string{}, ready: map[connKey]bool{},
-		early: recent[taskKey, []byte]{limit: maxEarly},
+		asleep:  map[connKey]bool{},
+		watched: map[watchKey]*taskWatch{},
+		early:   recent[taskKey, []byte]{limit: maxEarly},
 	}
+	r.runTasks.byRun = map[string]*runTask{}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
 }
@@ -191,6 +227,20 @@ func (r *Router) inBackground(f func()) {
 // request that its upstream did not answer gets a JSON-RPC error that says why;
 // tools/call gets an isError result.
 func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
+	call, bad := r.receive(call)
+	if bad != nil {
+		return wire.Reply{Error: bad.Raw()}
+	}
+	r.lowerLevel(ctx, call.Origin)
+	reply := r.handle(ctx, call)
+	if r.awaitVisits(ctx, call, reply) {
+		reply = r.handle(ctx, call)
+	}
+	return r.adapt(call, reply)
+}
+
+// handle answers a request that receive has prepared.
+func (r *Router) handle(ctx context.Context, call Call) wire.Reply {
 	switch call.Method {
 	case protocol.MethodToolsCall:
 		return r.CallTool(ctx, call)
@@ -206,8 +256,16 @@ func (r *Router) Handle(ctx context.Context, call Call) wire.Reply {
 		return r.unsubscribe(ctx, call)
 	case protocol.MethodSetLevel:
 		return r.setLevel(ctx, call)
-	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
+	case protocol.MethodTasksGet, protocol.MethodTasksUpdate, protocol.MethodTasksResult, protocol.MethodTasksCancel:
+		if isStateless(call.Origin) {
+			return r.extensionTask(ctx, call)
+		}
+		if call.Method == protocol.MethodTasksUpdate { // only of the extension
+			return notFound(call.Method)
+		}
 		return r.task(ctx, call)
+	case protocol.MethodListen: // of the stateless era, where the front end answers it
+		return notFound(call.Method)
 	case protocol.MethodTasksList:
 		return r.listTasks(ctx, call)
 	}
@@ -228,13 +286,27 @@ func (r *Router) unknownMethod(ctx context.Context, call Call) wire.Reply {
 	return notFound(call.Method)
 }
 
+// notFound says that we do not have a method. If a server says so, it may only be that one
+// which lacks it, or its tool may be at fault.
 func notFound(method string) wire.Reply {
-	return fail(wire.CodeMethodNotFound, "method not found: %s", method)
+	reply := fail(wire.CodeMethodNotFound, "method not found: %s", method)
+	reply.Own = true
+	return reply
 }
 
 // forward sends a request to an upstream, with other params.
 func (r *Router) forward(ctx context.Context, call Call, to serverConn, params []byte) wire.Reply {
-	reply, err := to.Call(ctx, wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Owner: call.Origin})
+	try := func(ctx context.Context, in wire.Inputs) (wire.Reply, error) {
+		out := wire.Call{Method: call.Method, Params: params, Progress: call.Progress, Inputs: in}
+		r.onBehalf(&out, call.Origin)
+		return to.Call(ctx, out)
+	}
+	r.levelBefore(ctx, call.Origin, to)
+	reply, err := try(ctx, call.inputs)
+	if err == nil && asks(reply) && !isStateless(call.Origin) {
+		b := bridge{origin: call.Origin, server: to.server, again: try}
+		reply, err = b.finish(ctx, reply)
+	}
 	if err == nil {
 		r.noteElicitations(call.Origin, to.server, reply)
 		return reply

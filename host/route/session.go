@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -11,8 +12,19 @@ import (
 // session as a whole (see Session). Implementations are pointers, so that origins can
 // be compared. They are safe for concurrent use.
 type Origin interface {
-	// Session returns the session of the request.
+	// Session returns the session of the request. In the stateless era it is the one of
+	// all requests with the same credentials.
 	Session() Session
+	// Revision returns the protocol revision of the request.
+	Revision() protocol.Revision
+	// Client returns what the client says about itself, in the form of the params of
+	// initialize: a raw object with its capabilities and clientInfo. In the stateless
+	// era that can differ between requests of a session.
+	Client() []byte
+	// LogLevel returns the lowest level of the log messages that the request asks for; ""
+	// for none. In the handshake era that is always "": there logging/setLevel sets the
+	// level of a session.
+	LogLevel() string
 	// Notify sends the client a notification. If the transport has a stream for each
 	// request, it uses the one of the request, or that of the session once the request
 	// is answered. It does not wait for the client.
@@ -21,7 +33,8 @@ type Origin interface {
 	// JSON-RPC error. The progress token in the params is replaced, as in wire.Call. If
 	// ctx ends first, the client gets notifications/cancelled and the error is the
 	// cause of ctx. The error is wire.ErrClosed if the session ends, and
-	// ErrNotListening if the client has no stream open for the request.
+	// ErrNotListening if the client has no stream open for the request, and ErrAsksLater
+	// if the request ends so that its result can ask the client.
 	Ask(ctx context.Context, call wire.Call) (wire.Reply, error)
 }
 
@@ -31,10 +44,10 @@ type Session interface {
 	// ID identifies the session in records. Unlike a transport's session id, it gives
 	// no access to anything.
 	ID() string
-	// Client returns the raw params object of the client's initialize request.
-	Client() []byte
-	// Revision returns the negotiated protocol revision.
-	Revision() protocol.Revision
+	// Principal identifies the client's credentials, also after a restart. It is "" for
+	// clients without credentials, and of the only client over stdio. It gives no access
+	// to anything.
+	Principal() string
 	// MaySave reports whether the client may save and delete tools. That can change
 	// during a session.
 	MaySave() bool
@@ -64,6 +77,24 @@ type Call struct {
 	// notification. It is safe for concurrent use, and nil if the client has not asked
 	// for progress.
 	Progress func(params []byte)
+
+	// Began, if set, is called by the Handler of a composite tool or of code when the
+	// beginning of the run with that id is on disk, with its start. It does not block.
+	Began func(run string, start time.Time)
+
+	// Resume is set if the client answers what a run of a composite tool has asked.
+	Resume *Resume
+
+	// Set by Router.receive for requests of the stateless era.
+	sent   []byte      // Params as the client has sent them
+	inputs wire.Inputs // of the client
+	visits string      // the ids of the elicitations that the client has answered; see visit.go
+}
+
+// Resume is a run of a composite tool that ended with questions, and the client's answers.
+type Resume struct {
+	Run       string // id
+	Responses []byte // raw object with the answers by the names of the questions; nil for none
 }
 
 // InitializeResult is the result of initialize without the revision and the name of the

@@ -40,16 +40,24 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 	if call.Method != protocol.MethodToolsCall {
 		return nil, false
 	}
+	call, bad := r.receive(call)
+	if bad != nil || r.lowersLevel(call.Origin) {
+		return nil, false
+	}
 	name, task, bad := calledTool(call)
 	if bad != nil {
 		return nil, false
 	}
 	entry, ok := r.Catalog.Tool(name)
-	if !ok || entry.Kind != catalog.Proxied {
+	if !ok || entry.Kind != catalog.Proxied || call.Resume != nil || call.visits != "" {
+		return nil, false
+	}
+	call, task, ok = r.taskParam(call, entry.Server, task)
+	if !ok {
 		return nil, false
 	}
 	up, ok := r.to(call.Origin.Session(), entry.Server)
-	if !ok {
+	if !ok || r.lacksLevel(call.Origin, up) {
 		return nil, false
 	}
 	submitter, ok := up.Upstream.(Submitter)
@@ -57,7 +65,7 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 		return nil, false
 	}
 	c := r.agentCall(call, entry, task)
-	out, err := c.request(call.Params, call.Progress)
+	out, err := c.request(call.inputs)
 	if err != nil {
 		return nil, false
 	}
@@ -67,27 +75,31 @@ func (r *Router) Submit(call Call, to Responder) (cancel func(cause error), ok b
 
 // completed is the wire.CompletionFunc of a submitted call.
 func (c *toolCall) completed(reply wire.Reply, next wire.Continuation) {
+	if next == nil && c.bridges(reply) {
+		next = func(context.Context) (wire.Reply, error) { return reply, nil }
+	}
 	if next != nil {
 		c.to.Start(func(ctx context.Context) wire.Reply {
 			reply, err := next(ctx)
-			return c.conclude(ctx, reply, err)
+			return c.router.adapt(c.call, c.conclude(ctx, reply, err))
 		})
 		return
 	}
 	early := c.note(reply)
+	adapted := c.router.adapt(c.call, c.sealTask(reply))
 	if early == nil && c.observer == nil {
-		c.to.Reply(reply)
+		c.to.Reply(adapted)
 		return
 	}
 	seen := c.observation(reply, c.to.Cancelled())
 	async, ok := c.observer.(AsyncObserver)
-	if early == nil && ok && async.ObserveAsync(seen, func() { c.to.Reply(reply) }) {
+	if early == nil && ok && async.ObserveAsync(seen, func() { c.to.Reply(adapted) }) {
 		return
 	}
 	c.to.Start(func(ctx context.Context) wire.Reply {
 		c.announce(early)
 		seen.Cancelled = seen.Cancelled || ctx.Err() != nil
 		c.observe(seen)
-		return reply
+		return adapted
 	})
 }

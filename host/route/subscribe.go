@@ -2,6 +2,8 @@ package route
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -150,7 +152,9 @@ func (r *Router) unsubscribeFrom(ctx context.Context, t topic, s Session, call *
 	return empty()
 }
 
-// resubscribe renews the subscriptions of sessions at an upstream that has restarted.
+// resubscribe renews the subscriptions of sessions at an upstream that has restarted. The
+// resources may have changed while nobody watched them, so the sessions are told that
+// they have been updated, which also makes them notice that one is not there any more.
 func (r *Router) resubscribe(at connKey) {
 	var topics []topic
 	r.mu.Lock()
@@ -164,6 +168,18 @@ func (r *Router) resubscribe(at connKey) {
 		if err := r.subscribeAgain(t); err != nil {
 			r.Log.Warn("subscription lost: the restarted upstream refuses it", "upstream", t.conn.server, "uri", t.uri, "err", err)
 		}
+		r.tellUpdated(t)
+	}
+}
+
+// tellUpdated tells the subscribers of a resource that it has been updated.
+func (r *Router) tellUpdated(t topic) {
+	r.mu.Lock()
+	subscribers := slices.Collect(maps.Keys(r.topics[t]))
+	r.mu.Unlock()
+	params := wire.Marshal(map[string]string{"uri": t.uri})
+	for _, s := range subscribers {
+		s.Notify(protocol.NotificationResourceUpdated, params)
 	}
 }
 

@@ -44,6 +44,7 @@ func TestSubscriptions(t *testing.T) {
 	want(t, "b, ready for the first time", g.ups["b"].sent())
 	g.router.OnReady("b")
 	want(t, "b, started again", g.ups["b"].sent(), sub+" "+uri)
+	want(t, "x, who may have missed an update", x.heard(), `notifications/resources/updated {"uri":"f:///d"}`)
 	update("f:///d")
 	want(t, "y", y.heard())
 	if got := g.ask(x, unsub, `{"uri":"f:///d","_meta":{}}`); !strings.Contains(got, `"server":"b"`) {

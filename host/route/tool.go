@@ -38,15 +38,25 @@ func (r *Router) CallTool(ctx context.Context, call Call) wire.Reply {
 			return wire.Reply{Result: ErrorResult(fmt.Sprintf("tool %q cannot be called: %s", name, why))}
 		}
 		return wire.Reply{Error: r.unknown("tool", name, wire.Tools, why).Raw()}
+	case call.Resume != nil && entry.Kind == catalog.Proxied:
+		return wire.Reply{Error: invalidState(call.Method).Raw()}
 	case entry.Kind == catalog.Proxied:
-		return r.agentCall(call, entry, task).answer(ctx, call.Params, call.Progress)
+		call, task, ok := r.taskParam(call, entry.Server, task)
+		if !ok {
+			return noTask(name)
+		}
+		return r.agentCall(call, entry, task).answer(ctx)
 	}
 	if task && r.offered(call.Origin.Session(), "tasks") {
-		// Our tools have no execution.taskSupport (revision 2025-11-25,
-		// basic/utilities/tasks, "Tool-Level Negotiation").
-		return fail(wire.CodeMethodNotFound, "tools/call: tool %q cannot be called as a task", name)
+		return noTask(name) // our tools have no execution.taskSupport
 	}
-	return forRevision(call, r.handlers[entry.Kind].CallTool(ctx, name, call))
+	return r.sealRun(call, forRevision(call, r.runTool(ctx, entry.Kind, name, call)))
+}
+
+// noTask refuses to make a task of a call (revision 2025-11-25, basic/utilities/tasks,
+// "Tool-Level Negotiation").
+func noTask(tool string) wire.Reply {
+	return fail(wire.CodeMethodNotFound, "tools/call: tool %q cannot be called as a task", tool)
 }
 
 // toolParams are the members of the params of tools/call that calledTool reads.
@@ -64,10 +74,10 @@ func calledTool(call Call) (name string, task bool, bad *wire.RPCError) {
 	return name, found[3] != nil, bad
 }
 
-// forRevision removes from a result of our own what the session's revision does not
+// forRevision removes from a result of our own what the request's revision does not
 // have. The text content says the same.
 func forRevision(call Call, reply wire.Reply) wire.Reply {
-	if reply.Result == nil || call.Origin.Session().Revision().Has(protocol.StructuredContent) {
+	if reply.Result == nil || call.Origin.Revision().Has(protocol.StructuredContent) {
 		return reply
 	}
 	if plain, err := wire.Delete(reply.Result, "structuredContent"); err == nil {
@@ -110,7 +120,8 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 
 // CallUpstream calls a tool of an upstream, both given by their real names, for a script
 // that runs on behalf of origin. params is the params object of tools/call. Its name is
-// replaced here, and its progress token by the connection.
+// replaced here, and its progress token by the connection. A tool that can only be called
+// as a task of the handshake era is called as one, and its result waited for.
 //
 // If there is no response, the reply is an isError result that says why, since the
 // failure of one upstream is the failure of a tool. A response that cannot be used is a
@@ -118,8 +129,10 @@ func (r *Router) Ready(ctx context.Context, origin Origin, server string) error 
 // written, however late that is. If it may not, Reply.Denied is set.
 func (r *Router) CallUpstream(ctx context.Context, origin Origin, server, tool string, params []byte, progress func([]byte)) wire.Reply {
 	_, task := wire.Get(params, "task")
-	c := &toolCall{router: r, origin: origin, server: server, tool: tool, task: task}
-	return c.answer(ctx, params, progress)
+	call := Call{Method: protocol.MethodToolsCall, Origin: origin, Params: params, Progress: progress}
+	c := &toolCall{router: r, call: call, origin: origin, server: server, tool: tool, task: task}
+	c.viaTask = !task && taskSupport(r.Catalog.Definition(server, tool)) == "required"
+	return c.answer(ctx)
 }
 
 // sessionOf returns the session of an origin, nil for a nil origin.

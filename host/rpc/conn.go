@@ -43,6 +43,14 @@ type Options struct {
 	// the same numbers. Otherwise neither can be guessed, which matters where
 	// several sessions share one connection.
 	SerialIDs bool
+	// SharedIDs says that the peer is several programs that choose the ids of their
+	// requests independently, each frame on a stream of its own, as clients without a
+	// session over HTTP do. Then two requests in flight can have the same id, and only
+	// Abandon and Drop cancel a request, not notifications/cancelled.
+	SharedIDs bool
+	// HandlesPing reports whether the Handler gets a ping with these params, instead of
+	// the connection answering it; nil: it gets none.
+	HandlesPing func(params []byte) bool
 	// MaxRequests limits the number of the peer's requests in flight, including
 	// cancelled ones that are still being worked on. More are refused. 0:
 	// DefaultMaxRequests.
@@ -74,7 +82,7 @@ type Options struct {
 // goroutine that called Receive, in the order of the stream. Nothing more is read
 // from the stream until they return.
 type Handler interface {
-	// Request handles a request other than ping. It must answer the request once:
+	// Request handles a request other than ping (but see Options.HandlesPing). It must answer the request once:
 	// with Reply, or with Start if the work blocks.
 	Request(r *Request)
 	// Notification handles every notification except those about a single request,

@@ -164,7 +164,7 @@ func TestCallStream(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := fmt.Sprint(c.ownersOf(streams["own"])(), c.ownersOf(main)()); got != "[own] [own other]" {
+			if got := fmt.Sprint(c.ownersOn(streams["own"])(), c.ownersOn(main)()); got != "[own] [own other]" {
 				t.Errorf("owners %s", got)
 			}
 			c.Receive([]byte(tt.raw), streams[tt.on])

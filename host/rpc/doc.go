@@ -11,6 +11,7 @@
 //	request.go  requests of the peer
 //	batch.go    JSON-RPC batches of revision 2025-03-26
 //	workers.go  goroutines for requests that block
+//	owners.go   which calls a message of the peer may belong to
 //	ids.go      ids and progress tokens of our requests
 //	writer.go   Writer: a Stream over an io.Writer
 //	reader.go   reading a byte stream of newline-delimited messages

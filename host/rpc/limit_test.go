@@ -101,7 +101,7 @@ func TestLimits(t *testing.T) {
 // messages for a while, and that the number of such owners is bounded.
 func TestOwnersLinger(t *testing.T) {
 	now := time.Now()
-	all := []lingering{{1, "a", now.Add(-1)}, {2, "b", now}, {3, "c", now.Add(1)}, {4, "d", now.Add(2)}}
+	all := []lingering{{1, "a", now.Add(-1), false}, {2, "b", now, false}, {3, "c", now.Add(1), true}, {4, "d", now.Add(2), false}}
 	if got := expire(append([]lingering(nil), all...), now); len(got) != 2 || got[0].owner != "c" {
 		t.Errorf("left: %v", got)
 	}
@@ -110,9 +110,9 @@ func TestOwnersLinger(t *testing.T) {
 	}
 	s := newState(true)
 	for i := range int64(maxLingering + 1) {
-		s.linger(lingering{i, fmt.Sprint(i), now.Add(lingerTime)}, now)
+		s.linger(lingering{i, fmt.Sprint(i), now.Add(lingerTime), false}, now)
 	}
-	if got := s.owners(now); len(got) != maxLingering || got[0] != "1" {
+	if got := ownersOf(s.candidates(now)); len(got) != maxLingering || got[0] != "1" {
 		t.Errorf("%d kept, first %v", len(got), got[0])
 	}
 }

@@ -3,7 +3,6 @@ package rpc
 import (
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
@@ -235,28 +234,7 @@ func (c *Conn) notification(m wire.Message, on Stream) {
 		c.taskStatus(m.Params)
 	}
 	c.charge(len(m.Params))
-	c.opts.Handler.Notification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.ownersOf(on)})
-}
-
-// ownersOf returns a function that returns the owners of what comes on a stream: the
-// owner of its call, or those of all calls if the stream is not that of one call.
-func (c *Conn) ownersOf(on Stream) func() []any {
-	call, ok := on.(CallStream)
-	if !ok {
-		return c.mainOwnersFunc
-	}
-	return func() []any {
-		if _, owner := call.Call(); owner != nil {
-			return []any{owner}
-		}
-		return nil
-	}
-}
-
-func (c *Conn) mainOwners() []any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.owners(time.Now())
+	c.opts.Handler.Notification(wire.Inbound{Method: m.Method, Params: m.Params, Owners: c.ownersOn(on)})
 }
 
 // charge charges the peer for bytes that belong to no call in flight.

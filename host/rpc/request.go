@@ -51,13 +51,19 @@ func (c *Conn) request(m wire.Message, on Stream, b *batch) {
 	if b == nil && !c.acquire() {
 		return
 	}
-	if m.Method == protocol.MethodPing {
+	if m.Method == protocol.MethodPing && (c.opts.HandlesPing == nil || !c.opts.HandlesPing(m.Params)) {
 		c.respond(on, b, m.ID, wire.Reply{Result: []byte("{}")})
 		return
 	}
-	r := &Request{ID: m.ID, Method: m.Method, Params: m.Params, conn: c, on: on, batch: b, key: wire.IDKey(m.ID)}
+	r := &Request{ID: m.ID, Method: m.Method, Params: m.Params, conn: c, on: on, batch: b}
+	if !c.opts.SharedIDs {
+		r.key = wire.IDKey(m.ID)
+	}
 	r.token = progressToken(m.Params)
 	c.mu.Lock()
+	if c.opts.SharedIDs {
+		r.key = c.state.uniqueKey()
+	}
 	bad := c.state.admit(r, c.opts.MaxRequests)
 	if bad == nil {
 		c.inbound.Add(1) // under the lock: none is added once Close waits
@@ -184,14 +190,12 @@ func (r *Request) run() {
 // Handler returns the handler of the connection that the request came on.
 func (r *Request) Handler() Handler { return r.conn.opts.Handler }
 
+// InBatch reports whether the request came in a JSON-RPC batch.
+func (r *Request) InBatch() bool { return r.batch != nil }
+
 // Cancelled reports whether the peer has cancelled the request, so that its reply
 // will not be sent.
 func (r *Request) Cancelled() bool { return r.currentPhase() == dropped }
-
-// Owners returns the owners of the calls that the request may belong to; see
-// wire.Inbound. Until the handler returns, they are the owners at the time the
-// request arrived.
-func (r *Request) Owners() []any { return r.conn.ownersOf(r.on)() }
 
 // Stream returns the stream for messages that belong to the request: the one that it
 // came on, or the main stream after it was answered.
@@ -262,16 +266,34 @@ func (c *Conn) dropped(err error) {
 // cannot be cancelled (revision 2025-11-25, basic/lifecycle).
 func (c *Conn) cancelled(params []byte) {
 	id, ok := wire.Get(params, "requestId")
-	if !ok {
+	if !ok || c.opts.SharedIDs {
 		return
 	}
 	key := wire.IDKey(id)
 	found := c.Drop(&wire.CancelledError{Params: params}, func(r *Request) bool {
 		return r.key == key && r.Method != protocol.MethodInitialize
 	})
-	if found == 0 {
+	if found == 0 && !c.endListening(id) {
 		c.log.Debug("cancellation of no request in flight dropped", "id", excerpt(string(id)))
 	}
+}
+
+// endListening ends a call of ours that listens, because the server has cancelled it. That
+// is one of two ways in which a server ends a subscription over stdio (revision
+// 2026-07-28, basic/patterns/cancellation); the other is an answer.
+func (c *Conn) endListening(raw []byte) bool {
+	id, ok := ownID(raw)
+	if !ok {
+		return false
+	}
+	c.mu.Lock()
+	p := c.state.calls[id]
+	listens := p != nil && p.method == protocol.MethodListen
+	c.mu.Unlock()
+	if listens {
+		c.Fail(id, c.errors.Down("it has ended the subscription", nil), false)
+	}
+	return listens
 }
 
 // Drop cancels the peer's requests in flight for which the function which returns

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 
 // state is everything in flight on a connection. It is guarded by Conn.mu and
 // changed by its methods only, which are in this file; those for time limits are
-// in limit.go.
+// in limit.go, and those about owners in owners.go.
 //
 // Invariants:
 //
@@ -52,11 +53,13 @@ type state struct {
 	calls     map[int64]*call        // in flight
 	abandoned map[int64]func(string) // cancelled calls whose answer may still come: wire.Call.Late
 	lingering []lingering            // oldest first
+	ended     chan struct{}          // closed when a call ends; nil while nobody waits for that
 	tasks     []*call
 	ongoing   map[int64]*call
 
-	requests map[string]*Request // in flight, by wire.IDKey
+	requests map[string]*Request // in flight, by wire.IDKey or by uniqueKey
 	open     int                 // requests without a Reply yet
+	keys     uint64              // how many keys uniqueKey has made
 
 	end      error     // why the connection has ended; nil before
 	closed   bool      // requests of the peer are refused
@@ -67,9 +70,10 @@ type state struct {
 
 // lingering is the owner of a call that was cancelled recently.
 type lingering struct {
-	id    int64
-	owner any
-	until time.Time
+	id       int64
+	owner    any
+	until    time.Time
+	answered bool // late, so that the peer sends nothing more for it
 }
 
 func newState(serial bool) state {
@@ -97,6 +101,7 @@ func (s *state) register(p *call) error {
 func (s *state) take(id int64) *call {
 	p := s.calls[id]
 	delete(s.calls, id)
+	s.tellEnded()
 	return p
 }
 
@@ -108,6 +113,7 @@ func (s *state) takeOn(on Stream) (calls []*call) {
 			calls = append(calls, p)
 		}
 	}
+	s.tellEnded()
 	return calls
 }
 
@@ -122,7 +128,7 @@ func (s *state) abandon(id int64, now time.Time) *call {
 	}
 	s.abandoned[id] = p.late
 	if p.owner != nil {
-		s.linger(lingering{id, p.owner, now.Add(lingerTime)}, now)
+		s.linger(lingering{id, p.owner, now.Add(lingerTime), false}, now)
 	}
 	return p
 }
@@ -173,6 +179,7 @@ func (s *state) stopWaiting(p *call, sent bool) (cause error, over bool) {
 		return p.cause, false
 	}
 	s.acknowledge(p.id) // no answer will come
+	s.lingering = slices.DeleteFunc(s.lingering, func(o lingering) bool { return o.id == p.id })
 	return p.cause, s.take(p.id) == nil
 }
 
@@ -192,7 +199,12 @@ func (s *state) move(p *call, to Stream) bool {
 func (s *state) acknowledge(id int64) (late func(string), ok bool) {
 	if late, ok = s.abandoned[id]; ok {
 		delete(s.abandoned, id)
-		s.lingering = slices.DeleteFunc(s.lingering, func(o lingering) bool { return o.id == id })
+		for i := range s.lingering {
+			if s.lingering[i].id == id {
+				s.lingering[i].answered = true
+			}
+		}
+		s.tellEnded()
 	}
 	return late, ok
 }
@@ -233,27 +245,6 @@ func (s *state) endProgress(p *call, now time.Time) (deliver bool) {
 	return deliver
 }
 
-// owners returns the owners of all calls that a message of the peer may belong to:
-// first those that were cancelled recently, then those in flight, oldest first.
-func (s *state) owners(now time.Time) []any {
-	s.lingering = expire(s.lingering, now)
-	order := make([]int64, 0, len(s.calls))
-	for id, p := range s.calls {
-		if p.owner != nil {
-			order = append(order, s.ids.nth(id))
-		}
-	}
-	slices.Sort(order)
-	owners := make([]any, 0, len(s.lingering)+len(order))
-	for _, o := range s.lingering {
-		owners = append(owners, o.owner)
-	}
-	for _, nth := range order {
-		owners = append(owners, s.calls[s.ids.id(nth)].owner)
-	}
-	return owners
-}
-
 // keepTask keeps the progress token of a call valid that was answered with a task.
 func (s *state) keepTask(p *call, task string) {
 	p.task = task
@@ -277,6 +268,12 @@ func (s *state) endTask(task string) {
 		}
 		return false
 	})
+}
+
+// uniqueKey returns a key that no other request has (Options.SharedIDs).
+func (s *state) uniqueKey() string {
+	s.keys++
+	return strconv.FormatUint(s.keys, 10)
 }
 
 // admit adds a request of the peer to those in flight, unless it is refused.
@@ -360,6 +357,7 @@ func (s *state) finish(err error) (calls map[int64]*call, cancels []func(error),
 	s.end = err
 	calls, s.calls = s.calls, map[int64]*call{}
 	s.tasks, s.lingering = nil, nil
+	s.tellEnded()
 	clear(s.ongoing)
 	clear(s.abandoned)
 	for _, r := range s.requests {

@@ -108,12 +108,13 @@ func (r corpusRun) describe(s *Sandbox) string {
 		r.name, out.Fuel, out.Memory, out.Calls, sha256.Sum256(out.Result), failure, err)
 }
 
-// corpus returns all scripts of the interpreter's tests, hostile scripts that do not
-// end by timeout, and some that keep the garbage collector busy. It has one hostile
-// script for each category and way to end, or all of them with -long.
+// corpus returns scripts of the interpreter's tests, hostile scripts that do not end by
+// timeout, and some that keep the garbage collector busy. It has every fourth script, and
+// one hostile script for each category and way to end, or all of them with -long.
 func corpus(t *testing.T) []corpusRun {
 	t.Helper()
 	var runs []corpusRun
+	scripts := 0
 	for _, path := range glob(t, "../../guest/interp/testdata/*.txtar") {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
@@ -126,7 +127,11 @@ func corpus(t *testing.T) []corpusRun {
 			}
 		}
 		for _, f := range archive.Files {
-			if name, ok := strings.CutSuffix(f.Name, ".star"); ok {
+			name, ok := strings.CutSuffix(f.Name, ".star")
+			if !ok {
+				continue
+			}
+			if scripts++; *long || scripts%4 == 0 {
 				runs = append(runs, scriptRun(name, string(f.Data), params[name], Limits{}))
 			}
 		}

@@ -19,12 +19,12 @@ import (
 //
 //	go test ./host/sandbox -run Hostile -v -hostile.table -hostile.runs 1000 -hostile.stops 1000
 //
-// With -long, which .ci/run sets, TestDeterminism runs every script and
+// With -long, which .ci/run sets, TestDeterminism and TestPreparedCorpus run every script and
 // TestStartState more rounds.
 var (
 	long         = flag.Bool("long", false, "run the tests that take minutes in full")
 	hostileTable = flag.Bool("hostile.table", false, "print the outcome and the cost of each hostile script")
-	hostileRuns  = flag.Int("hostile.runs", 10, "runs of each memory attack between two looks at the process")
+	hostileRuns  = flag.Int("hostile.runs", 6, "runs of each memory attack between two looks at the process")
 	hostileStops = flag.Int("hostile.stops", 100, "hostile runs to be stopped, and timed")
 )
 

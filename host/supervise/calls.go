@@ -67,11 +67,12 @@ var lazyReplies = map[string]string{
 func (m *managedUpstream) lazyReply(method string) (result string, ok bool) {
 	result, ok = lazyReplies[method]
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.retired || !ok {
+	up, remembered, retired := m.up, m.remembered, m.retired
+	m.mu.Unlock()
+	if retired || !ok {
 		return "", false
 	}
-	return result, m.up == nil || m.remembered && method == protocol.MethodSetLevel
+	return result, up == nil || remembered && method == protocol.MethodSetLevel && up.Status().State != upstream.Ready
 }
 
 // Call implements route.Upstream. It starts the upstream if it is needed. A call
@@ -80,7 +81,11 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 	if result, ok := m.lazyReply(call.Method); ok {
 		return wire.Reply{Result: []byte(result)}, nil
 	}
-	up := m.beginCall()
+	begin, end := m.beginCall, m.endCall
+	if call.Method == protocol.MethodListen { // it lasts until its caller is told to begin anew
+		begin, end = m.taking, func() {}
+	}
+	up := begin()
 	if up == nil {
 		var session route.Session
 		if o, ok := call.Owner.(route.Origin); ok {
@@ -92,7 +97,7 @@ func (m *managedUpstream) Call(ctx context.Context, call wire.Call) (wire.Reply,
 		}
 		return next.Call(ctx, call)
 	}
-	defer m.endCall()
+	defer end()
 	reply, err := up.Call(ctx, call)
 	return reply, m.masked(err)
 }
@@ -132,6 +137,17 @@ func (m *managedUpstream) beginCall() *upstream.Upstream {
 		return nil
 	}
 	m.busy++
+	return m.startLocked()
+}
+
+// taking is beginCall for what does not count as a call in flight. Nothing waits for its
+// end when the upstream is replaced.
+func (m *managedUpstream) taking() *upstream.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.retired {
+		return nil
+	}
 	return m.startLocked()
 }
 

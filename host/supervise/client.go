@@ -48,12 +48,19 @@ func newClientIdentity(clients Clients, name, version string) *clientIdentity {
 }
 
 // adopt sets the identity to that of the client, given the params of its initialize
-// request. Only the first call counts.
+// request, or what route.Origin.Client returns for it. Only the first call counts.
 func (c *clientIdentity) adopt(params []byte, revision protocol.Revision) {
 	c.once.Do(func() {
+		defer close(c.adopted)
+		if revision.Era() == protocol.Stateless {
+			// What the client can do differs between its requests. Each request of an
+			// upstream is checked when it arrives.
+			c.params, _ = wire.Set(params, []byte(allCapabilities), "capabilities")
+			c.params, _ = wire.Set(c.params, wire.Quote(protocol.Handshake.Newest().String()), "protocolVersion")
+			return
+		}
 		// params is an object: the revision was read from it.
 		c.params, _ = wire.Set(params, wire.Quote(revision.String()), "protocolVersion")
-		close(c.adopted)
 	})
 }
 

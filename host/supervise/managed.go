@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/health"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -83,7 +86,7 @@ func (m *managedUpstream) restore() bool {
 	m.saved = known.encode(m.key)
 	m.saving.Unlock()
 	m.mu.Lock()
-	m.wasLate = known.Late
+	m.wasLate, m.known.Verdict = known.Late, known.Verdict
 	m.mu.Unlock()
 	if known.Handshake == nil || m.env.Clients == NoClient && m.conf.Load().Start != config.Lazy {
 		m.update(func(s *Snapshot) { s.Late = known.Late })
@@ -94,7 +97,8 @@ func (m *managedUpstream) restore() bool {
 	m.mu.Unlock()
 	m.env.Receiver(m.name, m.own).OnAsleep()
 	for surface, l := range known.Lists {
-		m.publish(func() { m.env.Catalog.SetRemembered(m.name, surface, l.Items, l.Meta) })
+		list := catalog.List{Surface: surface, Items: l.Items, Meta: l.Meta, Stateless: known.stateless(), Remembered: true}
+		m.publish(func() { m.env.Catalog.SetList(m.name, list) })
 	}
 	return true
 }
@@ -126,6 +130,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
+		ClientName: m.client.name, ClientVersion: m.client.version, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: m.noteLate,
 		OnReady: func() {
@@ -146,10 +151,39 @@ func (m *managedUpstream) updateHandshake(result []byte) {
 	}
 }
 
+// updateVerdict gets what is found out about the era of the upstream's protocol. It is
+// saved at once, because it may be that the server does not survive a question about that.
+func (m *managedUpstream) updateVerdict(v upstream.Verdict) {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	if m.isRetired() {
+		return
+	}
+	m.update(func(s *Snapshot) { s.Verdict = v })
+	stored, ok := m.env.snapshots.load(m.name, m.key)
+	switch {
+	case !ok && v.Era == 0:
+		return // there is nothing to forget
+	case v.Era == protocol.Handshake && stored.Verdict.Era == protocol.Stateless:
+		// Since we have read it, another process has found out more, with a connection
+		// of its own: some servers speak only one era on each.
+		return
+	}
+	stored.Verdict = v
+	m.replaceFile(stored)
+}
+
 // updateList gets each list of the upstream.
 func (m *managedUpstream) updateList(l upstream.List) {
 	m.update(func(s *Snapshot) { s.Lists[l.Surface] = List{l.Items, l.Meta} })
-	m.publish(func() { m.env.Catalog.SetAnnounced(m.name, l.Surface, l.Items, l.Meta, l.Notice) })
+	list := catalog.List{
+		Surface: l.Surface, Items: l.Items, Meta: l.Meta, Announced: l.Announced, Notice: l.Notice,
+		Stateless: m.snapshot().stateless(), Fresh: l.Fresh,
+	}
+	if hints := list.Fresh.Hints; m.own != nil && hints != nil { // others have instances of their own
+		list.Fresh.Hints = &envelope.Hints{TTL: hints.TTL, Scope: envelope.ScopePrivate}
+	}
+	m.publish(func() { m.env.Catalog.SetList(m.name, list) })
 	if m.Status().State == upstream.Ready { // else becomeReady will save it
 		m.save()
 	}
@@ -173,7 +207,8 @@ func (m *managedUpstream) becomeReady() bool {
 }
 
 // save saves the snapshot for the next run. With NoClient, an existing snapshot is
-// kept, because an upstream may offer less to a client without capabilities.
+// kept, because an upstream may offer less to a client without capabilities. Its verdict
+// is always kept: updateVerdict saves ours, and another process may have found a newer one.
 func (m *managedUpstream) save() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
@@ -181,8 +216,9 @@ func (m *managedUpstream) save() {
 		return
 	}
 	now := m.snapshot()
-	if m.env.Clients == NoClient {
-		if stored, ok := m.env.snapshots.load(m.name, m.key); ok && stored.Handshake != nil {
+	if stored, ok := m.env.snapshots.load(m.name, m.key); ok {
+		now.Verdict = stored.Verdict
+		if m.env.Clients == NoClient && stored.Handshake != nil {
 			now = stored
 			now.Late = false
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -35,29 +36,19 @@ type lists struct {
 	notices map[string]string               // the last one, by server
 }
 
-func (l *lists) SetAnnounced(server string, surface wire.Surface, items [][]byte, _, notice []byte) {
-	if l.setting != nil {
+func (l *lists) SetList(server string, list catalog.List) {
+	if l.setting != nil && !list.Remembered {
 		l.setting(server)
 	}
-	l.set(server, surface, items)
-	if notice != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.notices[server] = string(notice)
-	}
-}
-
-func (l *lists) SetRemembered(server string, surface wire.Surface, items [][]byte, _ []byte) {
-	l.set(server, surface, items)
-}
-
-func (l *lists) set(server string, surface wire.Surface, items [][]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.items[server] == nil {
 		l.items[server] = map[wire.Surface]int{}
 	}
-	l.items[server][surface] = len(items)
+	l.items[server][list.Surface] = len(list.Items)
+	if list.Notice != nil {
+		l.notices[server] = string(list.Notice)
+	}
 }
 
 func (l *lists) count(server string, surface wire.Surface) int {
@@ -86,6 +77,8 @@ type session struct{ unused }
 type unused = route.Session
 
 func (*session) Client() []byte              { return []byte(mcptest.ClientParams) }
+func (*session) LogLevel() string            { return "" }
+func (*session) Principal() string           { return "" }
 func (*session) Revision() protocol.Revision { return protocol.Handshake.Newest() }
 
 // rig has Upstreams with what they need.

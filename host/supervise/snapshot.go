@@ -11,8 +11,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/owner"
@@ -27,6 +29,8 @@ type Snapshot struct {
 	// Late says that the upstream was not ready in time when it last ran: a client
 	// gave up waiting for it, or it failed to start.
 	Late bool
+	// Verdict is what was found out about the era of its protocol, to the day.
+	Verdict upstream.Verdict
 }
 
 // List is one list of an upstream.
@@ -43,12 +47,19 @@ func (s Snapshot) clone() Snapshot {
 	return s
 }
 
+// stateless reports whether the upstream was last of the stateless era.
+func (s Snapshot) stateless() bool {
+	name, _ := wire.GetString(s.Handshake, "protocolVersion")
+	_, ok := protocol.Stateless.Lookup(name)
+	return ok
+}
+
 // snapshotKey identifies the upstream of a snapshot. It is a hash of how the upstream
 // is reached, without secrets, so that a token can be renewed.
 func snapshotKey(spec upstream.Spec, secrets *config.Masker) string {
 	client, scopes := "", []string(nil)
 	if spec.OAuth != nil {
-		client, scopes = spec.OAuth.ClientID, spec.OAuth.Scopes
+		client, scopes = spec.OAuth.ClientID+spec.OAuth.ClientMetadata, spec.OAuth.Scopes // never both
 		if spec.OAuth.Issuer != "" {
 			client += " at " + spec.OAuth.Issuer
 		}
@@ -105,10 +116,11 @@ func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) 
 	if of, _ := wire.GetString(data, "of"); of != key {
 		return s, false, nil
 	}
+	s.Verdict = decodeVerdict(data)
 	late, _ := wire.Get(data, "late")
 	s.Late, s.Lists = string(late) == "true", map[wire.Surface]List{}
 	var known bool
-	if s.Handshake, known = wire.Get(data, "handshake"); !known && s.Late {
+	if s.Handshake, known = wire.Get(data, "handshake"); !known && (s.Late || s.Verdict.Era != 0) {
 		return s, true, nil // it was never ready
 	}
 	if !wire.IsObject(s.Handshake) {
@@ -126,6 +138,29 @@ func decodeSnapshot(data []byte, key string) (s Snapshot, same bool, err error) 
 		s.Lists[surface] = l
 	}
 	return s, true, nil
+}
+
+// eras are the names of the eras in a file.
+var eras = map[string]protocol.Era{"handshake": protocol.Handshake, "stateless": protocol.Stateless}
+
+// decodeVerdict returns the zero Verdict if the file has none that can be used.
+func decodeVerdict(data []byte) upstream.Verdict {
+	name, _ := wire.GetString(data, "era")
+	date, _ := wire.GetString(data, "era_found")
+	at, err := time.Parse(time.DateOnly, date)
+	if era := eras[name]; era != 0 && err == nil {
+		return upstream.Verdict{Era: era, At: at}
+	}
+	return upstream.Verdict{}
+}
+
+func encodeVerdict(file *wire.Object, v upstream.Verdict) {
+	for name, era := range eras {
+		if era == v.Era {
+			file.Text("era", name)
+			file.Text("era_found", v.At.UTC().Format(time.DateOnly))
+		}
+	}
 }
 
 func decodeList(surface wire.Surface, raw []byte) (List, error) {
@@ -166,6 +201,7 @@ func (s Snapshot) encode(key string) []byte {
 		file.Raw("handshake", s.Handshake)
 		file.Raw("lists", lists.Bytes())
 	}
+	encodeVerdict(&file, s.Verdict)
 	if s.Late {
 		file.Raw("late", []byte("true"))
 	}

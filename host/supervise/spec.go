@@ -20,10 +20,12 @@ func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 		Name: u.Name, Transport: string(u.Transport), Command: u.Command, Args: u.Args, Env: env, Dir: u.Dir,
 		URL: u.URL, Headers: u.Headers,
 		Timeout: u.Timeout, MaxTimeout: u.MaxTimeout, MaxMessage: int(cfg.MaxMessage), Restart: string(u.Restart),
+		Protocol: string(u.Protocol),
 	}
 	if o := u.OAuth; o != nil {
 		spec.OAuth = &oauth.Config{
 			Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
+			ClientMetadata: o.ClientMetadata, AssumePKCE: o.AssumePKCE,
 			RedirectPort: o.RedirectPort, TokenFile: cfg.TokenFile(),
 		}
 	}

@@ -10,6 +10,7 @@
 //	snapshot.go     what upstreams announced when they last ran
 //	unavailable.go  why an upstream is not available
 //	health.go       health checks
+//	probe.go        explaining which revision an upstream speaks
 //	spec.go         making an upstream.Spec of the configuration
 package supervise
 
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
@@ -34,11 +36,8 @@ import (
 
 // Catalog gets the lists of upstreams; see catalog.Catalog.
 type Catalog interface {
-	// SetAnnounced replaces a list. notice is the params of the notification that
-	// announced the change, nil for none.
-	SetAnnounced(server string, surface wire.Surface, items [][]byte, meta, notice []byte)
-	// SetRemembered sets a list from an earlier run.
-	SetRemembered(server string, surface wire.Surface, items [][]byte, meta []byte)
+	// SetList replaces a list.
+	SetList(server string, list catalog.List)
 }
 
 // Receiver gets what one upstream sends; see route.Peer.

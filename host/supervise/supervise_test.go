@@ -1,10 +1,12 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -54,6 +56,48 @@ func TestCloseAgain(t *testing.T) {
 	}
 	if _, ok := r.For(&session{}, "own"); ok {
 		t.Error("an upstream was made after Close")
+	}
+}
+
+// TestWatchDoesNotDelayReload checks that a task that is listened to is no call in flight:
+// its upstream can be replaced at once, and its replacement is listened to in its place.
+func TestWatchDoesNotDelayReload(t *testing.T) {
+	u, _ := server(t, "u", mcptest.ServerOptions{Eras: mcptest.EraModern})
+	u.Protocol = "2026-07-28"
+	r := start(t, configOf(t, u), ManyClients)
+	c, ok := r.For(nil, "u")
+	if !ok {
+		t.Fatal("no upstream")
+	}
+	made, err := c.Call(bounded(t), wire.Call{Method: "tools/call", Params: []byte(`{"name":"task"}`),
+		Client: []byte(`{"capabilities":{"extensions":{"` + mcptest.TaskExtension + `":{}}}}`)})
+	if err != nil || made.Error != nil {
+		t.Fatal(err, string(made.Error))
+	}
+	id, _ := wire.GetString(made.Result, "taskId")
+	acknowledged, ended := make(chan struct{}, 1), make(chan error, 1)
+	listen := func(ctx context.Context) error {
+		_, err := c.Call(ctx, wire.Call{Method: "subscriptions/listen", Params: []byte(`{"notifications":{"taskIds":["` + id + `"]}}`),
+			Progress: func([]byte) { acknowledged <- struct{}{} }})
+		return err
+	}
+	go func() { ended <- listen(bounded(t)) }()
+	await(t, "the acknowledgement", func() { <-acknowledged })
+	u.Timeout += time.Second
+	if !r.Apply(configOf(t, u)) {
+		t.Fatal("not applied")
+	}
+	await(t, "the end of the first subscription", func() {
+		if err := <-ended; err == nil {
+			t.Error("no error")
+		}
+	})
+	ctx, cancel := context.WithCancel(bounded(t))
+	go func() { ended <- listen(ctx) }()
+	await(t, "the acknowledgement of the replacement", func() { <-acknowledged })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

@@ -25,9 +25,9 @@ type failure struct {
 	Stack string
 }
 
-// failureOf returns the failure of a run, nil if the run has not failed.
+// failureOf returns the failure of a run, nil if the run has not failed, or only asks.
 func failureOf(rec *journal.Record) *failure {
-	if !rec.Done || rec.Outcome.Error == "" {
+	if !rec.Done || rec.Outcome.Asks || rec.Outcome.Error == "" {
 		return nil
 	}
 	f := &failure{}

@@ -112,7 +112,7 @@ func (p *page) view(rec *journal.Record, t *Timeline) view {
 		v.Logs = append(v.Logs, logView{Duration(e.At), levelName(e.Level), display.Line(e.From, 80), text})
 	}
 	v.add(p.value("params", rec.Params))
-	if rec.Done && v.Failure == nil {
+	if rec.Done && v.Failure == nil && !rec.Outcome.Asks {
 		result := p.value("result", rec.Outcome.Result)
 		result.Open = true
 		v.add(result)
@@ -163,7 +163,7 @@ func percent(property string, part float64) template.CSS {
 
 func outcomeClass(rec *journal.Record) string {
 	switch {
-	case !rec.Done:
+	case !rec.Done, rec.Outcome.Asks:
 		return string(Unanswered)
 	case rec.Outcome.Error != "":
 		return string(Failed)

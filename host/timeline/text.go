@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/abi"
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/units"
 )
@@ -76,6 +77,10 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		took = "unfinished: it is still running, or the process ended before it did"
 	}
 	all = append(all, Fact{"started", display.Time(rec.Start, time.Millisecond) + ", " + took})
+	if rec.Continues != "" {
+		all = append(all, Fact{"after", "run " + rec.Continues + ", which this one continues (" + Duration(rec.Elapsed) + " before)"})
+	}
+	all = append(all, questions(rec, "")...)
 	if c := rec.Client; c.Session != "" || c.Name != "" {
 		all = append(all, Fact{"client", strings.Join(strings.Fields(c.Name+" "+c.Version), " ") + " (session " + c.Session + ")"})
 	}
@@ -93,6 +98,40 @@ func facts(rec *journal.Record, t *Timeline) []Fact {
 		all = append(all, Fact{"note", gap})
 	}
 	return all
+}
+
+// waits says how a run ended that asks.
+const waits = "asks: the run ended, and another one continues it when the client has answered"
+
+// questions returns what servers asked the client during a run and its nested runs, with
+// the answers. prefix is that of the numbers of its calls.
+func questions(rec *journal.Record, prefix string) []Fact {
+	var all []Fact
+	for i := range rec.Inputs {
+		in := &rec.Inputs[i]
+		answer := "no answer"
+		if in.Answer != nil {
+			answer = "answered " + string(in.Answer)
+		} else if rec.Outcome.Asks {
+			answer = "waits for an answer"
+		}
+		all = append(all, Fact{"asked", fmt.Sprintf("in call %s%d: %s: %s", prefix, in.Call, Question(in), answer)})
+	}
+	for i := range rec.Calls {
+		if c := &rec.Calls[i]; c.Answer.Run != nil {
+			all = append(all, questions(c.Answer.Run, fmt.Sprintf("%s%d.", prefix, c.Seq))...)
+		}
+	}
+	return all
+}
+
+// Question returns what a server asks the client, in one line.
+func Question(in *journal.InputRecord) string {
+	text, ok := wire.GetString(in.Params, "message")
+	if !ok {
+		return in.Method
+	}
+	return in.Method + " " + strconv.Quote(display.Line(text, 120))
 }
 
 // Gaps returns a line for each kind of thing that is missing from a record.
@@ -283,8 +322,12 @@ func (t *textWriter) outcome(rec *journal.Record) {
 		}
 		return
 	}
-	if !rec.Done {
+	switch {
+	case !rec.Done:
 		t.printf("no result\n")
+		return
+	case rec.Outcome.Asks:
+		t.printf("%s\n", waits)
 		return
 	}
 	text, left := pretty(rec.Outcome.Result, t.most())

@@ -242,3 +242,29 @@ func TestPage(t *testing.T) {
 		golden(t, name+".html", bytes.Replace(b.Bytes(), []byte(pageStyle), []byte("page.css"), 1))
 	}
 }
+
+// TestAsks checks what is shown of a run that ended to ask the client something, and of
+// the one that continues it.
+func TestAsks(t *testing.T) {
+	below := journal.Record{Begin: journal.Begin{Definition: tools.Definition{Name: "below"}}, Done: true,
+		Outcome: journal.Outcome{Error: abi.ErrCancelled, Asks: true},
+		Inputs:  []journal.InputRecord{{Call: 2, Name: "question1", Method: "elicitation/create", Params: []byte(`{"message":"Go on?"}`)}}}
+	rec := journal.Record{ID: "a", Begin: journal.Begin{Definition: tools.Definition{Name: "job"}}, Done: true,
+		Calls:   []journal.CallRecord{call(1, "tools", "below", "{}", 0, ms, journal.Answer{Run: &below})},
+		Outcome: journal.Outcome{Error: abi.ErrCancelled, Message: "the run ended", Failure: []byte(`{"type":"cancelled","message":"the run ended"}`), Asks: true}}
+	show := func() string {
+		var b bytes.Buffer
+		if err := WriteText(&b, &rec, TextOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := show(); !strings.Contains(got, `asked    in call 1.2: elicitation/create "Go on?": waits for an answer`) || !strings.Contains(got, "\n"+waits+"\n") || strings.Contains(got, "error") {
+		t.Errorf("%s", got)
+	}
+	below.Inputs[0].Answer = []byte(`{"action":"accept"}`)
+	rec.Continues, rec.Elapsed, rec.Outcome = "b", 2*ms, journal.Outcome{Result: []byte("1")}
+	if got := show(); !strings.Contains(got, "after    run b, which this one continues (2.00 ms before)") || !strings.Contains(got, `answered {"action":"accept"}`) {
+		t.Errorf("%s", got)
+	}
+}

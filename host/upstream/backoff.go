@@ -12,6 +12,11 @@ type timings struct {
 	maxDelay    time.Duration // the longest delay before a restart
 	stableAfter time.Duration // after a server was ready this long, the next delay is firstDelay again
 	callWait    time.Duration // how long calls wait for the first restart
+	askAgain    time.Duration // before a server that does not work is asked again which era it speaks
+	checkEvery  time.Duration // how often a server is asked at most whether it still speaks the same era
+	discover    time.Duration // the longest wait for the answer to server/discover of a server that may not know it
+	reread      time.Duration // the shortest time between two readings of a list that only its age causes
+	askLater    time.Duration // after a start, before a server is asked whether it speaks the other era
 }
 
 var defaultTimings = timings{
@@ -20,6 +25,11 @@ var defaultTimings = timings{
 	maxDelay:    30 * time.Second,
 	stableAfter: 10 * time.Second,
 	callWait:    2 * time.Second,
+	askAgain:    500 * time.Millisecond,
+	checkEvery:  5 * time.Second,
+	discover:    15 * time.Second,
+	reread:      time.Second,
+	askLater:    10 * time.Second,
 }
 
 // backoff computes the delay before each restart.

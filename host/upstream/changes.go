@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -16,7 +17,9 @@ type listState struct {
 	// since is when the first announcement came that no finished listing covers,
 	// and sinceBegun the first one that came after the last listing began.
 	since, sinceBegun time.Time
-	notice            []byte // params of the last announcement; nil for none
+	heard             bool               // the server has announced a change since the last listing began
+	notice            []byte             // params of the last announcement; nil for none
+	fresh             envelope.Freshness // of the last list, except that Read is when reading was last tried
 }
 
 // announced maps each list_changed notification to the surfaces it is about.
@@ -29,8 +32,9 @@ var announced = func() map[string][]wire.Surface {
 }()
 
 // announce records that lists have changed, and has serve read them again. Any
-// number of changes to a list while it is being read cause one more listing.
-func (u *Upstream) announce(surfaces []wire.Surface, notice []byte) {
+// number of changes to a list while it is being read cause one more listing. heard says
+// that the server has announced the change, with params notice; nil for none.
+func (u *Upstream) announce(surfaces []wire.Surface, heard bool, notice []byte) {
 	now := time.Now()
 	u.mu.Lock()
 	for _, s := range surfaces {
@@ -42,7 +46,9 @@ func (u *Upstream) announce(surfaces []wire.Surface, notice []byte) {
 			l.sinceBegun = now
 		}
 		l.announced++
-		l.notice = notice
+		if heard {
+			l.heard, l.notice = true, notice
+		}
 	}
 	u.mu.Unlock()
 	select {
@@ -65,15 +71,16 @@ func (u *Upstream) changedLists() []wire.Surface {
 }
 
 // beginListing is called before a surface is listed. covers is passed to endListing.
-// notice is the params of the announcement that caused the listing, nil if there was
-// no announcement or it had no params.
-func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte) {
+// heard says that the server has announced a change, and notice is the params of its
+// notification, nil for none.
+func (u *Upstream) beginListing(s wire.Surface) (covers uint64, notice []byte, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	l := u.lists[s]
 	notice, l.notice = l.notice, nil
+	heard, l.heard = l.heard, false
 	l.begun = l.announced
-	return l.begun, notice
+	return l.begun, notice, heard
 }
 
 // endListing is called after a surface was listed, or after listing it has failed;
@@ -88,11 +95,32 @@ func (u *Upstream) endListing(s wire.Surface, covers uint64) {
 	u.listingEnded = make(chan struct{})
 }
 
+// rereadExpired has lists read again that the server has said may only be kept for a time
+// that is over, unless it announces changes. Without that, a client that asks for a list
+// again would never see a change.
+func (u *Upstream) rereadExpired(surfaces []wire.Surface) {
+	now := time.Now()
+	var expired []wire.Surface
+	u.mu.Lock()
+	for _, s := range surfaces {
+		if l := u.lists[s]; u.status.State == Ready && l.announced == l.listed && l.fresh.Expired(now) && now.Sub(l.fresh.Read) >= u.timings.reread {
+			l.fresh.Read = now // also if reading fails
+			expired = append(expired, s)
+		}
+	}
+	u.mu.Unlock()
+	if len(expired) > 0 {
+		u.announce(expired, false, nil)
+	}
+}
+
 // AwaitLists waits until the changes of these surfaces that the server has announced
 // so far are listed: OnList has returned, or reading the list has failed. It waits at
 // most for wait after the oldest of these changes was announced, or until ctx ends. It
-// does not wait while the upstream is down.
+// does not wait while the upstream is down. Lists that may not be kept any longer are read
+// again, and count as changed.
 func (u *Upstream) AwaitLists(ctx context.Context, wait time.Duration, surfaces ...wire.Surface) {
+	u.rereadExpired(surfaces)
 	var targets []uint64
 	for {
 		u.mu.Lock()

@@ -14,6 +14,8 @@
 //	silent.go     checking whether a server still responds
 //	start.go      handshake, lists, and the server's requests and notifications
 //	handshake.go  initialize
+//	era.go        which era the server speaks
+//	probe.go      asking a server about that over a connection of its own
 //	list.go       reading one list
 //	changes.go    changes of lists that the server announces
 //	flood.go      limits on what the server sends unsolicited
@@ -22,6 +24,7 @@
 //	errors.go     the errors
 //
 // The packages below know nothing of an Upstream: stdio, streamable and legacysse
-// are the links, process runs a server as a subprocess, httpclient sends requests
+// are the links, stateless is a link over one of them for servers without a handshake,
+// process runs a server as a subprocess, httpclient sends requests
 // over HTTP, and oauth gets their access tokens.
 package upstream

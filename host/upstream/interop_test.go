@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,13 +35,14 @@ func TestMCPGoServers(t *testing.T) {
 	defer streamable.Close()
 	old := httptest.NewServer(server.NewSSEServer(s))
 	defer old.Close()
-	for _, tt := range []struct{ name, url, want string }{
-		{"streamable HTTP", streamable.URL + "/mcp", "decline"},
-		{"HTTP with SSE", old.URL + "/sse", "nobody"},
+	for _, tt := range []struct{ name, url, protocol, want string }{
+		{"streamable HTTP", streamable.URL + "/mcp", ProtocolLegacy, "decline"},
+		{"stateless", streamable.URL + "/mcp", ProtocolAuto, "nobody"}, // the call is made for no client that could be asked
+		{"HTTP with SSE", old.URL + "/sse", ProtocolAuto, "nobody"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			done := make(chan struct{}, 10)
-			u := Start(Spec{Name: "go", URL: tt.url}, Options{
+			u := Start(Spec{Name: "go", URL: tt.url, Protocol: tt.protocol}, Options{
 				InitializeParams: func(context.Context) ([]byte, error) {
 					return ClientParams{Name: "t", Version: "1", Capabilities: []byte(`{"elicitation":{}}`)}.Params(), nil
 				},
@@ -61,8 +63,11 @@ func TestMCPGoServers(t *testing.T) {
 			call := linktest.ToolCall("work")
 			call.Owner = "me"
 			call.Progress = func([]byte) {} // mcp-go sends some of it after the answer; that is dropped
-			if got := linktest.FormatOutcome(u.Call(t.Context(), call)); got != `{"content":[{"type":"text","text":"`+tt.want+`"}]}` {
+			if got := linktest.FormatOutcome(u.Call(t.Context(), call)); !strings.Contains(got, `"content":[{"type":"text","text":"`+tt.want+`"}]`) {
 				t.Errorf("got %s", got)
+			}
+			if stateless := u.Status().ProtocolVersion == "2026-07-28"; stateless != (tt.name == "stateless") {
+				t.Errorf("%+v", u.Status())
 			}
 			<-done
 		})

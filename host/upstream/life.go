@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
@@ -45,7 +47,8 @@ func (u *Upstream) run(ctx context.Context) {
 // attempt dials one link and serves it until it ends. It returns when nothing of
 // the link is left; due is when to dial the next one, zero for never.
 func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) {
-	l, err := u.dial(ctx)
+	in := &inbox{upstream: u}
+	l, err := u.dial(ctx, in)
 	if err != nil {
 		if ctx.Err() == nil {
 			due = u.failed(err, nil, pause)
@@ -55,7 +58,12 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 	if p, ok := l.(subprocess); ok {
 		u.setPid(p.Pid())
 	}
-	err = u.serve(ctx, l)
+	l, err = u.serve(ctx, l, in)
+	var stale *staleError
+	if errors.As(err, &stale) && ctx.Err() == nil {
+		l.Shutdown(u.timings.grace, u.kill)
+		return u.attempt(ctx, pause) // once: what was remembered is forgotten
+	}
 	if ctx.Err() == nil {
 		due = u.failed(err, l, pause) // before the shutdown, which may take a while
 	}
@@ -64,17 +72,17 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 	return due
 }
 
-func (u *Upstream) dial(ctx context.Context) (link.Link, error) {
+func (u *Upstream) dial(ctx context.Context, in *inbox) (link.Link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		fmt.Errorf("it could not be reached within %v (raise its timeout)", u.spec.Timeout))
 	defer cancel()
-	return dial(ctx, u.spec, u.linkOptions(), u.stderr)
+	return dial(ctx, u.spec, u.linkOptions(in), u.stderr)
 }
 
-func (u *Upstream) linkOptions() link.Options {
-	callbacks := link.Callbacks{OnNotification: u.notification}
+func (u *Upstream) linkOptions(in *inbox) link.Options {
+	callbacks := link.Callbacks{OnNotification: in.notification}
 	if u.opts.OnRequest != nil {
-		callbacks.OnRequest = u.request
+		callbacks.OnRequest = in.request
 	}
 	return link.Options{
 		MaxMessage:  u.spec.MaxMessage,
@@ -87,16 +95,23 @@ func (u *Upstream) linkOptions() link.Options {
 	}
 }
 
-// serve initializes the link and lists the server, then serves it until it or ctx
-// ends.
-func (u *Upstream) serve(ctx context.Context, l link.Link) error {
-	capabilities, err := u.handshake(ctx, l)
+// serve agrees with the server on a revision and lists it, then serves the link until it
+// or ctx ends. It returns the link to shut down: l, or one over it.
+func (u *Upstream) serve(ctx context.Context, l link.Link, in *inbox) (link.Link, error) {
+	a, err := u.handshake(ctx, l, in)
 	if err != nil {
-		return err
+		return l, err
+	}
+	return a.link, u.serveAgreed(ctx, a.link, a.capabilities)
+}
+
+func (u *Upstream) serveAgreed(ctx context.Context, l link.Link, capabilities []byte) error {
+	if s, ok := l.(*stateless.Link); ok {
+		s.Listen(ctx, capabilities) // before the lists are read, so that no change is missed
 	}
 	for _, s := range wire.Surfaces {
 		if _, has := wire.Get(capabilities, s.Capability()); !has {
-			u.listed(List{Surface: s, Items: [][]byte{}})
+			u.listed(List{Surface: s, Items: [][]byte{}, Fresh: envelope.Freshness{Nothing: true}})
 			continue
 		}
 		if err := u.list(ctx, l, s); err != nil {
@@ -107,6 +122,7 @@ func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 		}
 	}
 	u.ready(l)
+	u.askLater(ctx, l)
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,6 +131,10 @@ func (u *Upstream) serve(ctx context.Context, l link.Link) error {
 			return l.Err()
 		case <-u.timedOut:
 			if err := u.checkSilence(ctx, l); err != nil {
+				return err
+			}
+		case <-u.doubted:
+			if err := u.checkEra(ctx, l); err != nil {
 				return err
 			}
 		case <-u.relist:
@@ -136,6 +156,14 @@ const relistCost = 32 * floodUnit
 func over(ctx context.Context, l link.Link, err error) bool {
 	var down *DownError
 	return ctx.Err() != nil || l.Err() != nil || errors.As(err, &down)
+}
+
+// below returns the link of the transport.
+func below(l link.Link) link.Link {
+	if s, ok := l.(*stateless.Link); ok {
+		return s.Below()
+	}
+	return l
 }
 
 func (u *Upstream) ready(l link.Link) {
@@ -167,7 +195,7 @@ func (u *Upstream) failed(err error, l link.Link, pause *backoff) (due time.Time
 		before, up = "", time.Since(u.status.Since)
 	}
 	u.mu.Unlock()
-	if p, ok := l.(subprocess); ok {
+	if p, ok := below(l).(subprocess); ok {
 		if last := p.StderrTail(); len(last) > 0 {
 			text += "; its last lines on stderr:\n" + strings.Join(last, "\n")
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -28,40 +29,41 @@ type listing struct {
 	items   [][]byte
 	keys    map[string]bool
 	meta    []byte // raw object; nil for none
+	hints   *envelope.Hints
 }
 
-// listAll lists a surface of the server behind l. It returns the raw items in the
-// server's order and the _meta of all pages as one object. Items without a name,
+// listAll lists a surface of the server behind l: the raw items in the server's order, the
+// _meta of all pages as one object, and what holds of the cache hints of all pages. Items without a name,
 // with the name of an earlier one, or that two JSON readers could interpret
 // differently are left out with a warning. If a cursor is repeated, or there are too
 // many pages or items, the listing ends with a warning, and the items listed so far are
 // returned.
-func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.Logger) (items [][]byte, meta []byte, err error) {
+func listAll(ctx context.Context, l link.Link, surface wire.Surface, log *slog.Logger) (*listing, error) {
 	method := surface.ListMethod()
-	c := listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
+	c := &listing{surface: surface, log: log, items: [][]byte{}, keys: make(map[string]bool)}
 	params := []byte("{}") // some servers reject a request without params
 	cursors := make(map[string]bool)
 	for page := 1; ; page++ {
 		reply, err := l.Call(ctx, wire.Call{Method: method, Params: params})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if reply.Error != nil {
-			return nil, nil, fmt.Errorf("server refused %s: %w", method, parseError(reply.Error))
+			return nil, fmt.Errorf("server refused %s: %w", method, parseError(reply.Error))
 		}
 		if err := c.add(reply.Result); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		cursor, ok := wire.GetString(reply.Result, "nextCursor")
 		switch {
 		case !ok || cursor == "":
-			return c.items, c.meta, nil
+			return c, nil
 		case cursors[cursor]:
 			log.Warn(method+" repeats a cursor: the list ends there", "cursor", link.Excerpt(cursor), "items", len(c.items))
-			return c.items, c.meta, nil
+			return c, nil
 		case page == maxPages || len(c.items) >= maxItems:
 			log.Warn(method+" does not end: the list was cut off", "pages", page, "items", len(c.items))
-			return c.items, c.meta, nil
+			return c, nil
 		}
 		cursors[cursor] = true
 		raw, _ := wire.Get(reply.Result, "nextCursor")
@@ -95,7 +97,15 @@ func (c *listing) add(page []byte) error {
 			c.items = append(c.items, item)
 		}
 	}
+	hints := envelope.ReadHints(page)
+	if c.hints != nil {
+		hints = hints.And(*c.hints)
+	}
+	c.hints = &hints
 	meta, ok := wire.Get(page, "_meta")
+	if ok && wire.IsObject(meta) {
+		meta, ok = withoutServerInfo(meta)
+	}
 	switch {
 	case !ok || !wire.IsObject(meta):
 	case c.meta != nil && len(c.meta)+len(meta) > maxMeta:
@@ -104,6 +114,16 @@ func (c *listing) add(page []byte) error {
 		c.meta = merge(c.meta, meta)
 	}
 	return nil
+}
+
+// withoutServerInfo returns the _meta of a page without what is about the server instead of
+// the list. ok is false if nothing is left.
+func withoutServerInfo(meta []byte) (rest []byte, ok bool) {
+	if _, found := wire.Get(meta, envelope.KeyServerInfo); !found {
+		return meta, true
+	}
+	rest, err := wire.Delete(meta, envelope.KeyServerInfo)
+	return rest, err == nil && string(rest) != "{}"
 }
 
 // merge adds the members of the object more to the object meta, which may be nil. If

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
 )
 
 // serverEnv makes the test binary an MCP server in the mode that its value names; see
@@ -28,6 +30,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	mcptest.Main()
 	if mode := os.Getenv(serverEnv); mode != "" {
 		serverMain(mode)
 		os.Exit(0)

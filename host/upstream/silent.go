@@ -36,7 +36,7 @@ func (u *Upstream) noteTimeout(err error) {
 // out. It does not check a server that is waiting for an answer of ours, because such a
 // server may do nothing else.
 func (u *Upstream) checkSilence(ctx context.Context, l link.Link) error {
-	from, ok := l.(singleStreamLink)
+	from, ok := below(l).(singleStreamLink)
 	if !ok || u.answering.Load() > 0 {
 		return nil
 	}

@@ -32,6 +32,10 @@ type Spec struct {
 	// else TransportStdio.
 	Transport string
 
+	// Protocol is ProtocolAuto, ProtocolLegacy, or the only revision of the stateless era
+	// to use; "": ProtocolAuto.
+	Protocol string
+
 	// For stdio.
 
 	// Command is a path (relative to Dir if it has a separator), or a name

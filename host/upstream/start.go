@@ -6,33 +6,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
-// handshake initializes the server and returns its raw capabilities.
-func (u *Upstream) handshake(ctx context.Context, l link.Link) (capabilities []byte, err error) {
-	params, err := u.initializeParams(ctx, l)
+// handshake agrees with the server on a revision, and passes on what the server says
+// about itself.
+func (u *Upstream) handshake(ctx context.Context, l link.Link, in *inbox) (agreement, error) {
+	a, err := u.agree(ctx, l, in)
 	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := u.deadline(ctx, protocol.MethodInitialize)
-	defer cancel()
-	res, err := Initialize(ctx, l, params)
-	if err != nil {
-		return nil, err
+		return agreement{}, err
 	}
 	u.mu.Lock()
-	u.status.ServerName, u.status.ServerVersion = link.Excerpt(res.ServerName), link.Excerpt(res.ServerVersion)
-	u.status.ProtocolVersion = res.ProtocolVersion
-	u.initializeResult = res.Raw
+	u.status.ServerName, u.status.ServerVersion = link.Excerpt(a.name), link.Excerpt(a.version)
+	u.status.ProtocolVersion, u.status.Agreed = a.revision, a.how
+	u.initializeResult = a.result
 	closeIfOpen(u.handshakeDone)
 	u.mu.Unlock()
 	if u.opts.OnHandshake != nil {
-		u.opts.OnHandshake(res.Raw)
+		u.opts.OnHandshake(a.result)
 	}
-	return res.Capabilities, nil
+	return a, nil
 }
 
 // initializeParams returns the params of initialize, which it gets from
@@ -65,20 +61,41 @@ func (u *Upstream) initializeParams(ctx context.Context, l link.Link) ([]byte, e
 
 // list lists a surface and passes the items on. If that fails, the old list is kept.
 func (u *Upstream) list(ctx context.Context, l link.Link, s wire.Surface) error {
-	covers, notice := u.beginListing(s)
+	covers, notice, heard := u.beginListing(s)
+	fresh := u.freshness(l, s)
 	defer u.endListing(s, covers)
 	ctx, cancel := u.deadline(ctx, s.ListMethod())
 	defer cancel()
-	items, meta, err := listAll(ctx, l, s, u.log)
+	c, err := listAll(ctx, l, s, u.log)
 	var refused *wire.RPCError
 	if s == wire.Templates && errors.As(err, &refused) && refused.Code == wire.CodeMethodNotFound {
-		items, err = [][]byte{}, nil // templates have no capability of their own
+		c, err = &listing{items: [][]byte{}}, nil // templates have no capability of their own
+		fresh.Nothing = true
 	}
 	if err != nil {
 		return err
 	}
-	u.listed(List{s, items, meta, notice})
+	if stateless, ok := l.(*stateless.Link); ok {
+		fresh.Hints = c.hints
+		if s == wire.Tools {
+			c.items = stateless.SetTools(c.items)
+		}
+	}
+	u.listed(List{s, c.items, c.meta, heard, notice, fresh})
 	return nil
+}
+
+// freshness returns how long a list is current that is read now, except for what the
+// server says about that.
+func (u *Upstream) freshness(l link.Link, s wire.Surface) envelope.Freshness {
+	f := envelope.Freshness{Read: time.Now()}
+	if stateless, ok := l.(*stateless.Link); ok {
+		f.Live = stateless.Announces(s)
+	} else if server, ok := u.Server(); ok {
+		raw, _ := wire.Get(server, "capabilities", s.Capability(), "listChanged")
+		f.Live = string(raw) == "true"
+	}
+	return f
 }
 
 // unlisted records that a listing has failed.
@@ -91,6 +108,7 @@ func (u *Upstream) unlisted(s wire.Surface, err error) {
 func (u *Upstream) listed(l List) {
 	u.mu.Lock()
 	*u.status.count(l.Surface) = len(l.Items)
+	u.lists[l.Surface].fresh = l.Fresh
 	u.mu.Unlock()
 	if u.opts.OnList != nil {
 		u.opts.OnList(l)
@@ -105,7 +123,7 @@ func (u *Upstream) deadline(ctx context.Context, method string) (context.Context
 // notification handles a notification of the server. It runs on the link's read loop.
 func (u *Upstream) notification(m wire.Inbound) {
 	if surfaces := announced[m.Method]; surfaces != nil {
-		u.announce(surfaces, m.Params)
+		u.announce(surfaces, true, m.Params)
 	}
 	if u.opts.OnNotification != nil {
 		u.opts.OnNotification(m)

@@ -26,6 +26,7 @@ type Status struct {
 	ServerName      string    // what the server calls itself; "" before the first handshake
 	ServerVersion   string
 	ProtocolVersion string
+	Agreed          string // how ProtocolVersion was found, for people
 	// The number of items in the last listing of each surface.
 	Tools, Resources, Templates, Prompts int
 	// StartTime is how long the last start took, up to Ready, without the wait

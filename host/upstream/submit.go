@@ -27,6 +27,7 @@ func (u *Upstream) Submit(call wire.Call, complete wire.CompletionFunc) (cancel 
 	}
 	pending, err := l.Submit(call, u.limitOf(call.Method), func(reply wire.Reply, next wire.Continuation) {
 		if next == nil {
+			u.noteError(l, reply)
 			complete(reply, nil)
 			return
 		}

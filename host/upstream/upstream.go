@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/budget"
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -27,8 +28,8 @@ type Options struct {
 	// Log gets what happens to the upstream, and what it writes to stderr. Every record
 	// has the attribute "upstream". Nil: nothing is logged.
 	Log *slog.Logger
-	// ClientName and ClientVersion are our clientInfo in the handshake, unless
-	// InitializeParams is set.
+	// ClientName and ClientVersion are our clientInfo in requests that are made for no
+	// client, and in the handshake unless InitializeParams is set.
 	ClientName, ClientVersion string
 	// InitializeParams returns the raw params of initialize. It is called once
 	// per handshake, after the process or connection has been set up, and may
@@ -36,7 +37,13 @@ type Options struct {
 	// Spec.Timeout. ctx ends with the upstream or the connection. Nil: the params have
 	// ClientName and ClientVersion, and no capabilities.
 	InitializeParams func(ctx context.Context) (params []byte, err error)
-	// OnHandshake gets the raw result of each initialize.
+	// Verdict is what is known about the era of the server from earlier runs.
+	Verdict Verdict
+	// OnVerdict gets each change of what is known about the era of the server. Nil: a
+	// server over stdio is not asked about it.
+	OnVerdict func(v Verdict)
+	// OnHandshake gets the raw result of each initialize, or in that form what a server
+	// without a handshake says about itself.
 	OnHandshake func(result []byte)
 	// OnList gets the list of a surface: at each start, before the upstream is ready
 	// (and the first time before Started is closed), and after each change that
@@ -63,9 +70,12 @@ type List struct {
 	Surface wire.Surface
 	Items   [][]byte // raw definitions in the server's order; not nil
 	Meta    []byte   // the _meta of all pages, merged into one object; nil for none
-	// Notice is the raw params of the notification that announced the change, nil
-	// if it had none, or if the list was read because the server has started.
-	Notice []byte
+	// Announced says that the server has announced a change of the list since it was read
+	// before. Notice is the raw params of the notification, nil for none.
+	Announced bool
+	Notice    []byte
+	// Fresh says how long the list is current.
+	Fresh envelope.Freshness
 }
 
 // Upstream is one configured server with its connection. A connection that ends
@@ -86,8 +96,11 @@ type Upstream struct {
 	done          chan struct{} // closed when every goroutine has ended
 	relist        chan struct{} // holds a token after a change of a list
 	timedOut      chan struct{} // holds a token after a call has timed out
+	doubted       chan struct{} // holds a token after an answer of a server that may be of another era
 
 	allowance, stderr *allowance // for unsolicited messages, and for stderr
+
+	eraChecked time.Time // when checkEra last did so; only for serve
 
 	answering atomic.Int32 // the server's requests that are being answered
 
@@ -102,6 +115,7 @@ type Upstream struct {
 	restartPending   bool          // the first restart after a failure is imminent or in progress
 	stateChanged     chan struct{} // closed and replaced at each change of state
 	firstGarbage     string        // the server's first line that was not a message
+	verdict          Verdict       // what is known about the era of the server
 }
 
 // Start creates an upstream and returns at once. The upstream is started, initialized
@@ -125,6 +139,8 @@ func start(spec Spec, opts Options, timings timings) *Upstream {
 		done:          make(chan struct{}),
 		relist:        make(chan struct{}, 1),
 		timedOut:      make(chan struct{}, 1),
+		doubted:       make(chan struct{}, 1),
+		verdict:       opts.Verdict,
 		lists:         make(map[wire.Surface]*listState),
 		listingEnded:  make(chan struct{}),
 		startBegan:    time.Now(),
@@ -175,7 +191,8 @@ func (u *Upstream) Handshake(ctx context.Context) (result []byte, err error) {
 }
 
 // Server returns the raw result of the last initialize, also while the server
-// is down; ok is false before the first handshake.
+// is down; ok is false before the first handshake. For a server without a handshake it is
+// made of the result of server/discover.
 func (u *Upstream) Server() (result []byte, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -214,6 +231,7 @@ func (u *Upstream) callOn(ctx context.Context, l link.Link, call wire.Call) (wir
 	if err != nil {
 		u.noteTimeout(err)
 	}
+	u.noteError(l, reply)
 	return reply, err
 }
 

@@ -24,11 +24,39 @@ type Call struct {
 	// Owner is an arbitrary comparable value. The caller gets it back with messages
 	// of the peer that belong to this request (Inbound.Owners). Nil for none.
 	Owner any
+	// Client is what the client that the request is made for says about itself: a raw
+	// object with its capabilities and clientInfo, as in the params of initialize. Nil if
+	// there is no client. A request of the stateless era repeats it.
+	Client []byte
+	// LogLevel is the lowest level of the log messages that this client wants with the
+	// request; "" if it has asked for none. A request of the stateless era repeats it.
+	LogLevel string
+	// Inputs are the answers to what the peer has asked when the request was made before.
+	// A request of the stateless era has them in its params.
+	Inputs Inputs
+	// Header is nil except for a request of the stateless era: the headers that it has
+	// over HTTP, as an http.Header. Such a request belongs to no session. It is cancelled
+	// by closing its stream, which is never resumed.
+	Header map[string][]string
+	// Unsure says, of a request to a client, that several requests of the client, or calls
+	// of a script, are in flight, and that the one which it belongs to was guessed.
+	Unsure bool
 	// Permit, if set, is asked each time before the request is written: the first
 	// time, and after each wait or new connection. If it returns an error, the
 	// request is not sent and the call fails with that error.
 	Permit Permit
 }
+
+// Inputs are what a request of the stateless era returns to a peer that has answered it
+// with questions (revision 2026-07-28, basic/patterns/mrtr). The zero value is for a
+// request that is made for the first time.
+type Inputs struct {
+	Responses []byte // raw object with the answers; nil for none
+	State     []byte // raw requestState of the peer's answer; nil if it had none
+}
+
+// IsZero reports whether there is nothing to return.
+func (in Inputs) IsZero() bool { return in.Responses == nil && in.State == nil }
 
 // Permit decides whether a request may still be sent. The connection's goroutines
 // call it. It must not block, and must be safe for concurrent use.
@@ -73,4 +101,8 @@ type Inbound struct {
 	// pending calls of the connection, perhaps none. The function is valid while
 	// the message is handled, and takes no locks of its caller.
 	Owners func() []any
+	// Await waits until decided returns true for the owners whose calls have not ended
+	// since the message arrived, or until ctx ends, and returns these owners. A call that
+	// was cancelled counts for some seconds more. Only requests have it.
+	Await func(ctx context.Context, decided func(owners []any) bool) []any
 }

@@ -146,6 +146,10 @@ func TestCheck(t *testing.T) {
 		{ItemShape, `{"name":"a","Name":"b"}`, `"name"`},
 		{ItemShape, `{"name":"\udc00"}`, "half"},
 		{TaskShape, `{"taskId":"a","STATUS":"x"}`, `"status"`},
+		{ExtensionTaskShape, `{"taskId":"a","Result":{}}`, `"result"`},
+		{ExtensionTaskShape, `{"taskId":"a","result":{"content":[],"Content":[]}}`, `"content"`},
+		{ExtensionTaskShape, `{"taskId":"a","error":{"code":1,"Code":2}}`, `"code"`},
+		{ExtensionTaskShape, `{"taskId":"a","inputRequests":{"k":{},"k":{}}}`, "twice"},
 		{ElicitationShape, `{"elicitationId":"a","elicitationID":"x"}`, `"elicitationId"`},
 	} {
 		err := tt.shape.Check([]byte(tt.obj))

@@ -344,6 +344,25 @@ func IsObject(raw []byte) bool {
 	return o.err == nil
 }
 
+// Member is a member of an object.
+type Member struct {
+	Name  string
+	Value []byte // raw
+}
+
+// Members returns the members of the object raw, in order. ok is false if it is not an
+// object.
+func Members(raw []byte) (all []Member, ok bool) {
+	o := walk(raw)
+	for o.next() {
+		all = append(all, Member{string(o.name()), o.value()})
+	}
+	if o.err != nil {
+		return nil, false
+	}
+	return all, true
+}
+
 // maxElements bounds what Elements allocates for a hostile array.
 const maxElements = 1 << 20
 

@@ -39,6 +39,12 @@ type Reply struct {
 	// Denied is why Call.Permit refused the request; nil if it did not. Result
 	// then holds a result that says so.
 	Denied error
+	// Stateless says that the peer that answered is of the stateless era, so that the
+	// members that only that era defines mean in Result what it says.
+	Stateless bool
+	// Own says that no peer has made the reply, but we have, for the client that gets it
+	// and in the form of that client's era. It is not set for every reply of ours.
+	Own bool
 }
 
 // Parse reads one message. raw must be one JSON object in UTF-8 and nothing else. Parse

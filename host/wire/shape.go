@@ -157,6 +157,13 @@ var (
 			holds("_meta", metaShape("item._meta", false))
 	// TaskShape is the Shape of a task in a list of tasks.
 	TaskShape = taskShape("task", false)
+	// ExtensionTaskShape is the Shape of a task of the extension, in a result or a
+	// notification, with what the task has led to.
+	ExtensionTaskShape = newShape("task", false).looksUp("taskId", "status", "resultType").
+				has("statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs").
+				holds("inputRequests", newShape("task.inputRequests", false)).
+				holds("result", resultShape()).
+				holds("error", newShape("task.error", false).has("code", "message", "data"))
 	// ElicitationShape is the Shape of an elicitation that an error requests.
 	ElicitationShape = newShape("elicitation", false).looksUp("elicitationId", "mode", "url", "message")
 )

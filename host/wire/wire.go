@@ -9,6 +9,7 @@
 //	surface.go  what servers list: tools, prompts, resources, templates
 //	shape.go    the known members of objects
 //	edit.go     reading and editing members of an object, preserving their order
+//	members.go  removing and adding several members at once
 //	build.go    Object and Array: building values from raw ones
 //	frame.go    newline-delimited framing (MCP stdio transport)
 //	nowait_linux.go  NoWait: writing what needs no waiting (nowait_other.go: nothing)

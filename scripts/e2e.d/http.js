@@ -13,7 +13,7 @@ const ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}';
 
 export async function http(context) {
   const { setup } = context;
-  const front = await setup.front(setup.configure("http", setup.upstreams("http"), "15s", { resume_window: "1s" }));
+  const front = await setup.front(setup.configure("http", setup.upstreams("http"), "25s", { resume_window: "1s" }));
   await sessions(context, front);
   await refusals(context, front);
   await connections(context, front);
@@ -133,7 +133,7 @@ async function connections({ setup, report }, front) {
 
 async function limits({ setup, report }) {
   const settings = { tokens: ["${E2E_SECRET}"], max_sessions: 2, session_ttl: "1s" };
-  const front = await setup.front(setup.configure("http-limits", {}, "15s", settings));
+  const front = await setup.front(setup.configure("http-limits", {}, "25s", settings));
   const token = { Authorization: `Bearer ${setup.secret}` };
   const start = () => send(front.url, initialize, token);
   await report.check("a client without the token is refused (401)", async () => {

@@ -97,7 +97,7 @@ export class Setup {
 
   // configure writes a configuration and returns its path. Each name has its own
   // store. Each upstream has the keys of its table; http has the keys of [http].
-  configure(name, upstreams, startupWait = "15s", http = {}) {
+  configure(name, upstreams, startupWait = "25s", http = {}) {
     const text = JSON.stringify;
     const lines = [`startup_wait = ${text(startupWait)}`, "[store]", `dir = ${text(join(this.dir, name))}`];
     if (Object.keys(http).length > 0) lines.push("[http]", ...Object.entries(http).map(([k, v]) => `${k} = ${text(v)}`));

@@ -5,6 +5,9 @@ import { member } from "./rawjson.js";
 
 export class Tap {
   posted = []; // {raw, value, params}, as Setup.tapped gives them
+  #answered;
+  // listening resolves when a GET has been answered.
+  listening = new Promise((resolve) => (this.#answered = resolve));
 
   // of returns a Tap that listens, for the server at a port of this machine.
   static async of(port) {
@@ -24,6 +27,7 @@ export class Tap {
       const onward = request({ host: "127.0.0.1", port, path: req.url, method: req.method, headers }, (answer) => {
         res.writeHead(answer.statusCode, answer.headers);
         res.flushHeaders();
+        if (req.method === "GET") this.#answered();
         answer.pipe(res);
       });
       onward.on("error", () => res.destroy());

@@ -1,4 +1,4 @@
-// Command soak.d runs the proxy between raw servers and raw clients
+// Command soak.d runs the proxy between raw servers and raw clients of both eras
 // (host/mcptest) with random faults, chosen by a seed. It checks that each request
 // is answered exactly once or cancelled, that no message reaches another session,
 // that memory, goroutines and descriptors do not grow, that every upstream
@@ -12,6 +12,7 @@
 //	session.go    one session of a client, which checks every message it receives
 //	clients.go    well-behaved clients, and their requests
 //	rude.go       misbehaving clients
+//	modern.go     clients of the stateless era
 //	stdio.go      clients of the binary, over stdio
 //	crash.go      faults that end a server, and the time until it recovers
 //

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/mcptest"
@@ -27,6 +29,11 @@ type session struct {
 	mark string // "~12~"
 	rnd  *rand.Rand
 	*mcptest.Client
+
+	modern bool // of the stateless era
+	http   bool // a request of that era is cancelled by closing its connection
+
+	acks, updates atomic.Int64 // of subscriptions
 
 	mu    sync.Mutex // guards what follows
 	last  int
@@ -49,7 +56,7 @@ type asked struct {
 func (s *soak) newSession(kind string, rnd *rand.Rand) *session {
 	s.tally.count(func(t *tally) { t.sessions++ })
 	no := int(s.lastSession.Add(1))
-	return &session{s: s, no: no, kind: kind, rnd: rnd, mark: fmt.Sprintf("~%d~", no), asked: map[string]*asked{}}
+	return &session{s: s, no: no, kind: kind, rnd: rnd, modern: isModern(kind), mark: fmt.Sprintf("~%d~", no), asked: map[string]*asked{}}
 }
 
 // options returns the options of the raw client.
@@ -60,12 +67,23 @@ func (c *session) options() mcptest.ClientOptions {
 // dialHTTP opens a session with the proxy over HTTP.
 func (s *soak) dialHTTP(ctx context.Context, kind string, rnd *rand.Rand) (*session, error) {
 	c := s.newSession(kind, rnd)
+	c.http = true
 	c.Client = mcptest.NewHTTP(s.host.url, c.options())
 	return c, c.begin(ctx)
 }
 
-// begin initializes the session. If that fails, it closes the client.
+// begin initializes the session, or asks what the proxy is. If that fails, it closes the
+// client.
 func (c *session) begin(ctx context.Context) error {
+	if c.modern {
+		got := c.answered(c.start("server/discover", "server/discover", "", ""))
+		if !got.ok() {
+			c.leave()
+			c.Disconnect()
+			return fmt.Errorf("server/discover: %s", clip(string(got.raw)))
+		}
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	c.expect(`"init"`, "initialize", "")
@@ -115,6 +133,9 @@ type request struct {
 func (c *session) start(what, method, params, token string) request {
 	r := request{id: c.id(), token: token, what: what}
 	c.expect(r.id, what, token)
+	if c.modern {
+		params = mcptest.Everyone.Params(params)
+	}
 	r.done = c.Client.Start(r.id, method, params)
 	return r
 }
@@ -132,6 +153,10 @@ func (c *session) call(tool, arguments string, progress bool) request {
 // cancel cancels a request.
 func (c *session) cancel(r request) {
 	c.forgets(r)
+	if c.modern && c.http {
+		c.Drop(r.id)
+		return
+	}
 	_ = c.Notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%s,"reason":"soak %s"}`, r.id, c.mark))
 }
 
@@ -159,6 +184,13 @@ func (c *session) wait(r request) outcome {
 	defer timer.Stop()
 	select {
 	case a := <-r.done:
+		var status *mcptest.StatusError
+		if c.modern && errors.As(a.Err, &status) { // a refusal has a status of its own
+			if m, err := wire.Parse(status.Body); err == nil && m.IsResponse() {
+				c.received(mcptest.Entry{Raw: status.Body, Msg: m})
+				return outcome{raw: status.Body}
+			}
+		}
 		if a.Err != nil {
 			return outcome{err: a.Err}
 		}
@@ -209,6 +241,12 @@ func (c *session) received(e mcptest.Entry) {
 		c.response(m, e.Raw)
 	case m.Method == "notifications/progress":
 		c.progress(m, e.Raw)
+	case m.Method == "notifications/subscriptions/acknowledged":
+		c.acks.Add(1)
+	case m.Method == "notifications/resources/updated":
+		c.updates.Add(1)
+	case m.IsRequest() && c.modern:
+		c.s.tally.fail("%s got a request: %s", c.name(), clip(string(e.Raw)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,14 @@ var origins = []origin{
 	{name: "own", transport: "stdio", own: true, extra: "isolation = \"session\"\n"},
 	{name: "lazy", transport: "stdio", extra: "start = \"lazy\"\n"},
 	{name: "flaky", transport: "stdio", calm: true, switches: mcptest.ServerOptions{ExitOnStart: 3}},
+	{name: "newweb", transport: "http", calm: true, switches: mcptest.ServerOptions{Eras: mcptest.EraModern}},
+	{name: "new", transport: "stdio", switches: mcptest.ServerOptions{Eras: mcptest.EraModern}},
+	{name: "newjson", transport: "http", calm: true, switches: mcptest.ServerOptions{Eras: mcptest.EraBoth, Answers: "auto"}},
 }
+
+// exact reports whether it is always known which call a question of the server belongs to,
+// also if several clients share it.
+func (o origin) exact() bool { return o.name == "calmweb" || o.switches.Eras != "" }
 
 // farm has the servers. HTTP servers run in this process; the proxy starts the
 // others.
@@ -69,9 +77,9 @@ func newFarm(dir string) (*farm, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := fmt.Sprintf("startup_wait = \"5s\"\n[store]\ndir = %q\n[http]\nsession_ttl = \"2s\"\nresume_window = \"1s\"\nmax_sessions = 150\n",
+	head := fmt.Sprintf("startup_wait = \"5s\"\ninput_timeout = \"2s\"\n[store]\ndir = %q\n[http]\nsession_ttl = \"5s\"\nresume_window = \"1s\"\nmax_sessions = 150\n",
 		filepath.Join(dir, "store"))
-	all, small := head, head
+	whole, part := head, head
 	for _, o := range origins {
 		text := fmt.Sprintf("[upstream.%s]\n%s", o.name, o.extra)
 		if o.calm {
@@ -92,12 +100,12 @@ func newFarm(dir string) (*farm, error) {
 			}
 			text += fmt.Sprintf("url = %q\ntransport = %q\n", address, o.transport)
 		}
-		all += text
-		if o.name == "calm" || o.name == "calmweb" || o.name == "wild" {
-			small += text
+		whole += text
+		if slices.Contains(small, o.name) {
+			part += text
 		}
 	}
-	return f, firstError(os.WriteFile(f.config, []byte(all), 0o600), os.WriteFile(f.small, []byte(small), 0o600))
+	return f, firstError(os.WriteFile(f.config, []byte(whole), 0o600), os.WriteFile(f.small, []byte(part), 0o600))
 }
 
 func firstError(errs ...error) error {

@@ -1,12 +1,16 @@
-// Package fronttest has what tests of the front ends share: a Backend whose tools
-// do something to the client.
+// Package fronttest has what tests of the front ends share.
+//
+//	backend.go  Backend: its tools do something to the client
+//	lines.go    Lines: messages of conversations
 package fronttest
 
 import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -34,6 +38,9 @@ type Backend struct {
 	After         chan func()         // what task and late do after their answer; run by the test
 }
 
+// Capabilities are those that Discover returns.
+const Capabilities = `{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{}}`
+
 // New makes a Backend.
 func New() *Backend {
 	return &Backend{
@@ -57,6 +64,34 @@ func (b *Backend) BeginSession(_ context.Context, s route.Session) (route.Initia
 	return w, nil
 }
 
+// Discover implements stateless.Backend.
+func (b *Backend) Discover(route.Session) route.InitializeResult {
+	return route.InitializeResult{Capabilities: []byte(Capabilities), Instructions: "Be nice."}
+}
+
+// Begin implements stateless.Backend.
+func (b *Backend) Begin(s route.Session) { b.Began <- s }
+
+// Hints implements stateless.Backend.
+func (b *Backend) Hints(call route.Call) *envelope.Hints {
+	if strings.HasSuffix(call.Method, "/list") || call.Method == "resources/read" {
+		return &envelope.Hints{TTL: 1000, Scope: envelope.ScopePrivate}
+	}
+	return nil
+}
+
+// HeaderParams implements front.Backend.
+func (b *Backend) HeaderParams(tool string) envelope.Params {
+	if tool != "echo" {
+		return envelope.Params{}
+	}
+	params, err := envelope.ParseParams([]byte(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`))
+	if err != nil {
+		panic(err)
+	}
+	return params
+}
+
 // Notified implements front.Backend.
 func (b *Backend) Notified(_ route.Session, method string, params []byte) {
 	b.Notifications <- method + " " + string(params)
@@ -72,6 +107,13 @@ func (b *Backend) Handle(ctx context.Context, call route.Call) wire.Reply {
 		return b.list(call)
 	case "tools/call":
 		return b.call(ctx, call)
+	case "completion/complete":
+		return wire.Reply{Error: refuse(wire.CodeMethodNotFound, "no completions").Error, Own: true}
+	case "resources/subscribe", "resources/unsubscribe":
+		if uri, _ := wire.GetString(call.Params, "uri"); strings.HasSuffix(uri, "missing") {
+			return refuse(wire.CodeInvalidParams, "no such resource")
+		}
+		return wire.Reply{Result: []byte(`{}`)}
 	case "prompts/list", "resources/list", "resources/templates/list":
 		return wire.Reply{Result: []byte(`{}`)}
 	}
@@ -112,6 +154,8 @@ func (b *Backend) call(ctx context.Context, call route.Call) wire.Reply {
 	case "late":
 		b.After <- func() { report(call, 1); call.Origin.Notify("notifications/late", nil) }
 		return wire.Reply{Result: []byte(`{"taskId":"no task"}`)}
+	case "lacking":
+		return refuse(wire.CodeMethodNotFound, "the server lacks it")
 	case "ask":
 		return b.ask(ctx, call)
 	case "log":

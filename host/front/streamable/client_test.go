@@ -34,8 +34,11 @@ func newServer(t testing.TB, opts Options) *server {
 // newServerWith is newServer with options of the http.Server.
 func newServerWith(t testing.TB, opts Options, limits ServerOptions) *server {
 	b := fronttest.New()
-	shared := opts.Session.Budget
+	shared, own := opts.Session.Budget, opts.Session.Backend
 	opts.Session = options(b)
+	if more, ok := own.(*tasked); ok {
+		more.Backend, opts.Session.Backend = b, more
+	}
 	opts.Session.MaxMessage, opts.Session.Budget = 32<<20, shared
 	h := New(context.Background(), opts)
 	srv := httptest.NewUnstartedServer(nil)

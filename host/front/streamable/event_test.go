@@ -46,7 +46,7 @@ func FuzzEvent(f *testing.F) {
 		out := httptest.NewRecorder()
 		c := newEventWriter(out)
 		c.resumable = true
-		if err := c.writeEvent(eventID{7, place}, msg); err != nil {
+		if err := c.writeEvent(eventID{7, place}, msg, true); err != nil {
 			t.Fatal(err)
 		}
 		got := out.Body.String()

@@ -12,7 +12,11 @@
 //	admit.go        limits on sessions by token and address
 //	session.go      one session: its streams and its end
 //	stream.go       the messages of one stream, sent or not
+//	stateless.go    POST of the stateless era
+//	principal.go    what requests of that era with one token share
+//	response.go     the answer to one of them
 //	event.go        server-sent events on the wire
+//	sink.go         writing events to the client
 //	writer.go       the connection that takes a stream's messages to the client
 //	connections.go  limits on connections by address
 //	server.go       the http.Server around the handler
@@ -49,19 +53,21 @@ type Handler struct {
 
 	workers sync.WaitGroup // expireSessions, memory.run, and one session.run per session
 
-	mu        sync.Mutex // guards what follows, and session.requests and session.idleSince
-	sessions  map[string]*session
-	count     int // sessions, including those that are ending
-	tokens    map[digest]*usage
-	addresses map[netip.Prefix]*usage
-	closed    bool
+	mu       sync.Mutex // guards what follows, and session.requests and session.idleSince
+	sessions map[string]*session
+	// principals have the requests of the stateless era, by token.
+	principals map[digest]*principal
+	count      int // sessions, including those that are ending
+	tokens     map[digest]*usage
+	addresses  map[netip.Prefix]*usage
+	closed     bool
 }
 
 // New makes a Handler whose sessions end with ctx.
 func New(ctx context.Context, opts Options) *Handler {
 	h := &Handler{
 		opts: opts.withDefaults(), memory: newMemoryReturner(debug.FreeOSMemory),
-		sessions: map[string]*session{}, tokens: map[digest]*usage{}, addresses: map[netip.Prefix]*usage{},
+		sessions: map[string]*session{}, principals: map[digest]*principal{}, tokens: map[digest]*usage{}, addresses: map[netip.Prefix]*usage{},
 	}
 	h.timers.New = func() any { return time.NewTimer(time.Hour) }
 	h.policy.Store(newPolicy(opts.Access))
@@ -110,7 +116,23 @@ func (h *Handler) SetAccess(a Access) {
 			changed = append(changed, s)
 		}
 	}
+	var refused, informed []*principal
+	for token, p := range h.principals {
+		switch now := h.policy.Load(); {
+		case !now.accepts(token):
+			delete(h.principals, token)
+			refused = append(refused, p)
+		case now.maySave(token) != before.maySave(token):
+			informed = append(informed, p)
+		}
+	}
 	h.mu.Unlock()
+	for _, p := range refused {
+		p.conn.End(errRevoked)
+	}
+	for _, p := range informed {
+		p.mcp.Changed(wire.Tools, nil)
+	}
 	for _, s := range revoked {
 		s.mcp.End(errRevoked)
 	}
@@ -177,6 +199,12 @@ func (h *Handler) expireSessions() {
 		case <-ticker.C:
 		case <-h.ctx.Done():
 			return
+		}
+		h.mu.Lock()
+		gone := h.removeIdlePrincipals(time.Now())
+		h.mu.Unlock()
+		for _, p := range gone {
+			p.conn.End(errIdle)
 		}
 		idle, unused, rest := h.removeIdle()
 		for _, s := range idle {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -77,14 +78,31 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 }
 
 // allowCORS lets the scripts of a web page use the endpoint.
-func allowCORS(header http.Header, origin string) {
-	header.Set("Access-Control-Allow-Origin", origin)
+func allowCORS(header http.Header, r *http.Request) {
+	header.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	header.Set("Vary", "Origin")
 	header.Set("Access-Control-Expose-Headers", sessionHeader)
 	header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	header.Set("Access-Control-Allow-Headers", strings.Join(
-		[]string{"Accept", "Authorization", "Content-Type", resumeHeader, versionHeader, sessionHeader}, ", "))
+	header.Set("Access-Control-Allow-Headers", strings.Join(append(
+		[]string{"Accept", "Authorization", "Content-Type", resumeHeader, versionHeader, sessionHeader, envelope.HeaderMethod, envelope.HeaderName},
+		argumentHeaders(r)...), ", "))
 	header.Set("Access-Control-Max-Age", "600")
+}
+
+// maxArgumentHeaders bounds the result of argumentHeaders.
+const maxArgumentHeaders = 64
+
+// argumentHeaders returns the headers for arguments of tools that the script of a web
+// page asks for: which there are depends on the tool.
+func argumentHeaders(r *http.Request) []string {
+	var all []string
+	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if strings.HasPrefix(name, envelope.HeaderParam) && !strings.ContainsAny(name, " \t") && len(all) < maxArgumentHeaders {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // accepts reports whether the client accepts a media type. A client without Accept

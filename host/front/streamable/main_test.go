@@ -7,7 +7,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
-	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,6 +14,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var silent = slog.New(slog.DiscardHandler)
 
 // options are those of sessions with the backend b.
-func options(b *fronttest.Backend) front.Options {
+func options(b front.Backend) front.Options {
 	return front.Options{Backend: b, Name: "test", Version: "1.2.3", MaxMessage: 64 << 10, Log: silent}
 }

@@ -3,6 +3,7 @@ package streamable
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,16 @@ import (
 
 // digest identifies a bearer token; the zero digest means no token.
 type digest [sha256.Size]byte
+
+// principal returns the name of the clients with that token, see route.Session: a digest
+// of the digest. It is "" for the zero digest, of clients without a token.
+func (d digest) principal() string {
+	if d == (digest{}) {
+		return ""
+	}
+	again := sha256.Sum256(d[:])
+	return hex.EncodeToString(again[:16])
+}
 
 // policy is Access in a form for checking requests. A request loads it once and passes it
 // on, so that a reload cannot mix two policies.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/host/front"
+	"github.com/mcp-metatool/mcp-metatool/host/front/stateless"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
@@ -30,7 +31,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if configured {
-		allowCORS(w.Header(), r.Header.Get("Origin"))
+		allowCORS(w.Header(), r)
 		if r.Method == http.MethodOptions {
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -40,6 +41,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		h.refuseUnread(w, r, refusal{http.StatusUnauthorized, protocol.CodeHTTPRefused, "a valid bearer token is required"})
+		return
+	}
+	if stateless.EraOfHeader(r.Header) == stateless.StatelessHeader && r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		h.refuseUnread(w, r, refusal{http.StatusMethodNotAllowed, protocol.CodeHTTPRefused, "method not allowed in this revision"})
 		return
 	}
 	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
@@ -72,6 +78,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, p *policy, token 
 		return
 	case !accepts(r, "application", "json") || !accepts(r, "text", "event-stream"):
 		h.refuseUnread(w, r, refusal{http.StatusNotAcceptable, protocol.CodeHTTPRefused, "Accept must have application/json and text/event-stream"})
+		return
+	case isStateless(r):
+		h.postStateless(w, r, p, token)
 		return
 	case len(r.Header[sessionHeader]) == 0:
 		h.postWithoutSession(w, r, p, token)
@@ -109,6 +118,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, p *
 	switch {
 	case err != nil:
 		h.refuse(w, msg.ID, *malformed(err))
+	case h.refusesEra(w, r, msg):
 	case msg.Method != protocol.MethodInitialize || !msg.IsRequest():
 		h.refuse(w, msg.ID, missingSession)
 	default:
@@ -148,17 +158,22 @@ func (h *Handler) sessionOf(r *http.Request, token digest) (*session, *refusal) 
 	if id == "" {
 		return nil, &missingSession
 	}
-	if version := r.Header.Get(versionHeader); version != "" {
-		if _, ok := protocol.Handshake.Lookup(version); !ok {
-			return nil, &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
-				strconv.Quote(display.Clip(version, maxQuoted)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
-		}
+	if stateless.EraOfHeader(r.Header) == stateless.UnknownHeader {
+		return nil, unknownVersion(r)
 	}
 	s, ok := h.find(id, token)
 	if !ok {
 		return nil, &noSession
 	}
 	return s, nil
+}
+
+// unknownVersion is the refusal of a request of the handshake era whose header names no
+// revision that we know, or several.
+func unknownVersion(r *http.Request) *refusal {
+	version := strings.Join(r.Header[versionHeader], ", ")
+	return &refusal{http.StatusBadRequest, protocol.CodeHTTPRefused, "unsupported MCP-Protocol-Version " +
+		strconv.Quote(display.Clip(version, maxQuoted)) + " (supported: " + strings.Join(protocol.Handshake.Names(), ", ") + ")"}
 }
 
 // isHandshake reports whether a message does not count as use of the session.
@@ -185,6 +200,8 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, raw []byte) {
 			s.mcp.ReceiveMessage(msg, err, raw, nil)
 		}
 		s.handler.refuse(w, msg.ID, *malformed(err))
+		return
+	case s.handler.refusesEra(w, r, msg):
 		return
 	case msg.IsRequest():
 		out = s.openStream()

@@ -51,6 +51,7 @@ func newSession(h *Handler, id string, token digest, address netip.Prefix) *sess
 	s.main = newStream(s, 0)
 	opts := h.opts.Session
 	opts.MaySave = func() bool { return h.policy.Load().maySave(token) }
+	opts.Principal = token.principal()
 	s.mcp = front.NewSession(h.ctx, s.main, opts)
 	return s
 }

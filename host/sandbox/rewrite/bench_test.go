@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"flag"
 	"maps"
 	"math"
 	"slices"
@@ -52,7 +53,7 @@ var cpuScripts = map[string]string{
 
 // BenchmarkOverhead compares CPU-bound scripts with and without metering,
 // alternating. The ratios are of the fastest of a few runs; "direct" is with only
-// DirectCalls.
+// DirectCalls. With -benchtime 1x, which is to show that it runs, each script runs once.
 func BenchmarkOverhead(b *testing.B) {
 	plain := guest(b)
 	variants := []struct {
@@ -71,11 +72,15 @@ func BenchmarkOverhead(b *testing.B) {
 		}
 		variants[i].mod = func(t testing.TB) api.Module { return compiled(t, r, c, wasm) }
 	}
+	runs := 7
+	if flag.Lookup("test.benchtime").Value.String() == "1x" {
+		runs = 1
+	}
 	for b.Loop() {
 		sum := make([]float64, len(variants))
 		for _, name := range slices.Sorted(maps.Keys(cpuScripts)) {
 			best := make([]time.Duration, len(variants))
-			for range 7 {
+			for range runs {
 				for i, v := range variants {
 					d := timeGuest(b, v.mod(b), cpuScripts[name])
 					if best[i] == 0 || d < best[i] {

@@ -62,7 +62,7 @@ func structured(t testing.TB, wasm []byte) (out []byte, added, replaced, same in
 // with several entries, and traps. Memory, globals and ends must be the same, and the
 // fuel must be what the machine counts.
 func TestStructure(t *testing.T) {
-	n := 400
+	n := 200
 	if testing.Short() {
 		n = 100
 	}

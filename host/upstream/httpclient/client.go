@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -58,6 +59,10 @@ type Authorizer interface {
 	// Renew gets another token after the server has refused the one in the header
 	// value used. Errors as for Header.
 	Renew(ctx context.Context, used string) error
+	// StepUp is called when the server has refused the token in the header value used
+	// because it lacks scopes. It returns nil if there is another token now. Errors as
+	// for Header.
+	StepUp(ctx context.Context, used string, scopes []string) error
 	// Close ends what is in progress and waits for it.
 	Close()
 }
@@ -179,7 +184,21 @@ func (c *Client) target(method string) *atomic.Pointer[url.URL] {
 // Errors: *AuthError, *RedirectError, *wire.DeniedError, the cause of ctx, and network
 // errors; see NotDialed.
 func (c *Client) Do(ctx context.Context, method string, body []byte, eventID string, permit wire.Permit) (*http.Response, error) {
-	renewed := false
+	var more http.Header
+	if eventID != "" {
+		more = http.Header{lastEventID: {eventID}}
+	}
+	return c.do(ctx, method, body, more, permit)
+}
+
+// Post is Do for a POST with more headers.
+func (c *Client) Post(ctx context.Context, body []byte, more http.Header, permit wire.Permit) (*http.Response, error) {
+	return c.do(ctx, http.MethodPost, body, more, permit)
+}
+
+// do is Do with more headers, which replace others of the same names.
+func (c *Client) do(ctx context.Context, method string, body []byte, more http.Header, permit wire.Permit) (*http.Response, error) {
+	renewed, stepUps := false, 0
 	for hops := 0; ; {
 		var authorization string
 		if c.auth != nil {
@@ -191,7 +210,7 @@ func (c *Client) Do(ctx context.Context, method string, body []byte, eventID str
 		if err := wire.CheckPermit(permit); err != nil {
 			return nil, err
 		}
-		resp, err := c.transport.RoundTrip(c.newRequest(ctx, method, body, eventID, authorization))
+		resp, err := c.transport.RoundTrip(c.newRequest(ctx, method, body, more, authorization))
 		switch {
 		case err != nil:
 			return nil, err
@@ -203,8 +222,11 @@ func (c *Client) Do(ctx context.Context, method string, body []byte, eventID str
 			}
 		case resp.StatusCode == http.StatusUnauthorized:
 			return nil, c.unauthorized(resp)
-		case resp.StatusCode == http.StatusForbidden && c.auth != nil && lacksScope(resp.Header):
-			return nil, c.missingScope(resp)
+		case c.auth != nil && lacksScopes(resp):
+			if err := c.stepUp(ctx, resp, authorization, stepUps); err != nil {
+				return nil, err
+			}
+			stepUps++
 		case IsRedirect(resp.StatusCode):
 			if err := c.redirected(resp, method, hops); err != nil {
 				return nil, err
@@ -219,10 +241,10 @@ func (c *Client) Do(ctx context.Context, method string, body []byte, eventID str
 // NewRequest returns a POST of body without an access token, to which the server
 // responds with its challenge.
 func (c *Client) NewRequest(ctx context.Context, body []byte) *http.Request {
-	return c.newRequest(ctx, http.MethodPost, body, "", "")
+	return c.newRequest(ctx, http.MethodPost, body, nil, "")
 }
 
-func (c *Client) newRequest(ctx context.Context, method string, body []byte, eventID, authorization string) *http.Request {
+func (c *Client) newRequest(ctx context.Context, method string, body []byte, more http.Header, authorization string) *http.Request {
 	headers := c.headers(authorization)
 	u := c.target(method).Load()
 	req := &http.Request{
@@ -240,9 +262,9 @@ func (c *Client) newRequest(ctx context.Context, method string, body []byte, eve
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	if eventID != "" {
+	if more != nil {
 		req.Header = req.Header.Clone()
-		req.Header.Set(lastEventID, eventID)
+		maps.Copy(req.Header, more)
 	}
 	return req.WithContext(ctx)
 }

@@ -1,9 +1,11 @@
 package httpclient
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -56,11 +58,16 @@ type AuthError struct {
 	// OAuth means that oauth is configured for the upstream, so that the command auth
 	// helps.
 	OAuth bool
+	// Final means that another login would not help.
+	Final bool
 	Err   error // cause, or nil
 }
 
 func (e *AuthError) Error() string {
-	if e.OAuth {
+	switch {
+	case e.Final:
+		return "not authorized: " + e.Reason
+	case e.OAuth:
 		return fmt.Sprintf("not authorized: %s (run `mcp-metatool auth %s`)", e.Reason, e.Upstream)
 	}
 	return fmt.Sprintf("not authorized: %s (set a header with a valid token, or configure oauth and run `mcp-metatool auth %s`)", e.Reason, e.Upstream)
@@ -73,15 +80,41 @@ func (c *Client) unauthorized(resp *http.Response) error {
 	return &AuthError{Upstream: c.config.Name, Reason: "it answered " + err.Error(), OAuth: c.auth != nil, Err: err}
 }
 
-// lacksScope reports whether the server refuses a token because of its scopes (RFC
-// 6750, 3.1).
-func lacksScope(h http.Header) bool { return ChallengeParam(h, "error") == "insufficient_scope" }
+// maxStepUps is how many other tokens are tried for one request after the server has
+// refused one because of its scopes.
+const maxStepUps = 2
 
-func (c *Client) missingScope(resp *http.Response) error {
+// stepUp gets another token after the server has refused the one in used with resp, because
+// of its scopes. tried is how many others have been tried for the request.
+func (c *Client) stepUp(ctx context.Context, resp *http.Response, used string, tried int) error {
 	err := NewStatusError(resp)
-	scope := display.Line(ChallengeParam(resp.Header, "scope"), maxShown)
-	return &AuthError{Upstream: c.config.Name, OAuth: true, Err: err,
-		Reason: fmt.Sprintf("the token lacks the scope %q, which can be added to the scopes of oauth", scope)}
+	scopes, _ := missingScopes(resp.Header)
+	if tried < maxStepUps {
+		return c.auth.StepUp(ctx, used, scopes)
+	}
+	return &AuthError{Upstream: c.config.Name, OAuth: true, Final: true, Err: err,
+		Reason: fmt.Sprintf("the server refuses new tokens too, and requires the scope %q", display.Line(strings.Join(scopes, " "), maxShown))}
+}
+
+// lacksScopes reports whether the server refuses a token because of its scopes (RFC 6750,
+// 3.1).
+func lacksScopes(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusForbidden {
+		return false
+	}
+	_, ok := missingScopes(resp.Header)
+	return ok
+}
+
+// missingScopes returns the scopes that the server requires; ok is false if it does not
+// say that any are missing.
+func missingScopes(h http.Header) (scopes []string, ok bool) {
+	for _, c := range Challenges(h) {
+		if c.Params["error"] == "insufficient_scope" {
+			return strings.Fields(c.Params["scope"]), true
+		}
+	}
+	return nil, false
 }
 
 // RedirectError is the error of a request that the server redirects to an address

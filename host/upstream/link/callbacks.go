@@ -31,9 +31,9 @@ func (c Callbacks) Request(r *rpc.Request) {
 		r.Reply(wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", Excerpt(r.Method)).Raw()})
 		return
 	}
-	owners := r.Owners() // they may be others by the time OnRequest asks
+	candidates := r.Candidates() // they may be others by the time OnRequest asks
 	r.Start(func(ctx context.Context, r *rpc.Request) wire.Reply {
-		return c.OnRequest(ctx, wire.Inbound{Method: r.Method, Params: r.Params, Owners: func() []any { return owners }})
+		return c.OnRequest(ctx, wire.Inbound{Method: r.Method, Params: r.Params, Owners: candidates.Owners, Await: candidates.Await})
 	})
 }
 

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
@@ -43,7 +44,7 @@ func newCallback(port int) (*callback, error) {
 
 // redirect returns the redirect URI.
 func (b *callback) redirect() string {
-	return "http://" + b.listener.Addr().String() + "/callback"
+	return "http://" + b.listener.Addr().String() + callbackPath
 }
 
 // expect sets the state that the callback must have.
@@ -74,18 +75,21 @@ func (b *callback) close() {
 }
 
 // ServeHTTP accepts the first request with the right state. Other requests have no
-// effect, because any web page can make a browser send requests here.
+// effect, because any web page can make a browser send requests here. No answer redirects,
+// or repeats a part of the request.
 func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Connection", "close")
-	if r.URL.Path != "/callback" || r.Method != http.MethodGet {
+	// A page whose name has been made to resolve to this machine sends its name as the host.
+	if r.URL.Path != callbackPath || r.Method != http.MethodGet || r.Host != b.listener.Addr().String() {
 		http.NotFound(w, r)
 		return
 	}
-	q := r.URL.Query()
-	if !b.take(q.Get("state")) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(q["state"]) != 1 || !b.take(q.Get("state")) {
 		http.Error(w, "This is not the authorization that mcp-metatool is waiting for.", http.StatusBadRequest)
 		return
 	}
@@ -97,7 +101,7 @@ func (b *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *callback) take(state string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == "" || state != b.state {
+	if b.state == "" || subtle.ConstantTimeCompare([]byte(state), []byte(b.state)) == 0 {
 		return false
 	}
 	b.state = ""

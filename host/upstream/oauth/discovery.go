@@ -48,48 +48,66 @@ func sameIssuer(a, b string) bool {
 	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }
 
+// resourceMetadata is the metadata of an MCP server (RFC 9728, 2).
+type resourceMetadata struct {
+	transport.OAuthProtectedResource
+	ScopesSupported []string `json:"scopes_supported"`
+}
+
 // serverMetadata is the metadata of an authorization server (RFC 8414, 2).
 type serverMetadata struct {
 	transport.AuthServerMetadata
 	// SendsIssuer means that every callback has the parameter iss (RFC 9207, 3).
 	SendsIssuer bool `json:"authorization_response_iss_parameter_supported"`
-	// resource is what tokens are requested for (RFC 8707); "" if it is not sent.
+	// ReadsClientMetadata means that a client id may be the address of a document about
+	// the client (draft-ietf-oauth-client-id-metadata-document-00, 5).
+	ReadsClientMetadata bool `json:"client_id_metadata_document_supported"`
+	// resource is what tokens are requested for (RFC 8707).
 	resource string
+	// resourceScopes are the scopes that the MCP server's metadata names.
+	resourceScopes []string
 }
 
-// discover finds the authorization server: the configured one, else the first
-// that the MCP server names, else the MCP server's own origin (revision
-// 2025-03-26).
-func (t *Tokens) discover(ctx context.Context, challenge *http.Response) (*serverMetadata, error) {
+// discover finds the authorization server: the configured one, else former if the MCP
+// server still names that, else the first that the MCP server names, else the MCP
+// server's own origin (revision 2025-03-26).
+func (t *Tokens) discover(ctx context.Context, challenge *http.Response, former string) (*serverMetadata, error) {
 	named, err := t.protectedResource(ctx, challenge)
 	if err != nil {
 		return nil, err
 	}
-	resource := ""
+	resource, scopes := t.base().String(), []string(nil)
 	if named != nil {
-		resource = named.Resource
+		resource, scopes = named.Resource, named.ScopesSupported
 	}
 	var m *serverMetadata
 	switch {
 	case t.conf.Issuer != "":
 		if named != nil {
 			err = (&issuerError{named.AuthorizationServers, t.conf.Issuer, "the configured issuer is"}).check()
-		} else {
-			resource = t.base().String()
 		}
 		if err == nil {
 			m, err = t.authorizationServer(ctx, t.conf.Issuer)
 		}
 	case named != nil && len(named.AuthorizationServers) > 0:
-		m, err = t.authorizationServer(ctx, named.AuthorizationServers[0])
+		issuer := named.AuthorizationServers[0]
+		if i := slices.IndexFunc(named.AuthorizationServers, func(n string) bool { return sameIssuer(n, former) }); i > 0 {
+			issuer = named.AuthorizationServers[i]
+		}
+		m, err = t.authorizationServer(ctx, issuer)
 	default:
 		m, err = t.ownAuthorizationServer(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.resource = resource
-	return m, t.checkMetadata(m)
+	m.resource, m.resourceScopes = resource, scopes
+	if err := t.checkEndpoints(m); err != nil {
+		return nil, err
+	}
+	// Revision 2025-03-26, which knows no metadata of MCP servers, does not require that
+	// an authorization server says how it supports PKCE.
+	return m, t.checkPKCE(m, named != nil)
 }
 
 // base returns the server's URL without parts that may be secret.
@@ -101,10 +119,10 @@ func (t *Tokens) base() *url.URL {
 
 // protectedResource returns the metadata of the MCP server (RFC 9728), nil if it has
 // none. It checks that the metadata is about the server.
-func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*transport.OAuthProtectedResource, error) {
+func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response) (*resourceMetadata, error) {
 	base := t.base()
 	if address := advertised(challenge, base); address != "" {
-		m := &transport.OAuthProtectedResource{}
+		m := &resourceMetadata{}
 		status, err := t.document(ctx, t.resource, address, m)
 		switch {
 		case err != nil:
@@ -117,7 +135,7 @@ func (t *Tokens) protectedResource(ctx context.Context, challenge *http.Response
 		return m, nil
 	}
 	for _, address := range wellKnown(base, "oauth-protected-resource") {
-		m := &transport.OAuthProtectedResource{}
+		m := &resourceMetadata{}
 		status, err := t.document(ctx, t.resource, address, m)
 		switch {
 		case err != nil:
@@ -257,8 +275,8 @@ func (t *Tokens) ownAuthorizationServer(ctx context.Context) (*serverMetadata, e
 	return m, nil
 }
 
-// checkMetadata checks where the endpoints are, and that PKCE is supported.
-func (t *Tokens) checkMetadata(m *serverMetadata) error {
+// checkEndpoints checks where the endpoints are.
+func (t *Tokens) checkEndpoints(m *serverMetadata) error {
 	for _, e := range []struct{ name, address string }{
 		{"authorization_endpoint", m.AuthorizationEndpoint}, {"token_endpoint", m.TokenEndpoint},
 		{"registration_endpoint", m.RegistrationEndpoint},
@@ -274,8 +292,21 @@ func (t *Tokens) checkMetadata(m *serverMetadata) error {
 			return fmt.Errorf("the authorization server %s has a bad %s: %w", shown(m.Issuer), e.name, err)
 		}
 	}
-	if methods := m.CodeChallengeMethodsSupported; len(methods) > 0 && !slices.Contains(methods, "S256") {
+	return nil
+}
+
+// checkPKCE returns an error if the authorization server does not support PKCE with S256,
+// or if required is set and it does not say so: without PKCE, whoever gets hold of a code
+// can redeem it.
+func (t *Tokens) checkPKCE(m *serverMetadata, required bool) error {
+	methods := m.CodeChallengeMethodsSupported
+	switch {
+	case slices.Contains(methods, "S256"):
+		return nil
+	case len(methods) > 0:
 		return fmt.Errorf("the authorization server %s does not support PKCE with S256", shown(m.Issuer))
+	case required && !t.conf.AssumePKCE:
+		return fmt.Errorf("the authorization server %s does not say that it supports PKCE (its metadata has no code_challenge_methods_supported; if you know that it supports S256, set assume_pkce in oauth)", shown(m.Issuer))
 	}
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 // at the well-known addresses of a server. $URL is its origin.
 func TestDiscovery(t *testing.T) {
 	const (
-		own   = `{"issuer":"$URL","authorization_endpoint":"$URL/own","token_endpoint":"$URL/t"}`
-		other = `{"issuer":"$URL/tenant","authorization_endpoint":"$URL/other","token_endpoint":"$URL/t"}`
+		own   = `{"issuer":"$URL","authorization_endpoint":"$URL/own","token_endpoint":"$URL/t","code_challenge_methods_supported":["S256"]}`
+		other = `{"issuer":"$URL/tenant","authorization_endpoint":"$URL/other","token_endpoint":"$URL/t","code_challenge_methods_supported":["plain","S256"]}`
+		quiet = `{"issuer":"$URL","authorization_endpoint":"$URL/quiet","token_endpoint":"$URL/t"}` // about PKCE
 		oauth = "/.well-known/oauth-authorization-server"
 		about = "/.well-known/oauth-protected-resource"
 	)
@@ -40,6 +41,10 @@ func TestDiscovery(t *testing.T) {
 			"/tenant/.well-known/openid-configuration": other}, "$URL/other?"},
 		{"resource without a name", map[string]string{about: `{"authorization_servers":["$URL"]}`, oauth: own}, `describes "", not `},
 		{"resource of another server", map[string]string{about: `{"resource":"https://victim.example","authorization_servers":["$URL"]}`, oauth: own}, `describes "https://victim.example", not `},
+		{"no word on PKCE", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL"]}`, oauth: quiet}, "no code_challenge_methods_supported"},
+		{"no word on PKCE in OpenID", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL"]}`, "/.well-known/openid-configuration": quiet}, "no code_challenge_methods_supported"},
+		{"no word on PKCE, as in revision 2025-03-26", map[string]string{oauth: quiet}, "$URL/quiet?"},
+		{"the origin in another case", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/Tenant"]}`, oauth + "/Tenant": other}, "describes the issuer"},
 		{"no metadata", map[string]string{about: `{"resource":"$URL","authorization_servers":["$URL/tenant"]}`, oauth: own}, "has no metadata"},
 		{"no JSON", map[string]string{about: `<html>`}, "not metadata in JSON"},
 		{"a query in the endpoint", map[string]string{oauth: strings.Replace(own, "/own", "/own?x=1", 1)}, "$URL/own?client_id=me&"},
@@ -71,6 +76,9 @@ func TestDiscovery(t *testing.T) {
 			if errors.Is(err, enough) {
 				if !strings.HasPrefix(got.URL, want) || !strings.Contains(got.URL, "code_challenge_method=S256") {
 					t.Errorf("got %s, want %s", got.URL, want)
+				}
+				if r := query(t, got.URL).Get("resource"); r != s.URL+"/mcp" && r != s.URL {
+					t.Errorf("for the resource %q", r)
 				}
 			} else if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)

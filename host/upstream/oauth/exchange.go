@@ -1,7 +1,6 @@
 package oauth
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,13 +63,27 @@ func (t *Tokens) exchange(ctx context.Context, e credentials, client client, for
 	if err := t.answer(req, token); err != nil {
 		return nil, err
 	}
-	if token.AccessToken == "" {
-		return nil, fmt.Errorf("%s answered without an access token", shown(e.TokenEndpoint))
+	if err := checkToken(token); err != nil {
+		return nil, fmt.Errorf("%s answered %w", shown(e.TokenEndpoint), err)
 	}
 	if token.ExpiresIn > 0 {
 		token.ExpiresAt = time.Now().Add(time.Duration(min(token.ExpiresIn, maxLifetime)) * time.Second)
 	}
 	return token, nil
+}
+
+// checkToken returns an error if we cannot use the token: a type that we do not know must
+// not be used (RFC 6749, 7.1), and the token must fit into a header field (RFC 6749, A.12).
+func checkToken(token *transport.Token) error {
+	switch {
+	case token.AccessToken == "":
+		return errors.New("without an access token")
+	case token.TokenType != "" && !strings.EqualFold(token.TokenType, "bearer"):
+		return fmt.Errorf("with a token of type %q, but only Bearer is supported", shown(token.TokenType))
+	case strings.ContainsFunc(token.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("with an access token that has characters other than visible ASCII")
+	}
+	return nil
 }
 
 // maxLifetime limits a token's lifetime, in seconds, so that the time of its expiry can
@@ -100,48 +113,6 @@ func (t *Tokens) answer(req *http.Request, v any) error {
 		return fmt.Errorf("%s: the answer is not the expected JSON", shown(req.URL.String()))
 	}
 	return nil
-}
-
-// register registers a client for us (RFC 7591).
-func (t *Tokens) register(ctx context.Context, m *serverMetadata, redirect string, scopes []string) (client, error) {
-	if m.RegistrationEndpoint == "" {
-		return client{}, errors.New("the authorization server does not register clients")
-	}
-	metadata := map[string]any{
-		"client_name":                clientName,
-		"redirect_uris":              []string{redirect},
-		"token_endpoint_auth_method": authNone,
-		"grant_types":                []string{"authorization_code", "refresh_token"},
-		"response_types":             []string{"code"},
-		"scope":                      strings.Join(scopes, " "),
-	}
-	if m.resource != "" {
-		metadata["resource"] = m.resource
-	}
-	body, err := json.Marshal(metadata)
-	if err != nil {
-		return client{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.RegistrationEndpoint, bytes.NewReader(body))
-	if err != nil {
-		return client{}, err
-	}
-	req.Header.Set("Content-Type", httpclient.ContentJSON)
-	req.Header.Set("Accept", httpclient.ContentJSON)
-	var got struct {
-		ID         string `json:"client_id"`
-		Secret     string `json:"client_secret"`
-		AuthMethod string `json:"token_endpoint_auth_method"`
-	}
-	if err := t.answer(req, &got); err != nil {
-		return client{}, err
-	}
-	if got.ID == "" {
-		return client{}, errors.New("the authorization server gave us no client_id")
-	}
-	client := client(got)
-	client.AuthMethod = authMethod(client, m.TokenEndpointAuthMethodsSupported)
-	return client, nil
 }
 
 // endpointGone reports whether err means that the token endpoint does not exist any

@@ -126,7 +126,8 @@ func (n *testNetwork) issuer(name string, r reach, tokens *string) (issuer strin
 		if tokens != nil {
 			at = *tokens
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": at})
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": at,
+			"code_challenge_methods_supported": []string{"S256"}})
 	})
 	return issuer
 }

@@ -46,8 +46,16 @@ type credentials struct {
 	AuthMethod string `json:"auth_method,omitempty"`
 	// Resource is what the token is for (RFC 8707); "" if it was not specified.
 	Resource string `json:"resource,omitempty"`
-	// Client is the client that was registered for us; nil if one is configured.
-	Client *client          `json:"client,omitempty"`
+	// Client is the client that was registered for us at Issuer; nil if one is
+	// configured.
+	Client *client `json:"client,omitempty"`
+	// ClientID is the configured client that Issuer knows; "" if Client is set, and in
+	// files of earlier versions.
+	ClientID string `json:"client_id,omitempty"`
+	// Scopes are those that the token was requested with. Wanted are further ones, which
+	// the server has required since. The next login asks for both.
+	Scopes []string         `json:"scopes,omitempty"`
+	Wanted []string         `json:"wanted_scopes,omitempty"`
 	Token  *transport.Token `json:"token,omitempty"`
 }
 

@@ -1,5 +1,5 @@
 // Package oauth gets and renews the access tokens of an MCP server (OAuth 2.1;
-// revision 2025-11-25, basic/authorization). Tokens provides the HTTP client of a
+// revision 2026-07-28, basic/authorization). Tokens provides the HTTP client of a
 // server with a token for each request, and with a new one when the server refuses the
 // last. Authorize is the flow in which the user logs in.
 //
@@ -7,15 +7,17 @@
 // its token endpoint; an access token is also sent to its MCP server. A server cannot
 // make us send requests to addresses that are more private than its own.
 //
-//	tokens.go     Config, Tokens: the token for the next request, and renewal
-//	store.go      the file with the tokens of all servers
-//	login.go      the authorization code flow
-//	browser.go    the listener that the browser is redirected to
-//	discovery.go  finding the authorization server and its endpoints
-//	exchange.go   requests to the token and registration endpoints
-//	guard.go      which addresses are allowed
-//	reach.go      how public an address is
-//	errors.go     errors without secrets
+//	tokens.go        Config, Tokens: the token for the next request, and renewal
+//	store.go         the file with the tokens of all servers
+//	login.go         the authorization code flow
+//	browser.go       the listener that the browser is redirected to
+//	discovery.go     finding the authorization server and its endpoints
+//	registration.go  becoming a client of the authorization server
+//	scopes.go        which scopes are asked for
+//	exchange.go      requests to the token endpoint
+//	guard.go         which addresses are allowed
+//	reach.go         how public an address is
+//	errors.go        errors without secrets
 package oauth
 
 import (
@@ -30,7 +32,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
 
 const (
@@ -53,8 +58,15 @@ type Config struct {
 	// Both are "" to register one (RFC 7591). A public client has no secret. The
 	// secret is sent only to the issuer's token endpoint.
 	ClientID, ClientSecret string
+	// ClientMetadata is an https URL with the document that the function ClientMetadata
+	// returns for it. It is our client id at authorization servers that read such
+	// documents, if there is no ClientID.
+	ClientMetadata string
+	// AssumePKCE uses an authorization server that does not say whether it supports
+	// PKCE, as if it did.
+	AssumePKCE bool
 	// Scopes are the scopes to ask for; nil: those that the server names in its
-	// challenge.
+	// challenges, else in its metadata.
 	Scopes []string
 	// RedirectPort is the port on 127.0.0.1 that the browser is redirected to, at
 	// the path /callback; 0: any.
@@ -323,14 +335,36 @@ func (t *Tokens) refused(reason string, err error) error {
 // where its metadata is (RFC 9728, 5.1) and which scopes it requires. The body of the
 // response has been closed. The response is nil if the server does not refuse.
 func (t *Tokens) challenge(ctx context.Context) (*http.Response, error) {
-	req := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-	resp, err := t.resource.Do(req)
+	ping := t.server.NewRequest(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	list, err := t.statelessList(ctx)
 	if err != nil {
-		return nil, withoutSecrets(err)
+		return nil, err
 	}
-	httpclient.Discard(resp.Body)
-	if resp.StatusCode != http.StatusUnauthorized {
-		return nil, nil
+	// Servers of either era may refuse a malformed request before one without a token, or
+	// let everybody ping them.
+	for _, req := range []*http.Request{ping, list} {
+		resp, err := t.resource.Do(req)
+		if err != nil {
+			return nil, withoutSecrets(err)
+		}
+		httpclient.Discard(resp.Body)
+		if resp.StatusCode == http.StatusUnauthorized {
+			return resp, nil
+		}
 	}
-	return resp, nil
+	return nil, nil
+}
+
+// statelessList returns a request for the tools in the form of the stateless era.
+func (t *Tokens) statelessList(ctx context.Context) (*http.Request, error) {
+	const method = protocol.MethodToolsList
+	newest := protocol.Stateless.Newest()
+	params, err := envelope.Of(newest, nil, "").Put([]byte("{}"))
+	if err != nil {
+		return nil, err
+	}
+	req := t.server.NewRequest(ctx, wire.Request(1, method, params))
+	req.Header = req.Header.Clone() // it is shared with other requests
+	envelope.SetHeaders(req.Header, newest, method, params)
+	return req, nil
 }

@@ -227,3 +227,48 @@ func TestCallsAtShutdown(t *testing.T) {
 		}
 	}
 }
+
+// TestCancellationDoesNotOvertake checks that a server gets the cancellation of a call only
+// after it has begun to respond to the call, if it does so soon.
+func TestCancellationDoesNotOvertake(t *testing.T) {
+	for _, soon := range []bool{true, false} {
+		begun, respond, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		l := serve(t, func(w http.ResponseWriter, r *http.Request, method string) {
+			switch method {
+			case "tools/call":
+				close(begun)
+				select {
+				case <-respond:
+				case <-r.Context().Done():
+					return
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done() // it is aborted then
+			case "notifications/cancelled":
+				close(cancelled)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error, 1)
+		go func() {
+			_, err := l.Call(ctx, wire.Call{Method: "tools/call"})
+			got <- err
+		}()
+		<-begun
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if soon {
+			select {
+			case <-cancelled:
+				t.Error("the cancellation came first")
+			case <-time.After(acceptTime / 10):
+			}
+			close(respond)
+		}
+		<-cancelled
+		l.Shutdown(time.Minute, nil)
+	}
+}

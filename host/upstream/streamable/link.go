@@ -100,7 +100,8 @@ func (l *Link) Submit(call wire.Call, limit rpc.Limit, complete wire.CompletionF
 }
 
 func (l *Link) call(call wire.Call, limit rpc.Limit) rpc.Call {
-	p := &post{link: l, owner: call.Owner, initialize: call.Method == protocol.MethodInitialize, anyStream: l.hasGetStream.Load()}
+	p := &post{link: l, owner: call.Owner, method: call.Method, header: call.Header}
+	p.anyStream = !p.stateless() && l.hasGetStream.Load()
 	return rpc.Call{Call: call, Stream: p, AnyStream: p.anyStream, Limit: limit}
 }
 

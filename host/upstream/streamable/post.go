@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/rpc"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/httpclient"
 )
@@ -15,11 +16,12 @@ import (
 // implements rpc.CallStream. Its method run does the work on a goroutine of the
 // link, so that a slow callback delays no other call.
 type post struct {
-	link       *Link
-	owner      any
-	initialize bool
-	anyStream  bool // the answer may also come on the GET stream
-	frame      rpc.Frame
+	link      *Link
+	owner     any
+	method    string
+	header    http.Header // of a request of the stateless era; nil otherwise
+	anyStream bool        // the answer may also come on the GET stream
+	frame     rpc.Frame
 
 	ctx    context.Context // of the POST; ends with the link, or when the call is cancelled
 	cancel context.CancelFunc
@@ -28,6 +30,9 @@ type post struct {
 	state        state
 	counted      bool          // among Link.calls
 	sent         bool          // the server may have seen the request
+	attempted    bool          // the request is being sent
+	accepted     bool          // the server has begun to respond
+	withdrawn    bool          // Withdraw was called
 	hasOutcome   bool          // the call has its outcome
 	answered     bool          // the outcome is an answer
 	outcomeChan  chan struct{} // made by outcome; closed when hasOutcome is set
@@ -43,6 +48,11 @@ const (
 	running                // the POST is being made
 	finished               // run has returned or is about to return
 )
+
+// stateless reports whether the request is one of the stateless era. Closing its stream
+// cancels it, and the stream is not resumed (revision 2026-07-28,
+// basic/transports/streamable-http).
+func (p *post) stateless() bool { return p.header != nil }
 
 // Call implements rpc.CallStream.
 func (p *post) Call() (id int64, owner any) { return p.frame.ID, p.owner }
@@ -140,18 +150,29 @@ func (p *post) run() {
 		p.releaseSlot()
 		return
 	}
-	resp, err := p.link.client.Do(p.ctx, http.MethodPost, p.frame.Data, "", p.frame.Permit)
+	resp, err := p.link.client.Post(p.ctx, p.frame.Data, p.header, p)
 	var rest *stream
 	if err != nil {
 		p.fail(err)
 	} else {
-		p.setSent()
+		p.setAccepted()
 		rest = p.receive(resp)
 	}
 	p.finish()
 	if rest != nil {
 		rest.drain(p)
 	}
+}
+
+// Permitted implements wire.Permit: it notes that the request is about to be sent.
+func (p *post) Permitted() error {
+	p.mu.Lock()
+	p.attempted = true
+	p.mu.Unlock()
+	if p.frame.Permit == nil {
+		return nil
+	}
+	return p.frame.Permit.Permitted()
 }
 
 func (p *post) advance(from, to state) bool {
@@ -164,10 +185,15 @@ func (p *post) advance(from, to state) bool {
 	return true
 }
 
-func (p *post) setSent() {
+// setAccepted notes that the server has begun to respond. If the call has been cancelled,
+// the POST is aborted now.
+func (p *post) setAccepted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sent = true
+	p.sent, p.accepted = true, true
+	if p.withdrawn {
+		p.cancel()
+	}
 }
 
 // fail ends the call after an error of its POST.
@@ -211,6 +237,10 @@ func (p *post) releaseSlot() { <-p.link.slots }
 // Push implements rpc.Stream: it cancels the call at the server after the POST was
 // aborted.
 func (p *post) Push(f rpc.Frame) error {
+	if p.stateless() {
+		f.Done(rpc.Written, nil)
+		return nil
+	}
 	p.mu.Lock()
 	late := p.state == finished
 	if !late {
@@ -237,15 +267,25 @@ func (p *post) pushLate(msg []byte) {
 	}
 }
 
-// Withdraw implements rpc.Stream. It always aborts the POST.
+// acceptTime is how long a POST that the server has not begun to respond to goes on after
+// its call was cancelled. The notification about that is sent after the POST, on another
+// connection perhaps: a server that gets it before the call works on for nobody.
+const acceptTime = 200 * time.Millisecond
+
+// Withdraw implements rpc.Stream. It always aborts the POST, if necessary after acceptTime.
 func (p *post) Withdraw(int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.withdrawn = true
 	unsent := p.state <= withdrawn
 	if unsent {
 		p.state = withdrawn
 	}
-	if p.cancel != nil {
+	switch {
+	case p.cancel == nil:
+	case p.attempted && !p.accepted && !p.stateless():
+		time.AfterFunc(acceptTime, p.cancel)
+	default:
 		p.cancel()
 	}
 	return unsent
@@ -265,7 +305,7 @@ func (p *post) Settled(answered, elsewhere bool) {
 	}
 	counted := p.counted
 	p.mu.Unlock()
-	if answered && !p.initialize {
+	if answered && p.method != protocol.MethodInitialize {
 		p.link.hasAnswered.Store(true)
 	}
 	if counted {

@@ -34,7 +34,7 @@ func (s *stream) close() {
 // receive reads a response until the call has its outcome. rest is not nil if more
 // may follow in the stream.
 func (p *post) receive(resp *http.Response) (rest *stream) {
-	if p.initialize && resp.StatusCode == http.StatusOK {
+	if p.method == protocol.MethodInitialize && resp.StatusCode == http.StatusOK {
 		if err := p.link.client.SetSession(resp.Header); err != nil {
 			resp.Body.Close()
 			p.failUnusable(err)
@@ -126,6 +126,8 @@ func (p *post) refused(resp *http.Response) {
 	}
 	own := answers && string(m.ID) == fmt.Sprint(p.frame.ID)
 	switch {
+	case p.method == protocol.MethodDiscover && saysNothing(resp.StatusCode): // whatever the body is
+		p.failStatus(resp.StatusCode, link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)])))
 	case own && (resp.StatusCode != http.StatusNotFound || wire.ParseError(m.Error).Code == wire.CodeMethodNotFound):
 		l.rpc.Answer(p.frame.ID, wire.Reply{Error: m.Error}, p)
 	case l.lostSession(resp.StatusCode), resp.StatusCode == http.StatusBadRequest && !p.sessionKnown():
@@ -135,6 +137,17 @@ func (p *post) refused(resp *http.Response) {
 	default:
 		p.failStatus(resp.StatusCode, link.Excerpt(string(body[:min(len(body), httpclient.MaxErrorBody)])))
 	}
+}
+
+// saysNothing reports whether a status comes from something in front of the server, or
+// from a server that does not work, so that the response says nothing about what the
+// server supports.
+func saysNothing(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return status/100 == 5
 }
 
 // loseSession ends the call and the link. The server has not acted on the call.
@@ -176,10 +189,10 @@ func (p *post) follow(resp *http.Response) (rest *stream) {
 		switch {
 		case p.ctx.Err() != nil:
 			return nil
-		case at.id == "" && errors.Is(err, io.EOF): // the server has ended it in the regular way
+		case (at.id == "" || p.stateless()) && errors.Is(err, io.EOF): // the server has ended it in the regular way
 			p.failUnusable(errors.New("the stream of the request ended before the answer"))
 			return nil
-		case at.id == "":
+		case at.id == "" || p.stateless():
 			l.rpc.Fail(p.frame.ID, l.opts.Errors.Down("the stream of the request ended before the answer", err), false)
 			return nil
 		}

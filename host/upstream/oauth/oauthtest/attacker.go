@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -12,6 +13,7 @@ import (
 // Attacker is an authorization server that grants every request and records it.
 type Attacker struct {
 	*httptest.Server
+	LoginPage string // its authorization endpoint; "": its own
 
 	mu   sync.Mutex
 	seen []string // requests, with their bodies
@@ -34,8 +36,24 @@ func (s *Attacker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"access_token":"stolen","token_type":"Bearer","refresh_token":"stolen"}`)
 		return
 	}
-	fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token",
-		"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`, s.URL)
+	page := s.LoginPage
+	if page == "" {
+		page = s.URL + "/authorize"
+	}
+	fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":%[2]q,"token_endpoint":"%[1]s/token","registration_endpoint":"%[1]s/register",
+		"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`, s.URL, page)
+}
+
+// MustHaveNoSecrets fails the test if the server got a request other than for its metadata.
+func (s *Attacker) MustHaveNoSecrets(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, request := range s.seen {
+		if !strings.HasPrefix(request, "GET /.well-known/") {
+			t.Errorf("the attacker got: %s", request)
+		}
+	}
 }
 
 // MustHaveNoRequests fails the test if the server got a request.

@@ -3,14 +3,18 @@
 package oauthtest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,33 +41,64 @@ type Server struct {
 	TokenStatus int               // HTTP status of the token endpoint; 0: as specified
 	Secrets     []string          // all that must not be shown
 
+	Require   []string                                      // scopes without which the MCP server answers 403
+	Supported []string                                      // scopes in the MCP server's metadata; nil: none
+	OnlyCalls bool                                          // only calls of tools need the scopes in Require
+	Withheld  []string                                      // scopes that are not granted
+	AnyToken  bool                                          // the MCP server accepts any token
+	Trusted   *Server                                       // another one, whose tokens the MCP server accepts instead
+	Document  func(address string) []byte                   // what is at the address of a client's metadata; nil: not read
+	Intercept func(http.ResponseWriter, *http.Request) bool // handles requests to the authorization server; false: does not
+	Iss       func(issuer string) []string                  // the parameter iss of redirects to the client; nil: the issuer, or as in Callback
+
 	AuthRequest url.Values   // the last authorization request
+	AuthCount   int          // the number of authorization requests
+	Registered  []url.Values // clients, with the members of their metadata that tests look at
 	Forms       []url.Values // received by the token endpoint
 	refreshes   int
-	n           int    // the number of tokens, codes and clients so far
-	access      string // the valid access token
-	refresh     string // the valid refresh token
+	n           int                   // the number of tokens, codes and clients so far
+	access      map[string]url.Values // scope and resource of the valid access tokens
+	refresh     string                // the valid refresh token
+	granted     url.Values            // scope and resource of the last grant
 	codes       map[string]url.Values
 }
 
 // New starts a server that passes requests with a valid token to mcp.
 func New(t testing.TB, mcp http.Handler) *Server {
-	a := &Server{t: t, Clients: map[string]string{}, codes: map[string]url.Values{}, Methods: `["S256"]`, Lifetime: 3600}
+	a := &Server{t: t, Clients: map[string]string{}, codes: map[string]url.Values{}, access: map[string]url.Values{}, Methods: `["S256"]`, Lifetime: 3600}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-authorization-server", a.metadata)
 	mux.HandleFunc("/register", a.register)
 	mux.HandleFunc("/authorize", a.authorize)
 	mux.HandleFunc("/token", a.token)
-	a.Issuer = httptest.NewServer(mux)
+	a.Issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.Lock()
+		intercept := a.Intercept
+		a.Unlock()
+		if intercept == nil || !intercept(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+	}))
 	t.Cleanup(a.Issuer.Close)
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.Lock()
-		ok := a.access != "" && r.Header.Get("Authorization") == "Bearer "+a.access
+		issuer := a
+		if a.Trusted != nil {
+			issuer = a.Trusted
+		}
+		required := a.Require
+		if a.OnlyCalls && !isCall(r) {
+			required = nil
+		}
 		challenge := fmt.Sprintf(`Bearer error="invalid_token", resource_metadata="%s/metadata"%s`, a.URL, a.Scope)
 		a.Unlock()
+		ok, missing := issuer.verify(r.Header.Get("Authorization"), required)
 		switch {
 		case r.URL.Path == "/metadata":
 			a.resourceMetadata(w)
+		case ok && len(missing) > 0:
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q`, strings.Join(missing, " ")))
+			w.WriteHeader(http.StatusForbidden)
 		case ok:
 			mcp.ServeHTTP(w, r)
 		default:
@@ -86,7 +121,39 @@ func (a *Server) resourceMetadata(w http.ResponseWriter) {
 	if a.Issuers != nil {
 		names = a.Issuers
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"resource": resource, "authorization_servers": names})
+	m := map[string]any{"resource": resource, "authorization_servers": names}
+	if a.Supported != nil {
+		m["scopes_supported"] = a.Supported
+	}
+	_ = json.NewEncoder(w).Encode(m)
+}
+
+// isCall reports whether a request calls a tool. It leaves the body to be read again.
+func isCall(r *http.Request) bool {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m struct {
+		Method string `json:"method"`
+	}
+	return json.Unmarshal(body, &m) == nil && m.Method == "tools/call"
+}
+
+// verify reports whether a header value has the valid access token, and which of the
+// required scopes that token does not have.
+func (a *Server) verify(authorization string, required []string) (ok bool, missing []string) {
+	a.Lock()
+	defer a.Unlock()
+	granted, ok := a.access[strings.TrimPrefix(authorization, "Bearer ")]
+	has := strings.Fields(granted.Get("scope"))
+	missing = slices.DeleteFunc(slices.Clone(required), func(s string) bool { return slices.Contains(has, s) })
+	return ok || a.AnyToken && authorization != "", missing
+}
+
+// Set changes fields while the server is used.
+func (a *Server) Set(change func()) {
+	a.Lock()
+	defer a.Unlock()
+	change()
 }
 
 // SetIssuers sets the authorization servers that the MCP server names.
@@ -99,7 +166,7 @@ func (a *Server) SetIssuers(issuers ...string) {
 // secret returns a new secret.
 func (a *Server) secret(kind string) string {
 	a.n++
-	s := fmt.Sprintf("%s-sesame-%d", kind, a.n)
+	s := fmt.Sprintf("%s-sesame-%d-%s", kind, a.n, a.Issuer.Listener.Addr().String()[len("127.0.0.1:"):])
 	a.Secrets = append(a.Secrets, s)
 	return s
 }
@@ -120,16 +187,24 @@ func (a *Server) register(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Name      string   `json:"client_name"`
 		Redirects []string `json:"redirect_uris"`
+		Type      string   `json:"application_type"`
+		Scope     string   `json:"scope"`
 	}
 	if json.NewDecoder(r.Body).Decode(&asked) != nil || asked.Name != "mcp-metatool" || len(asked.Redirects) != 1 {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if asked.Type != "native" { // as OpenID providers do for a redirect to this machine
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"error":"invalid_redirect_uri","error_description":"web applications need https"}`)
+		return
+	}
 	a.Lock()
 	defer a.Unlock()
 	a.n++
-	id := fmt.Sprintf("client-%d", a.n)
+	id := fmt.Sprintf("client-%d-of-%s", a.n, strings.TrimPrefix(a.Issuer.URL, "http://"))
 	a.Clients[id] = asked.Redirects[0]
+	a.Registered = append(a.Registered, url.Values{"id": {id}, "redirect": asked.Redirects, "scope": {asked.Scope}})
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintf(w, `{"client_id":%q}`, id)
 }
@@ -140,18 +215,25 @@ func (a *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	defer a.Unlock()
 	q := r.URL.Query()
 	a.AuthRequest = q
+	a.AuthCount++
 	redirect, ok := a.Clients[q.Get("client_id")]
+	if !ok && a.Document != nil {
+		redirect, ok = a.describedRedirect(q)
+	}
 	if !ok || redirect != "" && redirect != q.Get("redirect_uri") || q.Get("code_challenge_method") != "S256" {
 		http.Error(w, "no", http.StatusBadRequest)
 		return
 	}
 	back := url.Values{"iss": {a.Issuer.URL}}
 	if a.Callback != nil {
-		back = a.Callback
+		back = maps.Clone(a.Callback)
 	} else {
 		code := a.secret("code")
 		a.codes[code] = q
 		back.Set("code", code)
+	}
+	if a.Iss != nil {
+		back["iss"] = a.Iss(a.Issuer.URL)
 	}
 	back.Set("state", q.Get("state"))
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
@@ -173,24 +255,58 @@ func (a *Server) token(w http.ResponseWriter, r *http.Request) {
 		delete(a.codes, code)
 		sum := sha256.Sum256([]byte(r.Form.Get("code_verifier")))
 		a.Secrets = append(a.Secrets, r.Form.Get("code_verifier"))
-		if !ok || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || asked.Get("client_id") != r.Form.Get("client_id") {
+		if !ok || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || asked.Get("client_id") != r.Form.Get("client_id") ||
+			asked.Get("redirect_uri") != r.Form.Get("redirect_uri") || !a.sameTarget(asked, r.Form) {
 			a.refuse(w, code)
 			return
 		}
+		a.grant(asked)
 	case "refresh_token":
 		a.refreshes++
 		_, known := a.Clients[r.Form.Get("client_id")]
-		if token := r.Form.Get("refresh_token"); token != a.refresh || !known {
+		known = known || a.Document != nil && r.Form.Get("client_id") == a.AuthRequest.Get("client_id")
+		if token := r.Form.Get("refresh_token"); token != a.refresh || !known || !a.sameTarget(a.granted, r.Form) {
 			a.refuse(w, token)
 			return
 		}
 	}
-	a.access, a.refresh = a.secret("access"), a.secret("refresh")
-	fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer","refresh_token":%q`, a.access, a.refresh)
+	access := a.secret("access")
+	a.access[access], a.refresh = a.granted, a.secret("refresh")
+	fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer","refresh_token":%q`, access, a.refresh)
 	if a.Lifetime != 0 {
 		fmt.Fprintf(w, `,"expires_in":%d`, a.Lifetime)
 	}
+	if scope := a.granted.Get("scope"); scope != "" {
+		fmt.Fprintf(w, `,"scope":%q`, scope)
+	}
 	fmt.Fprint(w, "}")
+}
+
+// grant grants the scopes of an authorization request, but those that are withheld.
+func (a *Server) grant(asked url.Values) {
+	scopes := slices.DeleteFunc(strings.Fields(asked.Get("scope")), func(s string) bool { return slices.Contains(a.Withheld, s) })
+	a.granted = url.Values{"scope": {strings.Join(scopes, " ")}, "resource": asked["resource"]}
+}
+
+// sameTarget reports whether a request for tokens is for the resource that was asked for
+// (RFC 8707, 2.2), which has to be the MCP server.
+func (a *Server) sameTarget(asked, form url.Values) bool {
+	return form.Get("resource") == asked.Get("resource") && form.Get("resource") != ""
+}
+
+// describedRedirect returns the redirect URI of a request, if the document at the address
+// in client_id is about that client and has the URI.
+func (a *Server) describedRedirect(q url.Values) (redirect string, ok bool) {
+	var described struct {
+		ID        string   `json:"client_id"`
+		Name      string   `json:"client_name"`
+		Redirects []string `json:"redirect_uris"`
+		Method    string   `json:"token_endpoint_auth_method"`
+	}
+	redirect = q.Get("redirect_uri")
+	ok = json.Unmarshal(a.Document(q.Get("client_id")), &described) == nil && described.ID == q.Get("client_id") &&
+		described.Name != "" && described.Method == "none" && slices.Contains(described.Redirects, redirect)
+	return redirect, ok
 }
 
 // refuse refuses a code or token, and quotes it, as some servers do.
@@ -199,11 +315,11 @@ func (a *Server) refuse(w http.ResponseWriter, grant string) {
 	fmt.Fprintf(w, `{"error":"invalid_grant","error_description":"%s is not valid"}`, grant)
 }
 
-// Revoke revokes the access token, and with refreshToo also the refresh token.
+// Revoke revokes all access tokens, and with refreshToo also the refresh token.
 func (a *Server) Revoke(refreshToo bool) {
 	a.Lock()
 	defer a.Unlock()
-	a.access = ""
+	clear(a.access)
 	if refreshToo {
 		a.refresh = ""
 	}
@@ -238,6 +354,7 @@ func Consent(t testing.TB, address string) error {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("the browser got status %d", resp.StatusCode)
+		return errors.New("the user gives up")
 	}
 	return nil
 }

@@ -1,0 +1,185 @@
+package compose
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/abi"
+	"github.com/mcp-metatool/mcp-metatool/host/catalog"
+	"github.com/mcp-metatool/mcp-metatool/host/journal"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+	"github.com/mcp-metatool/mcp-metatool/tools"
+)
+
+// FindRun returns what has become of a run of a client, and of those that continue it,
+// from their records on disk. The error is route.ErrNoRun if there is none. If this
+// process makes the run, its end may not be on disk yet.
+func (c *Composer) FindRun(id string) (route.RecordedRun, error) {
+	if c.cfg.Chain == nil {
+		return route.RecordedRun{}, route.ErrNoRun
+	}
+	chain, err := c.cfg.Chain(id)
+	rec := &chain.Last
+	switch {
+	case errors.Is(err, journal.ErrNotFound), err == nil && rec.Parent != nil:
+		return route.RecordedRun{}, route.ErrNoRun
+	case err != nil:
+		return route.RecordedRun{}, err
+	}
+	found := route.RecordedRun{
+		ID: rec.ID, Runs: chain.Runs, Start: chain.Start, Changed: rec.Start, Status: protocol.TaskWorking,
+		Kind: catalog.Builtin, Name: rec.Definition.Name, Params: callParams(rec),
+	}
+	if rec.Saved {
+		found.Kind = catalog.Composite
+	}
+	switch {
+	case !rec.Done && chain.Abandoned:
+		found.Status = protocol.TaskFailed
+		found.Reply.Error = wire.Errorf(wire.CodeInternal, "%s did not end: the process that ran it has ended (run %s)", rec.Definition.Name, rec.ID).Raw()
+	case !rec.Done:
+	case rec.Outcome.Asks:
+		found.Status, found.Reply = protocol.TaskInputRequired, inputRequired(rec.ID, openQuestions(rec))
+	default:
+		found.Status, found.Reply.Result = protocol.TaskCompleted, c.recordedResult(rec)
+		if rec.Outcome.Error == abi.ErrCancelled {
+			found.Status = protocol.TaskCancelled
+		}
+	}
+	if rec.Done {
+		found.Changed = rec.Start.Add(rec.Duration)
+	}
+	if rec.Any(func(r *journal.Record) bool { return r.Redacted }) {
+		found.Note = "this is from the journal, where secrets are masked"
+	}
+	return found, nil
+}
+
+// callParams returns the params of a request that calls the tool of a run.
+func callParams(rec *journal.Record) []byte {
+	arguments := rec.Params
+	if !rec.Saved {
+		var code wire.Object
+		code.Text("code", rec.Definition.Code)
+		code.Raw("params", rec.Params)
+		arguments = code.Bytes()
+	}
+	var params wire.Object
+	params.Text("name", rec.Definition.Name)
+	params.Raw("arguments", arguments)
+	if rec.Meta != nil {
+		params.Raw("_meta", rec.Meta)
+	}
+	return params.Bytes()
+}
+
+// openQuestions returns what a run, or the runs that it called, asked the client last.
+func openQuestions(rec *journal.Record) (all []*question) {
+	for _, in := range rec.Inputs {
+		if in.Answer != nil || in.Name == "" || in.Call < 1 || in.Call > len(rec.Calls) {
+			continue
+		}
+		if !in.Unsure && answeredBefore(&rec.Calls[in.Call-1]) {
+			continue // the server did not need the answer
+		}
+		params, err := questionParams(wire.Call{Method: in.Method, Params: in.Params})
+		if err == nil {
+			all = append(all, &question{name: in.Name, method: in.Method, params: params})
+		}
+	}
+	for i := range rec.Calls {
+		if below := rec.Calls[i].Answer.Run; below != nil {
+			all = append(all, openQuestions(below)...)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *question) int { return cmp.Compare(a.number(), b.number()) })
+	return all
+}
+
+// number returns the number in the name of a question.
+func (q *question) number() int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(q.name, questionName))
+	return n
+}
+
+// recordedResult returns the CallToolResult of a run for a client of the stateless era.
+func (c *Composer) recordedResult(rec *journal.Record) []byte {
+	to := audience{
+		revision: protocol.Stateless.Newest(), detail: c.cfg.Calls,
+		structured: c.cfg.Structured || rec.Definition.OutputSchema != nil,
+	}
+	return runResult(*rec, recordedFailure(rec.Outcome.Failure), to)
+}
+
+// recordedFailure reads the failure of a run from its record; nil if there is none.
+func recordedFailure(raw []byte) *Failure {
+	if raw == nil {
+		return nil
+	}
+	f := readFailure(raw)
+	f.recorded = raw
+	f.Stack, _ = wire.GetString(raw, "stack")
+	details, _ := wire.Get(raw, "details")
+	figure := func(name string) int { v, _ := number(details, name); return int(v) }
+	if file, ok := wire.GetString(details, "file"); ok {
+		source, _ := wire.GetString(details, "source")
+		f.Position = &abi.Position{File: file, Line: figure("line"), Column: figure("column"), Source: source}
+	}
+	if list, ok := wire.Get(details, "violations"); ok && details != nil {
+		items, _ := wire.Elements(list)
+		for _, item := range items {
+			pointer, _ := wire.GetString(item, "pointer")
+			message, _ := wire.GetString(item, "message")
+			f.Violations = append(f.Violations, tools.Violation{Pointer: pointer, Message: message})
+		}
+	}
+	list, _ := wire.Get(details, "compensation")
+	items, _ := wire.Elements(list)
+	for _, item := range items {
+		f.Compensation = append(f.Compensation, recordedUndo(item))
+	}
+	return f
+}
+
+// recordedUndo reads an item of compensationList.
+func recordedUndo(raw []byte) (u undoOutcome) {
+	u.server, _ = wire.GetString(raw, "server")
+	u.tool, _ = wire.GetString(raw, "tool")
+	u.arguments, _ = wire.Get(raw, "params")
+	if undone, _ := wire.Get(raw, "undone"); string(undone) != "true" {
+		class, _ := wire.GetString(raw, "error", "type")
+		message, _ := wire.GetString(raw, "error", "message")
+		u.err = &abi.CallError{Type: abi.ErrorType(class), Message: message}
+	}
+	return u
+}
+
+// AbandonRun records that a run that has asked the client something will not go on: it
+// begins a run that continues it, and ends that at once.
+func (c *Composer) AbandonRun(id string) error {
+	rec, err := c.asked.find(id)
+	if errors.Is(err, errForgotten) && c.cfg.Recorded != nil {
+		rec, err = c.cfg.Recorded(id)
+	}
+	if err == nil {
+		err = c.claim(id)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w", id, err)
+	}
+	begin := rec.Begin
+	begin.Continues, begin.Elapsed = rec.ID, rec.Elapsed+rec.Duration
+	run, err := c.cfg.Journal(begin)
+	if err != nil {
+		return err
+	}
+	f := &Failure{Type: abi.ErrCancelled, Message: "cancelled by the client before it answered"}
+	run.Close(journal.Outcome{Error: f.Type, Message: f.Message, Failure: f.body()})
+	return nil
+}

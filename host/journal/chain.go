@@ -1,0 +1,122 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// Chain is a run and the runs that continue it, one after the other.
+type Chain struct {
+	Start time.Time // of the first run
+	Runs  int       // how many there are
+	Last  Record    // of the last run
+	// Abandoned reports that the last run has no end and will not get one, because the
+	// process that made it has ended. This process may still be at it.
+	Abandoned bool
+}
+
+// Chain returns the run with that whole id, and those that continue it, whichever process
+// made them. The error is ErrNotFound, or a failure to read.
+func (l *Log) Chain(id string) (Chain, error) {
+	first, err := Find(l.dir, id)
+	if err != nil {
+		return Chain{}, err
+	}
+	if first.ID != id {
+		return Chain{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	c := Chain{Start: first.Start, Runs: 1, Last: first}
+	if first.Done && !first.Unanswered() {
+		return c, nil
+	}
+	// All files are read, since any of the days may have what continues the run.
+	x, err := l.indexSince(first.Start)
+	if x == nil || err != nil {
+		return c, err
+	}
+	next := map[string]string{}
+	for _, r := range x.runs {
+		if r.begun && r.continues != "" && r.parent == "" {
+			next[r.continues] = max(next[r.continues], r.id)
+		}
+	}
+	last := x.runs[id]
+	for seen := map[string]bool{id: true}; last != nil && next[last.id] != "" && !seen[next[last.id]]; c.Runs++ {
+		last = x.runs[next[last.id]]
+		seen[last.id] = true
+	}
+	if last != nil && last.id != id {
+		rec, ok, faults := x.load(last)
+		if !ok {
+			return c, fmt.Errorf("run %s: it cannot be read: %v", last.id, faults)
+		}
+		c.Last = rec
+	}
+	c.Abandoned = !c.Last.Done && last != nil && l.isAbandoned(last, &c.Last)
+	return c, nil
+}
+
+// Unanswered reports whether the run or one of its nested runs has a question that the
+// client has not answered.
+func (r *Record) Unanswered() bool {
+	return r.Any(func(r *Record) bool {
+		for _, in := range r.Inputs {
+			if in.Answer == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// indexSince returns an index of all events since a time; nil if there is none.
+func (l *Log) indexSince(start time.Time) (all *index, failed error) {
+	for x, err := range days(l.dir, Filter{Since: start}, false) {
+		var line *LineError
+		switch {
+		case err == nil:
+			all = x
+		case !errors.As(err, &line):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// isAbandoned reports whether the process that wrote a run without an end has ended. It
+// has if another process, or nobody, has its name as a writer, or if the time is over that
+// the run may take.
+func (l *Log) isAbandoned(r *indexedRun, rec *Record) bool {
+	if l.opts.Now().Sub(rec.Start) > rec.Limits.Timeout+maxUndoTime {
+		return true
+	}
+	writer := r.events[len(r.events)-1].file.writer
+	l.mu.Lock()
+	ours := l.files.lock != nil && l.files.writer == writer
+	l.mu.Unlock()
+	if ours {
+		return true
+	}
+	number := 1
+	if digits, ok := strings.CutPrefix(writer, "w"); ok {
+		number, _ = strconv.Atoi(digits)
+	} else if writer != "" { // a random one, which has no lock
+		return false
+	}
+	lock := regular.NewLock(filepath.Join(l.dir, lockName(number)))
+	free, err := lock.TryLock()
+	if err == nil {
+		_ = lock.Close()
+	}
+	return free && err == nil
+}
+
+// maxUndoTime is longer than a run can take to undo what it did, once its own time is
+// over.
+const maxUndoTime = 61 * time.Minute

@@ -1,0 +1,132 @@
+package mcptest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// listener is a subscriptions/listen that goes on.
+type listener struct {
+	call  *call
+	kinds []string // the members of the filter that are true
+	uris  []string
+	tasks []string
+	over  chan struct{} // closed when the server ends the subscription
+}
+
+// kindOf maps notifications to the member of the filter that asks for them.
+var kindOf = map[string]string{
+	"notifications/tools/list_changed":     "toolsListChanged",
+	"notifications/prompts/list_changed":   "promptsListChanged",
+	"notifications/resources/list_changed": "resourcesListChanged",
+}
+
+// listen answers subscriptions/listen, when the subscription ends.
+func (c *call) listen() wire.Reply {
+	l := &listener{call: c, over: make(chan struct{})}
+	var honoured []string
+	for _, kind := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		if raw, _ := wire.Get(c.msg.Params, "notifications", kind); string(raw) == "true" {
+			l.kinds = append(l.kinds, kind)
+			honoured = append(honoured, fmt.Sprintf(`%q:true`, kind))
+		}
+	}
+	raw, _ := wire.Get(c.msg.Params, "notifications", "resourceSubscriptions")
+	uris, _ := wire.Elements(raw)
+	var quoted []string
+	for _, raw := range uris {
+		if uri, ok := wire.Text(raw); ok && !strings.HasPrefix(uri, "unwatched:") {
+			l.uris, quoted = append(l.uris, uri), append(quoted, string(raw))
+		}
+	}
+	if quoted != nil {
+		honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(quoted, ",")+`]`)
+	}
+	raw, _ = wire.Get(c.msg.Params, "notifications", "taskIds")
+	ids, _ := wire.Elements(raw)
+	if len(ids) > 0 {
+		for _, raw := range ids {
+			id, _ := wire.Text(raw)
+			l.tasks = append(l.tasks, id)
+		}
+		honoured = append(honoured, `"taskIds":`+string(raw))
+	}
+	s := c.srv
+	s.mu.Lock()
+	s.listeners = append(s.listeners, l)
+	c.notify("notifications/subscriptions/acknowledged", []byte(`{"notifications":{`+strings.Join(honoured, ",")+`},`+l.tag()+`}`))
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.listeners = slices.DeleteFunc(s.listeners, func(other *listener) bool { return other == l })
+		s.mu.Unlock()
+	}()
+	select {
+	case <-c.cancelled:
+		return wire.Reply{}
+	case <-l.over:
+		return result(`{"resultType":"complete",%s}`, l.tag())
+	}
+}
+
+// tag returns the _meta of what belongs to the subscription.
+func (l *listener) tag() string {
+	return fmt.Sprintf(`"_meta":{%q:%s}`, metaSubscription, l.call.msg.ID)
+}
+
+// Publish sends a notification to the subscriptions that asked for it. params is a raw
+// object without _meta; "" for an empty one.
+func (s *Server) Publish(method, params string) {
+	if params == "" {
+		params = "{}"
+	}
+	uri, _ := wire.GetString([]byte(params), "uri")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		if !slices.Contains(l.kinds, kindOf[method]) && (method != "notifications/resources/updated" || !slices.Contains(l.uris, uri)) {
+			continue
+		}
+		separator := ","
+		if params == "{}" {
+			separator = ""
+		}
+		l.call.notify(method, []byte(strings.TrimSuffix(params, "}")+separator+l.tag()+"}"))
+	}
+}
+
+// EndSubscriptions ends all subscriptions with their result.
+func (s *Server) EndSubscriptions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		close(l.over)
+	}
+	s.listeners = nil
+}
+
+// BreakSubscriptions breaks the streams of all subscriptions. Over stdio it cancels them.
+func (s *Server) BreakSubscriptions() {
+	s.mu.Lock()
+	all := s.listeners
+	s.listeners = nil
+	s.mu.Unlock()
+	for _, l := range all {
+		if _, ok := l.call.out.(*lineStream); ok {
+			l.call.notify("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s,"reason":"shutting down"}`, l.call.msg.ID))
+		} else {
+			l.call.out.abort()
+		}
+		l.call.cancel()
+	}
+}
+
+// Subscriptions returns the number of subscriptions that go on.
+func (s *Server) Subscriptions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.listeners)
+}

@@ -1,0 +1,172 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/front/fronttest"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// crossing is a server of the handshake era on stdio, which the test plays, and clients
+// of the stateless era over HTTP.
+type crossing struct {
+	t   *testing.T
+	url string
+	up  net.Conn
+	in  *wire.Reader
+}
+
+func newCrossing(t *testing.T) *crossing {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	up := upstreamOf("up", "relay")
+	up.Args, up.Restart = []string{ln.Addr().String()}, config.RestartNever
+	proxy := serveProxy(t, combination{config.StreamableHTTP, config.Stdio}, nil, testConfig(t, up))
+	c := &crossing{t: t, url: proxy.url}
+	if c.up, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.up.Close() })
+	c.in = wire.NewReader(c.up, 0)
+	c.answer("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"2"}}`)
+	c.next("notifications/initialized")
+	c.answer("tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+	return c
+}
+
+// next returns the next message that the server gets, which must have that method, or be
+// the answer to that id of the server.
+func (c *crossing) next(what string) []byte {
+	c.t.Helper()
+	timer := time.AfterFunc(maxWait, func() { c.up.Close() })
+	defer timer.Stop()
+	raw, err := c.in.Read()
+	method, _ := wire.GetString(raw, "method")
+	id, _ := wire.GetString(raw, "id")
+	if err != nil || method != what && id != what {
+		c.t.Fatalf("want %s, the server gets %s %v", what, raw, err)
+	}
+	return raw
+}
+
+func (c *crossing) answer(method, result string) {
+	c.t.Helper()
+	id, _ := wire.Get(c.next(method), "id")
+	c.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+func (c *crossing) send(format string, args ...any) {
+	c.t.Helper()
+	if _, err := fmt.Fprintf(c.up, format+"\n", args...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ask lets the server ask something.
+func (c *crossing) ask(id string) {
+	c.send(`{"jsonrpc":"2.0","id":%q,"method":"elicitation/create","params":{"message":%q,"requestedSchema":{"type":"object"}}}`, id, id)
+}
+
+// begin makes a call with that number as argument, of which answer will get the answer,
+// and returns the id with which the server has got it.
+func (c *crossing) begin(ctx context.Context, number int) (id string, answer <-chan string) {
+	c.t.Helper()
+	answer = c.post(ctx, number, "")
+	raw := c.next("tools/call")
+	if got, _ := wire.Get(raw, "params", "arguments", "n"); string(got) != fmt.Sprint(number) {
+		c.t.Fatalf("call %d: the server gets %s", number, raw)
+	}
+	got, _ := wire.Get(raw, "id")
+	return string(got), answer
+}
+
+func (c *crossing) post(ctx context.Context, number int, members string) <-chan string {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t","arguments":{"n":%d}%s,"_meta":%s}}`, number, members, fronttest.Envelope)
+	answer := make(chan string, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__t",
+		} {
+			r.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		answer <- string(text)
+	}()
+	return answer
+}
+
+// question checks that a client is asked that question, and returns its key and the state.
+func (c *crossing) question(number int, question string, answer <-chan string) (key, state string) {
+	c.t.Helper()
+	text := <-answer
+	found := regexp.MustCompile(`"(q[0-9]+)":\{"method":"elicitation/create","params":\{"message":"` + question + `".*"requestState":"([^"]+)"`).FindStringSubmatch(text)
+	if found == nil {
+		c.t.Fatalf("call %d is not asked %s: %s", number, question, text)
+	}
+	return found[1], found[2]
+}
+
+// repeat repeats a request with the answer to a question.
+func (c *crossing) repeat(number int, key, state string) <-chan string {
+	return c.post(context.Background(), number, fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{"n":%d}}},"requestState":%q`, key, number, state))
+}
+
+// TestQuestionsOverHTTP checks that clients without a session can be asked by a shared
+// server while other calls are in flight: parked ones, one that was cancelled, and one
+// that ends. The question waits for the end of the last two. The answer reaches the question, and no client is asked for another's call.
+func TestQuestionsOverHTTP(t *testing.T) {
+	c := newCrossing(t)
+	// A client is asked and does not come back.
+	_, forgotten := c.begin(t.Context(), 1)
+	c.ask("first")
+	c.question(1, "first", forgotten)
+	// Another one goes away. The server is told.
+	ctx, leave := context.WithCancel(t.Context())
+	second, left := c.begin(ctx, 2)
+	leave()
+	<-left
+	c.next("notifications/cancelled")
+	// Two more call, and one of them is asked. The other call ends.
+	third, busy := c.begin(t.Context(), 3)
+	fourth, asked := c.begin(t.Context(), 4)
+	c.ask("second")
+	c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"three"}]}}`, third)
+	if text := <-busy; !strings.Contains(text, "three") {
+		t.Errorf("call 3: %s", text)
+	}
+	c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, second) // late
+	key, state := c.question(4, "second", asked)
+	retried := c.repeat(4, key, state)
+	if answer := string(c.next("second")); !strings.Contains(answer, `"content":{"n":4}`) {
+		t.Errorf("the server gets %s", answer)
+	}
+	c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"four"}]}}`, fourth)
+	if text := <-retried; !strings.Contains(text, "four") {
+		t.Errorf("call 4: %s", text)
+	}
+}

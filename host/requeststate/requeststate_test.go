@@ -1,0 +1,168 @@
+package requeststate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func newSealer(key []byte, at *time.Time) *Sealer {
+	return New(func() []byte { return key }, func() time.Time { return *at })
+}
+
+var binding = Binding{"alice", "tools/call", []byte(`{"name":"x","arguments":{"n":1,"m":[1.50]}}`)}
+
+// TestOpen checks which requests can open a state.
+func TestOpen(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	s := newSealer(NewKey(), &at)
+	state, err := s.Seal(Relay, binding, []byte("inner"), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, payload, err := s.Open(binding, state); err != nil || kind != Relay || string(payload) != "inner" {
+		t.Errorf("%d %q %v", kind, payload, err)
+	}
+	for params, ok := range map[string]bool{
+		`{"name":"x","arguments":{"n":1,"m":[1.50]},"_meta":{"a":1},"inputResponses":{"k":{}},"requestState":"s"}`: true,
+		`{"arguments": {"m":[1.50], "n":1} ,"name":"\u0078"}`:                                                      true,
+		`{"name":"x","arguments":{"n":2,"m":[1.50]}}`:                                                              false,
+		`{"name":"x","arguments":{"n":1,"m":[1.50]},"more":null}`:                                                  false,
+		`{"name":"y","arguments":{"n":1,"m":[1.50]}}`:                                                              false,
+		`{"name":"x"}`: false, ``: false, `[]`: false, `{`: false,
+	} {
+		other := binding
+		other.Params = []byte(params)
+		if _, _, err := s.Open(other, state); (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", params, err)
+		}
+	}
+	for _, other := range []Binding{{"bob", binding.Method, binding.Params}, {binding.Principal, "prompts/get", binding.Params}, {"alice10:tools/call", "", binding.Params}} {
+		if _, _, err := s.Open(other, state); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s %s: %v", other.Principal, other.Method, err)
+		}
+	}
+	at = at.Add(time.Minute)
+	if _, _, err := s.Open(binding, state); err != nil {
+		t.Errorf("in time: %v", err)
+	}
+	at = at.Add(time.Millisecond)
+	if _, _, err := s.Open(binding, state); !errors.Is(err, ErrInvalid) {
+		t.Errorf("expired: %v", err)
+	}
+	if _, _, err := newSealer(NewKey(), &at).Open(binding, state); !errors.Is(err, ErrInvalid) {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+// TestLargeNumbers checks that numbers that are equal as floats are told apart.
+func TestLargeNumbers(t *testing.T) {
+	a, err := Digest([]byte(`{"n":9007199254740992}`))
+	b, err2 := Digest([]byte(`{"n":9007199254740993}`))
+	if err != nil || err2 != nil || bytes.Equal(a, b) {
+		t.Errorf("%x %x %v %v", a, b, err, err2)
+	}
+	if _, err := Digest([]byte(`{"arguments":{"a":1,"a":2}}`)); err == nil {
+		t.Error("params with a repeated name have a digest")
+	}
+}
+
+// TestTampered changes every character of a state, and cuts it everywhere.
+func TestTampered(t *testing.T) {
+	at := time.Now()
+	s := newSealer(NewKey(), &at)
+	state, err := s.Seal(Parked, binding, []byte("call-1"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(state, "call-1") {
+		t.Error("the payload can be read")
+	}
+	for i := range state {
+		for _, other := range []string{state[:i], state[i+1:], state[:i] + "A" + state[i+1:], state[:i] + "B" + state[i+1:], state[:i] + "\n" + state[i:]} {
+			if other == state {
+				continue
+			}
+			if _, _, err := s.Open(binding, other); !errors.Is(err, ErrInvalid) {
+				t.Fatalf("%q: %v", other, err)
+			}
+		}
+	}
+}
+
+// FuzzOpen checks that no other text than a sealed state can be opened.
+func FuzzOpen(f *testing.F) {
+	at := time.Now()
+	s := newSealer(make([]byte, KeySize), &at)
+	state, err := s.Seal(Run, binding, []byte("run"), time.Hour)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(state, binding.Params)
+	f.Add("", []byte(`{}`))
+	f.Fuzz(func(t *testing.T, text string, params []byte) {
+		other := Binding{binding.Principal, binding.Method, params}
+		_, payload, err := s.Open(other, text)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) || payload != nil {
+				t.Fatalf("%v, %q", err, payload)
+			}
+			return
+		}
+		want, _ := Digest(binding.Params)
+		// Processes that fuzz have the same key, but each has a state of its own.
+		if got, _ := Digest(params); string(payload) != "run" || len(text) != len(state) || !bytes.Equal(got, want) {
+			t.Fatalf("%q was opened for %s", text, params)
+		}
+	})
+}
+
+// TestKey checks that processes with the same folder get the same key.
+func TestKey(t *testing.T) {
+	dir := t.TempDir()
+	keys := make([][]byte, 8)
+	var all sync.WaitGroup
+	for i := range keys {
+		all.Go(func() {
+			key, err := LoadKey(context.Background(), dir)
+			if err != nil {
+				t.Error(err)
+			}
+			keys[i] = key
+		})
+	}
+	all.Wait()
+	for _, key := range keys {
+		if len(key) != KeySize || !bytes.Equal(key, keys[0]) {
+			t.Errorf("%x, %x", key, keys[0])
+		}
+	}
+	path := filepath.Join(dir, keyFile)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, content := range []string{"", "short", strings.Repeat("x", KeySize+1)} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadKey(context.Background(), dir); err == nil || !strings.Contains(err.Error(), keyFile) || !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if key, err := LoadKey(context.Background(), filepath.Join(dir, "new")); err != nil || len(key) != KeySize {
+		t.Errorf("in a new folder: %x, %v", key, err)
+	}
+	if _, err := LoadKey(context.Background(), filepath.Join(path, "new")); err == nil || !strings.Contains(err.Error(), keyFile) {
+		t.Errorf("below a file: %v", err)
+	}
+	s := New(func() []byte { return nil }, time.Now)
+	if _, err := s.Seal(Run, binding, nil, time.Hour); err == nil {
+		t.Error("a state was sealed without a key")
+	}
+}

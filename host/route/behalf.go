@@ -1,0 +1,28 @@
+package route
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// onBehalf sets for which client a call is made; a nil origin is no client. Each call
+// that is made because of a request has its origin, so that an upstream without
+// sessions learns exactly what this client can do.
+func (r *Router) onBehalf(call *wire.Call, o Origin) {
+	if o == nil {
+		return
+	}
+	call.Owner, call.Client, call.LogLevel = o, o.Client(), r.logLevel(o)
+}
+
+// logLevel returns the lowest level of the log messages that belong to a request, ""
+// for none: the level in the request, or the one that its session has set.
+func (r *Router) logLevel(o Origin) (level string) {
+	switch {
+	case o.Revision().Has(protocol.RequestLogLevel):
+		level = o.LogLevel()
+	case r.hasLevels.Load():
+		r.with(o.Session(), func(c *client) { level = c.level })
+	}
+	return level
+}

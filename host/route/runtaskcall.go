@@ -1,0 +1,158 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// runTaskRequest answers a request about a task of ours: that of a run, with the id that
+// the client sees.
+func (r *Router) runTaskRequest(ctx context.Context, call Call, run, id string) wire.Reply {
+	t, err := r.findRunTask(ctx, call.Origin.Session(), run)
+	switch {
+	case errors.Is(err, ErrNoRun):
+		return fail(wire.CodeInvalidParams, "%s: there is no such task", call.Method)
+	case err != nil:
+		r.warn(ctx, err, "a task could not be read from the journal", "run", run)
+		return fail(wire.CodeInternal, "%s: the journal cannot be read", call.Method)
+	}
+	switch call.Method {
+	case protocol.MethodTasksUpdate:
+		if bad := t.update(call); bad != nil {
+			return wire.Reply{Error: bad.Raw()}
+		}
+	case protocol.MethodTasksCancel:
+		t.cancelRun()
+	default:
+		return wire.Reply{Result: t.describe(envelope.TypeComplete, id), Own: true}
+	}
+	return empty()
+}
+
+// update takes answers of the client. When there are no open questions left, a run
+// continues the one that has asked them.
+func (t *runTask) update(call Call) *wire.RPCError {
+	raw, _ := wire.Get(call.Params, "inputResponses")
+	all, ok := wire.Members(raw)
+	if !ok {
+		return wire.Errorf(wire.CodeInvalidParams, "%s: params.inputResponses must be an object", call.Method)
+	}
+	for _, m := range all {
+		if !wire.IsObject(m.Value) {
+			return wire.Errorf(wire.CodeInvalidParams, "%s: the answer %q must be an object", call.Method, m.Name)
+		}
+	}
+	responses, complete := t.collect(all)
+	if !complete {
+		t.tell()
+		return nil
+	}
+	return t.resume(call, responses)
+}
+
+// collect adds answers to open questions. If it completes them, the task is working from
+// now on, and responses are all answers by the names that the run gave its questions.
+func (t *runTask) collect(answers []wire.Member) (responses []byte, complete bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.status != protocol.TaskInputRequired {
+		return nil, false
+	}
+	given := map[string][]byte{}
+	for _, m := range answers {
+		given[m.Name] = m.Value
+	}
+	var all wire.Object
+	complete = true
+	for _, q := range t.questions {
+		if value, ok := given[q.Name]; ok && t.answers[q.Name] == nil {
+			t.answers[q.Name] = value
+		}
+		if t.answers[q.Name] == nil {
+			complete = false
+			continue
+		}
+		all.Raw(q.Name[len(t.prefix()):], t.answers[q.Name])
+	}
+	return all.Bytes(), complete
+}
+
+// resume starts the run that continues the last one.
+func (t *runTask) resume(call Call, responses []byte) *wire.RPCError {
+	r := t.router
+	if !r.runTasks.add(t) {
+		return wire.Errorf(wire.CodeInternal, "%s: too many tasks run (try again later)", call.Method)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.ctx))
+	t.mu.Lock()
+	last := t.last
+	open := t.status == protocol.TaskInputRequired
+	if open {
+		t.recorded, t.status, t.changed, t.cancel = false, protocol.TaskWorking, time.Now(), cancel
+		t.refused = true
+		t.runs++
+		t.questions, t.answers = nil, nil
+	}
+	t.mu.Unlock()
+	if !open { // another request was faster
+		cancel(nil)
+		return nil
+	}
+	again := Call{Method: protocol.MethodToolsCall, Origin: call.Origin, Params: t.params, Resume: &Resume{last, responses}}
+	again.Began = func(string, time.Time) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.refused = false
+	}
+	t.tell()
+	t.follow(call.Origin.Session(), r.start(ctx, cancel, t.kind, t.name, again))
+	return nil
+}
+
+// cancelRun ends the run of the task, or the task if it waits for the client. What does
+// not run in this process goes on.
+func (t *runTask) cancelRun() {
+	t.mu.Lock()
+	cancel := t.cancel
+	t.cancelled = t.cancelled || cancel != nil
+	t.mu.Unlock()
+	if cancel != nil {
+		cancel(errTaskCancelled)
+		return
+	}
+	t.abandon()
+}
+
+// watchRunTask is WatchTask for a task of ours. Changes in another process are not
+// announced.
+func (r *Router) watchRunTask(ctx context.Context, s Session, run, id string) (stop func(), ok bool) {
+	t, err := r.findRunTask(ctx, s, run)
+	if err != nil || t.isElsewhere() {
+		return nil, false
+	}
+	key, who := watchKey{id: run}, watcher{s, id}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, false
+	}
+	w := r.watched[key]
+	if w == nil {
+		w = &taskWatch{cancel: func() {}, watchers: map[watcher]int{}}
+		r.watched[key] = w
+	}
+	w.watchers[who]++
+	return func() { r.removeWatcher(key, w, who) }, true
+}
+
+// isElsewhere reports whether the task runs in another process.
+func (t *runTask) isElsewhere() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recorded && t.status == protocol.TaskWorking
+}

@@ -1,0 +1,154 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Candidates are the calls that a request of the peer may belong to: the call on whose
+// stream it came, or all calls with an owner that were in flight or had been cancelled
+// recently when it arrived. They are safe for concurrent use.
+type Candidates struct {
+	conn  *Conn // nil if the call is known
+	calls []candidate
+}
+
+type candidate struct {
+	id        int64
+	owner     any
+	cancelled bool // already when the request arrived
+}
+
+// Candidates returns those of the request. Before the handler returns, they are those at
+// the time the request arrived.
+func (r *Request) Candidates() *Candidates {
+	if call, ok := r.on.(CallStream); ok {
+		if id, owner := call.Call(); owner != nil {
+			return &Candidates{calls: []candidate{{id: id, owner: owner}}}
+		}
+		return &Candidates{}
+	}
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return &Candidates{r.conn, r.conn.state.candidates(time.Now())}
+}
+
+// Owners returns the owners of all candidates; see wire.Inbound.
+func (c *Candidates) Owners() []any { return ownersOf(c.calls) }
+
+// Await implements wire.Inbound.Await.
+func (c *Candidates) Await(ctx context.Context, decided func(owners []any) bool) []any {
+	for {
+		left, ended, expiry := c.left()
+		owners := ownersOf(left)
+		if decided(owners) || ctx.Err() != nil {
+			return owners
+		}
+		awaitEnd(ctx, ended, expiry)
+	}
+}
+
+// left returns the candidates that have not ended, a channel that is closed when a call
+// ends, and when the first of those that were cancelled is forgotten; zero for never. A
+// call that was cancelled after the request arrived counts even if it is answered late:
+// the peer may just have left its question open.
+func (c *Candidates) left() (left []candidate, ended <-chan struct{}, expiry time.Time) {
+	if c.conn == nil {
+		return c.calls, nil, expiry
+	}
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	s := &c.conn.state
+	s.lingering = expire(s.lingering, time.Now())
+	for _, call := range c.calls {
+		i := slices.IndexFunc(s.lingering, func(l lingering) bool { return l.id == call.id })
+		lingers := i >= 0 && (!s.lingering[i].answered || !call.cancelled)
+		if lingers && (expiry.IsZero() || s.lingering[i].until.Before(expiry)) {
+			expiry = s.lingering[i].until
+		}
+		if lingers || s.calls[call.id] != nil {
+			left = append(left, call)
+		}
+	}
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+	}
+	return left, s.ended, expiry
+}
+
+// awaitEnd waits until a call ends, a time comes, or ctx ends.
+func awaitEnd(ctx context.Context, ended <-chan struct{}, expiry time.Time) {
+	var expired <-chan time.Time
+	if !expiry.IsZero() {
+		timer := time.NewTimer(time.Until(expiry))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-ended:
+	case <-expired:
+	case <-ctx.Done():
+	}
+}
+
+// tellEnded wakes those who wait for the end of a call.
+func (s *state) tellEnded() {
+	if s.ended != nil {
+		close(s.ended)
+		s.ended = nil
+	}
+}
+
+// candidates returns all calls that a message of the peer may belong to: first those that
+// were cancelled recently, then those in flight, oldest first.
+func (s *state) candidates(now time.Time) []candidate {
+	s.lingering = expire(s.lingering, now)
+	order := make([]int64, 0, len(s.calls))
+	for id, p := range s.calls {
+		if p.owner != nil {
+			order = append(order, s.ids.nth(id))
+		}
+	}
+	slices.Sort(order)
+	all := make([]candidate, 0, len(s.lingering)+len(order))
+	for _, l := range s.lingering {
+		if !l.answered {
+			all = append(all, candidate{l.id, l.owner, true})
+		}
+	}
+	for _, nth := range order {
+		id := s.ids.id(nth)
+		all = append(all, candidate{id, s.calls[id].owner, false})
+	}
+	return all
+}
+
+func ownersOf(calls []candidate) []any {
+	owners := make([]any, len(calls))
+	for i, call := range calls {
+		owners[i] = call.owner
+	}
+	return owners
+}
+
+// ownersOn returns a function that returns the owners of what comes on a stream: the
+// owner of its call, or those of all calls if the stream is not that of one call.
+func (c *Conn) ownersOn(on Stream) func() []any {
+	call, ok := on.(CallStream)
+	if !ok {
+		return c.mainOwnersFunc
+	}
+	return func() []any {
+		if _, owner := call.Call(); owner != nil {
+			return []any{owner}
+		}
+		return nil
+	}
+}
+
+func (c *Conn) mainOwners() []any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ownersOf(c.state.candidates(time.Now()))
+}

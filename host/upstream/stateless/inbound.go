@@ -1,0 +1,68 @@
+package stateless
+
+import (
+	"github.com/mcp-metatool/mcp-metatool/host/envelope"
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// Inbound handles a notification of the server that belongs to a subscription. It returns
+// the params of the notification without what only the era has. ok is false if nobody
+// else must see it. It runs on the goroutine that reads the stream.
+func (l *Link) Inbound(m wire.Inbound) (params []byte, ok bool) {
+	id, tagged := wire.Get(m.Params, "_meta", envelope.KeySubscription)
+	if m.Method == protocol.NotificationAcknowledged {
+		l.acknowledged(string(id), tagged, m.Params)
+		return nil, false
+	}
+	if !tagged {
+		return m.Params, true
+	}
+	if !l.subscriptions.knows(string(id)) {
+		l.opts.Log.Debug("a notification of an unknown subscription was dropped", "method", link.Excerpt(m.Method))
+		return nil, false
+	}
+	params, err := wire.Delete(m.Params, "_meta", envelope.KeySubscription)
+	if err != nil {
+		return m.Params, true
+	}
+	if meta, _ := wire.Get(params, "_meta"); string(meta) == "{}" {
+		if rest, err := wire.Delete(params, "_meta"); err == nil {
+			params = rest
+		}
+	}
+	if string(params) == "{}" {
+		params = nil
+	}
+	return params, true
+}
+
+func (s *subscriptions) knows(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opening != nil && s.opening.id == id || s.current != nil && s.current.id == id ||
+		s.old != nil && s.old.id == id
+}
+
+// acknowledged handles an acknowledgement. One without an id can only be for the
+// subscription that is being opened.
+func (l *Link) acknowledged(id string, tagged bool, params []byte) {
+	s := &l.subscriptions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.opening
+	if next == nil || tagged && next.id != id {
+		return
+	}
+	select {
+	case <-next.acked:
+		return
+	default:
+	}
+	next.honoured = next.asked.honoured(params)
+	if missing := len(next.asked.surfaces) - len(next.honoured.surfaces); missing > 0 {
+		l.opts.Log.Warn("the server does not announce all changes of lists that its capabilities promise", "missing", missing)
+	}
+	close(next.acked)
+}

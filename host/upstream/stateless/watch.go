@@ -1,0 +1,96 @@
+package stateless
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mcp-metatool/mcp-metatool/host/protocol"
+	"github.com/mcp-metatool/mcp-metatool/host/upstream/link"
+	"github.com/mcp-metatool/mcp-metatool/host/wire"
+)
+
+// errMissed says that notifications about a task may have been missed.
+var errMissed = errors.New("the subscription to the server has ended")
+
+// watch answers the router's subscriptions/listen for a task of the extension: the task is
+// listened to until ctx ends, with everything else that is. When the server has
+// acknowledged that, call.Progress gets the filter. It is not called after watch has
+// returned. The error is errMissed if the subscription has to begin anew.
+func (l *Link) watch(ctx context.Context, call wire.Call) (wire.Reply, error) {
+	raw, _ := wire.Get(call.Params, "notifications", "taskIds")
+	items, _ := wire.Elements(raw)
+	if len(items) != 1 || call.Progress == nil {
+		return wire.Reply{Error: wire.Errorf(wire.CodeMethodNotFound, "method not found: %s", call.Method).Raw()}, nil
+	}
+	id, _ := wire.Text(items[0])
+	s := &l.subscriptions
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	version := s.want(func(f *filter) { s.count(f, id, 1) })
+	defer s.want(func(f *filter) { s.count(f, id, -1) })
+	honoured, err := l.awaitVersion(ctx, version)
+	switch {
+	case ctx.Err() != nil:
+		return wire.Reply{}, context.Cause(ctx)
+	case l.Err() != nil:
+		return wire.Reply{}, l.Err()
+	case err != nil:
+		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: %s", call.Method, link.Excerpt(err.Error())).Raw()}, nil
+	case !slices.Contains(honoured.tasks, id):
+		return wire.Reply{Error: wire.Errorf(wire.CodeInternal, "%s: the server does not announce this task", call.Method).Raw()}, nil
+	}
+	call.Progress(filter{tasks: []string{id}}.params())
+	select {
+	case <-broken:
+		return wire.Reply{}, errMissed
+	case <-ctx.Done():
+		return wire.Reply{}, context.Cause(ctx)
+	case <-l.Done():
+		return wire.Reply{}, l.Err()
+	case <-l.ctx.Done():
+		return wire.Reply{}, context.Cause(l.ctx)
+	}
+}
+
+// count adds n to the calls that watch a task. The caller holds s.mu.
+func (s *subscriptions) count(f *filter, id string, n int) {
+	if s.tasks[id] += n; s.tasks[id] == 0 {
+		delete(s.tasks, id)
+	}
+	at, listed := slices.BinarySearch(f.tasks, id)
+	switch wanted := s.tasks[id] > 0; {
+	case wanted && !listed:
+		f.tasks = slices.Insert(f.tasks, at, id)
+	case !wanted && listed:
+		f.tasks = slices.Delete(f.tasks, at, at+1)
+	}
+}
+
+// miss ends watching tasks, and notes which lists and resources are not watched, since
+// messages may have been missed after the end of a subscription.
+func (s *subscriptions) miss(was *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, surface := range was.honoured.surfaces {
+		if !slices.Contains(s.unlistened, surface) {
+			s.unlistened = append(s.unlistened, surface)
+		}
+	}
+	for _, uri := range was.honoured.uris {
+		if !slices.Contains(s.unwatched, uri) {
+			s.unwatched = append(s.unwatched, uri)
+		}
+	}
+	close(s.broken)
+	s.broken = make(chan struct{})
+}
+
+// declareTasks returns what a client says about itself, with the extension for tasks.
+func declareTasks(client []byte) []byte {
+	if declared, err := wire.Set(client, []byte("{}"), "capabilities", "extensions", protocol.ExtensionTasks); err == nil {
+		return declared
+	}
+	return client
+}
