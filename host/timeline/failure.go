@@ -12,8 +12,8 @@ import (
 
 // failure is the error that a run ended with, in the form in which it is shown.
 type failure struct {
-	Type    string
-	Message string
+	Type    string `json:"type"`
+	Message string `json:"message"`
 	Details struct {
 		File   string
 		Line   int
@@ -21,8 +21,8 @@ type failure struct {
 		Source string
 		// Violations are the violations of a schema.
 		Violations []tools.Violation
-	}
-	Stack string
+	} `json:"details"`
+	Stack string `json:"stack"`
 }
 
 // failureOf returns the failure of a run, nil if the run has not failed, or only asks.

@@ -21,7 +21,12 @@ var pageText string
 //go:embed page.css
 var pageStyle string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"style":  func() template.CSS { return template.CSS(pageStyle) },
+	"left":   func(part float64) template.CSS { return percent("left", part) },
+	"width":  func(part float64) template.CSS { return percent("width", part) },
+	"indent": func(depth int) template.CSS { return template.CSS(fmt.Sprintf("padding-left:%drem", depth)) },
+}).Parse(pageText))
 
 // The sizes of a page in bytes. A page shows at most maxValueBytes of a value. When the
 // values have used up pageBytes, it shows at most minValueBytes of each.
@@ -33,57 +38,70 @@ const (
 
 // WriteHTML writes a run as a self-contained page: it has no scripts and loads nothing.
 func WriteHTML(w io.Writer, rec *journal.Record) error {
-	t := Of(rec)
-	p := page{left: pageBytes}
-	return pageTemplate.Execute(w, p.view(rec, t))
+	return pageTemplate.Execute(w, NewView(rec))
 }
 
-// page builds the view of a run.
-type page struct{ left int } // bytes that are left of pageBytes
-
-// view is the data for the template.
-type view struct {
-	Style   template.CSS
-	Tool    string
-	ID      string
-	Outcome string // name
-	Class   string // of the outcome: ok, error or unanswered
-	Facts   []Fact
-	Ticks   []tick
-	Rows    []rowView
-	Logs    []logView
-	Failure *failure
-	Place   string
-	// Violations are the violations of the failure, one per line.
-	Violations string
-	Values     []valueView // params, result, script
+// View is what a page shows of a run: texts that are safe to show, and values that are
+// indented and shortened. It is also the JSON that mcp-metatool ui makes its page of.
+type View struct {
+	Tool    string    `json:"tool"`
+	ID      string    `json:"id"`
+	Outcome string    `json:"outcome"` // name
+	Class   State     `json:"class"`   // of the outcome
+	Facts   []Fact    `json:"facts"`
+	Ticks   []Tick    `json:"ticks"`
+	Rows    []RowView `json:"rows"`
+	Logs    []LogView `json:"logs"`
+	// Failure is what went wrong, Place where in the script, and Violations are those of
+	// a schema, one per line.
+	Failure    *failure    `json:"failure"`
+	Place      string      `json:"place"`
+	Violations string      `json:"violations"`
+	Values     []ValueView `json:"values"` // params, result, script
 }
 
-type tick struct {
-	Left template.CSS
-	Text string
+// Tick is a mark on the axis of time. At is from 0 to 1.
+type Tick struct {
+	At   float64 `json:"at"`
+	Text string  `json:"text"`
 }
 
-type rowView struct {
-	Number, Label string
-	Indent        template.CSS
-	Class, Marks  string
-	Start, Took   string
-	Bar           template.CSS
-	Error         string
-	Values        []valueView
+// RowView is a row of the waterfall. From and Width are parts of the axis of time.
+type RowView struct {
+	Number string      `json:"number"`
+	Label  string      `json:"label"`
+	Depth  int         `json:"depth"`
+	Class  State       `json:"class"`
+	Marks  string      `json:"marks"`
+	Start  string      `json:"start"`
+	Took   string      `json:"took"`
+	From   float64     `json:"from"`
+	Width  float64     `json:"width"`
+	Error  string      `json:"error"`
+	Values []ValueView `json:"values"`
 }
 
-type valueView struct {
-	Name, Text, Left string
-	Open             bool
+// ValueView is a value. Left says how much of it was left out, "" for nothing.
+type ValueView struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+	Left string `json:"left"`
+	Open bool   `json:"open"`
 }
 
-type logView struct{ At, Level, From, Text string }
+// LogView is a log entry.
+type LogView struct {
+	At    string `json:"at"`
+	Level string `json:"level"`
+	From  string `json:"from"`
+	Text  string `json:"text"`
+}
 
-func (p *page) view(rec *journal.Record, t *Timeline) view {
-	v := view{
-		Style: template.CSS(pageStyle), Tool: display.Line(rec.Definition.Name, 200), ID: display.Text(rec.ID),
+// NewView returns what a page shows of a run.
+func NewView(rec *journal.Record) *View {
+	p, t := page{left: pageBytes}, Of(rec)
+	v := &View{
+		Tool: display.Line(rec.Definition.Name, 200), ID: display.Text(rec.ID),
 		Outcome: display.Text(rec.OutcomeName()), Class: outcomeClass(rec), Failure: failureOf(rec),
 	}
 	if v.Failure != nil {
@@ -96,9 +114,9 @@ func (p *page) view(rec *journal.Record, t *Timeline) view {
 		v.Place, v.Violations = v.Failure.location(), strings.Join(v.Failure.violations(), "\n")
 	}
 	const ticks = 4
-	v.Ticks = append(v.Ticks, tick{percent("left", 0), "0"})
+	v.Ticks = append(v.Ticks, Tick{0, "0"})
 	for i := 1; i <= ticks; i++ {
-		v.Ticks = append(v.Ticks, tick{percent("left", float64(i)/ticks), Duration(t.Length * time.Duration(i) / ticks)})
+		v.Ticks = append(v.Ticks, Tick{float64(i) / ticks, Duration(t.Length * time.Duration(i) / ticks)})
 	}
 	for _, r := range t.Rows {
 		v.Rows = append(v.Rows, p.row(t, r))
@@ -109,7 +127,7 @@ func (p *page) view(rec *journal.Record, t *Timeline) view {
 			text += " ... (" + left + ")"
 		}
 		p.left -= len(text)
-		v.Logs = append(v.Logs, logView{Duration(e.At), levelName(e.Level), display.Line(e.From, 80), text})
+		v.Logs = append(v.Logs, LogView{Duration(e.At), levelName(e.Level), display.Line(e.From, 80), text})
 	}
 	v.add(p.value("params", rec.Params))
 	if rec.Done && v.Failure == nil && !rec.Outcome.Asks {
@@ -118,22 +136,24 @@ func (p *page) view(rec *journal.Record, t *Timeline) view {
 		v.add(result)
 	}
 	code, left := cut(rec.Definition.Code, p.room())
-	v.add(valueView{Name: "script", Text: code, Left: left})
+	v.add(ValueView{Name: "script", Text: code, Left: left})
 	return v
 }
 
-func (v *view) add(value valueView) {
+// page counts the bytes of a View that are left of pageBytes.
+type page struct{ left int }
+
+func (v *View) add(value ValueView) {
 	if value.Text != "" {
 		v.Values = append(v.Values, value)
 	}
 }
 
-func (p *page) row(t *Timeline, r Row) rowView {
+func (p *page) row(t *Timeline, r Row) RowView {
 	from, to := t.span(r)
-	row := rowView{
-		Number: r.Number, Label: display.Line(r.Label, 200), Class: string(r.State), Marks: strings.TrimSpace(mark(r)),
-		Indent: template.CSS(fmt.Sprintf("padding-left:%drem", r.Depth)), Start: Duration(r.Start), Took: Duration(r.Took),
-		Bar: percent("left", from) + ";" + percent("width", to-from),
+	row := RowView{
+		Number: r.Number, Label: display.Line(r.Label, 200), Depth: r.Depth, Class: r.State, Marks: strings.TrimSpace(mark(r)),
+		Start: Duration(r.Start), Took: Duration(r.Took), From: from, Width: to - from,
 	}
 	if r.State == Unanswered {
 		row.Took = "-"
@@ -149,10 +169,10 @@ func (p *page) row(t *Timeline, r Row) rowView {
 }
 
 // value returns raw JSON for the page, cut to the bytes that are left.
-func (p *page) value(name string, raw []byte) valueView {
+func (p *page) value(name string, raw []byte) ValueView {
 	text, left := pretty(raw, p.room())
 	p.left -= len(text)
-	return valueView{Name: name, Text: text, Left: left}
+	return ValueView{Name: name, Text: text, Left: left}
 }
 
 func (p *page) room() int { return max(minValueBytes, min(maxValueBytes, p.left)) }
@@ -161,14 +181,14 @@ func percent(property string, part float64) template.CSS {
 	return template.CSS(fmt.Sprintf("%s:%.3f%%", property, 100*part))
 }
 
-func outcomeClass(rec *journal.Record) string {
+func outcomeClass(rec *journal.Record) State {
 	switch {
 	case !rec.Done, rec.Outcome.Asks:
-		return string(Unanswered)
+		return Unanswered
 	case rec.Outcome.Error != "":
-		return string(Failed)
+		return Failed
 	}
-	return string(Answered)
+	return Answered
 }
 
 func levelName(l abi.LogLevel) string {

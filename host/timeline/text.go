@@ -63,7 +63,10 @@ func (t *textWriter) head(rec *journal.Record) {
 }
 
 // Fact is a name with its value.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // facts returns what the head shows about a run.
 func facts(rec *journal.Record, t *Timeline) []Fact {

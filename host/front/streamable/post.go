@@ -19,12 +19,12 @@ import (
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := h.policy.Load() // once: a reload must not mix two policies
-	if !p.allowsHost(r) {
+	if !p.AllowsHost(r) {
 		h.log().Warn("request refused: unknown Host", "host", display.Excerpt(r.Host, maxQuoted))
 		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "host " + strconv.Quote(display.Clip(r.Host, maxQuoted)) + " is not allowed (add it to allowed_hosts)"})
 		return
 	}
-	ok, configured := p.allowsOrigin(r)
+	ok, configured := p.AllowsOrigin(r)
 	if !ok {
 		h.log().Warn("request refused: unknown Origin", "origin", display.Excerpt(r.Header.Get("Origin"), maxQuoted))
 		h.refuseUnread(w, r, refusal{http.StatusForbidden, protocol.CodeHTTPRefused, "this origin is not allowed (add it to allowed_origins)"})
