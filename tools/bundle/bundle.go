@@ -33,7 +33,7 @@
 // followed, sizes are limited, and errors are an [*Error] with a position. Scripts are not
 // parsed here.
 //
-// Files: quote.go and write.go (writing), read.go and folder.go (reading), filestore.go (the
+// Files: write.go (writing), read.go and folder.go (reading), filestore.go (the
 // files beside a tool).
 package bundle
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 const head = "format = \"" + Format + "\"\n"
@@ -163,9 +165,9 @@ func FuzzQuote(f *testing.F) {
 		if s == "" {
 			return
 		}
-		list, err := Parse([]byte(head+"[tool.a]\ninputSchema = '{\"type\":\"object\"}'\ncode = "+quote(s)+"\n"), "x")
+		list, err := Parse([]byte(head+"[tool.a]\ninputSchema = '{\"type\":\"object\"}'\ncode = "+tomldoc.Quote(s)+"\n"), "x")
 		if err != nil || list[0].Code != s {
-			t.Errorf("%q as %s: %v", s, quote(s), err)
+			t.Errorf("%q as %s: %v", s, tomldoc.Quote(s), err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
 )
 
 const heading = "# Saved tools of mcp-metatool, for \"mcp-metatool tools import\".\n"
@@ -27,7 +28,7 @@ func Text(list []Tool) ([]byte, error) {
 		}
 		fmt.Fprintf(b, "\n[tool.%s.files]\n", t.Name)
 		for _, f := range t.Files {
-			b.text(quote(f.Name), f.Content)
+			b.text(tomldoc.Quote(f.Name), f.Content)
 		}
 	}
 	return b.done()
@@ -114,7 +115,7 @@ func (b *writer) text(key, value string) {
 	case !utf8.ValidString(value):
 		b.fail(fmt.Errorf("%s is not valid UTF-8", key))
 	}
-	fmt.Fprintf(b, "%s = %s\n", key, quote(value))
+	fmt.Fprintf(b, "%s = %s\n", key, tomldoc.Quote(value))
 	if b.Len() > MaxBytes {
 		b.fail(errTooLarge)
 	}

@@ -1,7 +1,10 @@
-// Package tomldoc decodes TOML from others in bounded time and memory.
+// Package tomldoc decodes TOML from others in bounded time and memory, and has what is
+// needed to edit and write it.
 //
 //	tomldoc.go  Decode
 //	guard.go    Check: the cost of a text, before it is decoded
+//	scan.go     Scan: where the keys and values of a text are
+//	quote.go    Quote, QuoteLine, QuoteKey: strings and keys as TOML
 //
 // The TOML library stores the whole path of each key, and recurses into nested values: some
 // kilobytes of brackets or dots take gigabytes, or crash the process. So each text is

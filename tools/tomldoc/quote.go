@@ -1,4 +1,4 @@
-package bundle
+package tomldoc
 
 import (
 	"fmt"
@@ -6,20 +6,36 @@ import (
 	"unicode"
 )
 
-// quote returns text as a TOML string: readable, between ”', where that is possible.
+// Quote returns text as a TOML string: readable, between ”', where that is possible.
 // Invisible characters, and those that make a terminal show something else, are escaped.
 // The text must be valid UTF-8.
-func quote(text string) string {
-	lines := strings.Contains(text, "\n")
-	switch {
-	case strings.ContainsFunc(text, hidden) || strings.Contains(text, "'''") || strings.HasSuffix(text, "'"):
-		return basic(text, lines)
-	case lines:
+func Quote(text string) string {
+	if strings.ContainsFunc(text, hidden) || strings.Contains(text, "'''") || strings.HasSuffix(text, "'") {
+		return basic(text, strings.Contains(text, "\n"))
+	}
+	if strings.Contains(text, "\n") {
 		return "'''\n" + text + "'''"
-	case strings.Contains(text, "'") || !strings.ContainsAny(text, `"\`):
+	}
+	return QuoteLine(text)
+}
+
+// QuoteLine is [Quote] for a string on one line: line breaks are escaped.
+func QuoteLine(text string) string {
+	if strings.ContainsFunc(text, hidden) || strings.ContainsAny(text, "'\n") || !strings.ContainsAny(text, `"\`) {
 		return basic(text, false)
 	}
 	return "'" + text + "'"
+}
+
+// QuoteKey returns a name as a key: bare where that is possible.
+func QuoteKey(name string) string {
+	bare := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !bare(r) }) < 0 {
+		return name
+	}
+	return basic(name, false)
 }
 
 // hidden reports whether a character is invisible, a control character, or one that changes
@@ -57,6 +73,8 @@ func basic(text string, lines bool) string {
 			b.WriteString(`\\`)
 		case r == '\r':
 			b.WriteString(`\r`)
+		case r == '\n' && !lines:
+			b.WriteString(`\n`)
 		case hidden(r) && r > 0xFFFF:
 			fmt.Fprintf(&b, `\U%08X`, r)
 		case hidden(r):

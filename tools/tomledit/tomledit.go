@@ -1,0 +1,126 @@
+// Package tomledit changes TOML texts and leaves all other bytes as they are: comments,
+// order, blank lines, quoting.
+//
+//	tomledit.go  Set, Remove: the change, and the check that nothing else has changed
+//	document.go  a text as statements, with the path of each
+//	remove.go    removing what is at a path
+//	insert.go    adding what is not there
+//	value.go     Table and other values as TOML; applying a change to decoded values
+//
+// Each result is decoded and compared with the decoded original to which the same change
+// was applied. So a text is changed as it was meant, or not at all.
+package tomledit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
+)
+
+// ErrForm is matched by errors.Is if a text is written in a form in which the change cannot
+// be made.
+var ErrForm = errors.New("it is written in a form that cannot be edited by a program")
+
+// PathError says where in a text a change failed.
+type PathError struct {
+	Path []string
+	Err  error // [ErrForm], or an error of [tomldoc.Decode]
+}
+
+func (e *PathError) Error() string { return fmt.Sprintf("%s: %v", quotePath(e.Path), e.Err) }
+
+// Unwrap returns the cause.
+func (e *PathError) Unwrap() error { return e.Err }
+
+const bom = "\ufeff"
+
+// Set sets the value at a path: a string, bool, int64, float64, a []any or []string, or a
+// [Table]. Missing tables on the way are added. A table that is there already is changed key
+// by key: those that are not in the new one are removed, and those that are equal stay as they
+// are written. The error is a [*PathError]. A path through an array is an ErrForm.
+func Set(text string, path []string, value any) (string, error) {
+	return change(text, path, func(d *document) error {
+		return d.set(path, value)
+	}, func(root map[string]any) bool {
+		return setValue(root, path, plainValue(value))
+	})
+}
+
+// Remove removes what is at a path, with the comment lines directly above the header of a
+// table. It is no error if there is nothing. The error is a [*PathError].
+func Remove(text string, path []string) (string, error) {
+	return change(text, path, func(d *document) error {
+		d.remove(path)
+		return nil
+	}, func(root map[string]any) bool {
+		removeValue(root, path)
+		return true
+	})
+}
+
+// change edits a text, and checks that the result has the values that apply produces.
+func change(text string, path []string, edit func(*document) error, apply func(map[string]any) bool) (string, error) {
+	fail := func(err error) (string, error) { return "", &PathError{path, err} }
+	rest, marked := strings.CutPrefix(text, bom)
+	want, err := decode(rest)
+	if err != nil {
+		return fail(err)
+	}
+	if len(path) == 0 || !apply(want) {
+		return fail(ErrForm)
+	}
+	d := newDocument(rest)
+	if err := edit(d); err != nil {
+		return fail(err)
+	}
+	if got, err := decode(d.text); err != nil || !sameWithoutEmpty(got, want) {
+		return fail(ErrForm)
+	}
+	if marked {
+		return bom + d.text, nil
+	}
+	return d.text, nil
+}
+
+func decode(text string) (map[string]any, error) {
+	root := map[string]any{}
+	_, err := tomldoc.Decode(text, &root)
+	return root, err
+}
+
+// Get returns the decoded value at a path, as the TOML library decodes it, and whether there
+// is one. The error is that of [tomldoc.Decode].
+func Get(text string, path []string) (any, bool, error) {
+	root, err := decode(strings.TrimPrefix(text, bom))
+	if err != nil {
+		return nil, false, err
+	}
+	v, ok := lookup(root, path)
+	return v, ok, nil
+}
+
+// lookup returns the value at a path in decoded values.
+func lookup(root map[string]any, path []string) (any, bool) {
+	var v any = root
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[key]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// quotePath writes a path as a dotted key.
+func quotePath(path []string) string {
+	keys := make([]string, len(path))
+	for i, name := range path {
+		keys[i] = tomldoc.QuoteKey(name)
+	}
+	return strings.Join(keys, ".")
+}

@@ -1,0 +1,168 @@
+package tomledit
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/tomldoc"
+)
+
+// Table is a table with its keys in the order in which they are written.
+type Table []Entry
+
+// Entry is a key of a Table. Value is of one of the types that [Set] allows.
+type Entry struct {
+	Key   string
+	Value any
+}
+
+// inline returns a value as TOML on one line.
+func inline(value any) string {
+	switch v := value.(type) {
+	case string:
+		return tomldoc.QuoteLine(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return float(v)
+	case []string:
+		return inline(anySlice(v))
+	case []any:
+		items := make([]string, len(v))
+		for i, item := range v {
+			items[i] = inline(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case Table:
+		if len(v) == 0 {
+			return "{}"
+		}
+		members := make([]string, len(v))
+		for i, e := range v {
+			members[i] = assignment(e.Key, e.Value)
+		}
+		return "{ " + strings.Join(members, ", ") + " }"
+	}
+	panic(fmt.Sprintf("tomledit: a %T is no value", value)) // a mistake of the caller
+}
+
+func float(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "nan"
+	case math.IsInf(v, 0):
+		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(v, 'g', -1, 64)), "+")
+	}
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if !strings.ContainsAny(text, ".e") {
+		text += ".0"
+	}
+	return text
+}
+
+func assignment(key string, value any) string {
+	return tomldoc.QuoteKey(key) + " = " + inline(value)
+}
+
+func anySlice(list []string) []any {
+	items := make([]any, len(list))
+	for i, s := range list {
+		items[i] = s
+	}
+	return items
+}
+
+// plainValue returns a value as the TOML library decodes it.
+func plainValue(value any) any {
+	switch v := value.(type) {
+	case Table:
+		m := make(map[string]any, len(v))
+		for _, e := range v {
+			m[e.Key] = plainValue(e.Value)
+		}
+		return m
+	case []string:
+		return anySlice(v)
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = plainValue(item)
+		}
+		return list
+	}
+	return value
+}
+
+// setValue sets the value at a path in decoded values. It reports whether that is possible:
+// not if the path leads through something other than tables.
+func setValue(root map[string]any, path []string, value any) bool {
+	for _, key := range path[:len(path)-1] {
+		next, ok := root[key]
+		if !ok {
+			next = map[string]any{}
+			root[key] = next
+		}
+		if root, ok = next.(map[string]any); !ok {
+			return false
+		}
+	}
+	root[path[len(path)-1]] = value
+	return true
+}
+
+// removeValue removes the value at a path in decoded values.
+func removeValue(root map[string]any, path []string) {
+	if parent, ok := lookup(root, path[:len(path)-1]); ok {
+		if m, ok := parent.(map[string]any); ok {
+			delete(m, path[len(path)-1])
+		}
+	}
+}
+
+// sameWithoutEmpty compares decoded values. Tables that are empty or contain only empty
+// tables do not count in a table, because removing the last key of a table that has no
+// header removes the table too.
+func sameWithoutEmpty(a, b any) bool {
+	return reflect.DeepEqual(comparable(a, true), comparable(b, true))
+}
+
+// same compares decoded values.
+func same(a, b any) bool { return reflect.DeepEqual(comparable(a, false), comparable(b, false)) }
+
+// comparable returns a decoded value in a form in which equal values are deeply equal.
+func comparable(value any, withoutEmpty bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		m := map[string]any{}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			item := comparable(v[key], withoutEmpty)
+			if t, ok := item.(map[string]any); ok && withoutEmpty && len(t) == 0 {
+				continue
+			}
+			m[key] = item
+		}
+		return m
+	case []map[string]any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = comparable(item, withoutEmpty)
+		}
+		return list
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = comparable(item, withoutEmpty)
+		}
+		return list
+	case bool, string, int64:
+		return v
+	}
+	return fmt.Sprintf("%T %v", value, value) // NaN, times
+}
