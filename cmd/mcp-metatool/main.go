@@ -4,6 +4,7 @@
 //
 //	main.go      the root command, errors and exit codes
 //	signals.go   signals that end the process
+//	consent.go   asking before files of the user are written
 //	settings.go  flags that several verbs have: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
 //	screen.go    standard output and standard error, safe if they are a terminal

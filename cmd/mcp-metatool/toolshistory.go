@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
 
@@ -202,7 +201,7 @@ func (v *storeView) difference(name, between string) error {
 			return &exitError{exitUsage, fmt.Errorf("tool %q: --diff %s: %w", name, between, err)}
 		}
 	}
-	text := unified(name+" "+first, texts[0], name+" "+last, texts[1])
+	text := change.Diff(name+" "+first, texts[0], name+" "+last, texts[1])
 	if text == "" {
 		text = fmt.Sprintf("%s and %s are the same\n", first, last)
 	}
@@ -228,13 +227,6 @@ func findVersion(versions []tools.Version, number string) (*tools.Version, error
 		return nil, errors.New("it is deleted (write N..M)")
 	}
 	return nil, fmt.Errorf("%w: %d", tools.ErrNoVersion, n)
-}
-
-// unified returns a diff of two texts for people, "" if they are equal.
-func unified(oldName string, old []byte, newName string, now []byte) string {
-	text := diff.Diff(oldName, old, newName, now)
-	_, text, _ = bytes.Cut(text, []byte("\n")) // the command line of a diff
-	return display.Text(string(text))
 }
 
 func revertTool(v *storeView, args []string) error {

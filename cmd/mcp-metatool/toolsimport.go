@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/compose"
 	"github.com/mcp-metatool/mcp-metatool/tools"
 	"github.com/mcp-metatool/mcp-metatool/tools/bundle"
+	"github.com/mcp-metatool/mcp-metatool/tools/change"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 	"github.com/mcp-metatool/mcp-metatool/tools/regular"
 )
@@ -255,7 +256,7 @@ func (m *toolImport) show() {
 			if c.saved {
 				before, from = review(&c.before), c.Name+" saved"
 			}
-			fmt.Fprint(m.out, unified(from, before, c.Name+" imported", review(&c.tool.Definition)))
+			fmt.Fprint(m.out, change.Diff(from, before, c.Name+" imported", review(&c.tool.Definition)))
 		}
 		for _, f := range c.Files {
 			if f.State == stateSame || bundle.IsRecording(f.Name) { // too long for people to read
@@ -265,7 +266,7 @@ func (m *toolImport) show() {
 			if f.State == stateNew {
 				from = "nothing"
 			}
-			fmt.Fprint(m.out, unified(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content)))
+			fmt.Fprint(m.out, change.Diff(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content)))
 		}
 	}
 	for _, c := range m.changes {

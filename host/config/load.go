@@ -41,7 +41,7 @@ type LoadOptions struct {
 	Home func() (string, error)
 	// Unset, if set, is called with the name of an upstream that is not disabled and with a
 	// variable in it that has no value. The caller then leaves that upstream out. It is for
-	// [LoadWithin] only.
+	// [LoadWithin] and [Parse] only.
 	Unset func(upstream string, p *Problem)
 }
 
@@ -69,6 +69,22 @@ func Load(opts LoadOptions) (*Config, error) {
 		return nil, join(problems)
 	}
 	return c, nil
+}
+
+// Parse is [Load] for data that is, or may become, the content of the file called name. Flag
+// is ignored. The secrets that it returns are those of the file as far as it could be read,
+// even if there are problems.
+func Parse(opts LoadOptions, name string, data []byte) (c *Config, secrets []string, err error) {
+	l, c := newLoader(opts), newConfig()
+	l.unset = opts.Unset
+	if problem := l.parse(c, name, data, nil); problem != nil {
+		l.problems = append(l.problems, problem)
+	}
+	l.environment(c)
+	if len(l.problems) > 0 {
+		return nil, c.Secrets, join(l.problems)
+	}
+	return c, c.Secrets, nil
 }
 
 // StoreDir returns the Store.Dir of Load, even if Load finds problems elsewhere. If the
@@ -124,6 +140,7 @@ type loader struct {
 	ctx      context.Context
 	getenv   func(string) (string, bool)
 	home     func() (string, error)
+	unset    func(upstream string, p *Problem) // see LoadOptions
 	problems []*Problem
 }
 
@@ -208,7 +225,7 @@ func (l *loader) parse(c *Config, name string, data []byte, err error) *Problem 
 		problem.File = name
 		return problem
 	}
-	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown}
+	r := &reader{file: name, json: c.json, base: base, getenv: l.getenv, home: l.home, shown: c.shown, unset: l.unset}
 	decode(r, root, c)
 	c.Secrets = sortSecrets(r.secrets)
 	c.warnings = append(c.warnings, r.warnings...)

@@ -1,0 +1,101 @@
+package change
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+// lockRetry is how often a lock that another process holds is tried.
+const lockRetry = 20 * time.Millisecond
+
+// maxBackups is how many backups of one file there may be.
+const maxBackups = 99
+
+// write writes the file, if it still has the content that the change is based on, and
+// returns the path of the backup, if there is one.
+func (f *File) write(ctx context.Context) (backup string, err error) {
+	path, err := filepath.Abs(f.Path)
+	if err != nil {
+		return "", err
+	}
+	if f.Before == nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return "", err
+		}
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	unlock, err := lock(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	now, err := regular.Read(ctx, path, math.MaxInt64)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if f.Before != nil {
+			return "", ErrChanged
+		}
+	case err != nil:
+		return "", err
+	case f.Before == nil, !bytes.Equal(now, f.Before):
+		return "", ErrChanged
+	}
+	if f.Backup && f.Before != nil {
+		if backup, err = f.backUp(path); err != nil {
+			return "", err
+		}
+	}
+	return backup, regular.Place{Name: path}.Replace(f.After, cmp.Or(f.Perm, 0o600))
+}
+
+// backUp writes the old content beside the file, with its mode.
+func (f *File) backUp(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	name := path + ".bak"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, regular.Write(name, f.Before, info.Mode().Perm())
+		}
+		if n > maxBackups {
+			return "", fmt.Errorf("there are %d backups beside it already (remove some)", maxBackups)
+		}
+		name = fmt.Sprintf("%s.bak%d", path, n)
+	}
+}
+
+// lock takes the lock of a file, which keeps other processes of ours from changing it. The
+// lock is a file in the user's cache, since a folder of another program is no place for it;
+// only without a cache it is beside the file.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	name := path + ".lock"
+	if cache, err := os.UserCacheDir(); err == nil {
+		dir := filepath.Join(cache, "mcp-metatool", "locks")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256([]byte(path))
+		name = filepath.Join(dir, hex.EncodeToString(sum[:16]))
+	}
+	l := regular.NewLock(name)
+	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	return func() { _ = l.Unlock() }, nil // nothing was written to it
+}
