@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/supervise"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
@@ -59,7 +60,11 @@ func (l login) run(ctx context.Context, s *settings, name string) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	spec := supervise.Spec(cfg, u)
+	filled, err := secret.Fill(ctx, secret.NewFetcher(s.logger(cfg)), cfg, u)
+	if err != nil {
+		return fmt.Errorf("upstream %q: %s", name, cfg.NewMasker().Mask(err.Error()))
+	}
+	spec := supervise.Spec(cfg, filled)
 	if err := oauth.Authorize(ctx, spec.HTTP(), *spec.OAuth, l.show); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause

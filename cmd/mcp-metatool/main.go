@@ -22,6 +22,7 @@
 //	             --protocol
 //	reload.go    reload
 //	auth.go      auth
+//	secret.go    secret set, list and remove
 //	tools.go     tools list, show and delete; toolshistory.go: history and revert,
 //	             toolsexport.go: export, toolsimport.go: import
 //	run.go       run
@@ -136,7 +137,7 @@ func newRoot() *cobra.Command {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(
-		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), toolsCommand(),
+		serveCommand("serve"), checkCommand(), serversCommand(), reloadCommand(), authCommand(), secretCommand(), toolsCommand(),
 		runCommand(), runsCommand(), replayCommand(), smokeCommand(), lintCommand(), replCommand(), demoCommand(),
 		demoServerCommand(), versionCommand(),
 	)

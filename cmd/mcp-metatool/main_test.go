@@ -32,7 +32,8 @@ import (
 // it (see converse), and several kinds of upstream servers.
 func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){
-		"mcp-metatool": main,
+		"mcp-metatool": func() { mockKeyring(os.Getenv("KEYRING")); main() },
+		"fetch":        func() { os.Exit(fetch(os.Args[1:])) },
 		"converse":     func() { os.Exit(converse(os.Args[1:])) },
 		"conversehttp": func() { os.Exit(converseHTTP(os.Args[1:])) },
 		"echo":         func() { os.Exit(serveEcho()) },

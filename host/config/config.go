@@ -16,11 +16,13 @@
 //	             builtins.go those of [builtins]
 //	section.go   Section, LoadWithin: files that contain more than a configuration
 //	expand.go    ${VAR} and ${VAR:-default} in strings
+//	reference.go ${cmd:...}, ${file:...} and ${keyring:...} in settings of upstreams
 //	limits.go    the limits of package limits and the fields that hold their values
 //	problem.go   what is wrong, and where
 //	secrets.go   which parts of a value are secret
 //	mask.go      Masker: replaces secrets in texts; find.go finds them,
 //	             escapes.go finds those that are written with escapes
+//	fetched.go   secrets that are fetched later, for Masker
 //	redact.go    Redactor: the same, more thoroughly, also in JSON (redactjson.go)
 //	maskslog.go  a log/slog handler that masks secrets
 //	describe.go  what `mcp-metatool check` prints; warnings.go its warnings
@@ -85,6 +87,10 @@ type Config struct {
 	// shown holds the masked form of each value with a secret of any length, by key
 	// path; see Describe.
 	shown map[string]string
+	// fetched has the secrets that were fetched after the configuration was read; see
+	// Learn. A configuration shares it with the one that replaces it at run time.
+	fetched *fetched
+
 	// warnings found while loading; see Warnings.
 	warnings []string
 }
@@ -281,6 +287,11 @@ type Upstream struct {
 	Probe *Probe
 	// Disabled upstreams are checked but not started.
 	Disabled bool
+
+	// References are the secrets in Args, Env, URL, Headers and OAuth.ClientSecret that are
+	// fetched when the server is started; see WithSecrets. Those fields have them as they
+	// are in the file. They are in order within each field.
+	References []PlacedReference
 }
 
 // OAuth says how to get access tokens for an upstream. Fields that are not set are

@@ -16,6 +16,14 @@ type expansion struct {
 	// vars are the parts of text that came from the environment. Defaults are not among
 	// them, because they are in the file.
 	vars []varSpan
+	// refs are the references in text, in which they are as in the file.
+	refs []refSpan
+}
+
+// refSpan is a reference within a text.
+type refSpan struct {
+	span
+	Reference
 }
 
 // varSpan is the value of a variable within a text.
@@ -25,7 +33,7 @@ type varSpan struct {
 }
 
 var (
-	errExpression = errors.New("contains a ${ that does not begin ${NAME} or ${NAME:-default} (write $${ for a literal ${)")
+	errExpression = errors.New("contains a ${ that does not begin ${NAME}, ${NAME:-default}, ${cmd:COMMAND}, ${file:PATH} or ${keyring:NAME} (write $${ for a literal ${)")
 	errNUL        = errors.New("contains a NUL character")
 )
 
@@ -34,6 +42,9 @@ var (
 //	${NAME}           the value of NAME, which must be set
 //	${NAME:-default}  default if NAME is not set or empty; it cannot hold a }
 //	$${               the two characters ${
+//	${cmd:COMMAND}, ${file:PATH}, ${keyring:NAME}
+//	                  a reference, which stays as it is; see [Reference]. It cannot
+//	                  hold a }
 //
 // Every other $ is literal. The value of a variable is not expanded again. There is an
 // error for each variable that is not set; an invalid expression ends the expansion with
@@ -55,10 +66,18 @@ func expand(s string, getenv func(string) (string, bool)) (e expansion, errs []e
 		b.WriteString(s[:at])
 		expression, rest, closed := strings.Cut(s[at+2:], "}")
 		name, def, hasDefault := strings.Cut(expression, ":-")
-		if !closed || !isVarName(name) || strings.Contains(def, "${") {
+		isVar := isVarName(name) && !strings.Contains(def, "${")
+		ref, isRef := parseReference(expression)
+		if !closed || !isVar && (!isRef || strings.Contains(expression, "${")) {
 			return e, append(errs, errExpression)
 		}
 		s = rest
+		if !isVar {
+			from := b.Len()
+			b.WriteString(ref.String())
+			e.refs = append(e.refs, refSpan{span{from, b.Len()}, ref})
+			continue
+		}
 		value, ok := getenv(name)
 		switch {
 		case hasDefault && value == "":

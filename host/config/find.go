@@ -30,6 +30,9 @@ func newFinder(forms []string) *finder {
 	return f
 }
 
+// empty reports whether there is nothing to find.
+func (f *finder) empty() bool { return f == nil || len(f.forms) == 0 }
+
 func pair(s string, at int) uint16 { return uint16(s[at]) | uint16(s[at+1])<<8 }
 
 // find returns where the forms are in s.

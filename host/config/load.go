@@ -129,7 +129,7 @@ func newConfig() *Config {
 		Execution: Execution{ToolCalls: ToolCallsShort},
 		HTTP:      HTTP{Listen: DefaultListen, Path: DefaultPath},
 		Journal:   Journal{Enabled: true, Sync: SyncNever, Proxied: ProxiedSummary},
-		shown:     map[string]string{},
+		shown:     map[string]string{}, fetched: &fetched{},
 	}
 	setDefaults(c.limits())
 	return c

@@ -24,11 +24,13 @@ const mask = "****"
 // hexadecimal digits. A secret that is split into pieces is not found.
 type Masker struct {
 	secrets atomic.Pointer[finder]
+	fetched *fetched // the configuration's; nil for none
 }
 
-// NewMasker returns a Masker for the secrets of c.
+// NewMasker returns a Masker for the secrets of c, and for those that it gets with Learn,
+// also later.
 func (c *Config) NewMasker() *Masker {
-	m := &Masker{}
+	m := &Masker{fetched: c.fetched}
 	m.Add(c.Secrets...)
 	return m
 }
@@ -133,15 +135,15 @@ func (m *Masker) find(s string) []span {
 	if m == nil {
 		return nil
 	}
-	return m.secrets.Load().find(s)
+	spans := m.secrets.Load().find(s)
+	if m.fetched != nil {
+		spans = append(spans, m.fetched.finder.Load().find(s)...)
+	}
+	return spans
 }
 
 func (m *Masker) knowsNone() bool {
-	if m == nil {
-		return true
-	}
-	f := m.secrets.Load()
-	return f == nil || len(f.forms) == 0
+	return m == nil || m.secrets.Load().empty() && (m.fetched == nil || m.fetched.finder.Load().empty())
 }
 
 // maskSpans replaces parts of s. Parts that touch or overlap are replaced together.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"math"
 	"net"
 	"net/url"
@@ -11,8 +12,8 @@ import (
 // remote reads how to connect to a server that we do not start.
 func (t *table) remote(u *Upstream) {
 	t.url(u)
-	u.Headers = t.headers()
-	u.OAuth = t.oauth(u.URL)
+	u.Headers = t.headers(u)
+	u.OAuth = t.oauth(u)
 	if u.OAuth == nil {
 		return
 	}
@@ -29,19 +30,15 @@ func (t *table) url(u *Upstream) {
 	if n == nil {
 		return
 	}
-	text, ok := t.expandCredentialed("url", n)
+	text, ok := t.expandFetched(u, Setting{Key: urlKey}, "url", "", n)
 	if !ok {
 		return
 	}
-	address, err := url.Parse(text)
-	switch {
-	case err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Hostname() == "":
-		t.problem("url", "is not an address of a server (write https://HOST/PATH or http://HOST:PORT/PATH)")
-	case address.Fragment != "" || strings.Contains(text, "#"):
-		t.problem("url", "has a part after #, which is never sent to a server (leave it out)")
-	default:
-		u.URL = text
+	if err := checkURL(u.plainURL(text)); err != nil {
+		t.problem("url", "%v", err)
+		return
 	}
+	u.URL = text
 }
 
 // ownHeaders are the headers that the transport sets, in lower case: those of MCP
@@ -50,7 +47,7 @@ var ownHeaders = words(`accept content-type content-length content-encoding tran
 	mcp-session-id mcp-protocol-version mcp-method mcp-name last-event-id`)
 
 // headers reads the headers that are sent with every request.
-func (t *table) headers() map[string]string {
+func (t *table) headers(u *Upstream) map[string]string {
 	sub := t.sub("headers")
 	if sub == nil {
 		return nil
@@ -75,17 +72,24 @@ func (t *table) headers() map[string]string {
 		if !sub.check(name, n, "a string", kindString) {
 			continue
 		}
-		value, ok := sub.expandPrivate(name, name, n)
+		value, ok := sub.expandFetched(u, Setting{Key: headersKey, Name: name}, name, name, n)
 		if !ok {
 			continue
 		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			sub.problem(name, "contains a line break or another control character (perhaps at the end of a variable)")
+		if hasControl(value) {
+			sub.problem(name, "%v", errHeaderControl)
 			continue
 		}
 		headers[name] = value
 	}
 	return headers
+}
+
+var errHeaderControl = errors.New("contains a line break or another control character (perhaps at the end of a variable or secret)")
+
+// hasControl reports whether a value has characters that no header can have.
+func hasControl(value string) bool {
+	return strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 // isToken reports whether s can be the name of a header (RFC 9110, 5.6.2).
@@ -100,9 +104,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// oauth reads how to get an access token for the server at the given address; nil if
-// there is no such table.
-func (t *table) oauth(server string) *OAuth {
+// oauth reads how to get an access token for the server; nil if there is no such table.
+func (t *table) oauth(u *Upstream) *OAuth {
 	sub := t.sub("oauth")
 	if sub == nil {
 		return nil
@@ -112,7 +115,7 @@ func (t *table) oauth(server string) *OAuth {
 	idKey, secretKey := sub.key("client_id"), sub.key("client_secret")
 	o.ClientID, _ = sub.str(idKey)
 	if n := sub.get(secretKey, "a string", kindString); n != nil {
-		o.ClientSecret, _ = sub.expandPrivate(secretKey, "client_secret", n)
+		o.ClientSecret, _ = sub.expandFetched(u, Setting{Key: clientSecretKey}, secretKey, "client_secret", n)
 		if sub.node.fields[idKey] == nil {
 			sub.problem(secretKey, "has no %s (a secret belongs to a client id)", idKey)
 		}
@@ -120,7 +123,7 @@ func (t *table) oauth(server string) *OAuth {
 			sub.problem(secretKey, "has no issuer (set issuer to the address of the authorization server: the secret is sent there and nowhere else)")
 		}
 	}
-	o.Issuer = sub.issuer(server)
+	o.Issuer = sub.issuer(u.URL)
 	o.ClientMetadata = sub.clientMetadata(idKey)
 	sub.boolean(sub.key("assume_pkce"), &o.AssumePKCE)
 	o.Scopes = sub.strs("scopes", func(key string, n *node) (string, bool) {

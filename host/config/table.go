@@ -165,16 +165,24 @@ func (t *table) expandPrivate(key, name string, n *node) (string, bool) {
 	return e.text, ok
 }
 
-// expandCredentialed expands a public string that can contain credentials, such as an address.
-func (t *table) expandCredentialed(key string, n *node) (string, bool) {
-	e, ok := t.expand(key, n)
-	t.keep(key, e.text, append(secretVars(e, false), secretParts("", e.text)...))
-	return e.text, ok
+// expand expands a string without references and reports problems with it.
+func (t *table) expand(key string, n *node) (expansion, bool) {
+	e, ok := t.expandAll(key, n)
+	if len(e.refs) > 0 && ok {
+		t.problem(key, "cannot have a reference such as ${%s:...} (only args, env, url, headers and client_secret of an upstream can; write $${ for a literal ${)", e.refs[0].Kind)
+		return e, false
+	}
+	return e, ok
 }
 
-// expand expands a string and reports problems with it.
-func (t *table) expand(key string, n *node) (expansion, bool) {
+// expandAll expands a string, which may have references, and reports problems with it.
+func (t *table) expandAll(key string, n *node) (expansion, bool) {
 	e, errs := expand(n.text, t.r.getenv)
+	for i := range e.refs {
+		if err := t.r.locate(&e.refs[i].Reference); err != nil {
+			errs = append(errs, fmt.Errorf("${%s:...} %w", e.refs[i].Kind, err))
+		}
+	}
 	if strings.ContainsRune(e.text, 0) {
 		errs = append(errs, errNUL)
 	}

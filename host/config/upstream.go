@@ -156,8 +156,8 @@ func choice[S ~string](t *table, key string, v *S, values ...S) {
 // process reads which command to start, and with what.
 func (t *table) process(u *Upstream) {
 	t.command(u)
-	u.Args = t.args()
-	u.Env = t.environment()
+	u.Args = t.args(u)
+	u.Env = t.environment(u)
 	if dir, ok := t.directory("cwd"); ok {
 		u.Dir = dir
 	}
@@ -179,10 +179,10 @@ func (t *table) command(u *Upstream) {
 }
 
 // args reads the arguments. An argument after an option such as --token is a secret.
-func (t *table) args() []string {
+func (t *table) args(u *Upstream) []string {
 	option := ""
 	return t.strs("args", func(key string, n *node) (string, bool) {
-		arg, ok := t.expandPrivate(key, option, n)
+		arg, ok := t.expandFetched(u, argSetting(key), key, option, n)
 		option = ""
 		if strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
 			option = arg
@@ -192,7 +192,7 @@ func (t *table) args() []string {
 }
 
 // environment reads the environment variables of the process.
-func (t *table) environment() map[string]string {
+func (t *table) environment(u *Upstream) map[string]string {
 	env := t.sub("env")
 	if env == nil {
 		return nil
@@ -208,7 +208,7 @@ func (t *table) environment() map[string]string {
 		if !env.check(name, n, "a string", kindString) {
 			continue
 		}
-		if value, ok := env.expandPrivate(name, name, n); ok {
+		if value, ok := env.expandFetched(u, Setting{Key: envKey, Name: name}, name, name, n); ok {
 			vars[name] = value
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -35,6 +36,11 @@ func (c *Config) Warnings() []string {
 			continue
 		}
 		at := fmt.Sprintf("upstream %q: ", u.Name)
+		for _, r := range u.References {
+			if doubt := r.doubt(); doubt != "" {
+				add("%s%s: %s: %s", at, r.Setting, r, doubt)
+			}
+		}
 		if u.Transport != Stdio {
 			if u.leaks() {
 				add("%surl: credentials are sent without encryption (use https)", at)
@@ -55,13 +61,43 @@ func (c *Config) Warnings() []string {
 	return warnings
 }
 
+// doubt says why a secret can probably not be fetched, or not safely; "" if nothing is
+// wrong as far as can be seen without fetching it.
+func (r Reference) doubt() string {
+	switch r.Kind {
+	case FromCommand:
+		words, err := r.Words()
+		if err == nil {
+			_, err = exec.LookPath(words[0])
+		}
+		if err != nil {
+			return "the command is not found (is it installed, and in PATH?)"
+		}
+	case FromFile:
+		info, err := os.Stat(r.Path)
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+			return "there is no such file"
+		case ReadableByOthers(info):
+			return fmt.Sprintf("other users can read the file (chmod 600 %s)", r.Path)
+		}
+	}
+	return ""
+}
+
+// ReadableByOthers reports whether other users than the owner can read a file. It is always
+// false on Windows, where modes do not say that.
+func ReadableByOthers(info os.FileInfo) bool {
+	return runtime.GOOS != "windows" && info.Mode().Perm()&0o044 != 0
+}
+
 // leaks reports whether credentials are sent over a network without encryption.
 func (u *Upstream) leaks() bool {
 	address, err := url.Parse(u.URL)
 	if err != nil || address.Scheme != "http" || isLoopback(net.JoinHostPort(address.Hostname(), "80")) {
 		return false
 	}
-	secret := u.OAuth != nil || len(secretParts("", u.URL)) > 0
+	secret := u.OAuth != nil || len(u.References) > 0 || len(secretParts("", u.URL)) > 0
 	for name := range u.Headers {
 		secret = secret || looksSecret(name)
 	}

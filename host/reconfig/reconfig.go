@@ -106,6 +106,9 @@ func compareUpstreams(clients supervise.Clients, old, next *config.Config) []Ups
 			continue
 		}
 		settings := differences("", *was, *u)
+		if len(settings) == 0 && !slices.Equal(was.References, u.References) {
+			settings = []string{"references"} // one became the same text, or the other way round
+		}
 		if len(settings) == 0 {
 			continue
 		}
@@ -163,9 +166,9 @@ func switched(table string, a, b config.Builtins) []string {
 	return keys
 }
 
-// notSettings are fields of config.Config that are not settings, or that are compared
+// notSettings are fields of the configuration that are not settings, or that are compared
 // separately.
-var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true}
+var notSettings = map[string]bool{"Path": true, "Searched": true, "Secrets": true, "Upstreams": true, "References": true}
 
 // settingName returns the TOML name of a field.
 func settingName(table, field string) string {

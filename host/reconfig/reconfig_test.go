@@ -29,6 +29,7 @@ func TestChangesOfAnUpstream(t *testing.T) {
 		{"adjusted (prefix, start, expose, hide)", func(u *config.Upstream) {
 			u.Prefix, u.Start, u.Expose, u.Hide = "", config.Lazy, []string{"a"}, []string{"b"}
 		}},
+		{"replaced (references)", func(u *config.Upstream) { u.References = []config.PlacedReference{{From: 1}} }},
 		{"removed", func(u *config.Upstream) { u.Disabled = true }},
 	} {
 		now := base

@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/health"
 	"github.com/mcp-metatool/mcp-metatool/host/protocol"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -27,8 +29,9 @@ type managedUpstream struct {
 	conf   atomic.Pointer[config.Upstream] // the current configuration; only what is not in spec may change
 	own    route.Session                   // the session that has it for itself; nil: shared
 	client *clientIdentity
-	key    string    // of the snapshot
-	opened sync.Once // see open
+	round  atomic.Pointer[secret.Source] // for the first start; nil: of its own
+	key    string                        // of the snapshot
+	opened sync.Once                     // see open
 
 	// publishing is held while a list is set in the catalog. All upstreams of the
 	// same name share it, so that a retired one cannot overwrite a list of its
@@ -130,7 +133,7 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 	m.begun = time.Now()
 	m.up = upstream.Start(m.spec, upstream.Options{
 		Log: m.env.Log, Budget: m.env.Budget, InitializeParams: m.client.initializeParams,
-		ClientName: m.client.name, ClientVersion: m.client.version, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
+		ClientName: m.client.name, ClientVersion: m.client.version, Resolve: m.resolve, Verdict: m.known.Verdict, OnVerdict: m.updateVerdict,
 		OnHandshake: m.updateHandshake, OnList: m.updateList,
 		OnNotification: receiver.OnNotification, OnRequest: receiver.OnRequest, OnFailed: m.noteLate,
 		OnReady: func() {
@@ -140,6 +143,24 @@ func (m *managedUpstream) startLocked() *upstream.Upstream {
 		},
 	})
 	return m.up
+}
+
+// resolve implements upstream.Options.Resolve.
+func (m *managedUpstream) resolve(ctx context.Context, spec upstream.Spec) (upstream.Spec, error) {
+	var source secret.Source = m.env.fetcher
+	if round := m.round.Swap(nil); round != nil {
+		source = *round
+	}
+	conf := m.conf.Load()
+	if len(conf.References) == 0 {
+		return spec, nil
+	}
+	cfg := m.env.config()
+	filled, err := secret.Fill(ctx, source, cfg, conf)
+	if err != nil {
+		return upstream.Spec{}, err
+	}
+	return Spec(cfg, filled), nil
 }
 
 // updateHandshake gets the result of each initialize.
@@ -335,7 +356,7 @@ func (m *managedUpstream) Status() upstream.Status {
 // reconfigure makes c the configuration of the upstream, but does not start it. It
 // returns false, and changes nothing, if the upstream would have to be restarted.
 func (m *managedUpstream) reconfigure(cfg *config.Config, c *config.Upstream) bool {
-	if !sameSpec(m.spec, Spec(cfg, c)) {
+	if !sameSpec(m.spec, Spec(cfg, c)) || !slices.Equal(m.conf.Load().References, c.References) {
 		return false
 	}
 	m.conf.Store(c)

@@ -44,7 +44,12 @@ func (u *Upstreams) Protocols(ctx context.Context) []ProtocolReport {
 func (m *managedUpstream) explain(ctx context.Context, r *ProtocolReport) {
 	st := m.Status()
 	r.Protocol, r.How = m.env.mask(st.ProtocolVersion), m.env.mask(st.Agreed)
-	found := upstream.Probe(ctx, m.spec, m.client.name, m.client.version)
+	spec, err := m.resolve(ctx, m.spec)
+	if err != nil {
+		r.Probe = m.env.mask(err.Error())
+		return
+	}
+	found := upstream.Probe(ctx, spec, m.client.name, m.client.version)
 	r.Found, r.Probe = m.env.mask(found.Revision), m.env.mask(found.Text)
 	if auto := m.spec.Protocol == "" || m.spec.Protocol == upstream.ProtocolAuto; !auto || found.Era == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/upstream/oauth"
 )
 
-// Spec returns how to start or reach u.
+// Spec returns how to start or reach u. References in u stay as they are; see secret.Fill.
 func Spec(cfg *config.Config, u *config.Upstream) upstream.Spec {
 	env := make([]string, 0, len(u.Env))
 	for k, v := range u.Env {
@@ -48,7 +48,8 @@ func Enabled(cfg *config.Config) []*config.Upstream {
 // restarted for the configuration next. Everything outside of the upstream's own
 // table is taken from cfg.
 func Restarts(clients Clients, cfg *config.Config, old, next *config.Upstream) bool {
-	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next))
+	return isolated(clients, old) != isolated(clients, next) || !sameSpec(Spec(cfg, old), Spec(cfg, next)) ||
+		!slices.Equal(old.References, next.References)
 }
 
 // isolated reports whether each session has its own instance of an upstream. With

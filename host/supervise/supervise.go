@@ -30,6 +30,7 @@ import (
 	"github.com/mcp-metatool/mcp-metatool/host/config"
 	"github.com/mcp-metatool/mcp-metatool/host/limits"
 	"github.com/mcp-metatool/mcp-metatool/host/route"
+	"github.com/mcp-metatool/mcp-metatool/host/secret"
 	"github.com/mcp-metatool/mcp-metatool/host/upstream"
 	"github.com/mcp-metatool/mcp-metatool/host/wire"
 )
@@ -94,6 +95,7 @@ type Upstreams struct {
 type environment struct {
 	Options
 	snapshots  *snapshotStore
+	fetcher    *secret.Fetcher
 	config     func() *config.Config
 	changeWait time.Duration // see Refreshed
 	// listed has the names of the servers with isolation = "session" that have
@@ -113,7 +115,10 @@ func New(cfg *config.Config, opts Options) *Upstreams {
 		shared: map[string]*managedUpstream{}, own: map[route.Session]map[string]*managedUpstream{},
 		stop: make(chan struct{}),
 	}
-	u.env = environment{Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), config: u.cfg.Load, changeWait: changeWait}
+	u.env = environment{
+		Options: opts, snapshots: newSnapshotStore(opts.Dir, opts.Log), fetcher: secret.NewFetcher(opts.Log),
+		config: u.cfg.Load, changeWait: changeWait,
+	}
 	u.cfg.Store(cfg)
 	return u
 }
@@ -162,9 +167,14 @@ func (u *Upstreams) apply(cfg *config.Config) bool {
 			delete(u.shared, name)
 		}
 	}
+	round := u.env.fetcher.NewRound()
 	for _, c := range u.order {
 		if !u.isolated(c) && u.shared[c.Name] == nil {
-			u.shared[c.Name] = newManaged(&u.env, c, nil, u.client)
+			m := newManaged(&u.env, c, nil, u.client)
+			if c.Start != config.Lazy { // else its values might be old when it is started
+				m.round.Store(&round)
+			}
+			u.shared[c.Name] = m
 		}
 	}
 	for session, own := range u.own {

@@ -73,10 +73,27 @@ func (u *Upstream) attempt(ctx context.Context, pause *backoff) (due time.Time) 
 }
 
 func (u *Upstream) dial(ctx context.Context, in *inbox) (link.Link, error) {
+	spec, err := u.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, u.spec.Timeout,
 		fmt.Errorf("it could not be reached within %v (raise its timeout)", u.spec.Timeout))
 	defer cancel()
-	return dial(ctx, u.spec, u.linkOptions(in), u.stderr)
+	return dial(ctx, spec, u.linkOptions(in), u.stderr)
+}
+
+// resolve returns the spec with its secrets. Only the link keeps them.
+func (u *Upstream) resolve(ctx context.Context) (Spec, error) {
+	if u.opts.Resolve == nil {
+		return u.spec, nil
+	}
+	asked := time.Now()
+	spec, err := u.opts.Resolve(ctx, u.spec)
+	u.mu.Lock()
+	u.startBegan = u.startBegan.Add(time.Since(asked))
+	u.mu.Unlock()
+	return spec, err
 }
 
 func (u *Upstream) linkOptions(in *inbox) link.Options {

@@ -37,6 +37,10 @@ type Options struct {
 	// Spec.Timeout. ctx ends with the upstream or the connection. Nil: the params have
 	// ClientName and ClientVersion, and no capabilities.
 	InitializeParams func(ctx context.Context) (params []byte, err error)
+	// Resolve returns spec with the secrets that it needs to be started. It is called
+	// before each start, and may wait for a person; that time does not count towards
+	// Spec.Timeout. The error does not name the upstream. Nil: spec is complete.
+	Resolve func(ctx context.Context, spec Spec) (Spec, error)
 	// Verdict is what is known about the era of the server from earlier runs.
 	Verdict Verdict
 	// OnVerdict gets each change of what is known about the era of the server. Nil: a

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mcp-metatool/mcp-metatool/host/config"
+	"github.com/mcp-metatool/mcp-metatool/host/secret"
+	"github.com/mcp-metatool/mcp-metatool/tools/nearest"
+	"github.com/mcp-metatool/mcp-metatool/tools/regular"
+)
+
+func secretCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Keep secrets for the configuration in the keyring of the system",
+		Long: `Keep secrets for the configuration in the keyring of the system: the keychain of
+macOS, the credential manager of Windows, or the Secret Service of a Linux desktop.
+The configuration refers to them as ${keyring:NAME}, and they are fetched when a
+server that needs them is started.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return &exitError{exitUsage, errors.New("secret: say which: secret set NAME, secret list, secret remove NAME")}
+		},
+	}
+	cmd.AddCommand(secretSetCommand(), secretListCommand(), secretRemoveCommand())
+	return cmd
+}
+
+func secretSetCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Add a secret to the keyring, or replace it",
+		Long: `Add a secret to the keyring, or replace it. Its value is asked for without showing
+it, or read from standard input if that is not a terminal; a line break at its end is
+no part of it. Servers that run keep the old value until they are restarted.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if !config.SecretName.MatchString(name) {
+				return &exitError{exitUsage, fmt.Errorf("%q: %w", name, config.ErrSecretName)}
+			}
+			value, err := askSecret(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), name)
+			if err != nil {
+				return err
+			}
+			if err := secret.Set(cmd.Context(), name, value); err != nil {
+				return fmt.Errorf("secret %s: %w", name, err)
+			}
+			if err := s.secretNames().Add(cmd.Context(), name); err != nil {
+				return fmt.Errorf("secret %s is in the keyring, but secret list will not know it: %w", name, err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is in the keyring; the configuration refers to it as ${keyring:%s}\n", name, name)
+			return err
+		},
+	}
+	s.addFlags(cmd, silent)
+	return cmd
+}
+
+// secretNames returns the names of the secrets in the keyring, even if the configuration
+// has problems.
+func (s *settings) secretNames() secret.Names {
+	return secret.NamesIn(config.StoreDir(config.LoadOptions{Context: s.cmd.Context(), Flag: s.config}))
+}
+
+// maxSecret is the size limit of a secret that is read from standard input, in bytes.
+const maxSecret = 64 << 10
+
+// askSecret reads a secret from a terminal, which does not show it, or from a stream.
+func askSecret(ctx context.Context, in io.Reader, prompt io.Writer, name string) (string, error) {
+	file, ok := in.(*os.File)
+	if !ok || !isTerminal(file) {
+		data, err := regular.ReadAll(ctx, in, maxSecret)
+		if err != nil {
+			return "", fmt.Errorf("standard input: %w", err)
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+	}
+	before, err := term.GetState(int(file.Fd()))
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(prompt, "Value of %s (not shown): ", name)
+	defer fmt.Fprintln(prompt)
+	type input struct {
+		value []byte
+		err   error
+	}
+	read := make(chan input, 1)
+	go func() { // after Ctrl-C it waits for a line until the process ends
+		value, err := term.ReadPassword(int(file.Fd()))
+		read <- input{value, err}
+	}()
+	select {
+	case got := <-read:
+		if errors.Is(got.err, io.EOF) {
+			return "", errors.New("no value was given")
+		}
+		return string(got.value), got.err
+	case <-ctx.Done():
+		return "", errors.Join(context.Cause(ctx), term.Restore(int(file.Fd()), before))
+	}
+}
+
+// secretReport is one secret in the output of secret list --json.
+type secretReport struct {
+	Name    string   `json:"name"`
+	State   string   `json:"state"`   // "set", "missing", or why that is not known
+	Servers []string `json:"servers"` // that refer to it
+}
+
+func secretListCommand() *cobra.Command {
+	s := &settings{}
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the names of the secrets in the keyring, and who needs them",
+		Long: `List the names of the secrets that were added to the keyring, and of those that the
+configuration refers to, with the servers that need them. Values are not shown. The
+exit code is 1 if a server needs one that is not there.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			secrets, err := listSecrets(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			return printSecrets(cmd.OutOrStdout(), secrets, asJSON)
+		},
+	}
+	s.addFlags(cmd, silent)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// listSecrets returns the secrets of the keyring that are known or needed.
+func listSecrets(ctx context.Context, cfg *config.Config) ([]secretReport, error) {
+	names, err := secret.NamesIn(cfg.Store.Dir).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	references, users := cfg.References()
+	for _, r := range references {
+		if r.Kind == config.FromKeyring {
+			names = append(names, r.Text)
+		}
+	}
+	slices.Sort(names)
+	list := []secretReport{}
+	for _, name := range slices.Compact(names) {
+		state := "set"
+		switch _, err := secret.Get(ctx, name); {
+		case errors.Is(err, secret.ErrNotFound):
+			state = "missing"
+		case err != nil:
+			return nil, err
+		}
+		servers := users[config.Reference{Kind: config.FromKeyring, Text: name}]
+		list = append(list, secretReport{name, state, append([]string{}, servers...)})
+	}
+	return list, nil
+}
+
+func printSecrets(w io.Writer, secrets []secretReport, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(w, secrets); err != nil {
+			return err
+		}
+	} else if len(secrets) == 0 {
+		if _, err := fmt.Fprintln(w, "no secrets (add one: mcp-metatool secret set NAME)"); err != nil {
+			return err
+		}
+	} else {
+		t := newTable(w)
+		t.row("NAME", "STATE", "NEEDED BY")
+		for _, s := range secrets {
+			t.row(s.Name, s.State, strings.Join(s.Servers, ", "))
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	for _, s := range secrets {
+		if s.State == "missing" && len(s.Servers) > 0 {
+			return &exitError{exitFailed, fmt.Errorf("secret %s is missing (add it: mcp-metatool secret set %s)", s.Name, s.Name)}
+		}
+	}
+	return nil
+}
+
+func secretRemoveCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a secret from the keyring",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, names := args[0], s.secretNames()
+			err := secret.Remove(cmd.Context(), name)
+			if err == nil || errors.Is(err, secret.ErrNotFound) {
+				err = errors.Join(err, names.Remove(cmd.Context(), name))
+			}
+			if errors.Is(err, secret.ErrNotFound) {
+				known, _ := names.List(cmd.Context())
+				if near := nearest.Names(name, known); near != nil {
+					err = fmt.Errorf("%w (did you mean %s?)", err, strings.Join(near, ", "))
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("secret %s: %w", name, err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer in the keyring\n", name)
+			return err
+		},
+	}
+	s.addFlags(cmd, silent)
+	return cmd
+}
