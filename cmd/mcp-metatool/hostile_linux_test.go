@@ -33,6 +33,7 @@ var hostileCalls = []struct {
 	{"servers", []string{"--json", "--names", "--check"}},
 	{"reload", []string{""}},
 	{"auth", []string{"evil"}},
+	{"secret set", nil}, {"secret remove", nil}, {"secret list", []string{"", "--json"}},
 	{"tools list", []string{"", "--json"}},
 	{"tools show", []string{"job", "job --json"}},
 	{"tools history", []string{"job", ""}},
