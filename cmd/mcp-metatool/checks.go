@@ -25,9 +25,13 @@ func (r checksReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.row(toAny(health.Columns)...)
+	t.head(toAny(health.Columns)...)
 	for i := range r.Servers {
-		t.row(toAny(r.Servers[i].Cells())...)
+		row := toAny(r.Servers[i].Cells())
+		for k, cell := range row {
+			row[k] = state(cell.(string))
+		}
+		t.row(row...)
 	}
 	if err := t.flush(); err != nil {
 		return err

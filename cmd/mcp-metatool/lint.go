@@ -103,6 +103,8 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 		}
 		return nil
 	}
+	done := busy(cmd, "checking "+strings.Join(files, ", "))
+	defer done()
 	switch {
 	case !v.connect:
 		err = offline(cmd.Context(), cfg, log, look)
@@ -118,6 +120,7 @@ func (v *lintView) run(cmd *cobra.Command, files []string) error {
 			return look(ctx, func(script) (scripts, error) { return h, nil })
 		})
 	}
+	done()
 	if err != nil {
 		return err
 	}
@@ -182,6 +185,13 @@ func writeFindings(w io.Writer, found []finding, asJSON bool) error {
 	}
 	for _, f := range found {
 		text := fmt.Sprintf("%s:%d:%d: %s: %s\n", f.File, f.Line, f.Column, f.Severity, f.Message)
+		if hasColor(w) {
+			at := display.Text(fmt.Sprintf("%s:%d:%d:", f.File, f.Line, f.Column))
+			if _, err := fmt.Fprintf(raw(w), "%s %s ", paint(w, display.Bold, at), paint(w, state(f.Severity).Style, f.Severity+":")); err != nil {
+				return err
+			}
+			text = f.Message + "\n"
+		}
 		if f.source != "" {
 			text += compose.Excerpt(f.source, f.Column) + "\n"
 		}

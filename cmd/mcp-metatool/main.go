@@ -7,7 +7,10 @@
 //	consent.go   asking before files of the user are written
 //	settings.go  flags that several verbs have: configuration, log, host
 //	text.go      text and JSON for people, safe for a terminal
-//	screen.go    standard output and standard error, safe if they are a terminal
+//	screen.go    standard output and standard error: safe if they are a terminal,
+//	             colours, width (screen_*.go: Windows)
+//	waiting.go   what the command does at the moment
+//	help.go      help and errors of usage
 //	result.go    a CallToolResult for people
 //	progress.go  progress as a bar or as lines
 //
@@ -86,21 +89,29 @@ func (e *exitError) Unwrap() error { return e.err }
 func execute(args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
+	ctx, doing := withDoing(ctx)
+	stdout, stderr, flush := screens(os.Stdout, os.Stderr)
+	defer flush()
 	started := false // if not, an error is about wrong usage
 	root := newRoot()
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	looks := addLooks(root)
+	looks.apply(stdout, stderr) // for errors before the flags are known
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		started = true
+		looks.apply(stdout, stderr)
+	}
 	root.SetArgs(args)
-	out, flush := screens(os.Stdout, os.Stderr)
-	defer flush()
-	root.SetOut(out[0])
-	root.SetErr(out[1])
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	said := sayWhatEnds(ctx, stderr, doing)
 	cmd, err := root.ExecuteContextC(ctx)
+	said()
 	if err == nil {
 		return 0
 	}
 	if !started {
-		complain(os.Stderr, err)
-		fmt.Fprintln(os.Stderr, strings.TrimSuffix(cmd.UsageString(), "\n"))
+		complain(stderr, err)
+		fmt.Fprintf(stderr, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
 		return exitUsage
 	}
 	var exit *exitError
@@ -108,30 +119,54 @@ func execute(args []string) int {
 	switch {
 	case errors.As(err, &exit):
 		if exit.err != nil {
-			complain(os.Stderr, exit.err)
+			complain(stderr, exit.err)
 		}
 		return exit.code
-	case errors.As(err, &killed):
-		return killed.exitCode()
-	case errors.Is(context.Cause(ctx), errSignal): // the signal is the cause of any failure
-		errors.As(context.Cause(ctx), &killed)
+	case errors.As(err, &killed), errors.As(context.Cause(ctx), &killed): // the signal is the cause of any failure
+		if what := doing.now(); what != "" {
+			complain(stderr, fmt.Errorf("cancelled: %s", what))
+		}
 		return killed.exitCode()
 	}
-	complain(os.Stderr, err)
+	complain(stderr, err)
 	return exitFailed
 }
 
 // complain writes an error. Each line begins with the program's name.
 func complain(w io.Writer, err error) {
 	for line := range strings.SplitSeq(display.Text(err.Error()), "\n") {
-		fmt.Fprintf(w, "mcp-metatool: %s\n", line)
+		fmt.Fprintf(raw(w), "%s %s\n", paint(w, display.Bad, "mcp-metatool:"), line)
+	}
+}
+
+// sayWhatEnds says what is being cancelled as soon as ctx ends by a signal, since that can
+// take some time. stop must be called.
+func sayWhatEnds(ctx context.Context, stderr *screen, doing *doing) (stop func()) {
+	said := make(chan struct{})
+	pending := context.AfterFunc(ctx, func() {
+		defer close(said)
+		if what := doing.now(); what != "" && stderr.guard != nil {
+			fmt.Fprintf(stderr, "cancelling: %s (Ctrl-C again ends at once)\n", display.Text(what))
+		}
+	})
+	return func() {
+		if !pending() {
+			<-said
+		}
 	}
 }
 
 func newRoot() *cobra.Command {
 	root := serveCommand("mcp-metatool")
 	root.Short = "An MCP server of other MCP servers' tools and of sandboxed scripts that combine them"
-	root.Long = root.Short + ".\n\nWithout a verb it serves MCP on standard input and output, or over HTTP (--http)."
+	root.Long = root.Short + `.
+
+Without a verb it serves MCP on standard input and output, or over HTTP (--http).
+
+The configuration is the FILE of --config, else of $MCP_METATOOL_CONFIG, else
+config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool. Some programs that
+start MCP servers take --config for themselves, such as the command line of the MCP
+Inspector. There, set MCP_METATOOL_CONFIG in the environment of the server.`
 	root.Version = currentVersion()
 	root.SetVersionTemplate(versionText())
 	root.SilenceErrors = true

@@ -50,7 +50,7 @@ func (r namesReport) write(w io.Writer) error {
 		return writeProblems(w, r.Problems)
 	}
 	t := newTable(w)
-	t.row("NAME", "KIND", "SERVER", "OWN NAME", "NOTE")
+	t.head("NAME", "KIND", "SERVER", "OWN NAME", "NOTE")
 	for _, n := range r.Names {
 		note := ""
 		if n.Shortened {

@@ -24,7 +24,7 @@ func (r protocolsReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.row("NAME", "CONFIGURED", "PROTOCOL", "BECAUSE", "PROBE")
+	t.head("NAME", "CONFIGURED", "PROTOCOL", "BECAUSE", "PROBE")
 	for _, s := range r.Servers {
 		probe := display.Line(s.Probe, 120)
 		if s.Found != "" {

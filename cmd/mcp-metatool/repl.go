@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ servers, and print its value. The calls it makes are real.
 A block (def, for, if, try, ...) ends with an empty line; what is within brackets
 goes on until they are closed. On a terminal, TAB completes names of servers, tools,
 variables and built-in functions, Ctrl-C cancels the input that runs and its calls,
-and Ctrl-D ends. Elsewhere standard input is read without prompts, and the exit code
+and quit, exit or Ctrl-D ends. Elsewhere standard input is read without prompts, and the exit code
 is 1 if an input failed. .help shows the commands.
 
 Each input is a run of its own, with the limits of one. What it binds is there for
@@ -72,7 +73,7 @@ func runRepl(cmd *cobra.Command, s *settings) error {
 		return withClient(ctx, h, func(c *host.Client) error {
 			r.host, r.client = h, c
 			if r.terminal != nil {
-				fmt.Fprintf(r.out, "mcp-metatool %s: .help for help, Ctrl-D to leave\n", currentVersion())
+				fmt.Fprintf(r.out, "mcp-metatool %s: .help for help, quit or Ctrl-D to leave\n", currentVersion())
 			}
 			if err := r.loop(ctx); err != nil {
 				return err
@@ -148,6 +149,8 @@ func (r *repl) line(ctx context.Context, line string) error {
 			return nil
 		case text[0] == '.':
 			return r.command(ctx, text)
+		case isQuit(text) && !slices.Contains(r.state.names, text[:len("quit")]):
+			return errQuit
 		}
 	}
 	r.pending = append(r.pending, line)
@@ -266,12 +269,17 @@ func (r *repl) fail(text string) {
 	fmt.Fprintln(r.errs, display.Text(text))
 }
 
+// isQuit reports whether a line is how one leaves Python.
+func isQuit(line string) bool {
+	return slices.Contains([]string{"quit", "quit()", "exit", "exit()"}, line)
+}
+
 var replCommands = []string{".forget", ".help", ".quit", ".tools"}
 
 const replHelp = `.tools [WORDS]  the tools that scripts can call; with words, those that fit best
 .forget         forget all variables and functions
 .help           this
-.quit           leave, as Ctrl-D does
+quit            leave, as exit, .quit and Ctrl-D do
 All else is Starlark: servers are there by name, as in github.search({...}).
 `
 

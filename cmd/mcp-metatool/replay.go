@@ -87,14 +87,17 @@ func (v *replayView) replay(cmd *cobra.Command, name string) error {
 	box := sandbox.New(sandbox.Options{CacheDir: cacheDir(opts.Log), Log: opts.Log})
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), v.timeout, fmt.Errorf("not done within %v (--timeout)", v.timeout))
 	defer cancel()
+	done := busy(cmd, fmt.Sprintf("the replay of run %s (%s)", rec.ID, rec.Definition.Name))
+	defer done()
 	report, err := replay.Run(ctx, box, rec, opts)
+	done()
 	if err = errors.Join(err, box.Close()); err != nil {
 		return err
 	}
 	if v.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), report)
 	} else {
-		_, err = io.WriteString(cmd.OutOrStdout(), display.Text(report.Text()))
+		_, err = io.WriteString(raw(cmd.OutOrStdout()), colorDiff(cmd.OutOrStdout(), display.Text(report.Text())))
 	}
 	if err == nil && !report.Verdict.OK() {
 		err = &exitError{code: exitFailed}

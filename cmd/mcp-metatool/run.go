@@ -77,6 +77,7 @@ func run(cmd *cobra.Command, s *settings, name string, arguments []byte, raw boo
 	log := s.logger(cfg)
 	cfg.Debug = true // for the backtrace
 	var result []byte
+	defer during(cmd.Context(), "the call of "+name)()
 	err = withHost(cmd.Context(), cfg, log, host.NoClient, func(ctx context.Context, h *host.Host) error {
 		view := newProgressView(os.Stderr, isTerminal(os.Stderr), name)
 		defer view.end()

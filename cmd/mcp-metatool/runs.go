@@ -24,7 +24,7 @@ func runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List, show and follow the runs of composite tools that the journal has",
-		Args:  cobra.NoArgs,
+		Args:  onlyVerbs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return &exitError{exitUsage, errors.New("runs: say which: runs list, runs show RUN, runs tail")}
 		},

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mcp-metatool/mcp-metatool/host/journal"
 	"github.com/mcp-metatool/mcp-metatool/host/timeline"
@@ -60,7 +59,7 @@ func (v *runsView) show(cmd *cobra.Command, name, page string, whole bool) error
 	case page != "":
 		return writePage(page, &rec)
 	default:
-		if err := timeline.WriteText(v.stdout, &rec, timeline.TextOptions{Width: terminalWidth(), Whole: whole}); err != nil {
+		if err := timeline.WriteText(v.stdout, &rec, timeline.TextOptions{Width: columns(cmd.OutOrStdout()), Whole: whole}); err != nil {
 			return err
 		}
 	}
@@ -106,15 +105,6 @@ func writePage(file string, rec *journal.Record) error {
 	}
 	w := bufio.NewWriter(f)
 	return errors.Join(timeline.WriteHTML(w, rec), w.Flush(), f.Close())
-}
-
-// terminalWidth returns the width of standard output, 0 if it is not a terminal.
-func terminalWidth() int {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }
 
 func runsTailCommand() *cobra.Command {

@@ -42,7 +42,7 @@ func (f *frontFlags) takeAddress(cmd *cobra.Command, args []string) error {
 	if f.unauthenticated && !f.http.on {
 		return errors.New("--allow-unauthenticated is for --http")
 	}
-	return cobra.NoArgs(cmd, args)
+	return onlyVerbs(cmd, args)
 }
 
 // switchedOn is the value of a flag that is given without a value.

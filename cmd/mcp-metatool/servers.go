@@ -95,6 +95,8 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 	var names namesReport
 	var checks checksReport
 	var protocols protocolsReport
+	done := busy(v.cmd, "starting the servers: "+strings.Join(enabledServers(cfg), ", "))
+	defer done()
 	err = withHost(ctx, cfg, v.logger(cfg), host.NoClient, func(ctx context.Context, h *host.Host) error {
 		states := h.Upstreams(ctx) // first, because it waits for the upstreams
 		servers = newServersReport(cfg, states, h.Problems())
@@ -107,6 +109,7 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 		}
 		return context.Cause(ctx)
 	})
+	done()
 	if err != nil {
 		return err
 	}
@@ -132,6 +135,17 @@ func (v *serversView) run(ctx context.Context, w io.Writer) error {
 		}
 	}
 	return err
+}
+
+// enabledServers returns the names of the servers that can be started.
+func enabledServers(cfg *config.Config) []string {
+	var names []string
+	for _, u := range cfg.Upstreams {
+		if !u.Disabled {
+			names = append(names, u.Name)
+		}
+	}
+	return names
 }
 
 // onlyServer returns cfg with one of its upstreams, which is started at once.
@@ -213,7 +227,7 @@ func (r serversReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.row("NAME", "STATE", "TRANSPORT", "SERVER", "PROTOCOL", "TOOLS", "RESOURCES", "PROMPTS", "START", "ERROR")
+	t.head("NAME", "STATE", "TRANSPORT", "SERVER", "PROTOCOL", right("TOOLS"), right("RESOURCES"), right("PROMPTS"), right("START"), "ERROR")
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(display.Line(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""
@@ -229,7 +243,7 @@ func (r serversReport) write(w io.Writer) error {
 		first, _, _ := strings.Cut(s.Error, "\n")
 		first = strings.TrimPrefix(first, fmt.Sprintf("upstream %q: ", s.Name))
 		reached := strings.TrimSpace(s.Transport + " " + s.Host)
-		t.row(s.Name, s.State, reached, server, s.ProtocolVersion, tools, resources, prompts, start, first)
+		t.row(s.Name, state(s.State), reached, server, s.ProtocolVersion, tools, resources, prompts, start, display.Cell{Text: first, Style: display.Bad})
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -244,12 +258,18 @@ func (r serversReport) write(w io.Writer) error {
 
 // writeDetails writes lines that did not fit into the row of a server.
 func writeDetails(w io.Writer, server, lines string) {
-	fmt.Fprintf(w, "\n%s:\n  %s\n", server, strings.ReplaceAll(display.Text(lines), "\n", "\n  "))
+	fmt.Fprintf(raw(w), "\n%s\n", paint(w, display.Bold, display.Text(server)+":"))
+	for line := range strings.SplitSeq(display.Text(lines), "\n") {
+		if width := columns(w); width > 0 {
+			line = strings.Join(display.Wrap(line, width-len("  ")), "\n  ")
+		}
+		fmt.Fprintf(raw(w), "  %s\n", line)
+	}
 }
 
 func writeProblems(w io.Writer, problems []string) error {
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "\nproblem: %s\n", display.Text(p)); err != nil {
+		if _, err := fmt.Fprintf(raw(w), "\n%s %s\n", paint(w, display.Caution, "problem:"), display.Text(p)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ const silent = slog.LevelError + 4
 func (s *settings) addFlags(cmd *cobra.Command, quiet slog.Level) {
 	s.cmd = cmd
 	f := cmd.Flags()
-	f.StringVar(&s.config, "config", "", "configuration `FILE` (default: $MCP_METATOOL_CONFIG, then config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool)")
+	f.StringVarP(&s.config, "config", "c", "", "configuration `FILE` (default: $MCP_METATOOL_CONFIG, then config.toml or config.json in $MCP_METATOOL_DIR or ~/.mcp-metatool)")
 	f.BoolVar(&s.debug, "debug", false, "add backtraces to errors and debug entries to the log")
 	f.TextVar(&s.level, "log-level", quiet, "log entries of this `LEVEL` and above: debug, info, warn, error")
 	if quiet == silent {
@@ -56,7 +56,7 @@ func (s *settings) load() (*config.Config, error) {
 func (s *settings) logger(cfg *config.Config) *slog.Logger {
 	s.masker = cfg.NewMasker()
 	s.setLevel(cfg)
-	return newLogger(s.masker, os.Stderr, &s.current)
+	return newLogger(s.masker, s.cmd.ErrOrStderr(), &s.current)
 }
 
 // setLevel sets the level of the logger.

@@ -12,10 +12,10 @@ import (
 // writer returns the Writer of the results: to standard output, or to a file and, as text
 // for people, to standard output.
 func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
-	opts := reports.Options{Verbose: v.verbose}
+	opts := reports.Options{Verbose: v.verbose, Color: hasColor(stdout)}
 	if v.output == "" {
 		if v.format == reports.Formats[0] {
-			stdout = unguarded(stdout)
+			stdout = raw(stdout)
 		}
 		return reports.New(v.format, stdout, opts)
 	}
@@ -27,7 +27,7 @@ func (v *smokeView) writer(stdout io.Writer) (reports.Writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	people, err := reports.New(reports.Formats[0], unguarded(stdout), opts)
+	people, err := reports.New(reports.Formats[0], raw(stdout), opts)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/mcp-metatool/mcp-metatool/tools/display"
 )
@@ -29,19 +29,89 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// table aligns rows of cells. Empty cells are shown as "-".
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
-
-func (t table) row(cells ...any) {
-	texts := make([]string, len(cells))
-	for i, c := range cells {
-		if texts[i] = strings.ReplaceAll(display.Text(fmt.Sprint(c)), "\t", " "); texts[i] == "" && i < len(cells)-1 {
-			texts[i] = "-"
-		}
-	}
-	fmt.Fprintln(t.w, strings.Join(texts, "\t"))
+// table is a display.Table that fits the terminal it is written to.
+type table struct {
+	display.Table
+	w io.Writer
 }
 
-func (t table) flush() error { return t.w.Flush() }
+func newTable(w io.Writer) *table {
+	return &table{Table: display.Table{Width: columns(w), Color: hasColor(w)}, w: raw(w)}
+}
+
+// right is the head of a column that is aligned at the right.
+type right string
+
+// head sets the heads of the columns: texts, or values of type right.
+func (t *table) head(heads ...any) {
+	for _, h := range heads {
+		_, number := h.(right)
+		t.Columns = append(t.Columns, display.Column{Head: fmt.Sprint(h), Right: number})
+	}
+}
+
+// row adds a row: values of type display.Cell, times, and texts or other values.
+func (t *table) row(cells ...any) {
+	row := make([]display.Cell, len(cells))
+	for i, c := range cells {
+		switch c := c.(type) {
+		case display.Cell:
+			row[i] = c
+		case time.Time:
+			row[i] = timeCell(c)
+		default:
+			row[i] = display.Cell{Text: fmt.Sprint(c)}
+		}
+	}
+	t.Row(row...)
+}
+
+func (t *table) flush() error { return t.Write(t.w) }
+
+// timeCell shows a time, without its offset where there is little room.
+func timeCell(at time.Time) display.Cell {
+	return display.Cell{Text: stamp(at), Short: at.Local().Format("01-02 15:04:05")}
+}
+
+func stamp(t time.Time) string { return display.Time(t, time.Second) }
+
+// stateStyles are the styles of words for states and outcomes.
+var stateStyles = map[string]display.Style{
+	"ok": display.Good, "ready": display.Good, "healthy": display.Good, "pass": display.Good,
+	"failed": display.Bad, "error": display.Bad, "down": display.Bad, "unhealthy": display.Bad,
+	"asleep": display.Faint, "disabled": display.Faint, "unfinished": display.Caution, "asks": display.Caution,
+	"warning": display.Caution,
+}
+
+// state shows a state or an outcome in its colour.
+func state(word string) display.Cell {
+	style := stateStyles[word]
+	if isErrorClass(word) {
+		style = display.Bad
+	}
+	return display.Cell{Text: word, Style: style}
+}
+
+// colorDiff colours the lines of a unified diff for out. text is displayable.
+func colorDiff(out io.Writer, text string) string {
+	if !hasColor(out) {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		body := strings.TrimSuffix(line, "\n")
+		style := display.Plain
+		switch mark := strings.TrimLeft(body, " "); {
+		case strings.HasPrefix(mark, "+++ "), strings.HasPrefix(mark, "--- "):
+			style = display.Bold
+		case strings.HasPrefix(mark, "@@"):
+			style = display.Faint
+		case strings.HasPrefix(mark, "+"):
+			style = display.Added
+		case strings.HasPrefix(mark, "-"):
+			style = display.Removed
+		}
+		b.WriteString(style.Apply(body) + line[len(body):])
+	}
+	return b.String()
+}

@@ -30,7 +30,7 @@ func toolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List, show, delete, export and import saved tools, and restore earlier versions",
-		Args:  cobra.NoArgs,
+		Args:  onlyVerbs,
 		RunE: func(*cobra.Command, []string) error {
 			uses := make([]string, len(verbs))
 			for i, verb := range verbs {
@@ -139,14 +139,12 @@ func listForPeople(w io.Writer, definitions []tools.Definition) error {
 		return err
 	}
 	t := newTable(w)
-	t.row("NAME", "MODIFIED", "RUNS", "DESCRIPTION")
+	t.head("NAME", "MODIFIED", right("RUNS"), "DESCRIPTION")
 	for _, d := range definitions {
-		t.row(d.Name, stamp(d.Metadata.Modified), d.Metadata.ExecutionCount, display.Line(d.Description, 70))
+		t.row(d.Name, d.Metadata.Modified, d.Metadata.ExecutionCount, display.Line(d.Description, 70))
 	}
 	return t.flush()
 }
-
-func stamp(t time.Time) string { return display.Time(t, time.Second) }
 
 func showTool(v *storeView, args []string) error {
 	d, err := v.Get(args[0])
@@ -177,11 +175,11 @@ func showTool(v *storeView, args []string) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(v.out, "\ninputSchema\n%s\n", indented(string(indentJSON(d.InputSchema))))
+	fmt.Fprintf(raw(v.out), "\n%s\n%s\n", paint(v.out, display.Bold, "inputSchema"), indented(string(indentJSON(d.InputSchema))))
 	if d.OutputSchema != nil {
-		fmt.Fprintf(v.out, "\noutputSchema\n%s\n", indented(string(indentJSON(d.OutputSchema))))
+		fmt.Fprintf(raw(v.out), "\n%s\n%s\n", paint(v.out, display.Bold, "outputSchema"), indented(string(indentJSON(d.OutputSchema))))
 	}
-	_, err = fmt.Fprintf(v.out, "\ncode\n%s\n", indented(d.Code))
+	_, err = fmt.Fprintf(raw(v.out), "\n%s\n%s\n", paint(v.out, display.Bold, "code"), indented(d.Code))
 	return err
 }
 

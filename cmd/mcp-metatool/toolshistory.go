@@ -108,17 +108,17 @@ func (v *storeView) history(name string) error {
 		return writeJSON(v.out, list)
 	}
 	t := newTable(v.out)
-	t.row("VERSION", "SAVED", "ENDED", "BY", "CHANGED", "SIZE", "HASH")
+	t.head("VERSION", "SAVED", "ENDED", "BY", "CHANGED", right("SIZE"), "HASH")
 	for _, l := range list {
-		number, ended := "now", ""
+		number, ended := "now", display.Cell{}
 		if l.Version > 0 {
-			number, ended = strconv.Itoa(l.Version), stamp(*l.Ended)
+			number, ended = strconv.Itoa(l.Version), timeCell(*l.Ended)
 		}
 		if l.Problem != "" {
 			t.row(number, "", ended, l.EndedBy, "unreadable: "+display.Line(l.Problem, 60), display.Size(uint64(l.Size)), "-")
 			continue
 		}
-		t.row(number, stamp(*l.Saved), ended, l.EndedBy, strings.Join(l.Changed, ", "), display.Size(uint64(l.Size)), l.Hash[:12])
+		t.row(number, *l.Saved, ended, l.EndedBy, strings.Join(l.Changed, ", "), display.Size(uint64(l.Size)), l.Hash[:12])
 	}
 	return t.flush()
 }
@@ -170,13 +170,13 @@ func (v *storeView) histories() error {
 		return err
 	}
 	t := newTable(v.out)
-	t.row("NAME", "VERSIONS", "LAST CHANGE", "")
+	t.head("NAME", right("VERSIONS"), "LAST CHANGE", "")
 	for _, h := range list {
 		state := ""
 		if h.Deleted {
 			state = "deleted"
 		}
-		t.row(h.Name, h.Versions, stamp(h.Last), state)
+		t.row(h.Name, h.Versions, h.Last, state)
 	}
 	return t.flush()
 }
@@ -205,7 +205,7 @@ func (v *storeView) difference(name, between string) error {
 	if text == "" {
 		text = fmt.Sprintf("%s and %s are the same\n", first, last)
 	}
-	_, err = fmt.Fprint(v.out, text)
+	_, err = fmt.Fprint(raw(v.out), colorDiff(v.out, text))
 	return err
 }
 

@@ -256,7 +256,7 @@ func (m *toolImport) show() {
 			if c.saved {
 				before, from = review(&c.before), c.Name+" saved"
 			}
-			fmt.Fprint(m.out, change.Diff(from, before, c.Name+" imported", review(&c.tool.Definition)))
+			m.diff(from, before, c.Name+" imported", review(&c.tool.Definition))
 		}
 		for _, f := range c.Files {
 			if f.State == stateSame || bundle.IsRecording(f.Name) { // too long for people to read
@@ -266,7 +266,7 @@ func (m *toolImport) show() {
 			if f.State == stateNew {
 				from = "nothing"
 			}
-			fmt.Fprint(m.out, change.Diff(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content)))
+			m.diff(from, []byte(f.before), f.Name+" imported", []byte(f.file.Content))
 		}
 	}
 	for _, c := range m.changes {
@@ -282,6 +282,11 @@ func (m *toolImport) show() {
 			fmt.Fprintf(m.out, "%-8s %s, %s\n", f.State, f.Name, display.Size(uint64(len(f.file.Content))))
 		}
 	}
+}
+
+// diff prints a diff.
+func (m *toolImport) diff(oldName string, old []byte, newName string, now []byte) {
+	fmt.Fprint(raw(m.out), colorDiff(m.out, change.Diff(oldName, old, newName, now)))
 }
 
 // review returns the text of a tool for a diff.

@@ -6,6 +6,9 @@
 //	escape.go   Escape and EscapeLine, which show what they replace
 //	writer.go   Writer: Text for a stream
 //	time.go     Time
+//	style.go    Style, UseColor: colours
+//	wrap.go     Width, Pad, Wrap, Paragraphs: text in the columns of a terminal
+//	table.go    Table
 //
 // Text, OneLine, Line, Excerpt, Escape, EscapeLine and Writer make text safe. The other
 // functions of clip.go only make it shorter. All functions are safe for concurrent use.

@@ -1,0 +1,295 @@
+package display
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Column is a column of a table.
+type Column struct {
+	Head  string
+	Right bool // its cells are aligned at the right
+	Least int  // the least width, for rows that are written later
+}
+
+// Cell is one cell of a table. Table makes its text safe.
+type Cell struct {
+	Text string
+	// Short is shown instead in a table that would be too wide otherwise; "" is none.
+	Short string
+	Style Style
+}
+
+// Table aligns rows of cells. With a Width, it fits into it: it leaves out empty columns and
+// takes short forms first, then breaks the text of cells into lines, and at last writes each
+// row as lines of "NAME value". A last column that has little room goes below its row.
+// Empty cells are shown as "-", except in the last column.
+type Table struct {
+	Columns []Column // without heads, the table has no line of heads
+	Width   int      // columns of the terminal; 0: as wide as it needs
+	Color   bool     // use styles
+
+	rows  [][]Cell
+	fixed *layout // of the rows that were written; nil if there are none
+}
+
+// Row adds a row.
+func (t *Table) Row(cells ...Cell) {
+	row := make([]Cell, len(cells))
+	for i, c := range cells {
+		c.Text, c.Short = OneLine(c.Text), OneLine(c.Short)
+		row[i] = c
+	}
+	t.rows = append(t.rows, row)
+}
+
+// gap is the space between columns.
+const gap = 2
+
+// layout is how the columns of a table fit.
+type layout struct {
+	columns []int // which are shown
+	widths  []int // of the columns that are shown
+	short   bool  // short forms are used
+	below   bool  // the last column of the table is shown below the row
+	records bool  // each row is several lines
+}
+
+// Write writes the rows that were added since the last Write, below a line of heads the
+// first time. The layout of the first rows is kept for later ones.
+func (t *Table) Write(w io.Writer) error {
+	first := t.fixed == nil
+	l := t.layout()
+	var b strings.Builder
+	if t.hasHeads() && first && !l.records {
+		heads := make([]Cell, len(t.Columns))
+		for i, c := range t.Columns {
+			heads[i] = Cell{Text: c.Head, Style: Bold}
+		}
+		if l.below {
+			heads[len(heads)-1] = Cell{}
+		}
+		t.line(&b, l, heads)
+	}
+	for i, row := range t.rows {
+		if l.records {
+			if i > 0 || !first {
+				b.WriteByte('\n')
+			}
+			t.record(&b, row)
+			continue
+		}
+		t.line(&b, l, row)
+	}
+	t.rows = nil
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (t *Table) hasHeads() bool {
+	return slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Head != "" })
+}
+
+// count returns the number of columns.
+func (t *Table) count() int {
+	n := len(t.Columns)
+	for _, row := range t.rows {
+		n = max(n, len(row))
+	}
+	return n
+}
+
+// layout chooses the layout for the rows, or adapts that of earlier rows.
+func (t *Table) layout() layout {
+	if t.fixed != nil {
+		if t.Width <= 0 {
+			for i, w := range t.natural(*t.fixed) {
+				t.fixed.widths[i] = max(t.fixed.widths[i], w)
+			}
+		}
+		return *t.fixed
+	}
+	l := t.fit()
+	t.fixed = &l
+	return l
+}
+
+// fit chooses the layout for the first rows.
+func (t *Table) fit() layout {
+	l := layout{columns: make([]int, t.count())}
+	for i := range l.columns {
+		l.columns[i] = i
+	}
+	fits := func() bool {
+		l.widths = t.natural(l)
+		return t.Width <= 0 || l.total() <= t.Width
+	}
+	if fits() {
+		return l
+	}
+	if l.short = true; fits() {
+		return l
+	}
+	if t.hasHeads() {
+		l.columns = slices.DeleteFunc(l.columns, t.isEmpty)
+	}
+	last := len(l.columns) - 1
+	if fits() || last < 0 {
+		return l
+	}
+	// A text of two lines is read easily; in a narrow column, a longer one is not.
+	const readable, comfortable = 24, 40 // columns
+	room := t.Width - (l.total() - l.widths[last])
+	if room >= comfortable || room >= min(readable, l.widths[last]) && l.widths[last] <= 2*room {
+		l.widths[last] = room
+		return l
+	}
+	if t.hasHeads() && last > 1 && l.columns[last] == t.count()-1 && !t.Columns[l.columns[last]].Right {
+		l.below = true
+		l.columns, l.widths = l.columns[:last], l.widths[:last]
+	}
+	l.records = !t.shrink(&l)
+	return l
+}
+
+func (l layout) total() int {
+	sum := gap * (len(l.widths) - 1)
+	for _, w := range l.widths {
+		sum += w
+	}
+	return sum
+}
+
+// natural returns the widths that the columns need.
+func (t *Table) natural(l layout) []int {
+	widths := make([]int, len(l.columns))
+	for k, i := range l.columns {
+		if i < len(t.Columns) {
+			widths[k] = max(Width(t.Columns[i].Head), t.Columns[i].Least)
+		}
+		for _, row := range t.rows {
+			widths[k] = max(widths[k], Width(t.text(row, i, l.short)))
+		}
+	}
+	return widths
+}
+
+// shrink makes the widest columns narrower until the table fits. It returns false if that
+// would tear words apart.
+func (t *Table) shrink(l *layout) bool {
+	least := make([]int, len(l.columns))
+	for k, i := range l.columns {
+		const torn = 20 // longer words may be torn
+		for _, row := range t.rows {
+			for word := range strings.FieldsSeq(t.text(row, i, true)) {
+				least[k] = max(least[k], min(Width(word), torn))
+			}
+		}
+		if i < len(t.Columns) {
+			least[k] = max(least[k], Width(t.Columns[i].Head))
+		}
+	}
+	for l.total() > t.Width {
+		widest := -1
+		for k, w := range l.widths {
+			if w > least[k] && (widest < 0 || w > l.widths[widest]) {
+				widest = k
+			}
+		}
+		if widest < 0 {
+			return false
+		}
+		l.widths[widest]--
+	}
+	return true
+}
+
+// text returns the text of a cell.
+func (t *Table) text(row []Cell, i int, short bool) string {
+	if i >= len(row) {
+		return ""
+	}
+	text := row[i].Text
+	if short {
+		text = cmp.Or(row[i].Short, text)
+	}
+	if text == "" && i < t.count()-1 {
+		return "-"
+	}
+	return text
+}
+
+// isEmpty reports whether all cells of a column are empty.
+func (t *Table) isEmpty(i int) bool {
+	return !slices.ContainsFunc(t.rows, func(row []Cell) bool { return i < len(row) && row[i].Text != "" && row[i].Text != "-" })
+}
+
+// paint applies a style.
+func (t *Table) paint(s Style, text string) string {
+	if !t.Color {
+		return text
+	}
+	return s.Apply(text)
+}
+
+// line writes a row.
+func (t *Table) line(b *strings.Builder, l layout, row []Cell) {
+	parts := make([][]string, len(l.columns))
+	lines := 1
+	for k, i := range l.columns {
+		parts[k] = Wrap(t.text(row, i, l.short), l.widths[k])
+		lines = max(lines, len(parts[k]))
+	}
+	for n := range lines {
+		at, written := 0, 0 // columns
+		for k, i := range l.columns {
+			if n < len(parts[k]) && parts[k][n] != "" {
+				text, from := parts[k][n], at
+				if i < len(t.Columns) && t.Columns[i].Right {
+					from += max(0, l.widths[k]-Width(text))
+				}
+				b.WriteString(strings.Repeat(" ", from-written))
+				style := Plain
+				if i < len(row) {
+					style = row[i].Style
+				}
+				b.WriteString(t.paint(style, text))
+				written = from + Width(text)
+			}
+			at += l.widths[k] + gap
+		}
+		b.WriteByte('\n')
+	}
+	if last := t.count() - 1; l.below && last < len(row) && row[last].Text != "" {
+		const indent = 4
+		for _, text := range Wrap(t.text(row, last, true), t.Width-indent) {
+			b.WriteString(strings.Repeat(" ", indent) + t.paint(row[last].Style, text) + "\n")
+		}
+	}
+}
+
+// record writes a row as lines of "NAME value".
+func (t *Table) record(b *strings.Builder, row []Cell) {
+	name := 0
+	for _, c := range t.Columns {
+		name = max(name, Width(c.Head))
+	}
+	for i, c := range row {
+		head := ""
+		if i < len(t.Columns) {
+			head = t.Columns[i].Head
+		}
+		text := t.text(row, i, true)
+		if text == "" || text == "-" {
+			continue
+		}
+		for k, line := range Wrap(text, max(t.Width-name-gap, 1)) {
+			if k > 0 {
+				head = ""
+			}
+			b.WriteString(t.paint(Bold, head) + strings.Repeat(" ", name+gap-Width(head)) + t.paint(c.Style, line) + "\n")
+		}
+	}
+}

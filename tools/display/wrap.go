@@ -1,0 +1,88 @@
+package display
+
+import (
+	"strings"
+
+	"github.com/rivo/uniseg"
+)
+
+// Width returns how many columns of a terminal text takes. Text must be one line.
+func Width(text string) int { return uniseg.StringWidth(text) }
+
+// Pad appends spaces to text, up to n columns.
+func Pad(text string, n int) string { return text + strings.Repeat(" ", max(0, n-Width(text))) }
+
+// Wrap breaks text into lines of at most n columns, at spaces if possible. Text must be one
+// line; white space becomes single spaces. There is at least one line.
+func Wrap(text string, n int) []string {
+	n = max(n, 1)
+	var lines []string
+	line, used := "", 0
+	end := func() {
+		lines = append(lines, line)
+		line, used = "", 0
+	}
+	for _, word := range strings.Fields(text) {
+		w := Width(word)
+		if used > 0 && used+1+w <= n {
+			line, used = line+" "+word, used+1+w
+			continue
+		}
+		if used > 0 {
+			end()
+		}
+		for w > n {
+			first, rest := splitWord(word, n)
+			lines = append(lines, first)
+			word, w = rest, Width(rest)
+		}
+		line, used = word, w
+	}
+	if used > 0 || lines == nil {
+		end()
+	}
+	return lines
+}
+
+// splitWord splits a word that is longer than n columns, after punctuation if there is some
+// in the second half of the line.
+func splitWord(word string, n int) (first, rest string) {
+	used, at, good := 0, 0, 0
+	for g := uniseg.NewGraphemes(word); g.Next(); {
+		used += g.Width()
+		_, to := g.Positions()
+		if used > n && at > 0 {
+			break
+		}
+		at = to
+		if used > n/2 && strings.ContainsAny(g.Str(), "/.,_-:;=&?") {
+			good = to
+		}
+	}
+	if good > 0 {
+		at = good
+	}
+	return word[:at], word[at:]
+}
+
+// Paragraphs fits text to n columns: it joins the lines of each paragraph and breaks them
+// again. Lines that begin with white space stay as they are.
+func Paragraphs(text string, n int) string {
+	var out, paragraph []string
+	end := func() {
+		if paragraph != nil {
+			out = append(out, Wrap(strings.Join(paragraph, " "), n)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || line[0] == ' ' || line[0] == '\t' {
+			end()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	end()
+	return strings.Join(out, "\n")
+}
