@@ -16,25 +16,29 @@ import (
 
 // looks are the flags of all verbs that say how output looks.
 type looks struct {
-	color colorFlag
-	utc   bool
+	stdout, stderr *screen
+	color          colorFlag
+	utc            bool
 }
 
 // addLooks adds the flags to root, and sets how it prints help and errors of usage.
-func addLooks(root *cobra.Command) *looks {
-	l := &looks{color: display.ColorAuto}
+func addLooks(root *cobra.Command, stdout, stderr *screen) *looks {
+	l := &looks{stdout: stdout, stderr: stderr, color: display.ColorAuto}
 	f := root.PersistentFlags()
 	f.Var(&l.color, "color", "use colours: `WHEN` is auto (on a terminal, unless NO_COLOR is set), always or never")
 	f.BoolVar(&l.utc, "utc", false, "show and read times in UTC instead of the local time zone")
 	root.SetFlagErrorFunc(explainFlag)
-	root.SetHelpFunc(help)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		l.apply()
+		help(cmd)
+	})
 	return l
 }
 
 // apply applies the flags. It must not be called while other goroutines use times.
-func (l *looks) apply(stdout, stderr *screen) {
-	stdout.setColor(string(l.color))
-	stderr.setColor(string(l.color))
+func (l *looks) apply() {
+	l.stdout.setColor(string(l.color))
+	l.stderr.setColor(string(l.color))
 	if l.utc {
 		time.Local = time.UTC // as if TZ were UTC
 	}
@@ -87,7 +91,7 @@ func onlyVerbs(cmd *cobra.Command, args []string) error {
 const maxHelp = 100
 
 // help prints the help of a command, as wide as the terminal is.
-func help(cmd *cobra.Command, _ []string) {
+func help(cmd *cobra.Command) {
 	out := cmd.OutOrStdout()
 	width := columns(out)
 	if width == 0 || width > maxHelp {

@@ -94,11 +94,11 @@ func execute(args []string) int {
 	defer flush()
 	started := false // if not, an error is about wrong usage
 	root := newRoot()
-	looks := addLooks(root)
-	looks.apply(stdout, stderr) // for errors before the flags are known
+	looks := addLooks(root, stdout, stderr)
+	looks.apply() // for errors before the flags are known
 	root.PersistentPreRun = func(*cobra.Command, []string) {
 		started = true
-		looks.apply(stdout, stderr)
+		looks.apply()
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -227,7 +227,7 @@ func (r serversReport) write(w io.Writer) error {
 		return err
 	}
 	t := newTable(w)
-	t.head("NAME", "STATE", "TRANSPORT", "SERVER", "PROTOCOL", right("TOOLS"), right("RESOURCES"), right("PROMPTS"), right("START"), "ERROR")
+	t.head("NAME", "STATE", "TRANSPORT|VIA", "SERVER", "PROTOCOL", right("TOOLS"), right("RESOURCES|RES"), right("PROMPTS"), right("START"), "ERROR")
 	for _, s := range r.Servers {
 		server := strings.TrimSpace(display.Line(s.ServerName+" "+s.ServerVersion, 40))
 		tools, resources, prompts, start := "", "", "", ""

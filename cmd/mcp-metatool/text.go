@@ -42,11 +42,13 @@ func newTable(w io.Writer) *table {
 // right is the head of a column that is aligned at the right.
 type right string
 
-// head sets the heads of the columns: texts, or values of type right.
+// head sets the heads of the columns: texts, or values of type right. A head can have a
+// short form after "|".
 func (t *table) head(heads ...any) {
 	for _, h := range heads {
 		_, number := h.(right)
-		t.Columns = append(t.Columns, display.Column{Head: fmt.Sprint(h), Right: number})
+		head, short, _ := strings.Cut(fmt.Sprint(h), "|")
+		t.Columns = append(t.Columns, display.Column{Head: head, Short: short, Right: number})
 	}
 }
 

@@ -27,6 +27,7 @@ func toolsCommand() *cobra.Command {
 		storeCommand("delete NAME", "Delete a saved tool (revert brings it back)", cobra.ExactArgs(1), deleteTool),
 		historyCommand(), revertCommand(), exportCommand(), importCommand(),
 	}
+	verbs[0].SuggestFor, verbs[2].SuggestFor = []string{"ls"}, []string{"rm", "remove"}
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List, show, delete, export and import saved tools, and restore earlier versions",

@@ -10,6 +10,7 @@ import (
 // Column is a column of a table.
 type Column struct {
 	Head  string
+	Short string // of Head, see Cell
 	Right bool // its cells are aligned at the right
 	Least int  // the least width, for rows that are written later
 }
@@ -66,7 +67,7 @@ func (t *Table) Write(w io.Writer) error {
 	if t.hasHeads() && first && !l.records {
 		heads := make([]Cell, len(t.Columns))
 		for i, c := range t.Columns {
-			heads[i] = Cell{Text: c.Head, Style: Bold}
+			heads[i] = Cell{Text: c.Head, Short: c.Short, Style: Bold}
 		}
 		if l.below {
 			heads[len(heads)-1] = Cell{}
@@ -162,12 +163,20 @@ func (l layout) total() int {
 	return sum
 }
 
+// head returns the width of the head of a column.
+func (t *Table) head(i int, short bool) int {
+	if c := t.Columns[i]; short && c.Short != "" {
+		return Width(c.Short)
+	}
+	return Width(t.Columns[i].Head)
+}
+
 // natural returns the widths that the columns need.
 func (t *Table) natural(l layout) []int {
 	widths := make([]int, len(l.columns))
 	for k, i := range l.columns {
 		if i < len(t.Columns) {
-			widths[k] = max(Width(t.Columns[i].Head), t.Columns[i].Least)
+			widths[k] = max(t.head(i, l.short), t.Columns[i].Least)
 		}
 		for _, row := range t.rows {
 			widths[k] = max(widths[k], Width(t.text(row, i, l.short)))
@@ -188,7 +197,7 @@ func (t *Table) shrink(l *layout) bool {
 			}
 		}
 		if i < len(t.Columns) {
-			least[k] = max(least[k], Width(t.Columns[i].Head))
+			least[k] = max(least[k], t.head(i, true))
 		}
 	}
 	for l.total() > t.Width {
